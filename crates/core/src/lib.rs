@@ -1,4 +1,18 @@
 //! The product as pure functions: no I/O, no clock, no randomness of its own.
 //! Time, jitter and ids are arguments; every answer is data for the store and the server to act on.
 
+mod words;
+
+pub mod classify;
+pub mod guard;
+pub mod ids;
+pub mod lifecycle;
+pub mod pattern;
+pub mod policy;
 pub mod reason;
+pub mod run;
+pub mod strategy;
+pub mod text;
+pub mod time;
+pub mod verdict;
+pub mod wire;

@@ -1,1 +1,16 @@
-//! store
+//! Where runs are kept: one trait in domain verbs, and SQLite behind it. Every rule is asked of `redrive_core`;
+//! here is only how it becomes durable.
+
+mod clock;
+mod codec;
+mod error;
+mod model;
+mod store;
+
+pub mod sqlite;
+
+pub use clock::{Clock, Dice, ManualClock, SeededDice, SystemClock, SystemDice};
+pub use codec::{CodecError, decode, encode};
+pub use error::{Error, Result};
+pub use model::*;
+pub use store::Store;

@@ -1,0 +1,132 @@
+//! Names that callers choose: checked once at the edge, a type of their own from there on.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+pub const ID_MAX_BYTES: usize = 200;
+const PATTERN: &str = "^[A-Za-z0-9._:@-]{1,200}$";
+
+/// A name outside `[A-Za-z0-9._:@-]{1,200}`, or `.` or `..`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an id is 1 to 200 characters of A-Z a-z 0-9 . _ : @ - and neither `.` nor `..`")]
+pub struct BadId;
+
+fn check(name: &str) -> Result<(), BadId> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"._:@-".contains(&b);
+    let fits = (1..=ID_MAX_BYTES).contains(&name.len());
+    (fits && name != "." && name != ".." && name.bytes().all(plain)).then_some(()).ok_or(BadId)
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(Box<str>);
+
+        impl $name {
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = BadId;
+
+            fn from_str(s: &str) -> Result<Self, BadId> {
+                check(s).map(|()| Self(s.into()))
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = Cow::<str>::deserialize(deserializer)?;
+                text.parse().map_err(de::Error::custom)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "pattern": PATTERN })
+            }
+        }
+    };
+}
+
+id!(
+    /// A run's name, chosen by the producer and kept over retries; unique within a tenant.
+    RunId
+);
+id!(
+    /// Whose work it is.
+    Tenant
+);
+id!(
+    /// A named stream of runs with an owner, a runbook and a policy.
+    QueueName
+);
+id!(
+    /// What makes a step or an effect the same one again.
+    StepKey
+);
+id!(
+    /// What a caller uses to recognise its own request.
+    IdempotencyKey
+);
+id!(
+    /// Runs that share it are executed one at a time.
+    OrderKey
+);
+
+impl Tenant {
+    /// The tenant of a key made without naming one.
+    pub fn default_tenant() -> Self {
+        Self("default".into())
+    }
+}
+
+impl QueueName {
+    /// The queue of a report that names none.
+    pub fn default_queue() -> Self {
+        Self("default".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_outside_the_pattern_are_refused() {
+        let long = "a".repeat(201);
+        for bad in ["", ".", "..", "a b", "a/b", "ä", "a\0", long.as_str()] {
+            assert_eq!(bad.parse::<RunId>(), Err(BadId), "{bad:?}");
+        }
+        for good in ["a", "...", "task-42:v1@acme.x_Y", &long[..200]] {
+            assert!(good.parse::<RunId>().is_ok(), "{good:?}");
+        }
+    }
+}

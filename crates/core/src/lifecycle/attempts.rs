@@ -1,0 +1,252 @@
+//! Moves of an attempt: it begins, shows life, ends well, ends badly, or goes quiet.
+
+use crate::lifecycle::event::{Begin, Effect, Moved, Outcome};
+use crate::lifecycle::refused::Refused;
+use crate::policy::Policy;
+use crate::reason::{Category, Reason};
+use crate::run::{Due, Ended, Lease, Memory, Run, Scheduled, State};
+use crate::strategy::{Failure, decide};
+use crate::text::Label;
+use crate::time::{MINUTE_MS, SECOND_MS, Timestamp};
+use crate::verdict::{Action, DeadBecause, Verdict};
+
+const RELEASES_BEFORE_FAILURE: u32 = 20;
+const RELEASE_WAIT_MAX_MS: u64 = 5 * MINUTE_MS;
+
+pub(super) fn begin(run: &Run, begin: &Begin, policy: &Policy, now: Timestamp) -> Result<Moved, Refused> {
+    let replay = match &run.state {
+        State::Scheduled(Scheduled { due: Due::Held(by), .. }) if !begin.by_caller => {
+            return Err(Refused::Held(by.to_string()));
+        }
+        State::Scheduled(Scheduled { due: Due::At(at), .. }) if *at > now && !begin.by_caller => {
+            return Err(Refused::NotDue);
+        }
+        State::Scheduled(scheduled) => scheduled.replay,
+        State::Running(_) => return Err(Refused::InFlight),
+        State::Dead { .. } | State::Review(_) => return Err(Refused::DeadLettered),
+        State::Succeeded | State::Recovered | State::Resolved | State::Discarded => {
+            return Err(Refused::Closed(run.state.name()));
+        }
+        State::Merged(merged) => return Err(Refused::MergedInto(merged.into.clone())),
+    };
+    let attempt = run.attempt + 1;
+    let deadline_ms = begin.deadline_ms.or(run.deadline_ms).unwrap_or(policy.deadline_ms);
+    let lease = Lease {
+        expires_at: now.plus_ms(begin.lease_ms),
+        lease_ms: begin.lease_ms,
+        idle_ms: begin.idle_ms.or(run.idle_ms).or(policy.idle_ms),
+        progress_at: now,
+        deadline_at: now.plus_ms(deadline_ms),
+        began_at: now,
+        extended: false,
+        replay,
+    };
+    Ok(Moved::plain(Run {
+        state: State::Running(lease),
+        attempt,
+        epoch: run.epoch + 1,
+        epoch_attempt: attempt,
+        ended: None,
+        deferred_until: None,
+        ..run.clone()
+    }))
+}
+
+/// The lease of the attempt under way; everything else refuses.
+fn under_way(run: &Run) -> Result<&Lease, Refused> {
+    match &run.state {
+        State::Running(lease) => Ok(lease),
+        State::Scheduled(_)
+        | State::Dead { .. }
+        | State::Review(_)
+        | State::Succeeded
+        | State::Recovered
+        | State::Resolved
+        | State::Discarded
+        | State::Merged(_) => Err(Refused::NotRunning),
+    }
+}
+
+pub(super) fn heartbeat(run: &Run, now: Timestamp) -> Result<Moved, Refused> {
+    let lease = under_way(run)?;
+    // A lease never shrinks: a clock set back must not end somebody's work.
+    let expires_at = lease.expires_at.max(now.plus_ms(lease.lease_ms));
+    Ok(Moved::plain(Run { state: State::Running(Lease { expires_at, ..lease.clone() }), ..run.clone() }))
+}
+
+pub(super) fn progress(run: &Run, now: Timestamp) -> Result<Moved, Refused> {
+    let lease = under_way(run)?;
+    Ok(Moved::plain(Run { state: State::Running(Lease { progress_at: now, ..lease.clone() }), ..run.clone() }))
+}
+
+pub(super) fn succeed(run: &Run, attempt: u32) -> Result<Moved, Refused> {
+    let closing = if run.has_failed { State::Recovered } else { State::Succeeded };
+    let (state, ended) = match &run.state {
+        State::Running(_) => (closing, Some(Ended::Succeeded)),
+        State::Scheduled(_) | State::Dead { .. } | State::Review(_) => (closing, run.ended),
+        // It is over already, or counts for another run: kept on the attempt, the state stays.
+        State::Succeeded | State::Recovered | State::Resolved | State::Discarded | State::Merged(_) => {
+            (run.state.clone(), run.ended)
+        }
+    };
+    let mut next = Run { state, ended, attempt: run.attempt.max(attempt), releases_in_row: 0, ..run.clone() };
+    let mut effects = doubt_open_effects(&mut next);
+    effects.push(Effect::AttemptEnded { attempt, outcome: Outcome::Succeeded });
+    Ok(Moved::with(next, effects))
+}
+
+/// A failure is never refused. Of a run under way only its own lease's failure comes here; the store asks
+/// [`super::standing`] first.
+pub(super) fn fail(
+    run: &Run,
+    failure: &Failure,
+    attempt: u32,
+    policy: &Policy,
+    now: Timestamp,
+    jitter: f64,
+) -> Result<Moved, Refused> {
+    match &run.state {
+        State::Running(_) => Ok(judge(run, failure, attempt, Some(Ended::Failed), policy, now, jitter)),
+        State::Scheduled(_)
+        | State::Dead { .. }
+        | State::Succeeded
+        | State::Recovered
+        | State::Resolved
+        | State::Discarded => Ok(judge(run, failure, attempt, run.ended, policy, now, jitter)),
+        // A person is deciding on it: automation does not take it out of their hands.
+        State::Review(review) => Ok(keep_state(
+            judge(run, failure, attempt, run.ended, policy, now, jitter),
+            State::Dead { because: review.before },
+        )),
+        State::Merged(_) => {
+            Ok(keep_state(judge(run, failure, attempt, run.ended, policy, now, jitter), run.state.clone()))
+        }
+    }
+}
+
+fn keep_state(moved: Moved, state: State) -> Moved {
+    let effects = moved.effects.into_iter().filter(|effect| *effect != Effect::Wake).collect();
+    Moved { run: Run { state, ..moved.run }, effects, ..moved }
+}
+
+/// Counts the failure, decides, and moves the run to where the verdict says.
+fn judge(
+    run: &Run,
+    failure: &Failure,
+    attempt: u32,
+    ended: Option<Ended>,
+    policy: &Policy,
+    now: Timestamp,
+    jitter: f64,
+) -> Moved {
+    let mut next =
+        Run { attempt: run.attempt.max(attempt), ended, has_failed: true, releases_in_row: 0, ..run.clone() };
+    let mut effects = doubt_open_effects(&mut next);
+    remember(&mut next.memory, failure);
+    let verdict = decide(failure, &next, policy, now, jitter);
+    settle(&mut next, &verdict, now);
+    if verdict.action == Action::Retry {
+        next.memory.count_retry(&failure.reason);
+        effects.push(Effect::Wake);
+    }
+    effects.push(Effect::AttemptEnded { attempt, outcome: Outcome::Failed });
+    Moved { run: next, effects, verdict: Some(verdict) }
+}
+
+fn settle(run: &mut Run, verdict: &Verdict, now: Timestamp) {
+    run.changes.clone_from(&verdict.changes);
+    let scheduled = |due| State::Scheduled(Scheduled { due, replay: false });
+    run.state = match verdict.action {
+        Action::Retry => scheduled(Due::At(verdict.next_attempt_at.unwrap_or(now))),
+        Action::Hold => scheduled(Due::Held(verdict.held_by.clone().unwrap_or_else(|| Label::from("hold")))),
+        Action::DeadLetter => State::Dead { because: verdict.dead_because.unwrap_or(DeadBecause::Permanent) },
+    };
+}
+
+fn doubt_open_effects(run: &mut Run) -> Vec<Effect> {
+    if run.effects.open == 0 {
+        return Vec::new();
+    }
+    run.effects.unknown += run.effects.open;
+    run.effects.open = 0;
+    vec![Effect::DoubtOpenEffects]
+}
+
+fn remember(memory: &mut Memory, failure: &Failure) {
+    memory.silent_in_row = if failure.reason == Reason::Silent { memory.silent_in_row + 1 } else { 0 };
+    memory.streak = match (failure.category, memory.streak) {
+        (Category::Transient, _) => None,
+        (Category::Conditional | Category::Permanent, Some((same, n))) if same == failure.fingerprint => {
+            Some((same, n + 1))
+        }
+        (Category::Conditional | Category::Permanent, Some(_) | None) => Some((failure.fingerprint, 1)),
+    };
+}
+
+pub(super) fn release(run: &Run, policy: &Policy, now: Timestamp, jitter: f64) -> Result<Moved, Refused> {
+    let lease = under_way(run)?;
+    let releases_in_row = run.releases_in_row + 1;
+    if releases_in_row >= RELEASES_BEFORE_FAILURE {
+        let failure = Failure::found(Reason::Unknown, "builtin.released_too_often");
+        return Ok(judge(run, &failure, run.attempt, Some(Ended::Released), policy, now, jitter));
+    }
+    let wait_ms = (SECOND_MS << (releases_in_row - 1)).min(RELEASE_WAIT_MAX_MS);
+    let scheduled = Scheduled { due: Due::At(now.plus_ms(wait_ms)), replay: lease.replay };
+    let mut next = Run {
+        state: State::Scheduled(scheduled),
+        // The attempt was given back unused: the next lease takes the same number.
+        attempt: run.attempt - 1,
+        ended: Some(Ended::Released),
+        releases_in_row,
+        ..run.clone()
+    };
+    let mut effects = doubt_open_effects(&mut next);
+    if next.effects.unknown > 0 {
+        next.state = State::Dead { because: DeadBecause::Unsafe };
+    } else {
+        effects.push(Effect::Wake);
+    }
+    Ok(Moved::with(next, effects))
+}
+
+pub(super) fn lease_ran_out(
+    run: &Run,
+    unattended: bool,
+    policy: &Policy,
+    now: Timestamp,
+    jitter: f64,
+) -> Result<Moved, Refused> {
+    let lease = under_way(run)?;
+    if lease.expires_at > now {
+        return Err(Refused::NotDue);
+    }
+    if unattended && !lease.extended {
+        let extended = Lease { expires_at: now.plus_ms(lease.lease_ms), extended: true, ..lease.clone() };
+        return Ok(Moved::plain(Run { state: State::Running(extended), ..run.clone() }));
+    }
+    let silent = Failure::found(Reason::Silent, "builtin.silent");
+    Ok(judge(run, &silent, run.attempt, Some(Ended::Expired), policy, now, jitter))
+}
+
+pub(super) fn timed_out(run: &Run, rule: &str, policy: &Policy, now: Timestamp, jitter: f64) -> Result<Moved, Refused> {
+    under_way(run)?;
+    let timeout = Failure::found(Reason::Timeout, rule);
+    Ok(judge(run, &timeout, run.attempt, Some(Ended::Expired), policy, now, jitter))
+}
+
+pub(super) fn unclaimed(run: &Run, policy: &Policy, now: Timestamp) -> Result<Moved, Refused> {
+    match &run.state {
+        State::Scheduled(Scheduled { due: Due::At(due), .. }) if due.plus_ms(policy.unclaimed_after_ms) <= now => {
+            Ok(Moved::plain(Run { state: State::Dead { because: DeadBecause::Rejected }, ..run.clone() }))
+        }
+        State::Scheduled(_) => Err(Refused::NotDue),
+        State::Running(_)
+        | State::Dead { .. }
+        | State::Review(_)
+        | State::Succeeded
+        | State::Recovered
+        | State::Resolved
+        | State::Discarded
+        | State::Merged(_) => Err(Refused::WrongState(run.state.name())),
+    }
+}

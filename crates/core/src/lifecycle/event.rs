@@ -1,0 +1,175 @@
+//! What can happen to a run, and what a move asks of the store.
+
+use crate::ids::RunId;
+use crate::run::{Review, Run};
+use crate::strategy::Failure;
+use crate::text::Label;
+use crate::time::Timestamp;
+use crate::verdict::Verdict;
+use crate::words::words;
+
+/// Everything that can happen to a run. `jitter` is in `0.0..1.0`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event<'a> {
+    /// A client starts, or a worker leases, the next attempt.
+    Begin(Begin),
+    Heartbeat,
+    /// A step was reported.
+    Progress,
+    /// Under a live lease, late under the last one, or by a caller without a lease.
+    Succeed {
+        attempt: u32,
+    },
+    Fail {
+        failure: &'a Failure,
+        attempt: u32,
+        jitter: f64,
+    },
+    Release {
+        jitter: f64,
+    },
+    /// `unattended`: it ran out while no replica of ours was there to take a heartbeat.
+    LeaseRanOut {
+        unattended: bool,
+        jitter: f64,
+    },
+    IdleTooLong {
+        jitter: f64,
+    },
+    DeadlinePassed {
+        jitter: f64,
+    },
+    Unclaimed,
+    Replay {
+        by_person: bool,
+        force: bool,
+    },
+    Cancel,
+    Review(Review),
+    Approve {
+        plan_hash: &'a str,
+    },
+    Reject,
+    ReviewExpired,
+    Defer {
+        until: Timestamp,
+    },
+    Hold {
+        by: Label,
+    },
+    Unhold,
+    Merge {
+        into: RunId,
+    },
+    Unmerge,
+    Resolve,
+    Discard,
+}
+
+words! {
+    /// The events by name, as history and docs write them.
+    pub enum EventName {
+        Begin = "begin",
+        Heartbeat = "heartbeat",
+        Progress = "progress",
+        Succeed = "succeed",
+        Fail = "fail",
+        Release = "release",
+        LeaseRanOut = "lease_ran_out",
+        IdleTooLong = "idle_too_long",
+        DeadlinePassed = "deadline_passed",
+        Unclaimed = "unclaimed",
+        Replay = "replay",
+        Cancel = "cancel",
+        Review = "review",
+        Approve = "approve",
+        Reject = "reject",
+        ReviewExpired = "review_expired",
+        Defer = "defer",
+        Hold = "hold",
+        Unhold = "unhold",
+        Merge = "merge",
+        Unmerge = "unmerge",
+        Resolve = "resolve",
+        Discard = "discard",
+    }
+}
+
+impl Event<'_> {
+    pub fn name(&self) -> EventName {
+        match self {
+            Self::Begin(_) => EventName::Begin,
+            Self::Heartbeat => EventName::Heartbeat,
+            Self::Progress => EventName::Progress,
+            Self::Succeed { .. } => EventName::Succeed,
+            Self::Fail { .. } => EventName::Fail,
+            Self::Release { .. } => EventName::Release,
+            Self::LeaseRanOut { .. } => EventName::LeaseRanOut,
+            Self::IdleTooLong { .. } => EventName::IdleTooLong,
+            Self::DeadlinePassed { .. } => EventName::DeadlinePassed,
+            Self::Unclaimed => EventName::Unclaimed,
+            Self::Replay { .. } => EventName::Replay,
+            Self::Cancel => EventName::Cancel,
+            Self::Review(_) => EventName::Review,
+            Self::Approve { .. } => EventName::Approve,
+            Self::Reject => EventName::Reject,
+            Self::ReviewExpired => EventName::ReviewExpired,
+            Self::Defer { .. } => EventName::Defer,
+            Self::Hold { .. } => EventName::Hold,
+            Self::Unhold => EventName::Unhold,
+            Self::Merge { .. } => EventName::Merge,
+            Self::Unmerge => EventName::Unmerge,
+            Self::Resolve => EventName::Resolve,
+            Self::Discard => EventName::Discard,
+        }
+    }
+}
+
+/// The terms under which an attempt begins.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Begin {
+    pub lease_ms: u64,
+    pub idle_ms: Option<u64>,
+    pub deadline_ms: Option<u64>,
+    /// The caller retries by its own clock: our due time and our holds are advice.
+    pub by_caller: bool,
+}
+
+words! {
+    /// How an attempt ended.
+    pub enum Outcome {
+        Succeeded = "succeeded",
+        Failed = "failed",
+        Cancelled = "cancelled",
+    }
+}
+
+/// What the store has to do beside keeping the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Keep the attempt's record.
+    AttemptEnded { attempt: u32, outcome: Outcome },
+    /// Ledger entries left open by the attempt have no known outcome.
+    DoubtOpenEffects,
+    /// A worker may be waiting for this.
+    Wake,
+}
+
+/// A run after its move.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Moved {
+    pub run: Run,
+    pub effects: Vec<Effect>,
+    /// The decision, where the move was a failure.
+    pub verdict: Option<Verdict>,
+}
+
+impl Moved {
+    pub(super) fn plain(run: Run) -> Self {
+        Self { run, effects: Vec::new(), verdict: None }
+    }
+
+    pub(super) fn with(run: Run, effects: Vec<Effect>) -> Self {
+        Self { run, effects, verdict: None }
+    }
+}

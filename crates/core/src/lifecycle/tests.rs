@@ -1,0 +1,1 @@
+//! The table, move by move.

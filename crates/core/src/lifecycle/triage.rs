@@ -1,0 +1,225 @@
+//! Moves that a person makes, or that undo one.
+
+use crate::guard::{Hazard, hazard};
+use crate::ids::RunId;
+use crate::lifecycle::event::{Effect, Moved, Outcome};
+use crate::lifecycle::refused::Refused;
+use crate::policy::{Policy, RetryBy};
+use crate::run::{BeforeMerge, Due, Ended, Memory, Merged, Review, Run, Scheduled, State};
+use crate::text::Label;
+use crate::time::Timestamp;
+use crate::verdict::DeadBecause;
+
+pub(super) fn replay(
+    run: &Run,
+    by_person: bool,
+    force: bool,
+    policy: &Policy,
+    now: Timestamp,
+) -> Result<Moved, Refused> {
+    match &run.state {
+        State::Dead { .. } | State::Review(_) | State::Scheduled(_) => {}
+        // The worker may still be at it, and what it does cannot be undone.
+        State::Running(_) => return Err(Refused::InFlight),
+        State::Succeeded | State::Recovered | State::Resolved | State::Discarded if force => {}
+        State::Succeeded | State::Recovered | State::Resolved | State::Discarded => {
+            return Err(Refused::Closed(run.state.name()));
+        }
+        State::Merged(merged) => return Err(Refused::MergedInto(merged.into.clone())),
+    }
+    if policy.retry_by == RetryBy::Worker && !run.replayable {
+        return Err(Refused::NotReplayable);
+    }
+    if !force {
+        may_repeat(run, policy)?;
+    }
+    let mut next = schedule(run, now, true);
+    next.replays += 1;
+    if by_person {
+        // A person's replay is a fresh budget; what kills every attempt the same way is still remembered.
+        next.budget_from = run.attempt;
+        next.memory = Memory { streak: run.memory.streak, ..Memory::default() };
+        next.releases_in_row = 0;
+    }
+    Ok(Moved::with(next, vec![Effect::Wake]))
+}
+
+fn may_repeat(run: &Run, policy: &Policy) -> Result<(), Refused> {
+    match hazard(run) {
+        Some(Hazard::EffectUnknown) => return Err(Refused::EffectUnknown),
+        Some(Hazard::EffectDone) => return Err(Refused::Unsafe),
+        None => {}
+    }
+    let waiting = matches!(run.state, State::Scheduled(_));
+    if !waiting && run.replays >= policy.max_replays { Err(Refused::ReplaysUsed(run.replays)) } else { Ok(()) }
+}
+
+fn schedule(run: &Run, due: Timestamp, replay: bool) -> Run {
+    let scheduled = Scheduled { due: Due::At(due), replay };
+    Run { state: State::Scheduled(scheduled), deferred_until: None, ..run.clone() }
+}
+
+pub(super) fn cancel(run: &Run) -> Result<Moved, Refused> {
+    let dead = State::Dead { because: DeadBecause::Manual };
+    match &run.state {
+        State::Running(_) => {
+            let mut next = Run { state: dead, ended: Some(Ended::Cancelled), has_failed: true, ..run.clone() };
+            next.effects.unknown += next.effects.open;
+            next.effects.open = 0;
+            let ended = Effect::AttemptEnded { attempt: run.attempt, outcome: Outcome::Cancelled };
+            let doubted = (run.effects.open > 0).then_some(Effect::DoubtOpenEffects);
+            Ok(Moved::with(next, doubted.into_iter().chain([ended]).collect()))
+        }
+        State::Scheduled(_) => Ok(Moved::plain(Run { state: dead, ..run.clone() })),
+        State::Dead { .. }
+        | State::Review(_)
+        | State::Succeeded
+        | State::Recovered
+        | State::Resolved
+        | State::Discarded => Err(Refused::WrongState(run.state.name())),
+        State::Merged(merged) => Err(Refused::MergedInto(merged.into.clone())),
+    }
+}
+
+/// What a dead or waiting run was dead for; a run under way, closed or merged is not a person's to move this way.
+fn open_because(run: &Run) -> Result<DeadBecause, Refused> {
+    match &run.state {
+        State::Dead { because } => Ok(*because),
+        State::Review(review) => Ok(review.before),
+        State::Scheduled(_) => Ok(DeadBecause::Manual),
+        State::Running(_) => Err(Refused::InFlight),
+        State::Succeeded | State::Recovered | State::Resolved | State::Discarded => {
+            Err(Refused::Closed(run.state.name()))
+        }
+        State::Merged(merged) => Err(Refused::MergedInto(merged.into.clone())),
+    }
+}
+
+pub(super) fn review(run: &Run, review: &Review) -> Result<Moved, Refused> {
+    let before = open_because(run)?;
+    Ok(Moved::plain(Run { state: State::Review(Review { before, ..review.clone() }), ..run.clone() }))
+}
+
+/// The review that is waiting for a decision; every other state refuses.
+fn awaiting_decision(run: &Run) -> Result<&Review, Refused> {
+    match &run.state {
+        State::Review(review) => Ok(review),
+        State::Scheduled(_)
+        | State::Running(_)
+        | State::Dead { .. }
+        | State::Succeeded
+        | State::Recovered
+        | State::Resolved
+        | State::Discarded
+        | State::Merged(_) => Err(Refused::WrongState(run.state.name())),
+    }
+}
+
+pub(super) fn approve(run: &Run, plan_hash: &str, now: Timestamp) -> Result<Moved, Refused> {
+    let review = awaiting_decision(run)?;
+    if review.plan_hash != plan_hash {
+        return Err(Refused::PlanChanged);
+    }
+    if review.expires_at <= now {
+        return review_expired(run, now);
+    }
+    Ok(Moved::with(schedule(run, now, true), vec![Effect::Wake]))
+}
+
+pub(super) fn reject(run: &Run) -> Result<Moved, Refused> {
+    let before = awaiting_decision(run)?.before;
+    Ok(Moved::plain(Run { state: State::Dead { because: before }, ..run.clone() }))
+}
+
+pub(super) fn review_expired(run: &Run, now: Timestamp) -> Result<Moved, Refused> {
+    if awaiting_decision(run)?.expires_at > now {
+        return Err(Refused::NotDue);
+    }
+    Ok(Moved::plain(Run { state: State::Dead { because: DeadBecause::Expired }, ..run.clone() }))
+}
+
+pub(super) fn defer(run: &Run, until: Timestamp) -> Result<Moved, Refused> {
+    let mut next = Run { deferred_until: Some(until), ..run.clone() };
+    match &mut next.state {
+        State::Scheduled(scheduled) => {
+            if let Due::At(due) = &mut scheduled.due {
+                *due = until;
+            }
+            Ok(Moved::plain(next))
+        }
+        State::Dead { .. } | State::Review(_) => Ok(Moved::plain(next)),
+        State::Running(_) => Err(Refused::InFlight),
+        State::Succeeded | State::Recovered | State::Resolved | State::Discarded | State::Merged(_) => {
+            Err(Refused::Closed(run.state.name()))
+        }
+    }
+}
+
+/// The waiting that a hold starts or ends; every other state refuses.
+fn waiting(run: &Run) -> Result<&Scheduled, Refused> {
+    match &run.state {
+        State::Scheduled(scheduled) => Ok(scheduled),
+        State::Running(_)
+        | State::Dead { .. }
+        | State::Review(_)
+        | State::Succeeded
+        | State::Recovered
+        | State::Resolved
+        | State::Discarded
+        | State::Merged(_) => Err(Refused::WrongState(run.state.name())),
+    }
+}
+
+pub(super) fn hold(run: &Run, by: &Label) -> Result<Moved, Refused> {
+    let held = Scheduled { due: Due::Held(by.clone()), replay: waiting(run)?.replay };
+    Ok(Moved::plain(Run { state: State::Scheduled(held), ..run.clone() }))
+}
+
+pub(super) fn unhold(run: &Run, now: Timestamp) -> Result<Moved, Refused> {
+    let scheduled = waiting(run)?;
+    match &scheduled.due {
+        Due::Held(_) => Ok(Moved::with(schedule(run, now, scheduled.replay), vec![Effect::Wake])),
+        Due::At(_) => Ok(Moved::plain(run.clone())),
+    }
+}
+
+pub(super) fn merge(run: &Run, into: &RunId) -> Result<Moved, Refused> {
+    let because = open_because(run)?;
+    let before = match &run.state {
+        State::Scheduled(_) => BeforeMerge::Scheduled,
+        State::Running(_)
+        | State::Dead { .. }
+        | State::Review(_)
+        | State::Succeeded
+        | State::Recovered
+        | State::Resolved
+        | State::Discarded
+        | State::Merged(_) => BeforeMerge::Dead(because),
+    };
+    Ok(Moved::plain(Run { state: State::Merged(Merged { into: into.clone(), before }), ..run.clone() }))
+}
+
+pub(super) fn unmerge(run: &Run, now: Timestamp) -> Result<Moved, Refused> {
+    match &run.state {
+        State::Merged(Merged { before: BeforeMerge::Scheduled, .. }) => {
+            Ok(Moved::with(schedule(run, now, false), vec![Effect::Wake]))
+        }
+        State::Merged(Merged { before: BeforeMerge::Dead(because), .. }) => {
+            Ok(Moved::plain(Run { state: State::Dead { because: *because }, ..run.clone() }))
+        }
+        State::Scheduled(_)
+        | State::Running(_)
+        | State::Dead { .. }
+        | State::Review(_)
+        | State::Succeeded
+        | State::Recovered
+        | State::Resolved
+        | State::Discarded => Err(Refused::WrongState(run.state.name())),
+    }
+}
+
+/// Resolve and discard: a person says that nothing more will come of it.
+pub(super) fn close(run: &Run, closed: State) -> Result<Moved, Refused> {
+    open_because(run)?;
+    Ok(Moved::plain(Run { state: closed, deferred_until: None, ..run.clone() }))
+}

@@ -1,0 +1,246 @@
+//! A run as the transition table sees it: its state, its counters, its memory of what failed before. What else a
+//! run carries (payload, names, links) moves with it but decides nothing.
+
+use crate::ids::RunId;
+use crate::reason::Reason;
+use crate::text::Label;
+use crate::time::Timestamp;
+use crate::verdict::{Change, DeadBecause};
+use crate::words::words;
+
+words! {
+    /// The nine states, by name.
+    pub enum StateName {
+        Scheduled = "scheduled",
+        Running = "running",
+        Dead = "dead",
+        Review = "review",
+        Succeeded = "succeeded",
+        Recovered = "recovered",
+        Resolved = "resolved",
+        Discarded = "discarded",
+        Merged = "merged",
+    }
+}
+
+impl StateName {
+    /// Closed: nothing more is expected to happen to it.
+    pub fn is_closed(self) -> bool {
+        match self {
+            Self::Scheduled | Self::Running | Self::Dead | Self::Review => false,
+            Self::Succeeded | Self::Recovered | Self::Resolved | Self::Discarded | Self::Merged => true,
+        }
+    }
+}
+
+/// Where a run is in its life; each state owns what only it needs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum State {
+    Scheduled(Scheduled),
+    Running(Lease),
+    Dead { because: DeadBecause },
+    Review(Review),
+    Succeeded,
+    Recovered,
+    Resolved,
+    Discarded,
+    Merged(Merged),
+}
+
+impl State {
+    pub fn name(&self) -> StateName {
+        match self {
+            Self::Scheduled(_) => StateName::Scheduled,
+            Self::Running(_) => StateName::Running,
+            Self::Dead { .. } => StateName::Dead,
+            Self::Review(_) => StateName::Review,
+            Self::Succeeded => StateName::Succeeded,
+            Self::Recovered => StateName::Recovered,
+            Self::Resolved => StateName::Resolved,
+            Self::Discarded => StateName::Discarded,
+            Self::Merged(_) => StateName::Merged,
+        }
+    }
+}
+
+/// Waiting for its next attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scheduled {
+    pub due: Due,
+    /// The next attempt is a replay that somebody asked for.
+    pub replay: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Due {
+    At(Timestamp),
+    /// Held: nothing is due until the holder lets go.
+    Held(Label),
+}
+
+/// An attempt under way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lease {
+    pub expires_at: Timestamp,
+    pub lease_ms: u64,
+    pub idle_ms: Option<u64>,
+    pub progress_at: Timestamp,
+    pub deadline_at: Timestamp,
+    pub began_at: Timestamp,
+    /// Our own downtime has already been made good once.
+    pub extended: bool,
+    pub replay: bool,
+}
+
+impl Lease {
+    /// When somebody has to look at this lease again.
+    pub fn wake_at(&self) -> Timestamp {
+        let idle_at = self.idle_ms.map(|ms| self.progress_at.plus_ms(ms));
+        self.expires_at.min(self.deadline_at).min(idle_at.unwrap_or(self.deadline_at))
+    }
+}
+
+/// Waiting for a person's yes or no.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Review {
+    pub proposed: String,
+    pub plan_hash: String,
+    pub expires_at: Timestamp,
+    /// What it was dead for, and is again after a no.
+    pub before: DeadBecause,
+}
+
+/// Folded into another run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Merged {
+    pub into: RunId,
+    pub before: BeforeMerge,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BeforeMerge {
+    Scheduled,
+    Dead(DeadBecause),
+}
+
+words! {
+    /// What ended the last lease: decides what its late worker is told.
+    pub enum Ended {
+        Succeeded = "succeeded",
+        Failed = "failed",
+        Released = "released",
+        /// Silence, idleness or the deadline.
+        Expired = "expired",
+        Cancelled = "cancelled",
+    }
+}
+
+/// Effects of a run in the ledger, by how they stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Effects {
+    /// Started in the attempt under way.
+    pub open: u32,
+    /// Started, and the attempt ended without an outcome.
+    pub unknown: u32,
+    pub done: u32,
+}
+
+/// What the engine remembers of earlier failures.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Memory {
+    /// The last failure's fingerprint, if it was not transient, and how many attempts in a row had it.
+    pub streak: Option<(u64, u32)>,
+    /// Silent failures in a row since the last human replay.
+    pub silent_in_row: u32,
+    /// Retries granted per reason since the last human replay.
+    pub retries: Vec<(Reason, u32)>,
+}
+
+impl Memory {
+    pub fn retries_for(&self, reason: &Reason) -> u32 {
+        self.retries.iter().find(|(r, _)| r == reason).map_or(0, |(_, n)| *n)
+    }
+
+    pub(crate) fn count_retry(&mut self, reason: &Reason) {
+        match self.retries.iter_mut().find(|(r, _)| r == reason) {
+            Some((_, n)) => *n += 1,
+            None => self.retries.push((reason.clone(), 1)),
+        }
+    }
+}
+
+/// One unit of agent work, as far as decisions need it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    pub state: State,
+    /// The last attempt that began or was reported; 0 before the first.
+    pub attempt: u32,
+    pub revision: u32,
+    /// The last lease's epoch; rises with every lease and is never used again.
+    pub epoch: u64,
+    /// The attempt that the last lease was for.
+    pub epoch_attempt: u32,
+    pub ended: Option<Ended>,
+    pub has_failed: bool,
+    /// Attempts up to here were before the last human replay and are not on this budget.
+    pub budget_from: u32,
+    pub replays: u32,
+    pub releases_in_row: u32,
+    pub resumable: bool,
+    /// False when the payload was too large to send: nothing can be leased.
+    pub replayable: bool,
+    pub effects: Effects,
+    pub memory: Memory,
+    /// What the next attempt should do differently.
+    pub changes: Vec<Change>,
+    pub deferred_until: Option<Timestamp>,
+    /// The run's own limits, where the producer gave some.
+    pub idle_ms: Option<u64>,
+    pub deadline_ms: Option<u64>,
+}
+
+impl Run {
+    /// A run that nothing has happened to yet.
+    pub fn new(now: Timestamp) -> Self {
+        Self {
+            state: State::Scheduled(Scheduled { due: Due::At(now), replay: false }),
+            attempt: 0,
+            revision: 1,
+            epoch: 0,
+            epoch_attempt: 0,
+            ended: None,
+            has_failed: false,
+            budget_from: 0,
+            replays: 0,
+            releases_in_row: 0,
+            resumable: false,
+            replayable: true,
+            effects: Effects::default(),
+            memory: Memory::default(),
+            changes: Vec::new(),
+            deferred_until: None,
+            idle_ms: None,
+            deadline_ms: None,
+        }
+    }
+
+    /// Attempts on the present budget.
+    pub fn attempts_on_budget(&self) -> u32 {
+        self.attempt.saturating_sub(self.budget_from)
+    }
+
+    pub fn due_at(&self) -> Option<Timestamp> {
+        match &self.state {
+            State::Scheduled(Scheduled { due: Due::At(at), .. }) => Some(*at),
+            State::Scheduled(_)
+            | State::Running(_)
+            | State::Dead { .. }
+            | State::Review(_)
+            | State::Succeeded
+            | State::Recovered
+            | State::Resolved
+            | State::Discarded
+            | State::Merged(_) => None,
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The decision in words that a person reads at night.
+
+use crate::strategy::decide::Failure;
+use crate::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS};
+use crate::verdict::DeadBecause;
+
+/// What decided it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Because {
+    EffectUnknown,
+    EffectDone,
+    Terminal,
+    SameFailure(u32),
+    KillsWorkers(u32),
+    Permanent,
+    BudgetUsed(u32),
+    NoPayload,
+    NeedsAPerson,
+    TriesUsed(u32),
+    NothingToWaitFor,
+    Retry { wait_ms: u64, left: u32 },
+}
+
+impl Because {
+    pub(super) fn dead_because(&self) -> DeadBecause {
+        match self {
+            Self::EffectUnknown | Self::EffectDone => DeadBecause::Unsafe,
+            Self::SameFailure(_) | Self::KillsWorkers(_) => DeadBecause::Poison,
+            Self::Terminal | Self::Permanent | Self::NeedsAPerson | Self::NothingToWaitFor => DeadBecause::Permanent,
+            Self::BudgetUsed(_) | Self::TriesUsed(_) | Self::Retry { .. } => DeadBecause::Exhausted,
+            Self::NoPayload => DeadBecause::Rejected,
+        }
+    }
+}
+
+pub(super) fn sentence(failure: &Failure, because: &Because) -> String {
+    let what = what_happened(failure);
+    match because {
+        Because::EffectUnknown => {
+            format!("{what}, and a step with an outside effect has no known outcome: reconcile it before any replay.")
+        }
+        Because::EffectDone => {
+            format!("{what} after an outside effect was done, and the run can't resume: a retry would do it twice.")
+        }
+        Because::Terminal => format!("{what}, and the caller says that nothing more may be tried."),
+        Because::SameFailure(n) => {
+            format!("{what} in the same way on {n} attempts in a row: another one won't differ.")
+        }
+        Because::KillsWorkers(n) => format!("{n} attempts in a row went silent: it seems to kill its workers."),
+        Because::Permanent => format!("{what}: a retry can't help until something is corrected."),
+        Because::BudgetUsed(1) => format!("{what}, and its one attempt is used."),
+        Because::BudgetUsed(n) => format!("{what}, and all {n} attempts are used."),
+        Because::NoPayload => format!("{what}, and its payload was too large to send: no worker can run it again."),
+        Because::NeedsAPerson => {
+            format!("{what}: it can succeed once a person has changed something, so it waits for one.")
+        }
+        Because::TriesUsed(_) => format!("{what} again after the changed retry: it waits for a person."),
+        Because::NothingToWaitFor => format!("{what}, and nothing says when it resets."),
+        Because::Retry { wait_ms, left } => {
+            let attempts = if *left == 1 { "1 attempt".to_owned() } else { format!("{left} attempts") };
+            format!("{what}: retry in {}, {attempts} left.", duration(*wait_ms))
+        }
+    }
+}
+
+/// The reason as the start of a sentence.
+fn what_happened(failure: &Failure) -> String {
+    let reason = failure.reason.as_str();
+    let plain = reason.strip_prefix("x:").unwrap_or(reason).replace(['_', '.', '-'], " ");
+    let extent = match (failure.facts.actual, failure.facts.limit) {
+        (Some(actual), Some(limit)) => format!(" ({actual} of {limit})"),
+        (None, Some(limit)) => format!(" (limit {limit})"),
+        (Some(_) | None, None) => String::new(),
+    };
+    format!("Failed with {plain}{extent}")
+}
+
+/// A wait as people say it: the largest unit that keeps it readable.
+fn duration(ms: u64) -> String {
+    match ms {
+        0..MINUTE_MS => format!("{} s", ms.div_ceil(SECOND_MS)),
+        MINUTE_MS..HOUR_MS => format!("{} min", ms.div_ceil(MINUTE_MS)),
+        HOUR_MS..DAY_MS => format!("{} h", ms.div_ceil(HOUR_MS)),
+        _ => format!("{} days", ms.div_ceil(DAY_MS)),
+    }
+}

@@ -1,0 +1,152 @@
+//! One row per reason: how long to wait, how often to try, what to change, what to advise.
+
+use crate::reason::{Category, Reason};
+use crate::time::SECOND_MS;
+use crate::verdict::{Change, RecommendedAction};
+
+/// How long to wait before the retry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delay {
+    /// 30 s · 2^n up to 5 min with full jitter; a `Retry-After` wins.
+    Backoff,
+    FixedMs(u64),
+    /// At the reset time that the error names; without one there is nothing to wait for.
+    AtReset,
+    /// No automatic retry.
+    Never,
+}
+
+/// The most retries that a reason may use within the budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tries {
+    ToTheBudget,
+    AtMost(u32),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Strategy {
+    pub delay: Delay,
+    pub tries: Tries,
+    pub changes: Vec<Change>,
+    pub recommended: RecommendedAction,
+}
+
+/// The strategy for a reason whose evidence put it into `category`.
+pub fn strategy(reason: &Reason, category: Category) -> Strategy {
+    use RecommendedAction as Advice;
+    match category {
+        Category::Transient if *reason == Reason::Silent => {
+            once_every(30, Tries::ToTheBudget, vec![], Advice::RetryWithBackoff)
+        }
+        Category::Transient => Strategy {
+            delay: Delay::Backoff,
+            tries: Tries::ToTheBudget,
+            changes: vec![],
+            recommended: Advice::RetryWithBackoff,
+        },
+        Category::Conditional => conditional(reason),
+        Category::Permanent => never(permanent_advice(reason)),
+    }
+}
+
+fn conditional(reason: &Reason) -> Strategy {
+    use Change::{AddConstraint, AddInstruction, AddLastError, CompressContext, ScaleOutputBudget};
+    use RecommendedAction as Advice;
+    const ONE: Tries = Tries::AtMost(1);
+    let instruction = |text: &str| AddInstruction { text: text.into() };
+    let constraint = |text: &str| AddConstraint { text: text.into() };
+    match reason {
+        Reason::ContextOverflow => {
+            let changes = vec![CompressContext { to_tokens: None }, instruction("Focus on the core task.")];
+            once_every(10, ONE, changes, Advice::TruncateAndResubmit)
+        }
+        Reason::OutputTruncated => {
+            once_every(10, ONE, vec![ScaleOutputBudget { factor: 2.0 }], Advice::TruncateAndResubmit)
+        }
+        Reason::TokenBudgetExceeded => {
+            let changes = vec![ScaleOutputBudget { factor: 0.6 }, instruction("Be concise.")];
+            once_every(10, ONE, changes, Advice::TruncateAndResubmit)
+        }
+        Reason::MalformedOutput | Reason::SchemaMismatch => {
+            let changes = vec![AddLastError, constraint("The answer must pass the validation that failed.")];
+            once_every(10, ONE, changes, Advice::FixAndReplay)
+        }
+        Reason::ToolError | Reason::MaxIterations => once_every(30, ONE, vec![AddLastError], Advice::FixAndReplay),
+        Reason::HallucinationLoop => {
+            let changes =
+                vec![AddLastError, instruction("Do not repeat it."), constraint("Validate before answering.")];
+            once_every(60, ONE, changes, Advice::Reassign)
+        }
+        Reason::QuotaExhausted => {
+            Strategy { delay: Delay::AtReset, tries: ONE, changes: vec![], recommended: Advice::EscalateToTenant }
+        }
+        Reason::Unknown => once_every(120, ONE, vec![], Advice::ManualReviewRequired),
+        Reason::AuthFailed => never(Advice::EscalateToTenant),
+        // Every other reason needs something that automation does not have: a person fixes and replays.
+        Reason::Timeout
+        | Reason::RateLimited
+        | Reason::ProviderOverloaded
+        | Reason::ProviderError
+        | Reason::Network
+        | Reason::ContentFiltered
+        | Reason::ToolNotFound
+        | Reason::PermissionDenied
+        | Reason::InvalidRequest
+        | Reason::NotFound
+        | Reason::ConflictDuplicate
+        | Reason::ResourceExhausted
+        | Reason::DependencyUnavailable
+        | Reason::ApprovalExpired
+        | Reason::Cancelled
+        | Reason::DataIntegrity
+        | Reason::Bug
+        | Reason::Silent
+        | Reason::Unclaimed
+        | Reason::EmptyOutput
+        | Reason::NoEffect
+        | Reason::Custom(_) => never(Advice::FixAndReplay),
+    }
+}
+
+fn permanent_advice(reason: &Reason) -> RecommendedAction {
+    match reason {
+        Reason::AuthFailed | Reason::PermissionDenied | Reason::QuotaExhausted => RecommendedAction::EscalateToTenant,
+        Reason::ConflictDuplicate | Reason::Cancelled => RecommendedAction::Discard,
+        Reason::Unclaimed => RecommendedAction::Reassign,
+        Reason::Timeout
+        | Reason::RateLimited
+        | Reason::ProviderOverloaded
+        | Reason::ProviderError
+        | Reason::Network
+        | Reason::ContextOverflow
+        | Reason::TokenBudgetExceeded
+        | Reason::OutputTruncated
+        | Reason::MalformedOutput
+        | Reason::SchemaMismatch
+        | Reason::ContentFiltered
+        | Reason::HallucinationLoop
+        | Reason::MaxIterations
+        | Reason::ToolError
+        | Reason::ToolNotFound
+        | Reason::InvalidRequest
+        | Reason::NotFound
+        | Reason::ResourceExhausted
+        | Reason::DependencyUnavailable
+        | Reason::ApprovalExpired
+        | Reason::DataIntegrity
+        | Reason::Bug
+        | Reason::Unknown
+        | Reason::Silent
+        | Reason::EmptyOutput
+        | Reason::NoEffect
+        | Reason::Custom(_) => RecommendedAction::FixAndReplay,
+    }
+}
+
+fn once_every(seconds: u64, tries: Tries, changes: Vec<Change>, recommended: RecommendedAction) -> Strategy {
+    Strategy { delay: Delay::FixedMs(seconds * SECOND_MS), tries, changes, recommended }
+}
+
+fn never(recommended: RecommendedAction) -> Strategy {
+    Strategy { delay: Delay::Never, tries: Tries::AtMost(0), changes: vec![], recommended }
+}

@@ -1,0 +1,216 @@
+//! Text of strangers. JSON can write what UTF-8 cannot hold (a lone surrogate escape), and we promise to give
+//! back what was sent, so a text is kept as its JSON token and only decoded for reading.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::value::RawValue;
+
+/// A JSON string, kept as the token it came in.
+#[derive(Clone)]
+pub struct Text(Box<RawValue>);
+
+impl Text {
+    /// The token with its quotes, byte for byte as sent.
+    pub fn token(&self) -> &str {
+        self.0.get()
+    }
+
+    /// Takes a token that was kept before; `None` if it is not a JSON string.
+    pub fn from_token(token: String) -> Option<Self> {
+        let raw = RawValue::from_string(token).ok()?;
+        raw.get().starts_with('"').then_some(Self(raw))
+    }
+
+    /// The text for reading: a lone surrogate becomes its escape in plain letters, `\ud800`.
+    pub fn decode(&self) -> Cow<'_, str> {
+        decode_token(self.token())
+    }
+}
+
+/// Reads a JSON string token; what no `str` can hold is written as its escape.
+pub fn decode_token(token: &str) -> Cow<'_, str> {
+    let inner = token.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(token);
+    if !inner.contains('\\') {
+        return Cow::Borrowed(inner);
+    }
+    match serde_json::from_str::<String>(token) {
+        Ok(text) => Cow::Owned(text),
+        Err(_) => Cow::Owned(decode_with_lone_surrogates(inner)),
+    }
+}
+
+/// The slow way: every escape by itself, pairs joined, halves kept as they were written.
+fn decode_with_lone_surrogates(inner: &str) -> String {
+    let mut out = String::with_capacity(inner.len());
+    let mut rest = inner;
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let width = if rest.as_bytes().get(1) == Some(&b'u') { pair_or_single(rest) } else { 2 };
+        let (escape, after) = rest.split_at(width.min(rest.len()));
+        match serde_json::from_str::<String>(&format!("\"{escape}\"")) {
+            Ok(text) => out.push_str(&text),
+            Err(_) => out.push_str(escape),
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
+/// How many bytes the escape at the start of `rest` takes: 12 for a surrogate pair, otherwise 6.
+fn pair_or_single(rest: &str) -> usize {
+    const PAIR_BYTES: usize = 12;
+    let unit = |range: std::ops::Range<usize>| rest.get(range).and_then(|hex| u16::from_str_radix(hex, 16).ok());
+    let leads = unit(2..6).is_some_and(|u| (0xd800..0xdc00).contains(&u));
+    let trails = rest.get(6..8) == Some("\\u") && unit(8..12).is_some_and(|u| (0xdc00..0xe000).contains(&u));
+    if leads && trails { PAIR_BYTES } else { PAIR_BYTES / 2 }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        let token = serde_json::Value::from(text).to_string();
+        Self::from_token(token).unwrap_or_else(|| Self(RawValue::NULL.to_owned()))
+    }
+}
+
+impl PartialEq for Text {
+    fn eq(&self, other: &Self) -> bool {
+        self.token() == other.token()
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.token())
+    }
+}
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        if raw.get().starts_with('"') { Ok(Self(raw)) } else { Err(de::Error::custom("expected a string")) }
+    }
+}
+
+impl JsonSchema for Text {
+    fn schema_name() -> Cow<'static, str> {
+        "Text".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string" })
+    }
+}
+
+/// A short text that is filtered and shown (an agent, a model, a customer): decoded, never the token.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Label(Box<str>);
+
+pub const LABEL_MAX_BYTES: usize = 1_000;
+
+impl Label {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Label {
+    fn from(text: &str) -> Self {
+        let cut = text.floor_char_boundary(LABEL_MAX_BYTES);
+        Self(text[..cut].into())
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Serialize for Label {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Label {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Text::deserialize(deserializer)?;
+        let decoded = text.decode();
+        if decoded.len() > LABEL_MAX_BYTES {
+            return Err(de::Error::custom(format_args!("longer than {LABEL_MAX_BYTES} bytes")));
+        }
+        Ok(Self(decoded.into()))
+    }
+}
+
+impl JsonSchema for Label {
+    fn schema_name() -> Cow<'static, str> {
+        "Label".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "maxLength": LABEL_MAX_BYTES })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_goes_out_as_the_token_it_came_in() {
+        let sent = r#""nul \u0000, half \ud83d, pair \ud83d\ude00, slash \/""#;
+        let text: Text = serde_json::from_str(sent).unwrap();
+        assert_eq!(serde_json::to_string(&text).unwrap(), sent);
+        assert_eq!(text.decode(), "nul \0, half \\ud83d, pair 😀, slash /");
+    }
+
+    #[test]
+    fn a_half_before_a_pair_does_not_swallow_it() {
+        assert_eq!(decode_token(r#""\ud83d\ud83d\ude00\ude00""#), "\\ud83d😀\\ude00");
+    }
+
+    #[test]
+    fn a_number_is_no_text() {
+        assert!(serde_json::from_str::<Text>("12").is_err());
+        assert_eq!(Text::from_token("12".into()), None);
+    }
+
+    #[test]
+    fn a_label_is_decoded_and_bounded() {
+        assert_eq!(serde_json::from_str::<Label>(r#""\u0041\ud800""#).unwrap().as_str(), "A\\ud800");
+        assert!(serde_json::from_str::<Label>(&format!("\"{}\"", "x".repeat(1_001))).is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_survives_the_round_trip(text in ".*") {
+            let kept = Text::from(text.as_str());
+            proptest::prop_assert_eq!(kept.decode(), text);
+        }
+
+        #[test]
+        fn decoding_any_token_never_panics(token in r#""(\\u[0-9a-f]{4}|\\n|[a-z é])*""#) {
+            let _ = decode_token(&token);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What the engine decided on a failure: data for machines, a sentence for people.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::QueueName;
+use crate::reason::{Category, Reason};
+use crate::text::Label;
+use crate::time::Timestamp;
+use crate::words::words;
+
+words! {
+    /// What happens next.
+    pub enum Action {
+        /// Another attempt is scheduled.
+        Retry = "retry",
+        /// It would be retried, but something holds it.
+        Hold = "hold",
+        /// Automation ends here.
+        DeadLetter = "dead_letter",
+    }
+}
+
+words! {
+    /// Why automation must not go on alone.
+    pub enum DeadBecause {
+        /// The budget is used up.
+        Exhausted = "exhausted",
+        /// A retry can't help.
+        Permanent = "permanent",
+        /// An effect is done and the run can't resume, or an effect is in doubt.
+        Unsafe = "unsafe",
+        /// It fails the same way every time, or kills its workers.
+        Poison = "poison",
+        /// An approval or a deadline passed.
+        Expired = "expired",
+        /// Nobody takes it.
+        Rejected = "rejected",
+        /// A person stopped it.
+        Manual = "manual",
+    }
+}
+
+words! {
+    /// What a person, or the caller, had best do.
+    pub enum RecommendedAction {
+        RetryWithBackoff = "retry_with_backoff",
+        TruncateAndResubmit = "truncate_and_resubmit",
+        EscalateToTenant = "escalate_to_tenant",
+        ManualReviewRequired = "manual_review_required",
+        FixAndReplay = "fix_and_replay",
+        Reassign = "reassign",
+        Discard = "discard",
+    }
+}
+
+/// What the next attempt should do differently; handed to the worker with the lease.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "change", rename_all = "snake_case")]
+pub enum Change {
+    /// Make the input fit the model's context.
+    CompressContext {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to_tokens: Option<u64>,
+    },
+    AddInstruction {
+        text: String,
+    },
+    AddConstraint {
+        text: String,
+    },
+    /// Give the last error to the model.
+    AddLastError,
+    ScaleOutputBudget {
+        factor: f64,
+    },
+}
+
+/// Where the next attempt goes, where it differs from the last one.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Target {
+    pub agent: Option<Label>,
+    pub model: Option<Label>,
+    pub queue: Option<QueueName>,
+}
+
+/// The decision on one failed attempt, kept with it for good.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Verdict {
+    pub action: Action,
+    pub reason: Reason,
+    pub category: Category,
+    /// The rule that named the reason.
+    pub rule: String,
+    /// The decision in a sentence.
+    pub why: String,
+    pub recommended_action: RecommendedAction,
+    pub next_attempt_at: Option<Timestamp>,
+    pub held_by: Option<Label>,
+    pub dead_because: Option<DeadBecause>,
+    pub changes: Vec<Change>,
+    pub target: Target,
+}

@@ -1,0 +1,123 @@
+//! Figures: how it stands, how it went, what changed.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{QueueName, RunId, Tenant};
+use crate::reason::Reason;
+use crate::run::StateName;
+use crate::time::Timestamp;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TenantHealth {
+    pub pending_retries: u64,
+    pub held: u64,
+    /// Open dead runs that are poison, permanent, unsafe or rejected.
+    pub active_poison: u64,
+    pub escalated: u64,
+    pub dead: u64,
+    pub recovered_24h: u64,
+    pub last_failure_at: Option<Timestamp>,
+    /// Of the runs that failed and came to an end in the last 24 h, the share that recovered.
+    pub recovery_rate_pct: Option<f64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TenantView {
+    pub tenant: Tenant,
+    pub dead: u64,
+    pub scheduled: u64,
+    pub running: u64,
+    pub last_failure_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TenantsAnswer {
+    pub tenants: Vec<TenantView>,
+    pub next_cursor: Option<String>,
+}
+
+/// A queue with due work that nobody takes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QueueAlert {
+    pub queue: QueueName,
+    pub oldest_due_at: Timestamp,
+    pub last_lease_call_at: Option<Timestamp>,
+    pub what_to_do: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HealthAnswer {
+    /// ok, or attention when something waits for a person or a worker.
+    pub status: String,
+    pub version: String,
+    pub now: Timestamp,
+    pub dead: u64,
+    pub review: u64,
+    pub scheduled: u64,
+    pub running: u64,
+    pub queues_without_workers: Vec<QueueAlert>,
+    pub queues_without_owner: Vec<QueueName>,
+}
+
+/// One hour of one kind of event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StatsPoint {
+    pub hour: Timestamp,
+    pub started: u64,
+    pub failed: u64,
+    pub retried: u64,
+    pub dead: u64,
+    pub recovered: u64,
+    pub succeeded: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StatsAnswer {
+    pub since: Timestamp,
+    pub until: Timestamp,
+    pub hours: Vec<StatsPoint>,
+    /// Failed attempts by reason over the whole span.
+    pub reasons: Vec<(Reason, u64)>,
+    /// Runs by state now.
+    pub states: Vec<(StateName, u64)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LimitsAnswer {
+    pub body_max_bytes: u64,
+    pub in_flight_max_bytes: u64,
+    pub id_max_bytes: u64,
+    pub label_max_bytes: u64,
+    pub attempt_max: u32,
+    pub lease_ms_min: u64,
+    pub lease_ms_max: u64,
+    pub leases_max: u32,
+    pub lease_payload_max_bytes: u64,
+    pub wait_ms_max: u64,
+    pub page_max: u32,
+    pub count_max: u64,
+    pub step_output_max_bytes: u64,
+}
+
+/// A run that moved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChangeEntry {
+    pub run_id: RunId,
+    pub tenant: Tenant,
+    pub queue: QueueName,
+    pub state: StateName,
+    pub attempt: u32,
+    pub reason: Option<Reason>,
+    pub at: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChangesAnswer {
+    /// Each run at most once, as it stands now.
+    pub changes: Vec<ChangeEntry>,
+    /// Pass it as `since` next time.
+    pub next: String,
+    /// `since` was too far back: what lies between is not known, read the list anew.
+    pub reset: bool,
+}

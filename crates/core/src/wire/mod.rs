@@ -1,0 +1,33 @@
+//! The bodies of the API, as server and client both read and write them. Strict: an unknown field is an error.
+//! What a field means is in `docs/openapi.json`, which is made from these types.
+
+mod admin;
+mod answers;
+mod figures;
+mod list;
+mod problem;
+mod report;
+mod worker;
+
+pub use admin::{CreateKey, CreatedKey, KeyView, KeysAnswer, QueueSettings, QueueView, QueuesAnswer, Role};
+pub use answers::{
+    AttemptView, FailureAnswer, HistoryEntry, PatternRef, ReplayAnswer, RunBody, RunDetail, RunSummary, StateAnswer,
+    StepView,
+};
+pub use figures::{
+    ChangeEntry, ChangesAnswer, HealthAnswer, LimitsAnswer, QueueAlert, StatsAnswer, StatsPoint, TenantHealth,
+    TenantView, TenantsAnswer,
+};
+pub use list::{DlqAnswer, DlqMessage, DlqStatus, PatternState, PatternView, PatternsPage, RunsPage, Sort};
+pub use problem::Problem;
+pub use report::{
+    ErrorReport, FailureReport, Links, PayloadOmitted, ResponseReport, RunFields, Severity, StepReport, StepStatus,
+    Usage, Versions,
+};
+pub use worker::{
+    FailRequest, HeartbeatAnswer, HeartbeatRequest, LeaseRequest, LeasedRun, LeasesAnswer, Mode, ReleaseRequest,
+    ReplayRequest, StartAnswer, StartRequest, StepRequest, SucceedAnswer, SucceedRequest, TriageRequest,
+};
+
+/// Any JSON, kept as the bytes it came in.
+pub type RawJson = Box<serde_json::value::RawValue>;

@@ -1,0 +1,239 @@
+//! What workers and triage send, and what they get back.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant};
+use crate::run::StateName;
+use crate::text::{Label, Text};
+use crate::time::Timestamp;
+use crate::verdict::{Change, Verdict};
+use crate::wire::report::{
+    ErrorReport, Links, PayloadOmitted, ResponseReport, RunFields, Severity, StepReport, StepStatus, Usage, Versions,
+    report_with_run_fields,
+};
+use crate::wire::{RawJson, StepView};
+use crate::words::words;
+
+words! {
+    pub enum Mode {
+        /// The caller begins now, under a lease.
+        Start = "start",
+        /// Somebody who leases the queue will.
+        Enqueue = "enqueue",
+    }
+}
+
+report_with_run_fields! {
+    /// Start or enqueue a run: `POST /v1/runs`.
+    pub struct StartRequest {
+        pub mode: Mode,
+        /// A UUID made by the client: the same one gets the same lease again.
+        #[serde(default)]
+        pub start_id: Option<Label>,
+        #[serde(default)]
+        pub lease_ms: Option<u64>,
+        #[serde(default)]
+        pub idle_ms: Option<u64>,
+        #[serde(default)]
+        pub deadline_ms: Option<u64>,
+        /// With `enqueue`: not before this.
+        #[serde(default)]
+        pub due_at: Option<Timestamp>,
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct StartAnswer {
+    pub run_id: RunId,
+    pub tenant: Tenant,
+    pub state: StateName,
+    pub attempt: u32,
+    pub revision: u32,
+    pub replay: bool,
+    pub lease: Option<String>,
+    pub lease_expires_at: Option<Timestamp>,
+    pub changes: Vec<Change>,
+    pub steps: Vec<StepView>,
+    /// Where it differs from the one sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
+    pub payload: Option<RawJson>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_base64: Option<String>,
+    /// Of a closed run: what it gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
+    pub output: Option<RawJson>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HeartbeatRequest {
+    #[serde(default)]
+    pub tenant: Option<Tenant>,
+    pub lease: String,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct HeartbeatAnswer {
+    pub lease_expires_at: Timestamp,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReleaseRequest {
+    #[serde(default)]
+    pub tenant: Option<Tenant>,
+    pub lease: String,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepRequest {
+    #[serde(default)]
+    pub tenant: Option<Tenant>,
+    pub lease: String,
+    pub name: Label,
+    #[serde(default)]
+    pub key: Option<StepKey>,
+    #[serde(default)]
+    pub effect: Option<bool>,
+    pub status: StepStatus,
+    #[serde(default)]
+    #[schemars(with = "Option<serde_json::Value>")]
+    pub output: Option<RawJson>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SucceedRequest {
+    #[serde(default)]
+    pub tenant: Option<Tenant>,
+    #[serde(default)]
+    pub lease: Option<String>,
+    /// Without a lease, on a queue whose caller retries: which attempt succeeded; absent: the last + 1.
+    #[serde(default)]
+    pub attempt: Option<u32>,
+    #[serde(default)]
+    #[schemars(with = "Option<serde_json::Value>")]
+    pub output: Option<RawJson>,
+    #[serde(default)]
+    pub finish_reason: Option<Label>,
+    #[serde(default)]
+    pub usage: Option<Usage>,
+    #[serde(default)]
+    pub steps: Vec<StepReport>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct SucceedAnswer {
+    pub state: StateName,
+    /// It came after its lease had ended, and nobody had begun anew.
+    pub late: bool,
+    /// A detector objects: it did not succeed after all.
+    pub verdict: Option<Verdict>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FailRequest {
+    #[serde(default)]
+    pub tenant: Option<Tenant>,
+    pub lease: String,
+    pub error: ErrorReport,
+    #[serde(default)]
+    pub response: Option<ResponseReport>,
+    #[serde(default)]
+    pub partial_output: Option<Text>,
+    #[serde(default)]
+    pub finish_reason: Option<Label>,
+    #[serde(default)]
+    pub usage: Option<Usage>,
+    #[serde(default)]
+    pub step: Option<Label>,
+    #[serde(default)]
+    pub tool: Option<Label>,
+    #[serde(default)]
+    pub model: Option<Label>,
+    #[serde(default)]
+    pub steps: Vec<StepReport>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeaseRequest {
+    /// With a key that spans tenants: only this one's runs; absent, all tenants'.
+    #[serde(default)]
+    pub tenant: Option<Tenant>,
+    /// Names, or `["*"]` for all.
+    pub queues: Vec<Label>,
+    #[serde(default)]
+    pub agents: Option<Vec<Label>>,
+    #[serde(default)]
+    pub versions: Versions,
+    /// At most 1,000.
+    #[serde(default)]
+    pub max: Option<u32>,
+    /// Wait this long for work before answering with none (at most 30,000).
+    #[serde(default)]
+    pub wait_ms: Option<u64>,
+    #[serde(default)]
+    pub lease_ms: Option<u64>,
+    #[serde(default)]
+    pub worker: Option<Label>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct LeasesAnswer {
+    pub leases: Vec<LeasedRun>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct LeasedRun {
+    pub run_id: RunId,
+    pub tenant: Tenant,
+    pub queue: QueueName,
+    pub agent: Option<Label>,
+    pub model: Option<Label>,
+    pub attempt: u32,
+    pub revision: u32,
+    pub replay: bool,
+    pub lease: String,
+    pub lease_expires_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
+    pub payload: Option<RawJson>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_base64: Option<String>,
+    pub content_type: Option<Label>,
+    pub headers: BTreeMap<String, Text>,
+    pub idempotency_key: Option<IdempotencyKey>,
+    pub changes: Vec<Change>,
+    pub steps: Vec<StepView>,
+    pub trace: Option<Text>,
+}
+
+/// A triage verb: who acts comes from the key, why from here.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TriageRequest {
+    #[serde(default)]
+    pub tenant: Option<Tenant>,
+    #[serde(default)]
+    pub reason: Option<Text>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplayRequest {
+    #[serde(default)]
+    pub tenant: Option<Tenant>,
+    #[serde(default)]
+    pub reason: Option<Text>,
+    /// Past every guard; operators only, and a reason is needed.
+    #[serde(default)]
+    pub force: bool,
+}

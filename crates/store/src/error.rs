@@ -1,0 +1,60 @@
+//! What can go wrong in a store. The server turns each into one problem with a stable code.
+
+use redrive_core::lifecycle::Refused;
+use redrive_core::wire::FailureAnswer;
+
+use crate::codec::CodecError;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("no such {0}")]
+    NotFound(&'static str),
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The run is dead-lettered; with its last verdict, where it has one.
+    #[error("the run is dead-lettered: a person decides what happens next")]
+    DeadLettered(Box<Option<redrive_core::verdict::Verdict>>),
+    /// `recorded`: the run did not move, but what was said is kept.
+    #[error("the lease is over: another attempt has the run, or none")]
+    LeaseLost { recorded: bool },
+    #[error("the run was cancelled")]
+    Cancelled { recorded: bool },
+    #[error("that attempt was reported before with other content")]
+    AttemptConflict { attempt: u32 },
+    #[error("the run exists with another payload")]
+    RunConflict,
+    #[error("the same effect is open in another run")]
+    EffectInProgress { run_id: String },
+    #[error("an effect of this key was started and has no known outcome")]
+    EffectUnknown,
+    #[error("this queue's runs are retried by workers: report under a lease")]
+    LeaseNeeded,
+    #[error("the cursor does not parse, or belongs to another filter")]
+    BadCursor,
+    #[error("the queue is set by the configuration file")]
+    ManagedByConfig,
+    /// The queue of commands is full; nothing was written.
+    #[error("too much at once: try again in a moment")]
+    Busy,
+    /// Disk full, database away: nothing was acknowledged.
+    #[error("the store can't write now: {0}")]
+    Unavailable(String),
+    #[error("the store is shutting down")]
+    Closing,
+    #[error(transparent)]
+    Damaged(#[from] CodecError),
+    #[error("the store holds something unexpected: {0}")]
+    Unexpected(String),
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+}
+
+/// An answer to a failure report, and whether it was the first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reported {
+    pub answer: FailureAnswer,
+    /// False: the same report was here before, and this is its stored answer.
+    pub fresh: bool,
+}

@@ -1,0 +1,384 @@
+//! What goes into a store and what comes out, beside the wire's own types. Handlers prepare these completely
+//! (classified, fingerprinted, encoded), so that the committer only reads state, asks, and writes.
+
+use std::collections::BTreeMap;
+
+use redrive_core::ids::{IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant};
+use redrive_core::lifecycle::EventName;
+use redrive_core::pattern::Fingerprint;
+use redrive_core::reason::{Category, Reason};
+use redrive_core::run::StateName;
+use redrive_core::strategy::Failure;
+use redrive_core::text::{Label, Text};
+use redrive_core::time::Timestamp;
+use redrive_core::verdict::DeadBecause;
+use redrive_core::wire::{
+    ErrorReport, Links, PayloadOmitted, RawJson, ResponseReport, Role, Severity, Sort, StartAnswer, StateAnswer,
+    StepStatus, Usage, Versions,
+};
+use serde::{Deserialize, Serialize};
+
+pub use crate::error::Reported;
+
+/// The first bytes of a SHA-256: enough to know the same content again.
+pub type Digest = [u8; 16];
+
+/// Whose runs an act may see. Made from a key by authentication, and by nothing else in the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TenantScope {
+    One(Tenant),
+    All,
+}
+
+/// One run, named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunRef {
+    pub tenant: Tenant,
+    pub run_id: RunId,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PayloadKind {
+    None,
+    Json,
+    Bytes,
+    /// Too large to send; only its size and hash are known.
+    Omitted,
+}
+
+impl PayloadKind {
+    pub const ALL: &'static [Self] = &[Self::None, Self::Json, Self::Bytes, Self::Omitted];
+}
+
+/// A payload, ready to be kept.
+#[derive(Debug, Clone)]
+pub struct Payload {
+    pub kind: PayloadKind,
+    pub digest: Digest,
+    /// Through [`crate::encode`].
+    pub encoded: Vec<u8>,
+}
+
+/// What is kept of a run beside its row, as JSON through the codec.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct About {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<Label>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, Text>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub versions: Versions,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub links: Links,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destination: Option<Label>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_omitted: Option<PayloadOmitted>,
+}
+
+/// What describes a run when it is first heard of.
+#[derive(Debug, Clone)]
+pub struct NewRun {
+    pub tenant: Tenant,
+    pub run_id: RunId,
+    pub queue: QueueName,
+    pub agent: Option<Label>,
+    pub task_type: Option<Label>,
+    pub customer: Option<Label>,
+    pub model: Option<Label>,
+    pub provider: Option<Label>,
+    pub environment: Label,
+    pub severity: Severity,
+    pub idempotency_key: Option<IdempotencyKey>,
+    pub order_key: Option<OrderKey>,
+    /// Absent: false for a new run, as it was for a known one.
+    pub resumable: Option<bool>,
+    pub payload: Payload,
+    /// [`About`] as JSON, encoded.
+    pub about: Vec<u8>,
+}
+
+/// What is kept of an attempt beside its row, as JSON through the codec. Raw tokens inside stay as they came.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct AttemptBody {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorReport>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<ResponseReport>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial_output: Option<Text>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_reason: Option<Label>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<RawJson>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<Label>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<Label>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<Label>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<Label>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub versions: Versions,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+}
+
+/// How an attempt came to be, known only to the server; kept in front of the body.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct AttemptOrigin {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<Label>,
+    pub revision: u32,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replay: bool,
+}
+
+/// A failed attempt, classified and fingerprinted.
+#[derive(Debug, Clone)]
+pub struct FailedAttempt {
+    /// As the reporter numbered it; a failure under a lease has the lease's number.
+    pub attempt: Option<u32>,
+    pub digest: Digest,
+    pub failure: Failure,
+    pub fingerprint: Fingerprint,
+    pub model: Option<Label>,
+    pub provider: Option<Label>,
+    pub tool: Option<Label>,
+    pub step: Option<Label>,
+    /// [`AttemptBody`] as JSON, encoded.
+    pub body: Vec<u8>,
+    pub steps: Vec<NewStep>,
+}
+
+/// `POST /v1/failures`.
+#[derive(Debug, Clone)]
+pub struct Report {
+    pub run: NewRun,
+    pub failed: FailedAttempt,
+}
+
+#[derive(Debug, Clone)]
+pub struct NewStep {
+    pub name: Label,
+    pub key: Option<StepKey>,
+    pub effect: bool,
+    pub status: StepStatus,
+    /// The JSON token, encoded; none above the limit.
+    pub output: Option<Vec<u8>>,
+    pub output_omitted: Option<PayloadOmitted>,
+}
+
+/// `POST /v1/runs`.
+#[derive(Debug, Clone)]
+pub struct Start {
+    pub run: NewRun,
+    pub how: StartHow,
+    pub idle_ms: Option<u64>,
+    pub deadline_ms: Option<u64>,
+}
+
+#[derive(Debug, Clone)]
+pub enum StartHow {
+    Start { start_id: Option<Label>, lease_ms: Option<u64> },
+    Enqueue { due_at: Option<Timestamp> },
+}
+
+#[derive(Debug, Clone)]
+pub struct Started {
+    pub answer: StartAnswer,
+    /// The run was not known before.
+    pub created: bool,
+}
+
+/// A worker's call under its lease.
+#[derive(Debug, Clone)]
+pub struct UnderLease {
+    pub at: RunRef,
+    pub lease: LeaseToken,
+}
+
+/// What a lease names: the run's own number, the attempt and the epoch. It proves no right (the key does that); it
+/// says which grant a write belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseToken {
+    pub run: i64,
+    pub attempt: u32,
+    pub epoch: u64,
+}
+
+impl std::fmt::Display for LeaseToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "l{:x}-{:x}-{:x}", self.run, self.attempt, self.epoch)
+    }
+}
+
+impl std::str::FromStr for LeaseToken {
+    type Err = NotALease;
+
+    fn from_str(s: &str) -> std::result::Result<Self, NotALease> {
+        let mut parts = s.strip_prefix('l').ok_or(NotALease)?.split('-');
+        let mut next = || parts.next().and_then(|p| u64::from_str_radix(p, 16).ok()).ok_or(NotALease);
+        let (run, attempt, epoch) = (next()?, next()?, next()?);
+        let token = Self {
+            run: i64::try_from(run).map_err(|_| NotALease)?,
+            attempt: u32::try_from(attempt).map_err(|_| NotALease)?,
+            epoch,
+        };
+        // One spelling only: what we did not write ourselves is no lease.
+        (token.to_string() == s).then_some(token).ok_or(NotALease)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a lease")]
+pub struct NotALease;
+
+/// `POST …/succeed`.
+#[derive(Debug, Clone)]
+pub struct Success {
+    pub at: RunRef,
+    /// Without one: a caller that retries by itself.
+    pub lease: Option<LeaseToken>,
+    pub attempt: Option<u32>,
+    pub digest: Digest,
+    /// [`AttemptBody`] as JSON, encoded.
+    pub body: Vec<u8>,
+    pub steps: Vec<NewStep>,
+}
+
+/// `POST /v1/leases`.
+#[derive(Debug, Clone)]
+pub struct LeaseCall {
+    pub scope: TenantScope,
+    /// Empty: every queue.
+    pub queues: Vec<QueueName>,
+    pub agents: Option<Vec<Label>>,
+    pub max: u32,
+    pub lease_ms: Option<u64>,
+    pub worker: Option<Label>,
+    pub payload_max_bytes: usize,
+}
+
+/// A person's move.
+#[derive(Debug, Clone)]
+pub enum Triage {
+    Replay {
+        force: bool,
+    },
+    Cancel,
+    Resolve,
+    Discard,
+    /// Adds a note; nothing moves.
+    Note,
+}
+
+impl Triage {
+    pub fn event(&self) -> Option<EventName> {
+        match self {
+            Self::Replay { .. } => Some(EventName::Replay),
+            Self::Cancel => Some(EventName::Cancel),
+            Self::Resolve => Some(EventName::Resolve),
+            Self::Discard => Some(EventName::Discard),
+            Self::Note => None,
+        }
+    }
+}
+
+/// Who acts and why.
+#[derive(Debug, Clone)]
+pub struct Act {
+    pub at: RunRef,
+    pub triage: Triage,
+    pub actor: String,
+    pub reason: Option<Text>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Triaged {
+    pub answer: StateAnswer,
+    pub attempt: u32,
+    pub revision: u32,
+}
+
+/// What a background service did in one round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Swept {
+    pub looked_at: usize,
+    pub moved: usize,
+    /// There may be more: look again at once.
+    pub more: bool,
+}
+
+/// `GET /v1/runs`: every field narrows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RunFilter {
+    pub tenant: Option<Tenant>,
+    pub states: Vec<StateName>,
+    pub queues: Vec<QueueName>,
+    pub agents: Vec<Label>,
+    pub reasons: Vec<Reason>,
+    pub categories: Vec<Category>,
+    /// Pattern ids or fingerprints.
+    pub patterns: Vec<String>,
+    pub dead_because: Vec<DeadBecause>,
+    pub severities: Vec<Severity>,
+    pub environments: Vec<Label>,
+    pub customers: Vec<Label>,
+    pub held: Option<bool>,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    pub q: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub struct PageCall {
+    pub sort: Sort,
+    pub limit: u32,
+    pub cursor: Option<String>,
+    /// Also say how many there are in all.
+    pub count: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct StatsCall {
+    pub queue: Option<QueueName>,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HourlyKind {
+    Started,
+    Failed,
+    Retried,
+    Dead,
+    Recovered,
+    Succeeded,
+}
+
+impl HourlyKind {
+    pub const ALL: &'static [Self] =
+        &[Self::Started, Self::Failed, Self::Retried, Self::Dead, Self::Recovered, Self::Succeeded];
+}
+
+/// A key as the store keeps it: never the secret.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeyRecord {
+    pub id: String,
+    pub hash: [u8; 32],
+    pub role: Role,
+    /// None: spans all tenants.
+    pub tenant: Option<Tenant>,
+    pub note: Option<Label>,
+    pub created_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
+}

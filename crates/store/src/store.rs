@@ -1,0 +1,81 @@
+//! The one trait. Each method is a verb of the domain and keeps its promise alone: when it returns Ok, what it says
+//! is on disk.
+
+use async_trait::async_trait;
+use redrive_core::ids::{QueueName, Tenant};
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{
+    ChangesAnswer, FailureAnswer, HealthAnswer, LeasedRun, PatternView, PatternsPage, QueueSettings, QueueView,
+    RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer, TenantHealth, TenantsAnswer,
+};
+use tokio::sync::watch;
+
+use crate::error::Result;
+use crate::model::{
+    Act, FailedAttempt, KeyRecord, LeaseCall, NewStep, PageCall, Report, Reported, RunFilter, RunRef, Start, Started,
+    StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
+};
+
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// The store's clock decides order, due times and leases.
+    fn now(&self) -> Timestamp;
+
+    /// Changes whenever a run may have fallen due; a hint for waiting lease calls, never the truth.
+    fn wakeups(&self) -> watch::Receiver<u64>;
+
+    // What producers and workers report.
+
+    async fn report(&self, report: Report) -> Result<Reported>;
+    /// Each is accepted or refused alone; the answers are in the order of the reports.
+    async fn report_all(&self, reports: Vec<Report>) -> Vec<Result<Reported>>;
+    async fn start(&self, start: Start) -> Result<Started>;
+    async fn heartbeat(&self, under: UnderLease) -> Result<Timestamp>;
+    async fn step(&self, under: UnderLease, step: NewStep) -> Result<StepView>;
+    async fn succeed(&self, success: Success) -> Result<SucceedAnswer>;
+    async fn fail(&self, under: UnderLease, failed: FailedAttempt) -> Result<FailureAnswer>;
+    async fn release(&self, under: UnderLease) -> Result<StateAnswer>;
+    async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>>;
+
+    // What people do.
+
+    async fn triage(&self, act: Act) -> Result<Triaged>;
+
+    // What the engine does, a bounded piece at a time.
+
+    /// Says that this replica is there; notices when none was.
+    async fn stamp(&self, replica: &str) -> Result<()>;
+    /// Gives attempts whose lease, idle time or deadline has passed their verdict.
+    async fn rescue_expired(&self, most: usize) -> Result<Swept>;
+    /// Dead-letters scheduled runs that nobody began in time.
+    async fn reject_unclaimed(&self, most: usize) -> Result<Swept>;
+    /// Forgets changes older than what anybody still asks for.
+    async fn trim_changes(&self, most: usize) -> Result<Swept>;
+
+    // What people and programs read. A scope sees only its own; another's is not found.
+
+    async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage>;
+    async fn run(&self, at: &RunRef) -> Result<RunDetail>;
+    async fn patterns(&self, scope: &TenantScope, limit: u32, cursor: Option<String>) -> Result<PatternsPage>;
+    async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternView>;
+    async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer>;
+    async fn tenant_health(&self, tenant: &Tenant) -> Result<TenantHealth>;
+    async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer>;
+    async fn stats(&self, scope: &TenantScope, call: StatsCall) -> Result<StatsAnswer>;
+    async fn changes(&self, scope: &TenantScope, since: Option<String>) -> Result<ChangesAnswer>;
+
+    async fn queues(&self) -> Result<Vec<QueueView>>;
+    async fn queue(&self, name: &QueueName) -> Result<QueueView>;
+    async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView>;
+
+    async fn keys(&self) -> Result<Vec<KeyRecord>>;
+    async fn key_by_hash(&self, hash: [u8; 32]) -> Result<Option<KeyRecord>>;
+    async fn put_key(&self, key: KeyRecord) -> Result<()>;
+    /// False when there is no such key.
+    async fn revoke_key(&self, id: &str) -> Result<bool>;
+
+    /// Whether a write would be durable now; says what is wrong otherwise.
+    async fn ready(&self) -> Result<()>;
+    /// Answers what is queued, then closes; later calls get [`crate::Error::Closing`].
+    async fn close(&self);
+}
