@@ -16,6 +16,9 @@ pub(super) fn render(tally: &Tally) -> String {
 
 fn table(out: &mut String, tally: &Tally) {
     let mut ran: Vec<&Binary> = tally.binaries.iter().filter(|binary| !binary.ran_nothing()).collect();
+    if ran.is_empty() {
+        return put(out, format_args!("\nno test ran"));
+    }
     ran.sort_by(|a, b| seconds(b).total_cmp(&seconds(a)));
     put(
         out,
@@ -88,5 +91,10 @@ failed:
 15 passed, 1 failed
 "
         );
+    }
+
+    #[test]
+    fn no_test_at_all_is_said() {
+        assert_eq!(render(&tally("", true)), "\nno test ran\n\n0 passed, 0 failed\n");
     }
 }
