@@ -1,0 +1,20 @@
+//! The suites that `cargo xtask test` runs, one file each: add the file, then its line in [`ALL`].
+
+mod workspace;
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::test::needs::Need;
+
+pub(crate) struct Suite {
+    pub(crate) name: &'static str,
+    /// What must be on the machine before the suite can run.
+    pub(crate) needs: &'static [Need],
+    /// A command that prints as `cargo test` does.
+    pub(crate) command: fn(filter: Option<&str>) -> Result<Command>,
+}
+
+/// In the order in which they run.
+pub(crate) const ALL: &[Suite] = &[workspace::SUITE];

@@ -1,0 +1,22 @@
+//! Every test that cargo knows: unit, integration and doc tests of all crates, and the whole-system tests of the
+//! binary, which start it by the path that cargo gives them.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::Suite;
+use crate::test::needs::Need;
+use crate::workspace;
+
+pub(super) const SUITE: Suite = Suite {
+    name: "workspace",
+    needs: &[Need { program: "cc", package: "build-essential", why: "SQLite is compiled from its C source" }],
+    command,
+};
+
+fn command(filter: Option<&str>) -> Result<Command> {
+    let mut command = workspace::cargo()?;
+    command.args(["test", "--color", "never", "--workspace", "--no-fail-fast"]).args(filter);
+    Ok(command)
+}
