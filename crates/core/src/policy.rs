@@ -1,9 +1,12 @@
 //! What a queue allows: budget, schedule, clocks. Layers say only what they change; resolving them gives one
 //! [`Policy`] without gaps: defaults ← tier ← queue ← tenant.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::ids::Tenant;
 use crate::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS};
 
 /// Who executes retries.
@@ -116,6 +119,31 @@ pub struct PolicyLayer {
     /// Replays allowed before only `force` gets through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_replays: Option<u32>,
+}
+
+/// Policy of a tenant: its tier, and what is its own.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TenantPolicy {
+    pub tier: Option<String>,
+    pub policy: PolicyLayer,
+}
+
+/// The layers around a queue's own, as the configuration file gives them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Policies {
+    pub defaults: PolicyLayer,
+    pub tiers: BTreeMap<String, PolicyLayer>,
+    pub tenants: BTreeMap<Tenant, TenantPolicy>,
+}
+
+impl Policies {
+    /// What holds for a tenant's runs in a queue: defaults ← tier ← queue ← tenant.
+    pub fn resolve(&self, retry_by: RetryBy, queue: &PolicyLayer, tenant: &Tenant) -> Policy {
+        let own = self.tenants.get(tenant);
+        let tier = own.and_then(|own| own.tier.as_ref()).and_then(|tier| self.tiers.get(tier));
+        let layers = [Some(&self.defaults), tier, Some(queue), own.map(|own| &own.policy)];
+        Policy::resolve(retry_by, &layers.into_iter().flatten().collect::<Vec<_>>())
+    }
 }
 
 pub const LEASE_MS_MIN: u64 = 500;

@@ -129,7 +129,7 @@ pub struct AttemptBody {
     pub ended_at: Option<Timestamp>,
 }
 
-/// How an attempt came to be, known only to the server; kept in front of the body.
+/// How an attempt came to be, known only to the server.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct AttemptOrigin {
     #[serde(default, skip_serializing_if = "Option::is_none")]

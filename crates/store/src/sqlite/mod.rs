@@ -1,1 +1,3 @@
 //! SQLite behind the trait.
+
+mod life;

@@ -70,6 +70,7 @@ CREATE TABLE attempts (
     pattern INTEGER REFERENCES patterns (id),
     pattern_new INTEGER NOT NULL,
     recorded_at INTEGER NOT NULL,
+    origin TEXT NOT NULL,              -- AttemptOrigin as JSON
     verdict BLOB,                      -- Verdict as JSON through the codec
     body BLOB NOT NULL                 -- AttemptBody as JSON through the codec
 );

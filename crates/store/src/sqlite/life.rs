@@ -1,0 +1,289 @@
+//! What only the transition table reads of a run, as one small JSON column: it travels with the row and is never
+//! searched. Defaults are left out, so that a plain dead letter costs a few bytes.
+
+use redrive_core::ids::RunId;
+use redrive_core::reason::Reason;
+use redrive_core::run::{
+    BeforeMerge, Due, Effects, Ended, Lease, Memory, Merged, Review, Run, Scheduled, State, StateName,
+};
+use redrive_core::text::Label;
+use redrive_core::time::Timestamp;
+use redrive_core::verdict::{Change, DeadBecause};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// A run's inner life. Field names are short because every row carries them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Life {
+    #[serde(default, skip_serializing_if = "is_default", rename = "e")]
+    pub(super) epoch: u64,
+    #[serde(default, skip_serializing_if = "is_default", rename = "ea")]
+    pub(super) epoch_attempt: u32,
+    #[serde(default, skip_serializing_if = "is_default", rename = "en")]
+    pub(super) ended: Option<Ended>,
+    #[serde(default, skip_serializing_if = "is_default", rename = "f")]
+    pub(super) has_failed: bool,
+    #[serde(default, skip_serializing_if = "is_default", rename = "b")]
+    pub(super) budget_from: u32,
+    #[serde(default, skip_serializing_if = "is_default", rename = "r")]
+    pub(super) releases_in_row: u32,
+    #[serde(default, skip_serializing_if = "is_default", rename = "rs")]
+    pub(super) resumable: bool,
+    #[serde(default, skip_serializing_if = "is_default", rename = "np")]
+    pub(super) not_replayable: bool,
+    #[serde(default, skip_serializing_if = "is_default", rename = "fx")]
+    pub(super) effects: (u32, u32, u32),
+    #[serde(default, skip_serializing_if = "is_default", rename = "s")]
+    pub(super) streak: Option<(u64, u32)>,
+    #[serde(default, skip_serializing_if = "is_default", rename = "si")]
+    pub(super) silent_in_row: u32,
+    #[serde(default, skip_serializing_if = "is_default", rename = "t")]
+    pub(super) retries: Vec<(Reason, u32)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "c")]
+    pub(super) changes: Vec<Change>,
+    #[serde(default, skip_serializing_if = "is_default", rename = "im")]
+    pub(super) idle_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_default", rename = "dm")]
+    pub(super) deadline_ms: Option<u64>,
+    /// Scheduled or running: the attempt is a replay.
+    #[serde(default, skip_serializing_if = "is_default", rename = "rp")]
+    pub(super) replay: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "l")]
+    pub(super) lease: Option<LeaseLife>,
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "rv")]
+    pub(super) review: Option<ReviewLife>,
+    /// Merged: what it was dead for before; none when it was scheduled.
+    #[serde(default, skip_serializing_if = "is_default", rename = "m")]
+    pub(super) before_merge: Option<DeadBecause>,
+    /// Who began the attempt under way.
+    #[serde(default, skip_serializing_if = "is_default", rename = "w")]
+    pub(super) worker: Option<Label>,
+    #[serde(default, skip_serializing_if = "is_default", rename = "sid")]
+    pub(super) start_id: Option<Label>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct LeaseLife {
+    pub(super) x: i64,
+    pub(super) ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) idle: Option<u64>,
+    pub(super) p: i64,
+    pub(super) d: i64,
+    pub(super) b: i64,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) ext: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct ReviewLife {
+    pub(super) proposed: String,
+    pub(super) plan_hash: String,
+    pub(super) expires_at: i64,
+    pub(super) before: DeadBecause,
+}
+
+/// The columns that, with [`Life`], make a run.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct StateColumns {
+    pub(super) state: StateName,
+    pub(super) detail: i64,
+    pub(super) due: Option<Timestamp>,
+    pub(super) wake: Option<Timestamp>,
+    pub(super) held_by: Option<Label>,
+    pub(super) merged_into: Option<RunId>,
+}
+
+pub(super) const HELD: i64 = 1;
+
+impl StateColumns {
+    pub(super) fn of(run: &Run) -> Self {
+        let mut columns = Self {
+            state: run.state.name(),
+            detail: 0,
+            due: run.due_at(),
+            wake: None,
+            held_by: None,
+            merged_into: None,
+        };
+        match &run.state {
+            State::Scheduled(Scheduled { due: Due::Held(by), .. }) => {
+                columns.detail = HELD;
+                columns.held_by = Some(by.clone());
+            }
+            State::Running(lease) => columns.wake = Some(lease.wake_at()),
+            State::Dead { because } => columns.detail = position(DeadBecause::ALL, because),
+            State::Merged(merged) => columns.merged_into = Some(merged.into.clone()),
+            State::Scheduled(_)
+            | State::Review(_)
+            | State::Succeeded
+            | State::Recovered
+            | State::Resolved
+            | State::Discarded => {}
+        }
+        columns
+    }
+}
+
+/// A word's number in its list: how words lie in columns.
+pub(super) fn position<T: PartialEq>(all: &[T], word: &T) -> i64 {
+    all.iter().position(|w| w == word).and_then(|n| i64::try_from(n).ok()).unwrap_or(-1)
+}
+
+/// The word of a number.
+pub(super) fn word<T: Copy>(all: &[T], number: i64, what: &str) -> Result<T> {
+    let found = usize::try_from(number).ok().and_then(|n| all.get(n)).copied();
+    found.ok_or_else(|| Error::Unexpected(format!("{what} {number}")))
+}
+
+impl Life {
+    pub(super) fn of(run: &Run, worker: Option<Label>, start_id: Option<Label>) -> Self {
+        let mut life = Self {
+            epoch: run.epoch,
+            epoch_attempt: run.epoch_attempt,
+            ended: run.ended,
+            has_failed: run.has_failed,
+            budget_from: run.budget_from,
+            releases_in_row: run.releases_in_row,
+            resumable: run.resumable,
+            not_replayable: !run.replayable,
+            effects: (run.effects.open, run.effects.unknown, run.effects.done),
+            streak: run.memory.streak,
+            silent_in_row: run.memory.silent_in_row,
+            retries: run.memory.retries.clone(),
+            changes: run.changes.clone(),
+            idle_ms: run.idle_ms,
+            deadline_ms: run.deadline_ms,
+            worker,
+            start_id,
+            ..Self::default()
+        };
+        match &run.state {
+            State::Scheduled(scheduled) => life.replay = scheduled.replay,
+            State::Running(lease) => {
+                life.replay = lease.replay;
+                life.lease = Some(LeaseLife::of(lease));
+            }
+            State::Review(review) => life.review = Some(ReviewLife::of(review)),
+            State::Merged(Merged { before: BeforeMerge::Dead(because), .. }) => life.before_merge = Some(*because),
+            State::Merged(Merged { before: BeforeMerge::Scheduled, .. })
+            | State::Dead { .. }
+            | State::Succeeded
+            | State::Recovered
+            | State::Resolved
+            | State::Discarded => {}
+        }
+        life
+    }
+
+    fn state(&self, columns: &StateColumns) -> Result<State> {
+        let missing = |what: &str| Error::Unexpected(format!("a {} run without its {what}", columns.state));
+        Ok(match columns.state {
+            StateName::Scheduled => {
+                let due = match (columns.due, &columns.held_by) {
+                    (Some(due), _) => Due::At(due),
+                    (None, Some(by)) => Due::Held(by.clone()),
+                    (None, None) => return Err(missing("due time")),
+                };
+                State::Scheduled(Scheduled { due, replay: self.replay })
+            }
+            StateName::Running => {
+                State::Running(self.lease.as_ref().ok_or_else(|| missing("lease"))?.to_lease(self.replay))
+            }
+            StateName::Dead => State::Dead { because: word(DeadBecause::ALL, columns.detail, "dead_because")? },
+            StateName::Review => State::Review(self.review.as_ref().ok_or_else(|| missing("review"))?.to_review()),
+            StateName::Succeeded => State::Succeeded,
+            StateName::Recovered => State::Recovered,
+            StateName::Resolved => State::Resolved,
+            StateName::Discarded => State::Discarded,
+            StateName::Merged => State::Merged(Merged {
+                into: columns.merged_into.clone().ok_or_else(|| missing("target"))?,
+                before: self.before_merge.map_or(BeforeMerge::Scheduled, BeforeMerge::Dead),
+            }),
+        })
+    }
+
+    /// The run as the transition table knows it.
+    pub(super) fn to_run(
+        &self,
+        columns: &StateColumns,
+        attempt: u32,
+        revision: u32,
+        replays: u32,
+        deferred_until: Option<Timestamp>,
+    ) -> Result<Run> {
+        let (open, unknown, done) = self.effects;
+        Ok(Run {
+            state: self.state(columns)?,
+            attempt,
+            revision,
+            epoch: self.epoch,
+            epoch_attempt: self.epoch_attempt,
+            ended: self.ended,
+            has_failed: self.has_failed,
+            budget_from: self.budget_from,
+            replays,
+            releases_in_row: self.releases_in_row,
+            resumable: self.resumable,
+            replayable: !self.not_replayable,
+            effects: Effects { open, unknown, done },
+            memory: Memory { streak: self.streak, silent_in_row: self.silent_in_row, retries: self.retries.clone() },
+            changes: self.changes.clone(),
+            deferred_until,
+            idle_ms: self.idle_ms,
+            deadline_ms: self.deadline_ms,
+        })
+    }
+}
+
+impl LeaseLife {
+    fn of(lease: &Lease) -> Self {
+        Self {
+            x: lease.expires_at.as_millis(),
+            ms: lease.lease_ms,
+            idle: lease.idle_ms,
+            p: lease.progress_at.as_millis(),
+            d: lease.deadline_at.as_millis(),
+            b: lease.began_at.as_millis(),
+            ext: lease.extended,
+        }
+    }
+
+    fn to_lease(&self, replay: bool) -> Lease {
+        Lease {
+            expires_at: Timestamp::from_millis(self.x),
+            lease_ms: self.ms,
+            idle_ms: self.idle,
+            progress_at: Timestamp::from_millis(self.p),
+            deadline_at: Timestamp::from_millis(self.d),
+            began_at: Timestamp::from_millis(self.b),
+            extended: self.ext,
+            replay,
+        }
+    }
+}
+
+impl ReviewLife {
+    fn of(review: &Review) -> Self {
+        Self {
+            proposed: review.proposed.clone(),
+            plan_hash: review.plan_hash.clone(),
+            expires_at: review.expires_at.as_millis(),
+            before: review.before,
+        }
+    }
+
+    fn to_review(&self) -> Review {
+        Review {
+            proposed: self.proposed.clone(),
+            plan_hash: self.plan_hash.clone(),
+            expires_at: Timestamp::from_millis(self.expires_at),
+            before: self.before,
+        }
+    }
+}
