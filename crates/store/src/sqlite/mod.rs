@@ -1,21 +1,27 @@
 //! SQLite behind the trait.
 
 mod attempt_list;
+mod by_state;
+mod changes;
 mod columns;
 mod counts;
 mod cursor;
 mod detail;
 mod due;
+mod figures;
 mod filter;
 mod fingerprints;
 mod history_list;
+mod hours;
 mod keys;
 mod lanes;
 mod life;
 mod list;
 mod lookup;
+mod pattern_list;
 mod pieces;
 mod predicate;
+mod queue_list;
 mod readers;
 mod received;
 mod scan;
