@@ -154,7 +154,7 @@ fn expected(seeds: &[Seed], scope: &TenantScope, filter: &RunFilter, sort: Sort)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
     fn paging_visits_each_match_once_in_order_and_the_total_says_how_many(

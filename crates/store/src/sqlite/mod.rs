@@ -29,6 +29,12 @@ mod summary;
 mod words;
 
 #[cfg(test)]
+mod detail_tests;
+#[cfg(test)]
+mod figures_tests;
+#[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod list_tests;
+#[cfg(test)]
+mod pattern_tests;
