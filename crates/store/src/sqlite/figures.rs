@@ -9,7 +9,7 @@ use redrive_core::wire::{HealthAnswer, QueueAlert, QueueSettings, TenantHealth, 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::by_state::{Count, counts, standing};
-use super::columns::{json, parsed, text, time_or_none, unexpected};
+use super::columns::{json, parsed, text, time_or_none};
 use super::cursor::{seal, unseal};
 use super::due::{oldest_due, tenants_due};
 use super::hours::{Hours, hour_sums};

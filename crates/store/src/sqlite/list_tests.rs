@@ -218,7 +218,7 @@ fn a_cursor_of_another_filter_or_tenant_is_refused() {
         list(&tenant("acme"), &dead, Sort::NewestFirst, cursor.clone()),
         list(&tenant("acme"), &filter, Sort::Received, cursor.clone()),
         list(&tenant("globex"), &filter, Sort::NewestFirst, cursor.clone()),
-        list(&TenantScope::All, &filter, Sort::NewestFirst, cursor.clone()),
+        list(&TenantScope::All, &filter, Sort::NewestFirst, cursor),
         list(&tenant("acme"), &filter, Sort::NewestFirst, Some("garbage".into())),
     ] {
         assert!(matches!(refused, Err(Error::BadCursor)));

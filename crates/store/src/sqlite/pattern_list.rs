@@ -7,7 +7,7 @@ use redrive_core::reason::Category;
 use redrive_core::wire::{PatternState, PatternView, PatternsPage};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::columns::{label_or_none, parsed, time, unexpected, whole};
+use super::columns::{label_or_none, parsed, time, whole};
 use super::cursor::{seal_numbers, unseal_numbers};
 use super::fingerprints::FingerprintKey;
 use super::life::word;
