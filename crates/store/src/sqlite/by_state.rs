@@ -42,6 +42,10 @@ pub(super) struct Count {
 
 /// The counters that a scope may see.
 pub(super) fn counts(conn: &Connection, whose: Whose) -> Result<Vec<Count>> {
+    counts_in(conn, whose, StateName::ALL)
+}
+
+pub(super) fn counts_in(conn: &Connection, whose: Whose, states: &[StateName]) -> Result<Vec<Count>> {
     let sql = match whose {
         Whose::Nobody => return Ok(Vec::new()),
         Whose::All => "SELECT queue, detail, n FROM totals WHERE state = ?1",
@@ -49,7 +53,7 @@ pub(super) fn counts(conn: &Connection, whose: Whose) -> Result<Vec<Count>> {
     };
     let mut find = conn.prepare_cached(sql)?;
     let mut all = Vec::new();
-    for state in StateName::ALL {
+    for state in states {
         let number = position(StateName::ALL, state);
         let mut rows = match whose {
             Whose::One(tenant) => find.query([number, tenant])?,

@@ -8,10 +8,10 @@ use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{HealthAnswer, QueueAlert, QueueSettings, TenantHealth, TenantView, TenantsAnswer};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::by_state::{Count, counts, standing};
+use super::by_state::{Count, counts, counts_in, standing};
 use super::columns::{json, parsed, text, time_or_none};
 use super::cursor::{seal, unseal};
-use super::due::{oldest_due, tenants_due};
+use super::due::{oldest_by_tenant, oldest_due};
 use super::hours::{Hours, hour_sums};
 use super::life::{HELD, position};
 use super::list::PAGE_MAX;
@@ -43,7 +43,8 @@ pub(super) fn list_tenants(conn: &Connection, limit: u32, cursor: Option<&str>) 
 }
 
 fn tenant_view(conn: &Connection, row: &Row<'_>) -> Result<TenantView> {
-    let standing = standing(&counts(conn, Whose::One(row.get(0)?))?);
+    let shown = [StateName::Dead, StateName::Scheduled, StateName::Running];
+    let standing = standing(&counts_in(conn, Whose::One(row.get(0)?), &shown)?);
     Ok(TenantView {
         tenant: parsed(row, 1, "tenant")?,
         dead: standing.of(StateName::Dead),
@@ -148,16 +149,11 @@ fn without_worker(conn: &Connection, whose: Whose, queue: &SeenQueue, now: Times
     if !by_worker || queue.last_lease_call_at.is_some_and(|call| call > late) {
         return Ok(None);
     }
-    let tenants = match whose {
-        Whose::All => tenants_due(conn, queue.number)?,
-        Whose::One(tenant) => vec![tenant],
-        Whose::Nobody => Vec::new(),
+    let oldest = match whose {
+        Whose::All => oldest_by_tenant(conn, queue.number)?.into_iter().map(|(_, due)| due).min(),
+        Whose::One(tenant) => oldest_due(conn, queue.number, tenant)?,
+        Whose::Nobody => None,
     };
-    let mut oldest: Option<Timestamp> = None;
-    for tenant in tenants {
-        let due = oldest_due(conn, queue.number, tenant)?;
-        oldest = [oldest, due].into_iter().flatten().min();
-    }
     Ok(oldest.filter(|due| *due <= late).map(|oldest_due_at| QueueAlert {
         queue: queue.name.clone(),
         oldest_due_at,

@@ -5,13 +5,13 @@ use redrive_core::wire::Sort;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use super::due::{queue_numbers, tenants_due};
+use super::due::{oldest_by_tenant, queue_numbers};
 use super::filter::Wanted;
 use super::predicate::{Answered, Clause};
 use crate::error::Result;
 
 /// With more patterns than this, one way through all rows is shorter.
-const PATTERN_LANES_MAX: usize = 64;
+const PATTERN_LANES_MAX: usize = 256;
 
 /// The lanes of a list, and the statements that read a piece of one. Their values in order: those of `hit`, the
 /// lane's own, the bounds, and how many rows.
@@ -88,7 +88,10 @@ fn by_due(conn: &Connection, wanted: &Wanted) -> Result<Way> {
     let queues = wanted.queues.clone().map_or_else(|| queue_numbers(conn), Ok)?;
     let mut fixed = Vec::new();
     for queue in queues {
-        let tenants = wanted.tenant.map_or_else(|| tenants_due(conn, queue), |tenant| Ok(vec![tenant]))?;
+        let tenants = match wanted.tenant {
+            Some(tenant) => vec![tenant],
+            None => oldest_by_tenant(conn, queue)?.into_iter().map(|(tenant, _)| tenant).collect(),
+        };
         fixed.extend(tenants.into_iter().map(|tenant| vec![queue.into(), tenant.into()]));
     }
     Ok(Way {
