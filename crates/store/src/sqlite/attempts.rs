@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 use crate::model::{AttemptOrigin, Digest};
 use crate::sqlite::batch::Batch;
 use crate::sqlite::life::{position, word};
-use crate::sqlite::rows::{RunRow, nth};
+use crate::sqlite::lookup::numbered;
+use crate::sqlite::rows::RunRow;
 
 /// An attempt to be kept.
 pub(super) struct Ending<'a> {
@@ -45,7 +46,7 @@ impl Kept {
     fn read(row: &Row<'_>) -> Result<Self> {
         let id: i64 = row.get("id")?;
         Ok(Self {
-            attempt: u32::try_from(id & (nth(1, 0) - 1)).unwrap_or(u32::MAX),
+            attempt: u32::try_from(id & (numbered(1, 0) - 1)).unwrap_or(u32::MAX),
             outcome: word(Outcome::ALL, row.get("outcome")?, "outcome")?,
             digest: row.get("digest")?,
             state: word(StateName::ALL, row.get("state")?, "state")?,
@@ -73,7 +74,7 @@ const KEPT: &str = "id, outcome, digest, state, recorded_at, pattern, pattern_ne
 impl Batch<'_> {
     pub(super) fn attempt(&mut self, run: i64, attempt: u32) -> Result<Option<Kept>> {
         let mut find = self.conn.prepare_cached(&format!("SELECT {KEPT} FROM attempts WHERE id = ?1"))?;
-        let mut rows = find.query([nth(run, attempt)])?;
+        let mut rows = find.query([numbered(run, attempt)])?;
         rows.next()?.map(Kept::read).transpose()
     }
 
@@ -82,7 +83,7 @@ impl Batch<'_> {
         let mut find = self.conn.prepare_cached(&format!(
             "SELECT {KEPT} FROM attempts WHERE id BETWEEN ?1 AND ?2 ORDER BY id DESC LIMIT 1"
         ))?;
-        let mut rows = find.query([nth(run, 0), nth(run, attempt)])?;
+        let mut rows = find.query([numbered(run, 0), numbered(run, attempt)])?;
         rows.next()?.map(Kept::read).transpose()
     }
 
@@ -98,7 +99,7 @@ impl Batch<'_> {
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
         )?;
         insert.execute(params![
-            nth(row.id, ending.attempt),
+            numbered(row.id, ending.attempt),
             position(Outcome::ALL, &ending.outcome),
             ending.epoch.map(u64::cast_signed),
             ending.digest.map(Digest::as_slice),
@@ -133,7 +134,7 @@ impl Batch<'_> {
 
     pub(super) fn payload_digest(&mut self, run: i64, revision: u32) -> Result<Option<Vec<u8>>> {
         let mut find = self.conn.prepare_cached("SELECT digest FROM payloads WHERE id = ?1")?;
-        Ok(find.query_row([nth(run, revision)], |row| row.get(0)).optional()?)
+        Ok(find.query_row([numbered(run, revision)], |row| row.get(0)).optional()?)
     }
 }
 

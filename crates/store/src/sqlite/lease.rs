@@ -15,7 +15,8 @@ use crate::error::Result;
 use crate::model::{HourlyKind, LeaseCall, LeaseToken, PayloadKind, TenantScope};
 use crate::sqlite::batch::{Batch, Queue};
 use crate::sqlite::life::position;
-use crate::sqlite::rows::{COLUMNS, RunRow, nth};
+use crate::sqlite::lookup::numbered;
+use crate::sqlite::rows::{COLUMNS, RunRow};
 use crate::sqlite::start::{token, under_way};
 
 /// A queue's last lease call is noted this often; nobody needs it finer.
@@ -239,7 +240,7 @@ fn payload_bytes(batch: &Batch<'_>, row: &RunRow) -> Result<usize> {
         .prepare_cached("SELECT length(body), substr(body, 1, 5) FROM payloads WHERE id = ?1 AND kind <> ?2")?;
     let none = position(PayloadKind::ALL, &PayloadKind::None);
     let found = find
-        .query_row([nth(row.id, row.run.revision), none], |row| {
+        .query_row([numbered(row.id, row.run.revision), none], |row| {
             Ok((row.get::<_, usize>(0)?, row.get::<_, Vec<u8>>(1)?))
         })
         .optional()?;

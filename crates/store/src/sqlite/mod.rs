@@ -1,18 +1,28 @@
 //! SQLite behind the trait: one thread writes, a few connections read.
 
+mod attempt_list;
 mod attempts;
 mod batch;
+mod columns;
 mod committer;
 mod connection;
+mod detail;
+mod fingerprints;
+mod history_list;
+mod keys;
 mod lease;
 mod ledger;
 mod life;
+mod lookup;
 mod migrate;
 mod patterns;
+mod pieces;
+mod readers;
 mod report;
 mod rows;
 mod start;
 mod steps;
+mod summary;
 mod sweep;
 mod tally;
 mod triage;

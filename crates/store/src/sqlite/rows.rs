@@ -11,21 +11,13 @@ use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Severity;
 use rusqlite::{OptionalExtension, Row, params};
-use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
 use crate::model::{NewRun, PayloadKind, RunRef};
 use crate::sqlite::batch::{Batch, Queue};
 use crate::sqlite::life::{Life, StateColumns, position, word};
+use crate::sqlite::lookup::{key_hash, numbered};
 use crate::sqlite::tally::Standing;
-
-/// Attempts and revisions of a run share one number space with it: `run << SHIFT | n`.
-const SHIFT: u32 = 20;
-
-/// The row id of a run's n-th attempt or revision.
-pub(super) fn nth(run: i64, n: u32) -> i64 {
-    (run << SHIFT) | i64::from(n)
-}
 
 /// A run as its row holds it.
 #[derive(Debug, Clone)]
@@ -124,13 +116,6 @@ pub(super) fn label(row: &Row<'_>, column: &str) -> Result<Option<Label>> {
     Ok(row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)?.map(Label::from))
 }
 
-fn key_hash(tenant: i64, run_id: &str) -> i64 {
-    let hash = Sha256::new().chain_update(tenant.to_le_bytes()).chain_update(run_id).finalize();
-    let mut first = [0; 8];
-    first.copy_from_slice(&hash[..8]);
-    i64::from_le_bytes(first)
-}
-
 impl Batch<'_> {
     pub(super) fn find_run(&mut self, tenant: &Tenant, run_id: &RunId) -> Result<Option<RunRow>> {
         let Some(tenant) = self.find_tenant(tenant)? else { return Ok(None) };
@@ -138,8 +123,9 @@ impl Batch<'_> {
     }
 
     pub(super) fn find_run_of(&mut self, tenant: i64, run_id: &RunId) -> Result<Option<RunRow>> {
+        let hash = key_hash(&self.tenant_name(tenant)?, run_id);
         let mut find = self.conn.prepare_cached(&FIND)?;
-        let mut rows = find.query(params![key_hash(tenant, run_id.as_str()), tenant, run_id.as_str()])?;
+        let mut rows = find.query(params![hash, tenant, run_id.as_str()])?;
         rows.next()?.map(RunRow::read).transpose()
     }
 
@@ -232,7 +218,7 @@ impl Batch<'_> {
             .conn
             .prepare_cached("INSERT INTO payloads (id, kind, digest, about, body) VALUES (?1, ?2, ?3, ?4, ?5)")?;
         insert.execute(params![
-            nth(row.id, row.run.revision),
+            numbered(row.id, row.run.revision),
             position(PayloadKind::ALL, &new.payload.kind),
             new.payload.digest.as_slice(),
             new.about,
@@ -255,7 +241,7 @@ impl Batch<'_> {
             row.id,
             row.tenant,
             row.queue,
-            key_hash(row.tenant, row.run_id.as_str()),
+            key_hash(&new.tenant, &row.run_id),
             row.run_id.as_str(),
             position(StateName::ALL, &columns.state),
             columns.detail,

@@ -13,7 +13,8 @@ use crate::sqlite::attempts::Ending;
 use crate::sqlite::batch::Batch;
 use crate::sqlite::ledger;
 use crate::sqlite::report;
-use crate::sqlite::rows::{RunRow, nth};
+use crate::sqlite::lookup::numbered;
+use crate::sqlite::rows::RunRow;
 use crate::sqlite::start::under_way;
 
 /// The run that a lease names, and how a call under it stands.
@@ -90,7 +91,7 @@ fn keep_late_failure(batch: &mut Batch<'_>, row: &RunRow, under: &UnderLease, fa
         "INSERT INTO late_failures (attempt, epoch, at, body) SELECT ?1, ?2, ?3, ?4
          WHERE NOT EXISTS (SELECT 1 FROM late_failures WHERE attempt = ?1 AND epoch = ?2 AND body = ?4)",
     )?;
-    let attempt = nth(row.id, under.lease.attempt);
+    let attempt = numbered(row.id, under.lease.attempt);
     insert.execute(params![attempt, under.lease.epoch.cast_signed(), batch.now.as_millis(), failed.body])?;
     Ok(())
 }
