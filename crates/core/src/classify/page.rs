@@ -102,8 +102,7 @@ impl Page {
             Field::Detail | Field::Body => -1,
         };
         let mut depth = 0;
-        let mut lines = text::Lines::new(part);
-        while let Some((line, kind)) = lines.next() {
+        for (line, kind) in text::Lines::new(part) {
             match kind {
                 LineKind::Frame | LineKind::Code => {
                     self.frames += 1;

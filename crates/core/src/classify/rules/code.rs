@@ -6,9 +6,10 @@ use crate::reason::Reason::{Bug, DataIntegrity};
 
 pub(super) static RULES: &[Rule] = &[
     Rule::new("builtin.bug.recursion", Bug, SURE + 1, &[
-        "maximum recursion depth", "recursion error", "maximum call stack", "stack overflow", "stackoverflow",
-        "stack level too deep",
+        "maximum recursion depth", "maximum call stack", "stack overflow", "stackoverflow", "stack level too deep",
+        "recursionerror",
     ])
+    .unless(&["graph recursion", "recursion limit of"])
     .note("Python's RecursionError, V8's RangeError: a defect, not a step limit")
     .example("RecursionError: maximum recursion depth exceeded"),
     Rule::new("builtin.bug.module", Bug, CLEAR + 15, &[

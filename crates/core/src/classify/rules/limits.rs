@@ -38,6 +38,7 @@ pub(super) static RULES: &[Rule] = &[
         "limit for this billing period", "billing cycle", "daily free ~ limit", "out of quota",
         "usage limit has been reached", "5 hour limit", "exceeded your token quota", "reached your monthly",
         "exceeded the monthly", "exceeded your daily", "your quota has been", "allocated quota exceeded",
+        "than available capacity", "current available capacity", "capacity in quota",
     ])
     .unless(&["usage limit exceeded ~ exceeded the", "per minute"])
     .note("Anthropic: 400 own usage limits; Gemini Code Assist: QUOTA_EXHAUSTED; Bedrock: \

@@ -37,22 +37,27 @@ pub(super) static RULES: &[Rule] = &[
     .note("Anthropic: `Overloaded` inside a stream after 200; DeepSeek: Server Overloaded")
     .example("Overloaded"),
     Rule::new("builtin.provider.error", ProviderError, CLEAR + 4, &[
-        "server had an error", "error while processing your request", "error processing your request",
-        "provider returned error", "upstream error", "upstream provider", "internal server exception",
+        "server had an error", "provider returned error", "upstream error", "internal server exception",
         "model error exception", "model stream error exception", "prediction failed", "failed prediction",
         "internal error encountered", "internal error has occurred", "an internal error occurred", "inference failed",
         "inference error", "engine dead error", "engine is dead", "engine core ~ died", "model service error",
-        "generation failed", "error generating response", "server error occurred ~ model", "unable to generate",
-        "failed to generate response", "service internal error", "internal service error", "model execution failed",
-        "error from provider", "provider error", "provider api error", "something went wrong on our",
-        "unexpected error ~ model provider", "model provider error", "backend error", "internal model error",
-        "error in upstream", "upstream request failed", "an error occurred while processing your request",
-        "response failed", "error code server error", "model produced invalid content",
-        "invalid response from provider", "error in processing", "llm provider error",
+        "server error occurred ~ model", "service internal error", "internal service error", "model execution failed",
+        "something went wrong on our", "unexpected error ~ model provider", "model provider error",
+        "internal model error", "error in upstream", "upstream request failed", "error code server error",
+        "model produced invalid content", "invalid response from provider", "llm provider error",
     ])
     .note("OpenAI: server_error; Bedrock: InternalServerException, ModelErrorException; Gemini: 500 INTERNAL; \
          OpenRouter: Provider returned error")
     .example("The server had an error while processing your request. Sorry about that!"),
+    Rule::new("builtin.provider.wrapper", ProviderError, LIKELY + 4, &[
+        "error generating response", "failed to generate response", "unable to generate", "response failed",
+        "an error occurred while processing your request", "error in processing", "error from provider",
+        "provider error", "provider api error", "upstream provider", "backend error",
+        "error while processing your request", "error processing your request", "generation failed",
+    ])
+    .unless(&["connection refused", "econnrefused"])
+    .note("what gateways and SDKs write around an error of the model; a more exact one inside wins")
+    .example("Error generating response: the backend said no"),
     Rule::new("builtin.provider.gateway", ProviderError, LIKELY + 6, &[
         "bad gateway", "internal server error", "service unavailable", "server error", "internal error",
         "upstream connect error", "service temporarily unavailable", "temporarily unavailable", "web server is down",

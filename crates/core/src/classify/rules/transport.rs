@@ -90,11 +90,10 @@ pub(super) static RULES: &[Rule] = &[
         "websocket connection ~ closed", "websocket error", "websocket is not open", "abnormal closure", "close 1006",
         "code 1006", "1006", "transport closed", "transport error", "transport is closing", "transport endpoint",
         "transport failure", "transport exception", "sse connection", "sse error", "mcp error 32000",
-        "error sending request", "client connection error", "client os error", "server connection error", "read tcp",
-        "write tcp", "use of closed network connection", "connection pool is closed", "protocol error",
-        "bad file descriptor", "early eof", "rpc failed", "remote end hung up", "the remote end",
-        "aborted connection", "network timeout", "mid stream", "internet connection", "you appear to be offline",
-        "offline", "unreachable",
+        "error sending request", "client connection error", "client os error", "server connection error",
+        "use of closed network connection", "connection pool is closed", "protocol error", "bad file descriptor",
+        "early eof", "rpc failed", "remote end hung up", "the remote end", "aborted connection", "network timeout",
+        "mid stream", "internet connection", "you appear to be offline", "offline", "unreachable",
     ])
     .unless(&[
         "connection pool is closed by", "certificate verify failed", "connection refused", "econnrefused",
@@ -108,7 +107,7 @@ pub(super) static RULES: &[Rule] = &[
         "connection exception", "client connector error", "http connection pool", "max retries exceeded with url",
         "connection problem", "connection issue", "connectivity", "ssl", "dns", "socket exception", "io exception",
         "transport", "request error", "http error", "eof error", "eof", "disconnected", "unable to reach",
-        "could not reach", "cannot reach", "network",
+        "could not reach", "cannot reach", "network", "read tcp", "write tcp",
     ])
     .unless(&["connection refused", "econnrefused"])
     .note("OpenAI, Anthropic: APIConnectionError; the class of a broken connection without its cause")
@@ -136,38 +135,43 @@ pub(super) static RULES: &[Rule] = &[
         "starting up", "the database system is", "is shutting down", "shutting down", "in recovery mode",
         "not yet accepting", "is not accepting", "terminating connection due to administrator",
         "server closed the connection unexpectedly", "server has gone away", "lost connection to mysql",
-        "can't connect to mysql", "can't connect to local mysql", "is the server running", "could not connect",
-        "couldn't connect", "cannot connect", "can't connect", "unable to connect", "failed to connect",
-        "not able to connect", "could not establish connection", "unable to establish",
-        "failed to establish a new connection", "clusterdown", "cluster is down", "masterdown", "loading redis",
-        "redis is loading", "loading the dataset in memory", "tryagain", "readonly you can't write", "docker daemon",
-        "docker is not running", "is docker running", "is unavailable", "is currently unavailable",
-        "temporarily unavailable", "service unavailable", "service is unavailable", "service not available",
-        "service is down", "service is not available", "currently unavailable", "under maintenance",
-        "maintenance mode", "scheduled maintenance", "down for maintenance", "site is down", "is down",
-        "server is down", "host is down", "backend unavailable", "server unavailable", "server not running",
-        "server is not running", "is not running", "not started", "not yet ready", "is not ready", "not ready",
-        "manager not available", "client not available", "server not available", "server not connected",
-        "client not connected", "not connected", "no connection", "connection not available",
-        "connection not established", "not connected to", "server disconnected unexpectedly", "failed to reconnect",
-        "reconnect failed", "dependency failed", "dependency unavailable", "circuit breaker", "circuit open",
-        "circuit is open", "breaker is open", "failed to start mcp", "mcp server ~ failed", "mcp server failed",
-        "no workers", "no worker", "no available server", "all nodes failed", "quorum", "no master",
-        "master not discovered", "not master", "cluster block exception", "search phase execution",
-        "no shard available", "endpoint not available", "etcdserver", "etcd leader", "node not ready",
-        "no endpoints available", "no subscribers", "no consumers", "503",
+        "can't connect to mysql", "can't connect to local mysql", "is the server running", "clusterdown",
+        "cluster is down", "masterdown", "loading redis", "redis is loading", "loading the dataset in memory",
+        "tryagain", "readonly you can't write", "docker daemon", "docker is not running", "is docker running",
+        "is currently unavailable", "temporarily unavailable", "service unavailable", "service is unavailable",
+        "service not available", "service is down", "service is not available", "currently unavailable",
+        "under maintenance", "maintenance mode", "scheduled maintenance", "down for maintenance", "site is down",
+        "is down", "server is down", "host is down", "backend unavailable", "server unavailable",
+        "server not running", "server is not running", "not yet ready", "manager not available",
+        "client not available", "server not available", "server not connected", "client not connected",
+        "connection not established", "not connected to", "server disconnected unexpectedly", "dependency failed",
+        "dependency unavailable", "circuit breaker", "circuit open", "circuit is open", "breaker is open",
+        "failed to start mcp", "mcp server ~ failed", "mcp server failed", "no workers", "no worker",
+        "no available server", "all nodes failed", "no master", "master not discovered", "not master",
+        "cluster block exception", "search phase execution", "no shard available", "endpoint not available",
+        "etcdserver", "etcd leader", "node not ready", "no endpoints available", "no subscribers", "no consumers",
     ])
     .unless(&["connection closed by", "model is overloaded", "high demand", "no space left", "approval", "capacity"])
     .at(&[Tool, NetworkPlace, Broker, Database, Infrastructure, Framework])
     .note("brokers, databases, caches and services that are down, starting or full: PostgreSQL 53300 and 57P03, \
          Kafka, NATS, Redis, MongoDB, Elasticsearch; HTTP 503 outside the model")
     .example("FATAL: sorry, too many clients already"),
+    Rule::new("builtin.dependency.unreached", DependencyUnavailable, LIKELY + 5, &[
+        "could not connect", "couldn't connect", "cannot connect", "can't connect", "unable to connect",
+        "failed to connect", "not able to connect", "could not establish connection", "unable to establish",
+        "failed to establish a new connection", "is unavailable", "not connected", "no connection",
+        "connection not available", "not ready", "is not ready", "not started", "is not running",
+        "failed to reconnect", "reconnect failed", "quorum", "503",
+    ])
+    .unless(&["connection closed by", "model is overloaded", "high demand", "approval", "capacity"])
+    .at(&[Tool, NetworkPlace, Broker, Database, Infrastructure, Framework])
+    .note("could not connect to it: the cause, if one is named, decides instead")
+    .example("Unable to connect to the queue at amqp://mq:5672"),
     Rule::new("builtin.dependency.anywhere", DependencyUnavailable, LIKELY + 12, &[
         "no brokers available", "too many clients", "too many connections", "leader not available", "no responders",
         "the database system is starting up", "cannot connect to the docker daemon", "no healthy upstream",
-        "could not connect to server", "failed to establish a new connection", "cannot connect to host",
-        "unable to connect to", "failed to connect to", "could not connect to", "circuit breaker",
-        "service unavailable", "server selection timeout", "under maintenance", "temporarily unavailable",
+        "circuit breaker", "service unavailable", "server selection timeout", "under maintenance",
+        "temporarily unavailable",
     ])
     .unless(&["timed out", "name resolution", "name or service not known", "connection reset", "certificate"])
     .note("the same, where the caller does not say where it happened")
