@@ -2,8 +2,10 @@
 //! part stays, and the same failure has the same fingerprint on every replica and after every restart.
 //! No state: one message at a time. Which pattern a fingerprint belongs to is the store's to say.
 
+mod cue;
 mod hash;
 mod kind;
+mod parts;
 mod scan;
 mod template;
 mod trace;

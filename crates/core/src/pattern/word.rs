@@ -14,7 +14,7 @@ pub(super) enum Judgement {
 /// Looks at the word alone.
 pub(super) fn judge(word: &str) -> Judgement {
     let shape = Shape::of(word);
-    if is_email(word) {
+    if shape.ats && is_email(word) {
         return Judgement::Mask(Mask::Email);
     }
     if is_path(word, &shape) {
@@ -48,17 +48,21 @@ struct Shape {
     letters: usize,
     slashes: usize,
     dots: usize,
+    ats: bool,
+    colons: bool,
 }
 
 impl Shape {
     fn of(word: &str) -> Self {
-        let mut shape = Self { digits: 0, letters: 0, slashes: 0, dots: 0 };
+        let mut shape = Self { digits: 0, letters: 0, slashes: 0, dots: 0, ats: false, colons: false };
         for byte in word.bytes() {
             match byte {
                 b'0'..=b'9' => shape.digits += 1,
                 b'a'..=b'z' | b'A'..=b'Z' => shape.letters += 1,
                 b'/' | b'\\' => shape.slashes += 1,
                 b'.' => shape.dots += 1,
+                b'@' => shape.ats = true,
+                b':' => shape.colons = true,
                 _ => {}
             }
         }
@@ -164,7 +168,7 @@ fn is_email(word: &str) -> bool {
 
 fn is_path(word: &str, shape: &Shape) -> bool {
     if shape.slashes == 0 {
-        return has_file_ending(word);
+        return shape.dots > 0 && has_file_ending(word);
     }
     let rooted = word.starts_with('/') || word.starts_with("./") || word.starts_with("../") || word.starts_with("~/");
     let drive = word.as_bytes().get(1) == Some(&b':') && word.starts_with(|c: char| c.is_ascii_alphabetic());
@@ -186,7 +190,7 @@ fn has_file_ending(word: &str) -> bool {
 /// Addresses (with or without a port) and names that end in a known domain.
 fn is_host(word: &str, shape: &Shape) -> bool {
     if shape.dots == 0 {
-        return is_host_port(word) || is_ipv6(word);
+        return shape.colons && (is_host_port(word) || is_ipv6(word));
     }
     if shape.letters == 0 {
         return shape.dots == 3;
