@@ -1,6 +1,6 @@
 //! From the names that callers know to the store's own numbers.
 
-use redrive_core::ids::{QueueName, RunId, Tenant};
+use redrive_core::ids::{QueueName, Tenant};
 use rusqlite::{Connection, OptionalExtension, params};
 use sha2::{Digest as _, Sha256};
 
@@ -20,15 +20,11 @@ pub(super) fn span_of(run: i64) -> (i64, i64) {
     (first, first | ((1 << NUMBER_BITS) - 1))
 }
 
-/// What `runs.key_hash` holds: of both names, so that no tenant can crowd another's.
-pub(super) fn key_hash(tenant: &Tenant, run_id: &RunId) -> i64 {
-    let mut hash = Sha256::new();
-    hash.update(tenant.as_str());
-    hash.update([0]);
-    hash.update(run_id.as_str());
-    let digest = hash.finalize();
+/// What `runs.key_hash` holds.
+pub(super) fn key_hash(tenant: i64, run_id: &str) -> i64 {
+    let hash = Sha256::new().chain_update(tenant.to_le_bytes()).chain_update(run_id).finalize();
     let mut first = [0; 8];
-    first.copy_from_slice(&digest[..8]);
+    first.copy_from_slice(&hash[..8]);
     i64::from_le_bytes(first)
 }
 
@@ -43,12 +39,11 @@ pub(super) fn queue_number(conn: &Connection, queue: &QueueName) -> Result<Optio
 }
 
 pub(super) fn run_number(conn: &Connection, at: &RunRef) -> Result<i64> {
-    let mut find = conn.prepare_cached(
-        "SELECT runs.id FROM runs JOIN tenants ON tenants.id = runs.tenant \
-         WHERE runs.key_hash = ? AND runs.run_id = ? AND tenants.name = ?",
-    )?;
-    let names = params![key_hash(&at.tenant, &at.run_id), at.run_id.as_str(), at.tenant.as_str()];
-    find.query_row(names, |row| row.get(0)).optional()?.ok_or(Error::NotFound("run"))
+    let tenant = tenant_number(conn, &at.tenant)?.ok_or(Error::NotFound("run"))?;
+    let run_id = at.run_id.as_str();
+    let mut find = conn.prepare_cached("SELECT id FROM runs WHERE key_hash = ? AND tenant = ? AND run_id = ?")?;
+    let found = find.query_row(params![key_hash(tenant, run_id), tenant, run_id], |row| row.get(0)).optional()?;
+    found.ok_or(Error::NotFound("run"))
 }
 
 /// Whose rows a read may touch, in numbers.
