@@ -1,40 +1,60 @@
-//! SQLite behind the trait.
+//! SQLite behind the trait: one thread writes, a few connections read.
 
 mod attempt_list;
+mod attempts;
+mod batch;
 mod by_state;
 mod changes;
 mod columns;
+mod committer;
+mod connection;
 mod counts;
 mod cursor;
 mod detail;
+#[cfg(test)]
+mod detail_tests;
 mod due;
 mod figures;
+#[cfg(test)]
+mod figures_tests;
 mod filter;
 mod fingerprints;
+#[cfg(test)]
+mod fixture;
+mod folder;
+mod handing_out;
 mod history_list;
 mod hours;
 mod keys;
 mod lanes;
+mod lease;
+mod ledger;
 mod life;
 mod list;
+#[cfg(test)]
+mod list_tests;
 mod lookup;
+mod migrate;
 mod pattern_list;
+#[cfg(test)]
+mod pattern_tests;
+mod patterns;
 mod pieces;
 mod predicate;
 mod queue_list;
 mod readers;
 mod received;
+mod report;
+mod rows;
 mod scan;
+mod start;
+mod steps;
+mod store;
 mod summary;
+mod sweep;
+mod tally;
+mod triage;
+mod under_lease;
 mod words;
 
-#[cfg(test)]
-mod detail_tests;
-#[cfg(test)]
-mod figures_tests;
-#[cfg(test)]
-mod fixture;
-#[cfg(test)]
-mod list_tests;
-#[cfg(test)]
-mod pattern_tests;
+pub use store::{Options, SqliteStore, Visit};

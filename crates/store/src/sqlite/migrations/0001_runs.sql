@@ -98,7 +98,7 @@ CREATE INDEX late_failures_attempt ON late_failures (attempt);
 CREATE TABLE steps (
     id INTEGER PRIMARY KEY,
     tenant INTEGER NOT NULL,
-    run INTEGER NOT NULL REFERENCES runs (id),
+    run INTEGER NOT NULL REFERENCES runs (id) DEFERRABLE INITIALLY DEFERRED,
     attempt INTEGER NOT NULL,
     epoch INTEGER NOT NULL,            -- that began it; 0 when reported without a lease
     key TEXT NOT NULL,
