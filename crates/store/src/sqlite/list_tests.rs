@@ -76,7 +76,7 @@ fn filters() -> impl Strategy<Value = RunFilter> {
     let patterns =
         some(&[Fixture::fingerprint(TEMPLATES[0]), Fixture::fingerprint(TEMPLATES[1]), "pacme28".to_owned()]);
     (
-        (of(&["acme", "nobody"]), some(StateName::ALL), queues, some(&[Reason::Timeout, Reason::Bug])),
+        (of(&["acme", "globex", "nobody"]), some(StateName::ALL), queues, some(&[Reason::Timeout, Reason::Bug])),
         (patterns, some(DeadBecause::ALL), some(Severity::ALL), prop::option::weighted(0.2, any::<bool>())),
         (time(), time(), of(&["run-1", "c-1", "c-", "timed", "TIMED out", "über", "Run", " "])),
     )
@@ -223,6 +223,15 @@ fn a_cursor_of_another_filter_or_tenant_is_refused() {
     ] {
         assert!(matches!(refused, Err(Error::BadCursor)));
     }
+}
+
+#[test]
+fn a_tenant_that_asks_for_anothers_runs_gets_none() {
+    let fixture = Fixture::with(["acme", "globex"].map(|tenant| Seed { tenant, ..Seed::default() }));
+    let others = RunFilter { tenant: Some("globex".parse().unwrap()), ..RunFilter::default() };
+    let page = first(&fixture, &tenant("acme"), &others);
+    assert_eq!((names(&page), page.total), (Vec::new(), Some(0)));
+    assert_eq!(names(&first(&fixture, &TenantScope::All, &others)), ["run-2"]);
 }
 
 #[test]
