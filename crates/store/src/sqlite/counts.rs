@@ -44,6 +44,7 @@ fn kept(conn: &Connection, wanted: &Wanted, sort: Sort) -> Result<u64> {
         condition.sql.push_str(&clause.sql);
         condition.values.extend(clause.values);
     };
+    let table = if wanted.tenant.is_some() { "counts" } else { "totals" };
     if let Some(tenant) = wanted.tenant {
         and(Clause { sql: "tenant = ?".into(), values: vec![tenant.into()] });
     }
@@ -56,7 +57,7 @@ fn kept(conn: &Connection, wanted: &Wanted, sort: Sort) -> Result<u64> {
     if let Some(details) = &wanted.details {
         and(Clause::numbers("detail", details));
     }
-    let mut sum = conn.prepare_cached(&format!("SELECT detail, n FROM counts WHERE {}", condition.sql))?;
+    let mut sum = conn.prepare_cached(&format!("SELECT detail, n FROM {table} WHERE {}", condition.sql))?;
     let mut n = 0_i64;
     for state in states(wanted) {
         let values = std::iter::once(Value::from(state)).chain(condition.values.iter().cloned());

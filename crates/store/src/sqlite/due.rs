@@ -1,22 +1,24 @@
 //! Who has work that is due, found by stepping over the index instead of through it.
 
 use redrive_core::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::Result;
 
-/// The tenants with a due time in a queue: one look each.
-pub(super) fn tenants_due(conn: &Connection, queue: i64) -> Result<Vec<i64>> {
+/// The tenants with a due time in a queue, each with its oldest: one look each, since the index has a tenant's
+/// oldest first.
+pub(super) fn oldest_by_tenant(conn: &Connection, queue: i64) -> Result<Vec<(i64, Timestamp)>> {
     let mut step = conn.prepare_cached(
-        "SELECT tenant FROM runs INDEXED BY runs_due WHERE queue = ? AND tenant > ? AND due IS NOT NULL \
-         ORDER BY tenant LIMIT 1",
+        "SELECT tenant, due FROM runs INDEXED BY runs_due WHERE queue = ? AND tenant > ? AND due IS NOT NULL \
+         ORDER BY tenant, due LIMIT 1",
     )?;
-    let (mut tenants, mut last) = (Vec::new(), i64::MIN);
-    while let Some(tenant) = step.query_row([queue, last], |row| row.get(0)).optional()? {
-        tenants.push(tenant);
+    let (mut found, mut last) = (Vec::new(), i64::MIN);
+    let read = |row: &Row<'_>| Ok((row.get(0)?, Timestamp::from_millis(row.get(1)?)));
+    while let Some((tenant, due)) = step.query_row([queue, last], read).optional()? {
+        found.push((tenant, due));
         last = tenant;
     }
-    Ok(tenants)
+    Ok(found)
 }
 
 /// When the longest waiting run of a tenant in a queue is or was due.

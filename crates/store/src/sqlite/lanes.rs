@@ -5,19 +5,22 @@ use redrive_core::wire::Sort;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use super::due::{queue_numbers, tenants_due};
+use super::due::{oldest_by_tenant, queue_numbers};
 use super::filter::Wanted;
 use super::predicate::{Answered, Clause};
 use crate::error::Result;
 
 /// With more patterns than this, one way through all rows is shorter.
-const PATTERN_LANES_MAX: usize = 64;
+const PATTERN_LANES_MAX: usize = 256;
 
-/// The lanes of a list, and the statement that reads a piece of one. Its values in order: those of `hit`, the lane's
-/// own, two bounds, and how many rows.
+/// The lanes of a list, and the statements that read a piece of one. Their values in order: those of `hit`, the
+/// lane's own, the bounds, and how many rows.
 #[derive(Debug)]
 pub(super) struct Lanes {
     pub(super) sql: String,
+    /// By due time: what is due at the same moment as the last one read. Apart, because only then does SQLite step
+    /// over those already seen instead of reading them again.
+    pub(super) ties_sql: Option<String>,
     pub(super) hit_values: Vec<Value>,
     /// What each lane holds fixed.
     pub(super) fixed: Vec<Vec<Value>>,
@@ -37,15 +40,18 @@ pub(super) fn lanes(conn: &Connection, wanted: &Wanted, sort: Sort) -> Result<La
     let (order, bounds) = match sort {
         Sort::Received => ("id", "id BETWEEN ? AND ?"),
         Sort::NewestFirst => ("id DESC", "id BETWEEN ? AND ?"),
-        Sort::Due => ("due, id", "due IS NOT NULL AND (due, id) > (?, ?)"),
+        Sort::Due => ("due, id", "due > ?"),
     };
     let pattern = if wanted.words.is_some() { "pattern" } else { "NULL" };
     let due = if sort == Sort::Due { "due" } else { "0" };
-    let sql = format!(
-        "SELECT id, {due}, {hit}, {pattern} FROM runs {} WHERE {}{bounds} ORDER BY {order} LIMIT ?",
-        way.index, way.fixed_sql,
-    );
-    Ok(Lanes { sql, hit_values, fixed: way.fixed })
+    let Way { index, fixed_sql, fixed, .. } = way;
+    let read = |bounds: &str, order: &str| {
+        format!(
+            "SELECT id, {due}, {hit}, {pattern} FROM runs {index} WHERE {fixed_sql}{bounds} ORDER BY {order} LIMIT ?"
+        )
+    };
+    let ties_sql = (sort == Sort::Due).then(|| read("due = ? AND id > ?", "id"));
+    Ok(Lanes { sql: read(bounds, order), ties_sql, hit_values, fixed })
 }
 
 fn by_number(wanted: &Wanted) -> Way {
@@ -82,7 +88,10 @@ fn by_due(conn: &Connection, wanted: &Wanted) -> Result<Way> {
     let queues = wanted.queues.clone().map_or_else(|| queue_numbers(conn), Ok)?;
     let mut fixed = Vec::new();
     for queue in queues {
-        let tenants = wanted.tenant.map_or_else(|| tenants_due(conn, queue), |tenant| Ok(vec![tenant]))?;
+        let tenants = match wanted.tenant {
+            Some(tenant) => vec![tenant],
+            None => oldest_by_tenant(conn, queue)?.into_iter().map(|(tenant, _)| tenant).collect(),
+        };
         fixed.extend(tenants.into_iter().map(|tenant| vec![queue.into(), tenant.into()]));
     }
     Ok(Way {

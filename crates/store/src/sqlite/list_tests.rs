@@ -154,7 +154,7 @@ fn expected(seeds: &[Seed], scope: &TenantScope, filter: &RunFilter, sort: Sort)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
     fn paging_visits_each_match_once_in_order_and_the_total_says_how_many(
@@ -218,7 +218,7 @@ fn a_cursor_of_another_filter_or_tenant_is_refused() {
         list(&tenant("acme"), &dead, Sort::NewestFirst, cursor.clone()),
         list(&tenant("acme"), &filter, Sort::Received, cursor.clone()),
         list(&tenant("globex"), &filter, Sort::NewestFirst, cursor.clone()),
-        list(&TenantScope::All, &filter, Sort::NewestFirst, cursor.clone()),
+        list(&TenantScope::All, &filter, Sort::NewestFirst, cursor),
         list(&tenant("acme"), &filter, Sort::NewestFirst, Some("garbage".into())),
     ] {
         assert!(matches!(refused, Err(Error::BadCursor)));

@@ -3,6 +3,7 @@
 mod attempt_list;
 mod attempts;
 mod batch;
+mod by_state;
 mod changes;
 mod columns;
 mod committer;
@@ -10,8 +11,12 @@ mod connection;
 mod counts;
 mod cursor;
 mod detail;
+#[cfg(test)]
+mod detail_tests;
 mod due;
 mod figures;
+#[cfg(test)]
+mod figures_tests;
 mod filter;
 mod fingerprints;
 #[cfg(test)]
@@ -19,6 +24,7 @@ mod fixture;
 mod folder;
 mod handing_out;
 mod history_list;
+mod hours;
 mod keys;
 mod lanes;
 mod lease;
@@ -30,6 +36,8 @@ mod list_tests;
 mod lookup;
 mod migrate;
 mod pattern_list;
+#[cfg(test)]
+mod pattern_tests;
 mod patterns;
 mod pieces;
 mod predicate;

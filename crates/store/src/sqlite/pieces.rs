@@ -3,7 +3,6 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use redrive_core::lifecycle::Outcome;
-use redrive_core::verdict::Verdict;
 use redrive_core::wire::{PayloadOmitted, RawJson, StepStatus, StepView};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -13,13 +12,12 @@ use super::columns::{label, packed, packed_json, parsed, time, unexpected, whole
 use super::life::{position, word};
 use super::lookup::{numbered, span_of};
 use crate::error::{Error, Result};
-use crate::model::{About, AttemptBody, Digest, PayloadKind};
+use crate::model::{About, AttemptBody, PayloadKind};
 
 /// A payload as it was kept.
 #[derive(Debug, Clone)]
 pub(super) struct KeptPayload {
     pub(super) kind: PayloadKind,
-    pub(super) digest: Digest,
     pub(super) about: About,
     /// The JSON token or the bytes, as they came.
     pub(super) bytes: Vec<u8>,
@@ -38,41 +36,22 @@ impl KeptPayload {
 
 /// The payload of a revision; a run that came without one, and with nothing else to say, has no row for it.
 pub(super) fn payload_of(conn: &Connection, run: i64, revision: u32) -> Result<KeptPayload> {
-    let mut find = conn.prepare_cached("SELECT kind, digest, about, body FROM payloads WHERE id = ?")?;
+    let mut find = conn.prepare_cached("SELECT kind, about, body FROM payloads WHERE id = ?")?;
     let kept = find.query_row([numbered(run, revision)], |row| Ok(kept_payload(row))).optional()?;
-    kept.unwrap_or_else(|| {
-        Ok(KeptPayload {
-            kind: PayloadKind::None,
-            digest: Digest::default(),
-            about: About::default(),
-            bytes: Vec::new(),
-        })
-    })
+    kept.unwrap_or_else(|| Ok(KeptPayload { kind: PayloadKind::None, about: About::default(), bytes: Vec::new() }))
 }
 
 fn kept_payload(row: &Row<'_>) -> Result<KeptPayload> {
     Ok(KeptPayload {
         kind: word(PayloadKind::ALL, row.get(0)?, "payload kind")?,
-        digest: row.get::<_, Vec<u8>>(1)?.try_into().map_err(|_| unexpected("payload digest"))?,
-        about: packed_json(row, 2, "about")?,
-        bytes: packed(row, 3)?,
+        about: packed_json(row, 1, "about")?,
+        bytes: packed(row, 2)?,
     })
 }
 
 fn raw_json(bytes: Vec<u8>, what: &str) -> Result<RawJson> {
     let token = String::from_utf8(bytes).map_err(|_| unexpected(what))?;
     RawValue::from_string(token).map_err(|e| Error::Unexpected(format!("{what}: {e}")))
-}
-
-/// The decision on the last failed attempt.
-pub(super) fn last_verdict(conn: &Connection, run: i64) -> Result<Option<Verdict>> {
-    let (first, last) = span_of(run);
-    let mut find = conn.prepare_cached(
-        "SELECT verdict FROM attempts WHERE id BETWEEN ? AND ? AND outcome = ? AND verdict IS NOT NULL \
-         ORDER BY id DESC LIMIT 1",
-    )?;
-    let failed = position(Outcome::ALL, &Outcome::Failed);
-    find.query_row(params![first, last, failed], |row| Ok(packed_json(row, 0, "verdict"))).optional()?.transpose()
 }
 
 /// What the last successful attempt gave.

@@ -95,14 +95,17 @@ fn read_piece(
     lane: &mut Lane,
     templates: &mut Templates,
 ) -> Result<()> {
-    let [low, high] = bounds(wanted, sort, lane.last);
-    let rows = i64::try_from(lane.piece).unwrap_or(i64::MAX);
-    let tail = [low.into(), high.into(), rows.into()];
-    let mut read = conn.prepare_cached(&lanes.sql)?;
-    let values = params_from_iter(lanes.hit_values.iter().chain(fixed).chain(&tail));
-    let mut found = read.query(values)?;
-    while let Some(row) = found.next()? {
-        lane.ahead.push_back(candidate(conn, row, sort, wanted.words.as_ref(), templates)?);
+    for (sql, bounds) in reads(lanes, wanted, sort, lane.last) {
+        let missing = i64::try_from(lane.piece - lane.ahead.len()).unwrap_or(i64::MAX);
+        let tail: Vec<Value> = bounds.into_iter().chain([missing]).map(Value::from).collect();
+        let mut read = conn.prepare_cached(sql)?;
+        let mut found = read.query(params_from_iter(lanes.hit_values.iter().chain(fixed).chain(&tail)))?;
+        while let Some(row) = found.next()? {
+            lane.ahead.push_back(candidate(conn, row, sort, wanted.words.as_ref(), templates)?);
+        }
+        if lane.ahead.len() >= lane.piece {
+            break;
+        }
     }
     lane.read_out = lane.ahead.len() < lane.piece;
     lane.last = lane.ahead.back().map(|last| last.place);
@@ -110,15 +113,21 @@ fn read_piece(
     Ok(())
 }
 
-/// The two values that say where in a lane to read on.
-fn bounds(wanted: &Wanted, sort: Sort, after: Option<Place>) -> [i64; 2] {
+/// The statements that read on in a lane, and the bounds of each.
+fn reads<'a>(lanes: &'a Lanes, wanted: &Wanted, sort: Sort, after: Option<Place>) -> Vec<(&'a str, Vec<i64>)> {
     let (first, last) = wanted.ids.unwrap_or((1, i64::MAX));
+    let sql = lanes.sql.as_str();
     match (sort, after) {
-        (Sort::Received, Some(Place(id, _))) => [first.max(id.saturating_add(1)), last],
-        (Sort::NewestFirst, Some(Place(minus_id, _))) => [first, last.min(minus_id.saturating_neg().saturating_sub(1))],
-        (Sort::Received | Sort::NewestFirst, None) => [first, last],
-        (Sort::Due, Some(Place(due, id))) => [due, id],
-        (Sort::Due, None) => [i64::MIN, i64::MIN],
+        (Sort::Received, Some(Place(id, _))) => vec![(sql, vec![first.max(id.saturating_add(1)), last])],
+        (Sort::NewestFirst, Some(Place(minus_id, _))) => {
+            vec![(sql, vec![first, last.min(minus_id.saturating_neg().saturating_sub(1))])]
+        }
+        (Sort::Received | Sort::NewestFirst, None) => vec![(sql, vec![first, last])],
+        (Sort::Due, Some(Place(due, id))) => {
+            let ties = lanes.ties_sql.as_deref().map(|sql| (sql, vec![due, id]));
+            ties.into_iter().chain([(sql, vec![due])]).collect()
+        }
+        (Sort::Due, None) => vec![(sql, vec![i64::MIN])],
     }
 }
 

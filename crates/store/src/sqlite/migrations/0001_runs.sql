@@ -167,6 +167,16 @@ CREATE TABLE counts (
     PRIMARY KEY (state, tenant, queue, reason, detail)
 ) WITHOUT ROWID;
 
+-- The same over all tenants, so that those who see all of them count in no more rows than one tenant does.
+CREATE TABLE totals (
+    state INTEGER NOT NULL,
+    queue INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    detail INTEGER NOT NULL,
+    n INTEGER NOT NULL,
+    PRIMARY KEY (state, queue, reason, detail)
+) WITHOUT ROWID;
+
 -- Events by the hour; folded once per commit.
 CREATE TABLE hourly (
     hour INTEGER NOT NULL,

@@ -1,0 +1,87 @@
+//! How many runs stand where, from the kept counters alone.
+
+use std::collections::HashMap;
+
+use redrive_core::run::StateName;
+use rusqlite::Connection;
+
+use super::life::{position, word};
+use super::lookup::Whose;
+use crate::error::Result;
+
+/// Runs by state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ByState([u64; StateName::ALL.len()]);
+
+impl ByState {
+    pub(super) fn of(&self, state: StateName) -> u64 {
+        usize::try_from(position(StateName::ALL, &state)).ok().and_then(|n| self.0.get(n)).copied().unwrap_or(0)
+    }
+
+    fn add(&mut self, state: StateName, n: i64) {
+        let slot = usize::try_from(position(StateName::ALL, &state)).ok().and_then(|at| self.0.get_mut(at));
+        if let Some(slot) = slot {
+            *slot = slot.saturating_add_signed(n);
+        }
+    }
+
+    /// Every state in the order of its list, the empty ones too.
+    pub(super) fn all(&self) -> Vec<(StateName, u64)> {
+        StateName::ALL.iter().map(|state| (*state, self.of(*state))).collect()
+    }
+}
+
+/// One row of the counters.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Count {
+    pub(super) state: StateName,
+    pub(super) queue: i64,
+    pub(super) detail: i64,
+    pub(super) n: i64,
+}
+
+/// The counters that a scope may see.
+pub(super) fn counts(conn: &Connection, whose: Whose) -> Result<Vec<Count>> {
+    counts_in(conn, whose, StateName::ALL)
+}
+
+pub(super) fn counts_in(conn: &Connection, whose: Whose, states: &[StateName]) -> Result<Vec<Count>> {
+    let sql = match whose {
+        Whose::Nobody => return Ok(Vec::new()),
+        Whose::All => "SELECT queue, detail, n FROM totals WHERE state = ?1",
+        Whose::One(_) => "SELECT queue, detail, n FROM counts WHERE state = ?1 AND tenant = ?2",
+    };
+    let mut find = conn.prepare_cached(sql)?;
+    let mut all = Vec::new();
+    for state in states {
+        let number = position(StateName::ALL, state);
+        let mut rows = match whose {
+            Whose::One(tenant) => find.query([number, tenant])?,
+            Whose::All | Whose::Nobody => find.query([number])?,
+        };
+        while let Some(row) = rows.next()? {
+            all.push(Count { state: *state, queue: row.get(0)?, detail: row.get(1)?, n: row.get(2)? });
+        }
+    }
+    Ok(all)
+}
+
+pub(super) fn standing<'a>(counts: impl IntoIterator<Item = &'a Count>) -> ByState {
+    let mut standing = ByState::default();
+    for count in counts {
+        standing.add(count.state, count.n);
+    }
+    standing
+}
+
+/// Every queue's, over all tenants.
+pub(super) fn by_queue(conn: &Connection) -> Result<HashMap<i64, ByState>> {
+    let mut find = conn.prepare_cached("SELECT queue, state, n FROM totals")?;
+    let mut rows = find.query([])?;
+    let mut standings: HashMap<i64, ByState> = HashMap::new();
+    while let Some(row) = rows.next()? {
+        let state = word(StateName::ALL, row.get(1)?, "state")?;
+        standings.entry(row.get(0)?).or_default().add(state, row.get(2)?);
+    }
+    Ok(standings)
+}
