@@ -15,7 +15,7 @@ use crate::query::{FromQuery, Given, NoQuery};
 
 /// Everything a handler gets, each part checked before it is reached.
 #[derive(Debug)]
-pub struct Call<W, P = (), Q = NoQuery, B = NoBody> {
+pub(crate) struct Call<W, P = (), Q = NoQuery, B = NoBody> {
     pub who: W,
     pub path: P,
     pub query: Q,
@@ -35,7 +35,7 @@ impl<W: Gate, P: FromPath, Q: FromQuery, B: FromBody> Call<W, P, Q, B> {
 }
 
 /// What a handler gives back.
-pub trait Answer: Send + 'static {
+pub(crate) trait Answer: Send + 'static {
     const MEDIA: &'static [&'static str];
 
     fn schema(generator: &mut SchemaGenerator) -> Schema;
@@ -44,18 +44,18 @@ pub trait Answer: Send + 'static {
 
 /// JSON with its status.
 #[derive(Debug)]
-pub struct Reply<A> {
+pub(crate) struct Reply<A> {
     pub status: StatusCode,
     pub answer: A,
 }
 
 impl<A> Reply<A> {
-    pub fn ok(answer: A) -> Self {
+    pub(crate) fn ok(answer: A) -> Self {
         Self { status: StatusCode::OK, answer }
     }
 
     /// 201 where something is new, 200 where it was there before.
-    pub fn new(answer: A, created: bool) -> Self {
+    pub(crate) fn new(answer: A, created: bool) -> Self {
         Self { status: if created { StatusCode::CREATED } else { StatusCode::OK }, answer }
     }
 }

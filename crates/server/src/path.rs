@@ -7,13 +7,13 @@ use redrive_core::ids::{QueueName, RunId, Tenant};
 use crate::problem::{Problem, Result};
 
 /// What a handler takes from its path.
-pub trait FromPath: Sized + Send + 'static {
+pub(crate) trait FromPath: Sized + Send + 'static {
     fn read(params: &Params) -> Result<Self>;
 }
 
 /// The path's parts by name, decoded.
 #[derive(Debug)]
-pub struct Params(Vec<(String, String)>);
+pub(crate) struct Params(Vec<(String, String)>);
 
 impl Params {
     pub(crate) async fn of(parts: &mut Parts) -> Result<Self> {
@@ -60,7 +60,7 @@ impl FromPath for (Tenant, RunId) {
 
 /// The id of something that the server named itself: a pattern, a key.
 #[derive(Debug)]
-pub struct Named(pub String);
+pub(crate) struct Named(pub String);
 
 impl FromPath for Named {
     fn read(params: &Params) -> Result<Self> {

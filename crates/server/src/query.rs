@@ -9,18 +9,18 @@ use crate::problem::{Code, Problem, Result, quoted};
 
 /// A parameter as the API describes it.
 #[derive(Debug, Clone, Copy)]
-pub struct Param {
+pub(crate) struct Param {
     pub name: &'static str,
     pub about: &'static str,
 }
 
-pub const TENANT: Param =
+pub(crate) const TENANT: Param =
     Param { name: "tenant", about: "Which tenant's; needed where a key that spans tenants acts on one run." };
-pub const LIMIT: Param = Param { name: "limit", about: "How many on a page: 50 unless told, at most 500." };
-pub const CURSOR: Param = Param { name: "cursor", about: "`next_cursor` of the page before." };
+pub(crate) const LIMIT: Param = Param { name: "limit", about: "How many on a page: 50 unless told, at most 500." };
+pub(crate) const CURSOR: Param = Param { name: "cursor", about: "`next_cursor` of the page before." };
 
 /// What a handler takes as its query.
-pub trait FromQuery: Sized + Send + 'static {
+pub(crate) trait FromQuery: Sized + Send + 'static {
     const PARAMS: &'static [Param];
 
     fn read(given: &mut Given) -> Result<Self>;
@@ -28,7 +28,7 @@ pub trait FromQuery: Sized + Send + 'static {
 
 /// The parameters that were sent, each taken out by the handler's type.
 #[derive(Debug)]
-pub struct Given(Vec<(String, String)>);
+pub(crate) struct Given(Vec<(String, String)>);
 
 impl Given {
     pub(crate) fn parse<Q: FromQuery>(raw: Option<&str>) -> Result<Q> {
@@ -48,28 +48,28 @@ impl Given {
         Q::read(&mut Self(given))
     }
 
-    pub fn take(&mut self, name: &str) -> Option<String> {
+    pub(crate) fn take(&mut self, name: &str) -> Option<String> {
         let at = self.0.iter().position(|(n, _)| n == name)?;
         Some(self.0.swap_remove(at).1)
     }
 
-    pub fn one<T: FromStr>(&mut self, name: &str, must: &str) -> Result<Option<T>> {
+    pub(crate) fn one<T: FromStr>(&mut self, name: &str, must: &str) -> Result<Option<T>> {
         let parse = |text: String| text.parse().map_err(|_| Problem::invalid_parameter(name, must));
         self.take(name).map(parse).transpose()
     }
 
     /// `a,b,c`.
-    pub fn list<T: FromStr>(&mut self, name: &str, must: &str) -> Result<Vec<T>> {
+    pub(crate) fn list<T: FromStr>(&mut self, name: &str, must: &str) -> Result<Vec<T>> {
         let Some(text) = self.take(name) else { return Ok(Vec::new()) };
         text.split(',').map(|word| word.parse().map_err(|_| Problem::invalid_parameter(name, must))).collect()
     }
 
     /// An id: what is not well formed has its own code.
-    pub fn id<T: FromStr>(&mut self, name: &str) -> Result<Option<T>> {
+    pub(crate) fn id<T: FromStr>(&mut self, name: &str) -> Result<Option<T>> {
         self.take(name).map(|text| text.parse().map_err(|_| Problem::bad_id(name))).transpose()
     }
 
-    pub fn limit(&mut self) -> Result<u32> {
+    pub(crate) fn limit(&mut self) -> Result<u32> {
         let limit = self.one("limit", "must be a number")?.unwrap_or(PAGE_DEFAULT);
         if (1..=PAGE_MAX).contains(&limit) {
             Ok(limit)
@@ -81,7 +81,7 @@ impl Given {
 
 /// The call takes no parameters.
 #[derive(Debug)]
-pub struct NoQuery;
+pub(crate) struct NoQuery;
 
 impl FromQuery for NoQuery {
     const PARAMS: &'static [Param] = &[];
@@ -93,7 +93,7 @@ impl FromQuery for NoQuery {
 
 /// `?tenant=` alone.
 #[derive(Debug)]
-pub struct OfTenant {
+pub(crate) struct OfTenant {
     pub tenant: Option<Tenant>,
 }
 
@@ -107,7 +107,7 @@ impl FromQuery for OfTenant {
 
 /// A page of a list.
 #[derive(Debug)]
-pub struct Paged {
+pub(crate) struct Paged {
     pub tenant: Option<Tenant>,
     pub limit: u32,
     pub cursor: Option<String>,

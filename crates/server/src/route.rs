@@ -27,12 +27,12 @@ pub struct Route {
     /// None: no key is asked for.
     pub roles: Option<&'static [Role]>,
     pub summary: &'static str,
-    pub params: &'static [Param],
+    pub(crate) params: &'static [Param],
     /// Media types of the body with what they hold.
-    pub request: Vec<(&'static str, SchemaOf)>,
-    pub request_required: bool,
-    pub answer_media: &'static [&'static str],
-    pub answer: SchemaOf,
+    pub(crate) request: Vec<(&'static str, SchemaOf)>,
+    pub(crate) request_required: bool,
+    pub(crate) answer_media: &'static [&'static str],
+    pub(crate) answer: SchemaOf,
     pub success: &'static [u16],
     pub(crate) handler: Handler,
 }

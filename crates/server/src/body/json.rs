@@ -15,7 +15,7 @@ use crate::tasks::compute;
 
 /// A body that has to be there.
 #[derive(Debug)]
-pub struct Json<T> {
+pub(crate) struct Json<T> {
     pub value: T,
     /// As sent, without the white space around it.
     pub(crate) raw: Bytes,
@@ -40,7 +40,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromBody for Json<T> {
 
 /// A body that may be left out, and then says nothing.
 #[derive(Debug)]
-pub struct OptionalJson<T>(pub T);
+pub(crate) struct OptionalJson<T>(pub T);
 
 impl<T: DeserializeOwned + Default + JsonSchema + Send + 'static> FromBody for OptionalJson<T> {
     const REQUIRED: bool = false;

@@ -13,7 +13,7 @@ use crate::problem::{Code, Problem, Result};
 
 /// The bytes of one report, or of many; they are read line by line, so that one bad line is only its own problem.
 #[derive(Debug)]
-pub struct JsonOrLines<T> {
+pub(crate) struct JsonOrLines<T> {
     pub(crate) body: Buffered,
     pub(crate) many: bool,
     of: PhantomData<fn() -> T>,

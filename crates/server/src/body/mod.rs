@@ -5,8 +5,8 @@ mod json;
 mod lines;
 mod media;
 
-pub use json::{Json, OptionalJson};
-pub use lines::JsonOrLines;
+pub(crate) use json::{Json, OptionalJson};
+pub(crate) use lines::JsonOrLines;
 
 pub(crate) use buffered::Buffered;
 pub(crate) use json::parse;
@@ -19,10 +19,10 @@ use crate::app::App;
 use crate::problem::Result;
 
 /// A schema, made when the API is described.
-pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
 /// What a handler takes as its body.
-pub trait FromBody: Sized + Send + 'static {
+pub(crate) trait FromBody: Sized + Send + 'static {
     /// The media types that are taken, with what they hold; none where no body is read.
     fn media() -> Vec<(&'static str, SchemaOf)>;
     /// Whether a call without a body is refused.
@@ -33,7 +33,7 @@ pub trait FromBody: Sized + Send + 'static {
 
 /// The call has no body; one that comes is not looked at.
 #[derive(Debug)]
-pub struct NoBody;
+pub(crate) struct NoBody;
 
 impl FromBody for NoBody {
     const REQUIRED: bool = false;

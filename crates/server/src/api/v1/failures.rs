@@ -20,7 +20,7 @@ use crate::tasks::compute;
 const BATCH_PIECE: usize = 1_000;
 
 pub(crate) enum FailuresReply {
-    One(Reply<FailureAnswer>),
+    One(Box<Reply<FailureAnswer>>),
     Many(Vec<u8>),
 }
 
@@ -49,7 +49,7 @@ pub(crate) async fn report(app: App, call: ReportCall) -> Result<FailuresReply> 
     let (to, who, query) = (app.clone(), (*call.who).clone(), call.query);
     let prepared = compute(raw.len(), move || prepare(&to, &who, &query, &raw)).await?;
     let Reported { answer, fresh } = app.store.report(prepared).await?;
-    Ok(FailuresReply::One(Reply::new(answer, fresh)))
+    Ok(FailuresReply::One(Reply::new(answer, fresh).into()))
 }
 
 /// Report → captured → classified → what the store takes.
