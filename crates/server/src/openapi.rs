@@ -189,6 +189,58 @@ mod tests {
         let document = openapi();
         let put = &document["paths"]["/v1/queues/{name}"]["put"];
         insta::assert_json_snapshot!(put, @r##"
+        {
+          "description": "Roles: admin.",
+          "operationId": "put_queues_name",
+          "parameters": [
+            {
+              "in": "path",
+              "name": "name",
+              "required": true,
+              "schema": {
+                "pattern": "^[A-Za-z0-9._:@-]{1,200}$",
+                "type": "string"
+              }
+            }
+          ],
+          "requestBody": {
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/QueueSettings"
+                }
+              }
+            },
+            "required": true
+          },
+          "responses": {
+            "200": {
+              "content": {
+                "application/json": {
+                  "schema": {
+                    "$ref": "#/components/schemas/QueueView"
+                  }
+                }
+              },
+              "description": "OK"
+            },
+            "default": {
+              "$ref": "#/components/responses/Problem"
+            }
+          },
+          "security": [
+            {
+              "key": []
+            }
+          ],
+          "summary": "Set a queue",
+          "tags": [
+            "queues"
+          ],
+          "x-roles": [
+            "admin"
+          ]
+        }
         "##);
     }
 }
