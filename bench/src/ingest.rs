@@ -1,0 +1,144 @@
+//! Reports coming in: one a request and a thousand a request, on an empty store and on a large one.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::Plan;
+use crate::figures::{Figures, median, per_second};
+use crate::load::{Seen, send};
+use crate::process::Server;
+use crate::raw::{self, DATABASE};
+use crate::sample::report;
+
+const CONNECTIONS: usize = 64;
+const LINES: u64 = 1_000;
+/// Rows that raw SQLite writes at one a transaction: enough to know its rate, without waiting for all.
+const ONE_BY_ONE: usize = 5_000;
+
+pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
+    let folder = tempfile::tempdir_in("target")?;
+    println!("Reports, one a request, {CONNECTIONS} connections");
+    let single = single(plan, figures, folder.path()).await?;
+    println!("Reports, NDJSON of {LINES}");
+    let many = ndjson(plan, figures, folder.path()).await?;
+    large(plan, figures, folder.path(), single, many).await
+}
+
+async fn one_a_request(server: &Server, series: &'static str, runs: u64) -> Result<Seen> {
+    send(&server.address, &server.key, CONNECTIONS, runs, "application/json", move |n| report(series, n)).await
+}
+
+async fn many_a_request(server: &Server, series: &'static str, runs: u64, connections: usize) -> Result<Seen> {
+    let lines = move |request: u64| {
+        let mut body = String::new();
+        for n in request * LINES..(request + 1) * LINES {
+            body.push_str(&report(series, n));
+            body.push('\n');
+        }
+        body
+    };
+    send(&server.address, &server.key, connections, runs / LINES, "application/x-ndjson", lines).await
+}
+
+fn commits(store: &Path) -> Result<f64> {
+    let conn = rusqlite::Connection::open(store.join(DATABASE))?;
+    Ok(conn.query_row("SELECT count(*) FROM changes", [], |row| row.get(0))?)
+}
+
+async fn single(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<f64> {
+    let (mut ours, mut same, mut ones, mut p50, mut p99) = (vec![], vec![], vec![], vec![], vec![]);
+    let mut batch = 0.0;
+    for pair in 0..plan.pairs {
+        let store = folder.join(format!("single-{pair}"));
+        let server = Server::start(&plan.redrive, &store)?;
+        if pair == 0 {
+            figures.at_most("start-up, empty store", server.started_in.as_secs_f64() * 1e3, "ms", 50.0);
+            figures.at_most("memory, idle", server.memory_mib(), "MiB", 25.0);
+        }
+        let seen = one_a_request(&server, "s", plan.runs).await?;
+        figures.note("memory after the load", server.memory_mib(), "MiB");
+        server.stop()?;
+        batch = plan.runs as f64 / commits(&store)?;
+        let rows = raw::rows_of(&store, plan.runs)?;
+        ours.push(per_second(plan.runs, seen.took));
+        p50.push(seen.p50_ms);
+        p99.push(seen.p99_ms);
+        same.push(per_second(plan.runs, raw::write(&store, &rows, batch.round() as usize, usize::MAX)?));
+        ones.push(per_second(ONE_BY_ONE as u64, raw::write(&store, &rows, 1, ONE_BY_ONE)?));
+    }
+    let (ours, same, ones) = (median(ours), median(same), median(ones));
+    figures.note("one a request: ours", ours, "/s");
+    figures.note("one a request: batch that the committer reached", batch, "");
+    figures.note("one a request: p50", median(p50), "ms");
+    figures.note("one a request: p99", median(p99), "ms");
+    figures.note("raw at that batch", same, "/s");
+    figures.note("raw at one a transaction", ones, "/s");
+    figures.at_least("one a request, to raw at the same batch", ours / same, "x", 0.7);
+    figures.at_least("one a request, to raw at one a transaction", ours / ones, "x", 3.0);
+    Ok(ours)
+}
+
+async fn ndjson(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<f64> {
+    let (mut ours, mut same) = (vec![], vec![]);
+    for pair in 0..plan.pairs {
+        let store = folder.join(format!("many-{pair}"));
+        let server = Server::start(&plan.redrive, &store)?;
+        let seen = many_a_request(&server, "m", plan.runs, 4).await?;
+        server.stop()?;
+        let rows = raw::rows_of(&store, plan.runs)?;
+        ours.push(per_second(plan.runs, seen.took));
+        same.push(per_second(plan.runs, raw::write(&store, &rows, LINES as usize, usize::MAX)?));
+        if pair == 0 {
+            cost(figures, &store, plan.runs)?;
+        }
+    }
+    let (ours, same) = (median(ours), median(same));
+    figures.note("NDJSON: ours", ours, "/s");
+    figures.note("raw at 1,000 a transaction", same, "/s");
+    figures.at_least("NDJSON, to raw at 1,000 a transaction", ours / same, "x", 0.8);
+    Ok(ours)
+}
+
+/// What a failure costs on disk.
+fn cost(figures: &mut Figures, store: &Path, runs: u64) -> Result<()> {
+    let conn = rusqlite::Connection::open(store.join(DATABASE))?;
+    let rows: f64 = conn.query_row(
+        "SELECT (SELECT count(*) FROM runs) + (SELECT count(*) FROM attempts) + (SELECT count(*) FROM payloads)
+              + (SELECT count(*) FROM history) + (SELECT count(*) FROM steps)",
+        [],
+        |row| row.get(0),
+    )?;
+    figures.at_most("rows a failure, beside folded counters", rows / runs as f64, "rows", 3.0);
+    let bytes = std::fs::metadata(store.join(DATABASE))?.len();
+    figures.note("stored bytes a failure, indexes and all", bytes as f64 / runs as f64, "B");
+    Ok(())
+}
+
+/// The same two with many runs in the store already.
+async fn large(plan: &Plan, figures: &mut Figures, folder: &Path, single: f64, many: f64) -> Result<()> {
+    println!("The same with {} runs in the store", plan.large);
+    let store = folder.join("large");
+    let server = Server::start(&plan.redrive, &store)?;
+    many_a_request(&server, "fill", plan.large, 4).await?;
+    server.stop()?;
+    let server = Server::start(&plan.redrive, &store)?;
+    figures.at_most("start-up, large store", server.started_in.as_secs_f64() * 1e3, "ms", 100.0);
+    let (mut ones, mut thousands) = (vec![], vec![]);
+    for series in ["l1", "l2", "l3"] {
+        let seen = one_a_request(&server, series, plan.runs).await?;
+        ones.push(per_second(plan.runs, seen.took));
+    }
+    figures.at_most("memory, loaded", server.memory_mib(), "MiB", 150.0);
+    for series in ["k1", "k2", "k3"] {
+        let seen = many_a_request(&server, series, plan.runs, 4).await?;
+        thousands.push(per_second(plan.runs, seen.took));
+    }
+    server.stop()?;
+    let (ones, thousands) = (median(ones), median(thousands));
+    figures.note("one a request, large store", ones, "/s");
+    figures.at_least("one a request, large store to empty", ones / single, "x", 0.6);
+    figures.note("NDJSON, large store", thousands, "/s");
+    figures.at_least("NDJSON, large store to empty", thousands / many, "x", 0.6);
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! The bench: every figure beside its comparison, measured in the same run over the same rows. Prints a table, and
+//! with `--json FILE` writes the figures.
+#![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a bench prints, and measures real time")]
+
+mod claims;
+mod figures;
+mod ingest;
+mod lists;
+mod load;
+mod made;
+mod process;
+mod raw;
+mod sample;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+use figures::Figures;
+
+/// What to measure, from the command line.
+pub struct Plan {
+    pub redrive: PathBuf,
+    pub runs: u64,
+    pub large: u64,
+    pub huge: u64,
+    pub pairs: usize,
+    json: Option<PathBuf>,
+    only: Option<String>,
+}
+
+impl Plan {
+    fn from_args() -> Result<Self> {
+        let mut plan = Self {
+            redrive: PathBuf::from("target/release/redrive"),
+            runs: 45_000,
+            large: 1_000_000,
+            huge: 10_000_000,
+            pairs: 3,
+            json: None,
+            only: None,
+        };
+        let mut args = std::env::args().skip(1);
+        while let Some(flag) = args.next() {
+            let value = args.next().with_context(|| format!("{flag} needs a value"))?;
+            match flag.as_str() {
+                "--redrive" => plan.redrive = value.into(),
+                "--runs" => plan.runs = value.parse()?,
+                "--large" => plan.large = value.parse()?,
+                "--huge" => plan.huge = value.parse()?,
+                "--pairs" => plan.pairs = value.parse()?,
+                "--json" => plan.json = Some(value.into()),
+                "--only" => plan.only = Some(value),
+                other => bail!("unknown flag {other}: --redrive --runs --large --huge --pairs --json --only"),
+            }
+        }
+        Ok(plan)
+    }
+
+    fn wants(&self, part: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| only == part)
+    }
+}
+
+fn main() -> Result<()> {
+    let plan = Plan::from_args()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let mut figures = Figures::default();
+    runtime.block_on(measure(&plan, &mut figures))?;
+    println!("{figures}");
+    if let Some(path) = &plan.json {
+        std::fs::write(path, figures.to_json())?;
+    }
+    Ok(())
+}
+
+async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
+    if plan.wants("ingest") {
+        ingest::measure(plan, figures).await?;
+    }
+    if plan.wants("claims") {
+        claims::measure(plan, figures).await?;
+    }
+    if plan.wants("lists") {
+        lists::measure(plan, figures).await?;
+    }
+    Ok(())
+}
