@@ -19,7 +19,8 @@ pub(crate) struct Json<T> {
     pub value: T,
     /// As sent, without the white space around it.
     pub(crate) raw: Bytes,
-    _held: Option<OwnedSemaphorePermit>,
+    /// Whoever still uses the value keeps this: the body counts as in flight until it is gone.
+    pub(crate) held: Option<OwnedSemaphorePermit>,
 }
 
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromBody for Json<T> {
@@ -34,7 +35,14 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromBody for Json<T> {
         let Buffered { bytes, permit } = Buffered::read(app, &parts.headers, body).await?;
         let raw = trimmed(&bytes);
         let value = compute(bytes.len(), move || parse(&bytes)).await?;
-        Ok(Self { value, raw, _held: permit })
+        Ok(Self { value, raw, held: permit })
+    }
+}
+
+impl<T> Json<T> {
+    /// The value alone; the body itself is let go of.
+    pub(crate) fn into_value(self) -> T {
+        self.value
     }
 }
 

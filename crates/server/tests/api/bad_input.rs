@@ -1,8 +1,13 @@
 //! Whatever a client sends, it gets a problem that says what was wrong, and never a 500.
 
-use axum::body::Body;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use http::{Method, Request};
+use hyper::body::Frame;
 use redrive_server::Limits;
 
 use crate::world::{World, request};
@@ -92,20 +97,32 @@ async fn a_body_of_another_kind_is_not_read() {
     }
 }
 
-/// A body that never ends, and tells if anybody reads it.
-fn trap() -> Body {
-    struct Trap;
-    impl axum::body::HttpBody for Trap {
-        type Data = Bytes;
-        type Error = std::convert::Infallible;
-        fn poll_frame(
-            self: std::pin::Pin<&mut Self>,
-            _: &mut std::task::Context<'_>,
-        ) -> std::task::Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
-            panic!("the body was read");
-        }
+/// A body whose reading goes wrong: nobody may do it.
+struct Trap;
+
+impl HttpBody for Trap {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        panic!("the body was read");
     }
+}
+
+fn trap() -> Body {
     Body::new(Trap)
+}
+
+/// A body that begins and never ends.
+struct Stuck(Option<Bytes>);
+
+impl HttpBody for Stuck {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.take().map_or(Poll::Pending, |bytes| Poll::Ready(Some(Ok(Frame::data(bytes)))))
+    }
 }
 
 #[tokio::test]
@@ -132,20 +149,17 @@ async fn a_body_past_the_limit_is_refused_announced_or_not() {
 #[tokio::test]
 async fn bodies_in_memory_are_bounded_together_and_given_back() {
     let world = World::with(Limits { body_max_bytes: 1_000, in_flight_max_bytes: 1_500, ..Limits::default() }).await;
-    // A lease call that waits lets go of nothing it holds: its body is in hand until it is answered.
-    let long = format!(r#"{{"queues":["*"],"wait_ms":400,"worker":"{}"}}"#, "w".repeat(800));
-    let waiting = world.work("/v1/leases", long);
-    let meanwhile = async {
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        world
-            .work("/v1/failures", format!(r#"{{"run_id":"{}","error":{{"message":"{}"}}}}"#, "a", "m".repeat(800)))
-            .await
+    let stuck = Body::new(Stuck(Some(Bytes::from(vec![b' '; 900]))));
+    let waiting = world.send(request(Method::POST, "/v1/failures", &world.worker, stuck));
+    let report = || format!(r#"{{"run_id":"a","error":{{"message":"{}"}}}}"#, "m".repeat(800));
+    let answered = tokio::select! {
+        _ = waiting => panic!("it never ends"),
+        answered = async { tokio::task::yield_now().await; world.work("/v1/failures", report()).await } => answered,
     };
-    let (_, answered) = tokio::join!(waiting, meanwhile);
     assert_eq!(answered.short(), (503, "busy".into()));
     assert_eq!(answered.headers["retry-after"], "1");
-    let after = world.work("/v1/failures", format!(r#"{{"run_id":"a","error":{{"message":"{}"}}}}"#, "m".repeat(800)));
-    assert_eq!(after.await.status, 201);
+    // The one that hung has gone, and its bytes with it.
+    assert_eq!(world.work("/v1/failures", report()).await.status, 201);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use crate::world::World;
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_64_clients_with_the_same_report_one_is_first_and_all_hear_the_same() {
     let world = Arc::new(World::new().await);
-    for round in 0..20 {
+    for round in 0..200 {
         let mut clients = JoinSet::new();
         for _ in 0..64 {
             let world = world.clone();

@@ -28,7 +28,8 @@ pub(crate) async fn lease(
     if app.is_stopping() {
         return Err(Problem::plain(Code::Closing).retry_after_s(1));
     }
-    let request = call.body.value;
+    // A call that waits must not hold its body against others.
+    let request = call.body.into_value();
     let wait = Duration::from_millis(wait_ms(&request)?);
     let asked = lease_call(&call.who, &call.query, request)?;
     Ok(Reply::ok(LeasesAnswer { leases: take(&app, asked, wait).await? }))

@@ -17,9 +17,9 @@ pub(crate) async fn post(
     app: App,
     call: Call<Worker, RunId, OfTenant, Json<FailRequest>>,
 ) -> Result<Reply<FailureAnswer>> {
-    let Json { value, raw, .. } = &call.body;
+    let Json { value, raw, held: _held } = call.body;
     let under = under_lease(&call.who, &call.query, value.tenant.as_ref(), call.path, &value.lease)?;
-    let (to, value, raw) = (app.clone(), value.clone(), raw.clone());
+    let to = app.clone();
     let failed = compute(raw.len(), move || {
         Captured::from_fail(value, &raw)?.classify(to.rules.as_deref(), to.store.now())?.into_failed()
     });

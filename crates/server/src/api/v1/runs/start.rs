@@ -18,14 +18,14 @@ pub(crate) async fn post(app: App, call: Call<Worker, (), OfTenant, Json<StartRe
     if app.is_stopping() && call.body.value.mode == Mode::Start {
         return Err(Problem::plain(Code::Closing).retry_after_s(1));
     }
-    let (who, query, body) = (call.who, call.query, call.body);
-    let start = compute(body.raw.len(), move || start(&who, &query, body)).await?;
+    let (who, query) = (call.who, call.query);
+    let Json { value, raw, held: _held } = call.body;
+    let start = compute(raw.len(), move || start(&who, &query, value)).await?;
     let Started { answer, created } = app.store.start(start).await?;
     Ok(Reply::new(answer, created))
 }
 
-fn start(who: &Identity, query: &OfTenant, body: Json<StartRequest>) -> Result<Start> {
-    let mut request = body.value;
+fn start(who: &Identity, query: &OfTenant, mut request: StartRequest) -> Result<Start> {
     let tenant = who.tenant(&[query.tenant.as_ref(), request.tenant.as_ref()])?;
     clocks_in_range(&request)?;
     let run = new_run(request.take_run_fields(), tenant)?;

@@ -19,9 +19,8 @@ pub(crate) async fn post(
     app: App,
     call: Call<Worker, RunId, OfTenant, Json<SucceedRequest>>,
 ) -> Result<Reply<SucceedAnswer>> {
-    let Json { value, raw, .. } = &call.body;
+    let Json { value, raw, held: _held } = call.body;
     let at = call.who.run(&[call.query.tenant.as_ref(), value.tenant.as_ref()], call.path)?;
-    let (value, raw) = (value.clone(), raw.clone());
     let success = compute(raw.len(), move || success(at, value, &raw)).await?;
     Ok(Reply::ok(app.store.succeed(success).await?))
 }
