@@ -52,10 +52,6 @@ impl Answered {
         serde_json::from_str(&self.text).unwrap_or_else(|e| panic!("{e}: {}", self.text))
     }
 
-    pub fn code(&self) -> String {
-        self.json()["code"].as_str().unwrap_or_default().to_owned()
-    }
-
     /// The status with the problem's code or the run's state: what most sentences are about.
     pub fn short(&self) -> (u16, String) {
         let json = self.json();
