@@ -1,0 +1,12 @@
+//! `redrive.toml`: strict, and every complaint names its place. What a flag or the environment says outranks it.
+
+mod complaint;
+mod fields;
+mod file;
+mod reference;
+mod section;
+mod settings;
+
+pub(crate) use file::ConfigFile;
+pub(crate) use reference::page;
+pub(crate) use settings::{DATA_DEFAULT, FlagSettings, Settings};
