@@ -1,41 +1,26 @@
-//! From what a failed attempt left behind to a reason.
+//! Why did it fail: from what a failed attempt left behind to a reason, a category and the numbers in it.
+//! Rules are data ([`rules`]); one automaton reads the evidence once, and the strongest rule wins.
+//! What is *like* it is [`crate::pattern`]'s question, what to do about it [`crate::strategy`]'s.
 
-use std::borrow::Cow;
+mod decide;
+mod duration;
+mod evidence;
+mod explain;
+mod facts;
+mod matcher;
+mod page;
+mod place;
+mod rule;
+mod rules;
+mod status;
+mod taxonomy;
+pub(crate) mod text;
 
-use crate::reason::{Category, Reason};
-
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Evidence<'a> {
-    pub text: &'a str,
-    pub detail: Option<&'a str>,
-    pub error_type: Option<&'a str>,
-    pub http_status: Option<u16>,
-    pub headers: &'a [(&'a str, &'a str)],
-    pub response_body: Option<&'a str>,
-    pub provider: Option<&'a str>,
-    pub context: Option<&'a str>,
-    pub tool: Option<&'a str>,
-    pub finish_reason: Option<&'a str>,
-    pub now_ms: Option<i64>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct Classified {
-    pub reason: Reason,
-    pub category: Category,
-    pub rule: Cow<'static, str>,
-    pub facts: Facts,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Facts {
-    pub limit: Option<u64>,
-    pub actual: Option<u64>,
-    pub wait_ms: Option<u64>,
-    pub reset_at_ms: Option<i64>,
-}
-
-pub fn classify(evidence: &Evidence<'_>) -> Classified {
-    let reason = if evidence.text.contains("timed out") { Reason::Timeout } else { Reason::Unknown };
-    Classified { category: reason.category(), rule: "builtin.words".into(), reason, facts: Facts::default() }
-}
+pub use decide::{Classified, classify};
+pub use evidence::Evidence;
+pub use explain::{Explanation, Finding, explain};
+pub use facts::Facts;
+pub use place::Place;
+pub use rule::{Rank, Rule};
+pub use rules::rules;
+pub use taxonomy::{Entry, taxonomy, taxonomy_markdown};

@@ -39,7 +39,8 @@ pub fn standing(run: &Run, epoch: u64, verb: Verb) -> Standing {
     if last && ended_by(verb).is_some_and(|ended| run.ended == Some(ended)) {
         return Standing::Again;
     }
-    let nobody_began_anew = last && run.attempt == run.epoch_attempt;
+    // A released attempt gives its number back, so the run may stand below it.
+    let nobody_began_anew = last && run.attempt <= run.epoch_attempt;
     match verb {
         Verb::Succeed if nobody_began_anew => Standing::LateSuccess,
         Verb::Fail if epoch <= run.epoch => Standing::LateFailure,

@@ -55,6 +55,7 @@ CREATE INDEX runs_state ON runs (state, id);
 CREATE INDEX runs_tenant_state ON runs (tenant, state, id);
 CREATE INDEX runs_pattern ON runs (pattern, id) WHERE pattern IS NOT NULL;
 CREATE INDEX runs_due ON runs (queue, tenant, due) WHERE due IS NOT NULL;
+CREATE INDEX runs_deferred ON runs (deferred_until) WHERE deferred_until IS NOT NULL;
 CREATE INDEX runs_wake ON runs (wake) WHERE wake IS NOT NULL;
 CREATE INDEX runs_order ON runs (tenant, order_key) WHERE order_key IS NOT NULL AND wake IS NOT NULL;
 
@@ -97,7 +98,7 @@ CREATE INDEX late_failures_attempt ON late_failures (attempt);
 CREATE TABLE steps (
     id INTEGER PRIMARY KEY,
     tenant INTEGER NOT NULL,
-    run INTEGER NOT NULL REFERENCES runs (id),
+    run INTEGER NOT NULL REFERENCES runs (id) DEFERRABLE INITIALLY DEFERRED,
     attempt INTEGER NOT NULL,
     epoch INTEGER NOT NULL,            -- that began it; 0 when reported without a lease
     key TEXT NOT NULL,

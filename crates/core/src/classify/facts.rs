@@ -1,0 +1,266 @@
+//! The numbers in an error: how much was allowed, how much it was, how long to wait.
+
+use super::duration::parse_wait_ms;
+use super::evidence::Evidence;
+use super::text;
+use crate::reason::{Category, Reason};
+
+/// Numbers stand near the words that explain them, at the front of a message.
+const SEARCHED_BYTES: usize = 4096;
+
+/// What the numbers in an error say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// The most that is allowed: tokens, usually.
+    pub limit: Option<u64>,
+    /// What it was, or would have been.
+    pub actual: Option<u64>,
+    /// How long the other side asks to wait.
+    pub wait_ms: Option<u64>,
+    /// When the limit is lifted, in unix milliseconds.
+    pub reset_at_ms: Option<i64>,
+}
+
+/// Only what belongs to the reason: a port number is no token limit.
+pub(super) fn extract(evidence: &Evidence<'_>, reason: &Reason) -> Facts {
+    let mut facts = Facts::default();
+    if names_amounts(reason) {
+        let front = text::head(evidence.text, SEARCHED_BYTES);
+        (facts.limit, facts.actual) = amounts(front);
+    }
+    if names_waits(reason) {
+        facts.wait_ms = wait_from_headers(evidence).or_else(|| {
+            let texts = [Some(evidence.text), evidence.response_body, evidence.detail];
+            texts.into_iter().flatten().find_map(|t| wait_from_text(text::head(t, SEARCHED_BYTES)))
+        });
+        facts.reset_at_ms = reset_from_headers(evidence)
+            .or_else(|| Some(evidence.now_ms?.saturating_add(i64::try_from(facts.wait_ms?).ok()?)));
+    }
+    facts
+}
+
+/// A request larger than the whole allowance of a minute never fits, however long one waits.
+pub(super) fn adjust_category(reason: &Reason, category: Category, facts: &Facts) -> Category {
+    let never_fits = matches!((facts.limit, facts.actual), (Some(limit), Some(actual)) if actual > limit);
+    if *reason == Reason::RateLimited && never_fits { Category::Conditional } else { category }
+}
+
+fn names_amounts(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::ContextOverflow
+            | Reason::RateLimited
+            | Reason::TokenBudgetExceeded
+            | Reason::OutputTruncated
+            | Reason::MaxIterations
+    )
+}
+
+fn names_waits(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::RateLimited
+            | Reason::QuotaExhausted
+            | Reason::ProviderOverloaded
+            | Reason::ProviderError
+            | Reason::DependencyUnavailable
+            | Reason::Timeout
+            | Reason::Network
+    )
+}
+
+fn wait_from_headers(evidence: &Evidence<'_>) -> Option<u64> {
+    if let Some(ms) = evidence.header("retry-after-ms").and_then(|v| v.parse::<f64>().ok()) {
+        return parse_wait_ms(&format!("{ms}ms"));
+    }
+    if let Some(value) = evidence.header("retry-after") {
+        return parse_wait_ms(value).or_else(|| wait_until(evidence, http_date_ms(value)?));
+    }
+    let resets = ["x-ratelimit-reset-requests", "x-ratelimit-reset-tokens"].map(|name| evidence.header(name));
+    let remaining_of = |name: &str| evidence.header(name).and_then(|v| v.parse::<u64>().ok());
+    // Of the two windows only the one that is used up has to be waited for.
+    match (remaining_of("x-ratelimit-remaining-requests"), remaining_of("x-ratelimit-remaining-tokens"), resets) {
+        (Some(0), _, [Some(reset), _]) | (_, Some(0), [_, Some(reset)]) => parse_wait_ms(reset),
+        (None, None, resets) => resets.into_iter().flatten().filter_map(parse_wait_ms).max(),
+        _ => None,
+    }
+}
+
+/// Anthropic gives the instant itself.
+fn reset_from_headers(evidence: &Evidence<'_>) -> Option<i64> {
+    let kinds = ["requests", "tokens", "input-tokens", "output-tokens"];
+    kinds.into_iter().find_map(|kind| {
+        let remaining = evidence.header(&format!("anthropic-ratelimit-{kind}-remaining"))?;
+        let reset = evidence.header(&format!("anthropic-ratelimit-{kind}-reset"))?;
+        let at: jiff::Timestamp = reset.parse().ok()?;
+        (remaining == "0").then(|| at.as_millisecond())
+    })
+}
+
+fn wait_until(evidence: &Evidence<'_>, at_ms: i64) -> Option<u64> {
+    u64::try_from(at_ms.checked_sub(evidence.now_ms?)?.max(0)).ok()
+}
+
+fn http_date_ms(value: &str) -> Option<i64> {
+    let at = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
+    Some(at.as_millisecond())
+}
+
+/// `Please try again in 6m0s`, `retry after 20 seconds`, `"retryDelay": "35s"`.
+fn wait_from_text(front: &str) -> Option<u64> {
+    const INTRODUCED_BY: [&str; 10] = [
+        "try again in",
+        "retry in",
+        "retry after",
+        "retry-after",
+        "retrydelay",
+        "retry_after",
+        "wait",
+        "available in",
+        "resets in",
+        "reset after",
+    ];
+    INTRODUCED_BY.iter().find_map(|words| {
+        let at = find_ignoring_case(front, words)?;
+        let after = front[at + words.len()..].trim_start_matches([' ', ':', '"', '\'', '=', '(', '~', '\\']);
+        let after = after.strip_prefix("at least ").or_else(|| after.strip_prefix("for ")).unwrap_or(after);
+        parse_wait_ms(after).filter(|_| after.starts_with(|c: char| c.is_ascii_digit()))
+    })
+}
+
+/// Which number follows which word. The words are tried in order, exact wordings first.
+fn amounts(front: &str) -> (Option<u64>, Option<u64>) {
+    const LIMIT_AFTER: [&str; 21] = [
+        "maximum context length is only",
+        "maximum context length is",
+        "maximum context length of",
+        "context length is only",
+        "maximum prompt length is",
+        "maximum number of tokens allowed",
+        "available context size",
+        "exceeds the limit of",
+        "rate limit of",
+        "model token limit:",
+        "must be <=",
+        "while limit is",
+        "limit of",
+        "limit:",
+        "limit (",
+        "limit",
+        "maximum:",
+        "max turns (",
+        "maximum number of turns",
+        "max_completion_tokens=",
+        "max_tokens=",
+    ];
+    const ACTUAL_AFTER: [&str; 16] = [
+        "resulted in",
+        "you requested",
+        "input token count",
+        "prompt token count of",
+        "request contains",
+        "requested:",
+        "requested",
+        "current length is",
+        "prompt is too long:",
+        "input_tokens=",
+        "total_tokens=",
+        "prompt contains",
+        "request (",
+        "usage.cost=",
+        "actual:",
+        "used",
+    ];
+    if let Some(pair) = compared(front) {
+        return pair;
+    }
+    (number_after(front, &LIMIT_AFTER), number_after(front, &ACTUAL_AFTER))
+}
+
+/// `213462 tokens > 200000 maximum`, `A + B > C`.
+fn compared(front: &str) -> Option<(Option<u64>, Option<u64>)> {
+    let at = memchr::memmem::find(front.as_bytes(), b" > ")?;
+    let limit = leading_integer(&front[at + 3..])?;
+    let before = &front[front.floor_char_boundary(at.saturating_sub(60))..at];
+    let digits = |text: &str| {
+        text.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse::<u64>().ok()).collect::<Vec<_>>()
+    };
+    let numbers = digits(before);
+    let actual = if before.contains(" + ") { numbers.iter().rev().take(2).sum() } else { *numbers.last()? };
+    Some((Some(limit), Some(actual)))
+}
+
+fn number_after(front: &str, words: &[&str]) -> Option<u64> {
+    words.iter().find_map(|w| {
+        let at = find_ignoring_case(front, w)?;
+        leading_integer(front[at + w.len()..].trim_start_matches([' ', ':', '=', '(', '~', '`', '"', '\'']))
+    })
+}
+
+/// `128,000` and `128000`; a decimal fraction is left out.
+fn leading_integer(text: &str) -> Option<u64> {
+    const MOST_BYTES: usize = 24;
+    let len = text.bytes().take(MOST_BYTES).take_while(|b| b.is_ascii_digit() || *b == b',').count();
+    text[..len].replace(',', "").parse().ok()
+}
+
+/// `words` are given in lower case.
+fn find_ignoring_case(front: &str, words: &str) -> Option<usize> {
+    let (first, len) = (*words.as_bytes().first()?, words.len());
+    memchr::memchr2_iter(first, first.to_ascii_uppercase(), front.as_bytes())
+        .find(|at| front.as_bytes().get(*at..at + len).is_some_and(|part| part.eq_ignore_ascii_case(words.as_bytes())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str, reason: &Reason) -> Facts {
+        extract(&Evidence { now_ms: Some(1_000_000), ..Evidence::of(text) }, reason)
+    }
+
+    #[test]
+    fn limit_and_actual_are_read_from_overflow_messages() {
+        for (text, limit, actual) in [
+            (
+                "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens.",
+                8192,
+                9001,
+            ),
+            ("prompt is too long: 213462 tokens > 200000 maximum", 200_000, 213_462),
+            ("input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000", 200_000, 210_000),
+            (
+                "The input token count (1,200,000) exceeds the maximum number of tokens allowed (1,048,576).",
+                1_048_576,
+                1_200_000,
+            ),
+        ] {
+            let facts = of(text, &Reason::ContextOverflow);
+            assert_eq!((facts.limit, facts.actual), (Some(limit), Some(actual)), "{text}");
+        }
+    }
+
+    #[test]
+    fn waits_come_from_headers_first_and_become_an_instant() {
+        let headers = [("Retry-After", "20")];
+        let evidence = Evidence { headers: &headers, now_ms: Some(5_000), ..Evidence::of("try again in 6m0s") };
+        let facts = extract(&evidence, &Reason::RateLimited);
+        assert_eq!((facts.wait_ms, facts.reset_at_ms), (Some(20_000), Some(25_000)));
+        assert_eq!(of("Please try again in 6m0s", &Reason::RateLimited).wait_ms, Some(360_000));
+        assert_eq!(of("{'retryDelay': '35s'}", &Reason::RateLimited).wait_ms, Some(35_000));
+    }
+
+    #[test]
+    fn an_http_date_is_a_wait_only_when_the_time_is_known() {
+        let headers = [("retry-after", "Thu, 01 Jan 1970 00:00:30 GMT")];
+        let at = |now_ms| Evidence { headers: &headers, now_ms, ..Evidence::of("slow down") };
+        assert_eq!(extract(&at(Some(10_000)), &Reason::RateLimited).wait_ms, Some(20_000));
+        assert_eq!(extract(&at(None), &Reason::RateLimited).wait_ms, None);
+    }
+
+    #[test]
+    fn a_request_that_never_fits_is_not_retried_as_it_is() {
+        let facts = Facts { limit: Some(7_000), actual: Some(12_000), ..Facts::default() };
+        assert_eq!(adjust_category(&Reason::RateLimited, Category::Transient, &facts), Category::Conditional);
+    }
+}

@@ -1,0 +1,147 @@
+//! One pass of one automaton over the page finds every phrase of every rule.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+
+use super::page::Page;
+use super::rules::rules;
+use super::text;
+
+/// Shorter parts match whole words only: `eof`, `oom` and `401` stand in the middle of too much else.
+const LONG_ENOUGH: usize = 10;
+/// How many letters `~` may stand for.
+const MAX_GAP: usize = 70;
+
+pub(super) type PhraseId = u16;
+
+/// Where a phrase was found on the page.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found {
+    pub(super) phrase: PhraseId,
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+/// One literal of a phrase, between two `~`.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    phrase: PhraseId,
+    index: u8,
+    last: bool,
+    free_start: bool,
+    free_end: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Matcher {
+    automaton: AhoCorasick,
+    /// For each literal, the parts of phrases that it is.
+    parts: Vec<Vec<Part>>,
+    phrases: HashMap<&'static str, PhraseId>,
+}
+
+pub(super) static MATCHER: LazyLock<Matcher> = LazyLock::new(|| {
+    let rules = rules().iter().flat_map(|r| [r.any, r.with, r.unless]).flatten().copied();
+    Matcher::new(rules.chain(super::decide::LLM_WORDS.iter().copied()))
+});
+
+impl Matcher {
+    #[expect(clippy::expect_used, reason = "the phrases are constants of this crate; a test builds the automaton")]
+    fn new(all: impl Iterator<Item = &'static str>) -> Self {
+        let mut phrases = HashMap::new();
+        let mut literals: Vec<Vec<u8>> = Vec::new();
+        let mut parts: Vec<Vec<Part>> = Vec::new();
+        let mut seen: HashMap<Vec<u8>, usize> = HashMap::new();
+        for phrase in all {
+            if phrases.contains_key(phrase) {
+                continue;
+            }
+            let id = PhraseId::try_from(phrases.len()).expect("fewer than 65,536 phrases");
+            phrases.insert(phrase, id);
+            let pieces: Vec<&str> = phrase.split('~').map(str::trim).collect();
+            for (index, piece) in pieces.iter().enumerate() {
+                let literal = letters_of(piece);
+                let long = literal.len() >= LONG_ENOUGH;
+                let slot = *seen.entry(literal).or_insert_with_key(|literal| {
+                    literals.push(literal.clone());
+                    parts.push(Vec::new());
+                    literals.len() - 1
+                });
+                parts[slot].push(Part {
+                    phrase: id,
+                    index: u8::try_from(index).expect("a phrase has few parts"),
+                    last: index + 1 == pieces.len(),
+                    free_start: long || piece.starts_with('*'),
+                    free_end: long || piece.ends_with('*'),
+                });
+            }
+        }
+        let automaton = AhoCorasick::builder()
+            .match_kind(MatchKind::Standard)
+            .kind(Some(AhoCorasickKind::ContiguousNFA))
+            .build(&literals)
+            .expect("constant phrases make an automaton");
+        Self { automaton, parts, phrases }
+    }
+
+    /// The number of a phrase that some rule has.
+    pub(super) fn id(&self, phrase: &'static str) -> Option<PhraseId> {
+        self.phrases.get(phrase).copied()
+    }
+
+    pub(super) fn phrase_count(&self) -> usize {
+        self.phrases.len()
+    }
+
+    /// Every phrase on the page, in the order of where it ends.
+    pub(super) fn find(&self, page: &Page) -> Vec<Found> {
+        let mut found = Vec::with_capacity(16);
+        let mut open: Vec<Open> = Vec::new();
+        for hit in self.automaton.find_overlapping_iter(&page.letters) {
+            for part in &self.parts[hit.pattern().as_usize()] {
+                let starts = part.free_start || page.begins[hit.start()];
+                let ends = part.free_end || page.begins.get(hit.end()).copied().unwrap_or(true);
+                if starts && ends {
+                    advance(part, hit.start(), hit.end(), &mut open, &mut found);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// A phrase of several parts of which the first ones were seen.
+struct Open {
+    phrase: PhraseId,
+    index: u8,
+    start: usize,
+    end: usize,
+}
+
+/// Keeps for every phrase and part only the latest place, so that a page full of beginnings stays cheap.
+fn advance(part: &Part, start: usize, end: usize, open: &mut Vec<Open>, found: &mut Vec<Found>) {
+    let begun = match part.index.checked_sub(1) {
+        None => Some(start),
+        Some(before) => open
+            .iter()
+            .find(|o| o.phrase == part.phrase && o.index == before && o.end <= start && start - o.end <= MAX_GAP)
+            .map(|o| o.start),
+    };
+    let Some(begun) = begun else { return };
+    if part.last {
+        found.push(Found { phrase: part.phrase, start: begun, end });
+        return;
+    }
+    match open.iter_mut().find(|o| o.phrase == part.phrase && o.index == part.index) {
+        Some(same) => (same.start, same.end) = (begun, end),
+        None => open.push(Open { phrase: part.phrase, index: part.index, start: begun, end }),
+    }
+}
+
+fn letters_of(piece: &str) -> Vec<u8> {
+    let mut letters = Vec::with_capacity(piece.len());
+    text::squash(piece, |letter, _| letters.push(letter));
+    letters
+}

@@ -1,0 +1,131 @@
+//! Builds the readable template and the hash of it side by side.
+
+use super::hash::Fnv;
+use super::kind::Mask;
+
+/// A template is for reading; the hash goes on.
+const SHOWN_BYTES: usize = 300;
+/// Beyond this a message no longer tells failures apart.
+const HASHED_BYTES: usize = 1024;
+
+/// A part of a message that was masked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MaskedPart {
+    pub original: String,
+    pub mask: Mask,
+}
+
+#[derive(Debug)]
+pub(super) struct Template {
+    text: String,
+    hash: Fnv,
+    hashed: usize,
+    /// What came last, to fold `‹n›, ‹n›, ‹n›` into one: lists differ in length.
+    tail: Tail,
+    parts: Option<Vec<MaskedPart>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tail {
+    Start,
+    Plain,
+    Mask,
+    /// A mask and then nothing but commas and spaces, held back until it is known what follows.
+    MaskThen(Separator),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Separator {
+    Space,
+    Comma,
+    CommaSpace,
+}
+
+impl Separator {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Space => " ",
+            Self::Comma => ",",
+            Self::CommaSpace => ", ",
+        }
+    }
+}
+
+impl Template {
+    pub(super) fn new() -> Self {
+        Self { text: String::with_capacity(160), hash: Fnv::new(), hashed: 0, tail: Tail::Start, parts: None }
+    }
+
+    pub(super) fn recording() -> Self {
+        Self { parts: Some(Vec::new()), ..Self::new() }
+    }
+
+    pub(super) fn plain(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        match (self.tail, text) {
+            (Tail::Mask, " ") => return self.tail = Tail::MaskThen(Separator::Space),
+            (Tail::Mask, ",") => return self.tail = Tail::MaskThen(Separator::Comma),
+            (Tail::MaskThen(Separator::Comma), " ") => return self.tail = Tail::MaskThen(Separator::CommaSpace),
+            (Tail::MaskThen(_), " ") => return,
+            (Tail::MaskThen(separator), _) => self.write(separator.as_str(), separator.as_str()),
+            (Tail::Start | Tail::Plain | Tail::Mask, _) => {}
+        }
+        self.write(text, text);
+        self.tail = Tail::Plain;
+    }
+
+    /// One space, however many the message has.
+    pub(super) fn space(&mut self) {
+        let spaced = matches!(self.tail, Tail::Plain) && self.text.ends_with(' ');
+        if self.tail != Tail::Start && !spaced {
+            self.plain(" ");
+        }
+    }
+
+    pub(super) fn mask(&mut self, mask: Mask, original: &str) {
+        if let Some(parts) = &mut self.parts {
+            parts.push(MaskedPart { original: original.to_owned(), mask });
+        }
+        if matches!(self.tail, Tail::Mask | Tail::MaskThen(_)) {
+            self.tail = Tail::Mask;
+            return;
+        }
+        // For the hash every mask is the same: an id of digits only is still an id.
+        self.write(mask.as_str(), "\u{1}");
+        self.tail = Tail::Mask;
+    }
+
+    fn write(&mut self, shown: &str, hashed: &str) {
+        if self.text.len() + shown.len() <= SHOWN_BYTES {
+            self.text.push_str(shown);
+        }
+        let room = HASHED_BYTES.saturating_sub(self.hashed).min(hashed.len());
+        self.hash.write(&hashed.as_bytes()[..room]);
+        self.hashed += room;
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.hashed >= HASHED_BYTES
+    }
+
+    pub(super) fn is_blank(&self) -> bool {
+        self.hashed == 0
+    }
+
+    pub(super) fn hash(&self) -> u64 {
+        self.hash.finish()
+    }
+
+    pub(super) fn into_text(self) -> String {
+        let end = self.text.trim_end().len();
+        let mut text = self.text;
+        text.truncate(end);
+        text
+    }
+
+    pub(super) fn into_parts(self) -> Vec<MaskedPart> {
+        self.parts.unwrap_or_default()
+    }
+}

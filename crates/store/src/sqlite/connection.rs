@@ -1,0 +1,91 @@
+//! Opening SQLite the way the promises need it: every setting is read back, and a connection that does not have it
+//! is not used.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::error::{Error, Result};
+
+/// The first version without the WAL-reset bug that could damage a database under concurrent checkpoints.
+const SQLITE_MIN_VERSION: i32 = 3_051_003;
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+const CACHED_STATEMENTS: usize = 128;
+const CHECKPOINT_PAGES: u32 = 10_000;
+const WAL_KEPT_BYTES: u32 = 64 * 1024 * 1024;
+const WRITER_CACHE_KIB: i32 = 8 * 1024;
+
+/// Opens the one connection that writes.
+pub(super) fn open_writer(path: &Path, create: bool) -> Result<Connection> {
+    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    if create {
+        flags |= OpenFlags::SQLITE_OPEN_CREATE;
+    }
+    let conn = Connection::open_with_flags(path, flags)?;
+    conn.busy_timeout(BUSY_TIMEOUT)?;
+    conn.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
+    conn.pragma_update(None, "journal_mode", "WAL")?;
+    conn.pragma_update(None, "synchronous", "FULL")?;
+    conn.pragma_update(None, "foreign_keys", true)?;
+    conn.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
+    conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    conn.pragma_update(None, "journal_size_limit", WAL_KEPT_BYTES)?;
+    conn.pragma_update(None, "temp_store", "MEMORY")?;
+    check(&conn)?;
+    Ok(conn)
+}
+
+/// Reads the settings back: SQLite ignores what it does not know.
+pub(super) fn check(conn: &Connection) -> Result<()> {
+    if rusqlite::version_number() < SQLITE_MIN_VERSION {
+        return Err(Error::Unexpected(format!("SQLite {} is too old", rusqlite::version())));
+    }
+    let journal: String = conn.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+    let synchronous: i64 = conn.pragma_query_value(None, "synchronous", |row| row.get(0))?;
+    let foreign_keys: bool = conn.pragma_query_value(None, "foreign_keys", |row| row.get(0))?;
+    let full = 2;
+    if journal == "wal" && synchronous == full && foreign_keys {
+        return Ok(());
+    }
+    Err(Error::Unexpected(format!(
+        "SQLite settings did not hold: journal_mode={journal}, synchronous={synchronous}, foreign_keys={foreign_keys}"
+    )))
+}
+
+/// Whether an error means that nothing can be written now, rather than that the command was wrong.
+pub(super) fn is_unavailable(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode;
+    matches!(
+        error.sqlite_error_code(),
+        Some(
+            ErrorCode::DiskFull
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::ReadOnly
+                | ErrorCode::CannotOpen
+                | ErrorCode::OutOfMemory
+        )
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_has_every_setting_that_the_promises_need() {
+        let folder = tempfile::tempdir().unwrap();
+        let conn = open_writer(&folder.path().join("a.db"), true).unwrap();
+        assert!(check(&conn).is_ok());
+    }
+
+    #[test]
+    fn a_connection_without_full_synchronous_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let conn = open_writer(&folder.path().join("a.db"), true).unwrap();
+        conn.pragma_update(None, "synchronous", "NORMAL").unwrap();
+        assert!(check(&conn).is_err());
+    }
+}

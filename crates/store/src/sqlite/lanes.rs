@@ -1,0 +1,118 @@
+//! Which way a list goes through the rows: a lane is one stretch of one index that is already in the list's order.
+
+use redrive_core::run::StateName;
+use redrive_core::wire::Sort;
+use rusqlite::Connection;
+use rusqlite::types::Value;
+
+use super::due::{queue_numbers, tenants_due};
+use super::filter::Wanted;
+use super::predicate::{Answered, Clause};
+use crate::error::Result;
+
+/// With more patterns than this, one way through all rows is shorter.
+const PATTERN_LANES_MAX: usize = 64;
+
+/// The lanes of a list, and the statement that reads a piece of one. Its values in order: those of `hit`, the lane's
+/// own, two bounds, and how many rows.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    pub(super) sql: String,
+    pub(super) hit_values: Vec<Value>,
+    /// What each lane holds fixed.
+    pub(super) fixed: Vec<Vec<Value>>,
+}
+
+/// How rows are found, and what that already says about them.
+struct Way {
+    index: &'static str,
+    fixed_sql: &'static str,
+    fixed: Vec<Vec<Value>>,
+    answered: Answered,
+}
+
+pub(super) fn lanes(conn: &Connection, wanted: &Wanted, sort: Sort) -> Result<Lanes> {
+    let way = if sort == Sort::Due { by_due(conn, wanted)? } else { by_number(wanted) };
+    let (hit, hit_values) = hit(wanted, way.answered);
+    let (order, bounds) = match sort {
+        Sort::Received => ("id", "id BETWEEN ? AND ?"),
+        Sort::NewestFirst => ("id DESC", "id BETWEEN ? AND ?"),
+        Sort::Due => ("due, id", "due IS NOT NULL AND (due, id) > (?, ?)"),
+    };
+    let pattern = if wanted.words.is_some() { "pattern" } else { "NULL" };
+    let due = if sort == Sort::Due { "due" } else { "0" };
+    let sql = format!(
+        "SELECT id, {due}, {hit}, {pattern} FROM runs {} WHERE {}{bounds} ORDER BY {order} LIMIT ?",
+        way.index, way.fixed_sql,
+    );
+    Ok(Lanes { sql, hit_values, fixed: way.fixed })
+}
+
+fn by_number(wanted: &Wanted) -> Way {
+    let ids = Answered { ids: true, ..Answered::default() };
+    match (&wanted.patterns, wanted.tenant, &wanted.states) {
+        (Some(patterns), _, _) if patterns.len() <= PATTERN_LANES_MAX => Way {
+            index: "INDEXED BY runs_pattern",
+            fixed_sql: "pattern = ? AND ",
+            fixed: patterns.iter().map(|pattern| vec![(*pattern).into()]).collect(),
+            answered: Answered { tenant: true, pattern: true, ..ids },
+        },
+        (_, Some(tenant), states) => Way {
+            index: "INDEXED BY runs_tenant_state",
+            fixed_sql: "tenant = ? AND state = ? AND ",
+            fixed: or_all(states.as_deref()).into_iter().map(|state| vec![tenant.into(), state.into()]).collect(),
+            answered: Answered { tenant: true, state: true, ..ids },
+        },
+        (_, None, Some(states)) => Way {
+            index: "INDEXED BY runs_state",
+            fixed_sql: "state = ? AND ",
+            fixed: states.iter().map(|state| vec![(*state).into()]).collect(),
+            answered: Answered { state: true, ..ids },
+        },
+        (_, None, None) => Way { index: "NOT INDEXED", fixed_sql: "", fixed: vec![Vec::new()], answered: ids },
+    }
+}
+
+fn or_all(states: Option<&[i64]>) -> Vec<i64> {
+    states.map_or_else(|| (0..).take(StateName::ALL.len()).collect(), <[i64]>::to_vec)
+}
+
+/// One lane for each tenant with due work in each queue.
+fn by_due(conn: &Connection, wanted: &Wanted) -> Result<Way> {
+    let queues = wanted.queues.clone().map_or_else(|| queue_numbers(conn), Ok)?;
+    let mut fixed = Vec::new();
+    for queue in queues {
+        let tenants = wanted.tenant.map_or_else(|| tenants_due(conn, queue), |tenant| Ok(vec![tenant]))?;
+        fixed.extend(tenants.into_iter().map(|tenant| vec![queue.into(), tenant.into()]));
+    }
+    Ok(Way {
+        index: "INDEXED BY runs_due",
+        fixed_sql: "queue = ? AND tenant = ? AND ",
+        fixed,
+        // Only what is scheduled has a due time.
+        answered: Answered { tenant: true, queue: true, state: true, ..Answered::default() },
+    })
+}
+
+pub(super) const MISS: i64 = 0;
+pub(super) const HIT: i64 = 1;
+/// It matches if its template has the words.
+pub(super) const ASK_TEMPLATE: i64 = 2;
+
+/// Whether a row matches, as one of the numbers above. Without conditions the index alone answers.
+fn hit(wanted: &Wanted, answered: Answered) -> (String, Vec<Value>) {
+    let residual = wanted.residual(answered);
+    let names = wanted.words.as_ref().map(|words| words.names_begin());
+    let inner = match &names {
+        Some(names) => format!("CASE WHEN {} THEN {HIT} ELSE {ASK_TEMPLATE} END", names.sql),
+        None => HIT.to_string(),
+    };
+    let sql = if residual.sql.is_empty() {
+        inner
+    } else {
+        format!("CASE WHEN {} THEN {inner} ELSE {MISS} END", residual.sql)
+    };
+    let Clause { mut values, .. } = residual;
+    values.extend(names.into_iter().flat_map(|names| names.values));
+    (sql, values)
+}

@@ -1,0 +1,290 @@
+//! Dealing due runs to workers: round robin over the tenants that have some, in due order within each, starting after
+//! the one served last. Whatever one tenant's backlog, another's few runs come up at once.
+
+use std::collections::HashSet;
+
+use redrive_core::ids::{QueueName, Tenant};
+use redrive_core::lifecycle::{Begin, Event};
+use redrive_core::policy::RetryBy;
+use redrive_core::text::Label;
+use redrive_core::time::{SECOND_MS, Timestamp};
+use redrive_core::verdict::Change;
+use rusqlite::{OptionalExtension, params};
+
+use crate::error::Result;
+use crate::model::{HourlyKind, LeaseCall, LeaseToken, PayloadKind, TenantScope};
+use crate::sqlite::batch::{Batch, Queue};
+use crate::sqlite::life::position;
+use crate::sqlite::lookup::numbered;
+use crate::sqlite::rows::{COLUMNS, RunRow};
+use crate::sqlite::start::{token, under_way};
+
+/// A queue's last lease call is noted this often; nobody needs it finer.
+const CALL_NOTED_EVERY_MS: u64 = 10 * SECOND_MS;
+
+/// A run handed out; what it carries is read after the commit.
+#[derive(Debug, Clone)]
+pub(super) struct Granted {
+    pub(super) row: i64,
+    pub(super) run_id: redrive_core::ids::RunId,
+    pub(super) tenant: Tenant,
+    pub(super) queue: QueueName,
+    pub(super) model: Option<Label>,
+    pub(super) attempt: u32,
+    pub(super) revision: u32,
+    pub(super) replay: bool,
+    pub(super) lease: LeaseToken,
+    pub(super) lease_expires_at: Timestamp,
+    pub(super) changes: Vec<Change>,
+}
+
+/// What is left to give in one call.
+struct Deal<'a> {
+    call: &'a LeaseCall,
+    queues: Vec<Queue>,
+    agents: Option<String>,
+    runs_left: usize,
+    bytes_left: usize,
+    granted_any: bool,
+    /// Order keys that this call has handed out: one run each.
+    keys: HashSet<(i64, String)>,
+}
+
+/// `POST /v1/leases`.
+pub(super) fn lease(batch: &mut Batch<'_>, call: &LeaseCall) -> Result<Vec<Granted>> {
+    let queues = leasable_queues(batch, call)?;
+    let agents = call.agents.as_ref().map(|agents| {
+        let names: Vec<&str> = agents.iter().map(Label::as_str).collect();
+        serde_json::Value::from(names).to_string()
+    });
+    let runs_left = usize::try_from(call.max).unwrap_or(0);
+    let bytes_left = call.payload_max_bytes;
+    let mut deal = Deal { call, queues, agents, runs_left, bytes_left, granted_any: false, keys: HashSet::new() };
+    let tenants = tenants_in_turn(batch, &deal)?;
+    let hands = deal_rounds(batch, &mut deal, &tenants)?;
+    let granted = interleave(hands);
+    if let Some(last) = granted.last() {
+        batch.known.last_served = last.0;
+    }
+    Ok(granted.into_iter().map(|(_, granted)| granted).collect())
+}
+
+/// The queues of a call that workers may lease, each noted as called for.
+fn leasable_queues(batch: &mut Batch<'_>, call: &LeaseCall) -> Result<Vec<Queue>> {
+    let mut queues = Vec::new();
+    if call.queues.is_empty() {
+        let ids: Vec<i64> = {
+            let mut all = batch.conn.prepare_cached("SELECT id FROM queues ORDER BY id")?;
+            all.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?
+        };
+        for id in ids {
+            queues.push(batch.queue_by_id(id)?);
+        }
+    } else {
+        for name in &call.queues {
+            queues.extend(batch.find_queue(name)?);
+        }
+    }
+    queues.retain(|queue| queue.settings.retry_by == RetryBy::Worker);
+    for queue in &queues {
+        batch.note_lease_call(queue.id)?;
+    }
+    Ok(queues)
+}
+
+impl Batch<'_> {
+    fn note_lease_call(&mut self, queue: i64) -> Result<()> {
+        let noted = self.known.lease_calls.get(&queue);
+        if noted.is_some_and(|at| self.now.since(*at) < CALL_NOTED_EVERY_MS) {
+            return Ok(());
+        }
+        self.conn
+            .prepare_cached("UPDATE queues SET last_lease_call_at = ?2 WHERE id = ?1")?
+            .execute([queue, self.now.as_millis()])?;
+        self.known.lease_calls.insert(queue, self.now);
+        Ok(())
+    }
+}
+
+/// Tenants with due work, beginning after the one served last; no more of them than there are runs to give.
+fn tenants_in_turn(batch: &mut Batch<'_>, deal: &Deal<'_>) -> Result<Vec<i64>> {
+    if let TenantScope::One(tenant) = &deal.call.scope {
+        return Ok(batch.find_tenant(tenant)?.into_iter().collect());
+    }
+    let first = batch.known.last_served;
+    let mut tenants = Vec::new();
+    for (after, up_to) in [(first, i64::MAX), (i64::MIN, first)] {
+        let mut at = after;
+        while tenants.len() < deal.runs_left {
+            let Some(next) = next_tenant(batch, deal, at)?.filter(|next| *next <= up_to) else { break };
+            if has_due(batch, deal, next)? {
+                tenants.push(next);
+            }
+            at = next;
+        }
+    }
+    Ok(tenants)
+}
+
+/// The next tenant with scheduled runs in any of the queues: one index seek a queue.
+fn next_tenant(batch: &Batch<'_>, deal: &Deal<'_>, after: i64) -> Result<Option<i64>> {
+    let mut find = batch.conn.prepare_cached(
+        "SELECT tenant FROM runs INDEXED BY runs_due
+         WHERE queue = ?1 AND tenant > ?2 AND due IS NOT NULL ORDER BY tenant LIMIT 1",
+    )?;
+    let mut nearest: Option<i64> = None;
+    for queue in &deal.queues {
+        let found: Option<i64> = find.query_row([queue.id, after], |row| row.get(0)).optional()?;
+        nearest = nearest.into_iter().chain(found).min();
+    }
+    Ok(nearest)
+}
+
+fn has_due(batch: &Batch<'_>, deal: &Deal<'_>, tenant: i64) -> Result<bool> {
+    let mut find = batch.conn.prepare_cached(
+        "SELECT 1 FROM runs INDEXED BY runs_due WHERE queue = ?1 AND tenant = ?2 AND due <= ?3 LIMIT 1",
+    )?;
+    for queue in &deal.queues {
+        if find.exists(params![queue.id, tenant, batch.now.as_millis()])? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+type Hand = (i64, Vec<Granted>);
+
+/// Gives each tenant its share of what is left, then what others did not need, until nothing is left to give or take.
+fn deal_rounds(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenants: &[i64]) -> Result<Vec<Hand>> {
+    let mut hands: Vec<Hand> = tenants.iter().map(|tenant| (*tenant, Vec::new())).collect();
+    let mut hungry: Vec<usize> = (0..hands.len()).collect();
+    while !hungry.is_empty() && deal.runs_left > 0 {
+        let share = deal.runs_left.div_ceil(hungry.len());
+        let mut still = Vec::new();
+        for at in hungry {
+            let (tenant, hand) = &mut hands[at];
+            let got = deal_to(batch, deal, *tenant, share.min(deal.runs_left))?;
+            if got.len() == share {
+                still.push(at);
+            }
+            hand.extend(got);
+        }
+        hungry = still;
+    }
+    Ok(hands)
+}
+
+/// Hands up to `share` of a tenant's due runs out, in due order over the queues.
+fn deal_to(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenant: i64, share: usize) -> Result<Vec<Granted>> {
+    let mut candidates = Vec::new();
+    for queue in &deal.queues {
+        candidates.extend(due_runs(batch, deal, queue.id, tenant, share)?);
+    }
+    candidates.sort_by_key(|candidate| (candidate.row.run.due_at(), candidate.row.id));
+    let mut granted = Vec::new();
+    for candidate in candidates {
+        if granted.len() == share {
+            break;
+        }
+        if deal.granted_any && candidate.bytes > deal.bytes_left {
+            // No room for it in this answer: it is first in the next one.
+            deal.runs_left = 0;
+            break;
+        }
+        if let Some(key) = &candidate.order_key
+            && !deal.keys.insert((tenant, key.clone()))
+        {
+            continue;
+        }
+        deal.bytes_left = deal.bytes_left.saturating_sub(candidate.bytes);
+        deal.granted_any = true;
+        deal.runs_left -= 1;
+        granted.push(grant(batch, deal.call, candidate.row)?);
+    }
+    Ok(granted)
+}
+
+struct Candidate {
+    row: RunRow,
+    order_key: Option<String>,
+    bytes: usize,
+}
+
+fn due_runs(batch: &Batch<'_>, deal: &Deal<'_>, queue: i64, tenant: i64, most: usize) -> Result<Vec<Candidate>> {
+    let mut find = batch.conn.prepare_cached(&format!(
+        "SELECT {COLUMNS}, order_key FROM runs INDEXED BY runs_due
+         WHERE queue = ?1 AND tenant = ?2 AND due <= ?3
+           AND (?4 IS NULL OR agent IN (SELECT value FROM json_each(?4)))
+           AND (order_key IS NULL OR NOT EXISTS (
+               SELECT 1 FROM runs busy INDEXED BY runs_order WHERE busy.tenant = ?2 AND busy.order_key = runs.order_key
+                   AND busy.order_key IS NOT NULL AND busy.wake IS NOT NULL))
+         ORDER BY due LIMIT ?5"
+    ))?;
+    let mut found = find.query(params![queue, tenant, batch.now.as_millis(), deal.agents, most])?;
+    let mut candidates = Vec::new();
+    while let Some(row) = found.next()? {
+        let order_key = row.get("order_key")?;
+        let row = RunRow::read(row)?;
+        if row.run.replayable {
+            let bytes = payload_bytes(batch, &row)?;
+            candidates.push(Candidate { row, order_key, bytes });
+        }
+    }
+    Ok(candidates)
+}
+
+/// How large a payload is in an answer, without reading it: its stored length, or what its packing says.
+fn payload_bytes(batch: &Batch<'_>, row: &RunRow) -> Result<usize> {
+    let mut find = batch
+        .conn
+        .prepare_cached("SELECT length(body), substr(body, 1, 5) FROM payloads WHERE id = ?1 AND kind <> ?2")?;
+    let none = position(PayloadKind::ALL, &PayloadKind::None);
+    let found = find
+        .query_row([numbered(row.id, row.run.revision), none], |row| {
+            Ok((row.get::<_, usize>(0)?, row.get::<_, Vec<u8>>(1)?))
+        })
+        .optional()?;
+    Ok(found.map_or(0, |(stored, head)| crate::codec::decoded_len(stored, &head)))
+}
+
+fn grant(batch: &mut Batch<'_>, call: &LeaseCall, mut row: RunRow) -> Result<Granted> {
+    let before = row.clone();
+    let (queue, policy) = batch.rules_of(&row)?;
+    let begin = Begin { lease_ms: call.lease_ms.unwrap_or(policy.lease_ms), ..Begin::default() };
+    row.run = row.ask(&Event::Begin(begin), &policy, batch.now)?.run;
+    row.worker.clone_from(&call.worker);
+    row.start_id = None;
+    batch.save(&before, &row)?;
+    batch.tally.happened(batch.now, row.tenant, row.queue, HourlyKind::Started, "");
+    let (replay, lease_expires_at) =
+        under_way(&row.run).map_or((false, batch.now), |lease| (lease.replay, lease.expires_at));
+    Ok(Granted {
+        row: row.id,
+        run_id: row.run_id.clone(),
+        tenant: batch.tenant_name(row.tenant)?,
+        queue: queue.name,
+        model: row.model.clone(),
+        attempt: row.run.attempt,
+        revision: row.run.revision,
+        replay,
+        lease: token(&row),
+        lease_expires_at,
+        changes: row.run.changes.clone(),
+    })
+}
+
+/// The first of each tenant, then the second of each, and so on.
+fn interleave(hands: Vec<Hand>) -> Vec<(i64, Granted)> {
+    let mut hands: Vec<(i64, std::vec::IntoIter<Granted>)> =
+        hands.into_iter().map(|(tenant, hand)| (tenant, hand.into_iter())).collect();
+    let mut dealt = Vec::new();
+    loop {
+        let before = dealt.len();
+        for (tenant, hand) in &mut hands {
+            dealt.extend(hand.next().map(|granted| (*tenant, granted)));
+        }
+        if dealt.len() == before {
+            return dealt;
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The schema's versions. Each migration and its number go into one transaction, so a kill leaves the old schema or
+//! the new one; two that start together take turns and the second finds nothing to do.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+use crate::error::{Error, Result};
+
+struct Migration {
+    name: &'static str,
+    sql: &'static str,
+}
+
+/// In order; the position plus one is the version. Never edited once released.
+const MIGRATIONS: &[Migration] = &[Migration { name: "0001_runs", sql: include_str!("migrations/0001_runs.sql") }];
+
+pub(super) fn newest() -> u32 {
+    u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX)
+}
+
+pub(super) fn version(conn: &Connection) -> Result<u32> {
+    Ok(conn.pragma_query_value(None, "user_version", |row| row.get(0))?)
+}
+
+/// Brings the schema up to what this binary knows.
+pub(super) fn migrate(conn: &mut Connection) -> Result<()> {
+    refuse_newer(version(conn)?)?;
+    for (at, migration) in (1..).zip(MIGRATIONS) {
+        let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Read inside the transaction: another process may have just done it.
+        if version(&tx)? < at {
+            tx.execute_batch(migration.sql)?;
+            tx.pragma_update(None, "user_version", at)?;
+            tx.commit()?;
+            tracing::info!(migration = migration.name, "the store's schema is new");
+        }
+    }
+    refuse_newer(version(conn)?)
+}
+
+/// For those who only visit: neither older nor newer than what this binary knows.
+pub(super) fn require_current(conn: &Connection) -> Result<()> {
+    let found = version(conn)?;
+    refuse_newer(found)?;
+    if found < newest() {
+        let known = newest();
+        return Err(Error::Unexpected(format!(
+            "the store has schema {found}, this binary needs {known}: start `redrive serve` once to bring it up"
+        )));
+    }
+    Ok(())
+}
+
+fn refuse_newer(found: u32) -> Result<()> {
+    let known = newest();
+    if found > known {
+        return Err(Error::Unexpected(format!(
+            "the store has schema {found}, newer than this binary's {known}: use the newer redrive"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::connection::open_writer;
+
+    #[test]
+    fn a_store_newer_than_the_binary_is_refused_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut conn = open_writer(&folder.path().join("a.db"), true).unwrap();
+        migrate(&mut conn).unwrap();
+        conn.pragma_update(None, "user_version", newest() + 1).unwrap();
+        let message = migrate(&mut conn).unwrap_err().to_string();
+        assert!(message.contains("newer than this binary"), "{message}");
+        assert_eq!(version(&conn).unwrap(), newest() + 1);
+    }
+
+    #[test]
+    fn two_that_start_together_migrate_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| migrate(&mut open_writer(&path, true).unwrap()).unwrap());
+            }
+        });
+        assert_eq!(version(&open_writer(&path, false).unwrap()).unwrap(), newest());
+    }
+
+    #[test]
+    fn a_visitor_asks_for_a_migrated_store() {
+        let folder = tempfile::tempdir().unwrap();
+        let conn = open_writer(&folder.path().join("a.db"), true).unwrap();
+        assert!(require_current(&conn).unwrap_err().to_string().contains("redrive serve"));
+    }
+}

@@ -1,0 +1,117 @@
+//! Pieces of a run that answers to workers and to people share. Each takes the run's own number.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use redrive_core::lifecycle::Outcome;
+use redrive_core::verdict::Verdict;
+use redrive_core::wire::{PayloadOmitted, RawJson, StepStatus, StepView};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::value::RawValue;
+
+use super::columns::{label, packed, packed_json, parsed, time, unexpected, whole};
+use super::life::{position, word};
+use super::lookup::{numbered, span_of};
+use crate::error::{Error, Result};
+use crate::model::{About, AttemptBody, Digest, PayloadKind};
+
+/// A payload as it was kept.
+#[derive(Debug, Clone)]
+pub(super) struct KeptPayload {
+    pub(super) kind: PayloadKind,
+    pub(super) digest: Digest,
+    pub(super) about: About,
+    /// The JSON token or the bytes, as they came.
+    pub(super) bytes: Vec<u8>,
+}
+
+impl KeptPayload {
+    /// The JSON token and the base64 of a payload, whichever it is; neither when none was sent.
+    pub(super) fn into_wire(self) -> Result<(Option<RawJson>, Option<String>)> {
+        match self.kind {
+            PayloadKind::Json => Ok((Some(raw_json(self.bytes, "payload")?), None)),
+            PayloadKind::Bytes => Ok((None, Some(STANDARD.encode(&self.bytes)))),
+            PayloadKind::None | PayloadKind::Omitted => Ok((None, None)),
+        }
+    }
+}
+
+/// The payload of a revision; a run that came without one, and with nothing else to say, has no row for it.
+pub(super) fn payload_of(conn: &Connection, run: i64, revision: u32) -> Result<KeptPayload> {
+    let mut find = conn.prepare_cached("SELECT kind, digest, about, body FROM payloads WHERE id = ?")?;
+    let kept = find.query_row([numbered(run, revision)], |row| Ok(kept_payload(row))).optional()?;
+    kept.unwrap_or_else(|| {
+        Ok(KeptPayload { kind: PayloadKind::None, digest: Digest::default(), about: About::default(), bytes: Vec::new() })
+    })
+}
+
+fn kept_payload(row: &Row<'_>) -> Result<KeptPayload> {
+    Ok(KeptPayload {
+        kind: word(PayloadKind::ALL, row.get(0)?, "payload kind")?,
+        digest: row.get::<_, Vec<u8>>(1)?.try_into().map_err(|_| unexpected("payload digest"))?,
+        about: packed_json(row, 2, "about")?,
+        bytes: packed(row, 3)?,
+    })
+}
+
+fn raw_json(bytes: Vec<u8>, what: &str) -> Result<RawJson> {
+    let token = String::from_utf8(bytes).map_err(|_| unexpected(what))?;
+    RawValue::from_string(token).map_err(|e| Error::Unexpected(format!("{what}: {e}")))
+}
+
+/// The decision on the last failed attempt.
+pub(super) fn last_verdict(conn: &Connection, run: i64) -> Result<Option<Verdict>> {
+    let (first, last) = span_of(run);
+    let mut find = conn.prepare_cached(
+        "SELECT verdict FROM attempts WHERE id BETWEEN ? AND ? AND outcome = ? AND verdict IS NOT NULL \
+         ORDER BY id DESC LIMIT 1",
+    )?;
+    let failed = position(Outcome::ALL, &Outcome::Failed);
+    find.query_row(params![first, last, failed], |row| Ok(packed_json(row, 0, "verdict"))).optional()?.transpose()
+}
+
+/// What the last successful attempt gave.
+pub(super) fn last_output(conn: &Connection, run: i64) -> Result<Option<RawJson>> {
+    let (first, last) = span_of(run);
+    let mut find = conn.prepare_cached(
+        "SELECT body FROM attempts WHERE id BETWEEN ? AND ? AND outcome = ? ORDER BY id DESC LIMIT 1",
+    )?;
+    let succeeded = position(Outcome::ALL, &Outcome::Succeeded);
+    let body: Option<AttemptBody> = find
+        .query_row(params![first, last, succeeded], |row| Ok(packed_json(row, 0, "attempt")))
+        .optional()?
+        .transpose()?;
+    Ok(body.and_then(|body| body.output))
+}
+
+/// Every step on record, in the order in which they began.
+pub(super) fn recorded_steps(conn: &Connection, run: i64) -> Result<Vec<StepView>> {
+    let mut find = conn.prepare_cached(
+        "SELECT name, key, effect, status, output, omitted_bytes, omitted_sha256, attempt, at \
+         FROM steps WHERE run = ? ORDER BY id",
+    )?;
+    find.query_and_then([run], step_view)?.collect()
+}
+
+fn step_view(row: &Row<'_>) -> Result<StepView> {
+    let omitted_bytes: Option<i64> = row.get(5)?;
+    let output_omitted = match omitted_bytes {
+        Some(_) => Some(PayloadOmitted { bytes: whole(row, 5, "omitted bytes")?, sha256: label(row, 6)? }),
+        None => None,
+    };
+    let output = match row.get_ref(4)? {
+        ValueRef::Null => None,
+        _ => Some(raw_json(packed(row, 4)?, "output")?),
+    };
+    Ok(StepView {
+        name: label(row, 0)?,
+        key: parsed(row, 1, "step key")?,
+        effect: row.get(2)?,
+        status: word(StepStatus::ALL, row.get(3)?, "step status")?,
+        output,
+        output_omitted,
+        attempt: whole(row, 7, "attempt")?,
+        at: time(row, 8)?,
+        replayed: false,
+    })
+}

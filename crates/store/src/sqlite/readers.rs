@@ -1,0 +1,157 @@
+//! Connections that only read. WAL lets them run beside the writer, so a read never waits for a commit.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use tokio::sync::Semaphore;
+
+use crate::error::{Error, Result};
+
+pub(super) const READERS: usize = 4;
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pages each connection keeps, in KiB. The rest is the system's cache: mapping the file instead would count every
+/// page once per connection as our memory.
+const CACHE_KIB: i64 = 4 * 1024;
+/// Lists build their statement from the filter; those in use stay prepared.
+const STATEMENTS: usize = 96;
+
+/// A read-only connection, its settings checked.
+pub(super) fn open_reader(path: &Path) -> Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags)?;
+    conn.busy_timeout(BUSY_TIMEOUT)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    conn.pragma_update(None, "query_only", true)?;
+    conn.pragma_update(None, "mmap_size", 0)?;
+    conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    expect(&conn, "query_only", 1)?;
+    expect(&conn, "cache_size", -CACHE_KIB)?;
+    Ok(conn)
+}
+
+fn expect(conn: &Connection, pragma: &str, wanted: i64) -> Result<()> {
+    let found: i64 = conn.pragma_query_value(None, pragma, |row| row.get(0))?;
+    if found == wanted {
+        return Ok(());
+    }
+    Err(Error::Unavailable(format!("a reader has {pragma} = {found}, and needs {wanted}")))
+}
+
+/// A small pool of readers.
+pub(super) struct Readers {
+    shelf: Arc<Shelf>,
+    permits: Arc<Semaphore>,
+}
+
+struct Shelf {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Shelf {
+    /// An idle connection, or a new one in place of one that a panic took.
+    fn take(self: &Arc<Self>) -> Result<Lent> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let conn = match idle {
+            Some(conn) => conn,
+            None => open_reader(&self.path)?,
+        };
+        Ok(Lent { conn: Some(conn), shelf: Arc::clone(self) })
+    }
+}
+
+/// A connection on loan: it comes back when it is dropped, unless its reader panicked in the middle of something.
+struct Lent {
+    conn: Option<Connection>,
+    shelf: Arc<Shelf>,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(conn) = self.conn.take().filter(|_| !std::thread::panicking()) {
+            self.shelf.idle.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
+        }
+    }
+}
+
+impl Readers {
+    /// `count` connections to a store that the writer has already opened.
+    pub(super) fn open(path: &Path, count: usize) -> Result<Self> {
+        let idle = (0..count).map(|_| open_reader(path)).collect::<Result<Vec<_>>>()?;
+        let shelf = Arc::new(Shelf { path: path.to_owned(), idle: Mutex::new(idle) });
+        Ok(Self { shelf, permits: Arc::new(Semaphore::new(count)) })
+    }
+
+    /// Runs `read` beside the other tasks, in one transaction: all it sees is of one moment.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Error::Closing)?;
+        let shelf = Arc::clone(&self.shelf);
+        let reading = tokio::task::spawn_blocking(move || {
+            // Held here and not by the caller, who may stop waiting before the read ends.
+            let _permit = permit;
+            let lent = shelf.take()?;
+            let conn = lent.conn.as_ref().ok_or(Error::Closing)?;
+            read(&*conn.unchecked_transaction()?)
+        });
+        match reading.await {
+            Ok(answer) => answer,
+            Err(lost) => Err(Error::Unexpected(format!("a read did not end: {lost}"))),
+        }
+    }
+
+    /// Refuses new reads; those under way end by themselves.
+    pub(super) fn close(&self) {
+        self.permits.close();
+        self.shelf.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store() -> (tempfile::TempDir, Readers) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let writer = Connection::open(&path).unwrap();
+        writer.pragma_update(None, "journal_mode", "wal").unwrap();
+        writer.execute_batch("CREATE TABLE t (n INTEGER); INSERT INTO t VALUES (7)").unwrap();
+        let readers = Readers::open(&path, 2).unwrap();
+        (folder, readers)
+    }
+
+    fn seven(conn: &Connection) -> Result<i64> {
+        Ok(conn.query_row("SELECT n FROM t", [], |row| row.get(0))?)
+    }
+
+    #[tokio::test]
+    async fn a_reader_reads_and_can_not_write() {
+        let (_folder, readers) = store();
+        assert_eq!(readers.run(seven).await.unwrap(), 7);
+        let write = |conn: &Connection| Ok(conn.execute("DELETE FROM t", [])?);
+        assert!(readers.run(write).await.is_err());
+        assert_eq!(readers.run(seven).await.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn reads_that_panic_cost_the_pool_no_connection() {
+        let (_folder, readers) = store();
+        for _ in 0..5 {
+            let lost = readers.run(|_| -> Result<()> { panic!("in the middle of a read") }).await;
+            assert!(matches!(lost, Err(Error::Unexpected(_))));
+        }
+        assert_eq!(readers.run(seven).await.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn a_closed_pool_says_so() {
+        let (_folder, readers) = store();
+        readers.close();
+        assert!(matches!(readers.run(seven).await, Err(Error::Closing)));
+    }
+}

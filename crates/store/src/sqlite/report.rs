@@ -1,0 +1,178 @@
+//! A failure comes in: which attempt is it, what is decided, what is kept.
+
+use redrive_core::lifecycle::{Event, Moved, Outcome, Refused};
+use redrive_core::pattern::Fingerprint;
+use redrive_core::run::{State, StateName};
+use redrive_core::strategy::Failure;
+use redrive_core::time::MINUTE_MS;
+use redrive_core::verdict::Action;
+use redrive_core::wire::FailureAnswer;
+
+use crate::error::{Error, Reported, Result};
+use crate::model::{Digest, FailedAttempt, HourlyKind, NewRun, Report};
+use crate::sqlite::attempts::{Ending, Kept};
+use crate::sqlite::batch::Batch;
+use crate::sqlite::rows::RunRow;
+
+/// How long a report without an attempt number counts as the same one again, at least.
+const RESEND_MIN_MS: u64 = MINUTE_MS;
+
+/// `POST /v1/failures`.
+pub(super) fn report(batch: &mut Batch<'_>, report: &Report) -> Result<Reported> {
+    let tenant = batch.tenant(&report.run.tenant)?;
+    let Some(mut row) = batch.find_run_of(tenant, &report.run.run_id)? else {
+        let queue = batch.queue(&report.run.queue)?;
+        let attempt = report.failed.attempt.unwrap_or(1);
+        let row = batch.new_run(&report.run, tenant, queue.id)?;
+        let answer = record(batch, &row.clone(), row, &report.failed, attempt, None, Some(&report.run))?;
+        return Ok(Reported { answer, fresh: true });
+    };
+    match identify(batch, &row, &report.failed)? {
+        Identity::Again(kept) => Ok(Reported { answer: batch.stored_answer(&row, &kept)?, fresh: false }),
+        Identity::New(attempt) => {
+            let before = row.clone();
+            row.run.resumable = report.run.resumable.unwrap_or(row.run.resumable);
+            let answer = record(batch, &before, row, &report.failed, attempt, None, None)?;
+            Ok(Reported { answer, fresh: true })
+        }
+    }
+}
+
+enum Identity {
+    New(u32),
+    Again(Kept),
+}
+
+/// Which attempt a report speaks of.
+fn identify(batch: &mut Batch<'_>, row: &RunRow, failed: &FailedAttempt) -> Result<Identity> {
+    let running = matches!(row.run.state, State::Running(_));
+    match failed.attempt {
+        Some(attempt) if attempt > row.run.attempt => {
+            if running {
+                Err(Refused::InFlight.into())
+            } else {
+                Ok(Identity::New(attempt))
+            }
+        }
+        Some(attempt) => match batch.attempt(row.id, attempt)? {
+            Some(kept) if kept.is(&failed.digest) => Ok(Identity::Again(kept)),
+            None if running && attempt == row.run.attempt => Err(Refused::InFlight.into()),
+            Some(_) | None => Err(Error::AttemptConflict { attempt }),
+        },
+        None => {
+            let last = batch.last_attempt(row.id, row.run.attempt)?;
+            match last {
+                Some(kept) if kept.is(&failed.digest) && is_resend(batch, &kept)? => Ok(Identity::Again(kept)),
+                Some(_) | None if running => Err(Refused::InFlight.into()),
+                Some(_) | None => Ok(Identity::New(row.run.attempt + 1)),
+            }
+        }
+    }
+}
+
+/// The same words again are the same failure until its retry is due, and for a minute at least.
+fn is_resend(batch: &Batch<'_>, kept: &Kept) -> Result<bool> {
+    let due = kept.verdict()?.and_then(|verdict| verdict.next_attempt_at);
+    let until = kept.recorded_at.plus_ms(RESEND_MIN_MS);
+    Ok(batch.now < due.map_or(until, |due| due.max(until)))
+}
+
+/// A failed attempt on its way into the store: reported, or found by the engine.
+pub(super) struct Failed<'a> {
+    pub(super) attempt: u32,
+    pub(super) failure: &'a Failure,
+    pub(super) fingerprint: &'a Fingerprint,
+    pub(super) digest: Option<&'a Digest>,
+    pub(super) body: &'a [u8],
+    /// Of the lease that it ends.
+    pub(super) epoch: Option<u64>,
+    /// What a run looks like that is not in the store yet.
+    pub(super) new: Option<&'a NewRun>,
+}
+
+/// Judges and keeps one reported attempt of `row`, which is `before` with what the report says of the run itself.
+pub(super) fn record(
+    batch: &mut Batch<'_>,
+    before: &RunRow,
+    mut row: RunRow,
+    reported: &FailedAttempt,
+    attempt: u32,
+    epoch: Option<u64>,
+    new: Option<&NewRun>,
+) -> Result<FailureAnswer> {
+    batch.keep_steps(&mut row, attempt, epoch.unwrap_or(0), &reported.steps)?;
+    row.model = reported.model.clone().or(row.model);
+    row.provider = reported.provider.clone().or(row.provider);
+    row.tool.clone_from(&reported.tool);
+    row.step.clone_from(&reported.step);
+    let (_, policy) = batch.rules_of(&row)?;
+    let event = Event::Fail { failure: &reported.failure, attempt, jitter: batch.dice.jitter() };
+    let moved = row.ask(&event, &policy, batch.now)?;
+    let failed = Failed {
+        attempt,
+        failure: &reported.failure,
+        fingerprint: &reported.fingerprint,
+        digest: Some(&reported.digest),
+        body: &reported.body,
+        epoch,
+        new,
+    };
+    settle(batch, before, row, moved, &failed)
+}
+
+/// Keeps a failure that the transition table has judged: one row for the run, one for the attempt, the counters folded
+/// with the batch.
+pub(super) fn settle(
+    batch: &mut Batch<'_>,
+    before: &RunRow,
+    mut row: RunRow,
+    moved: Moved,
+    failed: &Failed<'_>,
+) -> Result<FailureAnswer> {
+    let verdict = moved.verdict.ok_or_else(|| Error::Unexpected("a failure without a verdict".into()))?;
+    let pattern = batch.sight(row.tenant, failed.fingerprint, failed.failure)?;
+    batch.carry_out(&row, &moved.effects)?;
+    row.run = moved.run;
+    row.worker = None;
+    row.start_id = None;
+    row.failed_with(&verdict.reason, verdict.category);
+    row.pattern = Some(pattern.id);
+    let ending = Ending {
+        attempt: failed.attempt,
+        outcome: Outcome::Failed,
+        epoch: failed.epoch,
+        digest: failed.digest,
+        fingerprint: Some(failed.fingerprint),
+        pattern: Some(pattern.id),
+        pattern_new: pattern.shown.new,
+        verdict: Some(&verdict),
+        body: failed.body,
+    };
+    batch.keep_attempt(before, &row, &ending)?;
+    match failed.new {
+        Some(new) => batch.insert_run(&row, new)?,
+        None => batch.save(before, &row)?,
+    }
+    count_failure(batch, before, &row, pattern.id, verdict.action);
+    Ok(FailureAnswer {
+        run_id: row.run_id.clone(),
+        tenant: batch.tenant_name(row.tenant)?,
+        state: row.run.state.name(),
+        attempt: failed.attempt,
+        verdict,
+        pattern: pattern.shown,
+        breaker: "closed".into(),
+    })
+}
+
+fn count_failure(batch: &mut Batch<'_>, before: &RunRow, row: &RunRow, pattern: i64, action: Action) {
+    let (now, tenant, queue) = (batch.now, row.tenant, row.queue);
+    batch.tally.failed(now, tenant, pattern);
+    batch.tally.happened(now, tenant, queue, HourlyKind::Failed, &row.reason);
+    if action == Action::Retry {
+        batch.tally.happened(now, tenant, queue, HourlyKind::Retried, "");
+    }
+    if row.run.state.name() == StateName::Dead && before.run.state.name() != StateName::Dead {
+        batch.tally.happened(now, tenant, queue, HourlyKind::Dead, "");
+    }
+}

@@ -1,0 +1,148 @@
+//! A run begins: started under a lease at once, or queued for whoever leases it.
+
+use redrive_core::lifecycle::{Begin, Event, Refused};
+use redrive_core::policy::{Policy, RetryBy};
+use redrive_core::run::{Due, Lease, Run, Scheduled, State};
+use redrive_core::text::Label;
+use redrive_core::wire::StartAnswer;
+
+use crate::error::{Error, Result};
+use crate::model::{Digest, HourlyKind, LeaseToken, NewRun, PayloadKind, Start, StartHow};
+use crate::sqlite::batch::Batch;
+use crate::sqlite::rows::RunRow;
+
+/// What the committer knows of a start; the recorded steps, a changed payload or an output are read afterwards.
+pub(super) struct Begun {
+    pub(super) run: i64,
+    pub(super) answer: StartAnswer,
+    pub(super) created: bool,
+    /// The payload is not the one that was sent.
+    pub(super) payload_differs: bool,
+    /// It is over: its output belongs to the answer.
+    pub(super) closed: bool,
+}
+
+/// `POST /v1/runs`.
+pub(super) fn start(batch: &mut Batch<'_>, start: &Start) -> Result<Begun> {
+    let tenant = batch.tenant(&start.run.tenant)?;
+    match batch.find_run_of(tenant, &start.run.run_id)? {
+        Some(row) => known(batch, row, start),
+        None => unknown(batch, tenant, start),
+    }
+}
+
+fn unknown(batch: &mut Batch<'_>, tenant: i64, start: &Start) -> Result<Begun> {
+    let queue = batch.queue(&start.run.queue)?;
+    let policy = batch.policy(&queue, tenant)?;
+    let mut row = batch.new_run(&start.run, tenant, queue.id)?;
+    row.run.idle_ms = start.idle_ms;
+    row.run.deadline_ms = start.deadline_ms;
+    match &start.how {
+        StartHow::Start { start_id, lease_ms } => begin(batch, &mut row, &policy, start_id.as_ref(), *lease_ms)?,
+        StartHow::Enqueue { due_at } => {
+            let due = due_at.unwrap_or(batch.now).max(batch.now);
+            row.run.state = State::Scheduled(Scheduled { due: Due::At(due), replay: false });
+            batch.wake = true;
+        }
+    }
+    batch.insert_run(&row, &start.run)?;
+    answer(batch, &row, true, false)
+}
+
+fn known(batch: &mut Batch<'_>, mut row: RunRow, start: &Start) -> Result<Begun> {
+    let (_, policy) = batch.rules_of(&row)?;
+    let differs = payload_differs(batch, &row, &start.run)?;
+    let StartHow::Start { start_id, lease_ms } = &start.how else { return answer(batch, &row, false, differs) };
+    match &row.run.state {
+        State::Scheduled(_) => {
+            let before = row.clone();
+            begin(batch, &mut row, &policy, start_id.as_ref(), *lease_ms)?;
+            batch.save(&before, &row)?;
+            answer(batch, &row, false, differs)
+        }
+        State::Running(_) if start_id.is_some() && row.start_id == *start_id => answer(batch, &row, false, differs),
+        State::Running(_) => Err(Refused::InFlight.into()),
+        State::Dead { .. } | State::Review(_) => {
+            let last = batch.last_attempt(row.id, row.run.attempt)?;
+            let verdict = last.map(|kept| kept.verdict()).transpose()?.flatten();
+            Err(Error::DeadLettered(Box::new(verdict)))
+        }
+        State::Succeeded | State::Recovered | State::Resolved | State::Discarded => answer(batch, &row, false, false),
+        State::Merged(merged) => Err(Refused::MergedInto(merged.into.clone()).into()),
+    }
+}
+
+/// Begins the next attempt of `row` under a lease of its own.
+fn begin(
+    batch: &mut Batch<'_>,
+    row: &mut RunRow,
+    policy: &Policy,
+    start_id: Option<&Label>,
+    lease_ms: Option<u64>,
+) -> Result<()> {
+    let begin = Begin {
+        lease_ms: lease_ms.unwrap_or(policy.lease_ms),
+        by_caller: policy.retry_by == RetryBy::Caller,
+        ..Begin::default()
+    };
+    let moved = row.ask(&Event::Begin(begin), policy, batch.now)?;
+    row.run = moved.run;
+    row.start_id = start_id.cloned();
+    row.worker = None;
+    batch.tally.happened(batch.now, row.tenant, row.queue, HourlyKind::Started, "");
+    Ok(())
+}
+
+/// A start may bring the payload as first captured, or as it now is; any other belongs to another run. One without a
+/// payload asks for whatever is there.
+fn payload_differs(batch: &mut Batch<'_>, row: &RunRow, sent: &NewRun) -> Result<bool> {
+    if sent.payload.kind == PayloadKind::None {
+        return Ok(batch.payload_digest(row.id, row.run.revision)?.is_some());
+    }
+    let is = |stored: Option<Vec<u8>>, digest: &Digest| stored.is_none_or(|stored| stored == digest.as_slice());
+    if is(batch.payload_digest(row.id, row.run.revision)?, &sent.payload.digest) {
+        return Ok(false);
+    }
+    if row.run.revision > 1 && is(batch.payload_digest(row.id, 1)?, &sent.payload.digest) {
+        return Ok(true);
+    }
+    Err(Error::RunConflict)
+}
+
+fn answer(batch: &mut Batch<'_>, row: &RunRow, created: bool, payload_differs: bool) -> Result<Begun> {
+    let lease = under_way(&row.run);
+    let answer = StartAnswer {
+        run_id: row.run_id.clone(),
+        tenant: batch.tenant_name(row.tenant)?,
+        state: row.run.state.name(),
+        attempt: row.run.attempt,
+        revision: row.run.revision,
+        replay: lease.is_some_and(|lease| lease.replay),
+        lease: lease.map(|_| token(row).to_string()),
+        lease_expires_at: lease.map(|lease| lease.expires_at),
+        changes: row.run.changes.clone(),
+        steps: Vec::new(),
+        payload: None,
+        payload_base64: None,
+        output: None,
+    };
+    Ok(Begun { run: row.id, answer, created, payload_differs, closed: row.run.state.name().is_closed() })
+}
+
+pub(super) fn under_way(run: &Run) -> Option<&Lease> {
+    match &run.state {
+        State::Running(lease) => Some(lease),
+        State::Scheduled(_)
+        | State::Dead { .. }
+        | State::Review(_)
+        | State::Succeeded
+        | State::Recovered
+        | State::Resolved
+        | State::Discarded
+        | State::Merged(_) => None,
+    }
+}
+
+pub(super) fn token(row: &RunRow) -> LeaseToken {
+    LeaseToken { run: row.id, attempt: row.run.attempt, epoch: row.run.epoch }
+}

@@ -1,0 +1,219 @@
+//! What a worker reports of the attempt it holds. Every call is fenced by its lease's epoch first.
+
+use redrive_core::lifecycle::{Event, Outcome, Refused, Standing, Verb, standing};
+use redrive_core::policy::RetryBy;
+use redrive_core::run::{Ended, StateName};
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{FailureAnswer, StateAnswer, StepView, SucceedAnswer};
+use rusqlite::params;
+
+use crate::error::{Error, Result};
+use crate::model::{FailedAttempt, HourlyKind, NewStep, Success, UnderLease};
+use crate::sqlite::attempts::Ending;
+use crate::sqlite::batch::Batch;
+use crate::sqlite::ledger;
+use crate::sqlite::report;
+use crate::sqlite::lookup::numbered;
+use crate::sqlite::rows::RunRow;
+use crate::sqlite::start::under_way;
+
+/// The run that a lease names, and how a call under it stands.
+fn fenced(batch: &mut Batch<'_>, under: &UnderLease, verb: Verb) -> Result<(RunRow, Standing)> {
+    let row = batch.require_run(&under.at)?;
+    // A run of the same name that was there before has another number: its leases fit no other.
+    let stands = if under.lease.run == row.id { standing(&row.run, under.lease.epoch, verb) } else { Standing::Lost };
+    Ok((row, stands))
+}
+
+/// How a call is refused whose lease is over.
+fn over(row: &RunRow, recorded: bool) -> Error {
+    if row.run.ended == Some(Ended::Cancelled) { Error::Cancelled { recorded } } else { Error::LeaseLost { recorded } }
+}
+
+fn lost(row: &RunRow, stands: Standing) -> Error {
+    match stands {
+        Standing::Cancelled => over(row, false),
+        Standing::Live | Standing::Again | Standing::LateSuccess | Standing::LateFailure | Standing::Lost => {
+            Error::LeaseLost { recorded: false }
+        }
+    }
+}
+
+pub(super) fn heartbeat(batch: &mut Batch<'_>, under: &UnderLease) -> Result<Timestamp> {
+    let (mut row, stands) = fenced(batch, under, Verb::Heartbeat)?;
+    if stands != Standing::Live {
+        return Err(lost(&row, stands));
+    }
+    let (_, policy) = batch.rules_of(&row)?;
+    row.run = row.ask(&Event::Heartbeat, &policy, batch.now)?.run;
+    batch.save_life(&row)?;
+    under_way(&row.run).map(|lease| lease.expires_at).ok_or_else(|| Refused::NotRunning.into())
+}
+
+pub(super) fn step(batch: &mut Batch<'_>, under: &UnderLease, step: &NewStep) -> Result<StepView> {
+    let (mut row, stands) = fenced(batch, under, Verb::Step)?;
+    if stands != Standing::Live {
+        return match ledger::record_late(batch, &mut row, under, step)? {
+            true => Err(over(&row, true)),
+            false => Err(lost(&row, stands)),
+        };
+    }
+    let (_, policy) = batch.rules_of(&row)?;
+    row.run = row.ask(&Event::Progress, &policy, batch.now)?.run;
+    let attempt = row.run.attempt;
+    let view = ledger::record(batch, &mut row, step, attempt, under.lease.epoch)?;
+    batch.save_life(&row)?;
+    Ok(view)
+}
+
+pub(super) fn fail(batch: &mut Batch<'_>, under: &UnderLease, failed: &FailedAttempt) -> Result<FailureAnswer> {
+    let (row, stands) = fenced(batch, under, Verb::Fail)?;
+    match stands {
+        Standing::Live => {
+            let attempt = row.run.attempt;
+            report::record(batch, &row.clone(), row, failed, attempt, Some(under.lease.epoch), None)
+        }
+        Standing::Again => {
+            let kept = batch.attempt(row.id, under.lease.attempt)?;
+            let kept = kept.filter(|kept| kept.outcome == Outcome::Failed);
+            batch.stored_answer(&row, &kept.ok_or(Error::LeaseLost { recorded: false })?)
+        }
+        Standing::LateFailure => {
+            keep_late_failure(batch, &row, under, failed)?;
+            Err(over(&row, true))
+        }
+        Standing::LateSuccess | Standing::Cancelled | Standing::Lost => Err(lost(&row, stands)),
+    }
+}
+
+fn keep_late_failure(batch: &mut Batch<'_>, row: &RunRow, under: &UnderLease, failed: &FailedAttempt) -> Result<()> {
+    let mut insert = batch.conn.prepare_cached(
+        "INSERT INTO late_failures (attempt, epoch, at, body) SELECT ?1, ?2, ?3, ?4
+         WHERE NOT EXISTS (SELECT 1 FROM late_failures WHERE attempt = ?1 AND epoch = ?2 AND body = ?4)",
+    )?;
+    let attempt = numbered(row.id, under.lease.attempt);
+    insert.execute(params![attempt, under.lease.epoch.cast_signed(), batch.now.as_millis(), failed.body])?;
+    Ok(())
+}
+
+pub(super) fn release(batch: &mut Batch<'_>, under: &UnderLease) -> Result<StateAnswer> {
+    let (mut row, stands) = fenced(batch, under, Verb::Release)?;
+    match stands {
+        Standing::Live => {
+            let before = row.clone();
+            let (_, policy) = batch.rules_of(&row)?;
+            let moved = row.ask(&Event::Release { jitter: batch.dice.jitter() }, &policy, batch.now)?;
+            if moved.verdict.is_some() {
+                return release_as_failure(batch, &before, row, moved, under);
+            }
+            batch.carry_out(&row, &moved.effects)?;
+            row.run = moved.run;
+            row.worker = None;
+            row.start_id = None;
+            batch.save(&before, &row)?;
+        }
+        Standing::Again => {}
+        Standing::LateSuccess | Standing::LateFailure | Standing::Cancelled | Standing::Lost => {
+            return Err(lost(&row, stands));
+        }
+    }
+    state_answer(batch, &row, row.run.state.name())
+}
+
+fn release_as_failure(
+    batch: &mut Batch<'_>,
+    before: &RunRow,
+    row: RunRow,
+    moved: redrive_core::lifecycle::Moved,
+    under: &UnderLease,
+) -> Result<StateAnswer> {
+    let attempt = row.run.attempt;
+    let answer = crate::sqlite::sweep::settle_found(batch, before, row, moved, attempt, under.lease.epoch)?;
+    Ok(StateAnswer { run_id: answer.run_id, tenant: answer.tenant, state: answer.state })
+}
+
+pub(super) fn state_answer(batch: &mut Batch<'_>, row: &RunRow, state: StateName) -> Result<StateAnswer> {
+    Ok(StateAnswer { run_id: row.run_id.clone(), tenant: batch.tenant_name(row.tenant)?, state })
+}
+
+/// `POST …/succeed`, under a lease or by a caller that retries by itself.
+pub(super) fn succeed(batch: &mut Batch<'_>, success: &Success) -> Result<SucceedAnswer> {
+    let Some(lease) = success.lease else { return succeed_by_caller(batch, success) };
+    let under = UnderLease { at: success.at.clone(), lease };
+    let (row, stands) = fenced(batch, &under, Verb::Succeed)?;
+    match stands {
+        Standing::Live => record_success(batch, row, success, lease.attempt, Some(lease.epoch), false),
+        Standing::LateSuccess => record_success(batch, row, success, lease.attempt, Some(lease.epoch), true),
+        Standing::Again => {
+            let kept = batch.attempt(row.id, lease.attempt)?.ok_or(Error::LeaseLost { recorded: false })?;
+            Ok(SucceedAnswer { state: kept.state, late: false, verdict: None })
+        }
+        Standing::LateFailure | Standing::Cancelled | Standing::Lost => Err(lost(&row, stands)),
+    }
+}
+
+fn succeed_by_caller(batch: &mut Batch<'_>, success: &Success) -> Result<SucceedAnswer> {
+    let row = batch.require_run(&success.at)?;
+    let (queue, _) = batch.rules_of(&row)?;
+    if queue.settings.retry_by != RetryBy::Caller {
+        return Err(Error::LeaseNeeded);
+    }
+    if under_way(&row.run).is_some() {
+        return Err(Refused::InFlight.into());
+    }
+    let asked = success.attempt.unwrap_or(row.run.attempt);
+    if let Some(kept) = batch.attempt(row.id, asked)? {
+        if kept.outcome == Outcome::Succeeded && kept.is(&success.digest) {
+            return Ok(SucceedAnswer { state: kept.state, late: false, verdict: None });
+        }
+        if success.attempt.is_some() {
+            return Err(Error::AttemptConflict { attempt: asked });
+        }
+    }
+    let attempt = success.attempt.unwrap_or(row.run.attempt + 1);
+    if attempt <= row.run.attempt {
+        return Err(Error::AttemptConflict { attempt });
+    }
+    record_success(batch, row, success, attempt, None, false)
+}
+
+fn record_success(
+    batch: &mut Batch<'_>,
+    mut row: RunRow,
+    success: &Success,
+    attempt: u32,
+    epoch: Option<u64>,
+    late: bool,
+) -> Result<SucceedAnswer> {
+    let before = row.clone();
+    let (_, policy) = batch.rules_of(&row)?;
+    batch.keep_steps(&mut row, attempt, epoch.unwrap_or(0), &success.steps)?;
+    let moved = row.ask(&Event::Succeed { attempt }, &policy, batch.now)?;
+    batch.carry_out(&row, &moved.effects)?;
+    row.run = moved.run;
+    row.worker = None;
+    row.start_id = None;
+    let state = row.run.state.name();
+    let ending = Ending {
+        attempt,
+        outcome: Outcome::Succeeded,
+        epoch,
+        digest: Some(&success.digest),
+        fingerprint: None,
+        pattern: None,
+        pattern_new: false,
+        verdict: None,
+        body: &success.body,
+    };
+    if late {
+        // The record that stood in its place gives way; that it was there stays in the history.
+        batch.note_move(&before, &row, "worker", "late_success", None)?;
+    }
+    batch.keep_attempt(&before, &row, &ending)?;
+    batch.save(&before, &row)?;
+    if before.run.state.name() != state {
+        let kind = if state == StateName::Recovered { HourlyKind::Recovered } else { HourlyKind::Succeeded };
+        batch.tally.happened(batch.now, row.tenant, row.queue, kind, "");
+    }
+    Ok(SucceedAnswer { state, late, verdict: None })
+}
