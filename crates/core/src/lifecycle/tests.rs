@@ -1,1 +1,215 @@
-//! The table, move by move.
+//! The table, move by move: what the cells of `docs/lifecycle.md` do not show.
+
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
+use proptest::{prop_assert, prop_assert_eq, proptest};
+
+use super::{Begin, Effect, Event, Refused, Standing, Verb, apply, standing};
+use crate::policy::{Policy, PolicyLayer, Preset, RetryBy};
+use crate::reason::Reason;
+use crate::run::{Due, Ended, Run, Scheduled, State, StateName};
+use crate::strategy::Failure;
+use crate::time::Timestamp;
+use crate::verdict::DeadBecause;
+
+const NOON: i64 = 1_800_000_000_000;
+
+fn noon() -> Timestamp {
+    Timestamp::from_millis(NOON)
+}
+
+fn move_on(run: &Run, event: &Event<'_>, now: Timestamp) -> Run {
+    apply(run, event, &Policy::default(), now).unwrap().run
+}
+
+fn begun(run: &Run, now: Timestamp) -> Run {
+    move_on(run, &Event::Begin(Begin { lease_ms: 60_000, ..Begin::default() }), now)
+}
+
+fn failing(run: &Run, failure: &Failure, now: Timestamp) -> Run {
+    move_on(run, &Event::Fail { failure, attempt: run.attempt, jitter: 0.5 }, now)
+}
+
+fn because(run: &Run) -> Option<DeadBecause> {
+    match run.state {
+        State::Dead { because } => Some(because),
+        _ => None,
+    }
+}
+
+/// Waits for the due time and begins.
+fn next_attempt(run: &Run) -> (Run, Timestamp) {
+    let due = run.due_at().unwrap();
+    (begun(run, due), due)
+}
+
+#[test]
+fn the_same_failure_five_times_is_poison_replays_included() {
+    let failure = Failure::found(Reason::ContentFiltered, "sample");
+    let mut run = begun(&Run::new(noon()), noon());
+    for n in 1..=5 {
+        run = failing(&run, &failure, noon());
+        let expected = if n == 5 { DeadBecause::Poison } else { DeadBecause::Permanent };
+        assert_eq!(because(&run), Some(expected), "attempt {n}");
+        run = begun(&move_on(&run, &Event::Replay { by_person: true, force: false }, noon()), noon());
+    }
+}
+
+#[test]
+fn a_transient_failure_in_between_breaks_the_streak() {
+    let (filtered, timeout) = (Failure::found(Reason::ContentFiltered, "a"), Failure::found(Reason::Timeout, "b"));
+    let mut run = begun(&Run::new(noon()), noon());
+    for failure in [&filtered, &filtered, &filtered, &timeout, &filtered, &filtered] {
+        run = failing(&run, failure, noon());
+        run = begun(&move_on(&run, &Event::Replay { by_person: true, force: false }, noon()), noon());
+    }
+    assert_eq!(run.memory.streak.map(|(_, n)| n), Some(2));
+}
+
+#[test]
+fn a_changed_retry_is_made_once_and_then_waits_for_a_person() {
+    let overflow = Failure::found(Reason::ContextOverflow, "sample");
+    let run = failing(&begun(&Run::new(noon()), noon()), &overflow, noon());
+    assert_eq!(run.due_at().unwrap().since(noon()), 10_000);
+    assert_eq!(run.changes.len(), 2);
+    let (run, now) = next_attempt(&run);
+    assert_eq!(because(&failing(&run, &overflow, now)), Some(DeadBecause::Exhausted));
+}
+
+#[test]
+fn the_callers_word_that_nothing_more_may_be_tried_is_final() {
+    let terminal = Failure { terminal: true, ..Failure::found(Reason::Timeout, "sample") };
+    assert_eq!(because(&failing(&begun(&Run::new(noon()), noon()), &terminal, noon())), Some(DeadBecause::Permanent));
+}
+
+#[test]
+fn a_wait_of_more_than_a_day_is_a_quota_with_a_reset() {
+    let facts = crate::classify::Facts { wait_ms: Some(90_000_000), ..Default::default() };
+    let reason = Reason::RateLimited;
+    let classified =
+        crate::classify::Classified { category: reason.category(), reason, rule: "sample".into(), facts };
+    let failure = Failure::new(classified, false, 1);
+    assert_eq!(failure.reason, Reason::QuotaExhausted);
+    let run = failing(&begun(&Run::new(noon()), noon()), &failure, noon());
+    assert_eq!(run.due_at().unwrap().since(noon()), 90_000_000);
+}
+
+#[test]
+fn an_effect_open_at_the_end_of_an_attempt_is_in_doubt_whatever_ended_it() {
+    let mut running = begun(&Run::new(noon()), noon());
+    running.effects.open = 1;
+    running.resumable = true;
+    let timeout = Failure::found(Reason::Timeout, "sample");
+    let ends = [
+        Event::Fail { failure: &timeout, attempt: 1, jitter: 0.0 },
+        Event::Release { jitter: 0.0 },
+        Event::DeadlinePassed { jitter: 0.0 },
+        Event::Cancel,
+        Event::Succeed { attempt: 1 },
+    ];
+    for event in ends {
+        let moved = apply(&running, &event, &Policy::default(), noon()).unwrap();
+        assert_eq!((moved.run.effects.open, moved.run.effects.unknown), (0, 1), "{event:?}");
+        assert!(moved.effects.contains(&Effect::DoubtOpenEffects), "{event:?}");
+        assert!(moved.run.due_at().is_none(), "{event:?} must not schedule it");
+    }
+}
+
+#[test]
+fn a_replay_with_an_effect_in_doubt_needs_force() {
+    let mut dead = Run { state: State::Dead { because: DeadBecause::Unsafe }, ..Run::new(noon()) };
+    dead.effects.unknown = 1;
+    let replay = |force| apply(&dead, &Event::Replay { by_person: true, force }, &Policy::default(), noon());
+    assert_eq!(replay(false).unwrap_err(), Refused::EffectUnknown);
+    assert_eq!(replay(true).unwrap().run.state.name(), StateName::Scheduled);
+}
+
+#[test]
+fn a_run_whose_payload_is_elsewhere_replays_only_where_the_caller_executes() {
+    let dead = Run { state: State::Dead { because: DeadBecause::Rejected }, replayable: false, ..Run::new(noon()) };
+    let event = Event::Replay { by_person: true, force: true };
+    assert_eq!(apply(&dead, &event, &Policy::default(), noon()).unwrap_err(), Refused::NotReplayable);
+    let by_caller = Policy::resolve(RetryBy::Caller, &[]);
+    assert!(apply(&dead, &event, &by_caller, noon()).is_ok());
+}
+
+#[test]
+fn fixed_schedules_spend_exactly_their_budget() {
+    for preset in [Preset::Standard, Preset::Internal, Preset::External, Preset::Customer] {
+        let layer = PolicyLayer { preset: Some(preset), ..PolicyLayer::default() };
+        let policy = Policy::resolve(RetryBy::Worker, &[&layer]);
+        let timeout = Failure::found(Reason::Timeout, "sample");
+        let (mut run, mut now, mut attempts) = (begun(&Run::new(noon()), noon()), noon(), 1);
+        loop {
+            let event = Event::Fail { failure: &timeout, attempt: run.attempt, jitter: 0.5 };
+            run = apply(&run, &event, &policy, now).unwrap().run;
+            let Some(due) = run.due_at() else { break };
+            now = due;
+            run = begun(&run, now);
+            attempts += 1;
+        }
+        assert_eq!((attempts, because(&run)), (preset.max_attempts(), Some(DeadBecause::Exhausted)), "{preset:?}");
+    }
+}
+
+#[test]
+fn a_newer_attempt_ends_every_right_of_the_older_one() {
+    let first = begun(&Run::new(noon()), noon());
+    let silent = move_on(&first, &Event::LeaseRanOut { unattended: false, jitter: 0.5 }, noon().plus_ms(60_000));
+    assert_eq!(standing(&silent, 1, Verb::Succeed), Standing::LateSuccess);
+    assert_eq!(standing(&silent, 1, Verb::Heartbeat), Standing::Lost);
+    let (second, _) = next_attempt(&silent);
+    for verb in [Verb::Heartbeat, Verb::Step, Verb::Succeed, Verb::Release] {
+        assert_eq!(standing(&second, 1, verb), Standing::Lost, "{verb:?}");
+        assert_eq!(standing(&second, 2, verb), Standing::Live, "{verb:?}");
+        assert_eq!(standing(&second, 3, verb), Standing::Lost, "an epoch never granted, {verb:?}");
+    }
+    assert_eq!(standing(&second, 1, Verb::Fail), Standing::LateFailure);
+    assert_eq!(standing(&second, 3, Verb::Fail), Standing::Lost);
+}
+
+fn any_event() -> impl Strategy<Value = Event<'static>> {
+    prop_oneof![
+        3 => Just(Event::Begin(Begin { lease_ms: 60_000, ..Begin::default() })),
+        1 => Just(Event::Heartbeat),
+        1 => Just(Event::Progress),
+        1 => Just(Event::Release { jitter: 0.5 }),
+        2 => any::<bool>().prop_map(|unattended| Event::LeaseRanOut { unattended, jitter: 0.5 }),
+        1 => Just(Event::IdleTooLong { jitter: 0.5 }),
+        1 => Just(Event::DeadlinePassed { jitter: 0.5 }),
+        1 => Just(Event::Unclaimed),
+        2 => (any::<bool>(), any::<bool>()).prop_map(|(by_person, force)| Event::Replay { by_person, force }),
+        1 => Just(Event::Cancel),
+        1 => Just(Event::Resolve),
+        1 => Just(Event::Discard),
+        1 => Just(Event::Hold { by: crate::text::Label::from("breaker") }),
+        1 => Just(Event::Unhold),
+        1 => Just(Event::Reject),
+        1 => Just(Event::Unmerge),
+    ]
+}
+
+proptest! {
+    /// Whatever happens in whatever order: epochs rise with each lease and only then, an attempt's number falls only
+    /// when it was given back unused, a retry by the engine is in the future, and the budget holds.
+    #[test]
+    fn no_order_of_events_breaks_a_run(events in proptest::collection::vec((any_event(), 0u64..200_000), 1..60)) {
+        let policy = Policy::default();
+        let (mut run, mut now) = (Run::new(noon()), noon());
+        for (event, wait_ms) in events {
+            now = now.plus_ms(wait_ms);
+            let Ok(moved) = apply(&run, &event, &policy, now) else { continue };
+            let leased = matches!(event, Event::Begin(_));
+            prop_assert_eq!(moved.run.epoch, run.epoch + u64::from(leased));
+            let given_back = moved.run.ended == Some(Ended::Released) && matches!(event, Event::Release { .. });
+            prop_assert!(moved.run.attempt >= run.attempt || given_back);
+            if let Some(verdict) = &moved.verdict {
+                prop_assert!(verdict.next_attempt_at.is_none_or(|due| due > now));
+                prop_assert!(verdict.next_attempt_at.is_none() || moved.run.attempts_on_budget() < policy.max_attempts);
+            }
+            if let State::Scheduled(Scheduled { due: Due::At(_), .. }) = &moved.run.state {
+                prop_assert!(moved.run.effects.unknown == 0);
+            }
+            run = moved.run;
+        }
+    }
+}

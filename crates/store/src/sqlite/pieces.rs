@@ -41,7 +41,12 @@ pub(super) fn payload_of(conn: &Connection, run: i64, revision: u32) -> Result<K
     let mut find = conn.prepare_cached("SELECT kind, digest, about, body FROM payloads WHERE id = ?")?;
     let kept = find.query_row([numbered(run, revision)], |row| Ok(kept_payload(row))).optional()?;
     kept.unwrap_or_else(|| {
-        Ok(KeptPayload { kind: PayloadKind::None, digest: Digest::default(), about: About::default(), bytes: Vec::new() })
+        Ok(KeptPayload {
+            kind: PayloadKind::None,
+            digest: Digest::default(),
+            about: About::default(),
+            bytes: Vec::new(),
+        })
     })
 }
 

@@ -123,7 +123,7 @@ impl Batch<'_> {
     }
 
     pub(super) fn find_run_of(&mut self, tenant: i64, run_id: &RunId) -> Result<Option<RunRow>> {
-        let hash = key_hash(&self.tenant_name(tenant)?, run_id);
+        let hash = key_hash(tenant, run_id.as_str());
         let mut find = self.conn.prepare_cached(&FIND)?;
         let mut rows = find.query(params![hash, tenant, run_id.as_str()])?;
         rows.next()?.map(RunRow::read).transpose()
@@ -241,7 +241,7 @@ impl Batch<'_> {
             row.id,
             row.tenant,
             row.queue,
-            key_hash(&new.tenant, &row.run_id),
+            key_hash(row.tenant, row.run_id.as_str()),
             row.run_id.as_str(),
             position(StateName::ALL, &columns.state),
             columns.detail,

@@ -12,8 +12,8 @@ use crate::model::{FailedAttempt, HourlyKind, NewStep, Success, UnderLease};
 use crate::sqlite::attempts::Ending;
 use crate::sqlite::batch::Batch;
 use crate::sqlite::ledger;
-use crate::sqlite::report;
 use crate::sqlite::lookup::numbered;
+use crate::sqlite::report;
 use crate::sqlite::rows::RunRow;
 use crate::sqlite::start::under_way;
 

@@ -1,0 +1,271 @@
+//! The trait over SQLite: writes go to the committer, reads to the readers, and each call is a line or two.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use redrive_core::ids::{QueueName, Tenant};
+use redrive_core::policy::Policies;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{
+    ChangesAnswer, FailureAnswer, HealthAnswer, LeasedRun, PatternView, PatternsPage, QueueSettings, QueueView,
+    RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer, TenantHealth, TenantsAnswer,
+};
+use tokio::sync::watch;
+
+use crate::clock::{Clock, Dice};
+use crate::error::Result;
+use crate::model::{
+    Act, FailedAttempt, KeyRecord, LeaseCall, NewStep, PageCall, Report, Reported, RunFilter, RunRef, Start, Started,
+    StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
+};
+use crate::sqlite::batch::Batch;
+use crate::sqlite::committer::Committer;
+use crate::sqlite::folder::{self, Held};
+use crate::sqlite::readers::Readers;
+use crate::sqlite::{
+    changes, connection, detail, figures, handing_out, keys, lease, list, migrate, pattern_list, queue_list, report,
+    start, sweep, triage, under_lease,
+};
+use crate::store::Store;
+
+const READERS: usize = 4;
+
+/// What a store needs to open.
+pub struct Options {
+    /// Where it lives; made if it is not there.
+    pub folder: PathBuf,
+    pub clock: Arc<dyn Clock>,
+    pub dice: Arc<dyn Dice>,
+    pub policies: Policies,
+}
+
+pub struct SqliteStore {
+    committer: Committer,
+    readers: Readers,
+    clock: Arc<dyn Clock>,
+    /// Let go last: the folder is ours while anything of it is open.
+    _held: Held,
+}
+
+impl SqliteStore {
+    /// Takes the folder, brings the schema up and starts the committer.
+    pub fn open(options: Options) -> Result<Self> {
+        let Options { folder, clock, dice, policies } = options;
+        folder::create(&folder)?;
+        let held = folder::hold(&folder)?;
+        let path = folder::database(&folder);
+        let mut conn = connection::open_writer(&path, true)?;
+        migrate::migrate(&mut conn)?;
+        let readers = Readers::open(&path, READERS)?;
+        let committer = Committer::start(conn, clock.clone(), dice, policies)?;
+        Ok(Self { committer, readers, clock, _held: held })
+    }
+
+    async fn write<T: Send + 'static>(
+        &self,
+        act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.committer.commit(act).await
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&rusqlite::Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.readers.run(read).await
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn wakeups(&self) -> watch::Receiver<u64> {
+        self.committer.wakeups()
+    }
+
+    async fn report(&self, report: Report) -> Result<Reported> {
+        self.write(move |batch| report::report(batch, &report)).await
+    }
+
+    async fn report_all(&self, reports: Vec<Report>) -> Vec<Result<Reported>> {
+        let acts = reports.into_iter().map(|report| move |batch: &mut Batch<'_>| report::report(batch, &report));
+        self.committer.commit_each(acts.collect()).await
+    }
+
+    async fn start(&self, start: Start) -> Result<Started> {
+        let begun = self.write(move |batch| start::start(batch, &start)).await?;
+        if begun.created {
+            return Ok(Started { answer: begun.answer, created: true });
+        }
+        self.read(move |conn| handing_out::complete_start(conn, begun)).await
+    }
+
+    async fn heartbeat(&self, under: UnderLease) -> Result<Timestamp> {
+        self.write(move |batch| under_lease::heartbeat(batch, &under)).await
+    }
+
+    async fn step(&self, under: UnderLease, step: NewStep) -> Result<StepView> {
+        self.write(move |batch| under_lease::step(batch, &under, &step)).await
+    }
+
+    async fn succeed(&self, success: Success) -> Result<SucceedAnswer> {
+        self.write(move |batch| under_lease::succeed(batch, &success)).await
+    }
+
+    async fn fail(&self, under: UnderLease, failed: FailedAttempt) -> Result<FailureAnswer> {
+        self.write(move |batch| under_lease::fail(batch, &under, &failed)).await
+    }
+
+    async fn release(&self, under: UnderLease) -> Result<StateAnswer> {
+        self.write(move |batch| under_lease::release(batch, &under)).await
+    }
+
+    async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>> {
+        let granted = self.write(move |batch| lease::lease(batch, &call)).await?;
+        if granted.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.read(move |conn| handing_out::complete_leases(conn, granted)).await
+    }
+
+    async fn triage(&self, act: Act) -> Result<Triaged> {
+        self.write(move |batch| triage::triage(batch, &act)).await
+    }
+
+    async fn stamp(&self, replica: &str) -> Result<()> {
+        let replica = replica.to_owned();
+        self.write(move |batch| sweep::stamp(batch, &replica)).await
+    }
+
+    async fn rescue_expired(&self, most: usize) -> Result<Swept> {
+        self.write(move |batch| sweep::rescue_expired(batch, most)).await
+    }
+
+    async fn reject_unclaimed(&self, most: usize) -> Result<Swept> {
+        self.write(move |batch| sweep::reject_unclaimed(batch, most)).await
+    }
+
+    async fn trim_changes(&self, most: usize) -> Result<Swept> {
+        self.write(move |batch| sweep::trim_changes(batch, most)).await
+    }
+
+    async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage> {
+        let (scope, now) = (scope.clone(), self.now());
+        self.read(move |conn| list::list_runs(conn, &scope, &filter, &page, now)).await
+    }
+
+    async fn run(&self, at: &RunRef) -> Result<RunDetail> {
+        let at = at.clone();
+        self.read(move |conn| detail::run_detail(conn, &at)).await
+    }
+
+    async fn patterns(&self, scope: &TenantScope, limit: u32, cursor: Option<String>) -> Result<PatternsPage> {
+        let scope = scope.clone();
+        self.read(move |conn| pattern_list::list_patterns(conn, &scope, limit, cursor.as_deref())).await
+    }
+
+    async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternView> {
+        let (scope, id) = (scope.clone(), id.to_owned());
+        self.read(move |conn| pattern_list::pattern(conn, &scope, &id)).await
+    }
+
+    async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer> {
+        self.read(move |conn| figures::tenants(conn, limit, cursor.as_deref())).await
+    }
+
+    async fn tenant_health(&self, tenant: &Tenant) -> Result<TenantHealth> {
+        let (tenant, now) = (tenant.clone(), self.now());
+        self.read(move |conn| figures::tenant_health(conn, &tenant, now)).await
+    }
+
+    async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer> {
+        let (scope, now) = (scope.clone(), self.now());
+        self.read(move |conn| figures::health(conn, &scope, now)).await
+    }
+
+    async fn stats(&self, scope: &TenantScope, call: StatsCall) -> Result<StatsAnswer> {
+        let (scope, now) = (scope.clone(), self.now());
+        self.read(move |conn| figures::stats(conn, &scope, &call, now)).await
+    }
+
+    async fn changes(&self, scope: &TenantScope, since: Option<String>) -> Result<ChangesAnswer> {
+        let scope = scope.clone();
+        self.read(move |conn| changes::changes(conn, &scope, since.as_deref())).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueView>> {
+        self.read(queue_list::list_queues).await
+    }
+
+    async fn queue(&self, name: &QueueName) -> Result<QueueView> {
+        let name = name.clone();
+        self.read(move |conn| queue_list::queue(conn, &name)).await
+    }
+
+    async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView> {
+        let put = name.clone();
+        self.write(move |batch| batch.put_queue(&put, settings.clone()).map(|_| ())).await?;
+        self.queue(&name).await
+    }
+
+    async fn keys(&self) -> Result<Vec<KeyRecord>> {
+        self.read(keys::list_keys).await
+    }
+
+    async fn key_by_hash(&self, hash: [u8; 32]) -> Result<Option<KeyRecord>> {
+        self.read(move |conn| keys::key_by_hash(conn, &hash)).await
+    }
+
+    async fn put_key(&self, key: KeyRecord) -> Result<()> {
+        self.write(move |batch| keys::insert_key(batch.conn, &key)).await
+    }
+
+    async fn revoke_key(&self, id: &str) -> Result<bool> {
+        let id = id.to_owned();
+        self.write(move |batch| keys::revoke_key(batch.conn, &id, batch.now)).await
+    }
+
+    async fn ready(&self) -> Result<()> {
+        // An empty commit goes through the queue and the disk like any other.
+        self.write(|batch| sweep::touch(batch)).await
+    }
+
+    async fn close(&self) {
+        self.committer.close().await;
+        self.readers.close();
+    }
+}
+
+/// The store opened beside its server, for `keys`: never made, never migrated.
+pub struct Visit {
+    conn: rusqlite::Connection,
+    clock: Arc<dyn Clock>,
+}
+
+impl Visit {
+    pub fn open(folder: &std::path::Path, clock: Arc<dyn Clock>) -> Result<Self> {
+        let conn = connection::open_writer(&folder::visit(folder)?, false)?;
+        migrate::require_current(&conn)?;
+        Ok(Self { conn, clock })
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub fn keys(&self) -> Result<Vec<KeyRecord>> {
+        keys::list_keys(&self.conn)
+    }
+
+    pub fn put_key(&self, key: &KeyRecord) -> Result<()> {
+        keys::insert_key(&self.conn, key)
+    }
+
+    pub fn revoke_key(&self, id: &str) -> Result<bool> {
+        keys::revoke_key(&self.conn, id, self.clock.now())
+    }
+}

@@ -1,0 +1,68 @@
+//! What the engine finds by itself.
+
+use redrive_core::reason::Reason;
+use redrive_core::run::StateName;
+use redrive_core::time::DAY_MS;
+use redrive_core::verdict::DeadBecause;
+use redrive_store::Start;
+
+use crate::world::{LEASE_MS, World, start};
+
+pub async fn a_run_left_alone_becomes_a_silent_failure(world: World) {
+    world.start("r1").await;
+    world.wait(LEASE_MS);
+    assert_eq!(world.store.rescue_expired(100).await.unwrap().moved, 1);
+    let shown = world.show("r1").await;
+    assert_eq!((shown.summary.state, shown.summary.reason), (StateName::Scheduled, Some(Reason::Silent)));
+    assert_eq!(shown.summary.next_attempt_at.unwrap().since(world.store.now()), 30_000);
+    assert_eq!(world.store.rescue_expired(100).await.unwrap().moved, 0);
+}
+
+pub async fn our_own_absence_extends_a_lease_once(world: World) {
+    world.store.stamp("a").await.unwrap();
+    world.start("r1").await;
+    // Nobody stamps while the lease runs out.
+    world.wait(LEASE_MS + 10_000);
+    world.store.stamp("a").await.unwrap();
+    world.store.rescue_expired(100).await.unwrap();
+    assert_eq!(world.state("r1").await, StateName::Running);
+    world.wait(LEASE_MS);
+    world.store.stamp("a").await.unwrap();
+    world.store.rescue_expired(100).await.unwrap();
+    assert_eq!(world.state("r1").await, StateName::Scheduled, "once per lease");
+}
+
+pub async fn an_idle_attempt_and_a_passed_deadline_are_timeouts(world: World) {
+    world.store.start(Start { idle_ms: Some(5_000), ..start("idle") }).await.unwrap();
+    world.store.start(Start { deadline_ms: Some(8_000), ..start("late") }).await.unwrap();
+    world.wait(5_000);
+    world.store.rescue_expired(100).await.unwrap();
+    let rule = |shown: redrive_core::wire::RunDetail| shown.body.verdict.map(|v| (v.reason, v.rule));
+    assert_eq!(rule(world.show("idle").await), Some((Reason::Timeout, "builtin.idle".into())));
+    assert_eq!(world.state("late").await, StateName::Running);
+    world.wait(3_000);
+    world.store.rescue_expired(100).await.unwrap();
+    assert_eq!(rule(world.show("late").await), Some((Reason::Timeout, "builtin.deadline".into())));
+}
+
+pub async fn a_run_that_nobody_begins_is_rejected(world: World) {
+    world.enqueue("acme", "r1").await;
+    world.wait(DAY_MS - 1);
+    assert_eq!(world.store.reject_unclaimed(100).await.unwrap().moved, 0);
+    world.wait(1);
+    assert_eq!(world.store.reject_unclaimed(100).await.unwrap().moved, 1);
+    let summary = world.show("r1").await.summary;
+    assert_eq!((summary.state, summary.dead_because), (StateName::Dead, Some(DeadBecause::Rejected)));
+    assert_eq!(summary.reason, Some(Reason::Unclaimed));
+}
+
+pub async fn three_silences_in_a_row_are_poison(world: World) {
+    world.enqueue("acme", "r1").await;
+    for _ in 0..3 {
+        world.lease_one().await;
+        world.wait(LEASE_MS);
+        world.store.rescue_expired(100).await.unwrap();
+        world.wait(30_000);
+    }
+    assert_eq!(world.show("r1").await.summary.dead_because, Some(DeadBecause::Poison));
+}

@@ -1,0 +1,89 @@
+//! One suite for every store. A case is a function over a [`World`]; the list below is all there is, and each store
+//! runs the whole of it.
+
+mod engine;
+mod leases;
+mod reads;
+mod reports;
+mod starts;
+mod triage;
+mod workers;
+mod world;
+
+use world::World;
+
+/// Every case there is. A store that runs the suite hands in a macro that makes a test of each.
+macro_rules! every_case {
+    ($test:ident) => {
+        $test! {
+            reports::a_first_report_is_judged_kept_and_answered,
+            reports::the_same_report_again_gets_the_stored_answer,
+            reports::another_body_under_the_same_attempt_is_a_conflict,
+            reports::without_a_number_the_same_words_are_a_resend_until_the_retry_is_due,
+            reports::gaps_in_attempts_count_towards_the_budget,
+            reports::a_failure_reopens_a_closed_run,
+            reports::a_payload_comes_back_byte_for_byte,
+            reports::a_run_whose_payload_was_omitted_is_rejected_where_workers_retry,
+            reports::sixty_four_at_once_are_recorded_once,
+            reports::a_new_pattern_is_new_once_and_counted_for_its_tenant,
+            starts::a_start_gets_a_lease_and_the_same_start_id_the_same_one,
+            starts::a_scheduled_run_starts_when_it_is_due_and_not_before,
+            starts::a_caller_may_start_before_the_due_time,
+            starts::a_dead_run_refuses_a_start_with_its_verdict,
+            starts::a_closed_run_answers_with_its_output_and_no_lease,
+            starts::another_payload_under_the_same_run_is_a_conflict,
+            leases::ten_of_a_small_tenant_come_within_twenty_of_ten_thousand,
+            leases::turns_go_on_where_the_last_call_stopped,
+            leases::runs_of_one_order_key_go_out_one_at_a_time,
+            leases::an_agent_gets_only_what_it_can_do,
+            leases::an_answer_holds_at_most_its_bytes_but_at_least_one_run,
+            leases::a_queue_whose_caller_retries_is_never_leased,
+            workers::a_heartbeat_renews_and_a_late_one_is_refused,
+            workers::success_recovers_a_run_that_had_failed,
+            workers::the_same_end_again_gets_the_stored_answer,
+            workers::an_old_epoch_changes_nothing_by_any_verb,
+            workers::a_late_success_counts_until_somebody_begins_anew,
+            workers::a_late_failure_is_kept_as_evidence,
+            workers::a_released_attempt_keeps_its_number_and_waits_longer_each_time,
+            workers::the_twentieth_release_in_a_row_is_a_failure,
+            workers::a_cancelled_worker_is_told_so_and_may_still_succeed,
+            workers::a_committed_step_comes_back_and_an_open_effect_is_in_doubt,
+            workers::an_effect_key_open_in_another_run_is_refused,
+            workers::the_outcome_of_an_effect_is_recorded_late,
+            workers::a_caller_reports_success_without_a_lease,
+            triage::a_replay_gives_a_fresh_budget,
+            triage::closed_runs_open_only_by_force,
+            triage::effects_guard_a_replay,
+            triage::resolve_discard_and_note_are_in_the_history_with_actor_and_reason,
+            triage::replays_are_capped,
+            engine::a_run_left_alone_becomes_a_silent_failure,
+            engine::our_own_absence_extends_a_lease_once,
+            engine::an_idle_attempt_and_a_passed_deadline_are_timeouts,
+            engine::a_run_that_nobody_begins_is_rejected,
+            engine::three_silences_in_a_row_are_poison,
+            reads::counts_follow_every_move,
+            reads::a_scope_sees_only_its_own,
+            reads::colliding_names_of_two_tenants_never_meet,
+            reads::changes_name_each_moved_run_once,
+            reads::health_names_a_queue_that_nobody_leases,
+        }
+    };
+}
+
+/// SQLite, in a folder of its own.
+mod sqlite {
+    use super::*;
+
+    macro_rules! tests {
+        ($($module:ident::$case:ident,)*) => {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    $module::$case(World::sqlite()).await;
+                }
+            )*
+        };
+    }
+
+    every_case!(tests);
+}

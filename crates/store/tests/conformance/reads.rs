@@ -1,0 +1,98 @@
+//! Figures that follow from what was written, and who may see them.
+
+use redrive_core::run::StateName;
+use redrive_core::wire::Sort;
+use redrive_store::{Error, NewRun, PageCall, Report, RunFilter, TenantScope, Triage};
+
+use crate::reports::{BUG, TIMEOUT};
+use crate::world::{World, at, failed, new_run, success};
+
+fn page(limit: u32) -> PageCall {
+    PageCall { sort: Sort::NewestFirst, limit, cursor: None, count: true }
+}
+
+fn only(state: StateName) -> RunFilter {
+    RunFilter { states: vec![state], ..RunFilter::default() }
+}
+
+async fn total(world: &World, filter: RunFilter) -> (usize, u64) {
+    let listed = world.store.runs(&TenantScope::All, filter, page(100)).await.unwrap();
+    (listed.runs.len(), listed.total.unwrap())
+}
+
+pub async fn counts_follow_every_move(world: World) {
+    world.fail("dead", BUG).await;
+    world.fail("retry", TIMEOUT).await;
+    let (_, under) = world.start("runs").await;
+    world.start("stays").await;
+    world.store.succeed(success(&under, "1")).await.unwrap();
+    world.fail("closed", BUG).await;
+    world.triage("closed", Triage::Resolve).await.unwrap();
+    for state in StateName::ALL {
+        let expected = match state {
+            StateName::Dead
+            | StateName::Scheduled
+            | StateName::Running
+            | StateName::Succeeded
+            | StateName::Resolved => 1,
+            StateName::Review | StateName::Recovered | StateName::Discarded | StateName::Merged => 0,
+        };
+        assert_eq!(total(&world, only(*state)).await, (expected, expected as u64), "{state}");
+    }
+    assert_eq!(total(&world, RunFilter::default()).await, (5, 5));
+}
+
+fn of(tenant: &str, run: &str, message: &str) -> Report {
+    Report { run: NewRun { tenant: tenant.parse().unwrap(), ..new_run(run) }, failed: failed(message) }
+}
+
+pub async fn a_scope_sees_only_its_own(world: World) {
+    world.store.report(of("acme", "ours", BUG)).await.unwrap();
+    world.store.report(of("globex", "theirs", BUG)).await.unwrap();
+    let acme = TenantScope::One("acme".parse().unwrap());
+    let listed = world.store.runs(&acme, RunFilter::default(), page(10)).await.unwrap();
+    assert_eq!(listed.runs.iter().map(|run| run.run_id.as_str()).collect::<Vec<_>>(), ["ours"]);
+    assert_eq!(listed.total, Some(1));
+    assert!(matches!(world.store.run(&at("acme", "theirs")).await, Err(Error::NotFound(_))));
+    let theirs = world.store.patterns(&TenantScope::One("globex".parse().unwrap()), 10, None).await.unwrap();
+    assert!(matches!(world.store.pattern(&acme, &theirs.patterns[0].id).await, Err(Error::NotFound(_))));
+    let cursor =
+        world.store.runs(&TenantScope::All, RunFilter::default(), PageCall { limit: 1, ..page(1) }).await.unwrap();
+    let foreign = PageCall { cursor: cursor.next_cursor, ..page(1) };
+    assert!(matches!(world.store.runs(&acme, RunFilter::default(), foreign).await, Err(Error::BadCursor)));
+}
+
+pub async fn colliding_names_of_two_tenants_never_meet(world: World) {
+    let ours = world.store.report(of("acme", "same", BUG)).await.unwrap();
+    let theirs = world.store.report(of("globex", "same", TIMEOUT)).await.unwrap();
+    assert!(ours.fresh && theirs.fresh);
+    world.triage("same", Triage::Discard).await.unwrap();
+    assert_eq!(world.state("same").await, StateName::Discarded);
+    assert_eq!(world.store.run(&at("globex", "same")).await.unwrap().summary.state, StateName::Scheduled);
+}
+
+pub async fn changes_name_each_moved_run_once(world: World) {
+    let start = world.store.changes(&TenantScope::All, None).await.unwrap();
+    assert!(start.changes.is_empty());
+    world.fail("r1", BUG).await;
+    world.triage("r1", Triage::Resolve).await.unwrap();
+    world.store.report(of("globex", "r2", BUG)).await.unwrap();
+    let seen = world.store.changes(&TenantScope::All, Some(start.next.clone())).await.unwrap();
+    let mut moved: Vec<_> = seen.changes.iter().map(|c| (c.run_id.as_str(), c.state)).collect();
+    moved.sort();
+    assert_eq!(moved, [("r1", StateName::Resolved), ("r2", StateName::Dead)]);
+    let acme = TenantScope::One("acme".parse().unwrap());
+    assert_eq!(world.store.changes(&acme, Some(start.next)).await.unwrap().changes.len(), 1);
+    assert!(world.store.changes(&TenantScope::All, Some(seen.next)).await.unwrap().changes.is_empty());
+}
+
+pub async fn health_names_a_queue_that_nobody_leases(world: World) {
+    world.enqueue("acme", "r1").await;
+    assert!(world.store.health(&TenantScope::All).await.unwrap().queues_without_workers.is_empty());
+    world.wait(300_001);
+    let health = world.store.health(&TenantScope::All).await.unwrap();
+    assert_eq!(health.queues_without_workers.len(), 1);
+    assert_eq!(health.queues_without_owner.len(), 1);
+    world.lease(1).await;
+    assert!(world.store.health(&TenantScope::All).await.unwrap().queues_without_workers.is_empty());
+}

@@ -1,0 +1,148 @@
+//! Failures reported in one call: which attempt it is, what is kept, what comes back.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use redrive_core::reason::Reason;
+use redrive_core::run::StateName;
+use redrive_core::verdict::{Action, DeadBecause};
+use redrive_store::{Error, PayloadKind, Report, TenantScope, Triage};
+
+use crate::world::{World, failed, new_run, numbered, payload, report, success};
+
+pub const TIMEOUT: &str = "Request timed out";
+/// What no retry can help.
+pub const BUG: &str = "KeyError: 'invoice'";
+
+pub async fn a_first_report_is_judged_kept_and_answered(world: World) {
+    let reported = world.store.report(report("r1", TIMEOUT)).await.unwrap();
+    assert!(reported.fresh);
+    let answer = reported.answer;
+    assert_eq!((answer.state, answer.attempt), (StateName::Scheduled, 1));
+    assert_eq!((answer.verdict.action, &answer.verdict.reason), (Action::Retry, &Reason::Timeout));
+    assert!(answer.verdict.next_attempt_at.unwrap() > world.store.now());
+    let shown = world.show("r1").await;
+    assert_eq!(shown.body.verdict, Some(answer.verdict));
+    assert_eq!(shown.summary.pattern, Some(answer.pattern.id));
+    assert_eq!(shown.body.attempts.len(), 1);
+}
+
+pub async fn the_same_report_again_gets_the_stored_answer(world: World) {
+    let first = world.store.report(numbered("r1", TIMEOUT, 1)).await.unwrap();
+    world.wait(86_400_000);
+    let again = world.store.report(numbered("r1", TIMEOUT, 1)).await.unwrap();
+    assert_eq!((again.fresh, again.answer), (false, first.answer));
+    assert_eq!(world.show("r1").await.body.attempts.len(), 1);
+}
+
+pub async fn another_body_under_the_same_attempt_is_a_conflict(world: World) {
+    world.store.report(numbered("r1", TIMEOUT, 3)).await.unwrap();
+    for (message, attempt) in [("other words", 3), (TIMEOUT, 2), ("other words", 1)] {
+        let refused = world.store.report(numbered("r1", message, attempt)).await;
+        assert!(matches!(refused, Err(Error::AttemptConflict { attempt: n }) if n == attempt), "{message} {attempt}");
+    }
+}
+
+pub async fn without_a_number_the_same_words_are_a_resend_until_the_retry_is_due(world: World) {
+    let first = world.fail("r1", TIMEOUT).await;
+    world.wait(59_000);
+    let again = world.store.report(report("r1", TIMEOUT)).await.unwrap();
+    assert_eq!((again.fresh, &again.answer), (false, &first));
+    let other = world.fail("r1", "Request timed out!").await;
+    assert_eq!(other.attempt, 2);
+    world.wait(600_000);
+    let later = world.store.report(report("r1", "Request timed out!")).await.unwrap();
+    assert_eq!((later.fresh, later.answer.attempt), (true, 3));
+}
+
+pub async fn gaps_in_attempts_count_towards_the_budget(world: World) {
+    let answer = world.store.report(numbered("r1", TIMEOUT, 4)).await.unwrap().answer;
+    assert_eq!((answer.state, answer.verdict.dead_because), (StateName::Dead, Some(DeadBecause::Exhausted)));
+}
+
+pub async fn a_failure_reopens_a_closed_run(world: World) {
+    let (_, under) = world.start("r1").await;
+    world.store.succeed(success(&under, "1")).await.unwrap();
+    assert_eq!(world.state("r1").await, StateName::Succeeded);
+    let answer = world.fail("r1", TIMEOUT).await;
+    assert_eq!((answer.state, answer.attempt), (StateName::Scheduled, 2));
+    world.fail("r2", BUG).await;
+    world.triage("r2", Triage::Discard).await.unwrap();
+    assert_eq!(world.fail("r2", "KeyError: 'other'").await.state, StateName::Dead);
+}
+
+pub async fn a_payload_comes_back_byte_for_byte(world: World) {
+    let tokens: [&str; 4] = [
+        r#"{"nul":"\u0000","half":"\ud800", "n":12345678901234567890.10}"#,
+        r#""text""#,
+        "null",
+        &format!("\"{}\"", "x".repeat(1_000_000)),
+    ];
+    for (n, token) in tokens.iter().enumerate() {
+        let run = format!("json-{n}");
+        let mut report = report(&run, BUG);
+        report.run.payload = payload(PayloadKind::Json, token.as_bytes());
+        world.store.report(report).await.unwrap();
+        assert_eq!(world.show(&run).await.body.payload.unwrap().get(), *token);
+    }
+    let mut report = report("bytes", BUG);
+    report.run.payload = payload(PayloadKind::Bytes, &[0, 255, 128]);
+    world.store.report(report).await.unwrap();
+    assert_eq!(world.show("bytes").await.body.payload_base64.as_deref(), Some("AP+A"));
+}
+
+pub async fn a_run_whose_payload_was_omitted_is_rejected_where_workers_retry(world: World) {
+    let omitted = |run: &str| {
+        let mut report = report(run, TIMEOUT);
+        report.run.payload = payload(PayloadKind::Omitted, b"");
+        report
+    };
+    let answer = world.store.report(omitted("r1")).await.unwrap().answer;
+    assert_eq!(answer.verdict.dead_because, Some(DeadBecause::Rejected));
+    assert!(!world.show("r1").await.body.replayable);
+    world.retried_by_caller("callers").await;
+    let mut by_caller = omitted("r2");
+    by_caller.run.queue = "callers".parse().unwrap();
+    assert_eq!(world.store.report(by_caller).await.unwrap().answer.state, StateName::Scheduled);
+}
+
+pub async fn sixty_four_at_once_are_recorded_once(world: World) {
+    let world = Arc::new(world);
+    let clients: Vec<_> = (0..64)
+        .map(|_| {
+            let store = world.store.clone();
+            async move { store.report(report("r1", TIMEOUT)).await.unwrap() }
+        })
+        .collect();
+    let mut answers = Vec::new();
+    let mut set = tokio::task::JoinSet::new();
+    for client in clients {
+        set.spawn(client);
+    }
+    while let Some(answer) = set.join_next().await {
+        answers.push(answer.unwrap());
+    }
+    assert_eq!(answers.iter().filter(|answer| answer.fresh).count(), 1);
+    assert!(answers.iter().all(|answer| answer.answer == answers[0].answer));
+    assert_eq!(world.show("r1").await.body.attempts.len(), 1);
+}
+
+pub async fn a_new_pattern_is_new_once_and_counted_for_its_tenant(world: World) {
+    let first = world.fail("r1", BUG).await;
+    let second = world.fail("r2", BUG).await;
+    assert_eq!((first.pattern.new, second.pattern.new), (true, false));
+    assert_eq!(first.pattern.id, second.pattern.id);
+    let theirs = Report {
+        run: redrive_store::NewRun { tenant: "globex".parse().unwrap(), ..new_run("r1") },
+        failed: failed(BUG),
+    };
+    let theirs = world.store.report(theirs).await.unwrap().answer;
+    assert!(theirs.pattern.new);
+    assert_ne!(theirs.pattern.id, first.pattern.id);
+    world.triage("r2", Triage::Resolve).await.unwrap();
+    let page = world.store.patterns(&TenantScope::One("acme".parse().unwrap()), 10, None).await.unwrap();
+    assert_eq!(page.patterns.iter().map(|p| (p.count, p.open)).collect::<Vec<_>>(), [(2, 1)]);
+    let all = world.store.patterns(&TenantScope::All, 10, None).await.unwrap();
+    let counts: BTreeSet<_> = all.patterns.iter().map(|p| (p.count, p.open, p.tenants.len())).collect();
+    assert_eq!(counts, BTreeSet::from([(3, 2, 2)]));
+}

@@ -1,0 +1,183 @@
+//! Attempts under a lease: fencing, lateness, the ledger.
+
+use redrive_core::lifecycle::Refused;
+use redrive_core::run::StateName;
+use redrive_core::verdict::DeadBecause;
+use redrive_core::wire::StepStatus;
+use redrive_store::{Error, Success, Triage, UnderLease};
+
+use crate::reports::{BUG, TIMEOUT};
+use crate::world::{LEASE_MS, World, at, failed, step, success};
+
+async fn goes_quiet(world: &World) {
+    world.wait(LEASE_MS + 1);
+    assert_eq!(world.store.rescue_expired(100).await.unwrap().moved, 1);
+}
+
+pub async fn a_heartbeat_renews_and_a_late_one_is_refused(world: World) {
+    let (begun, under) = world.start("r1").await;
+    world.wait(LEASE_MS / 2);
+    let renewed = world.store.heartbeat(under.clone()).await.unwrap();
+    assert_eq!(renewed.since(begun.lease_expires_at.unwrap()), LEASE_MS / 2);
+    world.wait(LEASE_MS - 1);
+    assert_eq!(world.store.rescue_expired(100).await.unwrap().moved, 0);
+    goes_quiet(&world).await;
+    assert!(matches!(world.store.heartbeat(under).await, Err(Error::LeaseLost { recorded: false })));
+}
+
+pub async fn success_recovers_a_run_that_had_failed(world: World) {
+    world.fail("r1", TIMEOUT).await;
+    world.wait(60_000);
+    let (leased, under) = world.lease_one().await;
+    assert_eq!((leased.attempt, leased.payload.as_ref().unwrap().get()), (2, r#"{"n":1}"#));
+    assert_eq!(world.store.succeed(success(&under, "1")).await.unwrap().state, StateName::Recovered);
+}
+
+pub async fn the_same_end_again_gets_the_stored_answer(world: World) {
+    let (_, done) = world.start("done").await;
+    let first = world.store.succeed(success(&done, "1")).await.unwrap();
+    let again = world.store.succeed(success(&done, "1")).await.unwrap();
+    assert_eq!((first.state, first.late), (again.state, again.late));
+    let (_, broken) = world.start("broken").await;
+    let first = world.store.fail(broken.clone(), failed(TIMEOUT)).await.unwrap();
+    assert_eq!(world.store.fail(broken, failed(TIMEOUT)).await.unwrap(), first);
+    let (_, given) = world.start("given").await;
+    let first = world.store.release(given.clone()).await.unwrap();
+    assert_eq!(world.store.release(given).await.unwrap(), first);
+}
+
+pub async fn an_old_epoch_changes_nothing_by_any_verb(world: World) {
+    let (_, old) = world.start("r1").await;
+    goes_quiet(&world).await;
+    world.wait(60_000);
+    let (_, new) = world.lease_one().await;
+    let before = world.show("r1").await.summary;
+    let step = step("load", false, StepStatus::Committed);
+    assert!(matches!(world.store.heartbeat(old.clone()).await, Err(Error::LeaseLost { recorded: false })));
+    assert!(matches!(world.store.step(old.clone(), step).await, Err(Error::LeaseLost { recorded: false })));
+    assert!(matches!(world.store.succeed(success(&old, "1")).await, Err(Error::LeaseLost { recorded: false })));
+    assert!(matches!(world.store.release(old.clone()).await, Err(Error::LeaseLost { recorded: false })));
+    assert!(matches!(world.store.fail(old, failed(BUG)).await, Err(Error::LeaseLost { recorded: true })));
+    assert_eq!(world.show("r1").await.summary, before);
+    assert_eq!(world.store.succeed(success(&new, "1")).await.unwrap().state, StateName::Recovered);
+}
+
+pub async fn a_late_success_counts_until_somebody_begins_anew(world: World) {
+    let (_, under) = world.start("r1").await;
+    goes_quiet(&world).await;
+    let answer = world.store.succeed(success(&under, "7")).await.unwrap();
+    assert_eq!((answer.state, answer.late), (StateName::Recovered, true));
+    let shown = world.show("r1").await;
+    assert_eq!(shown.body.output.unwrap().get(), "7");
+    assert!(shown.body.history.iter().any(|entry| entry.event == "late_success"));
+    let (_, other) = world.start("r2").await;
+    world.store.release(other.clone()).await.unwrap();
+    assert!(world.store.succeed(success(&other, "7")).await.unwrap().late);
+}
+
+pub async fn a_late_failure_is_kept_as_evidence(world: World) {
+    let (_, under) = world.start("r1").await;
+    goes_quiet(&world).await;
+    let late = world.store.fail(under, failed(BUG)).await;
+    assert!(matches!(late, Err(Error::LeaseLost { recorded: true })));
+    let shown = world.show("r1").await;
+    assert_eq!(shown.summary.state, StateName::Scheduled);
+    assert_eq!(shown.body.attempts.len(), 1);
+}
+
+pub async fn a_released_attempt_keeps_its_number_and_waits_longer_each_time(world: World) {
+    world.enqueue("acme", "r1").await;
+    let mut epochs = Vec::new();
+    for wait_ms in [1_000, 2_000, 4_000] {
+        let (leased, under) = world.lease_one().await;
+        assert_eq!(leased.attempt, 1);
+        epochs.push(under.lease.epoch);
+        world.store.release(under).await.unwrap();
+        let due = world.show("r1").await.summary.next_attempt_at.unwrap();
+        assert_eq!(due.since(world.store.now()), wait_ms);
+        world.wait(wait_ms);
+    }
+    assert_eq!(epochs, [1, 2, 3]);
+}
+
+pub async fn the_twentieth_release_in_a_row_is_a_failure(world: World) {
+    world.enqueue("acme", "r1").await;
+    for _ in 0..20 {
+        assert_eq!(world.show("r1").await.body.attempts.len(), 0);
+        let (_, under) = world.lease_one().await;
+        world.store.release(under).await.unwrap();
+        world.wait(300_000);
+    }
+    let shown = world.show("r1").await;
+    assert_eq!(shown.body.attempts.len(), 1);
+    assert_eq!(shown.body.verdict.unwrap().rule, "builtin.released_too_often");
+}
+
+pub async fn a_cancelled_worker_is_told_so_and_may_still_succeed(world: World) {
+    let (_, under) = world.start("r1").await;
+    assert_eq!(world.triage("r1", Triage::Cancel).await.unwrap(), StateName::Dead);
+    assert_eq!(world.show("r1").await.summary.dead_because, Some(DeadBecause::Manual));
+    assert!(matches!(world.store.heartbeat(under.clone()).await, Err(Error::Cancelled { recorded: false })));
+    let answer = world.store.succeed(success(&under, "1")).await.unwrap();
+    assert!(answer.late);
+    assert!(world.state("r1").await.is_closed());
+}
+
+pub async fn a_committed_step_comes_back_and_an_open_effect_is_in_doubt(world: World) {
+    let (_, under) = world.start("r1").await;
+    for status in [StepStatus::Started, StepStatus::Committed] {
+        world.store.step(under.clone(), step("charge", true, status)).await.unwrap();
+    }
+    let again = world.store.step(under.clone(), step("charge", true, StepStatus::Started)).await.unwrap();
+    assert_eq!((again.replayed, again.output.unwrap().get()), (true, "\"done\""));
+    world.store.step(under.clone(), step("mail", true, StepStatus::Started)).await.unwrap();
+    let answer = world.store.fail(under, failed(TIMEOUT)).await.unwrap();
+    assert_eq!((answer.state, answer.verdict.dead_because), (StateName::Dead, Some(DeadBecause::Unsafe)));
+    let steps = world.show("r1").await.body.steps;
+    assert_eq!(steps.iter().map(|s| s.status).collect::<Vec<_>>(), [StepStatus::Committed, StepStatus::Unknown]);
+}
+
+pub async fn an_effect_key_open_in_another_run_is_refused(world: World) {
+    let (_, one) = world.start("r1").await;
+    let (_, two) = world.start("r2").await;
+    world.store.step(one.clone(), step("charge", true, StepStatus::Started)).await.unwrap();
+    let refused = world.store.step(two.clone(), step("charge", true, StepStatus::Started)).await;
+    assert!(matches!(refused, Err(Error::EffectInProgress { run_id }) if run_id == "r1"));
+    world.store.step(one, step("charge", true, StepStatus::Committed)).await.unwrap();
+    assert!(world.store.step(two, step("charge", true, StepStatus::Started)).await.unwrap().replayed);
+}
+
+pub async fn the_outcome_of_an_effect_is_recorded_late(world: World) {
+    let (_, under) = world.start("r1").await;
+    world.store.step(under.clone(), step("charge", true, StepStatus::Started)).await.unwrap();
+    goes_quiet(&world).await;
+    assert_eq!(world.show("r1").await.summary.dead_because, Some(DeadBecause::Unsafe));
+    let blocked = world.triage("r1", Triage::Replay { force: false }).await;
+    assert!(matches!(blocked, Err(Error::Refused(Refused::EffectUnknown))));
+    let late = world.store.step(under, step("charge", true, StepStatus::Failed)).await;
+    assert!(matches!(late, Err(Error::LeaseLost { recorded: true })));
+    assert_eq!(world.triage("r1", Triage::Replay { force: false }).await.unwrap(), StateName::Scheduled);
+}
+
+pub async fn a_caller_reports_success_without_a_lease(world: World) {
+    world.retried_by_caller("default").await;
+    world.fail("r1", TIMEOUT).await;
+    let by_caller = |attempt| Success {
+        lease: None,
+        attempt,
+        ..success(&UnderLease { at: at("acme", "r1"), lease: "l1-1-1".parse().unwrap() }, "1")
+    };
+    for attempt in [None, None, Some(2)] {
+        let answer = world.store.succeed(by_caller(attempt)).await.unwrap();
+        assert_eq!((answer.state, answer.late), (StateName::Recovered, false));
+    }
+    assert_eq!(world.show("r1").await.body.attempts.len(), 2);
+    let other = Success { digest: [9; 16], ..by_caller(Some(2)) };
+    assert!(matches!(world.store.succeed(other).await, Err(Error::AttemptConflict { attempt: 2 })));
+    let (_, lease) = {
+        world.enqueue("acme", "r2").await;
+        world.start("r2").await
+    };
+    let live = Success { lease: None, ..success(&lease, "1") };
+    assert!(matches!(world.store.succeed(live).await, Err(Error::Refused(Refused::InFlight))));
+}

@@ -1,0 +1,203 @@
+//! What a case needs: a store, its clock, and short ways to say what producers and workers send.
+
+use std::sync::Arc;
+
+use redrive_core::classify::{Evidence, classify};
+use redrive_core::ids::{QueueName, RunId, Tenant};
+use redrive_core::pattern::fingerprint;
+use redrive_core::policy::Policies;
+use redrive_core::run::StateName;
+use redrive_core::strategy::Failure;
+use redrive_core::text::{Label, Text};
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{FailureAnswer, LeasedRun, QueueSettings, RunDetail, StartAnswer, StepStatus};
+use redrive_store::sqlite::{Options, SqliteStore};
+use redrive_store::{
+    About, Act, AttemptBody, FailedAttempt, LeaseCall, ManualClock, NewRun, NewStep, Payload, PayloadKind, Report,
+    Result, RunRef, SeededDice, Start, StartHow, Store, Success, TenantScope, Triage, UnderLease, encode,
+};
+use sha2::{Digest as _, Sha256};
+
+pub const NOON: i64 = 1_800_000_000_000;
+pub const LEASE_MS: u64 = 60_000;
+
+/// A store under test, with a clock that only the case moves.
+pub struct World {
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<ManualClock>,
+    _folder: tempfile::TempDir,
+}
+
+impl World {
+    pub fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::at(Timestamp::from_millis(NOON)));
+        let options = Options {
+            folder: folder.path().join("data"),
+            clock: clock.clone(),
+            dice: Arc::new(SeededDice::new(7)),
+            policies: Policies::default(),
+        };
+        Self { store: Arc::new(SqliteStore::open(options).unwrap()), clock, _folder: folder }
+    }
+
+    pub fn wait(&self, ms: u64) {
+        self.clock.advance_ms(ms);
+    }
+
+    pub async fn fail(&self, run: &str, message: &str) -> FailureAnswer {
+        self.store.report(report(run, message)).await.unwrap().answer
+    }
+
+    pub async fn start(&self, run: &str) -> (StartAnswer, UnderLease) {
+        let answer = self.store.start(start(run)).await.unwrap().answer;
+        let lease = answer.lease.as_deref().unwrap().parse().unwrap();
+        (answer, UnderLease { at: at("acme", run), lease })
+    }
+
+    pub async fn enqueue(&self, tenant: &str, run: &str) {
+        let how = StartHow::Enqueue { due_at: None };
+        let run = NewRun { tenant: tenant.parse().unwrap(), ..new_run(run) };
+        self.store.start(Start { run, how, idle_ms: None, deadline_ms: None }).await.unwrap();
+    }
+
+    pub async fn lease(&self, max: u32) -> Vec<LeasedRun> {
+        self.store.lease(lease_call(max)).await.unwrap()
+    }
+
+    /// Leases the one run that is due.
+    pub async fn lease_one(&self) -> (LeasedRun, UnderLease) {
+        let leased = self.lease(1).await.pop().expect("a run is due");
+        let under = under(&leased);
+        (leased, under)
+    }
+
+    pub async fn show(&self, run: &str) -> RunDetail {
+        self.store.run(&at("acme", run)).await.unwrap()
+    }
+
+    pub async fn state(&self, run: &str) -> StateName {
+        self.show(run).await.summary.state
+    }
+
+    pub async fn triage(&self, run: &str, triage: Triage) -> Result<StateName> {
+        let reason = Some(Text::from("because"));
+        let act = Act { at: at("acme", run), triage, actor: "key:ops".into(), reason };
+        self.store.triage(act).await.map(|done| done.answer.state)
+    }
+
+    pub async fn retried_by_caller(&self, queue: &str) {
+        let settings = QueueSettings { retry_by: redrive_core::policy::RetryBy::Caller, ..QueueSettings::default() };
+        self.store.put_queue(queue.parse().unwrap(), settings).await.unwrap();
+    }
+}
+
+pub fn at(tenant: &str, run: &str) -> RunRef {
+    RunRef { tenant: tenant.parse().unwrap(), run_id: run.parse().unwrap() }
+}
+
+pub fn under(leased: &LeasedRun) -> UnderLease {
+    let at = RunRef { tenant: leased.tenant.clone(), run_id: leased.run_id.clone() };
+    UnderLease { at, lease: leased.lease.parse().unwrap() }
+}
+
+pub fn lease_call(max: u32) -> LeaseCall {
+    LeaseCall {
+        scope: TenantScope::All,
+        queues: Vec::new(),
+        agents: None,
+        max,
+        lease_ms: Some(LEASE_MS),
+        worker: Some(Label::from("w1")),
+        payload_max_bytes: 16 << 20,
+    }
+}
+
+pub fn digest(bytes: &[u8]) -> redrive_store::Digest {
+    let mut first = [0; 16];
+    first.copy_from_slice(&Sha256::digest(bytes)[..16]);
+    first
+}
+
+pub fn payload(kind: PayloadKind, bytes: &[u8]) -> Payload {
+    Payload { kind, digest: digest(bytes), encoded: encode(bytes) }
+}
+
+pub fn new_run(run: &str) -> NewRun {
+    NewRun {
+        tenant: "acme".parse::<Tenant>().unwrap(),
+        run_id: run.parse::<RunId>().unwrap(),
+        queue: QueueName::default_queue(),
+        agent: None,
+        task_type: None,
+        customer: None,
+        model: None,
+        provider: None,
+        environment: Label::from("production"),
+        severity: redrive_core::wire::Severity::Normal,
+        idempotency_key: None,
+        order_key: None,
+        resumable: None,
+        payload: payload(PayloadKind::Json, br#"{"n":1}"#),
+        about: encode(serde_json::to_string(&About::default()).unwrap().as_bytes()),
+    }
+}
+
+pub fn failed(message: &str) -> FailedAttempt {
+    let evidence = Evidence { text: message, ..Evidence::default() };
+    let classified = classify(&evidence);
+    let fingerprint = fingerprint(&evidence, &classified.reason);
+    let body = AttemptBody::default();
+    FailedAttempt {
+        attempt: None,
+        digest: digest(message.as_bytes()),
+        failure: Failure::new(classified, false, fingerprint.hash),
+        fingerprint,
+        model: None,
+        provider: None,
+        tool: None,
+        step: None,
+        body: encode(serde_json::to_string(&body).unwrap().as_bytes()),
+        steps: Vec::new(),
+    }
+}
+
+pub fn report(run: &str, message: &str) -> Report {
+    Report { run: new_run(run), failed: failed(message) }
+}
+
+/// A report that says which attempt it is.
+pub fn numbered(run: &str, message: &str, attempt: u32) -> Report {
+    Report { run: new_run(run), failed: FailedAttempt { attempt: Some(attempt), ..failed(message) } }
+}
+
+pub fn start(run: &str) -> Start {
+    let how = StartHow::Start { start_id: Some(Label::from(run)), lease_ms: Some(LEASE_MS) };
+    Start { run: new_run(run), how, idle_ms: None, deadline_ms: None }
+}
+
+pub fn success(under: &UnderLease, output: &str) -> Success {
+    let body = AttemptBody {
+        output: Some(serde_json::value::RawValue::from_string(output.to_owned()).unwrap()),
+        ..AttemptBody::default()
+    };
+    Success {
+        at: under.at.clone(),
+        lease: Some(under.lease),
+        attempt: None,
+        digest: digest(output.as_bytes()),
+        body: encode(serde_json::to_string(&body).unwrap().as_bytes()),
+        steps: Vec::new(),
+    }
+}
+
+pub fn step(key: &str, effect: bool, status: StepStatus) -> NewStep {
+    NewStep {
+        name: Label::from(key),
+        key: Some(key.parse().unwrap()),
+        effect,
+        status,
+        output: (status == StepStatus::Committed).then(|| encode(b"\"done\"")),
+        output_omitted: None,
+    }
+}
