@@ -3,7 +3,7 @@
 use redrive_core::ids::{QueueName, RunId, Tenant};
 use redrive_core::text::Text;
 use redrive_core::wire::{
-    ChangesAnswer, CreateKey, CreatedKey, HealthAnswer, KeysAnswer, LimitsAnswer, PatternView, PatternsPage,
+    ChangesAnswer, CreateKey, CreatedKey, HealthAnswer, KeyView, KeysAnswer, LimitsAnswer, PatternView, PatternsPage,
     QueueSettings, QueueView, QueuesAnswer, ReplayAnswer, ReplayRequest, RunDetail, RunsPage, StateAnswer, StatsAnswer,
     TenantHealth, TenantsAnswer, TriageRequest,
 };
@@ -147,7 +147,7 @@ impl Client {
         self.post(&["keys"], key)
     }
 
-    pub fn revoke_key(&self, id: &str) -> Call<serde_json::Value> {
+    pub fn revoke_key(&self, id: &str) -> Call<KeyView> {
         self.delete(&["keys", id])
     }
 }

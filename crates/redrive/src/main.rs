@@ -36,7 +36,7 @@ fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
         Command::Tenants(command) => commands::block_on(tenants::run(command, out)),
         Command::Health(args) => commands::block_on(health::health(args, out)),
         Command::Stats(args) => commands::block_on(health::stats(args, out)),
-        Command::Keys(command) => commands::block_on(keys::run(command, out)),
+        Command::Keys(command) => keys::run(command, out),
         Command::Classify(args) => classify::run(&args, out),
         Command::Completions(args) => completions::run(&args, out),
         Command::Generate(args) => generate::run(&args, out),

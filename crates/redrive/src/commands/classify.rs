@@ -5,11 +5,12 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use redrive_core::classify::{Evidence, classify};
+use redrive_core::classify::{Evidence, classify, explain};
 use redrive_core::pattern::fingerprint;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::escape;
 use crate::failure::{AlreadyTold, tell};
 use crate::out::Out;
 
@@ -20,6 +21,9 @@ use crate::out::Out;
 pub(crate) struct Args {
     /// Read this file instead of standard input
     file: Option<PathBuf>,
+    /// Say why in words instead: which rules matched where, and what was masked
+    #[arg(long)]
+    explain: bool,
 }
 
 /// What is known of one failure; anything may be missing or null.
@@ -53,12 +57,12 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> anyhow::Result<()> {
         Some(path) => Box::new(File::open(path).with_context(|| path.display().to_string())?),
         None => Box::new(io::stdin().lock()),
     };
-    let bad_lines = stream(BufReader::new(source), out)?;
+    let bad_lines = stream(BufReader::new(source), args.explain, out)?;
     if bad_lines == 0 { Ok(()) } else { Err(AlreadyTold.into()) }
 }
 
 /// How many lines could not be read.
-fn stream(mut source: BufReader<impl Read>, out: &mut Out) -> anyhow::Result<u64> {
+fn stream(mut source: BufReader<impl Read>, in_words: bool, out: &mut Out) -> anyhow::Result<u64> {
     let mut bad_lines = 0;
     let mut line = Vec::new();
     for number in 1_u64.. {
@@ -69,7 +73,7 @@ fn stream(mut source: BufReader<impl Read>, out: &mut Out) -> anyhow::Result<u64
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        match answer(&line) {
+        match serde_json::from_slice(&line).and_then(|record| answer(&record, in_words)) {
             Ok(answer) => out.line(answer)?,
             Err(error) => {
                 bad_lines += 1;
@@ -84,30 +88,47 @@ fn stream(mut source: BufReader<impl Read>, out: &mut Out) -> anyhow::Result<u64
     Ok(bad_lines)
 }
 
-fn answer(line: &[u8]) -> serde_json::Result<String> {
-    let record: Record = serde_json::from_slice(line)?;
-    let evidence = Evidence {
-        text: record.text.as_deref().unwrap_or_default(),
-        detail: record.detail.as_deref(),
-        error_type: record.error_type.as_deref(),
-        http_status: record.http_status,
-        response_body: record.response_body.as_deref(),
-        provider: record.provider.as_deref(),
-        context: record.context.as_deref(),
-        tool: record.tool.as_deref(),
-        finish_reason: record.finish_reason.as_deref(),
-        ..Evidence::default()
-    };
+fn answer(record: &Record, in_words: bool) -> serde_json::Result<String> {
+    let evidence = record.evidence();
+    if in_words {
+        return Ok(words(record, &evidence));
+    }
     let found = classify(&evidence);
     let group = fingerprint(&evidence, &found.reason);
     serde_json::to_string(&Answer {
         id: record.id.as_deref(),
         label: found.reason.as_str(),
         category: found.category.as_str(),
-        group: format!("{:016x}", group.hash),
+        group: group.id(),
         template: &group.template,
         rule: &found.rule,
     })
+}
+
+/// The explanation, a heading with the record's id before it.
+fn words(record: &Record, evidence: &Evidence<'_>) -> String {
+    let explanation = explain(evidence);
+    let group = fingerprint(evidence, &explanation.classified.reason);
+    let id = record.id.as_ref().map_or("-", |id| id.get());
+    let text = format!("{id}: {explanation}  group {group}: {}\n", group.template);
+    escape::lines(&text).fold(String::new(), |text, line| text + &line + "\n")
+}
+
+impl Record {
+    fn evidence(&self) -> Evidence<'_> {
+        Evidence {
+            text: self.text.as_deref().unwrap_or_default(),
+            detail: self.detail.as_deref(),
+            error_type: self.error_type.as_deref(),
+            http_status: self.http_status,
+            response_body: self.response_body.as_deref(),
+            provider: self.provider.as_deref(),
+            context: self.context.as_deref(),
+            tool: self.tool.as_deref(),
+            finish_reason: self.finish_reason.as_deref(),
+            ..Evidence::default()
+        }
+    }
 }
 
 #[cfg(test)]
@@ -117,7 +138,7 @@ mod tests {
     #[test]
     fn nulls_and_unknown_fields_are_fine_and_the_id_comes_back_as_it_was() {
         let line = br#"{"id":12345678901234567890.10,"text":"Request timed out","http_status":null,"source":"x"}"#;
-        let answer = answer(line).unwrap();
+        let answer = answer(&serde_json::from_slice(line).unwrap(), false).unwrap();
         assert!(
             answer.starts_with(r#"{"id":12345678901234567890.10,"label":"timeout","category":"transient""#),
             "{answer}"
@@ -128,7 +149,7 @@ mod tests {
     fn a_bad_line_does_not_stop_the_rest() {
         let (shared, mut out) = crate::out::tests::buffer();
         let lines = "{\"text\":\"a\"}\nnot json\n\n{\"text\":null}\n";
-        assert_eq!(stream(BufReader::new(lines.as_bytes()), &mut out).unwrap(), 1);
+        assert_eq!(stream(BufReader::new(lines.as_bytes()), false, &mut out).unwrap(), 1);
         out.flush().unwrap();
         assert_eq!(shared.text().lines().count(), 2);
     }

@@ -13,16 +13,22 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum What {
+    Openapi,
     Transitions,
     Cli,
     Config,
+    Taxonomy,
+    Errors,
 }
 
 pub(crate) fn run(args: &Args, out: &mut Out) -> anyhow::Result<()> {
     let text = match args.what {
+        What::Openapi => format!("{:#}\n", redrive_server::openapi()),
         What::Transitions => redrive_core::lifecycle::transition_table(),
         What::Cli => reference::page(),
         What::Config => config::page(),
+        What::Taxonomy => redrive_core::classify::taxonomy_markdown(),
+        What::Errors => redrive_server::errors_markdown(),
     };
     Ok(out.bytes(text.as_bytes())?)
 }

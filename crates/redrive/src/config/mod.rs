@@ -3,10 +3,12 @@
 mod complaint;
 mod fields;
 mod file;
+mod path;
 mod reference;
 mod section;
 mod settings;
 
 pub(crate) use file::ConfigFile;
+pub(crate) use path::{ConfigPath, data_folder};
 pub(crate) use reference::page;
-pub(crate) use settings::{DATA_DEFAULT, FlagSettings, Settings};
+pub(crate) use settings::{FlagSettings, Settings};
