@@ -27,7 +27,7 @@ pub enum Begun {
     /// The attempt is the caller's.
     Attempt(RunHandle),
     /// The run was done before: here is what it gave.
-    Closed(Box<StartAnswer>),
+    Closed(StartAnswer),
 }
 
 impl Begun {
@@ -64,7 +64,7 @@ impl Client {
                 let handle = RunHandle::hold(client, answer.run_id.clone(), lease.clone(), lease_ms);
                 Ok(Begun::Attempt(RunHandle { attempt: answer.attempt, steps: answer.steps, ..handle }))
             }
-            None => Ok(Begun::Closed(Box::new(answer))),
+            None => Ok(Begun::Closed(answer)),
         }
     }
 

@@ -35,6 +35,15 @@ impl std::fmt::Display for AlreadyTold {
 
 impl std::error::Error for AlreadyTold {}
 
+/// What to do about a refusal, where the command line knows more than the server.
+fn hint(error: &anyhow::Error) -> Option<&'static str> {
+    match error.downcast_ref::<redrive_client::Error>()?.code()? {
+        "tenant_required" => Some("this key spans tenants: add --tenant NAME"),
+        "unauthorized" => Some("look at REDRIVE_KEY and REDRIVE_URL: a key belongs to one server"),
+        _ => None,
+    }
+}
+
 /// One line on standard error. It may quote a server or a file, so it is escaped.
 pub(crate) fn tell(what: &str) {
     eprintln!("redrive: {}", escape::line(what));
@@ -46,7 +55,10 @@ pub(crate) fn exit_code(result: anyhow::Result<()>) -> ExitCode {
         Err(error) if out::reader_is_gone(&error) => ExitCode::SUCCESS,
         Err(error) if error.is::<AlreadyTold>() => ExitCode::FAILURE,
         Err(error) => {
-            tell(&format!("{error:#}"));
+            tell(&match hint(&error) {
+                Some(hint) => format!("{error:#}; {hint}"),
+                None => format!("{error:#}"),
+            });
             if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }

@@ -30,7 +30,7 @@ impl Table {
 
     /// A row with one coloured cell. Columns before it must be plain ASCII, as ids and states are.
     pub(crate) fn row_with<const N: usize>(&mut self, cells: [String; N], column: usize, style: Style) {
-        self.rows.push(cells.iter().map(|cell| escape::line(cell).into_owned()).collect());
+        self.rows.push(cells.into_iter().map(|cell| escape::line(&cell).into_owned()).collect());
         self.styles.push((column, style));
     }
 

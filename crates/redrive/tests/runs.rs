@@ -1,16 +1,18 @@
 //! The way of a run by command line and SDK: reported, listed, read, decided.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that can't go on should say where")]
+
 mod support;
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Stdio;
+use std::time::Duration;
 
 use redrive_client::core::ids::RunId;
 use redrive_client::core::run::StateName;
+use redrive_client::core::time::Timestamp;
 use redrive_client::wire::{FailureReport, LeaseRequest};
 use redrive_client::{Begun, Client, failure, start};
-use support::{Server, folder, json, new_key, refusal, text, wait_for};
+use support::{Follower, Server, folder, json, new_key, refusal, text, wait_for};
 
 struct House {
     server: Server,
@@ -30,6 +32,13 @@ fn house(folder: &Path) -> House {
 impl House {
     fn cli(&self, args: &[&str]) -> std::process::Output {
         self.server.cli(&self.person, args)
+    }
+
+    /// By the server's own clock, which is the one that leases run by.
+    fn wait_until_the_server_is_older_by(&self, ms: u64) {
+        let now = || -> Timestamp { json(&self.cli(&["health", "--json"]))["now"].as_str().unwrap().parse().unwrap() };
+        let until = now().plus_ms(ms);
+        wait_for("time to pass", || (now() >= until).then_some(()));
     }
 
     fn state(&self, run_id: &str) -> String {
@@ -132,7 +141,8 @@ async fn hostile_text_reaches_the_terminal_only_escaped() {
     let mut report = refused_key("evil", hostile);
     report.agent = Some("\u{1b}]0;owned\u{7}".into());
     house.worker.report(&report).await.unwrap();
-    house.cli(&["runs", "note", "evil", hostile]);
+    // No program takes a NUL as an argument.
+    text(&house.cli(&["runs", "note", "evil", &hostile.replace('\0', "")]));
     for args in [&["runs", "list"][..], &["runs", "show", "evil", "--full"], &["patterns", "list"]] {
         let shown = text(&house.cli(args));
         let unsafe_one = shown.chars().find(|c| (c.is_control() && *c != '\n') || *c == '\u{202e}');
@@ -144,30 +154,18 @@ async fn hostile_text_reaches_the_terminal_only_escaped() {
 async fn tail_prints_what_moves() {
     let folder = folder();
     let house = house(folder.path());
-    let mut tail = house
-        .server
-        .command(&house.person, &["runs", "tail", "--every-ms", "100", "--json", "--state", "dead,resolved"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
-    // It begins with what moves after its first look, so give it something new until it has looked.
-    let (seen, moves) = std::sync::mpsc::channel();
-    let reader =
-        std::thread::Builder::new().spawn(move || lines.by_ref().take(1).for_each(|l| seen.send(l.unwrap()).unwrap()));
-    let mut n = 0;
-    let line = loop {
-        n += 1;
-        assert!(n < 200, "nothing was printed");
+    let args = ["runs", "tail", "--every-ms", "100", "--json", "--state", "dead,resolved"];
+    let tail = Follower::start(house.server.command(&house.person, &args));
+    let mut line = None;
+    // It begins with what moves after its first look: something new happens until it has looked.
+    for n in 0..300 {
         house.worker.report(&refused_key(&format!("t-{n}"), "Invalid API key provided")).await.unwrap();
-        if let Ok(line) = moves.recv_timeout(std::time::Duration::from_millis(200)) {
-            break line;
+        line = tail.lines.recv_timeout(Duration::from_millis(100)).ok();
+        if line.is_some() {
+            break;
         }
-    };
-    tail.kill().unwrap();
-    tail.wait().unwrap();
-    reader.unwrap().join().unwrap();
-    let change: serde_json::Value = serde_json::from_str(&line).unwrap();
+    }
+    let change: serde_json::Value = serde_json::from_str(&line.expect("a line")).unwrap();
     assert_eq!((&change["state"], &change["queue"]), (&"dead".into(), &"mail".into()));
 }
 
@@ -180,9 +178,8 @@ async fn a_handle_keeps_its_lease_and_an_effect_is_done_once() {
     request.resumable = Some(true);
     let run = house.worker.begin(request.clone()).await.unwrap().expect_begun().unwrap();
     let first = run.effect("pay", "job:pay", async { Ok::<_, std::io::Error>(41) }).await.unwrap();
-    // Longer than the lease: only heartbeats keep it.
-    tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
-    assert!(!run.is_lost());
+    house.wait_until_the_server_is_older_by(2 * 900);
+    assert!(!run.is_lost(), "heartbeats keep it");
     let failed = run.fail("connection reset by peer").await.unwrap();
     assert_eq!((first, failed.state), (41, StateName::Scheduled));
 

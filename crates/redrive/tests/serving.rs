@@ -1,7 +1,11 @@
 //! A server's life as seen from outside: its first start, its keys, its neighbours, its end.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that can't go on should say where")]
+
 mod support;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 
 use support::{Server, folder, json, new_key, redrive, refusal, text, wait_for};
@@ -83,4 +87,39 @@ fn queues_of_the_configuration_are_there_and_can_be_read() {
     assert_eq!(json(&again)["settings"]["owner"], "me");
     assert_eq!(json(&again)["settings"]["retry_by"], "caller");
     assert_eq!(refusal(&server.cli(&key, &["queues", "set", "notes", "--lease-ms", "1"])).0, Some(2));
+}
+
+/// A request whose body does not come: work in hand that will not finish by itself.
+fn stuck_request(server: &Server, key: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
+    let head = format!(
+        "POST /v1/failures HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\
+         Content-Type: application/json\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    // The server asks for the body once it has begun to wait for it.
+    let mut answer = [0; 25];
+    stream.read_exact(&mut answer).unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 100"), "{answer:?}");
+    stream
+}
+
+#[test]
+fn a_stop_waits_for_work_in_hand_no_longer_than_the_grace_time() {
+    let folder = folder();
+    let server = Server::start_with(folder.path(), &["--body-timeout-ms", "3600000"]);
+    let _stuck = stuck_request(&server, server.key.as_ref().unwrap());
+    server.signal("-TERM");
+    // The grace time is five seconds, the patience for an end is thirty.
+    assert!(server.ended().0.success());
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let folder = folder();
+    let server = Server::start_with(folder.path(), &["--body-timeout-ms", "3600000", "--grace-ms", "3600000"]);
+    let _stuck = stuck_request(&server, server.key.as_ref().unwrap());
+    server.signal("-TERM");
+    server.signal("-INT");
+    assert_eq!(server.ended().0.code(), Some(1));
 }

@@ -82,13 +82,13 @@ pub(crate) struct RevokeArgs {
 
 pub(crate) fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
     match command {
-        Command::Create(args) => create(args, out),
-        Command::List(args) => list(args, out),
+        Command::Create(args) => create(&args, out),
+        Command::List(args) => list(&args, out),
         Command::Revoke(args) => revoke(args, out),
     }
 }
 
-fn create(args: CreateArgs, out: &mut Out) -> anyhow::Result<()> {
+fn create(args: &CreateArgs, out: &mut Out) -> anyhow::Result<()> {
     let tenant = tenant_of(args.role, args.tenant.as_deref())?;
     if args.expires_at.is_some_and(|at| at <= now()) {
         return Err(Usage::new("--expires-at lies in the past").into());
@@ -106,7 +106,7 @@ fn create(args: CreateArgs, out: &mut Out) -> anyhow::Result<()> {
         .line(format_args!("({} key {}, tenant {}; it is shown only now)", created.role, created.id, created.tenant))?)
 }
 
-fn list(args: ListArgs, out: &mut Out) -> anyhow::Result<()> {
+fn list(args: &ListArgs, out: &mut Out) -> anyhow::Result<()> {
     let store = direct::open(&args.place.folder()?)?;
     let keys: Vec<KeyView> = store.keys()?.into_iter().map(view).collect();
     if args.place.json {
@@ -129,11 +129,12 @@ fn list(args: ListArgs, out: &mut Out) -> anyhow::Result<()> {
 fn revoke(args: RevokeArgs, out: &mut Out) -> anyhow::Result<()> {
     let store = direct::open(&args.place.folder()?)?;
     let mut unknown = Vec::new();
-    for id in &args.ids {
-        if store.revoke_key(id)? {
-            out.line(format_args!("revoked {id}"))?;
-        } else {
-            unknown.push(id.as_str());
+    for id in args.ids {
+        store.revoke_key(&id)?;
+        match store.keys()?.into_iter().find(|key| key.id == id) {
+            Some(key) if args.place.json => out.json(&serde_json::to_string(&view(key))?)?,
+            Some(_) => out.line(format_args!("revoked {id}"))?,
+            None => unknown.push(id),
         }
     }
     anyhow::ensure!(unknown.is_empty(), "no such key: {}", unknown.join(", "));

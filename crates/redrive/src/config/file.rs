@@ -85,12 +85,10 @@ impl ConfigFile {
     }
 }
 
+type Named<'a> = (Spanned<DeString<'a>>, Spanned<DeValue<'a>>);
+
 /// The tables under `[kind.NAME]`.
-fn named<'a>(
-    source: Source<'_>,
-    kind: &str,
-    root: &mut DeTable<'a>,
-) -> Result<Vec<(Spanned<DeString<'a>>, Spanned<DeValue<'a>>)>, Complaint> {
+fn named<'a>(source: Source<'_>, kind: &str, root: &mut DeTable<'a>) -> Result<Vec<Named<'a>>, Complaint> {
     let Some(value) = root.remove(kind) else { return Ok(Vec::new()) };
     let span = value.span();
     match value.into_inner() {

@@ -133,6 +133,7 @@ async fn as_json(client: &Client, mut query: RunsQuery, mut wanted: u64, out: &m
 }
 
 async fn as_table(client: &Client, mut query: RunsQuery, mut wanted: u64, out: &mut Out) -> anyhow::Result<()> {
+    let asked = query.count;
     let mut runs = Vec::new();
     let mut total = None;
     while let Some(limit) = next_limit(wanted) {
@@ -152,8 +153,9 @@ async fn as_table(client: &Client, mut query: RunsQuery, mut wanted: u64, out: &
         return Ok(out.line("no runs")?);
     }
     out.table(table(&runs, now()))?;
-    if let Some((total, capped)) = total {
-        out.line(format_args!("\n{} of {}{total}", runs.len(), if capped { "more than " } else { "" }))?;
+    let shown = runs.len() as u64;
+    if let Some((total, capped)) = total.filter(|(total, _)| asked || *total > shown) {
+        out.line(format_args!("\n{shown} of {}{total}", if capped { "more than " } else { "" }))?;
     }
     if let Some(cursor) = query.cursor {
         out.line(format_args!("\nmore: add --all, or --cursor {}", crate::escape::shell(&cursor)))?;

@@ -83,7 +83,7 @@ async fn each<T>(
                 let state = out.styled(style_of(answer.state), answer.state.as_str());
                 out.line(format_args!("{}  {state}", answer.run_id))?;
             }
-            Err(error @ Error::Problem(_)) => {
+            Err(error) if concerns_one_run(&error) => {
                 all_went_well = false;
                 tell(&format!("{run_id}: {error}"));
             }
@@ -92,4 +92,9 @@ async fn each<T>(
         }
     }
     if all_went_well { Ok(()) } else { Err(AlreadyTold.into()) }
+}
+
+/// A refused key or a missing tenant would be the same for every run.
+fn concerns_one_run(error: &Error) -> bool {
+    matches!(error, Error::Problem(problem) if matches!(problem.status, 404 | 409))
 }
