@@ -45,3 +45,48 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Generate(generate::Args),
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_description_of_the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn commands_are_read_as_written() {
+        for line in [
+            "redrive serve --listen 127.0.0.1:0 --data d --config c.toml --log-format json",
+            "redrive runs list --state dead,review --reason timeout,x:mine --held --sort -received --all --json",
+            "redrive runs list --since 2h --until 2026-01-01T00:00:00Z -q abc --limit 1000 --held=false",
+            "redrive runs replay a b c --force --reason because",
+            "redrive runs note a b text --tenant acme",
+            "redrive queues set mail --schedule-ms 1000,2000 --retry-by caller --preset external",
+            "redrive keys create --role worker --tenant * --json",
+            "redrive classify failures.jsonl --explain",
+        ] {
+            let read = Cli::try_parse_from(line.split(' '));
+            assert!(read.is_ok(), "{line}: {}", read.unwrap_err());
+        }
+    }
+
+    #[test]
+    fn what_can_not_work_is_refused_before_anything_is_sent() {
+        for line in [
+            "redrive runs replay a --force",
+            "redrive runs replay",
+            "redrive runs list --limit 0",
+            "redrive runs list --limit 5 --all",
+            "redrive runs show a/b",
+            "redrive runs list --reason nonsense",
+            "redrive keys create --role god",
+            "redrive queues set mail --retry-by nobody",
+        ] {
+            assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
+        }
+    }
+}

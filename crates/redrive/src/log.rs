@@ -11,7 +11,7 @@ use tracing_subscriber::EnvFilter;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LogFormat {
-    /// Text on a terminal, JSON otherwise
+    // Text on a terminal, JSON otherwise. No doc comment: it would stretch every option of the help.
     #[default]
     Auto,
     Text,

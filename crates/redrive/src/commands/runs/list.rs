@@ -24,8 +24,10 @@ pub(crate) struct Args {
     /// Only these states
     #[arg(long, value_delimiter = ',', value_parser = word(StateName::ALL, StateName::as_str), help_heading = "Filter")]
     state: Vec<StateName>,
+    /// Only these queues
     #[arg(long, value_delimiter = ',', help_heading = "Filter", value_name = "NAME")]
     queue: Vec<QueueName>,
+    /// Only these agents' runs
     #[arg(long, value_delimiter = ',', help_heading = "Filter", value_name = "NAME")]
     agent: Vec<String>,
     /// Why they failed: a reason such as timeout or auth_failed
@@ -38,13 +40,16 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', help_heading = "Filter", value_name = "ID")]
     pattern: Vec<String>,
     /// Why automation stopped
-    #[arg(long, value_delimiter = ',', value_parser = word(DeadBecause::ALL, DeadBecause::as_str))]
+    #[arg(long, value_delimiter = ',', value_name = "WHY", value_parser = word(DeadBecause::ALL, DeadBecause::as_str))]
     #[arg(help_heading = "Filter")]
     dead_because: Vec<DeadBecause>,
+    /// How much it matters
     #[arg(long, value_delimiter = ',', value_parser = word(Severity::ALL, Severity::as_str), help_heading = "Filter")]
     severity: Vec<Severity>,
+    /// Only these environments, such as production
     #[arg(long, value_delimiter = ',', help_heading = "Filter", value_name = "NAME")]
     environment: Vec<String>,
+    /// Only these customers' runs
     #[arg(long, value_delimiter = ',', help_heading = "Filter", value_name = "NAME")]
     customer: Vec<String>,
     /// Only runs that something holds; `--held=false` for those that nothing does

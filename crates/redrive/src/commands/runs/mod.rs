@@ -5,6 +5,7 @@ mod page;
 mod show;
 mod tail;
 mod triage;
+mod wording;
 
 use clap::Subcommand;
 

@@ -5,9 +5,9 @@ use std::io;
 use redrive_core::ids::Tenant;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
-use redrive_core::verdict::RecommendedAction;
-use redrive_core::wire::{AttemptView, ErrorReport, RunDetail, StepStatus};
+use redrive_core::wire::{AttemptView, RunDetail, StepStatus};
 
+use crate::commands::runs::wording::{advice, cut, error_kind};
 use crate::escape;
 use crate::out::{Out, Style};
 use crate::when::{duration, relative};
@@ -15,7 +15,6 @@ use crate::words::style_of;
 
 /// How much of a long text is shown without `--full`.
 const FOLDED_LINES: usize = 6;
-const FOLDED_LINE_CHARS: usize = 160;
 
 pub(crate) struct Page<'a> {
     pub(crate) run: &'a RunDetail,
@@ -58,9 +57,9 @@ impl Page<'_> {
             }
         }
         if let Some(instructions) = &self.run.body.instructions {
-            out.line("")?;
+            out.line("\nThe queue's owner says:")?;
             for line in escape::lines(instructions) {
-                out.line(format_args!("The queue's owner says: {line}"))?;
+                out.line(format_args!("  {line}"))?;
             }
         }
         Ok(())
@@ -240,30 +239,6 @@ fn heading(out: &mut Out, title: &str) -> io::Result<()> {
     out.line(format_args!("\n{title}"))
 }
 
-fn error_kind(error: &ErrorReport) -> Option<String> {
-    let kind = error.error_type.as_ref().map(|kind| kind.decode().into_owned());
-    let status = error.http_status.map(|status| format!("HTTP {status}"));
-    let said: Vec<String> = [kind, status].into_iter().flatten().collect();
-    (!said.is_empty()).then(|| said.join(", "))
-}
-
-fn cut(line: &str) -> String {
-    if line.chars().nth(FOLDED_LINE_CHARS).is_none() {
-        return line.into();
-    }
-    let mut short: String = line.chars().take(FOLDED_LINE_CHARS).collect();
-    short.push('…');
-    short
-}
-
-fn advice(action: RecommendedAction) -> &'static str {
-    match action {
-        RecommendedAction::RetryWithBackoff => "replay it; the cause passes by itself",
-        RecommendedAction::TruncateAndResubmit => "make the input smaller, then replay",
-        RecommendedAction::EscalateToTenant => "tell the tenant: only they can mend it",
-        RecommendedAction::ManualReviewRequired => "look at what was done before anything is repeated",
-        RecommendedAction::FixAndReplay => "mend the cause, then replay",
-        RecommendedAction::Reassign => "give it to another agent or queue",
-        RecommendedAction::Discard => "discard it; the work is done or no longer wanted",
-    }
-}
+#[cfg(test)]
+#[path = "page_tests.rs"]
+mod tests;

@@ -20,6 +20,7 @@ pub(crate) struct Args {
     /// Only moves into these states
     #[arg(long, value_delimiter = ',', value_parser = word(StateName::ALL, StateName::as_str))]
     state: Vec<StateName>,
+    /// Only these queues
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     queue: Vec<QueueName>,
     /// Begin where an earlier answer of the API ended, instead of now
