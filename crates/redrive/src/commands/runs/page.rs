@@ -7,7 +7,7 @@ use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{AttemptView, RunDetail, StepStatus};
 
-use crate::commands::runs::wording::{advice, cut, error_kind};
+use crate::commands::runs::wording::{advice, cut, error_kind, happened};
 use crate::escape;
 use crate::out::{Out, Style};
 use crate::when::{duration, relative};
@@ -49,12 +49,12 @@ impl Page<'_> {
     }
 
     fn verdict(&self, out: &mut Out) -> io::Result<()> {
-        if let Some(verdict) = &self.run.body.verdict {
-            out.line("")?;
-            out.line(escape::line(&verdict.why))?;
-            if self.run.summary.state == StateName::Dead {
-                out.line(format_args!("Advised: {}", advice(verdict.recommended_action)))?;
-            }
+        out.line("")?;
+        for sentence in happened(self.run) {
+            out.line(escape::line(&sentence))?;
+        }
+        if let Some(verdict) = self.run.body.verdict.as_ref().filter(|_| self.run.summary.state == StateName::Dead) {
+            out.line(format_args!("Advised: {}", advice(verdict.recommended_action)))?;
         }
         if let Some(instructions) = &self.run.body.instructions {
             out.line("\nThe queue's owner says:")?;

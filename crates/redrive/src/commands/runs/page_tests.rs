@@ -94,3 +94,10 @@ fn in_full_nothing_is_folded() {
     let page = printed(true);
     assert!(page.contains("\n  8\n") && !page.contains("more lines"), "{page}");
 }
+
+#[test]
+fn a_run_that_recovered_does_not_open_with_its_old_failure() {
+    let mut run = dead_letter();
+    run.summary.state = StateName::Recovered;
+    assert_eq!(happened(&run), ["It recovered on attempt 2.", "Before that: The key was refused."]);
+}
