@@ -81,6 +81,7 @@ impl Matcher {
         let automaton = AhoCorasick::builder()
             .match_kind(MatchKind::Standard)
             .kind(Some(AhoCorasickKind::ContiguousNFA))
+            .dense_depth(5)
             .build(&literals)
             .expect("constant phrases make an automaton");
         Self { automaton, parts, phrases }

@@ -120,9 +120,18 @@ fn is_marker(trimmed: &str) -> bool {
 /// Only the front of a line tells its level.
 fn is_chatter(trimmed: &str) -> bool {
     const LEVEL_WITHIN: usize = 48;
-    let front = head(trimmed, LEVEL_WITHIN);
-    let mut words = front.split(|c: char| !c.is_ascii_alphabetic());
-    words.any(|w| matches!(w, "INFO" | "DEBUG" | "TRACE")) || front.contains("[info]") || front.contains("[debug]")
+    let front = &trimmed.as_bytes()[..trimmed.len().min(LEVEL_WITHIN)];
+    let is_level = |at: usize| {
+        const LEVELS: [&[u8]; 3] = [b"INFO", b"DEBUG", b"TRACE"];
+        let apart = at == 0 || !front[at - 1].is_ascii_alphabetic();
+        let ends = |level: &[u8]| !front.get(at + level.len()).is_some_and(u8::is_ascii_alphabetic);
+        apart && LEVELS.iter().any(|level| front[at..].starts_with(level) && ends(level))
+    };
+    front.iter().enumerate().any(|(at, byte)| match byte {
+        b'I' | b'D' | b'T' => is_level(at),
+        b'[' => front[at..].starts_with(b"[info]") || front[at..].starts_with(b"[debug]"),
+        _ => false,
+    })
 }
 
 /// Letters and digits in lower case, each with whether a word begins there: after anything that is no letter or
