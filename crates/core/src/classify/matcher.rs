@@ -7,7 +7,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 use super::page::Page;
 use super::rules::rules;
-use super::text;
+use super::text::{self, Joint};
 
 /// Shorter parts match whole words only: `eof`, `oom` and `401` stand in the middle of too much else.
 const LONG_ENOUGH: usize = 10;
@@ -32,6 +32,8 @@ struct Part {
     last: bool,
     free_start: bool,
     free_end: bool,
+    /// Written as one word: `typeerror` is the class, not `"type": "error"`.
+    one_word: bool,
 }
 
 #[derive(Debug)]
@@ -75,6 +77,7 @@ impl Matcher {
                     last: index + 1 == pieces.len(),
                     free_start: long || piece.starts_with('*'),
                     free_end: long || piece.ends_with('*'),
+                    one_word: !piece.contains([' ', '_', '-', '\'']),
                 });
             }
         }
@@ -102,15 +105,21 @@ impl Matcher {
         let mut open: Vec<Open> = Vec::new();
         for hit in self.automaton.find_overlapping_iter(&page.letters) {
             for part in &self.parts[hit.pattern().as_usize()] {
-                let starts = part.free_start || page.begins[hit.start()];
-                let ends = part.free_end || page.begins.get(hit.end()).copied().unwrap_or(true);
-                if starts && ends {
+                if stands(part, &page.joints, hit.start(), hit.end()) {
                     advance(part, hit.start(), hit.end(), &mut open, &mut found);
                 }
             }
         }
         found
     }
+}
+
+/// Does it stand there as a word of its own, where it has to?
+fn stands(part: &Part, joints: &[Joint], start: usize, end: usize) -> bool {
+    let begins = |at: usize| joints.get(at).is_none_or(|j| *j != Joint::None);
+    (part.free_start || begins(start))
+        && (part.free_end || begins(end))
+        && !(part.one_word && joints[start + 1..end].contains(&Joint::Gap))
 }
 
 /// A phrase of several parts of which the first ones were seen.

@@ -16,6 +16,9 @@ mod status;
 mod taxonomy;
 pub(crate) mod text;
 
+#[cfg(test)]
+mod tests;
+
 pub use decide::{Classified, classify};
 pub use evidence::Evidence;
 pub use explain::{Explanation, Finding, explain};

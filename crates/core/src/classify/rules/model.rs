@@ -57,7 +57,7 @@ pub(super) static RULES: &[Rule] = &[
     ])
     .unless(&["connection refused", "econnrefused"])
     .note("what gateways and SDKs write around an error of the model; a more exact one inside wins")
-    .example("Error generating response: the backend said no"),
+    .example("Error generating response: the backend is odd"),
     Rule::new("builtin.provider.gateway", ProviderError, LIKELY + 6, &[
         "bad gateway", "internal server error", "service unavailable", "server error", "internal error",
         "upstream connect error", "service temporarily unavailable", "temporarily unavailable", "web server is down",
