@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
-
+use super::automaton::Automaton;
 use super::page::Page;
 use super::rules::rules;
 use super::text::{self, Joint};
@@ -15,6 +14,9 @@ const LONG_ENOUGH: usize = 10;
 const MAX_GAP: usize = 70;
 
 pub(super) type PhraseId = u16;
+
+/// More than there are; a set of phrases is that many bits.
+pub(super) const MOST_PHRASES: usize = 4096;
 
 /// Where a phrase was found on the page.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +40,9 @@ struct Part {
 
 #[derive(Debug)]
 pub(super) struct Matcher {
-    automaton: AhoCorasick,
+    automaton: Automaton,
+    /// How long each literal is.
+    lengths: Vec<usize>,
     /// For each literal, the parts of phrases that it is.
     parts: Vec<Vec<Part>>,
     phrases: HashMap<&'static str, PhraseId>,
@@ -60,7 +64,10 @@ impl Matcher {
             if phrases.contains_key(phrase) {
                 continue;
             }
-            let id = PhraseId::try_from(phrases.len()).expect("fewer than 65,536 phrases");
+            let id = PhraseId::try_from(phrases.len())
+                .ok()
+                .filter(|id| usize::from(*id) < MOST_PHRASES)
+                .expect("few enough");
             phrases.insert(phrase, id);
             let pieces: Vec<&str> = phrase.split('~').map(str::trim).collect();
             for (index, piece) in pieces.iter().enumerate() {
@@ -81,13 +88,9 @@ impl Matcher {
                 });
             }
         }
-        let automaton = AhoCorasick::builder()
-            .match_kind(MatchKind::Standard)
-            .kind(Some(AhoCorasickKind::ContiguousNFA))
-            .dense_depth(5)
-            .build(&literals)
-            .expect("constant phrases make an automaton");
-        Self { automaton, parts, phrases }
+        let automaton = Automaton::new(&literals).expect("constant phrases use few kinds of bytes");
+        let lengths = literals.iter().map(Vec::len).collect();
+        Self { automaton, lengths, parts, phrases }
     }
 
     /// The number of a phrase that some rule has.
@@ -103,13 +106,14 @@ impl Matcher {
     pub(super) fn find(&self, page: &Page) -> Vec<Found> {
         let mut found = Vec::with_capacity(16);
         let mut open: Vec<Open> = Vec::new();
-        for hit in self.automaton.find_overlapping_iter(&page.letters) {
-            for part in &self.parts[hit.pattern().as_usize()] {
-                if stands(part, &page.joints, hit.start(), hit.end()) {
-                    advance(part, hit.start(), hit.end(), &mut open, &mut found);
+        self.automaton.find(&page.letters, |hit| {
+            let start = hit.end - self.lengths[hit.literal];
+            for part in &self.parts[hit.literal] {
+                if stands(part, &page.joints, start, hit.end) {
+                    advance(part, start, hit.end, &mut open, &mut found);
                 }
             }
-        }
+        });
         found
     }
 }
@@ -151,7 +155,7 @@ fn advance(part: &Part, start: usize, end: usize, open: &mut Vec<Open>, found: &
 }
 
 fn letters_of(piece: &str) -> Vec<u8> {
-    let mut letters = Vec::with_capacity(piece.len());
-    text::squash(piece, |letter, _| letters.push(letter));
+    let (mut letters, mut joints) = (Vec::new(), Vec::new());
+    text::squash(piece, &mut letters, &mut joints);
     letters
 }

@@ -135,9 +135,6 @@ impl Page {
     }
 
     fn push_words(&mut self, line: &str) {
-        text::squash(line, |letter, joint| {
-            self.letters.push(letter);
-            self.joints.push(joint);
-        });
+        text::squash(line, &mut self.letters, &mut self.joints);
     }
 }

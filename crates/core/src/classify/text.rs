@@ -147,7 +147,16 @@ pub(crate) enum Joint {
 
 /// Letters and digits in lower case, each with how it joins the one before.
 /// Escapes of JSON strings and terminal colours count as gaps.
-pub(crate) fn squash(line: &str, mut push: impl FnMut(u8, Joint)) {
+pub(crate) fn squash(line: &str, letters: &mut Vec<u8>, joints: &mut Vec<Joint>) {
+    // Room for all of it at once, so that no letter has to ask for it.
+    let mut written = letters.len();
+    letters.resize(written + line.len(), 0);
+    joints.resize(written + line.len(), Joint::None);
+    let mut push = |letter: u8, joint: Joint| {
+        letters[written] = letter;
+        joints[written] = joint;
+        written += 1;
+    };
     let bytes = line.as_bytes();
     let mut joint = Joint::Gap;
     let mut before = Before::Gap;
@@ -194,6 +203,8 @@ pub(crate) fn squash(line: &str, mut push: impl FnMut(u8, Joint)) {
             _ => (joint, before) = (Joint::Gap, Before::Gap),
         }
     }
+    letters.truncate(written);
+    joints.truncate(written);
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -227,13 +238,15 @@ mod tests {
     use super::*;
 
     fn squashed(line: &str) -> String {
+        let (mut letters, mut joints) = (Vec::new(), Vec::new());
+        squash(line, &mut letters, &mut joints);
         let mut out = String::new();
-        squash(line, |letter, joint| {
+        for (letter, joint) in letters.into_iter().zip(joints) {
             if joint != Joint::None && !out.is_empty() {
                 out.push(' ');
             }
             out.push(letter as char);
-        });
+        }
         out
     }
 

@@ -62,18 +62,20 @@ pub(super) fn is_word_byte(byte: u8) -> bool {
 }
 
 /// The length of a URL, or of a rooted path with what it asks for, at the front of a text.
-pub(super) fn url_len(rest: &str) -> Option<usize> {
-    const LONGEST_SCHEME: usize = 12;
-    let bytes = rest.as_bytes();
-    let scheme = bytes.iter().take(LONGEST_SCHEME).take_while(|b| b.is_ascii_alphabetic() || **b == b'+').count();
-    let is_url = scheme > 0 && bytes[scheme..].starts_with(b"://");
-    let is_query = bytes[0] == b'/' && bytes.iter().take_while(|b| is_word_byte(**b)).any(|b| *b == b'?');
+pub(super) fn url_len(rest: &str, token: &Token<'_>) -> Option<usize> {
+    let is_url = token.colons && rest[..token.len].split_once("://").is_some_and(|(scheme, _)| is_scheme(scheme));
+    let is_query = token.marked && rest.starts_with('/') && rest[..token.len].contains('?');
     if !is_url && !is_query {
         return None;
     }
     let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>' | ')' | ']' | '}' | ',' | ';');
     let end = rest.find(ends).unwrap_or(rest.len());
     Some(rest[..end].trim_end_matches(['.', ':']).len())
+}
+
+fn is_scheme(word: &str) -> bool {
+    const LONGEST_SCHEME: usize = 12;
+    (1..=LONGEST_SCHEME).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_alphabetic() || b == b'+')
 }
 
 pub(super) fn is_unit(word: &str) -> bool {

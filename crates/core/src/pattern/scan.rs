@@ -103,11 +103,11 @@ impl Scanner<'_> {
 
     fn word(&mut self, template: &mut Template) {
         let rest = &self.message[self.at..];
-        if let Some(len) = parts::url_len(rest) {
+        let token = Token::at_front_of(rest);
+        if let Some(len) = parts::url_len(rest, &token) {
             template.mask(Mask::Url, &rest[..len]);
             return self.pass(len, Cue::default());
         }
-        let token = Token::at_front_of(rest);
         if token.word.is_empty() {
             template.plain(&rest[..token.len]);
             self.at += token.len;

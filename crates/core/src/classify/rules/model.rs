@@ -23,8 +23,8 @@ pub(super) static RULES: &[Rule] = &[
         "service is too busy", "service busy", "maximum pending requests", "too busy", "system is busy",
         "model is busy", "temporarily at", "peak hours", "high volume", "no available ~ to handle",
         "no workers available", "no available workers", "no instances available", "queue is full ~ model",
-        "request queue is full", "system busy", "high concurrency", "model is currently unavailable due to", "繁忙",
-        "过载", "no deployments available", "service unavailable ~ capacity", "overloaded or not ready",
+        "request queue is full", "system busy", "high concurrency", "model is currently unavailable due to",
+        "no deployments available", "service unavailable ~ capacity", "overloaded or not ready",
     ])
     .unless(&["loading the dataset in memory", "rate limit"])
     .note("Azure: high demand; Hugging Face: is currently loading; Ollama: server busy, maximum pending requests \

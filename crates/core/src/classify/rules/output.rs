@@ -166,12 +166,11 @@ pub(super) static RULES: &[Rule] = &[
         "sensitive words", "spii", "image safety", "model armor", "finish reason refusal", "stop reason refusal",
         "stop reason ~ refusal", "model refusal error", "refused to answer", "refused to respond", "model refused",
         "cannot fulfill this request", "can't assist with that", "cannot assist with", "content exists risk",
-        "content risk", "敏感", "违规", "invalid prompt ~ policy", "prompt injection detected", "prompt attack",
-        "pii detected", "unsafe content", "unable to respond to this", "nsfw", "against our policies",
-        "rejected request error", "violates ~ policy", "violates our ~ polic*", "flagged by our", "model refusal",
-        "block reason ~ safety", "block reason ~ prohibited", "block reason ~ blocklist", "block reason ~ other",
-        "copyrighted material", "jailbreak detected", "flagged by content", "moderation flagged",
-        "flagged by moderation",
+        "content risk", "invalid prompt ~ policy", "prompt injection detected", "prompt attack", "pii detected",
+        "unsafe content", "unable to respond to this", "nsfw", "against our policies", "rejected request error",
+        "violates ~ policy", "violates our ~ polic*", "flagged by our", "model refusal", "block reason ~ safety",
+        "block reason ~ prohibited", "block reason ~ blocklist", "block reason ~ other", "copyrighted material",
+        "jailbreak detected", "flagged by content", "moderation flagged", "flagged by moderation",
     ])
     .unless(&["content filter error", "connection refused", "moderation service unavailable", "robot"])
     .at(&[Llm, Framework, Validation, Human])
