@@ -116,7 +116,8 @@ fn raw_claim_and_resolve(conn: &Connection) -> Result<Duration> {
             claimed.extend(found.collect::<Result<Vec<_>, _>>()?);
         }
     }
-    let lease = r#"{"e":1,"ea":2,"l":{"x":1794772860000,"ms":60000,"p":1794772800000,"d":1794776400000,"b":1794772800000}}"#;
+    let lease =
+        r#"{"e":1,"ea":2,"l":{"x":1794772860000,"ms":60000,"p":1794772800000,"d":1794776400000,"b":1794772800000}}"#;
     for (id, attempt, _) in &claimed {
         conn.prepare_cached(
             "UPDATE runs SET state = 1, detail = 0, due = NULL, wake = ?2, attempt = ?3, updated_at = ?4, life = ?5 WHERE id = ?1",
@@ -134,7 +135,12 @@ fn raw_claim_and_resolve(conn: &Connection) -> Result<Duration> {
             "INSERT INTO attempts (id, outcome, epoch, digest, state, pattern_new, recorded_at, origin, body)
              VALUES (?1, 0, 1, ?2, 4, 0, 5, ?3, ?4)",
         )?
-        .execute(params![(id << 20) | (attempt + 1), [7_u8; 16], r#"{"began_at":"2026-11-15T20:00:00.000Z","revision":1}"#, body])?;
+        .execute(params![
+            (id << 20) | (attempt + 1),
+            [7_u8; 16],
+            r#"{"began_at":"2026-11-15T20:00:00.000Z","revision":1}"#,
+            body
+        ])?;
     }
     conn.execute_batch("COMMIT")?;
     ensure!(claimed.len() == CLAIM as usize, "{} were due", claimed.len());

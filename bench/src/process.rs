@@ -49,9 +49,10 @@ impl Server {
     /// Resident memory in MiB.
     pub fn memory_mib(&self) -> f64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).and_then(|rest| {
-            rest.trim().split(' ').next().and_then(|kib| kib.parse::<f64>().ok())
-        });
+        let kib = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .and_then(|rest| rest.trim().split(' ').next().and_then(|kib| kib.parse::<f64>().ok()));
         kib.map_or(f64::NAN, |kib| kib / 1024.0)
     }
 

@@ -41,7 +41,8 @@ fn like(store: &Path, folder: &Path) -> Result<Connection> {
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -8192;
          PRAGMA wal_autocheckpoint = 10000; PRAGMA temp_store = MEMORY;",
     )?;
-    let mut schema = from.prepare("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'")?;
+    let mut schema =
+        from.prepare("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'")?;
     for sql in schema.query_map([], |row| row.get::<_, String>(0))? {
         conn.execute_batch(&sql?)?;
     }

@@ -9,7 +9,8 @@ const CAUSES: [(&str, &str); 4] = [
     ("RateLimitError", "Rate limit reached for requests per min: Limit 500, Used 500. Please try again in 12s"),
     ("AuthenticationError", "Incorrect API key provided: check the key of this workspace"),
 ];
-const FRAMES: &str = "  File \\\"/app/agents/biller.py\\\", line 118, in charge\\n    answer = client.chat(messages)\\n";
+const FRAMES: &str =
+    "  File \\\"/app/agents/biller.py\\\", line 118, in charge\\n    answer = client.chat(messages)\\n";
 const WORDS: &str = "The customer asks for the invoice of last month and wants it split by cost centre. ";
 
 /// The n-th report's JSON.
@@ -26,7 +27,10 @@ pub fn report(series: &str, n: u64) -> String {
     for _ in 0..12 {
         body.push_str(WORDS);
     }
-    let _ = write!(body, "\"}}]}},\"model\":\"gpt-5\",\"provider\":\"openai\",\"error\":{{\"type\":\"{kind}\",\"message\":\"{message}\",\"detail\":\"Traceback (most recent call last):\\n");
+    let _ = write!(
+        body,
+        "\"}}]}},\"model\":\"gpt-5\",\"provider\":\"openai\",\"error\":{{\"type\":\"{kind}\",\"message\":\"{message}\",\"detail\":\"Traceback (most recent call last):\\n"
+    );
     for _ in 0..6 {
         body.push_str(FRAMES);
     }

@@ -22,7 +22,7 @@ const GENERATED: &[Generated] = &[
     Generated { path: "docs/lifecycle.md", what: "transitions" },
     Generated { path: "docs/cli.md", what: "cli" },
     Generated { path: "docs/configuration.md", what: "config" },
-    Generated { path: "docs/taxonomy.md", what: "taxonomy" },
+    Generated { path: "docs/errors.md", what: "errors" },
 ];
 
 /// `cargo xtask generate`

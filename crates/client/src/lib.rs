@@ -1,1 +1,36 @@
-//! client
+//! The Rust SDK: everything a program says to a Redrive server, as typed calls.
+//!
+//! A call is made by awaiting it; [`Call::text`] gives the server's JSON unchanged instead of the typed answer. Nothing
+//! is retried behind the caller's back: whether a call may be repeated is in the API's own rules (a report may, always).
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use redrive_client::{Client, start};
+//!
+//! let client = Client::new("http://127.0.0.1:7070", "rd_…")?;
+//! let run = client.begin(start("task-42".parse()?)).await?.expect_begun()?;
+//! let paid = run.effect("charge_card", "task-42:charge", async { Ok::<_, std::io::Error>(true) }).await?;
+//! run.succeed(&serde_json::json!({ "paid": paid })).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod blank;
+mod call;
+mod client;
+mod error;
+mod handle;
+mod payload;
+mod people;
+mod query;
+mod worker;
+
+pub use blank::{failure, start};
+pub use call::Call;
+pub use client::Client;
+pub use error::{Error, Result};
+pub use handle::{Begun, EffectError, RunHandle};
+pub use payload::{encode_payload, payload_of};
+pub use query::{RunsQuery, StatsQuery};
+pub use redrive_core as core;
+pub use redrive_core::wire;

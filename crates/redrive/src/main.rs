@@ -1,1 +1,44 @@
-fn main() {}
+//! The binary: one file for each command, and the configuration.
+
+mod cli;
+mod commands;
+mod config;
+mod escape;
+mod failure;
+mod log;
+mod out;
+mod remote;
+mod table;
+mod when;
+mod words;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+use crate::out::Out;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut out = Out::stdout();
+    let result = run(cli.command, &mut out).and_then(|()| Ok(out.flush()?));
+    failure::exit_code(result)
+}
+
+fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
+    use commands::{classify, completions, generate, health, keys, patterns, queues, runs, serve, tenants};
+    match command {
+        Command::Serve(args) => serve::run(args, out),
+        Command::Runs(command) => commands::block_on(runs::run(command, out)),
+        Command::Patterns(command) => commands::block_on(patterns::run(command, out)),
+        Command::Queues(command) => commands::block_on(queues::run(command, out)),
+        Command::Tenants(command) => commands::block_on(tenants::run(command, out)),
+        Command::Health(args) => commands::block_on(health::health(args, out)),
+        Command::Stats(args) => commands::block_on(health::stats(args, out)),
+        Command::Keys(command) => keys::run(command, out),
+        Command::Classify(args) => classify::run(&args, out),
+        Command::Completions(args) => completions::run(&args, out),
+        Command::Generate(args) => generate::run(&args, out),
+    }
+}

@@ -1,1 +1,29 @@
-//! server
+//! The HTTP API and the background engine: who asks, may they, and what is due. Holds no state that the store does
+//! not, and decides nothing about runs: it prepares, hands over, and answers.
+
+mod api;
+mod app;
+mod body;
+mod call;
+mod metrics;
+mod path;
+mod query;
+mod route;
+
+pub mod auth;
+pub mod capture;
+pub mod engine;
+pub mod limits;
+pub mod openapi;
+pub mod problem;
+pub mod router;
+pub mod routes;
+pub mod serve;
+pub mod tasks;
+
+pub use app::App;
+pub use capture::UserRules;
+pub use limits::Limits;
+pub use openapi::openapi;
+pub use problem::{error_catalogue, errors_markdown};
+pub use serve::{Config, Server, StartError};

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use super::evidence::Evidence;
 use super::facts::{self, Facts};
-use super::matcher::{Found, MATCHER, PhraseId};
+use super::matcher::{Found, MATCHER, MOST_PHRASES, PhraseId};
 use super::page::{Field, Page};
 use super::place::Place;
 use super::rule::{BY_PLACE, Rule};
@@ -66,12 +66,12 @@ pub fn classify(evidence: &Evidence<'_>) -> Classified {
 pub(super) struct Scene {
     pub(super) place: Option<Place>,
     pub(super) status: Option<u16>,
-    present: Vec<u64>,
+    present: [u64; MOST_PHRASES / 64],
 }
 
 impl Scene {
     pub(super) fn of(evidence: &Evidence<'_>, found: &[Found]) -> Self {
-        let mut present = vec![0_u64; MATCHER.phrase_count().div_ceil(64)];
+        let mut present = [0_u64; MOST_PHRASES / 64];
         for f in found {
             present[usize::from(f.phrase) / 64] |= 1 << (f.phrase % 64);
         }

@@ -108,7 +108,7 @@ fn http_date_ms(value: &str) -> Option<i64> {
 
 /// `Please try again in 6m0s`, `retry after 20 seconds`, `"retryDelay": "35s"`.
 fn wait_from_text(front: &str) -> Option<u64> {
-    const INTRODUCED_BY: [&str; 10] = [
+    const INTRODUCED_BY: [&str; 11] = [
         "try again in",
         "retry in",
         "retry after",
@@ -116,21 +116,17 @@ fn wait_from_text(front: &str) -> Option<u64> {
         "retrydelay",
         "retry_after",
         "wait",
+        "wait for",
         "available in",
         "resets in",
         "reset after",
     ];
-    INTRODUCED_BY.iter().find_map(|words| {
-        let at = find_ignoring_case(front, words)?;
-        let after = front[at + words.len()..].trim_start_matches([' ', ':', '"', '\'', '=', '(', '~', '\\']);
-        let after = after.strip_prefix("at least ").or_else(|| after.strip_prefix("for ")).unwrap_or(after);
-        parse_wait_ms(after).filter(|_| after.starts_with(|c: char| c.is_ascii_digit()))
-    })
+    numbers(front).find_map(|at| introduced_by(front, at, &INTRODUCED_BY).and_then(|_| parse_wait_ms(&front[at..])))
 }
 
-/// Which number follows which word. The words are tried in order, exact wordings first.
+/// Which number follows which word. Words that stand earlier in a list are the more exact.
 fn amounts(front: &str) -> (Option<u64>, Option<u64>) {
-    const LIMIT_AFTER: [&str; 21] = [
+    const LIMIT_AFTER: [&str; 20] = [
         "maximum context length is only",
         "maximum context length is",
         "maximum context length of",
@@ -140,18 +136,17 @@ fn amounts(front: &str) -> (Option<u64>, Option<u64>) {
         "available context size",
         "exceeds the limit of",
         "rate limit of",
-        "model token limit:",
+        "model token limit",
         "must be <=",
         "while limit is",
         "limit of",
-        "limit:",
-        "limit (",
         "limit",
-        "maximum:",
-        "max turns (",
+        "maximum",
+        "max turns",
         "maximum number of turns",
-        "max_completion_tokens=",
-        "max_tokens=",
+        "max_completion_tokens",
+        "max_tokens",
+        "max budget",
     ];
     const ACTUAL_AFTER: [&str; 16] = [
         "resulted in",
@@ -159,22 +154,49 @@ fn amounts(front: &str) -> (Option<u64>, Option<u64>) {
         "input token count",
         "prompt token count of",
         "request contains",
-        "requested:",
         "requested",
         "current length is",
-        "prompt is too long:",
-        "input_tokens=",
-        "total_tokens=",
+        "prompt is too long",
+        "input_tokens",
+        "total_tokens",
         "prompt contains",
-        "request (",
-        "usage.cost=",
-        "actual:",
+        "request",
+        "usage.cost",
+        "current cost",
+        "actual",
         "used",
     ];
     if let Some(pair) = compared(front) {
         return pair;
     }
-    (number_after(front, &LIMIT_AFTER), number_after(front, &ACTUAL_AFTER))
+    (best_number(front, &LIMIT_AFTER), best_number(front, &ACTUAL_AFTER))
+}
+
+/// Of the numbers that one of the words introduces, the one with the most exact word.
+fn best_number(front: &str, words: &[&str]) -> Option<u64> {
+    let found =
+        numbers(front).filter_map(|at| Some((introduced_by(front, at, words)?, leading_integer(&front[at..])?)));
+    found.min_by_key(|(exactness, _)| *exactness).map(|(_, number)| number)
+}
+
+/// Where numbers begin. A text full of them says nothing with any.
+fn numbers(front: &str) -> impl Iterator<Item = usize> + '_ {
+    const MOST_NUMBERS: usize = 48;
+    let bytes = front.as_bytes();
+    let begins =
+        move |at: usize| bytes[at].is_ascii_digit() && (at == 0 || !matches!(bytes[at - 1], b'0'..=b'9' | b'.' | b','));
+    (0..bytes.len()).filter(move |at| begins(*at)).take(MOST_NUMBERS)
+}
+
+/// Which of the words stands right before a number, but for brackets, quotes and signs. They are given in lower case.
+fn introduced_by(front: &str, at: usize, words: &[&str]) -> Option<usize> {
+    let before = front.as_bytes()[..at].trim_ascii_end();
+    let sign = |b: &u8| matches!(b, b' ' | b':' | b'=' | b'(' | b'~' | b'`' | b'"' | b'\'' | b'\\');
+    let before = &before[..before.iter().rposition(|b| !sign(b))? + 1];
+    words.iter().position(|w| {
+        let start = before.len().checked_sub(w.len());
+        start.is_some_and(|start| before[start..].eq_ignore_ascii_case(w.as_bytes()))
+    })
 }
 
 /// `213462 tokens > 200000 maximum`, `A + B > C`.
@@ -190,25 +212,11 @@ fn compared(front: &str) -> Option<(Option<u64>, Option<u64>)> {
     Some((Some(limit), Some(actual)))
 }
 
-fn number_after(front: &str, words: &[&str]) -> Option<u64> {
-    words.iter().find_map(|w| {
-        let at = find_ignoring_case(front, w)?;
-        leading_integer(front[at + w.len()..].trim_start_matches([' ', ':', '=', '(', '~', '`', '"', '\'']))
-    })
-}
-
 /// `128,000` and `128000`; a decimal fraction is left out.
 fn leading_integer(text: &str) -> Option<u64> {
     const MOST_BYTES: usize = 24;
     let len = text.bytes().take(MOST_BYTES).take_while(|b| b.is_ascii_digit() || *b == b',').count();
     text[..len].replace(',', "").parse().ok()
-}
-
-/// `words` are given in lower case.
-fn find_ignoring_case(front: &str, words: &str) -> Option<usize> {
-    let (first, len) = (*words.as_bytes().first()?, words.len());
-    memchr::memchr2_iter(first, first.to_ascii_uppercase(), front.as_bytes())
-        .find(|at| front.as_bytes().get(*at..at + len).is_some_and(|part| part.eq_ignore_ascii_case(words.as_bytes())))
 }
 
 #[cfg(test)]

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
-
+use super::automaton::Automaton;
 use super::page::Page;
 use super::rules::rules;
-use super::text;
+use super::text::{self, Joint};
 
 /// Shorter parts match whole words only: `eof`, `oom` and `401` stand in the middle of too much else.
 const LONG_ENOUGH: usize = 10;
@@ -15,6 +14,9 @@ const LONG_ENOUGH: usize = 10;
 const MAX_GAP: usize = 70;
 
 pub(super) type PhraseId = u16;
+
+/// More than there are; a set of phrases is that many bits.
+pub(super) const MOST_PHRASES: usize = 4096;
 
 /// Where a phrase was found on the page.
 #[derive(Debug, Clone, Copy)]
@@ -32,11 +34,15 @@ struct Part {
     last: bool,
     free_start: bool,
     free_end: bool,
+    /// Written as one word: `typeerror` is the class, not `"type": "error"`.
+    one_word: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Matcher {
-    automaton: AhoCorasick,
+    automaton: Automaton,
+    /// How long each literal is.
+    lengths: Vec<usize>,
     /// For each literal, the parts of phrases that it is.
     parts: Vec<Vec<Part>>,
     phrases: HashMap<&'static str, PhraseId>,
@@ -58,7 +64,10 @@ impl Matcher {
             if phrases.contains_key(phrase) {
                 continue;
             }
-            let id = PhraseId::try_from(phrases.len()).expect("fewer than 65,536 phrases");
+            let id = PhraseId::try_from(phrases.len())
+                .ok()
+                .filter(|id| usize::from(*id) < MOST_PHRASES)
+                .expect("few enough");
             phrases.insert(phrase, id);
             let pieces: Vec<&str> = phrase.split('~').map(str::trim).collect();
             for (index, piece) in pieces.iter().enumerate() {
@@ -75,15 +84,13 @@ impl Matcher {
                     last: index + 1 == pieces.len(),
                     free_start: long || piece.starts_with('*'),
                     free_end: long || piece.ends_with('*'),
+                    one_word: !piece.contains([' ', '_', '-', '\'']),
                 });
             }
         }
-        let automaton = AhoCorasick::builder()
-            .match_kind(MatchKind::Standard)
-            .kind(Some(AhoCorasickKind::ContiguousNFA))
-            .build(&literals)
-            .expect("constant phrases make an automaton");
-        Self { automaton, parts, phrases }
+        let automaton = Automaton::new(&literals).expect("constant phrases use few kinds of bytes");
+        let lengths = literals.iter().map(Vec::len).collect();
+        Self { automaton, lengths, parts, phrases }
     }
 
     /// The number of a phrase that some rule has.
@@ -99,17 +106,24 @@ impl Matcher {
     pub(super) fn find(&self, page: &Page) -> Vec<Found> {
         let mut found = Vec::with_capacity(16);
         let mut open: Vec<Open> = Vec::new();
-        for hit in self.automaton.find_overlapping_iter(&page.letters) {
-            for part in &self.parts[hit.pattern().as_usize()] {
-                let starts = part.free_start || page.begins[hit.start()];
-                let ends = part.free_end || page.begins.get(hit.end()).copied().unwrap_or(true);
-                if starts && ends {
-                    advance(part, hit.start(), hit.end(), &mut open, &mut found);
+        self.automaton.find(&page.letters, |hit| {
+            let start = hit.end - self.lengths[hit.literal];
+            for part in &self.parts[hit.literal] {
+                if stands(part, &page.joints, start, hit.end) {
+                    advance(part, start, hit.end, &mut open, &mut found);
                 }
             }
-        }
+        });
         found
     }
+}
+
+/// Does it stand there as a word of its own, where it has to?
+fn stands(part: &Part, joints: &[Joint], start: usize, end: usize) -> bool {
+    let begins = |at: usize| joints.get(at).is_none_or(|j| *j != Joint::None);
+    (part.free_start || begins(start))
+        && (part.free_end || begins(end))
+        && !(part.one_word && joints[start + 1..end].contains(&Joint::Gap))
 }
 
 /// A phrase of several parts of which the first ones were seen.
@@ -141,7 +155,7 @@ fn advance(part: &Part, start: usize, end: usize, open: &mut Vec<Open>, found: &
 }
 
 fn letters_of(piece: &str) -> Vec<u8> {
-    let mut letters = Vec::with_capacity(piece.len());
-    text::squash(piece, |letter, _| letters.push(letter));
+    let (mut letters, mut joints) = (Vec::new(), Vec::new());
+    text::squash(piece, &mut letters, &mut joints);
     letters
 }

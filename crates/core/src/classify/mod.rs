@@ -2,6 +2,7 @@
 //! Rules are data ([`rules`]); one automaton reads the evidence once, and the strongest rule wins.
 //! What is *like* it is [`crate::pattern`]'s question, what to do about it [`crate::strategy`]'s.
 
+mod automaton;
 mod decide;
 mod duration;
 mod evidence;
@@ -15,6 +16,9 @@ mod rules;
 mod status;
 mod taxonomy;
 pub(crate) mod text;
+
+#[cfg(test)]
+mod tests;
 
 pub use decide::{Classified, classify};
 pub use evidence::Evidence;

@@ -1,9 +1,9 @@
 //! The evidence as the automaton reads it: letters and digits only, in lower case, stack frames left out.
-//! Squashing makes `DEADLINE_EXCEEDED`, `DeadlineExceeded` and `deadline exceeded` one text; a mark before each
+//! Squashing makes `DEADLINE_EXCEEDED`, `DeadlineExceeded` and `deadline exceeded` one text; a mark at each
 //! letter remembers where a word began, so that `eof` is not found in `the offset`.
 
 use super::evidence::Evidence;
-use super::text::{self, LineKind};
+use super::text::{self, Joint, LineKind};
 
 /// How much of a field is read: its head and its tail. An error says what it is at one of its ends.
 const HEAD_BYTES: usize = 12 * 1024;
@@ -54,8 +54,8 @@ pub(super) struct Span {
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) letters: Vec<u8>,
-    /// One entry per letter and one past the end: does a word begin here?
-    pub(super) begins: Vec<bool>,
+    /// How each letter joins the one before.
+    pub(super) joints: Vec<Joint>,
     pub(super) spans: Vec<Span>,
     /// How many lines were left out as stack frames.
     pub(super) frames: usize,
@@ -65,7 +65,7 @@ impl Page {
     pub(super) fn of(evidence: &Evidence<'_>) -> Self {
         let mut page = Self::default();
         page.letters.reserve(evidence.text.len().min(HEAD_BYTES + TAIL_BYTES) + 64);
-        page.begins.reserve(page.letters.capacity());
+        page.joints.reserve(page.letters.capacity());
         if let Some(error_type) = evidence.error_type {
             page.add(Field::ErrorType, text::head(error_type, 512));
         }
@@ -131,13 +131,10 @@ impl Page {
     /// Nothing may match across two spans.
     fn close(&mut self) {
         self.letters.push(0);
-        self.begins.push(true);
+        self.joints.push(Joint::Gap);
     }
 
     fn push_words(&mut self, line: &str) {
-        text::squash(line, |letter, begins| {
-            self.letters.push(letter);
-            self.begins.push(begins);
-        });
+        text::squash(line, &mut self.letters, &mut self.joints);
     }
 }

@@ -21,8 +21,8 @@ pub(super) const HINT: Rank = 20;
 pub(super) const BY_PLACE: Rank = 5;
 
 /// A phrase is written in plain words. Case, punctuation, spaces, underscores and camel case make no difference:
-/// `rate limit exceeded` also matches `RATE_LIMIT_EXCEEDED` and `RateLimitExceededError`. Phrases shorter than
-/// ten letters match whole words only; `*` at an end lifts that. `~` stands for up to some words in between.
+/// `rate limit exceeded` also matches `RATE_LIMIT_EXCEEDED` and `RateLimitExceededError`. A single word stands for
+/// itself: `typeerror` is `TypeError`, not `"type": "error"`. Phrases shorter than ten letters match whole words only; `*` at an end lifts that. `~` stands for up to some words in between.
 #[derive(Debug, Clone)]
 pub struct Rule {
     pub name: &'static str,

@@ -52,19 +52,17 @@ pub(super) fn meaning(status: u16, place: Option<Place>) -> Option<(Reason, Rank
 pub(super) fn in_text(all: &str) -> Option<u16> {
     let front = text::head(all, SEARCHED_BYTES);
     let bytes = front.as_bytes();
-    let mut at = 0;
-    while at + 3 <= bytes.len() {
-        let whole = matches!(bytes[at], b'4' | b'5')
-            && bytes[at + 1].is_ascii_digit()
-            && bytes[at + 2].is_ascii_digit()
-            && (at == 0 || stands_apart(bytes[at - 1]))
-            && bytes.get(at + 3).is_none_or(|b| stands_apart(*b) && !is_decimal(bytes, at + 3));
-        if whole && (is_introduced(&front[..at]) || is_leading(&front[..at], &front[at + 3..])) {
-            return front[at..at + 3].parse().ok();
-        }
-        at += 1;
-    }
-    None
+    memchr::memchr2_iter(b'4', b'5', bytes).filter(|at| is_apart(bytes, *at)).find_map(|at| {
+        let (before, after) = (&front[..at], &front[at + 3..]);
+        (is_introduced(before) || is_leading(before, after)).then(|| front[at..at + 3].parse().ok()).flatten()
+    })
+}
+
+/// Three digits with nothing else of a word or number around them.
+fn is_apart(bytes: &[u8], at: usize) -> bool {
+    bytes.get(at + 1..at + 3).is_some_and(|rest| rest.iter().all(u8::is_ascii_digit))
+        && (at == 0 || stands_apart(bytes[at - 1]))
+        && bytes.get(at + 3).is_none_or(|b| stands_apart(*b) && !is_decimal(bytes, at + 3))
 }
 
 fn stands_apart(byte: u8) -> bool {

@@ -120,42 +120,71 @@ fn is_marker(trimmed: &str) -> bool {
 /// Only the front of a line tells its level.
 fn is_chatter(trimmed: &str) -> bool {
     const LEVEL_WITHIN: usize = 48;
-    let front = head(trimmed, LEVEL_WITHIN);
-    let mut words = front.split(|c: char| !c.is_ascii_alphabetic());
-    words.any(|w| matches!(w, "INFO" | "DEBUG" | "TRACE")) || front.contains("[info]") || front.contains("[debug]")
+    let front = &trimmed.as_bytes()[..trimmed.len().min(LEVEL_WITHIN)];
+    let is_level = |at: usize| {
+        const LEVELS: [&[u8]; 3] = [b"INFO", b"DEBUG", b"TRACE"];
+        let apart = at == 0 || !front[at - 1].is_ascii_alphabetic();
+        let ends = |level: &[u8]| !front.get(at + level.len()).is_some_and(u8::is_ascii_alphabetic);
+        apart && LEVELS.iter().any(|level| front[at..].starts_with(level) && ends(level))
+    };
+    front.iter().enumerate().any(|(at, byte)| match byte {
+        b'I' | b'D' | b'T' => is_level(at),
+        b'[' => front[at..].starts_with(b"[info]") || front[at..].starts_with(b"[debug]"),
+        _ => false,
+    })
 }
 
-/// Letters and digits in lower case, each with whether a word begins there: after anything that is no letter or
-/// digit, and at the humps of camel case. Escapes of JSON strings and terminal colours count as gaps.
-pub(crate) fn squash(line: &str, mut push: impl FnMut(u8, bool)) {
+/// How a letter stands to the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Joint {
+    /// Within a word.
+    None,
+    /// A hump of camel case.
+    Hump,
+    /// Something stands between: a space, a sign, the end of a line.
+    Gap,
+}
+
+/// Letters and digits in lower case, each with how it joins the one before.
+/// Escapes of JSON strings and terminal colours count as gaps.
+pub(crate) fn squash(line: &str, letters: &mut Vec<u8>, joints: &mut Vec<Joint>) {
+    // Room for all of it at once, so that no letter has to ask for it.
+    let mut written = letters.len();
+    letters.resize(written + line.len(), 0);
+    joints.resize(written + line.len(), Joint::None);
+    let mut push = |letter: u8, joint: Joint| {
+        letters[written] = letter;
+        joints[written] = joint;
+        written += 1;
+    };
     let bytes = line.as_bytes();
-    let mut begins = true;
+    let mut joint = Joint::Gap;
     let mut before = Before::Gap;
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
         at += 1;
         match byte {
             b'a'..=b'z' => {
-                push(byte, begins);
-                (begins, before) = (false, Before::Lower);
+                push(byte, joint);
+                (joint, before) = (Joint::None, Before::Lower);
             }
             b'0'..=b'9' => {
-                push(byte, begins);
-                (begins, before) = (false, Before::Digit);
+                push(byte, joint);
+                (joint, before) = (Joint::None, Before::Digit);
             }
             b'A'..=b'Z' => {
                 let hump = before == Before::Lower
                     || (before == Before::Upper && bytes.get(at).is_some_and(u8::is_ascii_lowercase));
-                push(byte.to_ascii_lowercase(), begins || hump);
-                (begins, before) = (false, Before::Upper);
+                push(byte.to_ascii_lowercase(), if hump { Joint::Hump } else { joint });
+                (joint, before) = (Joint::None, Before::Upper);
             }
             b'\\' => {
                 at += escape_len(&bytes[at..]);
-                (begins, before) = (true, Before::Gap);
+                (joint, before) = (Joint::Gap, Before::Gap);
             }
             0x1b => {
                 at += colour_len(&bytes[at..]);
-                (begins, before) = (true, Before::Gap);
+                (joint, before) = (Joint::Gap, Before::Gap);
             }
             0x80.. => {
                 // Letters of other scripts stand for themselves; typographic quotes and dashes are gaps.
@@ -163,14 +192,19 @@ pub(crate) fn squash(line: &str, mut push: impl FnMut(u8, bool)) {
                     line[..].get(at - 1..).and_then(|rest| rest.chars().next()).is_some_and(char::is_alphabetic);
                 let width = bytes[at..].iter().take_while(|b| (0x80..0xc0).contains(*b)).count();
                 if is_letter {
-                    bytes[at - 1..at + width].iter().enumerate().for_each(|(i, b)| push(*b, i == 0));
+                    bytes[at - 1..at + width]
+                        .iter()
+                        .enumerate()
+                        .for_each(|(i, b)| push(*b, if i == 0 { Joint::Gap } else { Joint::None }));
                 }
                 at += width;
-                (begins, before) = (true, Before::Gap);
+                (joint, before) = (Joint::Gap, Before::Gap);
             }
-            _ => (begins, before) = (true, Before::Gap),
+            _ => (joint, before) = (Joint::Gap, Before::Gap),
         }
     }
+    letters.truncate(written);
+    joints.truncate(written);
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -204,13 +238,15 @@ mod tests {
     use super::*;
 
     fn squashed(line: &str) -> String {
+        let (mut letters, mut joints) = (Vec::new(), Vec::new());
+        squash(line, &mut letters, &mut joints);
         let mut out = String::new();
-        squash(line, |letter, begins| {
-            if begins && !out.is_empty() {
+        for (letter, joint) in letters.into_iter().zip(joints) {
+            if joint != Joint::None && !out.is_empty() {
                 out.push(' ');
             }
             out.push(letter as char);
-        });
+        }
         out
     }
 

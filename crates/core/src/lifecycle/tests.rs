@@ -85,8 +85,7 @@ fn the_callers_word_that_nothing_more_may_be_tried_is_final() {
 fn a_wait_of_more_than_a_day_is_a_quota_with_a_reset() {
     let facts = crate::classify::Facts { wait_ms: Some(90_000_000), ..Default::default() };
     let reason = Reason::RateLimited;
-    let classified =
-        crate::classify::Classified { category: reason.category(), reason, rule: "sample".into(), facts };
+    let classified = crate::classify::Classified { category: reason.category(), reason, rule: "sample".into(), facts };
     let failure = Failure::new(classified, false, 1);
     assert_eq!(failure.reason, Reason::QuotaExhausted);
     let run = failing(&begun(&Run::new(noon()), noon()), &failure, noon());

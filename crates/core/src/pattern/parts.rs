@@ -18,21 +18,34 @@ pub(super) struct Token<'a> {
 
 impl<'a> Token<'a> {
     pub(super) fn at_front_of(rest: &'a str) -> Self {
-        let bytes = rest.as_bytes();
-        let len = bytes.iter().position(|b| !is_word_byte(*b)).unwrap_or(bytes.len());
-        let punctuation =
-            |b: &u8| matches!(b, b'.' | b':' | b'-' | b'+' | b'~' | b'\\' | b'%' | b'@' | b'?' | b'&' | b'$');
-        let end = bytes[..len].iter().rposition(|b| !punctuation(b)).map_or(0, |last| last + 1);
-        let mut token = Self { word: &rest[..end], len, digits: false, colons: false, marked: false };
-        for byte in &bytes[..end] {
-            match byte {
-                b'0'..=b'9' => token.digits = true,
-                b'a'..=b'z' | b'A'..=b'Z' => {}
-                b':' => token.colons = true,
-                _ => token.marked = true,
+        let mut token = Self { word: "", len: 0, digits: false, colons: false, marked: false };
+        // Punctuation counts only if something follows it: a full stop ends a sentence.
+        let (mut end, mut pending) = (0, Class::Letter);
+        for byte in rest.bytes() {
+            let class = CLASSES[usize::from(byte)];
+            token.len += 1;
+            match class {
+                Class::Letter | Class::Digit | Class::Mark => {
+                    token.digits |= class == Class::Digit;
+                    token.colons |= pending == Class::Colon;
+                    token.marked |= class == Class::Mark || pending == Class::Stop;
+                    (end, pending) = (token.len, Class::Letter);
+                }
+                Class::Colon => pending = Class::Colon,
+                Class::Stop if pending == Class::Letter => pending = Class::Stop,
+                Class::Stop => {}
+                Class::Outside => {
+                    token.len -= 1;
+                    break;
+                }
             }
         }
+        token.word = &rest[..end];
         token
+    }
+
+    pub(super) fn ends_in_digit(&self) -> bool {
+        self.digits && self.word.ends_with(|c: char| c.is_ascii_digit())
     }
 
     /// Letters only, and no longer than words are: nothing to judge.
@@ -42,38 +55,55 @@ impl<'a> Token<'a> {
     }
 }
 
+/// What a byte is to a word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Letter,
+    Digit,
+    /// Belongs to a word wherever it stands.
+    Mark,
+    Colon,
+    /// Belongs to a word only within it.
+    Stop,
+    Outside,
+}
+
+const CLASSES: [Class; 256] = {
+    let mut table = [Class::Outside; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = match byte as u8 {
+            b'a'..=b'z' | b'A'..=b'Z' => Class::Letter,
+            b'0'..=b'9' => Class::Digit,
+            b':' => Class::Colon,
+            b'.' | b'-' | b'+' | b'~' | b'\\' | b'%' | b'@' | b'?' | b'&' | b'$' => Class::Stop,
+            b'_' | b'/' | 0x80.. => Class::Mark,
+            _ => Class::Outside,
+        };
+        byte += 1;
+    }
+    table
+};
+
 pub(super) fn is_word_byte(byte: u8) -> bool {
-    const WORD: [bool; 256] = {
-        let mut table = [false; 256];
-        let mut byte = 0;
-        while byte < 256 {
-            table[byte] = byte >= 0x80 || (byte as u8).is_ascii_alphanumeric();
-            byte += 1;
-        }
-        let marks = b"_-./\\@%+~:$?&";
-        let mut at = 0;
-        while at < marks.len() {
-            table[marks[at] as usize] = true;
-            at += 1;
-        }
-        table
-    };
-    WORD[usize::from(byte)]
+    CLASSES[usize::from(byte)] != Class::Outside
 }
 
 /// The length of a URL, or of a rooted path with what it asks for, at the front of a text.
-pub(super) fn url_len(rest: &str) -> Option<usize> {
-    const LONGEST_SCHEME: usize = 12;
-    let bytes = rest.as_bytes();
-    let scheme = bytes.iter().take(LONGEST_SCHEME).take_while(|b| b.is_ascii_alphabetic() || **b == b'+').count();
-    let is_url = scheme > 0 && bytes[scheme..].starts_with(b"://");
-    let is_query = bytes[0] == b'/' && bytes.iter().take_while(|b| is_word_byte(**b)).any(|b| *b == b'?');
+pub(super) fn url_len(rest: &str, token: &Token<'_>) -> Option<usize> {
+    let is_url = token.colons && rest[..token.len].split_once("://").is_some_and(|(scheme, _)| is_scheme(scheme));
+    let is_query = token.marked && rest.starts_with('/') && rest[..token.len].contains('?');
     if !is_url && !is_query {
         return None;
     }
     let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>' | ')' | ']' | '}' | ',' | ';');
     let end = rest.find(ends).unwrap_or(rest.len());
     Some(rest[..end].trim_end_matches(['.', ':']).len())
+}
+
+fn is_scheme(word: &str) -> bool {
+    const LONGEST_SCHEME: usize = 12;
+    (1..=LONGEST_SCHEME).contains(&word.len()) && word.bytes().all(|b| b.is_ascii_alphabetic() || b == b'+')
 }
 
 pub(super) fn is_unit(word: &str) -> bool {

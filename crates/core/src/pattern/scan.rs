@@ -17,17 +17,13 @@ const REMEMBERED: usize = 6;
 
 /// Masks a message into a template.
 pub(super) fn mask_into(message: &str, template: &mut Template) {
-    let mut scanner = Scanner {
-        message,
-        at: 0,
-        cues: [Cue::default(); REMEMBERED],
-        after_number: false,
-        after_equals: false,
-        first: true,
-    };
+    let cues = [Cue::default(); REMEMBERED];
+    let mut scanner =
+        Scanner { message, at: 0, kept_from: 0, cues, after_number: false, after_equals: false, first: true };
     while scanner.at < message.len() && !template.is_full() {
         scanner.step(template);
     }
+    scanner.flush(template);
 }
 
 /// A file of the user's code is named without its path; a build's hash in the name is masked.
@@ -40,6 +36,8 @@ pub(super) fn mask_file(name: &str, template: &mut Template) {
 struct Scanner<'a> {
     message: &'a str,
     at: usize,
+    /// What stands between here and `at` stays as it is and is written when something else comes.
+    kept_from: usize,
     /// What the last words said, the latest first.
     cues: [Cue; REMEMBERED],
     after_number: bool,
@@ -60,18 +58,39 @@ impl Scanner<'_> {
             // `Key (id)=(42)`: the second pair of brackets holds the value.
             let opens_value = byte == b'(' && self.message[..self.at].ends_with(")=");
             self.after_equals = byte == b'=' || (self.after_equals && (matches!(byte, b'"' | b'\'') || opens_value));
-            template.plain(&self.message[self.at..=self.at]);
             self.at += 1;
         }
     }
 
+    /// Writes what was kept since the last mask, up to here.
+    fn flush(&mut self, template: &mut Template) {
+        template.plain(&self.message[self.kept_from..self.at]);
+        self.kept_from = self.at;
+    }
+
+    /// Masks the next `len` bytes.
+    fn mask(&mut self, mask: Mask, len: usize, template: &mut Template) {
+        self.flush(template);
+        template.mask(mask, &self.message[self.at..self.at + len]);
+        self.kept_from = self.at + len;
+    }
+
+    /// Any white space is one space.
     fn space(&mut self, template: &mut Template) {
-        template.space();
-        self.at += 1;
         let rest = &self.message.as_bytes()[self.at..];
+        let width = rest.iter().take_while(|b| b.is_ascii_whitespace() || **b == 0).count();
+        if width == 1 && rest[0] == b' ' {
+            self.at += 1;
+            return;
+        }
+        self.flush(template);
+        template.space();
+        self.at += width;
+        self.kept_from = self.at;
         // `invalid user  from 10.0.0.1`: the name is empty, the place for it is there.
-        if self.cues[0].has(Cue::USER) && matches!(rest, [b' ', next, ..] if *next != b' ') {
+        if width == 2 && self.cues[0].has(Cue::USER) {
             template.mask(Mask::Name, "");
+            template.space();
             self.remember(Cue::default());
         }
     }
@@ -79,18 +98,16 @@ impl Scanner<'_> {
     /// Masks a quoted text that is a value, and says whether it did.
     fn quote(&mut self, quote: u8, template: &mut Template) -> bool {
         let start = self.at + 1;
+        let assigned = self.after_equals && !self.cues[0].has(Cue::NAMING);
         let within = &self.message.as_bytes()[start..self.message.len().min(start + QUOTE_WITHIN)];
         let Some(len) = memchr::memchr(quote, within) else { return false };
-        let inside = &self.message[start..start + len];
-        let prose = len > LONGEST_NAME && inside.bytes().filter(|b| *b == b' ').count() >= PROSE_SPACES;
-        let assigned = self.after_equals && !self.cues[0].has(Cue::NAMING);
+        let prose = len > LONGEST_NAME && within[..len].iter().filter(|b| **b == b' ').count() >= PROSE_SPACES;
         if len == 0 || !(prose || assigned || self.introduces_value()) {
             return false;
         }
-        template.plain(&self.message[self.at..start]);
-        template.mask(Mask::Text, inside);
-        template.plain(&self.message[start + len..=start + len]);
-        self.at = start + len + 1;
+        self.at = start;
+        self.mask(Mask::Text, len, template);
+        self.at += len + 1;
         self.after_equals = false;
         true
     }
@@ -103,50 +120,58 @@ impl Scanner<'_> {
 
     fn word(&mut self, template: &mut Template) {
         let rest = &self.message[self.at..];
-        if let Some(len) = parts::url_len(rest) {
-            template.mask(Mask::Url, &rest[..len]);
-            return self.pass(len, Cue::default());
-        }
         let token = Token::at_front_of(rest);
-        if token.word.is_empty() {
-            template.plain(&rest[..token.len]);
+        let word = token.word;
+        if word.is_empty() {
             self.at += token.len;
             return;
         }
-        if self.after_number && parts::is_unit(token.word) {
+        if let Some(len) = parts::url_len(rest, &token) {
+            self.mask(Mask::Url, len, template);
+            return self.pass(len, Cue::default());
+        }
+        if self.after_number && parts::is_unit(word) {
             // `512 MB` and `1 GB` differ in their number only.
-            return self.pass(token.word.len(), Cue::default());
+            self.flush(template);
+            self.kept_from += word.len();
+            return self.pass(word.len(), Cue::default());
         }
-        if token.word == "input_value"
-            && let Some(len) = parts::input_value_len(&rest[token.word.len()..])
+        if word == "input_value"
+            && let Some(len) = parts::input_value_len(&rest[word.len()..])
         {
-            template.plain("input_value=");
-            template.mask(Mask::Text, &rest[token.word.len() + 1..token.word.len() + len]);
-            return self.pass(token.word.len() + len, Cue::default());
+            self.at += word.len() + 1;
+            self.mask(Mask::Text, len, template);
+            return self.pass(len, Cue::default());
         }
-        self.write(&token, &rest[token.word.len()..], template);
-        self.pass(token.word.len(), Cue::of(token.word));
-        self.after_number = token.word.ends_with(|c: char| c.is_ascii_digit());
+        self.write(&token, &rest[word.len()..], template);
+        self.pass(word.len(), Cue::of(word));
+        self.after_number = token.ends_in_digit();
     }
 
     fn write(&mut self, token: &Token<'_>, after: &str, template: &mut Template) {
         let word = token.word;
         if token.digits && self.is_code(word) {
-            return template.plain(word);
+            return;
         }
         if let Some(mask) = self.by_neighbour(token, after) {
-            return template.mask(mask, word);
+            return self.mask(mask, word.len(), template);
         }
         if token.is_plain_word() {
-            return template.plain(word);
+            return;
         }
         match word::judge(word) {
-            Judgement::Keep if token.colons && !word.contains("::") => parts::pieces(word, template),
-            Judgement::Keep => template.plain(word),
-            Judgement::Mask(mask) => template.mask(mask, word),
-            Judgement::Digits if word.contains([':', '/']) => parts::pieces(word, template),
-            Judgement::Digits => parts::digits(word, template),
+            Judgement::Keep if token.colons && !word.contains("::") => self.in_parts(word, template, parts::pieces),
+            Judgement::Keep => {}
+            Judgement::Mask(mask) => self.mask(mask, word.len(), template),
+            Judgement::Digits if word.contains([':', '/']) => self.in_parts(word, template, parts::pieces),
+            Judgement::Digits => self.in_parts(word, template, parts::digits),
         }
+    }
+
+    fn in_parts(&mut self, word: &str, template: &mut Template, write: fn(&str, &mut Template)) {
+        self.flush(template);
+        write(word, template);
+        self.kept_from = self.at + word.len();
     }
 
     /// A code that says what failed is kept: `status code 404`, `MCP error -32602`, `[Errno 111]`, `402 Insufficient`.

@@ -53,7 +53,7 @@ impl Separator {
 
 impl Template {
     pub(super) fn new() -> Self {
-        Self { text: String::with_capacity(160), hash: Fnv::new(), hashed: 0, tail: Tail::Start, parts: None }
+        Self { text: String::with_capacity(SHOWN_BYTES), hash: Fnv::new(), hashed: 0, tail: Tail::Start, parts: None }
     }
 
     pub(super) fn recording() -> Self {
@@ -64,12 +64,18 @@ impl Template {
         if text.is_empty() {
             return;
         }
-        match (self.tail, text) {
-            (Tail::Mask, " ") => return self.tail = Tail::MaskThen(Separator::Space),
-            (Tail::Mask, ",") => return self.tail = Tail::MaskThen(Separator::Comma),
-            (Tail::MaskThen(Separator::Comma), " ") => return self.tail = Tail::MaskThen(Separator::CommaSpace),
-            (Tail::MaskThen(_), " ") => return,
-            (Tail::MaskThen(separator), _) => self.write(separator.as_str(), separator.as_str()),
+        let separator = match text {
+            " " => Some(Separator::Space),
+            "," => Some(Separator::Comma),
+            ", " => Some(Separator::CommaSpace),
+            _ => None,
+        };
+        match (self.tail, separator) {
+            (Tail::Mask, Some(separator)) => return self.tail = Tail::MaskThen(separator),
+            (Tail::MaskThen(Separator::Comma), Some(Separator::Space)) => {
+                return self.tail = Tail::MaskThen(Separator::CommaSpace);
+            }
+            (Tail::MaskThen(held), _) => self.write(held.as_str(), held.as_str()),
             (Tail::Start | Tail::Plain | Tail::Mask, _) => {}
         }
         self.write(text, text);

@@ -61,7 +61,7 @@ const POISON_SILENCES: u32 = 3;
 pub fn decide(failure: &Failure, run: &Run, policy: &Policy, now: Timestamp, jitter: f64) -> Verdict {
     let strategy = strategy(&failure.reason, failure.category);
     match stop(failure, run, policy, &strategy) {
-        Some(because) => dead(failure, &strategy, because),
+        Some(because) => dead(failure, &strategy, &because),
         None => retry(failure, run, policy, strategy, now, jitter),
     }
 }
@@ -101,7 +101,7 @@ fn stop(failure: &Failure, run: &Run, policy: &Policy, strategy: &Strategy) -> O
 fn retry(failure: &Failure, run: &Run, policy: &Policy, strategy: Strategy, now: Timestamp, jitter: f64) -> Verdict {
     let retries = run.attempts_on_budget().saturating_sub(1);
     let Some(due) = due_at(strategy.delay, &policy.schedule, &failure.facts, retries, now, jitter) else {
-        return dead(failure, &strategy, Because::NothingToWaitFor);
+        return dead(failure, &strategy, &Because::NothingToWaitFor);
     };
     let why = sentence(
         failure,
@@ -116,7 +116,7 @@ fn retry(failure: &Failure, run: &Run, policy: &Policy, strategy: Strategy, now:
     }
 }
 
-fn dead(failure: &Failure, strategy: &Strategy, because: Because) -> Verdict {
+fn dead(failure: &Failure, strategy: &Strategy, because: &Because) -> Verdict {
     let dead_because = because.dead_because();
     let recommended = match dead_because {
         DeadBecause::Unsafe | DeadBecause::Poison => RecommendedAction::ManualReviewRequired,
@@ -126,7 +126,7 @@ fn dead(failure: &Failure, strategy: &Strategy, because: Because) -> Verdict {
         | DeadBecause::Rejected
         | DeadBecause::Manual => strategy.recommended,
     };
-    Verdict { dead_because: Some(dead_because), ..verdict(failure, sentence(failure, &because), recommended) }
+    Verdict { dead_because: Some(dead_because), ..verdict(failure, sentence(failure, because), recommended) }
 }
 
 fn verdict(failure: &Failure, why: String, recommended_action: RecommendedAction) -> Verdict {

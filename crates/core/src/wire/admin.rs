@@ -10,7 +10,8 @@ use crate::time::Timestamp;
 use crate::words::words;
 
 words! {
-    /// What a key may do; each role includes the ones before it where its tenant allows.
+    /// What a key may do. A worker reports and leases, a tenant reads and triages its own; an operator does all of
+    /// that for all tenants, and an admin also makes keys and sets queues.
     pub enum Role {
         Worker = "worker",
         Tenant = "tenant",

@@ -25,7 +25,7 @@ pub(super) fn open_writer(path: &Path, create: bool) -> Result<Connection> {
     let conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
-    conn.pragma_update(None, "journal_mode", "WAL")?;
+    use_wal(&conn)?;
     conn.pragma_update(None, "synchronous", "FULL")?;
     conn.pragma_update(None, "foreign_keys", true)?;
     conn.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
@@ -34,6 +34,15 @@ pub(super) fn open_writer(path: &Path, create: bool) -> Result<Connection> {
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     check(&conn)?;
     Ok(conn)
+}
+
+/// WAL stays with the file, so only the first to open it has to switch; switching needs it alone.
+fn use_wal(conn: &Connection) -> Result<()> {
+    let journal: String = conn.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+    if journal != "wal" {
+        conn.pragma_update(None, "journal_mode", "WAL")?;
+    }
+    Ok(())
 }
 
 /// Reads the settings back: SQLite ignores what it does not know.

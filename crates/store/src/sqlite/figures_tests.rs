@@ -156,18 +156,3 @@ fn queues_are_shown_with_what_stands_in_them() {
     assert_eq!(queue(&fixture.conn, &"mail".parse().unwrap()).unwrap(), queues[1]);
     assert!(matches!(queue(&fixture.conn, &"none".parse().unwrap()), Err(Error::NotFound("queue"))));
 }
-
-#[test]
-fn the_totals_over_all_tenants_follow_every_change_of_the_counters() {
-    let fixture = Fixture::with([Seed::default(), Seed { tenant: "globex", ..Seed::default() }]);
-    let conn = &fixture.conn;
-    conn.execute("UPDATE counts SET n = n + 5 WHERE tenant = 1", []).unwrap();
-    let fold = "INSERT INTO counts SELECT state, tenant, queue, reason, detail, 2 FROM counts WHERE tenant = 2 \
-                ON CONFLICT DO UPDATE SET n = n + excluded.n";
-    conn.execute(fold, []).unwrap();
-    let total: i64 = conn.query_row("SELECT sum(n) FROM totals", [], |row| row.get(0)).unwrap();
-    assert_eq!(total, 1 + 5 + 1 + 2);
-    conn.execute("DELETE FROM counts WHERE tenant = 1", []).unwrap();
-    let total: i64 = conn.query_row("SELECT sum(n) FROM totals", [], |row| row.get(0)).unwrap();
-    assert_eq!(total, 3);
-}

@@ -194,7 +194,9 @@ impl Fixture {
     /// Sets the counters from the rows.
     pub(super) fn recount(&self) {
         let recount = "DELETE FROM counts; INSERT INTO counts (state, tenant, queue, reason, detail, n) \
-             SELECT state, tenant, queue, reason, detail, count(*) FROM runs GROUP BY 1, 2, 3, 4, 5";
+             SELECT state, tenant, queue, reason, detail, count(*) FROM runs GROUP BY 1, 2, 3, 4, 5; \
+             DELETE FROM totals; INSERT INTO totals (state, queue, reason, detail, n) \
+             SELECT state, queue, reason, detail, count(*) FROM runs GROUP BY 1, 2, 3, 4";
         self.conn.execute_batch(recount).unwrap();
     }
 }

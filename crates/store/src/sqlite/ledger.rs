@@ -24,19 +24,19 @@ pub(super) fn record(
     attempt: u32,
     epoch: u64,
 ) -> Result<StepView> {
-    enter(batch, row, step, By { attempt, epoch }, key_of(step, 1))
+    enter(batch, row, step, By { attempt, epoch }, &key_of(step, 1))
 }
 
-fn enter(batch: &mut Batch<'_>, row: &mut RunRow, step: &NewStep, by: By, key: String) -> Result<StepView> {
-    let Some(found) = batch.find_step(row, step, &key)? else {
-        batch.insert_step(row, by.attempt, by.epoch, &key, step)?;
+fn enter(batch: &mut Batch<'_>, row: &mut RunRow, step: &NewStep, by: By, key: &str) -> Result<StepView> {
+    let Some(found) = batch.find_step(row, step, key)? else {
+        batch.insert_step(row, by.attempt, by.epoch, key, step)?;
         count(&mut row.run, step.effect, None, step.status);
-        return view(batch, row, step, &key, false);
+        return view(batch, row, step, key, false);
     };
     if step.status == StepStatus::Started {
-        begin_again(batch, row, step, by, &key, found)
+        begin_again(batch, row, step, by, key, found)
     } else {
-        give_outcome(batch, row, step, by, &key, found)
+        give_outcome(batch, row, step, by, key, found)
     }
 }
 
@@ -110,7 +110,7 @@ impl Batch<'_> {
         for (at, step) in steps.iter().enumerate() {
             let ordinal =
                 1 + steps[..at].iter().filter(|earlier| earlier.key.is_none() && earlier.name == step.name).count();
-            match enter(self, row, step, By { attempt, epoch }, key_of(step, ordinal)) {
+            match enter(self, row, step, By { attempt, epoch }, &key_of(step, ordinal)) {
                 Ok(_) | Err(Error::EffectUnknown | Error::EffectInProgress { .. }) => {}
                 Err(error) => return Err(error),
             }

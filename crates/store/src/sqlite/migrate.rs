@@ -80,6 +80,7 @@ mod tests {
     fn two_that_start_together_migrate_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
+        drop(open_writer(&path, true).unwrap());
         std::thread::scope(|threads| {
             for _ in 0..4 {
                 threads.spawn(|| migrate(&mut open_writer(&path, true).unwrap()).unwrap());

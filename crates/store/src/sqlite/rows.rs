@@ -96,7 +96,6 @@ impl RunRow {
     }
 
     /// What only a failure changes.
-    #[expect(clippy::type_complexity, reason = "compared as a whole, never taken apart")]
     fn failure_columns(&self) -> (&str, i64, Option<i64>, [&Option<Label>; 4]) {
         (&self.reason, self.category, self.pattern, [&self.model, &self.provider, &self.tool, &self.step])
     }
@@ -174,9 +173,9 @@ impl Batch<'_> {
     /// Writes a row that was read as `before`, and counts what changed.
     pub(super) fn save(&mut self, before: &RunRow, row: &RunRow) -> Result<()> {
         if before.failure_columns() == row.failure_columns() {
-            self.update_move(row)?
+            self.update_move(row)?;
         } else {
-            self.update(row)?
+            self.update(row)?;
         }
         self.tally.moved(row.id, Some(&before.standing()), &row.standing());
         Ok(())

@@ -22,14 +22,12 @@ use crate::model::{
 use crate::sqlite::batch::Batch;
 use crate::sqlite::committer::Committer;
 use crate::sqlite::folder::{self, Held};
-use crate::sqlite::readers::Readers;
+use crate::sqlite::readers::{READERS, Readers};
 use crate::sqlite::{
-    changes, connection, detail, figures, handing_out, keys, lease, list, migrate, pattern_list, queue_list, report,
-    start, sweep, triage, under_lease,
+    changes, connection, detail, figures, handing_out, hours, keys, lease, list, migrate, pattern_list, queue_list,
+    report, start, sweep, triage, under_lease,
 };
 use crate::store::Store;
-
-const READERS: usize = 4;
 
 /// What a store needs to open.
 pub struct Options {
@@ -170,11 +168,11 @@ impl Store for SqliteStore {
 
     async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternView> {
         let (scope, id) = (scope.clone(), id.to_owned());
-        self.read(move |conn| pattern_list::pattern(conn, &scope, &id)).await
+        self.read(move |conn| pattern_list::one_pattern(conn, &scope, &id)).await
     }
 
     async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer> {
-        self.read(move |conn| figures::tenants(conn, limit, cursor.as_deref())).await
+        self.read(move |conn| figures::list_tenants(conn, limit, cursor.as_deref())).await
     }
 
     async fn tenant_health(&self, tenant: &Tenant) -> Result<TenantHealth> {
@@ -189,7 +187,7 @@ impl Store for SqliteStore {
 
     async fn stats(&self, scope: &TenantScope, call: StatsCall) -> Result<StatsAnswer> {
         let (scope, now) = (scope.clone(), self.now());
-        self.read(move |conn| figures::stats(conn, &scope, &call, now)).await
+        self.read(move |conn| hours::stats(conn, &scope, &call, now)).await
     }
 
     async fn changes(&self, scope: &TenantScope, since: Option<String>) -> Result<ChangesAnswer> {
@@ -203,7 +201,7 @@ impl Store for SqliteStore {
 
     async fn queue(&self, name: &QueueName) -> Result<QueueView> {
         let name = name.clone();
-        self.read(move |conn| queue_list::queue(conn, &name)).await
+        self.read(move |conn| queue_list::one_queue(conn, &name)).await
     }
 
     async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView> {
@@ -231,7 +229,7 @@ impl Store for SqliteStore {
 
     async fn ready(&self) -> Result<()> {
         // An empty commit goes through the queue and the disk like any other.
-        self.write(|batch| sweep::touch(batch)).await
+        self.write(sweep::touch).await
     }
 
     async fn close(&self) {

@@ -16,7 +16,10 @@ fn only(state: StateName) -> RunFilter {
 }
 
 async fn total(world: &World, filter: RunFilter) -> (usize, u64) {
-    let listed = world.store.runs(&TenantScope::All, filter, page(100)).await.unwrap();
+    let listed = world.store.runs(&TenantScope::All, filter.clone(), page(100)).await.unwrap();
+    let acme = TenantScope::One("acme".parse().unwrap());
+    let own = world.store.runs(&acme, filter, page(100)).await.unwrap();
+    assert_eq!(own.total, listed.total, "the tenant's own counters and those over all agree");
     (listed.runs.len(), listed.total.unwrap())
 }
 

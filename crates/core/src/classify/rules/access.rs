@@ -30,7 +30,7 @@ pub(super) static RULES: &[Rule] = &[
         "set the ~ api key", "set ~ environment variable ~ key", "expected ~ api key ~ to be set",
         "could not resolve authentication method", "invalid api token", "invalid token", "invalid access token",
         "token is invalid", "invalid auth token", "invalid bearer token", "invalid jwt", "jwt malformed",
-        "token revoked", "token has been revoked", "revoked", "user not found openrouter", "no auth credentials",
+        "token revoked", "token has been revoked", "user not found openrouter", "no auth credentials",
         "no cookie auth credentials", "authentication error", "authentication failed", "authentication failure",
         "authentication required", "authentication is required", "failed to authenticate", "failed authentication",
         "not authenticated", "unauthenticated", "unauthorized", "not logged in", "please log in", "please run login",
@@ -51,7 +51,7 @@ pub(super) static RULES: &[Rule] = &[
         "missing bearer", "bearer token", "invalid authorization", "missing authorization", "invalid session",
         "not signed in", "sign in to", "authenticate first", "invalid license", "invalid_auth", "not_authed",
         "token_revoked", "account_inactive", "www authenticate", "no token provided", "token not provided",
-        "missing token", "api token is", "401",
+        "missing token", "api token is", "key was revoked", "been revoked", "credentials revoked",
     ])
     .unless(&["invalid token ~ position", "unexpected token"])
     .note("OpenAI: invalid_api_key; Anthropic: authentication_error; Gemini: API_KEY_INVALID (400); Bedrock: \
@@ -59,32 +59,41 @@ pub(super) static RULES: &[Rule] = &[
     .example("Incorrect API key provided: sk-x. You can find your API key in the settings."),
     Rule::new("builtin.permission.denied", PermissionDenied, CLEAR + 4, &[
         "permission denied", "permission error", "permission denied error", "permissions error", "access denied",
-        "access denied exception", "access is denied", "forbidden", "not authorized", "not permitted",
-        "unauthorized operation", "unauthorized to", "not authorised", "insufficient permission",
-        "insufficient permissions", "insufficient privilege", "insufficient privileges", "insufficient scope",
-        "insufficient access", "missing permission", "missing permissions", "missing scope", "lacks permission",
-        "lack permission", "no permission", "does not have permission", "do not have permission",
-        "don't have permission", "doesn't have permission", "not have ~ permission", "not have access",
-        "no access to", "not allowed", "is not allowed", "isn't allowed", "are not allowed",
+        "access denied exception", "access is denied", "forbidden", "not authorized", "unauthorized operation",
+        "unauthorized to", "not authorised", "insufficient permission", "insufficient permissions",
+        "insufficient privilege", "insufficient privileges", "insufficient scope", "insufficient access",
+        "missing permission", "missing permissions", "missing scope", "lacks permission", "lack permission",
+        "no permission", "does not have permission", "do not have permission", "don't have permission",
+        "doesn't have permission", "not have ~ permission", "not have access", "no access to",
         "operation not permitted", "eacces", "eperm", "read only file system", "requires permission",
         "requires admin", "requires elevated", "must be owner", "must have admin", "must be superuser",
-        "access to ~ denied", "access was denied", "access forbidden", "not entitled", "not enabled for",
-        "is not whitelisted", "ip ~ not allowed", "ip not allowed", "not in allowlist", "not allowlisted",
-        "not on the allowlist", "outside ~ allowed director", "outside of the workspace", "outside the workspace",
-        "outside ~ workspace", "outside ~ working directory", "outside ~ sandbox", "path traversal",
-        "outside of allowed", "resource not accessible by integration", "resource not accessible", "write access",
-        "read access", "country region or territory not supported", "unsupported country",
-        "not available in your region", "not available in your country", "location is not supported",
-        "region is not supported", "topic authorization", "group authorization failed", "cluster authorization",
-        "access control", "rbac", "csrf", "iam", "policy denies", "explicit deny", "noperm", "protected branch",
-        "not available on your plan", "verification required", "must be verified to", "organization must be verified",
-        "accept the terms", "gated repo", "is gated", "request access", "model access is denied", "terms of service",
-        "robots txt", "disabled by administrator", "blocked by administrator", "disabled for your organization",
+        "access to ~ denied", "access was denied", "access forbidden", "not entitled", "is not whitelisted",
+        "ip ~ not allowed", "ip not allowed", "not in allowlist", "not allowlisted", "not on the allowlist",
+        "outside ~ allowed director", "outside of the workspace", "outside the workspace", "outside ~ workspace",
+        "outside ~ working directory", "outside ~ sandbox", "path traversal", "outside of allowed",
+        "resource not accessible by integration", "resource not accessible",
+        "country region or territory not supported", "unsupported country", "not available in your region",
+        "not available in your country", "location is not supported", "region is not supported",
+        "topic authorization", "group authorization failed", "cluster authorization", "policy denies",
+        "explicit deny", "noperm", "protected branch", "not available on your plan", "must be verified to",
+        "organization must be verified", "accept the terms", "gated repo", "is gated", "model access is denied",
+        "disabled by administrator", "blocked by administrator", "disabled for your organization",
     ])
     .unless(&["rate limit", "secondary rate", "publickey", "approval timed out"])
     .note("POSIX EACCES and EPERM; OpenAI: 403; Anthropic: permission_error; Gemini: PERMISSION_DENIED; Bedrock: \
          AccessDeniedException; Kafka, Kubernetes, GitHub, databases")
     .example("open /etc/shadow: permission denied"),
+    Rule::new("builtin.permission.wording", PermissionDenied, LIKELY + 9, &[
+        "not permitted", "not allowed", "is not allowed", "isn't allowed", "are not allowed", "write access",
+        "read access", "access control", "csrf", "terms of service", "verification required", "request access",
+        "not enabled for", "robots txt", "rbac",
+    ])
+    .unless(&[
+        "additional properties", "extra inputs", "extra fields", "method not allowed", "rate limit",
+        "properties are not allowed",
+    ])
+    .note("wordings of permission that schemas and protocols use too")
+    .example("Creating branches is not allowed for this account"),
     Rule::new("builtin.permission.policy", PermissionDenied, CLEAR + 15, &[
         "denied by policy", "blocked by policy", "blocked by hook", "hook blocked", "blocked by ~ hook",
         "denied by hook", "policy blocked", "policy denied", "forbidden by policy", "not allowed by policy",
@@ -100,7 +109,7 @@ pub(super) static RULES: &[Rule] = &[
         "denied the request", "rejected the request", "user doesn't want to proceed", "user does not want to",
         "permission to use ~ denied", "permission to use ~ has been denied", "was not approved", "not approved",
         "refused by user", "user refused", "disapproved", "denied permission", "permission was denied",
-        "requires approval but", "permission rejected", "declined the", "said no", "access denied by",
+        "requires approval but", "permission rejected", "declined the", "access denied by",
     ])
     .unless(&["timed out", "not respond within", "no response within", "did not respond"])
     .note("a policy, a hook or a person that said no; an unanswered question is approval_expired")

@@ -58,23 +58,22 @@ pub(super) static RULES: &[Rule] = &[
     .note("defects in Python, JavaScript, Rust, Go, Java, .NET, Ruby, PHP: the message names the mistake")
     .example("TypeError: Cannot read properties of undefined (reading 'id')"),
     Rule::new("builtin.bug.class", Bug, LIKELY + 4, &[
-        "key error", "keyerror", "type error", "typeerror", "attribute error", "attributeerror", "index error",
-        "indexerror", "name error", "nameerror", "zero division error", "reference error", "referenceerror",
-        "range error", "unbound local", "stop iteration", "lookup error", "null reference exception",
-        "argument null exception", "argument exception", "invalid operation exception", "no such element",
-        "no method error", "syntax error", "arithmetic error", "overflow error", "panic", "fatal error",
-        "unhandled exception", "uncaught exception", "unhandled promise rejection", "uncaught error",
-        "unhandled rejection", "illegal state", "concurrent modification exception", "deprecation",
+        "keyerror", "typeerror", "attributeerror", "indexerror", "nameerror", "referenceerror", "unbound local",
+        "stop iteration", "null reference exception", "argument null exception", "argument exception",
+        "invalid operation exception", "panic", "fatal error", "unhandled exception", "uncaught exception",
+        "unhandled promise rejection", "uncaught error", "unhandled rejection", "illegal state",
+        "concurrent modification exception", "deprecation", "rangeerror", "lookuperror", "syntaxerror",
+        "arithmeticerror", "overflowerror", "nosuchelement", "zerodivisionerror", "nomethoderror",
     ])
     .unless(&[
-        "json", "sql", "syntax error at or near", "foreign key error", "api key error", "unexpected token",
-        "kernel panic",
+        "syntax error near", "json", "sql", "syntax error at or near", "foreign key error", "api key error",
+        "unexpected token", "kernel panic",
     ])
     .note("exception classes that mean a defect unless the message says more")
     .example("KeyError: 'temperature'"),
     Rule::new("builtin.bug.hint", Bug, HINT - 4, &[
-        "runtime error", "value error", "traceback most recent call last", "runtimeerror", "runtime exception",
-        "illegal argument exception", "undefined", "null", "exception in thread",
+        "traceback most recent call last", "runtimeerror", "runtime exception", "illegal argument exception",
+        "undefined", "null", "exception in thread", "valueerror",
     ])
     .at(&[Framework, Llm])
     .note("an exception of no further meaning in our own code")
@@ -91,20 +90,18 @@ pub(super) static RULES: &[Rule] = &[
         "bad magic", "magic number", "invalid magic", "cannot identify image", "unicode decode error",
         "unicodedecodeerror", "codec can't decode", "can't decode byte", "invalid utf 8", "invalid utf8",
         "invalid continuation byte", "invalid start byte", "invalid byte sequence", "malformed utf", "undecodable",
-        "unpickling", "pickle data was truncated", "could not deserialize", "failed to deserialize",
-        "deserialization", "cannot deserialize", "deserialize", "unable to deserialize", "invalid wire type",
-        "protobuf ~ parse", "invalid protobuf", "unmarshal", "msgpack", "avro", "replay mismatch", "nondeterminism",
-        "non deterministic", "nondeterministic", "non determinism", "history mismatch", "determinism violation",
-        "inconsistent state", "inconsistent data", "data loss", "data_loss", "dataloss", "integrity error",
-        "integrityerror", "integrity check failed", "integrity violation", "poison message", "poison pill",
-        "malformed record", "malformed message", "schema registry", "unknown magic byte", "invalid checkpoint",
-        "checkpoint ~ not compatible", "incompatible checkpoint", "broken data", "invalid data found when processing",
-        "truncated file", "truncated image", "image file is truncated", "file is truncated", "unexpected end of pdf",
-        "eof marker not found", "pdf ~ damaged", "invalid pdf", "file is damaged", "failed to open pdf",
-        "mismatched checksum", "sha256 mismatch", "does not match expected hash", "hash does not match",
-        "signature of ~ does not match", "bad state", "orphaned record", "dangling reference", "invalid foreign",
-        "migration ~ mismatch", "version mismatch", "dirty database version", "index corrupted", "bad data",
-        "garbage data", "invalid encoding", "parquet",
+        "unpickling", "pickle data was truncated", "could not deserialize", "invalid wire type", "protobuf ~ parse",
+        "invalid protobuf", "replay mismatch", "nondeterminism", "non deterministic", "nondeterministic",
+        "non determinism", "history mismatch", "determinism violation", "inconsistent state", "inconsistent data",
+        "data loss", "data_loss", "dataloss", "integrity error", "integrityerror", "integrity check failed",
+        "integrity violation", "poison message", "poison pill", "malformed record", "malformed message",
+        "unknown magic byte", "invalid checkpoint", "checkpoint ~ not compatible", "incompatible checkpoint",
+        "broken data", "invalid data found when processing", "truncated file", "truncated image",
+        "image file is truncated", "file is truncated", "unexpected end of pdf", "eof marker not found",
+        "pdf ~ damaged", "invalid pdf", "file is damaged", "failed to open pdf", "mismatched checksum",
+        "sha256 mismatch", "does not match expected hash", "hash does not match", "signature of ~ does not match",
+        "orphaned record", "dangling reference", "invalid foreign", "migration ~ mismatch", "dirty database version",
+        "index corrupted", "garbage data",
     ])
     .unless(&[
         "unique constraint", "unique violation", "duplicate key", "duplicate entry", "signature does not match the",
@@ -113,6 +110,13 @@ pub(super) static RULES: &[Rule] = &[
     .note("constraints (PostgreSQL 23502, 23503, 23514), checksums, codecs, archives, replay mismatches (Temporal), \
          serialisation")
     .example("insert or update violates foreign key constraint \"orders_customer_fkey\""),
+    Rule::new("builtin.integrity.codec", DataIntegrity, LIKELY + 9, &[
+        "deserialize", "deserialization", "failed to deserialize", "cannot deserialize", "unable to deserialize",
+        "unmarshal", "msgpack", "avro", "bad data", "bad state", "version mismatch", "invalid encoding", "parquet",
+        "schema registry",
+    ])
+    .note("stored data that its codec refuses; a model's answer that does so speaks of JSON or a schema")
+    .example("failed to deserialize checkpoint"),
     Rule::new("builtin.integrity.file", DataIntegrity, CLEAR - 2, &[
         "yaml ~ error", "yaml parser error", "yaml scanner error", "xml parse error", "xml syntax error",
         "not well formed", "mismatched tag", "csv error", "toml decode error", "invalid toml", "invalid yaml",

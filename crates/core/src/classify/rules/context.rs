@@ -1,7 +1,7 @@
 //! The input is more than the model takes.
 
 use crate::classify::place::Place::Llm;
-use crate::classify::rule::{CLEAR, HINT, LIKELY, Rule, SURE};
+use crate::classify::rule::{CLEAR, LIKELY, Rule, SURE};
 use crate::reason::Reason::ContextOverflow;
 
 /// What looks like an overflow and is a limit of rate.
@@ -45,7 +45,7 @@ pub(super) static RULES: &[Rule] = &[
         "input exceeds", "prompt exceeds", "request exceeds the maximum ~ tokens", "exceeds the limit of ~ tokens",
         "current length is ~ while limit is", "text is too long", "input is longer", "maximum input length",
         "too long for requested model", "too many tokens in", "history is too long", "input tokens limit ~ model",
-        "range of input length",
+        "range of input length", "input validation error ~ tokens",
     ])
     .unless(&[
         "rate limit", "too many requests", "per minute", "while generating", "output token limit",
@@ -61,7 +61,7 @@ pub(super) static RULES: &[Rule] = &[
     .at(&[Llm])
     .unless(THROTTLES)
     .note("Cohere: too many tokens; Gemini: Request payload size exceeds; Bedrock: expected maxLength")
-    .example("too many tokens: total number of tokens in the prompt cannot exceed 4081"),
+    .example("too many tokens: 5000 given"),
     Rule::new("builtin.context.too_large", ContextOverflow, LIKELY + 4, &[
         "request too large", "request entity too large", "payload too large", "content too large",
         "request body too large",
@@ -70,9 +70,4 @@ pub(super) static RULES: &[Rule] = &[
     .unless(THROTTLES)
     .note("Anthropic: 413 request_too_large; Groq, Cerebras: 413")
     .example("request_too_large: Request exceeds the maximum size"),
-    Rule::new("builtin.context.together", ContextOverflow, HINT + 18, &[
-        "input validation error ~ tokens", "max new tokens",
-    ])
-    .note("Together: 403 when input and max_new_tokens exceed the context")
-    .example("Input validation error: `inputs` tokens + something"),
 ];

@@ -18,7 +18,7 @@ pub(super) static RULES: &[Rule] = &[
         "not enough credit", "not enough balance", "out of credits", "out of credit", "requires more credits",
         "can only afford", "no credits left", "no credits remaining", "credits exhausted", "run out of credits",
         "ran out of credits", "balance is insufficient", "negative balance", "account balance",
-        "credits have been exhausted", "exhausted your credits", "used up ~ credits", "余额不足", "欠费", "arrearage",
+        "credits have been exhausted", "exhausted your credits", "used up ~ credits", "余额不足", "arrearage",
         "overdue payment", "in arrears", "payment required", "add credits", "top up your", "purchase more credits",
         "buy more credits", "credit limit", "not enough money", "prepaid credits", "exceeded ~ included credits",
         "credits are depleted", "depleted your", "outstanding balance", "unpaid invoice",
@@ -77,10 +77,10 @@ pub(super) static RULES: &[Rule] = &[
         "too many requests please wait", "request limit exceeded", "requests limit exceeded",
         "provisioned throughput exceeded", "rate exceeded", "bandwidth limit exceeded", "request throttled",
         "slow down", "slowdown", "requests too frequent", "too frequently", "too frequent", "flood wait", "请求过于频繁",
-        "速率限制", "频率", "concurrency limit", "too many concurrent", "concurrent request", "max concurrent requests",
-        "maximum number of concurrent", "calls per minute", "queries per minute", "requests per second", "qps limit",
-        "rpm limit", "tpm limit", "limit_requests", "limit_burst_rate", "acceleration limit", "over the limit ~ per",
-        "too many attempts", "too many login attempts",
+        "速率限制", "concurrency limit", "too many concurrent", "concurrent request", "max concurrent requests",
+        "maximum number of concurrent", "calls per minute", "queries per minute", "requests per second",
+        "limit_requests", "limit_burst_rate", "acceleration limit", "over the limit ~ per", "too many attempts",
+        "too many login attempts",
     ])
     .note("Bedrock: ThrottlingException; OpenAI: slow_down; AWS, Azure, Telegram, Alibaba wordings of the same")
     .example("ThrottlingException: Too many tokens, please wait before trying again."),
@@ -91,10 +91,10 @@ pub(super) static RULES: &[Rule] = &[
         "requests per hour", "api rate limit", "secondary rate limit", "exceeded token rate limit",
         "exceeded call rate limit", "input tokens per minute", "abuse detection mechanism", "api calls minute",
         "per minute request limit", "trial token rate limit", "rate limiter", "request rate", "exceeded the rate",
-        "too many api requests", "too many calls",
+        "too many api requests", "too many calls", "rpm limit", "tpm limit", "qps limit",
     ])
     .note("OpenAI, Anthropic, Azure, Groq, Cohere: 429 rate_limit_*; GitHub: 403 with secondary rate limit")
-    .example("Rate limit reached for requests per min (RPM): Limit 3, Used 3, Requested 1. Please try again in 20s."),
+    .example("Rate limit reached on requests per min: Limit 3, Used 3, Requested 1. Please try again in 20s."),
     Rule::new("builtin.rate.exhausted", RateLimited, LIKELY, &[
         "resource exhausted", "quota exceeded", "quota failure", "quota limit", "exceeded quota", "over quota",
         "limit exceeded exception", "exceeds quota",
@@ -120,7 +120,7 @@ pub(super) static RULES: &[Rule] = &[
         "token limit for this session", "session token limit", "max total tokens", "budget cap", "token usage limit",
         "run token limit", "crossed budget", "reached its budget", "reached the budget", "budget was exceeded",
     ])
-    .unless(&["thinking budget", "budget tokens", "error budget"])
+    .unless(&["thinking budget", "budget tokens"])
     .note("Pydantic AI: UsageLimitExceeded on tokens or cost; LiteLLM: BudgetExceededError; gateways of one's own")
     .example("BudgetExceededError: Budget has been exceeded! Current cost: 10.2, Max budget: 10.0"),
     Rule::new("builtin.budget.usage_limit", TokenBudgetExceeded, LIKELY + 8, &[

@@ -23,8 +23,8 @@ pub(super) static RULES: &[Rule] = &[
         "service is too busy", "service busy", "maximum pending requests", "too busy", "system is busy",
         "model is busy", "temporarily at", "peak hours", "high volume", "no available ~ to handle",
         "no workers available", "no available workers", "no instances available", "queue is full ~ model",
-        "request queue is full", "system busy", "high concurrency", "model is currently unavailable due to", "繁忙",
-        "过载", "no deployments available", "service unavailable ~ capacity", "overloaded or not ready",
+        "request queue is full", "system busy", "high concurrency", "model is currently unavailable due to",
+        "no deployments available", "service unavailable ~ capacity", "overloaded or not ready",
     ])
     .unless(&["loading the dataset in memory", "rate limit"])
     .note("Azure: high demand; Hugging Face: is currently loading; Ollama: server busy, maximum pending requests \
@@ -57,7 +57,7 @@ pub(super) static RULES: &[Rule] = &[
     ])
     .unless(&["connection refused", "econnrefused"])
     .note("what gateways and SDKs write around an error of the model; a more exact one inside wins")
-    .example("Error generating response: the backend said no"),
+    .example("Error generating response: the backend is odd"),
     Rule::new("builtin.provider.gateway", ProviderError, LIKELY + 6, &[
         "bad gateway", "internal server error", "service unavailable", "server error", "internal error",
         "upstream connect error", "service temporarily unavailable", "temporarily unavailable", "web server is down",

@@ -155,22 +155,22 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("builtin.filtered.code", ContentFiltered, SURE + 2, &[
         "content filter", "content filtering", "content filtered", "content policy violation", "content policy",
         "content management policy", "responsible ai policy", "safety system", "violating our usage policy",
-        "violates our usage", "violate our usage", "violates ~ usage policies", "usage policies", "usage policy",
-        "bio policy", "guardrail intervened", "blocked by guardrail", "guardrail tripwire", "guardrail raised",
+        "violates our usage", "violate our usage", "violates ~ usage policies", "usage policies", "bio policy",
+        "guardrail intervened", "blocked by guardrail", "guardrail tripwire", "guardrail raised",
         "guardrail violation", "guardrails ~ blocked", "prohibited content", "finish reason safety",
-        "finish reason ~ safety", "finish reason ~ recitation", "recitation", "block reason", "blocked due to safety",
-        "blocked by safety", "safety filter", "safety settings", "safety ratings", "safety reasons", "safety policy",
-        "safety check", "safety concerns", "flagged as", "flagged by", "moderation", "harm category", "jailbreak",
+        "finish reason ~ safety", "finish reason ~ recitation", "recitation", "blocked due to safety",
+        "blocked by safety", "safety filter", "safety reasons", "safety policy", "safety check", "safety concerns",
         "prompt was blocked", "prompt blocked", "prompt was flagged", "response was blocked", "response blocked",
         "output blocked", "candidate was blocked", "blocked content", "content blocked", "content was blocked",
         "content was flagged", "inappropriate content", "data inspection failed", "sensitive content",
-        "sensitive words", "spii", "image safety", "model armor", "blocklist", "toxic", "finish reason refusal",
-        "stop reason refusal", "stop reason ~ refusal", "model refusal error", "refused to answer",
-        "refused to respond", "model refused", "refusal", "copyrighted", "copyright", "cannot fulfill this request",
-        "can't assist with that", "cannot assist with", "content exists risk", "content risk", "敏感", "违规",
-        "invalid prompt ~ policy", "prompt injection detected", "prompt attack", "pii detected", "unsafe content",
-        "unable to respond to this", "nsfw", "against our policies", "policy violation", "rejected request error",
-        "violates ~ policy", "violates our ~ polic*",
+        "sensitive words", "spii", "image safety", "model armor", "finish reason refusal", "stop reason refusal",
+        "stop reason ~ refusal", "model refusal error", "refused to answer", "refused to respond", "model refused",
+        "cannot fulfill this request", "can't assist with that", "cannot assist with", "content exists risk",
+        "content risk", "invalid prompt ~ policy", "prompt injection detected", "prompt attack", "pii detected",
+        "unsafe content", "unable to respond to this", "nsfw", "against our policies", "rejected request error",
+        "violates ~ policy", "violates our ~ polic*", "flagged by our", "model refusal", "block reason ~ safety",
+        "block reason ~ prohibited", "block reason ~ blocklist", "block reason ~ other", "copyrighted material",
+        "jailbreak detected", "flagged by content", "moderation flagged", "flagged by moderation",
     ])
     .unless(&["content filter error", "connection refused", "moderation service unavailable", "robot"])
     .at(&[Llm, Framework, Validation, Human])
@@ -185,6 +185,14 @@ pub(super) static RULES: &[Rule] = &[
     ])
     .note("the same, where the caller does not say that a model was asked")
     .example("InputGuardrailTripwireTriggered: Guardrail InputGuardrail triggered tripwire"),
+    Rule::new("builtin.filtered.word", ContentFiltered, LIKELY + 7, &[
+        "safety settings", "safety ratings", "flagged as", "flagged by", "moderation", "harm category", "jailbreak",
+        "blocklist", "toxic", "copyrighted", "copyright", "usage policy", "block reason", "policy violation",
+    ])
+    .at(&[Llm, Framework, Validation])
+    .unless(&["content filter error"])
+    .note("words of safety that an answer carries even when nothing was stopped")
+    .example("Reply withheld: jailbreak"),
     Rule::new("builtin.malformed.hint", MalformedOutput, HINT + 6, &[
         "empty response", "no output", "empty output", "invalid response", "unexpected response", "blank response",
         "unexpected model behavior", "model behavior error", "no response",
@@ -193,10 +201,10 @@ pub(super) static RULES: &[Rule] = &[
     .note("OpenAI Agents: ModelBehaviorError; an answer that nobody can use")
     .example("ModelBehaviorError: odd"),
     Rule::new("builtin.schema.hint", SchemaMismatch, LIKELY - 6, &[
-        "validation error", "invalid argument", "invalid arguments", "invalid parameter", "invalid parameters",
-        "invalid input", "bad arguments", "wrong arguments",
+        "invalid argument", "invalid arguments", "invalid parameters", "invalid input", "bad arguments",
+        "wrong arguments",
     ])
     .at(&[Tool, Validation])
     .note("arguments that the model wrote and the tool refuses")
-    .example("Error: invalid parameters, try again"),
+    .example("Error: bad arguments, try again"),
 ];

@@ -67,13 +67,12 @@ pub(super) static RULES: &[Rule] = &[
          more exact")
     .example("FAILED_PRECONDITION: the index is not of the kind asked for"),
     Rule::new("builtin.invalid.generic", InvalidRequest, LIKELY - 8, &[
-        "bad request", "bad request error", "invalid request", "invalid argument", "validation exception",
-        "invalid input", "unprocessable entity", "invalid format", "invalid data", "client error", "illegal",
+        "invalid argument", "invalid input", "unprocessable entity", "invalid format", "invalid data", "illegal",
         "invalid name", "invalid id", "malformed", "invalid",
     ])
     .unless(&["invalid response"])
-    .note("the class of a 400 or 422 in every SDK; only when nothing more exact is wrapped in it")
-    .example("openai.BadRequestError: the field is odd"),
+    .note("words of a refusal that names no parameter")
+    .example("malformed: the field is odd"),
     Rule::new("builtin.not_found.model", NotFound, SURE - 6, &[
         "model not found", "model ~ not found", "model ~ does not exist", "model does not exist",
         "model ~ doesn't exist", "unknown model", "no such model", "deployment not found",
@@ -93,7 +92,7 @@ pub(super) static RULES: &[Rule] = &[
         "no such container", "no such image", "no such object", "no such process", "no such column", "no such index",
         "no such host key", "not found error", "not found exception", "not found", "notfound", "does not exist",
         "doesn't exist", "do not exist", "didn't exist", "does not exists", "cannot find", "can't find",
-        "could not find", "couldn't find", "unable to find", "not exist", "no longer exists", "404",
+        "could not find", "couldn't find", "unable to find", "not exist", "no longer exists",
         "resource not found exception", "unknown topic", "unknown topic or partition", "unknown member id",
         "no such channel", "unknown channel", "unknown message", "stream not found", "consumer not found",
         "no stream matches subject", "no such exchange", "no exchange", "no queue", "queue ~ not found",
@@ -150,7 +149,7 @@ pub(super) static RULES: &[Rule] = &[
         "already refunded", "already been refunded", "already been charged", "already handled", "eexist",
         "eaddrinuse", "address already in use", "conflict", "conflict error", "conflict exception", "idempotency key",
         "idempotency conflict", "idempotent", "same idempotency", "resource in use", "e11000",
-        "integrity error ~ unique", "primary key constraint", "violates primary key", "name is taken", "in progress",
+        "integrity error ~ unique", "primary key constraint", "violates primary key", "name is taken",
         "workflow execution already", "workflow already", "busygroup", "queue exists ~ different", "non fast forward",
         "fetch first",
     ])

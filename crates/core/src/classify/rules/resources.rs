@@ -47,16 +47,15 @@ pub(super) static RULES: &[Rule] = &[
     .note("the kernel or the platform killed it for its memory: again with the same limit it is killed again")
     .example("Last State: Terminated, Reason: OOMKilled"),
     Rule::new("builtin.resource.memory", ResourceExhausted, CLEAR + 16, &[
-        "out of memory", "outofmemory", "memory error", "memoryerror", "cannot allocate memory",
-        "could not allocate memory", "failed to allocate", "unable to allocate", "allocation failed",
-        "memory allocation", "enomem", "heap limit", "heap out of memory", "java heap space", "gc overhead limit",
-        "memory limit exceeded", "exceeded memory limit", "exceeds memory limit", "memory exhausted",
-        "insufficient memory", "not enough memory", "requires more system memory", "more memory than", "oom",
-        "cuda out of memory", "cuda error", "cudamalloc", "gpu memory", "hip out of memory", "vram",
-        "mps backend out of memory", "bad alloc", "memory limit", "maxmemory", "used memory",
-        "max memory size exceeded", "exceeded the memory", "insufficient resources", "insufficient cpu",
-        "insufficient memory ~ node", "resources exhausted", "exceeded quota ~ pods", "no gpu available",
-        "no gpus available",
+        "out of memory", "outofmemory", "memoryerror", "cannot allocate memory", "could not allocate memory",
+        "failed to allocate", "unable to allocate", "allocation failed", "memory allocation", "enomem", "heap limit",
+        "heap out of memory", "java heap space", "gc overhead limit", "memory limit exceeded",
+        "exceeded memory limit", "exceeds memory limit", "memory exhausted", "insufficient memory",
+        "not enough memory", "requires more system memory", "more memory than", "oom", "cuda out of memory",
+        "cuda error", "cudamalloc", "gpu memory", "hip out of memory", "vram", "mps backend out of memory",
+        "bad alloc", "memory limit", "maxmemory", "used memory", "max memory size exceeded", "exceeded the memory",
+        "insufficient resources", "insufficient cpu", "insufficient memory ~ node", "resources exhausted",
+        "exceeded quota ~ pods", "no gpu available", "no gpus available",
     ])
     .unless(&["rate limit"])
     .note("memory of every kind: CUDA, JVM, V8, malloc, Lambda, Redis OOM; Kubernetes scheduling")

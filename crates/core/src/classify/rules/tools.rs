@@ -1,6 +1,6 @@
 //! Tools: missing, or failed in their own way.
 
-use crate::classify::place::Place::{Framework, Infrastructure, Llm, Tool};
+use crate::classify::place::Place::{Framework, Llm, Tool};
 use crate::classify::rule::{CLEAR, HINT, LIKELY, Rule, SURE};
 use crate::reason::Reason::{ToolError, ToolNotFound};
 
@@ -40,8 +40,8 @@ pub(super) static RULES: &[Rule] = &[
         "not found in your path", "binary not found", "could not find executable", "cannot find executable",
         "unable to find executable", "which: no", "missing executable", "program not found", "cannot run program",
         "failed to spawn", "failed to start mcp server", "failed to start server process", "could not start mcp",
-        "is it installed", "please install ~ and make sure", "no such file or directory ~ exec", "exec format error",
-        "exec ~ no such file", "must be installed", "command not recognized", "command ~ not found",
+        "is it installed", "please install ~ and make sure", "exec format error", "exec ~ no such file",
+        "must be installed", "command not recognized", "command ~ not found",
     ])
     .unless(&["module not installed", "no module named", "package is not installed"])
     .note("shells, Node's spawn, Go's exec: a command that cannot be started")
@@ -118,10 +118,4 @@ pub(super) static RULES: &[Rule] = &[
     .at(&[Tool])
     .note("a tool step that failed, and nothing more exact is known")
     .example("could not do it"),
-    Rule::new("builtin.tool.infra", ToolError, HINT - 2, &[
-        "exit code 1", "exited with code 1",
-    ])
-    .at(&[Infrastructure])
-    .note("a container whose program ended with an error of its own")
-    .example("container main terminated, reason Error, exited with code 1"),
 ];

@@ -8,7 +8,7 @@ use crate::reason::Reason::{DependencyUnavailable, Network, Timeout};
 pub(super) static RULES: &[Rule] = &[
     Rule::new("builtin.timeout.exceeded", Timeout, CLEAR + 2, &[
         "timed out", "timedout", "timeout error", "timeout exception", "timeout expired", "timeout exceeded",
-        "timeout ~ exceeded", "exceeded timeout", "exceeded ~ timeout", "exceeds timeout", "time out", "time limit",
+        "timeout ~ exceeded", "exceeded timeout", "exceeded ~ timeout", "exceeds timeout", "time limit",
         "read timeout", "write timeout", "connect timeout", "connection timeout", "request timeout",
         "response timeout", "gateway timeout", "gateway time out", "socket timeout", "idle timeout",
         "operation timeout", "statement timeout", "query timeout", "execution timeout", "task timeout", "job timeout",
@@ -30,8 +30,8 @@ pub(super) static RULES: &[Rule] = &[
         "poll interval exceeded", "heartbeat timeout", "heartbeat expired", "missed heartbeat", "missing heartbeat",
         "heartbeat lost", "no heartbeat", "session timeout", "keepalive timeout", "keep alive timeout",
         "ping timeout", "handshake timeout", "schedule to start", "start to close", "schedule to close", "watchdog",
-        "exceeded grace", "exceeded deadline", "deadlineexceeded", "failed to update metadata after", "超时", "408",
-        "504", "524", "522",
+        "exceeded grace", "exceeded deadline", "deadlineexceeded", "failed to update metadata after", "超时",
+        "time out after", "time out while", "connection time out", "request time out",
     ])
     .unless(&["approval", "timeout parameter"])
     .note("ETIMEDOUT, DEADLINE_EXCEEDED, every client's TimeoutError; SQS receipt handles, NATS ack wait, AMQP \
@@ -137,7 +137,7 @@ pub(super) static RULES: &[Rule] = &[
         "server closed the connection unexpectedly", "server has gone away", "lost connection to mysql",
         "can't connect to mysql", "can't connect to local mysql", "is the server running", "clusterdown",
         "cluster is down", "masterdown", "loading redis", "redis is loading", "loading the dataset in memory",
-        "tryagain", "readonly you can't write", "docker daemon", "docker is not running", "is docker running",
+        "readonly you can't write", "docker daemon", "docker is not running", "is docker running",
         "is currently unavailable", "temporarily unavailable", "service unavailable", "service is unavailable",
         "service not available", "service is down", "service is not available", "currently unavailable",
         "under maintenance", "maintenance mode", "scheduled maintenance", "down for maintenance", "site is down",
@@ -150,6 +150,7 @@ pub(super) static RULES: &[Rule] = &[
         "no available server", "all nodes failed", "no master", "master not discovered", "not master",
         "cluster block exception", "search phase execution", "no shard available", "endpoint not available",
         "etcdserver", "etcd leader", "node not ready", "no endpoints available", "no subscribers", "no consumers",
+        "tryagain",
     ])
     .unless(&["connection closed by", "model is overloaded", "high demand", "no space left", "approval", "capacity"])
     .at(&[Tool, NetworkPlace, Broker, Database, Infrastructure, Framework])
@@ -161,7 +162,7 @@ pub(super) static RULES: &[Rule] = &[
         "failed to connect", "not able to connect", "could not establish connection", "unable to establish",
         "failed to establish a new connection", "is unavailable", "not connected", "no connection",
         "connection not available", "not ready", "is not ready", "not started", "is not running",
-        "failed to reconnect", "reconnect failed", "quorum", "503",
+        "failed to reconnect", "reconnect failed", "quorum",
     ])
     .unless(&["connection closed by", "model is overloaded", "high demand", "approval", "capacity"])
     .at(&[Tool, NetworkPlace, Broker, Database, Infrastructure, Framework])

@@ -167,8 +167,7 @@ CREATE TABLE counts (
     PRIMARY KEY (state, tenant, queue, reason, detail)
 ) WITHOUT ROWID;
 
--- The same over all tenants, so that those who see all of them count in no more rows than one tenant does. Kept by
--- the table it sums up: the two can not disagree.
+-- The same over all tenants, so that those who see all of them count in no more rows than one tenant does.
 CREATE TABLE totals (
     state INTEGER NOT NULL,
     queue INTEGER NOT NULL,
@@ -177,19 +176,6 @@ CREATE TABLE totals (
     n INTEGER NOT NULL,
     PRIMARY KEY (state, queue, reason, detail)
 ) WITHOUT ROWID;
-CREATE TRIGGER counts_new AFTER INSERT ON counts BEGIN
-    INSERT INTO totals (state, queue, reason, detail, n)
-    VALUES (new.state, new.queue, new.reason, new.detail, new.n)
-    ON CONFLICT DO UPDATE SET n = n + excluded.n;
-END;
-CREATE TRIGGER counts_changed AFTER UPDATE OF n ON counts BEGIN
-    UPDATE totals SET n = n + new.n - old.n
-    WHERE state = new.state AND queue = new.queue AND reason = new.reason AND detail = new.detail;
-END;
-CREATE TRIGGER counts_gone AFTER DELETE ON counts BEGIN
-    UPDATE totals SET n = n - old.n
-    WHERE state = old.state AND queue = old.queue AND reason = old.reason AND detail = old.detail;
-END;
 
 -- Events by the hour; folded once per commit.
 CREATE TABLE hourly (

@@ -1,0 +1,172 @@
+//! The client itself: an address, a key, and how a request is put together.
+
+use std::time::Duration;
+
+use redrive_core::ids::Tenant;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Method, Url, redirect};
+use serde::Serialize;
+
+use crate::call::Call;
+use crate::error::{Error, Result};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Speaks to one server with one key. Cheap to clone; clones share their connections.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    base: Url,
+    tenant: Option<Tenant>,
+}
+
+pub(crate) type Pairs = Vec<(&'static str, String)>;
+
+impl Client {
+    /// A client for the server at `url`. Nothing is sent yet.
+    ///
+    /// ```
+    /// let client = redrive_client::Client::new("http://127.0.0.1:7070", "rd_key")?;
+    /// # Ok::<(), redrive_client::Error>(())
+    /// ```
+    pub fn new(url: &str, key: &str) -> Result<Self> {
+        let base = base_url(url)?;
+        let mut bearer = HeaderValue::from_str(&format!("Bearer {key}"))
+            .map_err(|_| Error::Unusable("the key holds characters that no key has".into()))?;
+        bearer.set_sensitive(true);
+        // Whoever installed a provider before keeps it.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = reqwest::Client::builder()
+            .default_headers(HeaderMap::from_iter([(AUTHORIZATION, bearer)]))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(ANSWER_TIMEOUT)
+            // A key is for the server it was given for, not for where that one points.
+            .redirect(redirect::Policy::none());
+        if is_this_machine(&base) {
+            builder = builder.no_proxy();
+        }
+        let http = builder.build().map_err(|e| Error::Unusable(format!("no HTTP client: {e}")))?;
+        Ok(Self { http, base, tenant: None })
+    }
+
+    /// The same client, naming `tenant` in every call that concerns one: needed with a key that spans tenants.
+    ///
+    /// ```
+    /// let client = redrive_client::Client::new("http://127.0.0.1:7070", "rd_key")?;
+    /// let acme = client.for_tenant("acme".parse().expect("an id"));
+    /// # Ok::<(), redrive_client::Error>(())
+    /// ```
+    #[must_use]
+    pub fn for_tenant(&self, tenant: Tenant) -> Self {
+        Self { tenant: Some(tenant), ..self.clone() }
+    }
+
+    pub(crate) fn tenant(&self) -> Option<&Tenant> {
+        self.tenant.as_ref()
+    }
+
+    /// `?tenant=`, where one was set.
+    pub(crate) fn tenant_pair(&self) -> Pairs {
+        self.tenant.iter().map(|tenant| ("tenant", tenant.to_string())).collect()
+    }
+
+    pub(crate) fn get<T>(&self, path: &[&str], query: &Pairs) -> Call<T> {
+        let url = self.url(path);
+        Call::new(url.to_string(), Ok(self.http.get(url).query(query)))
+    }
+
+    pub(crate) fn delete<T>(&self, path: &[&str]) -> Call<T> {
+        let url = self.url(path);
+        Call::new(url.to_string(), Ok(self.http.delete(url)))
+    }
+
+    pub(crate) fn post<T>(&self, path: &[&str], body: &impl Serialize) -> Call<T> {
+        self.with_body(Method::POST, path, body)
+    }
+
+    pub(crate) fn put<T>(&self, path: &[&str], body: &impl Serialize) -> Call<T> {
+        self.with_body(Method::PUT, path, body)
+    }
+
+    pub(crate) fn post_lines<T>(&self, path: &[&str], lines: String) -> Call<T> {
+        let url = self.url(path);
+        let request = self.http.post(url.clone()).header(CONTENT_TYPE, "application/x-ndjson").body(lines);
+        Call::new(url.to_string(), Ok(request))
+    }
+
+    fn with_body<T>(&self, method: Method, path: &[&str], body: &impl Serialize) -> Call<T> {
+        let url = self.url(path);
+        // Not `.json()`: raw tokens inside must leave as they are, and an error must name itself.
+        let request = serde_json::to_vec(body)
+            .map_err(Error::from)
+            .map(|body| self.http.request(method, url.clone()).header(CONTENT_TYPE, "application/json").body(body));
+        Call::new(url.to_string(), request)
+    }
+
+    fn url(&self, path: &[&str]) -> Url {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().push("v1").extend(path);
+        }
+        url
+    }
+}
+
+fn base_url(url: &str) -> Result<Url> {
+    let unusable = |why: &str| Error::Unusable(format!("`{url}` is no server's address: {why}"));
+    let parsed = Url::parse(url).map_err(|e| unusable(&e.to_string()))?;
+    match parsed.scheme() {
+        "http" | "https" if parsed.has_host() => Ok(parsed),
+        "http" | "https" => Err(unusable("it names no host")),
+        _ => Err(unusable("it begins with http:// or https://")),
+    }
+}
+
+/// A proxy has no business between a program and its own machine.
+fn is_this_machine(url: &Url) -> bool {
+    match url.host_str() {
+        Some("localhost") => true,
+        Some(host) => {
+            host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        }
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_without_scheme_or_host_is_refused_with_the_reason() {
+        for bad in ["127.0.0.1:7070", "", "file:///etc", "localhost:7070"] {
+            assert!(matches!(Client::new(bad, "k"), Err(Error::Unusable(_))), "{bad:?}");
+        }
+        assert!(matches!(Client::new("http://h", "a\nb"), Err(Error::Unusable(_))));
+    }
+
+    #[test]
+    fn paths_join_whatever_the_base_ends_with_and_ids_are_one_segment() {
+        for base in ["http://h:1", "http://h:1/"] {
+            let client = Client::new(base, "k").unwrap();
+            assert_eq!(client.url(&["patterns", "a/b?c"]).as_str(), "http://h:1/v1/patterns/a%2Fb%3Fc");
+        }
+        let behind_a_prefix = Client::new("https://h/redrive/", "k").unwrap();
+        assert_eq!(behind_a_prefix.url(&["runs"]).as_str(), "https://h/redrive/v1/runs");
+    }
+
+    #[test]
+    fn a_key_is_not_in_the_debug_output() {
+        let client = Client::new("http://h", "rd_secret").unwrap();
+        assert!(!format!("{client:?}").contains("rd_secret"));
+    }
+
+    #[tokio::test]
+    async fn nobody_there_is_unreachable_and_says_why() {
+        let client = Client::new("http://127.0.0.1:9", "k").unwrap();
+        let error = client.limits().await.unwrap_err();
+        assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+        assert!(error.to_string().to_lowercase().contains("refused"), "{error}");
+    }
+}

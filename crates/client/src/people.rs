@@ -1,0 +1,153 @@
+//! What people and programs read, and what they decide.
+
+use redrive_core::ids::{QueueName, RunId, Tenant};
+use redrive_core::text::Text;
+use redrive_core::wire::{
+    ChangesAnswer, CreateKey, CreatedKey, HealthAnswer, KeyView, KeysAnswer, LimitsAnswer, PatternView, PatternsPage,
+    QueueSettings, QueueView, QueuesAnswer, ReplayAnswer, ReplayRequest, RunDetail, RunsPage, StateAnswer, StatsAnswer,
+    TenantHealth, TenantsAnswer, TriageRequest,
+};
+
+use crate::call::Call;
+use crate::client::Client;
+use crate::query::{RunsQuery, StatsQuery, one};
+
+/// Reading.
+impl Client {
+    /// One page of runs; the next begins at its `next_cursor`.
+    ///
+    /// ```no_run
+    /// # async fn example(client: redrive_client::Client) -> redrive_client::Result<()> {
+    /// use redrive_client::{RunsQuery, core::run::StateName};
+    ///
+    /// let dead = RunsQuery { state: vec![StateName::Dead], ..RunsQuery::default() };
+    /// for run in client.runs(&dead).await?.runs {
+    ///     println!("{} {:?}", run.run_id, run.dead_because);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn runs(&self, query: &RunsQuery) -> Call<RunsPage> {
+        let mut pairs = self.tenant_pair();
+        pairs.extend(query.pairs());
+        self.get(&["runs"], &pairs)
+    }
+
+    /// Everything kept of one run.
+    pub fn run(&self, run_id: &RunId) -> Call<RunDetail> {
+        self.get(&["runs", run_id.as_str()], &self.tenant_pair())
+    }
+
+    pub fn patterns(&self, limit: Option<u32>, cursor: Option<&str>) -> Call<PatternsPage> {
+        let mut pairs = self.tenant_pair();
+        one(&mut pairs, "limit", limit);
+        one(&mut pairs, "cursor", cursor);
+        self.get(&["patterns"], &pairs)
+    }
+
+    pub fn pattern(&self, id: &str) -> Call<PatternView> {
+        self.get(&["patterns", id], &self.tenant_pair())
+    }
+
+    pub fn tenants(&self, limit: Option<u32>, cursor: Option<&str>) -> Call<TenantsAnswer> {
+        let mut pairs = Vec::new();
+        one(&mut pairs, "limit", limit);
+        one(&mut pairs, "cursor", cursor);
+        self.get(&["tenants"], &pairs)
+    }
+
+    pub fn tenant_health(&self, tenant: &Tenant) -> Call<TenantHealth> {
+        self.get(&["tenants", tenant.as_str(), "health"], &Vec::new())
+    }
+
+    pub fn health(&self) -> Call<HealthAnswer> {
+        self.get(&["health"], &self.tenant_pair())
+    }
+
+    pub fn stats(&self, query: &StatsQuery) -> Call<StatsAnswer> {
+        let mut pairs = self.tenant_pair();
+        pairs.extend(query.pairs());
+        self.get(&["stats"], &pairs)
+    }
+
+    pub fn limits(&self) -> Call<LimitsAnswer> {
+        self.get(&["limits"], &Vec::new())
+    }
+
+    /// Runs that moved after `since`; without it only where to begin.
+    pub fn changes(&self, since: Option<&str>) -> Call<ChangesAnswer> {
+        let mut pairs = self.tenant_pair();
+        one(&mut pairs, "since", since);
+        self.get(&["changes"], &pairs)
+    }
+}
+
+/// Deciding.
+impl Client {
+    /// Sends a run round again.
+    ///
+    /// ```no_run
+    /// # async fn example(client: redrive_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// use redrive_client::wire::ReplayRequest;
+    ///
+    /// let why = ReplayRequest { reason: Some("the key was rotated".into()), ..ReplayRequest::default() };
+    /// client.replay(&"task-42".parse()?, &why).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn replay(&self, run_id: &RunId, request: &ReplayRequest) -> Call<ReplayAnswer> {
+        let tenant = request.tenant.clone().or_else(|| self.tenant().cloned());
+        self.post(&["runs", run_id.as_str(), "replay"], &ReplayRequest { tenant, ..request.clone() })
+    }
+
+    pub fn cancel(&self, run_id: &RunId, reason: Option<&str>) -> Call<StateAnswer> {
+        self.triage(run_id, "cancel", reason)
+    }
+
+    pub fn resolve(&self, run_id: &RunId, reason: Option<&str>) -> Call<StateAnswer> {
+        self.triage(run_id, "resolve", reason)
+    }
+
+    pub fn discard(&self, run_id: &RunId, reason: Option<&str>) -> Call<StateAnswer> {
+        self.triage(run_id, "discard", reason)
+    }
+
+    /// Adds a note to the run's history; nothing moves.
+    pub fn note(&self, run_id: &RunId, note: &str) -> Call<StateAnswer> {
+        self.triage(run_id, "note", Some(note))
+    }
+
+    fn triage(&self, run_id: &RunId, verb: &str, reason: Option<&str>) -> Call<StateAnswer> {
+        let request = TriageRequest { tenant: self.tenant().cloned(), reason: reason.map(Text::from) };
+        self.post(&["runs", run_id.as_str(), verb], &request)
+    }
+}
+
+/// Looking after the house: admins.
+impl Client {
+    pub fn queues(&self) -> Call<QueuesAnswer> {
+        self.get(&["queues"], &Vec::new())
+    }
+
+    pub fn queue(&self, name: &QueueName) -> Call<QueueView> {
+        self.get(&["queues", name.as_str()], &Vec::new())
+    }
+
+    /// Replaces what is set on a queue; makes the queue if there is none.
+    pub fn put_queue(&self, name: &QueueName, settings: &QueueSettings) -> Call<QueueView> {
+        self.put(&["queues", name.as_str()], settings)
+    }
+
+    pub fn keys(&self) -> Call<KeysAnswer> {
+        self.get(&["keys"], &Vec::new())
+    }
+
+    /// Makes a key: the answer is the only place where its secret is shown.
+    pub fn create_key(&self, key: &CreateKey) -> Call<CreatedKey> {
+        self.post(&["keys"], key)
+    }
+
+    pub fn revoke_key(&self, id: &str) -> Call<KeyView> {
+        self.delete(&["keys", id])
+    }
+}

@@ -1,0 +1,119 @@
+//! What lists and figures can be narrowed by. Every field narrows; several values of one field widen it.
+
+use std::fmt::Display;
+
+use redrive_core::ids::QueueName;
+use redrive_core::reason::{Category, Reason};
+use redrive_core::run::StateName;
+use redrive_core::time::Timestamp;
+use redrive_core::verdict::DeadBecause;
+use redrive_core::wire::{Severity, Sort};
+
+use crate::client::Pairs;
+
+/// The filter, order and page of [`crate::Client::runs`].
+///
+/// ```
+/// use redrive_client::{RunsQuery, core::run::StateName};
+///
+/// let dead = RunsQuery { state: vec![StateName::Dead], limit: Some(20), ..RunsQuery::default() };
+/// ```
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RunsQuery {
+    pub state: Vec<StateName>,
+    pub queue: Vec<QueueName>,
+    pub agent: Vec<String>,
+    pub reason: Vec<Reason>,
+    pub category: Vec<Category>,
+    /// Patterns' ids, or fingerprints.
+    pub pattern: Vec<String>,
+    pub dead_because: Vec<DeadBecause>,
+    pub severity: Vec<Severity>,
+    pub environment: Vec<String>,
+    pub customer: Vec<String>,
+    pub held: Option<bool>,
+    /// First reported at this time or later.
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    /// The beginning of a run_id, idempotency key or customer, or words of the error's template.
+    pub q: Option<String>,
+    pub sort: Option<Sort>,
+    /// Runs a page, 50 unless told, at most 500.
+    pub limit: Option<u32>,
+    /// Where the page before ended.
+    pub cursor: Option<String>,
+    /// Also say how many there are.
+    pub count: bool,
+}
+
+impl RunsQuery {
+    pub(crate) fn pairs(&self) -> Pairs {
+        let mut pairs = Pairs::new();
+        many(&mut pairs, "state", &self.state);
+        many(&mut pairs, "queue", &self.queue);
+        many(&mut pairs, "agent", &self.agent);
+        many(&mut pairs, "reason", &self.reason);
+        many(&mut pairs, "category", &self.category);
+        many(&mut pairs, "pattern", &self.pattern);
+        many(&mut pairs, "dead_because", &self.dead_because);
+        many(&mut pairs, "severity", &self.severity);
+        many(&mut pairs, "environment", &self.environment);
+        many(&mut pairs, "customer", &self.customer);
+        one(&mut pairs, "held", self.held);
+        one(&mut pairs, "since", self.since);
+        one(&mut pairs, "until", self.until);
+        one(&mut pairs, "q", self.q.as_ref());
+        one(&mut pairs, "sort", self.sort);
+        one(&mut pairs, "limit", self.limit);
+        one(&mut pairs, "cursor", self.cursor.as_ref());
+        one(&mut pairs, "count", self.count.then_some(true));
+        pairs
+    }
+}
+
+/// The span and queue of [`crate::Client::stats`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StatsQuery {
+    pub queue: Option<QueueName>,
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+}
+
+impl StatsQuery {
+    pub(crate) fn pairs(&self) -> Pairs {
+        let mut pairs = Pairs::new();
+        one(&mut pairs, "queue", self.queue.as_ref());
+        one(&mut pairs, "since", self.since);
+        one(&mut pairs, "until", self.until);
+        pairs
+    }
+}
+
+pub(crate) fn one(pairs: &mut Pairs, name: &'static str, value: Option<impl Display>) {
+    pairs.extend(value.map(|value| (name, value.to_string())));
+}
+
+fn many(pairs: &mut Pairs, name: &'static str, values: &[impl Display]) {
+    if !values.is_empty() {
+        let words: Vec<String> = values.iter().map(ToString::to_string).collect();
+        pairs.push((name, words.join(",")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_set_is_sent_and_several_values_are_one_list() {
+        assert_eq!(RunsQuery::default().pairs(), []);
+        let query = RunsQuery {
+            state: vec![StateName::Dead, StateName::Review],
+            held: Some(false),
+            sort: Some(Sort::NewestFirst),
+            ..RunsQuery::default()
+        };
+        let sent = [("state", "dead,review"), ("held", "false"), ("sort", "-received")];
+        assert_eq!(query.pairs(), sent.map(|(name, value)| (name, value.to_string())));
+    }
+}

@@ -1,0 +1,92 @@
+//! The command line: which commands there are. What each takes and does is in its own file.
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{classify, completions, generate, health, keys, patterns, queues, runs, serve, tenants};
+
+/// The dead letter queue and recovery pipeline for AI agent work
+#[derive(Debug, Parser)]
+#[command(name = "redrive", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(after_help = "Commands that speak to a server read REDRIVE_URL and REDRIVE_KEY.\n\
+                        They exit with 0 when all went well, 1 when something was refused or failed, 2 when called wrongly.")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the server
+    Serve(serve::Args),
+    /// List runs, read one, decide what happens to it
+    #[command(subcommand)]
+    Runs(runs::Command),
+    /// List root causes: failures that have one thing in common
+    #[command(subcommand)]
+    Patterns(patterns::Command),
+    /// List queues, read one, say whose it is and what it allows
+    #[command(subcommand)]
+    Queues(queues::Command),
+    /// List tenants, and how one of them stands
+    #[command(subcommand)]
+    Tenants(tenants::Command),
+    /// How things stand: what waits for a person, what for a worker
+    Health(health::HealthArgs),
+    /// How things went, hour by hour
+    Stats(health::StatsArgs),
+    /// Make, list and revoke keys, directly on the store
+    #[command(subcommand)]
+    Keys(keys::Command),
+    /// Say why errors failed and which belong together, without a server
+    Classify(classify::Args),
+    /// Print the completions of a shell
+    Completions(completions::Args),
+    /// Print a file that is made from the code
+    #[command(hide = true)]
+    Generate(generate::Args),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_description_of_the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn commands_are_read_as_written() {
+        for line in [
+            "redrive serve --listen 127.0.0.1:0 --data d --config c.toml --log-format json",
+            "redrive runs list --state dead,review --reason timeout,x:mine --held --sort -received --all --json",
+            "redrive runs list --since 2h --until 2026-01-01T00:00:00Z -q abc --limit 1000 --held=false",
+            "redrive runs replay a b c --force --reason because",
+            "redrive runs note a b text --tenant acme",
+            "redrive queues set mail --schedule-ms 1000,2000 --retry-by caller --preset external",
+            "redrive keys create --role worker --tenant * --json",
+            "redrive classify failures.jsonl --explain",
+        ] {
+            let read = Cli::try_parse_from(line.split(' '));
+            assert!(read.is_ok(), "{line}: {}", read.unwrap_err());
+        }
+    }
+
+    #[test]
+    fn what_can_not_work_is_refused_before_anything_is_sent() {
+        for line in [
+            "redrive runs replay a --force",
+            "redrive runs replay",
+            "redrive runs list --limit 0",
+            "redrive runs list --limit 5 --all",
+            "redrive runs show a/b",
+            "redrive runs list --reason nonsense",
+            "redrive keys create --role god",
+            "redrive queues set mail --retry-by nobody",
+        ] {
+            assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! `redrive keys`: on the store itself, so that it works without a key, with the server running or not. A running
+//! server sees the change within a second.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use redrive_core::ids::Tenant;
+use redrive_core::text::Label;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{CreatedKey, KeyView, KeysAnswer, Role};
+use redrive_server::auth;
+use redrive_store::{KeyRecord, SystemDice};
+
+use crate::commands::{direct, now};
+use crate::config::{ConfigPath, data_folder};
+use crate::failure::Usage;
+use crate::out::Out;
+use crate::table::Table;
+use crate::when::relative;
+use crate::words::{or_dash, word};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a key and show it once
+    Create(CreateArgs),
+    /// List keys, never their secrets
+    List(ListArgs),
+    /// Revoke keys
+    Revoke(RevokeArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct Place {
+    /// The folder that holds the store [default: the configuration's, or ./redrive-data]
+    #[arg(long, env = "REDRIVE_DATA", hide_env_values = true, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigPath,
+    /// Print JSON
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+impl Place {
+    fn folder(&self) -> anyhow::Result<PathBuf> {
+        data_folder(self.data.clone(), &self.config)
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CreateArgs {
+    /// What it may do: worker reports and leases; tenant also reads and triages its own; operator all tenants';
+    /// admin also sets queues and keys
+    #[arg(long, value_parser = word(Role::ALL, Role::as_str))]
+    role: Role,
+    /// Whose runs it sees; '*' for all. Operators and admins always see all [default: default]
+    #[arg(long, value_name = "TENANT")]
+    tenant: Option<String>,
+    /// What it is for
+    #[arg(long)]
+    note: Option<String>,
+    /// Until when it is good
+    #[arg(long, value_name = "TIME")]
+    expires_at: Option<Timestamp>,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RevokeArgs {
+    #[arg(required = true, value_name = "KEY_ID")]
+    ids: Vec<String>,
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(crate) fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
+    match command {
+        Command::Create(args) => create(&args, out),
+        Command::List(args) => list(&args, out),
+        Command::Revoke(args) => revoke(args, out),
+    }
+}
+
+fn create(args: &CreateArgs, out: &mut Out) -> anyhow::Result<()> {
+    let tenant = tenant_of(args.role, args.tenant.as_deref())?;
+    if args.expires_at.is_some_and(|at| at <= now()) {
+        return Err(Usage::new("--expires-at lies in the past").into());
+    }
+    let store = direct::open(&args.place.folder()?)?;
+    let note = args.note.as_deref().map(Label::from);
+    let (secret, record) = auth::new_key(&SystemDice, args.role, tenant, note, args.expires_at, store.now());
+    store.put_key(&record)?;
+    let created = CreatedKey { id: record.id.clone(), key: secret, role: record.role, tenant: tenant_word(&record) };
+    if args.place.json {
+        return Ok(out.json(&serde_json::to_string(&created)?)?);
+    }
+    out.line(&created.key)?;
+    Ok(out
+        .line(format_args!("({} key {}, tenant {}; it is shown only now)", created.role, created.id, created.tenant))?)
+}
+
+fn list(args: &ListArgs, out: &mut Out) -> anyhow::Result<()> {
+    let store = direct::open(&args.place.folder()?)?;
+    let keys: Vec<KeyView> = store.keys()?.into_iter().map(view).collect();
+    if args.place.json {
+        return Ok(out.json(&serde_json::to_string(&KeysAnswer { keys })?)?);
+    }
+    let mut table = Table::new(["KEY", "ROLE", "TENANT", "STATE", "CREATED", "NOTE"]);
+    for key in keys {
+        let state = match (key.revoked_at, key.expires_at) {
+            (Some(at), _) => format!("revoked {}", relative(at, now())),
+            (None, Some(at)) if at <= now() => format!("expired {}", relative(at, now())),
+            (None, Some(at)) => format!("good, expires {}", relative(at, now())),
+            (None, None) => "good".into(),
+        };
+        let created = relative(key.created_at, now());
+        table.row([key.id, key.role.to_string(), key.tenant, state, created, or_dash(key.note)]);
+    }
+    Ok(out.table(table)?)
+}
+
+fn revoke(args: RevokeArgs, out: &mut Out) -> anyhow::Result<()> {
+    let store = direct::open(&args.place.folder()?)?;
+    let mut unknown = Vec::new();
+    for id in args.ids {
+        store.revoke_key(&id)?;
+        match store.keys()?.into_iter().find(|key| key.id == id) {
+            Some(key) if args.place.json => out.json(&serde_json::to_string(&view(key))?)?,
+            Some(_) => out.line(format_args!("revoked {id}"))?,
+            None => unknown.push(id),
+        }
+    }
+    anyhow::ensure!(unknown.is_empty(), "no such key: {}", unknown.join(", "));
+    Ok(())
+}
+
+fn tenant_of(role: Role, named: Option<&str>) -> anyhow::Result<Option<Tenant>> {
+    match (role, named) {
+        (_, Some("*")) | (Role::Operator | Role::Admin, None) => Ok(None),
+        (Role::Operator | Role::Admin, Some(_)) => {
+            Err(Usage::new(format!("a key of role {role} spans all tenants: leave --tenant out")).into())
+        }
+        (Role::Worker | Role::Tenant, None) => Ok(Some(Tenant::default_tenant())),
+        (Role::Worker | Role::Tenant, Some(name)) => {
+            Ok(Some(name.parse().map_err(|bad| Usage::new(format!("--tenant {name}: {bad}")))?))
+        }
+    }
+}
+
+fn tenant_word(key: &KeyRecord) -> String {
+    key.tenant.as_ref().map_or_else(|| "*".into(), ToString::to_string)
+}
+
+fn view(key: KeyRecord) -> KeyView {
+    let tenant = tenant_word(&key);
+    let KeyRecord { id, role, note, created_at, expires_at, revoked_at, .. } = key;
+    KeyView { id, role, tenant, note, created_at, expires_at, revoked_at }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_without_a_tenant_is_the_default_tenants_unless_its_role_spans_all() {
+        let default = Some(Tenant::default_tenant());
+        assert_eq!(tenant_of(Role::Worker, None).unwrap(), default);
+        assert_eq!(tenant_of(Role::Worker, Some("*")).unwrap(), None);
+        assert_eq!(tenant_of(Role::Admin, None).unwrap(), None);
+        assert!(tenant_of(Role::Operator, Some("acme")).unwrap_err().is::<Usage>());
+        assert!(tenant_of(Role::Tenant, Some("a b")).unwrap_err().is::<Usage>());
+    }
+}

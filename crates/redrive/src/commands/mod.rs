@@ -1,0 +1,17 @@
+//! One file for each command: what it takes, and what it does.
+
+pub(crate) mod classify;
+pub(crate) mod completions;
+mod direct;
+pub(crate) mod generate;
+pub(crate) mod health;
+pub(crate) mod keys;
+pub(crate) mod patterns;
+pub(crate) mod queues;
+mod reference;
+pub(crate) mod runs;
+mod runtime;
+pub(crate) mod serve;
+pub(crate) mod tenants;
+
+pub(crate) use runtime::{block_on, now};

@@ -1,0 +1,198 @@
+//! `redrive queues`
+
+use clap::Subcommand;
+use redrive_client::Error;
+use redrive_core::ids::QueueName;
+use redrive_core::policy::{PolicyLayer, Preset, RetryBy};
+use redrive_core::text::Label;
+use redrive_core::wire::{QueueSettings, QueueView};
+
+use crate::commands::now;
+use crate::escape;
+use crate::failure::Usage;
+use crate::out::Out;
+use crate::remote::Remote;
+use crate::table::Table;
+use crate::when::relative;
+use crate::words::or_dash;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List queues
+    List(ListArgs),
+    /// One queue: whose it is, what it allows, how it stands
+    Show(ShowArgs),
+    /// Change what is said, leave the rest as it is; makes the queue if there is none
+    Set(Box<SetArgs>),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ShowArgs {
+    name: QueueName,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct SetArgs {
+    name: QueueName,
+    /// Whose it is: a person or a team
+    #[arg(long)]
+    owner: Option<String>,
+    #[arg(long)]
+    description: Option<String>,
+    /// Where it is written what to do
+    #[arg(long, value_name = "URL")]
+    runbook: Option<String>,
+    /// What an operator should know before acting; shown with every run of the queue
+    #[arg(long)]
+    instructions: Option<String>,
+    /// Who executes retries: worker (whoever leases) or caller (the reporter's own loop)
+    #[arg(long, value_name = "WHO", value_parser = wire_word::<RetryBy>)]
+    retry_by: Option<RetryBy>,
+    /// A named budget and schedule: standard, internal, external or customer
+    #[arg(long, value_parser = wire_word::<Preset>)]
+    preset: Option<Preset>,
+    /// Attempts since the last human replay, the first included
+    #[arg(long)]
+    max_attempts: Option<u32>,
+    /// Waits before the first, second, … retry
+    #[arg(long, value_delimiter = ',', value_name = "MS,…")]
+    schedule_ms: Option<Vec<u64>>,
+    /// How long a lease lives without a heartbeat
+    #[arg(long, value_name = "MS")]
+    lease_ms: Option<u64>,
+    /// How long an attempt may go without a step
+    #[arg(long, value_name = "MS")]
+    idle_ms: Option<u64>,
+    /// Wall clock limit of one attempt
+    #[arg(long, value_name = "MS")]
+    deadline_ms: Option<u64>,
+    /// How long a due run waits for somebody to begin it
+    #[arg(long, value_name = "MS")]
+    unclaimed_after_ms: Option<u64>,
+    /// Replays allowed before only --force gets through
+    #[arg(long)]
+    max_replays: Option<u32>,
+    /// Forget everything that was set before
+    #[arg(long)]
+    reset: bool,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// Reads a word as the wire spells it.
+fn wire_word<T: serde::de::DeserializeOwned>(word: &str) -> Result<T, String> {
+    serde_json::from_value(word.into()).map_err(|error| error.to_string())
+}
+
+pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
+    match command {
+        Command::List(args) => list(args, out).await,
+        Command::Show(args) => show(args, out).await,
+        Command::Set(args) => set(*args, out).await,
+    }
+}
+
+async fn list(args: ListArgs, out: &mut Out) -> anyhow::Result<()> {
+    let client = args.remote.client()?;
+    let call = client.queues();
+    if args.remote.json {
+        return Ok(out.json(&call.text().await?)?);
+    }
+    let queues = call.await?.queues;
+    if queues.is_empty() {
+        return Ok(out.line("no queues")?);
+    }
+    let mut table = Table::new(["QUEUE", "OWNER", "DEAD", "SCHEDULED", "RUNNING", "RETRY BY", "LAST LEASE CALL"]);
+    for queue in &queues {
+        table.row([
+            queue.name.to_string(),
+            or_dash(queue.settings.owner.as_ref()),
+            queue.dead.to_string(),
+            queue.scheduled.to_string(),
+            queue.running.to_string(),
+            queue.settings.retry_by.as_str().into(),
+            or_dash(queue.last_lease_call_at.map(|at| relative(at, now()))),
+        ]);
+    }
+    Ok(out.table(table.right(&[2, 3, 4]))?)
+}
+
+async fn show(args: ShowArgs, out: &mut Out) -> anyhow::Result<()> {
+    let client = args.remote.client()?;
+    let call = client.queue(&args.name);
+    if args.remote.json {
+        return Ok(out.json(&call.text().await?)?);
+    }
+    page(&call.await?, out)
+}
+
+async fn set(args: SetArgs, out: &mut Out) -> anyhow::Result<()> {
+    let client = args.remote.client()?;
+    let before = match client.queue(&args.name).await {
+        Ok(queue) if !args.reset => queue.settings,
+        Ok(_) => QueueSettings::default(),
+        Err(Error::Problem(problem)) if problem.status == 404 => QueueSettings::default(),
+        Err(error) => return Err(error.into()),
+    };
+    let settings = args.over(before);
+    settings.policy.check().map_err(|bad| Usage::new(bad.to_string()))?;
+    let call = client.put_queue(&args.name, &settings);
+    if args.remote.json {
+        return Ok(out.json(&call.text().await?)?);
+    }
+    page(&call.await?, out)
+}
+
+impl SetArgs {
+    fn over(&self, before: QueueSettings) -> QueueSettings {
+        let policy = PolicyLayer {
+            preset: self.preset.or(before.policy.preset),
+            max_attempts: self.max_attempts.or(before.policy.max_attempts),
+            schedule_ms: self.schedule_ms.clone().or(before.policy.schedule_ms),
+            lease_ms: self.lease_ms.or(before.policy.lease_ms),
+            idle_ms: self.idle_ms.or(before.policy.idle_ms),
+            deadline_ms: self.deadline_ms.or(before.policy.deadline_ms),
+            unclaimed_after_ms: self.unclaimed_after_ms.or(before.policy.unclaimed_after_ms),
+            max_replays: self.max_replays.or(before.policy.max_replays),
+        };
+        QueueSettings {
+            owner: self.owner.as_deref().map(Label::from).or(before.owner),
+            description: self.description.clone().or(before.description),
+            runbook: self.runbook.clone().or(before.runbook),
+            instructions: self.instructions.clone().or(before.instructions),
+            retry_by: self.retry_by.unwrap_or(before.retry_by),
+            policy,
+        }
+    }
+}
+
+fn page(queue: &QueueView, out: &mut Out) -> anyhow::Result<()> {
+    let settings = &queue.settings;
+    let mut facts = vec![
+        ("queue".into(), queue.name.to_string()),
+        ("owner".into(), settings.owner.as_ref().map_or_else(|| "nobody yet".into(), ToString::to_string)),
+        ("description".into(), or_dash(settings.description.as_ref())),
+        ("runbook".into(), or_dash(settings.runbook.as_ref())),
+        ("instructions".into(), or_dash(settings.instructions.as_ref())),
+        ("retry by".into(), settings.retry_by.as_str().into()),
+        ("dead".into(), queue.dead.to_string()),
+        ("scheduled".into(), queue.scheduled.to_string()),
+        ("running".into(), queue.running.to_string()),
+        ("last lease call".into(), or_dash(queue.last_lease_call_at.map(|at| relative(at, now())))),
+    ];
+    if let serde_json::Value::Object(policy) = serde_json::to_value(&settings.policy)? {
+        facts.extend(policy.into_iter().map(|(name, value)| (name, value.to_string())));
+    }
+    for (name, value) in facts {
+        out.line(format_args!("{name:<20}{}", escape::line(&value)))?;
+    }
+    Ok(())
+}

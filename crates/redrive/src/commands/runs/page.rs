@@ -1,0 +1,244 @@
+//! One run as a page to read: what happened, what is advised, the facts, and the commands that come next.
+
+use std::io;
+
+use redrive_core::ids::Tenant;
+use redrive_core::run::StateName;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{AttemptView, RunDetail, StepStatus};
+
+use crate::commands::runs::wording::{advice, cut, error_kind, happened};
+use crate::escape;
+use crate::out::{Out, Style};
+use crate::when::{duration, relative};
+use crate::words::style_of;
+
+/// How much of a long text is shown without `--full`.
+const FOLDED_LINES: usize = 6;
+
+pub(crate) struct Page<'a> {
+    pub(crate) run: &'a RunDetail,
+    pub(crate) now: Timestamp,
+    pub(crate) full: bool,
+    /// As named by the caller, so that the commands shown work as pasted.
+    pub(crate) tenant: Option<&'a Tenant>,
+}
+
+impl Page<'_> {
+    pub(crate) fn print(&self, out: &mut Out) -> io::Result<()> {
+        self.headline(out)?;
+        self.verdict(out)?;
+        self.facts(out)?;
+        self.attempts(out)?;
+        self.error(out)?;
+        self.steps(out)?;
+        self.payload(out)?;
+        self.history(out)?;
+        self.next(out)
+    }
+
+    fn headline(&self, out: &mut Out) -> io::Result<()> {
+        let run = &self.run.summary;
+        let mut state = run.state.to_string();
+        if let Some(because) = run.dead_because {
+            state = format!("{state} ({because})");
+        }
+        let id = out.styled(Style::Heading, run.run_id.as_str());
+        let state = out.styled(style_of(run.state), &state);
+        out.line(format_args!("{id}  {state}  tenant {}, queue {}", run.tenant, run.queue))
+    }
+
+    fn verdict(&self, out: &mut Out) -> io::Result<()> {
+        out.line("")?;
+        for sentence in happened(self.run) {
+            out.line(escape::line(&sentence))?;
+        }
+        if let Some(verdict) = self.run.body.verdict.as_ref().filter(|_| self.run.summary.state == StateName::Dead) {
+            out.line(format_args!("Advised: {}", advice(verdict.recommended_action)))?;
+        }
+        if let Some(instructions) = &self.run.body.instructions {
+            out.line("\nThe queue's owner says:")?;
+            for line in escape::lines(instructions) {
+                out.line(format_args!("  {line}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn facts(&self, out: &mut Out) -> io::Result<()> {
+        let (run, body) = (&self.run.summary, &self.run.body);
+        heading(out, "FACTS")?;
+        let time = |at: Timestamp| format!("{} ({at})", relative(at, self.now));
+        let text = |value: &Option<redrive_core::text::Label>| value.as_ref().map(ToString::to_string);
+        let facts = [
+            ("reason", run.reason.as_ref().map(|r| format!("{r}, {}", run.category.map_or("", |c| c.as_str())))),
+            ("next attempt", run.next_attempt_at.map(time)),
+            ("held by", text(&run.held_by)),
+            ("deferred until", run.deferred_until.map(time)),
+            ("merged into", run.merged_into.as_ref().map(ToString::to_string)),
+            ("received", Some(time(run.received_at))),
+            ("updated", Some(time(run.updated_at))),
+            ("agent", text(&run.agent)),
+            ("task type", text(&run.task_type)),
+            ("severity", Some(run.severity.to_string())),
+            ("environment", Some(run.environment.to_string())),
+            ("customer", text(&run.customer)),
+            ("model", text(&run.model)),
+            ("provider", text(&run.provider)),
+            ("tool", text(&run.tool)),
+            ("step", text(&run.step)),
+            ("idempotency key", run.idempotency_key.as_ref().map(ToString::to_string)),
+            ("pattern", run.pattern.as_ref().map(|id| format!("{id}  {}", run.template.as_deref().unwrap_or("")))),
+            ("replays", (run.replays > 0).then(|| run.replays.to_string())),
+            ("resumable", body.resumable.then(|| "yes".into())),
+        ];
+        for (name, value) in facts {
+            if let Some(value) = value {
+                out.line(format_args!("  {name:<16}{}", escape::line(&value)))?;
+            }
+        }
+        for (name, link) in &body.links {
+            out.line(format_args!("  {:<16}{}", escape::line(name), escape::line(&link.decode())))?;
+        }
+        Ok(())
+    }
+
+    fn attempts(&self, out: &mut Out) -> io::Result<()> {
+        if self.run.body.attempts.is_empty() {
+            return Ok(());
+        }
+        heading(out, "ATTEMPTS")?;
+        for attempt in &self.run.body.attempts {
+            let line = self.attempt(attempt);
+            out.line(format_args!("  {}", escape::line(&line)))?;
+        }
+        Ok(())
+    }
+
+    fn attempt(&self, attempt: &AttemptView) -> String {
+        let took = match (attempt.started_at.or(attempt.began_at), attempt.ended_at) {
+            (Some(from), Some(to)) => format!(", took {}", duration(to.since(from))),
+            _ => String::new(),
+        };
+        let worker = attempt.worker.as_ref().map_or_else(String::new, |worker| format!(" on {worker}"));
+        let replay = if attempt.replay { ", a replay" } else { "" };
+        let what = match (&attempt.verdict, &attempt.error) {
+            (Some(verdict), Some(error)) => format!(": {}: {}", verdict.reason, cut(&error.message.decode())),
+            (Some(verdict), None) => format!(": {}", verdict.reason),
+            (None, Some(error)) => format!(": {}", cut(&error.message.decode())),
+            (None, None) => String::new(),
+        };
+        let at = relative(attempt.recorded_at, self.now);
+        format!("#{:<3} {at:<12} {}{worker}{took}{replay}{what}", attempt.attempt, attempt.outcome)
+    }
+
+    fn error(&self, out: &mut Out) -> io::Result<()> {
+        let last = self.run.body.attempts.iter().rev().find_map(|attempt| attempt.error.as_ref());
+        let Some(error) = last else { return Ok(()) };
+        heading(out, "LAST ERROR")?;
+        if let Some(kind) = error_kind(error) {
+            out.line(format_args!("  {}", escape::line(&kind)))?;
+        }
+        self.folded(out, &error.message.decode())?;
+        match &error.detail {
+            Some(detail) => self.folded(out, &detail.decode()),
+            None => Ok(()),
+        }
+    }
+
+    fn steps(&self, out: &mut Out) -> io::Result<()> {
+        if self.run.body.steps.is_empty() {
+            return Ok(());
+        }
+        heading(out, "STEPS")?;
+        for step in &self.run.body.steps {
+            let style = match step.status {
+                StepStatus::Committed | StepStatus::Reconciled => Style::Good,
+                StepStatus::Started => Style::Waiting,
+                StepStatus::Failed | StepStatus::Unknown => Style::Bad,
+            };
+            let status = out.styled(style, &format!("{:<11}", step.status.as_str()));
+            let effect = if step.effect { ", an effect" } else { "" };
+            let name = escape::line(step.name.as_str());
+            out.line(format_args!("  {status} {name} (key {}, attempt {}{effect})", step.key, step.attempt))?;
+        }
+        Ok(())
+    }
+
+    fn payload(&self, out: &mut Out) -> io::Result<()> {
+        let body = &self.run.body;
+        let revision = self.run.summary.revision;
+        if let Some(payload) = &body.payload {
+            heading(out, &format!("PAYLOAD, revision {revision}"))?;
+            self.folded(out, payload.get())?;
+        } else if let Some(bytes) = &body.payload_base64 {
+            heading(out, &format!("PAYLOAD, revision {revision}, base64"))?;
+            self.folded(out, bytes)?;
+        } else if let Some(omitted) = &body.payload_omitted {
+            heading(out, "PAYLOAD")?;
+            out.line(format_args!("  {} bytes that were not sent: it can't be replayed from here", omitted.bytes))?;
+        }
+        if let Some(output) = &body.output {
+            heading(out, "OUTPUT")?;
+            self.folded(out, output.get())?;
+        }
+        Ok(())
+    }
+
+    fn history(&self, out: &mut Out) -> io::Result<()> {
+        if self.run.body.history.is_empty() {
+            return Ok(());
+        }
+        heading(out, "HISTORY")?;
+        for entry in &self.run.body.history {
+            let moved = match (entry.from, entry.to) {
+                (Some(from), Some(to)) if from != to => format!(", {from} → {to}"),
+                (None, Some(to)) => format!(", → {to}"),
+                _ => String::new(),
+            };
+            let note = entry.note.as_ref().map_or_else(String::new, |note| format!(": {}", note.decode()));
+            let at = relative(entry.at, self.now);
+            let line = format!("{at:<12} {} by {}{moved}{note}", entry.event, entry.actor);
+            out.line(format_args!("  {}", escape::line(&line)))?;
+        }
+        Ok(())
+    }
+
+    fn next(&self, out: &mut Out) -> io::Result<()> {
+        let verbs: &[&str] = match self.run.summary.state {
+            StateName::Dead | StateName::Review => &["replay", "resolve", "discard", "note"],
+            StateName::Scheduled => &["replay", "cancel", "note"],
+            StateName::Running => &["cancel", "note"],
+            StateName::Succeeded | StateName::Recovered | StateName::Resolved | StateName::Discarded => {
+                &["replay --force", "note"]
+            }
+            StateName::Merged => &["note"],
+        };
+        let tenant = self.tenant.map_or_else(String::new, |tenant| format!(" --tenant {tenant}"));
+        heading(out, "NEXT")?;
+        for verb in verbs {
+            let why = if *verb == "note" { "'…'" } else { "--reason '…'" };
+            out.line(format_args!("  redrive runs {verb} {}{tenant} {why}", self.run.summary.run_id))?;
+        }
+        Ok(())
+    }
+
+    fn folded(&self, out: &mut Out, text: &str) -> io::Result<()> {
+        let most = if self.full { usize::MAX } else { FOLDED_LINES };
+        for line in text.lines().take(most) {
+            let shown = if self.full { line.to_owned() } else { cut(line) };
+            out.line(format_args!("  {}", escape::line(&shown)))?;
+        }
+        let hidden = text.lines().skip(most).count();
+        if hidden > 0 { out.line(format_args!("  … {hidden} more lines (--full shows all)")) } else { Ok(()) }
+    }
+}
+
+fn heading(out: &mut Out, title: &str) -> io::Result<()> {
+    let title = out.styled(Style::Heading, title);
+    out.line(format_args!("\n{title}"))
+}
+
+#[cfg(test)]
+#[path = "page_tests.rs"]
+mod tests;

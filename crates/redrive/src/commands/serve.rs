@@ -1,0 +1,132 @@
+//! `redrive serve`: opens the store, applies the configuration, serves until it is told to stop.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use redrive_core::ids::QueueName;
+use redrive_core::text::Label;
+use redrive_core::wire::{QueueSettings, Role};
+use redrive_server::{Config, Limits, Server, auth};
+use redrive_store::sqlite::{Options, SqliteStore};
+use redrive_store::{Dice, Store, SystemClock, SystemDice};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::config::{ConfigFile, ConfigPath, FlagSettings, Settings};
+use crate::log;
+use crate::out::Out;
+
+/// What may still be running when the store is closed already: nothing that matters.
+const LAST_TASKS: Duration = Duration::from_secs(1);
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    config: ConfigPath,
+    #[command(flatten)]
+    settings: FlagSettings,
+}
+
+pub(crate) fn run(args: Args, out: &mut Out) -> anyhow::Result<()> {
+    let file = args.config.read()?;
+    let settings = Settings::try_from(args.settings.over(&file.server))?;
+    log::begin(settings.log_format, &settings.log)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
+    let result = runtime.block_on(serve(&settings, file, out));
+    runtime.shutdown_timeout(LAST_TASKS);
+    result
+}
+
+async fn serve(settings: &Settings, file: ConfigFile, out: &mut Out) -> anyhow::Result<()> {
+    // Before anything else, so that no signal falls between.
+    let mut signals = Signals::new()?;
+    let ConfigFile { policies, queues, .. } = file;
+    let options =
+        Options { folder: settings.data.clone(), clock: Arc::new(SystemClock), dice: Arc::new(SystemDice), policies };
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(options)?);
+    set_queues(store.as_ref(), queues).await?;
+    let server = Server::start(server_config(settings)?, store.clone(), Arc::new(SystemDice), None).await?;
+    let begun = greet(&server, store.as_ref(), &settings.data, out).await;
+    if begun.is_ok() {
+        signals.next().await;
+        tracing::info!("stopping; once more to stop at once");
+    }
+    tokio::select! {
+        () = server.stop() => begun,
+        () = signals.next() => {
+            tracing::warn!("stopped at once");
+            process::exit(1)
+        }
+    }
+}
+
+/// What the configuration says of queues holds from here on, whatever was set before.
+async fn set_queues(store: &dyn Store, queues: BTreeMap<QueueName, QueueSettings>) -> anyhow::Result<()> {
+    for (name, settings) in queues {
+        store.put_queue(name.clone(), settings).await.with_context(|| format!("setting queue {name}"))?;
+    }
+    Ok(())
+}
+
+fn server_config(settings: &Settings) -> anyhow::Result<Config> {
+    let mut lot = [0; 4];
+    SystemDice.fill(&mut lot);
+    let limits = Limits {
+        body_max_bytes: usize::try_from(settings.body_max_bytes)?,
+        in_flight_max_bytes: usize::try_from(settings.in_flight_max_bytes)?,
+        body_timeout_ms: settings.body_timeout_ms,
+        grace_ms: settings.grace_ms,
+        ..Limits::default()
+    };
+    Ok(Config {
+        listen: settings.listen,
+        metrics_listen: settings.metrics_listen,
+        limits,
+        replica: format!("{}-{:08x}", process::id(), u32::from_le_bytes(lot)),
+    })
+}
+
+/// Says where it listens, and on the first start the one key that everything else begins with.
+async fn greet(server: &Server, store: &dyn Store, data: &Path, out: &mut Out) -> anyhow::Result<()> {
+    if store.keys().await?.is_empty() {
+        let note = Label::from("made on the first start");
+        let (secret, record) = auth::new_key(&SystemDice, Role::Admin, None, Some(note), None, store.now());
+        store.put_key(record).await?;
+        let text = format!(
+            "The first admin key, shown only now:\n\n    {}\n\n`redrive keys create --role … --data {}` makes others.\n",
+            secret,
+            crate::escape::shell(&data.display().to_string()),
+        );
+        // A key that nobody has seen is no use: better not to start.
+        out.line(text).and_then(|()| out.flush()).map_err(|e| anyhow!("the first key could not be printed: {e}"))?;
+    }
+    let address = server.address();
+    tracing::info!(%address, data = %data.display(), "listening");
+    if let Some(address) = server.metrics_address() {
+        tracing::info!(%address, "serving /metrics");
+    }
+    // Nobody may be reading; the log has said it.
+    let _ = out.line(format_args!("listening on http://{address}")).and_then(|()| out.flush());
+    Ok(())
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

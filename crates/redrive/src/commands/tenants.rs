@@ -1,0 +1,96 @@
+//! `redrive tenants`
+
+use clap::Subcommand;
+use redrive_core::ids::Tenant;
+
+use crate::commands::now;
+use crate::escape;
+use crate::out::Out;
+use crate::remote::Remote;
+use crate::table::Table;
+use crate::when::relative;
+use crate::words::or_dash;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List tenants
+    List(ListArgs),
+    /// How a tenant stands
+    Health(HealthArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=500))]
+    limit: u32,
+    /// Where an earlier list ended
+    #[arg(long)]
+    cursor: Option<String>,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct HealthArgs {
+    #[arg(value_name = "TENANT")]
+    name: Tenant,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
+    match command {
+        Command::List(args) => list(args, out).await,
+        Command::Health(args) => health(args, out).await,
+    }
+}
+
+async fn list(args: ListArgs, out: &mut Out) -> anyhow::Result<()> {
+    let client = args.remote.client()?;
+    let call = client.tenants(Some(args.limit), args.cursor.as_deref());
+    if args.remote.json {
+        return Ok(out.json(&call.text().await?)?);
+    }
+    let page = call.await?;
+    if page.tenants.is_empty() {
+        return Ok(out.line("no tenants")?);
+    }
+    let mut table = Table::new(["TENANT", "DEAD", "SCHEDULED", "RUNNING", "LAST FAILURE"]).right(&[1, 2, 3]);
+    for tenant in &page.tenants {
+        table.row([
+            tenant.tenant.to_string(),
+            tenant.dead.to_string(),
+            tenant.scheduled.to_string(),
+            tenant.running.to_string(),
+            or_dash(tenant.last_failure_at.map(|at| relative(at, now()))),
+        ]);
+    }
+    out.table(table)?;
+    if let Some(cursor) = page.next_cursor {
+        out.line(format_args!("\nmore: --cursor {}", escape::shell(&cursor)))?;
+    }
+    Ok(())
+}
+
+async fn health(args: HealthArgs, out: &mut Out) -> anyhow::Result<()> {
+    let client = args.remote.client()?;
+    let call = client.tenant_health(&args.name);
+    if args.remote.json {
+        return Ok(out.json(&call.text().await?)?);
+    }
+    let health = call.await?;
+    let facts = [
+        ("dead", health.dead.to_string()),
+        ("  of these a retry won't help", health.active_poison.to_string()),
+        ("waiting for a person", health.escalated.to_string()),
+        ("waiting for a retry", health.pending_retries.to_string()),
+        ("held", health.held.to_string()),
+        ("recovered in 24 h", health.recovered_24h.to_string()),
+        ("recovery rate in 24 h", or_dash(health.recovery_rate_pct.map(|rate| format!("{rate:.1} %")))),
+        ("last failure", or_dash(health.last_failure_at.map(|at| relative(at, now())))),
+    ];
+    for (name, value) in facts {
+        out.line(format_args!("{name:<31}{value}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+use redrive_core::policy::Preset;
+
+use super::*;
+
+fn parse(text: &str) -> Result<ConfigFile, String> {
+    ConfigFile::parse(Source { path: Path::new("redrive.toml"), text }).map_err(|complaint| complaint.to_string())
+}
+
+fn refused(text: &str) -> String {
+    parse(text).expect_err("it should have been refused")
+}
+
+#[test]
+fn an_empty_file_says_nothing() {
+    assert_eq!(parse(""), Ok(ConfigFile::default()));
+}
+
+#[test]
+fn figures_of_the_policy_stand_flat_beside_the_queues_own_keys() {
+    let file =
+        parse("[queue.mail]\nowner = 'ops'\nretry_by = 'caller'\npreset = 'external'\nmax_attempts = 3\n").unwrap();
+    let mail = &file.queues[&"mail".parse::<QueueName>().unwrap()];
+    assert_eq!(mail.owner, Some(Label::from("ops")));
+    assert_eq!(
+        (mail.retry_by, mail.policy.preset, mail.policy.max_attempts),
+        (RetryBy::Caller, Some(Preset::External), Some(3))
+    );
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_its_place_and_a_guess() {
+    assert_eq!(
+        refused("[queue.mail]\nowner = 'ops'\n  leese_ms = 5\n"),
+        "redrive.toml:3:3: unknown key `leese_ms` in [queue.mail]; did you mean `lease_ms`?"
+    );
+    assert_eq!(refused("[serve]\n"), "redrive.toml:1:2: unknown key `serve`; did you mean `server`?");
+    assert_eq!(refused("\n[server]\ncolour = 1\n"), "redrive.toml:3:1: unknown key `colour` in [server]");
+    assert_eq!(refused("[tier.gold]\nowner = 'x'\n"), "redrive.toml:2:1: unknown key `owner` in [tier.gold]");
+}
+
+#[test]
+fn rules_are_not_accepted_before_they_work() {
+    assert!(refused("[[rule]]\nname = 'x'\n").starts_with("redrive.toml:1:3: unknown key `rule`"));
+}
+
+#[test]
+fn a_figure_out_of_range_is_refused_with_its_place() {
+    assert_eq!(refused("[defaults]\nlease_ms = 499\n"), "redrive.toml:2:12: `lease_ms` must be from 500 to 86400000");
+    assert_eq!(
+        refused("[tenant.acme]\nmax_attempts = 0\n"),
+        "redrive.toml:2:16: `max_attempts` must be from 1 to 1000"
+    );
+}
+
+#[test]
+fn a_value_of_the_wrong_kind_is_refused_with_its_place() {
+    assert!(refused("[defaults]\nmax_attempts = 'four'\n").starts_with("redrive.toml:2:16: invalid type"));
+    assert!(refused("[defaults]\npreset = 'golden'\n").starts_with("redrive.toml:2:10: unknown variant `golden`"));
+    assert_eq!(refused("queue = 3\n"), "redrive.toml:1:9: `queue` has sections by name: write [queue.NAME]");
+    assert_eq!(refused("[tier]\ngold = 3\n"), "redrive.toml:2:8: `tier.gold` is a section: write [tier.gold]");
+}
+
+#[test]
+fn a_tier_that_is_not_there_is_refused_with_its_place() {
+    assert_eq!(refused("[tenant.acme]\ntier = 'gold'\n"), "redrive.toml:2:8: there is no [tier.gold]");
+    let file = parse("[tenant.acme]\ntier = 'gold'\n[tier.gold]\npreset = 'customer'\n").unwrap();
+    assert_eq!(file.policies.tenants.values().next().unwrap().tier.as_deref(), Some("gold"));
+}
+
+#[test]
+fn a_name_that_is_no_id_is_refused_with_its_place() {
+    assert!(refused("[queue.\"a b\"]\n").starts_with("redrive.toml:1:8: `a b`: an id is"));
+}
+
+#[test]
+fn a_file_that_is_not_toml_is_refused_with_its_place() {
+    assert!(refused("[server]\nlisten = \n").starts_with("redrive.toml:2:"), "{}", refused("[server]\nlisten = \n"));
+    assert!(refused("[defaults]\nlease_ms = 500\nlease_ms = 600\n").starts_with("redrive.toml:3:1: duplicate key"));
+}

@@ -1,0 +1,14 @@
+//! `redrive.toml`: strict, and every complaint names its place. What a flag or the environment says outranks it.
+
+mod complaint;
+mod fields;
+mod file;
+mod path;
+mod reference;
+mod section;
+mod settings;
+
+pub(crate) use file::ConfigFile;
+pub(crate) use path::{ConfigPath, data_folder};
+pub(crate) use reference::page;
+pub(crate) use settings::{FlagSettings, Settings};

@@ -1,0 +1,196 @@
+//! What the server itself needs to know, from four places: flag over environment over file over default.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::log::LogFormat;
+
+pub(crate) const DATA_DEFAULT: &str = "./redrive-data";
+const LISTEN_DEFAULT: &str = "127.0.0.1:7070";
+const MIB: u64 = 1 << 20;
+
+/// `[server]`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct ServerSection {
+    /// Where to listen: an address and a port.
+    pub(crate) listen: Option<String>,
+    /// The folder that holds the store.
+    pub(crate) data: Option<PathBuf>,
+    /// Where to serve `/metrics` without a key; nowhere if absent.
+    pub(crate) metrics_listen: Option<String>,
+    /// How long work in hand may take after a stop, in milliseconds.
+    pub(crate) grace_ms: Option<u64>,
+    /// The log's form: `auto` is text on a terminal and JSON otherwise.
+    pub(crate) log_format: Option<LogFormat>,
+    /// What is logged: `error`, `warn`, `info`, `debug`, `trace`, or a filter by module.
+    pub(crate) log: Option<String>,
+    /// The largest body taken, in bytes.
+    pub(crate) body_max_bytes: Option<u64>,
+    /// How many bytes of bodies are held at once; beyond it callers get 503.
+    pub(crate) in_flight_max_bytes: Option<u64>,
+    /// How long a body may take to arrive, in milliseconds.
+    pub(crate) body_timeout_ms: Option<u64>,
+}
+
+/// The same as flags, each also from the environment.
+#[derive(Debug, Args)]
+pub(crate) struct FlagSettings {
+    /// Where to listen [default: 127.0.0.1:7070]
+    #[arg(long, env = "REDRIVE_LISTEN", hide_env_values = true, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// The folder that holds the store; made if it is not there [default: ./redrive-data]
+    #[arg(long, env = "REDRIVE_DATA", hide_env_values = true, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+    /// Where to serve /metrics without a key
+    #[arg(long, env = "REDRIVE_METRICS_LISTEN", hide_env_values = true, value_name = "ADDRESS")]
+    metrics_listen: Option<String>,
+    /// How long work in hand may take after a stop [default: 10000]
+    #[arg(long, env = "REDRIVE_GRACE_MS", hide_env_values = true, value_name = "MS")]
+    grace_ms: Option<u64>,
+    /// The log's form: auto is text on a terminal and JSON otherwise [default: auto]
+    #[arg(long, env = "REDRIVE_LOG_FORMAT", hide_env_values = true, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
+    /// What is logged: error, warn, info, debug, trace, or a filter by module [default: info]
+    #[arg(long, env = "REDRIVE_LOG", hide_env_values = true, value_name = "FILTER")]
+    log: Option<String>,
+    /// The largest body taken [default: 16777216]
+    #[arg(long, env = "REDRIVE_BODY_MAX_BYTES", hide_env_values = true, value_name = "BYTES")]
+    body_max_bytes: Option<u64>,
+    /// How many bytes of bodies are held at once [default: 67108864]
+    #[arg(long, env = "REDRIVE_IN_FLIGHT_MAX_BYTES", hide_env_values = true, value_name = "BYTES")]
+    in_flight_max_bytes: Option<u64>,
+    /// How long a body may take to arrive [default: 30000]
+    #[arg(long, env = "REDRIVE_BODY_TIMEOUT_MS", hide_env_values = true, value_name = "MS")]
+    body_timeout_ms: Option<u64>,
+}
+
+impl FlagSettings {
+    /// What was said here, and below it what the file says.
+    pub(crate) fn over(self, file: &ServerSection) -> ServerSection {
+        let file = file.clone();
+        ServerSection {
+            listen: self.listen.or(file.listen),
+            data: self.data.or(file.data),
+            metrics_listen: self.metrics_listen.or(file.metrics_listen),
+            grace_ms: self.grace_ms.or(file.grace_ms),
+            log_format: self.log_format.or(file.log_format),
+            log: self.log.or(file.log),
+            body_max_bytes: self.body_max_bytes.or(file.body_max_bytes),
+            in_flight_max_bytes: self.in_flight_max_bytes.or(file.in_flight_max_bytes),
+            body_timeout_ms: self.body_timeout_ms.or(file.body_timeout_ms),
+        }
+    }
+}
+
+/// All of it, without gaps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) listen: SocketAddr,
+    pub(crate) data: PathBuf,
+    pub(crate) metrics_listen: Option<SocketAddr>,
+    pub(crate) grace_ms: u64,
+    pub(crate) log_format: LogFormat,
+    pub(crate) log: String,
+    pub(crate) body_max_bytes: u64,
+    pub(crate) in_flight_max_bytes: u64,
+    pub(crate) body_timeout_ms: u64,
+}
+
+/// A setting that can't be.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct BadSetting {
+    pub(crate) key: &'static str,
+    must_be: String,
+}
+
+impl fmt::Display for BadSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` must be {}", self.key, self.must_be)
+    }
+}
+
+impl std::error::Error for BadSetting {}
+
+impl ServerSection {
+    /// Refuses what no server can run with, naming the first.
+    pub(crate) fn check(&self) -> Result<(), BadSetting> {
+        Settings::try_from(self.clone()).map(|_| ())
+    }
+}
+
+impl TryFrom<ServerSection> for Settings {
+    type Error = BadSetting;
+
+    fn try_from(said: ServerSection) -> Result<Self, BadSetting> {
+        let body_max_bytes = within("body_max_bytes", said.body_max_bytes, 16 * MIB, 1_024, 1_024 * MIB)?;
+        let in_flight_default = (64 * MIB).max(body_max_bytes);
+        Ok(Self {
+            listen: address("listen", said.listen.as_deref().unwrap_or(LISTEN_DEFAULT))?,
+            data: said.data.unwrap_or_else(|| DATA_DEFAULT.into()),
+            metrics_listen: said.metrics_listen.map(|at| address("metrics_listen", &at)).transpose()?,
+            grace_ms: within("grace_ms", said.grace_ms, 10_000, 0, 3_600_000)?,
+            log_format: said.log_format.unwrap_or_default(),
+            log: said.log.unwrap_or_else(|| "info".into()),
+            body_max_bytes,
+            in_flight_max_bytes: within(
+                "in_flight_max_bytes",
+                said.in_flight_max_bytes,
+                in_flight_default,
+                body_max_bytes,
+                4_095 * MIB,
+            )?,
+            body_timeout_ms: within("body_timeout_ms", said.body_timeout_ms, 30_000, 100, 3_600_000)?,
+        })
+    }
+}
+
+fn within(key: &'static str, said: Option<u64>, default: u64, min: u64, max: u64) -> Result<u64, BadSetting> {
+    let value = said.unwrap_or(default);
+    if (min..=max).contains(&value) {
+        Ok(value)
+    } else {
+        Err(BadSetting { key, must_be: format!("from {min} to {max}") })
+    }
+}
+
+fn address(key: &'static str, text: &str) -> Result<SocketAddr, BadSetting> {
+    let text = text.replacen("localhost:", "127.0.0.1:", 1);
+    text.parse().map_err(|_| BadSetting { key, must_be: "an address and a port, such as 127.0.0.1:7070".into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Flags {
+        #[command(flatten)]
+        settings: FlagSettings,
+    }
+
+    #[test]
+    fn a_flag_outranks_the_file_and_the_file_the_default() {
+        let flags = Flags::parse_from(["redrive", "--grace-ms", "5"]).settings;
+        let file = ServerSection { grace_ms: Some(7), body_timeout_ms: Some(900), ..ServerSection::default() };
+        let settings = Settings::try_from(flags.over(&file)).unwrap();
+        assert_eq!((settings.grace_ms, settings.body_timeout_ms, settings.body_max_bytes), (5, 900, 16 * MIB));
+        assert_eq!(settings.listen.to_string(), "127.0.0.1:7070");
+    }
+
+    #[test]
+    fn what_no_server_can_run_with_is_named() {
+        let said = |section: ServerSection| section.check().unwrap_err().to_string();
+        let listen = ServerSection { listen: Some("here".into()), ..ServerSection::default() };
+        assert_eq!(said(listen), "`listen` must be an address and a port, such as 127.0.0.1:7070");
+        let small = ServerSection { in_flight_max_bytes: Some(1), ..ServerSection::default() };
+        assert_eq!(said(small), "`in_flight_max_bytes` must be from 16777216 to 4293918720");
+    }
+}

@@ -1,0 +1,93 @@
+//! Text of strangers on a terminal: what could move the cursor, change a colour, reorder or hide letters is written
+//! out as its code. Everything else stays as it is.
+
+use std::borrow::Cow;
+
+/// One line: line breaks are written out too.
+pub(crate) fn line(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if is_unsafe(c) => out.extend(c.escape_unicode()),
+            c => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Several lines: each escaped by itself.
+pub(crate) fn lines(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
+    text.lines().map(line)
+}
+
+fn is_unsafe(c: char) -> bool {
+    c.is_control() || is_invisible_or_reorders(c)
+}
+
+/// Bidirectional controls, zero-width characters, line and paragraph separators, tags.
+fn is_invisible_or_reorders(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
+}
+
+/// A word for a shell, quoted where it needs to be, for commands that are shown to be pasted.
+pub(crate) fn shell(word: &str) -> Cow<'_, str> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"._:@-/".contains(&b);
+    if !word.is_empty() && word.bytes().all(plain) {
+        return Cow::Borrowed(word);
+    }
+    Cow::Owned(format!("'{}'", line(word).replace('\'', "'\\''")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_text_in_any_script_is_left_alone() {
+        for text in ["Request timed out", "größer", "タイムアウト", "שלום", "a\\nb", "😀"] {
+            assert!(matches!(line(text), Cow::Borrowed(same) if same == text));
+        }
+    }
+
+    #[test]
+    fn what_moves_the_cursor_or_colours_is_written_out() {
+        assert_eq!(line("\x1b[2J\x1b]0;owned\x07"), "\\u{1b}[2J\\u{1b}]0;owned\\u{7}");
+        assert_eq!(line("a\r\nb\tc\0\u{9b}31m"), "a\\r\\nb\\tc\\u{0}\\u{9b}31m");
+    }
+
+    #[test]
+    fn what_reorders_or_hides_letters_is_written_out() {
+        assert_eq!(line("user\u{202e}txt.exe"), "user\\u{202e}txt.exe");
+        assert_eq!(line("pay\u{200b}pal\u{2066}x\u{2069}\u{2028}"), "pay\\u{200b}pal\\u{2066}x\\u{2069}\\u{2028}");
+        assert_eq!(line("\u{e0041}"), "\\u{e0041}");
+    }
+
+    #[test]
+    fn lines_keep_their_breaks_and_nothing_else() {
+        assert_eq!(lines("one\n\x1btwo\r\n").collect::<Vec<_>>(), ["one", "\\u{1b}two"]);
+    }
+
+    #[test]
+    fn a_word_for_a_shell_cannot_end_its_own_quotes() {
+        assert_eq!(shell("task-42:v1"), "task-42:v1");
+        assert_eq!(shell("it's; rm -rf"), "'it'\\''s; rm -rf'");
+        assert_eq!(shell(""), "''");
+    }
+}

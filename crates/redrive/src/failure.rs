@@ -1,0 +1,65 @@
+//! How a command ends when it does not end well: 1 refused or failed, 2 wrongly called.
+
+use std::process::ExitCode;
+
+use crate::escape;
+use crate::out;
+
+/// Called in a way that can't work.
+#[derive(Debug)]
+pub(crate) struct Usage(String);
+
+impl Usage {
+    pub(crate) fn new(what: impl Into<String>) -> Self {
+        Self(what.into())
+    }
+}
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Each thing that went wrong has been told already.
+#[derive(Debug)]
+pub(crate) struct AlreadyTold;
+
+impl std::fmt::Display for AlreadyTold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("not everything succeeded")
+    }
+}
+
+impl std::error::Error for AlreadyTold {}
+
+/// What to do about a refusal, where the command line knows more than the server.
+fn hint(error: &anyhow::Error) -> Option<&'static str> {
+    match error.downcast_ref::<redrive_client::Error>()?.code()? {
+        "tenant_required" => Some("this key spans tenants: add --tenant NAME"),
+        "unauthorized" => Some("look at REDRIVE_KEY and REDRIVE_URL: a key belongs to one server"),
+        _ => None,
+    }
+}
+
+/// One line on standard error. It may quote a server or a file, so it is escaped.
+pub(crate) fn tell(what: &str) {
+    eprintln!("redrive: {}", escape::line(what));
+}
+
+pub(crate) fn exit_code(result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if out::reader_is_gone(&error) => ExitCode::SUCCESS,
+        Err(error) if error.is::<AlreadyTold>() => ExitCode::FAILURE,
+        Err(error) => {
+            tell(&match hint(&error) {
+                Some(hint) => format!("{error:#}; {hint}"),
+                None => format!("{error:#}"),
+            });
+            if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+        }
+    }
+}

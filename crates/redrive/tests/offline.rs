@@ -1,0 +1,109 @@
+//! Commands that need no server.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that can't go on should say where")]
+
+mod support;
+
+use std::io::Write;
+use std::process::Stdio;
+
+use support::{folder, redrive, refusal, text};
+
+#[test]
+fn completions_are_there_for_each_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = text(&redrive().args(["completions", shell]).output().unwrap());
+        assert!(script.contains("redrive") && script.contains("queues"), "{shell}");
+    }
+}
+
+#[test]
+fn generated_files_are_the_same_whatever_the_environment() {
+    for what in ["openapi", "transitions", "cli", "config", "errors"] {
+        let plain = text(&redrive().args(["generate", what]).output().unwrap());
+        let mut other = redrive();
+        other.env("COLUMNS", "40").env("REDRIVE_URL", "http://elsewhere").env("REDRIVE_KEY", "rdk_secret");
+        other.env("CLICOLOR_FORCE", "1").env("REDRIVE_DATA", "/srv").env_remove("NO_COLOR");
+        let elsewhere = text(&other.args(["generate", what]).output().unwrap());
+        assert!(plain.len() > 500, "{what}: {plain}");
+        assert_eq!(plain, elsewhere, "{what}");
+    }
+}
+
+#[test]
+fn classify_answers_each_line_and_names_the_bad_ones() {
+    let mut child =
+        redrive().arg("classify").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = concat!(
+        r#"{"id":"a","text":"Request timed out after 30 s","http_status":null,"error_type":"APITimeoutError","x":1}"#,
+        "\nnonsense\n",
+        r#"{"id":"b","text":"Request timed out after 45 s","error_type":"APITimeoutError"}"#,
+        "\n",
+    );
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let answers: Vec<serde_json::Value> =
+        String::from_utf8(output.stdout.clone()).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!(answers.len(), 2);
+    assert_eq!(
+        (&answers[0]["id"], &answers[0]["label"], &answers[0]["category"]),
+        (&"a".into(), &"timeout".into(), &"transient".into())
+    );
+    assert_eq!(answers[0]["group"], answers[1]["group"]);
+    assert_eq!(answers[0].as_object().unwrap().len(), 6);
+    let (code, complaint) = refusal(&output);
+    assert_eq!(code, Some(1));
+    assert!(complaint.starts_with("redrive: line 2: "), "{complaint}");
+    assert_eq!(complaint.lines().count(), 1);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let shell = format!("'{}' generate cli | head -n 1", env!("CARGO_BIN_EXE_redrive"));
+    let output = std::process::Command::new("bash").args(["-o", "pipefail", "-c", &shell]).output().unwrap();
+    assert_eq!(text(&output), "# The command line\n");
+    assert!(output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_command_without_a_key_says_what_to_do() {
+    let (code, complaint) = refusal(&redrive().args(["runs", "list"]).output().unwrap());
+    assert_eq!(code, Some(2));
+    assert!(complaint.contains("REDRIVE_KEY") && complaint.lines().count() == 1, "{complaint}");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_said_so_in_one_line() {
+    let output = redrive().args(["runs", "list", "--url", "http://127.0.0.1:9", "--key", "k"]).output().unwrap();
+    let (code, complaint) = refusal(&output);
+    assert_eq!(code, Some(1));
+    assert!(complaint.contains("no answer from http://127.0.0.1:9") && complaint.lines().count() == 1, "{complaint}");
+}
+
+#[test]
+fn wrong_use_ends_with_two() {
+    for args in [&["runs"][..], &["runs", "list", "--state", "gone"], &["keys", "create"], &["nonsense"]] {
+        assert_eq!(redrive().args(args).output().unwrap().status.code(), Some(2), "{args:?}");
+    }
+}
+
+#[test]
+fn keys_never_makes_a_store() {
+    let folder = folder();
+    let output = redrive().current_dir(folder.path()).args(["keys", "create", "--role", "worker"]).output().unwrap();
+    let (code, complaint) = refusal(&output);
+    assert_eq!((code, complaint.lines().count()), (Some(1), 1), "{complaint}");
+    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
+}
+
+#[test]
+fn a_configuration_that_is_wrong_refuses_to_start_and_names_the_line() {
+    let folder = folder();
+    std::fs::write(folder.path().join("redrive.toml"), "[server]\nlisten = '127.0.0.1:0'\ngrace = 5\n").unwrap();
+    let (code, complaint) = refusal(&redrive().current_dir(folder.path()).arg("serve").output().unwrap());
+    assert_eq!(code, Some(1));
+    assert_eq!(complaint, "redrive: redrive.toml:3:1: unknown key `grace` in [server]; did you mean `grace_ms`?\n");
+    assert!(!folder.path().join("redrive-data").exists());
+    let missing = redrive().current_dir(folder.path()).args(["serve", "--config", "no.toml"]).output().unwrap();
+    assert!(refusal(&missing).1.starts_with("redrive: no.toml: "));
+}

@@ -1,0 +1,32 @@
+//! `GET /metrics`: figures for Prometheus, with an operator's key or on a listener of its own.
+
+use axum::response::Response;
+use http::StatusCode;
+use redrive_store::TenantScope;
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+use crate::app::App;
+use crate::auth::Gate;
+use crate::call::{Answer, Call, typed};
+use crate::problem::Result;
+
+pub(crate) struct Exposition(String);
+
+impl Answer for Exposition {
+    const MEDIA: &'static [&'static str] = &["text/plain"];
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string" })
+    }
+
+    fn into_response(self) -> Response {
+        typed(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", self.0)
+    }
+}
+
+/// Whoever the route lets in sees the figures of all tenants.
+pub(crate) async fn get<W: Gate>(app: App, _: Call<W>) -> Result<Exposition> {
+    let health = app.store.health(&TenantScope::All).await?;
+    let in_flight = app.limits.in_flight_max_bytes.saturating_sub(app.in_flight_bytes.available_permits());
+    Ok(Exposition(app.metrics.prometheus(&health, in_flight)))
+}

@@ -1,0 +1,129 @@
+//! `POST /v1/failures`: one failed attempt in one call, or many with a line each.
+
+use axum::response::Response;
+use http::StatusCode;
+use redrive_core::wire::{FailureAnswer, FailureReport, RunFields};
+use redrive_store::{Report, Reported};
+use schemars::{Schema, SchemaGenerator};
+use serde::Serialize;
+
+use crate::app::App;
+use crate::auth::{Identity, Worker};
+use crate::body::{JsonOrLines, lines, parse};
+use crate::call::{Answer, Call, Reply, typed};
+use crate::capture::{Captured, new_run};
+use crate::problem::{Code, Problem, Result};
+use crate::query::OfTenant;
+use crate::tasks::compute;
+
+/// How many reports of a batch are in the store's hands at a time.
+const BATCH_PIECE: usize = 1_000;
+
+pub(crate) enum FailuresReply {
+    One(Box<Reply<FailureAnswer>>),
+    Many(Vec<u8>),
+}
+
+impl Answer for FailuresReply {
+    const MEDIA: &'static [&'static str] = &["application/json", "application/x-ndjson"];
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<FailureAnswer>()
+    }
+
+    fn into_response(self) -> Response {
+        match self {
+            Self::One(reply) => reply.into_response(),
+            Self::Many(text) => typed(StatusCode::OK, "application/x-ndjson", text),
+        }
+    }
+}
+
+type ReportCall = Call<Worker, (), OfTenant, JsonOrLines<FailureReport>>;
+
+pub(crate) async fn report(app: App, call: ReportCall) -> Result<FailuresReply> {
+    if call.body.many {
+        return report_many(&app, call).await.map(FailuresReply::Many);
+    }
+    let raw = call.body.one();
+    let (to, who, query) = (app.clone(), (*call.who).clone(), call.query);
+    let prepared = compute(raw.len(), move || prepare(&to, &who, &query, &raw)).await?;
+    let Reported { answer, fresh } = app.store.report(prepared).await?;
+    Ok(FailuresReply::One(Reply::new(answer, fresh).into()))
+}
+
+/// Report → captured → classified → what the store takes.
+fn prepare(app: &App, who: &Identity, query: &OfTenant, raw: &[u8]) -> Result<Report> {
+    let report: FailureReport = parse(raw)?;
+    let tenant = who.tenant(&[query.tenant.as_ref(), report.tenant.as_ref()])?;
+    let (fields, report) = split(report);
+    let captured = Captured::from_report(report, raw)?;
+    let classified = captured.classify(app.rules.as_deref(), app.store.now())?;
+    Ok(Report { run: new_run(fields, tenant)?, failed: classified.into_failed()? })
+}
+
+/// What describes the run; some of it describes the attempt as well.
+fn split(mut report: FailureReport) -> (RunFields, FailureReport) {
+    let fields = report.take_run_fields();
+    report.model.clone_from(&fields.model);
+    report.provider.clone_from(&fields.provider);
+    report.versions.clone_from(&fields.versions);
+    (fields, report)
+}
+
+/// Always 200: each line has its own status, in order.
+async fn report_many(app: &App, call: ReportCall) -> Result<Vec<u8>> {
+    let bytes = call.body.body.bytes.clone();
+    let found: Vec<&[u8]> = lines(&bytes).take(app.limits.batch_max_lines + 1).collect();
+    if found.len() > app.limits.batch_max_lines {
+        return Err(Problem::plain(Code::BodyTooLarge).with("limit_lines", app.limits.batch_max_lines));
+    }
+    let mut text = Vec::new();
+    for piece in found.chunks(BATCH_PIECE) {
+        for answer in report_piece(app, &call, piece).await {
+            write_line(&mut text, answer);
+        }
+    }
+    Ok(text)
+}
+
+async fn report_piece(app: &App, call: &ReportCall, piece: &[&[u8]]) -> Vec<Result<Reported>> {
+    let mut problems = Vec::with_capacity(piece.len());
+    let mut reports = Vec::with_capacity(piece.len());
+    for line in piece {
+        match prepare(app, &call.who, &call.query, line) {
+            Ok(report) => {
+                reports.push(report);
+                problems.push(None);
+            }
+            Err(problem) => problems.push(Some(problem)),
+        }
+        // Other requests get their turn between lines.
+        tokio::task::consume_budget().await;
+    }
+    let mut stored = app.store.report_all(reports).await.into_iter();
+    let mut next = || match stored.next() {
+        Some(answer) => answer.map_err(Problem::from),
+        None => Err(Problem::internal("a batch had fewer answers than reports")),
+    };
+    problems.into_iter().map(|problem| problem.map_or_else(&mut next, Err)).collect()
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    status: u16,
+    #[serde(flatten)]
+    answer: &'a FailureAnswer,
+}
+
+fn write_line(text: &mut Vec<u8>, answer: Result<Reported>) {
+    let written = match answer {
+        Ok(Reported { answer, fresh }) => {
+            let status = if fresh { StatusCode::CREATED } else { StatusCode::OK };
+            serde_json::to_vec(&Line { status: status.as_u16(), answer: &answer })
+        }
+        Err(problem) => serde_json::to_vec(&problem.into_wire()),
+    };
+    text.extend(written.unwrap_or_default());
+    text.push(b'\n');
+}

@@ -1,0 +1,135 @@
+//! `POST /v1/leases`: due work for a worker, waiting for it if asked to.
+
+use std::time::Duration;
+
+use redrive_core::ids::QueueName;
+use redrive_core::policy::PolicyLayer;
+use redrive_core::text::Label;
+use redrive_core::wire::{LeaseRequest, LeasedRun, LeasesAnswer};
+use redrive_store::LeaseCall;
+
+use crate::app::App;
+use crate::auth::{Identity, Worker};
+use crate::body::Json;
+use crate::call::{Call, Reply};
+use crate::limits::{LEASE_PAYLOAD_MAX_BYTES, LEASES_DEFAULT, LEASES_MAX, WAIT_MS_MAX};
+use crate::problem::{Code, Problem, Result};
+use crate::query::OfTenant;
+
+/// A hint may get lost or be another replica's: nobody waits longer than this without looking.
+const POLL_EVERY: Duration = Duration::from_millis(250);
+/// A storm of hints must not become a storm of looks.
+const POLL_GAP: Duration = Duration::from_millis(10);
+
+pub(crate) async fn lease(
+    app: App,
+    call: Call<Worker, (), OfTenant, Json<LeaseRequest>>,
+) -> Result<Reply<LeasesAnswer>> {
+    if app.is_stopping() {
+        return Err(Problem::plain(Code::Closing).retry_after_s(1));
+    }
+    // A call that waits must not hold its body against others.
+    let request = call.body.into_value();
+    let wait = Duration::from_millis(wait_ms(&request)?);
+    let asked = lease_call(&call.who, &call.query, request)?;
+    Ok(Reply::ok(LeasesAnswer { leases: take(&app, asked, wait).await? }))
+}
+
+fn wait_ms(request: &LeaseRequest) -> Result<u64> {
+    let wait_ms = request.wait_ms.unwrap_or(0);
+    if wait_ms > WAIT_MS_MAX {
+        return Err(Problem::invalid_field("wait_ms", format_args!("must be at most {WAIT_MS_MAX}")));
+    }
+    Ok(wait_ms)
+}
+
+fn lease_call(who: &Identity, query: &OfTenant, request: LeaseRequest) -> Result<LeaseCall> {
+    let named = match (&query.tenant, &request.tenant) {
+        (Some(one), Some(other)) if one != other => return Err(Problem::plain(Code::WrongTenant)),
+        (one, other) => one.as_ref().or(other.as_ref()),
+    };
+    let max = request.max.unwrap_or(LEASES_DEFAULT);
+    if !(1..=LEASES_MAX).contains(&max) {
+        return Err(Problem::invalid_field("max", format_args!("must be from 1 to {LEASES_MAX}")));
+    }
+    lease_ms_in_range(request.lease_ms)?;
+    Ok(LeaseCall {
+        scope: who.scope(named)?,
+        queues: queues(&request.queues)?,
+        agents: request.agents,
+        max,
+        lease_ms: request.lease_ms,
+        worker: request.worker,
+        payload_max_bytes: LEASE_PAYLOAD_MAX_BYTES,
+    })
+}
+
+fn lease_ms_in_range(lease_ms: Option<u64>) -> Result<()> {
+    let asked = PolicyLayer { lease_ms, ..PolicyLayer::default() };
+    asked.check().map_err(|bad| Problem::invalid_field(bad.field, format_args!("must be {}", bad.must_be)))
+}
+
+/// Names, or one `*` for every queue.
+fn queues(named: &[Label]) -> Result<Vec<QueueName>> {
+    match named {
+        [] => Err(Problem::invalid_field("queues", "must name a queue, or be [\"*\"] for all")),
+        [all] if all.as_str() == "*" => Ok(Vec::new()),
+        names => {
+            let parse = |(i, name): (usize, &Label)| {
+                name.as_str().parse().map_err(|_| Problem::bad_id(&format!("queues[{i}]")))
+            };
+            names.iter().enumerate().map(parse).collect()
+        }
+    }
+}
+
+/// Looks, and looks again on every hint, until there is work, the time is up, or the server stops.
+async fn take(app: &App, asked: LeaseCall, wait: Duration) -> Result<Vec<LeasedRun>> {
+    let mut hints = app.store.wakeups();
+    let mut stopping = app.stopping();
+    let time_up = tokio::time::sleep(wait);
+    tokio::pin!(time_up);
+    loop {
+        hints.mark_unchanged();
+        let leases = app.store.lease(asked.clone()).await?;
+        if !leases.is_empty() || wait.is_zero() || time_up.is_elapsed() {
+            return Ok(leases);
+        }
+        tokio::select! {
+            () = &mut time_up => {}
+            _ = stopping.wait_for(|stopping| *stopping) => return Ok(leases),
+            () = hint(&mut hints) => {}
+        }
+    }
+}
+
+async fn hint(hints: &mut tokio::sync::watch::Receiver<u64>) {
+    tokio::time::sleep(POLL_GAP).await;
+    // A closed channel gives no hints any more: then the time alone tells.
+    let changed = async {
+        if hints.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let _ = tokio::time::timeout(POLL_EVERY, changed).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_is_every_queue_and_no_queue_is_a_mistake() {
+        assert_eq!(queues(&["*".into()]).unwrap(), []);
+        assert_eq!(queues(&["a".into(), "b".into()]).unwrap().len(), 2);
+        assert_eq!(queues(&[]).unwrap_err().code, Code::InvalidField);
+        assert_eq!(queues(&["a".into(), "*".into()]).unwrap_err().code, Code::BadId);
+    }
+
+    #[test]
+    fn a_lease_is_between_half_a_second_and_a_day() {
+        for (lease_ms, fits) in [(499, false), (500, true), (86_400_000, true), (86_400_001, false)] {
+            assert_eq!(lease_ms_in_range(Some(lease_ms)).is_ok(), fits, "{lease_ms}");
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! `/v1`.
+
+pub(crate) mod changes;
+pub(crate) mod failures;
+pub(crate) mod health;
+pub(crate) mod keys;
+pub(crate) mod leases;
+pub(crate) mod limits;
+pub(crate) mod patterns;
+pub(crate) mod queues;
+pub(crate) mod runs;
+pub(crate) mod stats;
+pub(crate) mod tenants;

@@ -1,0 +1,30 @@
+//! `/v1/queues`: operators read, admins set. The figures span all tenants.
+
+use redrive_core::ids::QueueName;
+use redrive_core::wire::{QueueSettings, QueueView, QueuesAnswer};
+
+use crate::app::App;
+use crate::auth::{Admin, Operator};
+use crate::body::Json;
+use crate::call::{Call, Reply};
+use crate::problem::{Problem, Result};
+use crate::query::NoQuery;
+
+pub(crate) async fn list(app: App, _: Call<Operator>) -> Result<Reply<QueuesAnswer>> {
+    Ok(Reply::ok(QueuesAnswer { queues: app.store.queues().await? }))
+}
+
+pub(crate) async fn show(app: App, call: Call<Operator, QueueName>) -> Result<Reply<QueueView>> {
+    Ok(Reply::ok(app.store.queue(&call.path).await?))
+}
+
+pub(crate) async fn put(
+    app: App,
+    call: Call<Admin, QueueName, NoQuery, Json<QueueSettings>>,
+) -> Result<Reply<QueueView>> {
+    let settings = call.body.value;
+    if let Err(bad) = settings.policy.check() {
+        return Err(Problem::invalid_field(&format!("policy.{}", bad.field), format_args!("must be {}", bad.must_be)));
+    }
+    Ok(Reply::ok(app.store.put_queue(call.path, settings).await?))
+}

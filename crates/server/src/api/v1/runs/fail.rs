@@ -1,0 +1,28 @@
+//! `POST /v1/runs/{run_id}/fail`: the attempt under way has failed.
+
+use redrive_core::ids::RunId;
+use redrive_core::wire::{FailRequest, FailureAnswer};
+
+use super::under_lease::under_lease;
+use crate::app::App;
+use crate::auth::Worker;
+use crate::body::Json;
+use crate::call::{Call, Reply};
+use crate::capture::Captured;
+use crate::problem::Result;
+use crate::query::OfTenant;
+use crate::tasks::compute;
+
+pub(crate) async fn post(
+    app: App,
+    call: Call<Worker, RunId, OfTenant, Json<FailRequest>>,
+) -> Result<Reply<FailureAnswer>> {
+    let Json { value, raw, held: _held } = call.body;
+    let under = under_lease(&call.who, &call.query, value.tenant.as_ref(), call.path, &value.lease)?;
+    let to = app.clone();
+    let failed = compute(raw.len(), move || {
+        Captured::from_fail(value, &raw)?.classify(to.rules.as_deref(), to.store.now())?.into_failed()
+    });
+    let failed = failed.await?;
+    Ok(Reply::ok(app.store.fail(under, failed).await?))
+}

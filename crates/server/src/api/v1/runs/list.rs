@@ -1,0 +1,139 @@
+//! `GET /v1/runs`: runs by what they have in common, a page at a time.
+
+use redrive_core::ids::Tenant;
+use redrive_core::wire::{RunsPage, Sort};
+use redrive_store::{PageCall, RunFilter, TenantScope};
+
+use crate::app::App;
+use crate::auth::TenantReader;
+use crate::call::{Call, Reply};
+use crate::limits::SEARCH_MAX_BYTES;
+use crate::problem::{Problem, Result};
+use crate::query::{CURSOR, FromQuery, Given, LIMIT, Param, TENANT};
+
+pub(crate) struct ListQuery {
+    tenant: Option<Tenant>,
+    filter: RunFilter,
+    page: PageCall,
+}
+
+const fn param(name: &'static str, about: &'static str) -> Param {
+    Param { name, about }
+}
+
+impl FromQuery for ListQuery {
+    const PARAMS: &'static [Param] = &[
+        TENANT,
+        param("state", "Comma list of states."),
+        param("queue", "Comma list of queues."),
+        param("agent", "Comma list of agents."),
+        param("reason", "Comma list of reasons."),
+        param("category", "Comma list of transient, conditional, permanent."),
+        param("pattern", "Comma list of pattern ids or fingerprints."),
+        param("dead_because", "Comma list of why a run is dead."),
+        param("severity", "Comma list of low, normal, high, critical."),
+        param("environment", "Comma list of environments."),
+        param("customer", "Comma list of customers."),
+        param("held", "true: only held runs; false: only others."),
+        param("since", "First reported at or after this time; RFC 3339."),
+        param("until", "First reported before this time; RFC 3339."),
+        param("q", "Prefix of run_id, idempotency_key or customer, or words of the template."),
+        param("sort", "received, -received (default) or due."),
+        LIMIT,
+        CURSOR,
+        param("count", "Whether to say how many there are in all; unless told only on the first page."),
+    ];
+
+    fn read(given: &mut Given) -> Result<Self> {
+        let cursor = given.take("cursor");
+        let page = PageCall {
+            sort: given.one("sort", "must be received, -received or due")?.unwrap_or(Sort::NewestFirst),
+            limit: given.limit()?,
+            count: given.one("count", "must be true or false")?.unwrap_or(cursor.is_none()),
+            cursor,
+        };
+        Ok(Self { tenant: given.id("tenant")?, filter: filter(given)?, page })
+    }
+}
+
+fn filter(given: &mut Given) -> Result<RunFilter> {
+    Ok(RunFilter {
+        tenant: None,
+        states: given.list("state", "must be states, separated by commas")?,
+        queues: given.list("queue", "must be queues, separated by commas")?,
+        agents: labels(given, "agent")?,
+        reasons: given.list("reason", "must be reasons, separated by commas")?,
+        categories: given.list("category", "must be transient, conditional or permanent")?,
+        patterns: given.list("pattern", "must be pattern ids")?,
+        dead_because: given.list("dead_because", "must be what dead_because can be")?,
+        severities: given.list("severity", "must be low, normal, high or critical")?,
+        environments: labels(given, "environment")?,
+        customers: labels(given, "customer")?,
+        held: given.one("held", "must be true or false")?,
+        since: given.one("since", "must be an RFC 3339 time")?,
+        until: given.one("until", "must be an RFC 3339 time")?,
+        q: search(given)?,
+    })
+}
+
+fn labels(given: &mut Given, name: &str) -> Result<Vec<redrive_core::text::Label>> {
+    let words: Vec<String> = given.list(name, "must be words, separated by commas")?;
+    Ok(words.iter().map(|word| word.as_str().into()).collect())
+}
+
+fn search(given: &mut Given) -> Result<Option<String>> {
+    let q = given.take("q").filter(|q| !q.trim().is_empty());
+    if q.as_ref().is_some_and(|q| q.len() > SEARCH_MAX_BYTES) {
+        return Err(Problem::invalid_parameter("q", format_args!("must be at most {SEARCH_MAX_BYTES} bytes")));
+    }
+    Ok(q)
+}
+
+pub(crate) async fn get(app: App, call: Call<TenantReader, (), ListQuery>) -> Result<Reply<RunsPage>> {
+    let ListQuery { tenant, mut filter, page } = call.query;
+    let scope = call.who.scope(tenant.as_ref())?;
+    filter.tenant = match &scope {
+        TenantScope::One(tenant) => Some(tenant.clone()),
+        TenantScope::All => None,
+    };
+    Ok(Reply::ok(app.store.runs(&scope, filter, page).await?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_reads_comma_lists_and_names_what_it_does_not_know() {
+        let query: ListQuery =
+            Given::parse(Some("state=dead,review&reason=timeout,x:mine&held=false&q=task-")).unwrap();
+        assert_eq!((query.filter.states.len(), query.filter.reasons.len()), (2, 2));
+        assert_eq!((query.filter.held, query.filter.q.as_deref()), (Some(false), Some("task-")));
+        for (bad, name) in [
+            ("state=dead,gone", "state"),
+            ("reason=tired", "reason"),
+            ("since=yesterday", "since"),
+            ("held=perhaps", "held"),
+            ("sort=size", "sort"),
+            ("state=", "state"),
+            ("count=2", "count"),
+        ] {
+            let problem = Given::parse::<ListQuery>(Some(bad)).err().unwrap().into_wire();
+            assert_eq!(
+                (problem.code.as_str(), problem.more["parameter"].as_str()),
+                ("invalid_parameter", Some(name)),
+                "{bad}"
+            );
+        }
+        assert!(Given::parse::<ListQuery>(Some(&format!("q={}", "x".repeat(201)))).is_err());
+    }
+
+    #[test]
+    fn the_total_is_counted_once_unless_asked_for() {
+        let count = |query| Given::parse::<ListQuery>(Some(query)).map(|q| q.page.count).unwrap();
+        assert_eq!(
+            [count(""), count("cursor=x"), count("cursor=x&count=true"), count("count=false")],
+            [true, false, true, false]
+        );
+    }
+}

@@ -1,0 +1,52 @@
+//! `GET /v1/tenants` and `GET /v1/tenants/{tenant}/health`.
+
+use redrive_core::ids::Tenant;
+use redrive_core::wire::{TenantHealth, TenantView, TenantsAnswer};
+use redrive_store::TenantScope;
+
+use crate::app::App;
+use crate::auth::TenantReader;
+use crate::call::{Call, Reply};
+use crate::problem::Result;
+use crate::query::{CURSOR, FromQuery, Given, LIMIT, NoQuery, Param};
+
+pub(crate) struct TenantsQuery {
+    limit: u32,
+    cursor: Option<String>,
+}
+
+impl FromQuery for TenantsQuery {
+    const PARAMS: &'static [Param] = &[LIMIT, CURSOR];
+
+    fn read(given: &mut Given) -> Result<Self> {
+        Ok(Self { limit: given.limit()?, cursor: given.take("cursor") })
+    }
+}
+
+/// A key of one tenant sees that one.
+pub(crate) async fn list(app: App, call: Call<TenantReader, (), TenantsQuery>) -> Result<Reply<TenantsAnswer>> {
+    let answer = match call.who.scope(None)? {
+        TenantScope::All => app.store.tenants(call.query.limit, call.query.cursor).await?,
+        TenantScope::One(tenant) => TenantsAnswer { tenants: vec![view(&app, tenant).await?], next_cursor: None },
+    };
+    Ok(Reply::ok(answer))
+}
+
+async fn view(app: &App, tenant: Tenant) -> Result<TenantView> {
+    let counts = app.store.health(&TenantScope::One(tenant.clone())).await?;
+    let last_failure_at = match app.store.tenant_health(&tenant).await {
+        Ok(health) => health.last_failure_at,
+        Err(redrive_store::Error::NotFound(_)) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let (dead, scheduled, running) = (counts.dead, counts.scheduled, counts.running);
+    Ok(TenantView { tenant, dead, scheduled, running, last_failure_at })
+}
+
+/// Another tenant is not found, whether it exists or not.
+pub(crate) async fn health(app: App, call: Call<TenantReader, Tenant, NoQuery>) -> Result<Reply<TenantHealth>> {
+    if call.who.own_tenant().is_some_and(|own| *own != call.path) {
+        return Err(redrive_store::Error::NotFound("tenant").into());
+    }
+    Ok(Reply::ok(app.store.tenant_health(&call.path).await?))
+}

@@ -1,0 +1,66 @@
+//! What every handler has at hand.
+
+use std::sync::Arc;
+
+use redrive_store::{Dice, Store};
+use tokio::sync::{Semaphore, watch};
+
+use crate::auth::Keyring;
+use crate::capture::UserRules;
+use crate::limits::Limits;
+use crate::metrics::Metrics;
+
+/// Shared by all requests; cheap to clone.
+#[derive(Clone)]
+pub struct App(Arc<Shared>);
+
+pub struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) dice: Arc<dyn Dice>,
+    pub(crate) rules: Option<Arc<dyn UserRules>>,
+    pub(crate) limits: Limits,
+    pub(crate) keyring: Keyring,
+    /// A permit is a byte of a body in memory.
+    pub(crate) in_flight_bytes: Arc<Semaphore>,
+    pub(crate) metrics: Metrics,
+    stopping: watch::Sender<bool>,
+}
+
+impl std::ops::Deref for App {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl App {
+    pub fn new(store: Arc<dyn Store>, dice: Arc<dyn Dice>, rules: Option<Arc<dyn UserRules>>, limits: Limits) -> Self {
+        let in_flight_bytes = Arc::new(Semaphore::new(limits.in_flight_max_bytes));
+        Self(Arc::new(Shared {
+            store,
+            dice,
+            rules,
+            limits,
+            keyring: Keyring::default(),
+            in_flight_bytes,
+            metrics: Metrics::new(&crate::routes::table()),
+            stopping: watch::Sender::new(false),
+        }))
+    }
+}
+
+impl Shared {
+    /// From now on no new work is handed out, and waiting calls are answered.
+    pub fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
+    pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stopping.subscribe()
+    }
+}

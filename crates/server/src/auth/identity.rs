@@ -1,0 +1,104 @@
+//! A caller that has proved who it is, and the tenants it may name.
+
+use std::sync::Arc;
+
+use redrive_core::ids::{RunId, Tenant};
+use redrive_core::wire::Role;
+use redrive_store::{KeyRecord, RunRef, TenantScope};
+
+use crate::problem::{Code, Problem, Result};
+
+/// Made by authentication alone.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    key: Arc<KeyRecord>,
+}
+
+impl Identity {
+    pub(super) fn of(key: Arc<KeyRecord>) -> Self {
+        Self { key }
+    }
+
+    pub fn role(&self) -> Role {
+        self.key.role
+    }
+
+    /// How history names who acted.
+    pub fn actor(&self) -> String {
+        format!("{}:{}", self.key.role, self.key.id)
+    }
+
+    /// The key's own tenant; none spans all.
+    pub fn own_tenant(&self) -> Option<&Tenant> {
+        self.key.tenant.as_ref()
+    }
+
+    pub fn may_force(&self) -> bool {
+        match self.key.role {
+            Role::Worker | Role::Tenant => false,
+            Role::Operator | Role::Admin => true,
+        }
+    }
+
+    /// Whose things a list shows: the key's own tenant's, or the one named, or all.
+    pub fn scope(&self, named: Option<&Tenant>) -> Result<TenantScope> {
+        match (&self.key.tenant, named) {
+            (None, None) => Ok(TenantScope::All),
+            (None, Some(_)) | (Some(_), _) => self.tenant(&[named]).map(TenantScope::One),
+        }
+    }
+
+    /// The one tenant that a call is about. Every name given has to be the same, and the key's.
+    pub fn tenant(&self, named: &[Option<&Tenant>]) -> Result<Tenant> {
+        let mut names = named.iter().copied().flatten().chain(&self.key.tenant);
+        let Some(tenant) = names.next() else { return Err(Problem::plain(Code::TenantRequired)) };
+        if names.all(|other| other == tenant) { Ok(tenant.clone()) } else { Err(Problem::plain(Code::WrongTenant)) }
+    }
+
+    /// The one run that a call is about.
+    pub fn run(&self, named: &[Option<&Tenant>], run_id: RunId) -> Result<RunRef> {
+        Ok(RunRef { tenant: self.tenant(named)?, run_id })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive_core::time::Timestamp;
+
+    use super::*;
+
+    fn identity(tenant: Option<&str>) -> Identity {
+        Identity::of(Arc::new(KeyRecord {
+            id: "k".into(),
+            hash: [0; 32],
+            role: Role::Worker,
+            tenant: tenant.map(|t| t.parse().unwrap()),
+            note: None,
+            created_at: Timestamp::default(),
+            expires_at: None,
+            revoked_at: None,
+        }))
+    }
+
+    #[test]
+    fn a_tenants_key_speaks_for_its_tenant_and_for_no_other() {
+        let (acme, other) = ("acme".parse().unwrap(), "other".parse().unwrap());
+        let key = identity(Some("acme"));
+        assert_eq!(key.tenant(&[None]).unwrap(), acme);
+        assert_eq!(key.tenant(&[Some(&acme), None]).unwrap(), acme);
+        assert_eq!(key.tenant(&[Some(&other)]).unwrap_err().code, Code::WrongTenant);
+        assert_eq!(key.scope(None).unwrap(), TenantScope::One(acme));
+        assert_eq!(key.scope(Some(&other)).unwrap_err().code, Code::WrongTenant);
+    }
+
+    #[test]
+    fn a_spanning_key_names_one_tenant_and_only_one() {
+        let (acme, other) = ("acme".parse().unwrap(), "other".parse().unwrap());
+        let key = identity(None);
+        assert_eq!(key.tenant(&[None, None]).unwrap_err().code, Code::TenantRequired);
+        assert_eq!(key.tenant(&[None, Some(&acme)]).unwrap(), acme);
+        assert_eq!(key.tenant(&[Some(&other), Some(&acme)]).unwrap_err().code, Code::WrongTenant);
+        assert_eq!(key.scope(None).unwrap(), TenantScope::All);
+        assert_eq!(key.scope(Some(&acme)).unwrap(), TenantScope::One(acme));
+    }
+}

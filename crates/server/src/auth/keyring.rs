@@ -1,0 +1,87 @@
+//! From a bearer key to an identity. Look-ups are remembered for half a second, so that a revoked key is out
+//! within one.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use redrive_core::time::Timestamp;
+use redrive_store::{KeyRecord, Store};
+use subtle::ConstantTimeEq as _;
+use tokio::time::Instant;
+
+use super::identity::Identity;
+use super::secret::{hash_secret, is_well_formed};
+use crate::problem::{Code, Problem, Result};
+
+const REMEMBERED_FOR: Duration = Duration::from_millis(500);
+const REMEMBERED_MAX: usize = 10_000;
+
+struct Remembered {
+    key: Arc<KeyRecord>,
+    looked_up: Instant,
+}
+
+#[derive(Default)]
+pub(crate) struct Keyring {
+    remembered: Mutex<HashMap<[u8; 32], Remembered>>,
+}
+
+impl Keyring {
+    /// Every way to have no valid key looks the same from outside.
+    pub(crate) async fn identify(&self, headers: &HeaderMap, store: &dyn Store) -> Result<Identity> {
+        let key = match bearer(headers) {
+            Some(secret) => self.look_up(hash_secret(secret), store).await?,
+            None => None,
+        };
+        let valid = key.filter(|key| is_valid(key, store.now()));
+        valid.map(Identity::of).ok_or_else(|| Problem::plain(Code::Unauthorized))
+    }
+
+    /// Forgets everything, after a key was revoked here.
+    pub(crate) fn forget(&self) {
+        self.lock().clear();
+    }
+
+    async fn look_up(&self, hash: [u8; 32], store: &dyn Store) -> Result<Option<Arc<KeyRecord>>> {
+        // The moment before the look-up: what changes during it must not be remembered longer.
+        let looked_up = Instant::now();
+        if let Some(key) = self.recall(&hash, looked_up) {
+            return Ok(Some(key));
+        }
+        let found = store.key_by_hash(hash).await?.filter(|key| bool::from(key.hash.ct_eq(&hash))).map(Arc::new);
+        if let Some(key) = &found {
+            let mut remembered = self.lock();
+            if remembered.len() >= REMEMBERED_MAX {
+                remembered.clear();
+            }
+            remembered.insert(hash, Remembered { key: key.clone(), looked_up });
+        }
+        Ok(found)
+    }
+
+    fn recall(&self, hash: &[u8; 32], now: Instant) -> Option<Arc<KeyRecord>> {
+        let remembered = self.lock();
+        let entry = remembered.get(hash)?;
+        (now.duration_since(entry.looked_up) < REMEMBERED_FOR).then(|| entry.key.clone())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; 32], Remembered>> {
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The key in the one `Authorization` header, if it could be one.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (only, None) = (values.next()?, values.next()) else { return None };
+    let (scheme, secret) = only.to_str().ok()?.split_once(' ')?;
+    let secret = secret.trim_start_matches(' ');
+    (scheme.eq_ignore_ascii_case("bearer") && is_well_formed(secret)).then_some(secret)
+}
+
+fn is_valid(key: &KeyRecord, now: Timestamp) -> bool {
+    key.revoked_at.is_none() && key.expires_at.is_none_or(|at| now < at)
+}

@@ -1,0 +1,61 @@
+//! One JSON value, or many with one on each line.
+
+use bytes::Bytes;
+use http::request::Parts;
+use schemars::JsonSchema;
+use std::marker::PhantomData;
+
+use super::json::trim;
+use super::media::{JSON, LINES, media_type};
+use super::{Buffered, FromBody, SchemaOf};
+use crate::app::App;
+use crate::problem::{Code, Problem, Result};
+
+/// The bytes of one report, or of many; they are read line by line, so that one bad line is only its own problem.
+#[derive(Debug)]
+pub(crate) struct JsonOrLines<T> {
+    pub(crate) body: Buffered,
+    pub(crate) many: bool,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: JsonSchema + 'static> FromBody for JsonOrLines<T> {
+    const REQUIRED: bool = true;
+
+    fn media() -> Vec<(&'static str, SchemaOf)> {
+        vec![(JSON, |generator| generator.subschema_for::<T>()), (LINES, |generator| generator.subschema_for::<T>())]
+    }
+
+    async fn read(app: &App, parts: &Parts, body: axum::body::Body) -> Result<Self> {
+        let many = match media_type(&parts.headers)?.as_deref() {
+            None | Some(JSON) => false,
+            Some(LINES) => true,
+            Some(_) => return Err(Problem::plain(Code::UnsupportedMediaType)),
+        };
+        let body = Buffered::read(app, &parts.headers, body).await?;
+        Ok(Self { body, many, of: PhantomData })
+    }
+}
+
+impl<T> JsonOrLines<T> {
+    /// The one value's bytes, without the white space around them.
+    pub(crate) fn one(&self) -> Bytes {
+        self.body.bytes.slice_ref(trim(&self.body.bytes))
+    }
+}
+
+/// The lines that say something, each without the white space around it.
+pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes.split(|b| *b == b'\n').map(trim).filter(|line| !line.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blank_lines_say_nothing() {
+        let found: Vec<&[u8]> = lines(b"{}\r\n\n  {\"a\":1} \n").collect();
+        assert_eq!(found, [&b"{}"[..], b"{\"a\":1}"]);
+    }
+}

@@ -1,0 +1,13 @@
+//! What time alone changes: background services of one shape, each a thin loop around one round.
+
+mod changes;
+mod rescue;
+mod service;
+mod stamp;
+mod unclaimed;
+
+pub use changes::TrimChanges;
+pub use rescue::Rescue;
+pub use service::{Engine, Service};
+pub use stamp::Stamp;
+pub use unclaimed::Unclaimed;

@@ -1,0 +1,110 @@
+//! Every limit of the server with its unit in its name, in one place.
+
+use redrive_core::ids::ID_MAX_BYTES;
+use redrive_core::policy::{LEASE_MS_MAX, LEASE_MS_MIN};
+use redrive_core::text::LABEL_MAX_BYTES;
+use redrive_core::wire::LimitsAnswer;
+
+const MIB: usize = 1024 * 1024;
+
+/// What a caller may name an attempt.
+pub const ATTEMPT_MAX: u32 = 1_000_000;
+/// A step's output above this is known by its size and hash only.
+pub const STEP_OUTPUT_MAX_BYTES: usize = 64 * 1024;
+pub const PAGE_DEFAULT: u32 = 50;
+pub const PAGE_MAX: u32 = 500;
+pub const COUNT_MAX: u64 = 10_000;
+pub const LEASES_DEFAULT: u32 = 10;
+pub const LEASES_MAX: u32 = 1_000;
+pub const LEASE_PAYLOAD_MAX_BYTES: usize = 16 * MIB;
+pub const WAIT_MS_MAX: u64 = 30_000;
+pub const SEARCH_MAX_BYTES: usize = 200;
+
+/// What a deployment may set.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    pub body_max_bytes: usize,
+    /// All bodies that are being read or worked on, together.
+    pub in_flight_max_bytes: usize,
+    /// Reports in one NDJSON body.
+    pub batch_max_lines: usize,
+    /// From the first byte of a body to its last.
+    pub body_timeout_ms: u64,
+    /// From the start of a request to the end of its head; also how long an idle connection is kept.
+    pub head_timeout_ms: u64,
+    pub connections_max: usize,
+    /// How long requests in hand may take after a stop.
+    pub grace_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_max_bytes: 16 * MIB,
+            in_flight_max_bytes: 64 * MIB,
+            batch_max_lines: 50_000,
+            body_timeout_ms: 30_000,
+            head_timeout_ms: 30_000,
+            connections_max: 10_000,
+            grace_ms: 10_000,
+        }
+    }
+}
+
+/// A limit that no server can run with.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{limit}` {must}")]
+pub struct BadLimit {
+    limit: &'static str,
+    must: &'static str,
+}
+
+impl Limits {
+    pub fn check(&self) -> Result<(), BadLimit> {
+        let demand = |holds: bool, limit, must| holds.then_some(()).ok_or(BadLimit { limit, must });
+        demand(self.body_max_bytes > 0, "body_max_bytes", "must be at least 1")?;
+        demand(
+            self.in_flight_max_bytes >= self.body_max_bytes,
+            "in_flight_max_bytes",
+            "must hold at least one body of body_max_bytes",
+        )?;
+        demand(u32::try_from(self.in_flight_max_bytes).is_ok(), "in_flight_max_bytes", "must be below 4 GiB")?;
+        demand(self.batch_max_lines > 0, "batch_max_lines", "must be at least 1")?;
+        demand(self.body_timeout_ms > 0, "body_timeout_ms", "must be at least 1")?;
+        demand(self.head_timeout_ms > 0, "head_timeout_ms", "must be at least 1")?;
+        demand(self.connections_max > 0, "connections_max", "must be at least 1")
+    }
+
+    pub(crate) fn answer(&self) -> LimitsAnswer {
+        LimitsAnswer {
+            body_max_bytes: self.body_max_bytes as u64,
+            in_flight_max_bytes: self.in_flight_max_bytes as u64,
+            id_max_bytes: ID_MAX_BYTES as u64,
+            label_max_bytes: LABEL_MAX_BYTES as u64,
+            attempt_max: ATTEMPT_MAX,
+            lease_ms_min: LEASE_MS_MIN,
+            lease_ms_max: LEASE_MS_MAX,
+            leases_max: LEASES_MAX,
+            lease_payload_max_bytes: LEASE_PAYLOAD_MAX_BYTES as u64,
+            wait_ms_max: WAIT_MS_MAX,
+            page_max: PAGE_MAX,
+            count_max: COUNT_MAX,
+            step_output_max_bytes: STEP_OUTPUT_MAX_BYTES as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_could_not_hold_one_body_does_not_start() {
+        assert_eq!(Limits::default().check(), Ok(()));
+        let tight = Limits { in_flight_max_bytes: 1, ..Limits::default() };
+        assert_eq!(
+            tight.check().map_err(|e| e.to_string()),
+            Err("`in_flight_max_bytes` must hold at least one body of body_max_bytes".into())
+        );
+    }
+}

@@ -1,0 +1,246 @@
+//! The description of the API, made from the table of routes and the types of its bodies.
+
+use http::StatusCode;
+use redrive_core::wire;
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use crate::route::Route;
+use crate::routes::table;
+
+const PROBLEM: &str = "application/problem+json";
+
+/// OpenAPI 3.1. The same code gives the same document, down to the order of its keys.
+pub fn openapi() -> Value {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.definitions_path = "/components/schemas".into();
+    settings.meta_schema = None;
+    let mut generator = settings.into_generator();
+    let routes = table();
+    let paths = paths(&routes, &mut generator);
+    let problem = problem_response(&mut generator);
+    sorted(json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Redrive",
+            "version": env!("CARGO_PKG_VERSION"),
+            "summary": "The dead letter queue and recovery pipeline for AI agent work.",
+            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+        },
+        "servers": [{ "url": "/" }],
+        "tags": tags(&routes),
+        "paths": paths,
+        "components": {
+            "schemas": generator.take_definitions(true),
+            "responses": { "Problem": problem },
+            "securitySchemes": { "key": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "A key made by `redrive keys create` or `POST /v1/keys`.",
+            } },
+        },
+    }))
+}
+
+fn paths(routes: &[Route], generator: &mut SchemaGenerator) -> Value {
+    let mut paths = Map::new();
+    for route in routes {
+        let entry = paths.entry(route.path).or_insert_with(|| json!({}));
+        entry[route.method.as_str().to_ascii_lowercase()] = operation(route, generator);
+    }
+    Value::Object(paths)
+}
+
+fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
+    let mut operation = json!({
+        "operationId": operation_id(route),
+        "summary": route.summary,
+        "tags": [route.tag()],
+        "parameters": parameters(route),
+        "responses": responses(route, generator),
+    });
+    if let Some(roles) = route.roles {
+        let words: Vec<&str> = roles.iter().map(|role| role.as_str()).collect();
+        operation["security"] = json!([{ "key": [] }]);
+        operation["description"] = format!("Roles: {}.", words.join(", ")).into();
+        operation["x-roles"] = json!(words);
+    } else {
+        operation["security"] = json!([]);
+    }
+    if !route.request.is_empty() {
+        let content: Map<String, Value> = route
+            .request
+            .iter()
+            .map(|(media, schema)| ((*media).to_owned(), json!({ "schema": schema(generator) })))
+            .collect();
+        operation["requestBody"] = json!({ "required": route.request_required, "content": content });
+    }
+    operation
+}
+
+/// `POST /v1/runs/{run_id}/fail` is `post_runs_run_id_fail`.
+fn operation_id(route: &Route) -> String {
+    let path = route.path.trim_start_matches("/v1").trim_start_matches("/api/v1");
+    let words = path.split(['/', '.', '{', '}']).filter(|word| !word.is_empty());
+    std::iter::once(route.method.as_str().to_ascii_lowercase())
+        .chain(words.map(str::to_owned))
+        .collect::<Vec<_>>()
+        .join("_")
+}
+
+fn parameters(route: &Route) -> Vec<Value> {
+    let in_path = route.path_params().map(|name| {
+        json!({ "name": name, "in": "path", "required": true,
+                "schema": { "type": "string", "pattern": "^[A-Za-z0-9._:@-]{1,200}$" } })
+    });
+    let in_query = route.params.iter().map(|param| {
+        json!({ "name": param.name, "in": "query", "required": false, "description": param.about,
+                "schema": { "type": "string" } })
+    });
+    in_path.chain(in_query).collect()
+}
+
+fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
+    let mut responses = Map::new();
+    for status in route.success {
+        let content: Map<String, Value> = route
+            .answer_media
+            .iter()
+            .map(|media| ((*media).to_owned(), json!({ "schema": (route.answer)(generator) })))
+            .collect();
+        responses.insert(status.to_string(), json!({ "description": reason(*status), "content": content }));
+    }
+    responses.insert("default".into(), json!({ "$ref": "#/components/responses/Problem" }));
+    Value::Object(responses)
+}
+
+fn reason(status: u16) -> &'static str {
+    StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("Answer")
+}
+
+fn problem_response(generator: &mut SchemaGenerator) -> Value {
+    let schema = generator.subschema_for::<wire::Problem>();
+    json!({
+        "description": "It was not done; `code` says why, and does not change between versions.",
+        "content": { PROBLEM: { "schema": schema } },
+    })
+}
+
+fn tags(routes: &[Route]) -> Vec<Value> {
+    let mut tags: Vec<&str> = routes.iter().map(Route::tag).collect();
+    tags.sort_unstable();
+    tags.dedup();
+    tags.into_iter().map(|tag| json!({ "name": tag })).collect()
+}
+
+/// Keys in order, whatever kind of map the build happens to use.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<(String, Value)> = map.into_iter().map(|(key, value)| (key, sorted(value))).collect();
+            entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+            Value::Object(entries.into_iter().collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every `$ref` in the document, with where it points.
+    fn refs<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+        match value {
+            Value::Object(map) => {
+                found.extend(map.get("$ref").and_then(Value::as_str));
+                map.values().for_each(|value| refs(value, found));
+            }
+            Value::Array(items) => items.iter().for_each(|value| refs(value, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere_and_every_operation_has_a_name_of_its_own() {
+        let document = openapi();
+        let mut found = Vec::new();
+        refs(&document, &mut found);
+        assert!(found.len() > 50);
+        for target in found {
+            assert!(document.pointer(target.trim_start_matches('#')).is_some(), "{target}");
+        }
+        let mut ids: Vec<String> = table().iter().map(operation_id).collect();
+        let all = ids.len();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), all);
+    }
+
+    #[test]
+    fn the_document_is_the_same_each_time_it_is_made() {
+        assert_eq!(openapi().to_string(), openapi().to_string());
+    }
+
+    #[test]
+    fn an_operation_says_who_may_and_what_it_takes() {
+        let document = openapi();
+        let put = &document["paths"]["/v1/queues/{name}"]["put"];
+        insta::assert_json_snapshot!(put, @r##"
+        {
+          "description": "Roles: admin.",
+          "operationId": "put_queues_name",
+          "parameters": [
+            {
+              "in": "path",
+              "name": "name",
+              "required": true,
+              "schema": {
+                "pattern": "^[A-Za-z0-9._:@-]{1,200}$",
+                "type": "string"
+              }
+            }
+          ],
+          "requestBody": {
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/QueueSettings"
+                }
+              }
+            },
+            "required": true
+          },
+          "responses": {
+            "200": {
+              "content": {
+                "application/json": {
+                  "schema": {
+                    "$ref": "#/components/schemas/QueueView"
+                  }
+                }
+              },
+              "description": "OK"
+            },
+            "default": {
+              "$ref": "#/components/responses/Problem"
+            }
+          },
+          "security": [
+            {
+              "key": []
+            }
+          ],
+          "summary": "Set a queue",
+          "tags": [
+            "queues"
+          ],
+          "x-roles": [
+            "admin"
+          ]
+        }
+        "##);
+    }
+}

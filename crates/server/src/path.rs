@@ -1,0 +1,69 @@
+//! Names in the path: ids like any other, refused when they are not well formed.
+
+use axum::extract::{FromRequestParts as _, RawPathParams};
+use http::request::Parts;
+use redrive_core::ids::{QueueName, RunId, Tenant};
+
+use crate::problem::{Problem, Result};
+
+/// What a handler takes from its path.
+pub(crate) trait FromPath: Sized + Send + 'static {
+    fn read(params: &Params) -> Result<Self>;
+}
+
+/// The path's parts by name, decoded.
+#[derive(Debug)]
+pub(crate) struct Params(Vec<(String, String)>);
+
+impl Params {
+    pub(crate) async fn of(parts: &mut Parts) -> Result<Self> {
+        // Only bytes that are no UTF-8 can fail here, and no id has such.
+        let raw = RawPathParams::from_request_parts(parts, &()).await.map_err(|_| Problem::bad_id("path"))?;
+        Ok(Self(raw.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()))
+    }
+
+    fn id<T: std::str::FromStr>(&self, name: &str) -> Result<T> {
+        let value = self.0.iter().find(|(n, _)| n == name).map_or("", |(_, v)| v.as_str());
+        value.parse().map_err(|_| Problem::bad_id(name))
+    }
+}
+
+impl FromPath for () {
+    fn read(_: &Params) -> Result<Self> {
+        Ok(())
+    }
+}
+
+impl FromPath for RunId {
+    fn read(params: &Params) -> Result<Self> {
+        params.id("run_id")
+    }
+}
+
+impl FromPath for QueueName {
+    fn read(params: &Params) -> Result<Self> {
+        params.id("name")
+    }
+}
+
+impl FromPath for Tenant {
+    fn read(params: &Params) -> Result<Self> {
+        params.id("tenant")
+    }
+}
+
+impl FromPath for (Tenant, RunId) {
+    fn read(params: &Params) -> Result<Self> {
+        Ok((params.id("tenant")?, params.id("run_id")?))
+    }
+}
+
+/// The id of something that the server named itself: a pattern, a key.
+#[derive(Debug)]
+pub(crate) struct Named(pub String);
+
+impl FromPath for Named {
+    fn read(params: &Params) -> Result<Self> {
+        params.id::<RunId>("id").map(|id| Self(id.as_str().to_owned()))
+    }
+}

@@ -1,0 +1,128 @@
+//! What the store refuses, as problems. What it can't explain is logged here, once, and told to nobody.
+
+use redrive_core::lifecycle::Refused;
+use redrive_store::Error;
+
+use super::{Code, Problem};
+
+const BUSY_RETRY_AFTER_S: u32 = 1;
+const UNAVAILABLE_RETRY_AFTER_S: u32 = 5;
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let said = error.to_string();
+        match error {
+            Error::NotFound(_) => Self::new(Code::NotFound, said),
+            Error::Refused(refused) => refused.into(),
+            Error::DeadLettered(verdict) => {
+                let verdict = serde_json::to_value(*verdict).unwrap_or_default();
+                Self::new(Code::DeadLettered, said).with("verdict", verdict)
+            }
+            Error::LeaseLost { recorded } => Self::new(Code::LeaseLost, said).with("recorded", recorded),
+            Error::Cancelled { recorded } => Self::new(Code::Cancelled, said).with("recorded", recorded),
+            Error::AttemptConflict { attempt } => Self::new(Code::AttemptConflict, said).with("attempt", attempt),
+            Error::RunConflict => Self::new(Code::RunConflict, said),
+            Error::EffectInProgress { run_id } => Self::new(Code::EffectInProgress, said).with("run_id", run_id),
+            Error::EffectUnknown => Self::new(Code::EffectUnknown, said),
+            Error::LeaseNeeded => Self::new(Code::LeaseNeeded, said),
+            Error::BadCursor => Self::new(Code::BadCursor, said),
+            Error::ManagedByConfig => Self::new(Code::ManagedByConfig, said),
+            Error::Busy => Self::new(Code::Busy, said).retry_after_s(BUSY_RETRY_AFTER_S),
+            Error::Closing => Self::new(Code::Closing, said).retry_after_s(BUSY_RETRY_AFTER_S),
+            Error::Unavailable(_) => {
+                tracing::error!(error = %said, "the store is unavailable");
+                Self::plain(Code::Unavailable).retry_after_s(UNAVAILABLE_RETRY_AFTER_S)
+            }
+            Error::Damaged(_) | Error::Unexpected(_) | Error::Sqlite(_) => Self::internal(&said),
+        }
+    }
+}
+
+impl Problem {
+    /// Logs the cause and says nothing of it.
+    pub(crate) fn internal(cause: &str) -> Self {
+        tracing::error!(error = cause, "unexpected");
+        Self::new(Code::Internal, "the cause is in the server's log")
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        let problem = Self::new(code_of(&refused), refused.to_string());
+        match refused {
+            Refused::MergedInto(into) => problem.with("into", into.as_str()),
+            Refused::Held(by) => problem.with("held_by", by),
+            Refused::Closed(state) | Refused::WrongState(state) => problem.with("state", state.as_str()),
+            Refused::InFlight
+            | Refused::NotRunning
+            | Refused::NotDue
+            | Refused::DeadLettered
+            | Refused::EffectUnknown
+            | Refused::Unsafe
+            | Refused::ReplaysUsed(_)
+            | Refused::NotReplayable
+            | Refused::PlanChanged => problem,
+        }
+    }
+}
+
+fn code_of(refused: &Refused) -> Code {
+    match refused {
+        Refused::InFlight => Code::InFlight,
+        Refused::NotRunning => Code::NotRunning,
+        Refused::NotDue => Code::NotDue,
+        Refused::Held(_) => Code::Held,
+        Refused::DeadLettered => Code::DeadLettered,
+        Refused::Closed(_) => Code::Closed,
+        Refused::MergedInto(_) => Code::Merged,
+        Refused::EffectUnknown => Code::EffectUnknown,
+        Refused::Unsafe => Code::Unsafe,
+        Refused::ReplaysUsed(_) => Code::ReplaysUsed,
+        Refused::NotReplayable => Code::NotReplayable,
+        Refused::PlanChanged => Code::PlanChanged,
+        Refused::WrongState(_) => Code::WrongState,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive_core::run::StateName;
+
+    use super::*;
+
+    #[test]
+    fn each_refusal_keeps_the_code_that_core_gives_it() {
+        let refusals = [
+            Refused::InFlight,
+            Refused::NotRunning,
+            Refused::NotDue,
+            Refused::Held("breaker".into()),
+            Refused::DeadLettered,
+            Refused::Closed(StateName::Resolved),
+            Refused::MergedInto("other".parse().unwrap()),
+            Refused::EffectUnknown,
+            Refused::Unsafe,
+            Refused::ReplaysUsed(10),
+            Refused::NotReplayable,
+            Refused::PlanChanged,
+            Refused::WrongState(StateName::Dead),
+        ];
+        for refused in refusals {
+            assert_eq!(code_of(&refused).as_str(), refused.code());
+        }
+    }
+
+    #[test]
+    fn a_merged_run_names_its_target_and_a_lost_lease_what_was_kept() {
+        let merged = Problem::from(Refused::MergedInto("other".parse().unwrap())).into_wire();
+        assert_eq!(merged.more["into"], "other");
+        let lost = Problem::from(Error::LeaseLost { recorded: true }).into_wire();
+        assert_eq!((lost.status, &lost.more["recorded"]), (409, &true.into()));
+    }
+
+    #[test]
+    fn what_went_wrong_inside_stays_inside() {
+        let problem = Problem::from(Error::Unexpected("secret column".into())).into_wire();
+        assert_eq!((problem.status, problem.detail.as_str()), (500, "the cause is in the server's log"));
+    }
+}

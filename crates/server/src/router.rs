@@ -1,0 +1,78 @@
+//! From the table of routes to a service. What is not in the table can't be reached.
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{MethodFilter, on};
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderName, HeaderValue, Method};
+
+use crate::app::App;
+use crate::metrics::Metrics;
+use crate::problem::{Code, Problem};
+use crate::route::Route;
+use crate::routes::table;
+use crate::tasks::guarded;
+
+/// The whole API.
+pub fn router(app: App) -> Router {
+    serve_routes(app, table().into_iter().enumerate())
+}
+
+/// `/metrics` alone and without a key, for a listener of its own.
+pub fn metrics_router(app: App) -> Router {
+    serve_routes(app, [(Metrics::OTHER, crate::routes::metrics_without_key())])
+}
+
+/// Each route comes with its place in the figures.
+fn serve_routes(app: App, routes: impl IntoIterator<Item = (usize, Route)>) -> Router {
+    let mut router = Router::new();
+    for (place, route) in routes {
+        let handler = route.handler;
+        let filter = filter(&route.method);
+        let serve = move |State(app): State<App>, request: Request| {
+            let handler = handler.clone();
+            async move {
+                let answered = guarded(handler(app.clone(), request)).await;
+                let response = answered.unwrap_or_else(|panic| Problem::internal(&panic).into_response());
+                finish(&app, place, response)
+            }
+        };
+        router = router.route(route.path, on(filter, serve));
+    }
+    router.fallback(no_such_path).method_not_allowed_fallback(method_not_allowed).with_state(app)
+}
+
+/// The table uses these four; any other would be served to nobody.
+fn filter(method: &Method) -> MethodFilter {
+    match *method {
+        Method::POST => MethodFilter::POST,
+        Method::PUT => MethodFilter::PUT,
+        Method::DELETE => MethodFilter::DELETE,
+        _ => MethodFilter::GET,
+    }
+}
+
+async fn no_such_path(State(app): State<App>) -> Response {
+    finish(&app, Metrics::OTHER, Problem::plain(Code::NoSuchPath).into_response())
+}
+
+async fn method_not_allowed(State(app): State<App>) -> Response {
+    finish(&app, Metrics::OTHER, Problem::plain(Code::MethodNotAllowed).into_response())
+}
+
+/// On every answer: nothing is sniffed, framed, run or kept.
+const HEADERS: [(HeaderName, &str); 4] = [
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (CACHE_CONTROL, "no-store"),
+    (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    (REFERRER_POLICY, "no-referrer"),
+];
+
+fn finish(app: &App, place: usize, mut response: Response) -> Response {
+    app.metrics.count(place, response.status());
+    for (name, value) in HEADERS {
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    response
+}

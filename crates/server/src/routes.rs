@@ -1,0 +1,95 @@
+//! The one table of routes and roles. The router, the description and the isolation test are made from it.
+
+use http::Method;
+
+use crate::api::{dlq, healthz, metrics, openapi, readyz, v1};
+use crate::auth::{Admin, AnyKey, Anyone, Operator, TenantReader, Worker};
+use crate::route::{Route, by};
+
+const OK: &[u16] = &[200];
+/// 201 the first time, 200 when it was there before.
+const NEW_OR_OK: &[u16] = &[201, 200];
+
+/// Every route there is.
+pub fn table() -> Vec<Route> {
+    [work(), reading(), triage(), administration(), plain_recovery(), probes()].into_iter().flatten().collect()
+}
+
+/// What producers and workers call.
+fn work() -> Vec<Route> {
+    use v1::runs;
+    vec![
+        by::<Worker>().post("/v1/failures", NEW_OR_OK, "Report a failed attempt, or many", v1::failures::report),
+        by::<Worker>().post("/v1/leases", OK, "Lease due runs", v1::leases::lease),
+        by::<Worker>().post("/v1/runs", NEW_OR_OK, "Start or enqueue a run", runs::start::post),
+        by::<Worker>().post("/v1/runs/{run_id}/heartbeat", OK, "Renew the lease", runs::heartbeat::post),
+        by::<Worker>().post("/v1/runs/{run_id}/steps", OK, "Record a step", runs::steps::post),
+        by::<Worker>().post("/v1/runs/{run_id}/succeed", OK, "The attempt succeeded", runs::succeed::post),
+        by::<Worker>().post("/v1/runs/{run_id}/fail", OK, "The attempt failed", runs::fail::post),
+        by::<Worker>().post("/v1/runs/{run_id}/release", OK, "Give the lease back, no try spent", runs::release::post),
+    ]
+}
+
+/// What people and programs look at.
+fn reading() -> Vec<Route> {
+    use v1::{changes, health, limits, patterns, runs, stats, tenants};
+    vec![
+        by::<TenantReader>().get("/v1/runs", "List runs", runs::list::get),
+        by::<AnyKey>().get("/v1/runs/{run_id}", "Everything kept of a run", runs::show::get),
+        by::<TenantReader>().get("/v1/patterns", "List patterns", patterns::list),
+        by::<TenantReader>().get("/v1/patterns/{id}", "A pattern", patterns::show),
+        by::<TenantReader>().get("/v1/tenants", "List tenants", tenants::list),
+        by::<TenantReader>().get("/v1/tenants/{tenant}/health", "How a tenant stands", tenants::health),
+        by::<TenantReader>().get("/v1/health", "What waits for a person or a worker", health::get),
+        by::<TenantReader>().get("/v1/stats", "Figures hour by hour", stats::get),
+        by::<TenantReader>().get("/v1/changes", "Runs that moved since the last look", changes::get),
+        by::<AnyKey>().get("/v1/limits", "What one call may carry", limits::get),
+    ]
+}
+
+/// What people decide.
+fn triage() -> Vec<Route> {
+    use v1::runs::{replay, triage};
+    vec![
+        by::<TenantReader>().post("/v1/runs/{run_id}/replay", OK, "Try again", replay::post),
+        by::<TenantReader>().post("/v1/runs/{run_id}/cancel", OK, "Stop the attempt under way", triage::cancel),
+        by::<TenantReader>().post("/v1/runs/{run_id}/resolve", OK, "Close as settled", triage::resolve),
+        by::<TenantReader>().post("/v1/runs/{run_id}/discard", OK, "Close as not needed", triage::discard),
+        by::<TenantReader>().post("/v1/runs/{run_id}/note", OK, "Add a note", triage::note),
+    ]
+}
+
+fn administration() -> Vec<Route> {
+    use v1::{keys, queues};
+    vec![
+        by::<Operator>().get("/v1/queues", "List queues", queues::list),
+        by::<Operator>().get("/v1/queues/{name}", "A queue", queues::show),
+        by::<Admin>().row(Method::PUT, "/v1/queues/{name}", OK, "Set a queue", queues::put),
+        by::<Admin>().get("/v1/keys", "List keys", keys::list),
+        by::<Admin>().post("/v1/keys", &[201], "Make a key; its secret is shown once", keys::create),
+        by::<Admin>().row(Method::DELETE, "/v1/keys/{id}", OK, "Revoke a key", keys::revoke),
+    ]
+}
+
+fn plain_recovery() -> Vec<Route> {
+    use dlq::{messages, moves};
+    vec![
+        by::<TenantReader>().get("/api/v1/dlq/{tenant}/messages", "List messages", messages::list),
+        by::<TenantReader>().post("/api/v1/dlq/{tenant}/messages/{run_id}/replay", OK, "Try again", moves::replay),
+        by::<TenantReader>().post("/api/v1/dlq/{tenant}/messages/{run_id}/abandon", OK, "Give up", moves::abandon),
+    ]
+}
+
+fn probes() -> Vec<Route> {
+    vec![
+        by::<Anyone>().get("/healthz", "The process answers", healthz::get),
+        by::<Anyone>().get("/readyz", "A write would be durable now", readyz::get),
+        by::<Anyone>().get("/openapi.json", "This description", openapi::get),
+        by::<Operator>().get("/metrics", "Figures for Prometheus", metrics::get::<Operator>),
+    ]
+}
+
+/// For the listener that only serves figures, and is bound where only those who may see them reach it.
+pub(crate) fn metrics_without_key() -> Route {
+    by::<Anyone>().get("/metrics", "Figures for Prometheus", metrics::get::<Anyone>)
+}

@@ -1,0 +1,116 @@
+//! Starting and stopping in the right order.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_store::{Dice, Store};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use super::listener::Listener;
+use crate::app::App;
+use crate::capture::UserRules;
+use crate::engine::Engine;
+use crate::limits::{BadLimit, Limits};
+use crate::router::{metrics_router, router};
+
+pub struct Config {
+    pub listen: SocketAddr,
+    /// Serves `/metrics` without a key.
+    pub metrics_listen: Option<SocketAddr>,
+    pub limits: Limits,
+    /// This process among those that share the store.
+    pub replica: String,
+}
+
+/// Why a server did not start, in one line.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("can't listen on {address}: {}", told(error))]
+    Bind { address: SocketAddr, error: io::Error },
+    #[error(transparent)]
+    Limit(#[from] BadLimit),
+    #[error("the store is not ready: {0}")]
+    Store(#[from] redrive_store::Error),
+}
+
+fn told(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "the port is taken by another process; choose another one with --listen".into(),
+        _ => error.to_string(),
+    }
+}
+
+/// A server that is up.
+pub struct Server {
+    app: App,
+    store: Arc<dyn Store>,
+    engine: Engine,
+    listener: Listener,
+    metrics: Option<Listener>,
+    stop: watch::Sender<bool>,
+    grace: Duration,
+}
+
+impl Server {
+    /// Everything that can fail fails here, before the first connection is taken.
+    pub async fn start(
+        config: Config,
+        store: Arc<dyn Store>,
+        dice: Arc<dyn Dice>,
+        rules: Option<Arc<dyn UserRules>>,
+    ) -> Result<Self, StartError> {
+        config.limits.check()?;
+        store.ready().await?;
+        let socket = bind(config.listen).await?;
+        let metrics_socket = match config.metrics_listen {
+            Some(address) => Some((address, bind(address).await?)),
+            None => None,
+        };
+        let engine = Engine::start(&store, &config.replica).await?;
+        let limits = config.limits;
+        let grace = Duration::from_millis(limits.grace_ms);
+        let app = App::new(store.clone(), dice, rules, limits.clone());
+        let stop = watch::Sender::new(false);
+        let listening = |address, socket, router| {
+            Listener::start(socket, router, &limits, stop.subscribe())
+                .map_err(|error| StartError::Bind { address, error })
+        };
+        let listener = listening(config.listen, socket, router(app.clone()))?;
+        let metrics = match metrics_socket {
+            Some((address, socket)) => Some(listening(address, socket, metrics_router(app.clone()))?),
+            None => None,
+        };
+        Ok(Self { app, store, engine, listener, metrics, stop, grace })
+    }
+
+    /// Where it listens; with port 0 the one that the system chose.
+    pub fn address(&self) -> SocketAddr {
+        self.listener.address
+    }
+
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(|listener| listener.address)
+    }
+
+    /// No new leases, no new connections; what is in hand is finished within the grace time; then the store closes.
+    pub async fn stop(self) {
+        self.app.stop();
+        self.stop.send_replace(true);
+        // The connections have the grace time themselves; this only bounds a task that would not end.
+        let bound = self.grace + Duration::from_secs(1);
+        let metrics = async {
+            if let Some(metrics) = &self.metrics {
+                metrics.finish(bound).await;
+            }
+        };
+        tokio::join!(self.listener.finish(bound), metrics, self.engine.stop(self.grace));
+        self.store.close().await;
+    }
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|error| StartError::Bind { address, error })
+}

@@ -1,0 +1,146 @@
+//! Which attempt is it? A report's identity is tenant, run and attempt.
+
+use serde_json::Value;
+
+use crate::world::World;
+
+fn report(attempt: Option<u32>, message: &str) -> String {
+    let attempt = attempt.map_or(String::new(), |n| format!(r#""attempt":{n},"#));
+    format!(r#"{{"run_id":"task-42",{attempt}"error":{{"message":"{message}"}}}}"#)
+}
+
+async fn send(world: &World, attempt: Option<u32>, message: &str) -> (u16, Value) {
+    let answered = world.work("/v1/failures", report(attempt, message)).await;
+    let json = answered.json();
+    let told = if answered.status.is_success() { json["attempt"].clone() } else { json["code"].clone() };
+    (answered.status.as_u16(), told)
+}
+
+#[tokio::test]
+async fn a_failure_is_judged_and_answered_whole() {
+    let world = World::new().await;
+    let answered = world.work("/v1/failures", report(Some(1), "Request timed out")).await;
+    assert_eq!(answered.status, 201);
+    let mut answer = answered.json();
+    let due = answer["verdict"]["next_attempt_at"].take();
+    assert!(due.as_str().is_some_and(|due| due.starts_with("2027-01-15T08:00:")), "{due}");
+    let why = answer["verdict"]["why"].take();
+    assert!(why.as_str().is_some_and(|why| why.len() > 20), "{why}");
+    assert_eq!(answer["pattern"]["template"], "Request timed out");
+    assert_eq!(answer["pattern"]["new"], true);
+    answer["pattern"].take();
+    answer["verdict"]["rule"].take();
+    insta::assert_json_snapshot!(answer, @r#"
+    {
+      "attempt": 1,
+      "breaker": "closed",
+      "pattern": null,
+      "run_id": "task-42",
+      "state": "scheduled",
+      "tenant": "acme",
+      "verdict": {
+        "action": "retry",
+        "category": "transient",
+        "changes": [],
+        "dead_because": null,
+        "held_by": null,
+        "next_attempt_at": null,
+        "reason": "timeout",
+        "recommended_action": "retry_with_backoff",
+        "rule": null,
+        "target": {
+          "agent": null,
+          "model": null,
+          "queue": null
+        },
+        "why": null
+      }
+    }
+    "#);
+}
+
+#[tokio::test]
+async fn a_higher_number_is_a_new_failure_and_gaps_count() {
+    let world = World::new().await;
+    assert_eq!(send(&world, Some(1), "a").await, (201, 1.into()));
+    assert_eq!(send(&world, Some(3), "b").await, (201, 3.into()));
+}
+
+#[tokio::test]
+async fn the_same_report_again_gets_the_stored_answer_and_other_content_a_conflict() {
+    let world = World::new().await;
+    let first = world.work("/v1/failures", report(Some(2), "a")).await;
+    let again = world.work("/v1/failures", format!(" {}\n", report(Some(2), "a"))).await;
+    assert_eq!((first.status.as_u16(), again.status.as_u16()), (201, 200));
+    let mut same = again.json();
+    same["pattern"]["new"] = first.json()["pattern"]["new"].clone();
+    assert_eq!(same, first.json());
+    assert_eq!(send(&world, Some(2), "b").await, (409, "attempt_conflict".into()));
+    // A lower number that was never told has no digest to be equal to.
+    assert_eq!(send(&world, Some(1), "a").await, (409, "attempt_conflict".into()));
+}
+
+#[tokio::test]
+async fn without_a_number_the_same_content_is_a_resend_until_its_due_time() {
+    let world = World::new().await;
+    assert_eq!(send(&world, None, "Request timed out").await, (201, 1.into()));
+    assert_eq!(send(&world, None, "Request timed out").await, (200, 1.into()));
+    world.wait(59_000);
+    assert_eq!(send(&world, None, "Request timed out").await, (200, 1.into()));
+    world.wait(600_000);
+    assert_eq!(send(&world, None, "Request timed out").await, (201, 2.into()));
+    assert_eq!(send(&world, None, "something else").await, (201, 3.into()));
+}
+
+#[tokio::test]
+async fn while_a_lease_is_live_a_new_failure_is_in_flight_and_a_resend_is_not() {
+    let world = World::new().await;
+    world.retried_by_caller("default").await;
+    assert_eq!(send(&world, Some(1), "a").await, (201, 1.into()));
+    let started = world.start("task-42").await;
+    assert_eq!((started.status.as_u16(), started.get("attempt")), (200, 2.into()));
+    assert_eq!(send(&world, Some(2), "b").await, (409, "in_flight".into()));
+    assert_eq!(send(&world, Some(1), "a").await, (200, 1.into()));
+}
+
+#[tokio::test]
+async fn a_failure_of_a_closed_run_opens_it_again() {
+    let world = World::new().await;
+    world.kill("task-42").await;
+    let resolved = world.post("/v1/runs/task-42/resolve", &world.tenant, "").await;
+    assert_eq!(resolved.short(), (200, "resolved".into()));
+    assert_eq!(send(&world, Some(2), "Request timed out").await, (201, 2.into()));
+    assert_eq!(world.state("task-42").await, "scheduled");
+}
+
+#[tokio::test]
+async fn payloads_come_back_byte_for_byte() {
+    let world = World::new().await;
+    let long = format!("\"{}\"", "x".repeat(15 << 20));
+    let tokens =
+        [r#"{"b":1, "a" :12345678901234567890.10}"#, r#""nul \u0000 half \ud800""#, "[ ]", "1e400", long.as_str()];
+    for (i, token) in tokens.iter().enumerate() {
+        let body = format!(r#"{{"run_id":"p-{i}","payload":{token},"error":{{"message":"m"}}}}"#);
+        assert_eq!(world.work("/v1/failures", body).await.status, 201);
+        let shown = world.get(&format!("/v1/runs/p-{i}"), &world.worker).await.text;
+        assert!(shown.contains(&format!("\"payload\":{token},")), "{i}");
+    }
+    let body = r#"{"run_id":"bin","payload_base64":"AP/+","error":{"message":"m"}}"#;
+    assert_eq!(world.work("/v1/failures", body).await.status, 201);
+    assert_eq!(world.show("bin").await["payload_base64"], "AP/+");
+}
+
+#[tokio::test]
+async fn a_payload_too_large_to_send_is_kept_by_its_hash_and_nobody_can_lease_it() {
+    let world = World::new().await;
+    let sha256 = "ab".repeat(32);
+    let body = format!(
+        r#"{{"run_id":"big","payload_omitted":{{"bytes":99999999,"sha256":"{sha256}"}},"error":{{"message":"Request timed out"}}}}"#
+    );
+    let answer = world.work("/v1/failures", body).await.json();
+    assert_eq!((&answer["state"], &answer["verdict"]["dead_because"]), (&"dead".into(), &"rejected".into()));
+    let shown = world.show("big").await;
+    assert_eq!((&shown["replayable"], &shown["payload_omitted"]["bytes"]), (&false.into(), &99_999_999.into()));
+    let replay = world.post("/v1/runs/big/replay", &world.tenant, "").await;
+    assert_eq!(replay.short(), (409, "not_replayable".into()));
+}

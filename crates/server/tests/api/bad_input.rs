@@ -1,0 +1,186 @@
+//! Whatever a client sends, it gets a problem that says what was wrong, and never a 500.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, HttpBody};
+use bytes::Bytes;
+use http::{Method, Request};
+use hyper::body::Frame;
+use redrive_server::Limits;
+
+use crate::world::{World, request};
+
+#[tokio::test]
+async fn mistakes_in_a_body_are_named() {
+    let world = World::new().await;
+    for (body, status, code, about, value) in [
+        (r#"{"run_id":"a""#, 400, "bad_json", "offset", 13.into()),
+        (r#"{"run_id":"a","error":{"message":"m"}} x"#, 400, "bad_json", "offset", 39.into()),
+        (r#"{"run_id":"a","error":{"message":"m"},"state":"dead"}"#, 422, "unknown_field", "field", "state".into()),
+        (r#"{"run_id":"a","error":{"message":"m","x":1}}"#, 422, "unknown_field", "field", "error.x".into()),
+        (r#"{"run_id":"a/b","error":{"message":"m"}}"#, 422, "bad_id", "field", "run_id".into()),
+        (r#"{"run_id":"a","error":{}}"#, 422, "invalid_field", "field", serde_json::Value::from("error.message")),
+        (
+            r#"{"run_id":"a","attempt":1000001,"error":{"message":"m"}}"#,
+            422,
+            "invalid_field",
+            "field",
+            "attempt".into(),
+        ),
+        (r#"{"run_id":"a","attempt":0,"error":{"message":"m"}}"#, 422, "invalid_field", "field", "attempt".into()),
+        (
+            r#"{"run_id":"a","payload":1,"payload_base64":"AA==","error":{"message":"m"}}"#,
+            422,
+            "invalid_field",
+            "field",
+            "payload_base64".into(),
+        ),
+        ("", 400, "bad_json", "offset", 0.into()),
+    ] {
+        let answered = world.work("/v1/failures", body).await;
+        assert_eq!((answered.short(), answered.get(about)), ((status, code.into()), value), "{body}");
+        assert_eq!(answered.headers["content-type"], "application/problem+json");
+    }
+    let raw =
+        world.call(Method::POST, "/v1/failures", &world.worker, Bytes::from_static(b"{\"run_id\":\"\xff\"}")).await;
+    assert_eq!((raw.short(), raw.get("offset")), ((400, "bad_json".into()), 11.into()));
+}
+
+#[tokio::test]
+async fn mistakes_in_path_and_query_are_named() {
+    let world = World::new().await;
+    let long = "x".repeat(201);
+    for path in [format!("/v1/runs/{long}"), "/v1/runs/a%20b".into(), "/v1/runs/%ff".into(), "/v1/runs/..".into()] {
+        assert_eq!(world.get(&path, &world.worker).await.short(), (422, "bad_id".into()), "{path}");
+    }
+    let unknown = world.get("/v1/runs/a?verbose=1", &world.worker).await;
+    assert_eq!((unknown.short(), unknown.get("parameter")), ((422, "unknown_parameter".into()), "verbose".into()));
+}
+
+#[tokio::test]
+async fn unknown_paths_and_methods_are_problems_too() {
+    let world = World::new().await;
+    assert_eq!(world.get("/v1/nothing", &world.worker).await.short(), (404, "no_such_path".into()));
+    assert_eq!(world.get("/", &world.worker).await.short(), (404, "no_such_path".into()));
+    let refused = world.call(Method::PATCH, "/v1/runs", &world.worker, "").await;
+    assert_eq!(refused.short(), (405, "method_not_allowed".into()));
+    let allow = refused.headers["allow"].to_str().unwrap();
+    assert!(allow.contains("GET") && allow.contains("POST"), "{allow}");
+}
+
+#[tokio::test]
+async fn every_answer_carries_the_headers_that_keep_a_browser_quiet() {
+    let world = World::new().await;
+    for path in ["/healthz", "/v1/limits", "/v1/nothing", "/openapi.json"] {
+        let headers = world.get(path, &world.worker).await.headers;
+        assert_eq!(
+            (&headers["x-content-type-options"], &headers["cache-control"]),
+            (&"nosniff".parse().unwrap(), &"no-store".parse().unwrap())
+        );
+        assert!(headers["content-security-policy"].to_str().unwrap().contains("default-src 'none'"));
+    }
+}
+
+#[tokio::test]
+async fn a_body_of_another_kind_is_not_read() {
+    let world = World::new().await;
+    for (name, value, code) in [
+        ("content-type", "text/plain", "unsupported_media_type"),
+        ("content-type", "application/x-www-form-urlencoded", "unsupported_media_type"),
+        ("content-encoding", "gzip", "unsupported_encoding"),
+    ] {
+        let mut request = request(Method::POST, "/v1/failures", &world.worker, "{}");
+        request.headers_mut().insert(name, value.parse().unwrap());
+        assert_eq!(world.send(request).await.short(), (415, code.into()), "{value}");
+    }
+}
+
+/// A body whose reading goes wrong: nobody may do it.
+struct Trap;
+
+impl HttpBody for Trap {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        panic!("the body was read");
+    }
+}
+
+fn trap() -> Body {
+    Body::new(Trap)
+}
+
+/// A body that begins and never ends.
+struct Stuck(Option<Bytes>);
+
+impl HttpBody for Stuck {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.take().map_or(Poll::Pending, |bytes| Poll::Ready(Some(Ok(Frame::data(bytes)))))
+    }
+}
+
+#[tokio::test]
+async fn nobody_without_a_right_gets_their_body_read() {
+    let world = World::new().await;
+    let stranger = Request::builder().method(Method::POST).uri("/v1/failures").body(trap()).unwrap();
+    assert_eq!(world.send(stranger).await.short(), (401, "unauthorized".into()));
+    let wrong_role = request(Method::POST, "/v1/failures", &world.tenant, trap());
+    assert_eq!(world.send(wrong_role).await.short(), (403, "forbidden".into()));
+}
+
+#[tokio::test]
+async fn a_body_past_the_limit_is_refused_announced_or_not() {
+    let world = World::with(Limits { body_max_bytes: 1_000, ..Limits::default() }).await;
+    let mut announced = request(Method::POST, "/v1/failures", &world.worker, trap());
+    announced.headers_mut().insert("content-length", "1001".parse().unwrap());
+    let answered = world.send(announced).await;
+    assert_eq!((answered.short(), answered.get("limit_bytes")), ((413, "body_too_large".into()), 1_000.into()));
+    let silent = world.work("/v1/failures", "x".repeat(1_001)).await;
+    assert_eq!(silent.short(), (413, "body_too_large".into()));
+    assert_eq!(world.fail("a").await.status, 201);
+}
+
+#[tokio::test]
+async fn bodies_in_memory_are_bounded_together_and_given_back() {
+    let world = World::with(Limits { body_max_bytes: 1_000, in_flight_max_bytes: 1_500, ..Limits::default() }).await;
+    let stuck = Body::new(Stuck(Some(Bytes::from(vec![b' '; 900]))));
+    let waiting = world.send(request(Method::POST, "/v1/failures", &world.worker, stuck));
+    let report = || format!(r#"{{"run_id":"a","error":{{"message":"{}"}}}}"#, "m".repeat(800));
+    let answered = tokio::select! {
+        _ = waiting => panic!("it never ends"),
+        answered = async { tokio::task::yield_now().await; world.work("/v1/failures", report()).await } => answered,
+    };
+    assert_eq!(answered.short(), (503, "busy".into()));
+    assert_eq!(answered.headers["retry-after"], "1");
+    // The one that hung has gone, and its bytes with it.
+    assert_eq!(world.work("/v1/failures", report()).await.status, 201);
+}
+
+#[tokio::test]
+async fn texts_that_only_json_can_write_are_kept_and_never_a_500() {
+    let world = World::new().await;
+    let text = r#""\u0000 \ud800 <script>alert(1)</script> \u001b[31m \u202e""#;
+    let body = format!(
+        r#"{{"run_id":"a","agent":{text},"customer":{text},"error":{{"type":{text},"message":{text},"detail":{text},"headers":{{"x":{text}}}}},"links":{{"l":{text}}}}}"#
+    );
+    assert_eq!(world.work("/v1/failures", body).await.status, 201);
+    let shown = world.get("/v1/runs/a", &world.worker).await.text;
+    assert!(shown.contains(&format!(r#""message":{text}"#)), "{shown}");
+    assert!(shown.contains(&format!(r#""links":{{"l":{text}}}"#)), "{shown}");
+    assert_eq!(world.get("/v1/runs?agent=%00", &world.tenant).await.status, 200);
+}
+
+#[tokio::test]
+async fn the_description_is_served_without_a_key() {
+    let world = World::new().await;
+    let request = Request::builder().uri("/openapi.json").body(Body::empty()).unwrap();
+    let answered = world.send(request).await;
+    assert_eq!(answered.get("openapi"), "3.1.0");
+    assert_eq!(answered.json(), redrive_server::openapi());
+}

@@ -1,0 +1,92 @@
+//! Figures: how it stands, how it went, what changed.
+
+use crate::world::World;
+
+#[tokio::test]
+async fn health_counts_what_waits_for_a_person_or_a_worker() {
+    let world = World::new().await;
+    world.kill("a").await;
+    world.fail("b").await;
+    world.begin("c").await;
+    let health = world.get("/v1/health", &world.tenant).await.json();
+    assert_eq!((&health["dead"], &health["scheduled"], &health["running"]), (&1.into(), &1.into(), &1.into()));
+    let other = world.get("/v1/health", &world.other_tenant).await.json();
+    assert_eq!((&other["dead"], &other["scheduled"]), (&0.into(), &0.into()));
+    let named = world.get("/v1/health?tenant=acme", &world.operator).await.json();
+    assert_eq!(named["dead"], 1);
+}
+
+#[tokio::test]
+async fn stats_count_by_the_hour_and_keep_tenants_apart() {
+    let world = World::new().await;
+    world.kill("a").await;
+    world.fail("b").await;
+    let stats = world.get("/v1/stats", &world.tenant).await.json();
+    let failed: u64 = stats["hours"].as_array().unwrap().iter().map(|h| h["failed"].as_u64().unwrap()).sum();
+    assert_eq!(failed, 2);
+    let other = world.get("/v1/stats", &world.other_tenant).await.json();
+    assert!(other["hours"].as_array().unwrap().iter().all(|h| h["failed"] == 0), "{other}");
+    let backwards = "/v1/stats?since=2027-01-02T00:00:00Z&until=2027-01-01T00:00:00Z";
+    assert_eq!(world.get(backwards, &world.tenant).await.short(), (422, "invalid_parameter".into()));
+}
+
+#[tokio::test]
+async fn a_tenants_key_sees_its_own_tenant_among_tenants() {
+    let world = World::new().await;
+    world.kill("a").await;
+    world.post("/v1/failures", &world.other_worker, r#"{"run_id":"b","error":{"message":"m"}}"#).await;
+    let own = world.get("/v1/tenants", &world.tenant).await.json();
+    assert_eq!((own["tenants"].as_array().map(Vec::len), &own["tenants"][0]["tenant"]), (Some(1), &"acme".into()));
+    assert_eq!(own["tenants"][0]["dead"], 1);
+    let all = world.get("/v1/tenants", &world.operator).await.json();
+    assert_eq!(all["tenants"].as_array().map(Vec::len), Some(2));
+
+    let health = world.get("/v1/tenants/acme/health", &world.tenant).await.json();
+    assert_eq!((&health["dead"], &health["active_poison"]), (&1.into(), &1.into()));
+    assert_eq!(world.get("/v1/tenants/globex/health", &world.tenant).await.short(), (404, "not_found".into()));
+    assert_eq!(world.get("/v1/tenants/globex/health", &world.operator).await.status, 200);
+}
+
+#[tokio::test]
+async fn changes_tell_each_moved_run_once_as_it_stands_now() {
+    let world = World::new().await;
+    let start = world.get("/v1/changes", &world.tenant).await.json();
+    let since = start["next"].as_str().unwrap();
+    world.fail("a").await;
+    world.kill("b").await;
+    world.post("/v1/runs/b/discard", &world.tenant, "").await;
+    world.post("/v1/failures", &world.other_worker, r#"{"run_id":"c","error":{"message":"m"}}"#).await;
+    let changes = world.get(&format!("/v1/changes?since={since}"), &world.tenant).await.json();
+    let mut seen: Vec<(&str, &str)> = changes["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| (c["run_id"].as_str().unwrap(), c["state"].as_str().unwrap()))
+        .collect();
+    seen.sort_unstable();
+    assert_eq!((seen, &changes["reset"]), (vec![("a", "scheduled"), ("b", "discarded")], &false.into()));
+    let next = changes["next"].as_str().unwrap();
+    let none = world.get(&format!("/v1/changes?since={next}"), &world.tenant).await.json();
+    assert_eq!(none["changes"].as_array().map(Vec::len), Some(0));
+    assert_eq!(world.get("/v1/changes?since=nonsense", &world.tenant).await.short(), (400, "bad_cursor".into()));
+}
+
+#[tokio::test]
+async fn metrics_count_answers_by_route_and_runs_by_state() {
+    let world = World::new().await;
+    world.kill("a").await;
+    world.fail("b").await;
+    world.get("/v1/nothing", &world.worker).await;
+    let metrics = world.get("/metrics", &world.operator).await;
+    assert_eq!(metrics.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    for line in [
+        r#"redrive_requests_total{method="POST",path="/v1/failures",status="2xx"} 2"#,
+        r#"redrive_requests_total{method="",path="other",status="4xx"} 1"#,
+        r#"redrive_runs{state="dead"} 1"#,
+        r#"redrive_runs{state="scheduled"} 1"#,
+        "redrive_in_flight_bytes 0",
+    ] {
+        assert!(metrics.text.lines().any(|said| said == line), "{line} in {}", metrics.text);
+    }
+    assert_eq!(world.get("/metrics", &world.tenant).await.short(), (403, "forbidden".into()));
+}

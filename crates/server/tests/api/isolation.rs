@@ -1,0 +1,157 @@
+//! Every route, every role, and things that are one's own, another's, absent or malformed: made from the table of
+//! routes. What is another tenant's looks exactly like what is absent. A route without its row here fails.
+
+use std::collections::BTreeMap;
+
+use http::Method;
+use redrive_core::wire::Role;
+use redrive_server::routes::table;
+use serde_json::Value;
+
+use crate::world::{Answered, World};
+
+/// How to call a route: its path with the thing in it, and a body that is right in itself.
+struct Row {
+    path: fn(&Thing) -> String,
+    body: fn(&Thing) -> String,
+}
+
+/// What a call is about.
+struct Thing {
+    tenant: &'static str,
+    run: &'static str,
+    pattern: String,
+    lease: &'static str,
+}
+
+fn rows() -> BTreeMap<(&'static str, &'static str), Row> {
+    let none: fn(&Thing) -> String = |_| String::new();
+    let lease: fn(&Thing) -> String = |thing| format!(r#"{{"lease":"{}"}}"#, thing.lease);
+    macro_rules! row {
+        ($method:literal $path:literal, $to:expr, $body:expr) => {
+            (($method, $path), Row { path: $to, body: $body })
+        };
+    }
+    BTreeMap::from([
+        row!("POST" "/v1/failures", |_| "/v1/failures".into(), |t| format!(r#"{{"run_id":"mine","tenant":"{}","error":{{"message":"m"}}}}"#, t.tenant)),
+        row!("POST" "/v1/leases", |_| "/v1/leases".into(), |t| format!(r#"{{"queues":["none"],"tenant":"{}"}}"#, t.tenant)),
+        row!("POST" "/v1/runs", |_| "/v1/runs".into(), |t| format!(r#"{{"run_id":"mine","mode":"enqueue","tenant":"{}"}}"#, t.tenant)),
+        row!("POST" "/v1/runs/{run_id}/heartbeat", |t| format!("/v1/runs/{}/heartbeat", t.run), lease),
+        row!("POST" "/v1/runs/{run_id}/steps", |t| format!("/v1/runs/{}/steps", t.run), |t| format!(r#"{{"lease":"{}","name":"s","status":"started"}}"#, t.lease)),
+        row!("POST" "/v1/runs/{run_id}/succeed", |t| format!("/v1/runs/{}/succeed", t.run), lease),
+        row!("POST" "/v1/runs/{run_id}/fail", |t| format!("/v1/runs/{}/fail", t.run), |t| format!(r#"{{"lease":"{}","error":{{"message":"m"}}}}"#, t.lease)),
+        row!("POST" "/v1/runs/{run_id}/release", |t| format!("/v1/runs/{}/release", t.run), lease),
+        row!("GET" "/v1/runs", |t| format!("/v1/runs?tenant={}", t.tenant), none),
+        row!("GET" "/v1/runs/{run_id}", |t| format!("/v1/runs/{}", t.run), none),
+        row!("GET" "/v1/patterns", |t| format!("/v1/patterns?tenant={}", t.tenant), none),
+        row!("GET" "/v1/patterns/{id}", |t| format!("/v1/patterns/{}", t.pattern), none),
+        row!("GET" "/v1/tenants", |_| "/v1/tenants".into(), none),
+        row!("GET" "/v1/tenants/{tenant}/health", |t| format!("/v1/tenants/{}/health", t.tenant), none),
+        row!("GET" "/v1/health", |t| format!("/v1/health?tenant={}", t.tenant), none),
+        row!("GET" "/v1/stats", |t| format!("/v1/stats?tenant={}", t.tenant), none),
+        row!("GET" "/v1/changes", |t| format!("/v1/changes?tenant={}", t.tenant), none),
+        row!("GET" "/v1/limits", |_| "/v1/limits".into(), none),
+        row!("POST" "/v1/runs/{run_id}/replay", |t| format!("/v1/runs/{}/replay", t.run), none),
+        row!("POST" "/v1/runs/{run_id}/cancel", |t| format!("/v1/runs/{}/cancel", t.run), none),
+        row!("POST" "/v1/runs/{run_id}/resolve", |t| format!("/v1/runs/{}/resolve", t.run), none),
+        row!("POST" "/v1/runs/{run_id}/discard", |t| format!("/v1/runs/{}/discard", t.run), none),
+        row!("POST" "/v1/runs/{run_id}/note", |t| format!("/v1/runs/{}/note", t.run), |_| r#"{"reason":"n"}"#.into()),
+        row!("GET" "/v1/queues", |_| "/v1/queues".into(), none),
+        row!("GET" "/v1/queues/{name}", |_| "/v1/queues/default".into(), none),
+        row!("PUT" "/v1/queues/{name}", |_| "/v1/queues/other".into(), |_| "{}".into()),
+        row!("GET" "/v1/keys", |_| "/v1/keys".into(), none),
+        row!("POST" "/v1/keys", |_| "/v1/keys".into(), |_| r#"{"role":"worker"}"#.into()),
+        row!("DELETE" "/v1/keys/{id}", |_| "/v1/keys/none".into(), none),
+        row!("GET" "/api/v1/dlq/{tenant}/messages", |t| format!("/api/v1/dlq/{}/messages", t.tenant), none),
+        row!("POST" "/api/v1/dlq/{tenant}/messages/{run_id}/replay", |t| format!("/api/v1/dlq/{}/messages/{}/replay", t.tenant, t.run), none),
+        row!("POST" "/api/v1/dlq/{tenant}/messages/{run_id}/abandon", |t| format!("/api/v1/dlq/{}/messages/{}/abandon", t.tenant, t.run), none),
+        row!("GET" "/healthz", |_| "/healthz".into(), none),
+        row!("GET" "/readyz", |_| "/readyz".into(), none),
+        row!("GET" "/openapi.json", |_| "/openapi.json".into(), none),
+        row!("GET" "/metrics", |_| "/metrics".into(), none),
+    ])
+}
+
+/// The same names in two tenants, so that only the tenant can tell them apart.
+async fn peopled() -> (World, Thing, Thing, Thing, Thing) {
+    let world = World::new().await;
+    let report = |run: &str, message: &str| format!(r#"{{"run_id":"{run}","error":{{"message":"{message}"}}}}"#);
+    world.work("/v1/failures", report("ours", "ours broke here")).await;
+    world.post("/v1/failures", &world.other_worker, report("theirs", "theirs broke there")).await;
+    let pattern =
+        async |key: &str| world.get("/v1/patterns", key).await.get("patterns")[0]["id"].as_str().unwrap().to_owned();
+    let (ours, theirs) = (pattern(&world.tenant).await, pattern(&world.other_tenant).await);
+    let thing = |tenant, run, pattern: &str, lease| Thing { tenant, run, pattern: pattern.to_owned(), lease };
+    let own = thing("acme", "ours", &ours, "l1-1-1");
+    let other = thing("globex", "theirs", &theirs, "l2-1-1");
+    let absent = thing("nobody", "absent", "ffffffffffffffff", "l2-1-1");
+    let malformed = thing("a%20b", "a%20b", "a%20b", "l2-1-1");
+    (world, own, other, absent, malformed)
+}
+
+async fn ask(world: &World, method: &Method, row: &Row, thing: &Thing, key: &str) -> Answered {
+    world.call(method.clone(), &(row.path)(thing), key, (row.body)(thing)).await
+}
+
+fn keys(world: &World) -> [(Role, &str); 4] {
+    [
+        (Role::Worker, &world.worker),
+        (Role::Tenant, &world.tenant),
+        (Role::Operator, &world.operator),
+        (Role::Admin, &world.admin),
+    ]
+}
+
+#[test]
+fn every_route_has_its_row_and_every_row_its_route() {
+    let routes: Vec<(String, &str)> = table().iter().map(|r| (r.method.to_string(), r.path)).collect();
+    let rows = rows();
+    for (method, path) in &routes {
+        assert!(rows.contains_key(&(method.as_str(), path)), "{method} {path} has no row in the isolation test");
+    }
+    assert_eq!(rows.len(), routes.len());
+}
+
+#[tokio::test]
+async fn a_role_that_may_not_is_told_so_whatever_the_thing_is() {
+    let (world, own, other, absent, malformed) = peopled().await;
+    let rows = rows();
+    for route in table() {
+        let row = &rows[&(route.method.as_str(), route.path)];
+        for (role, key) in keys(&world) {
+            let may = route.roles.is_none_or(|roles| roles.contains(&role));
+            for thing in [&own, &other, &absent, &malformed] {
+                let answered = ask(&world, &route.method, row, thing, key).await;
+                let plain_api_of_another = route.path.starts_with("/api/") && thing.tenant != "acme";
+                let refused = answered.status == 403;
+                let what = format!("{} {} as {role}: {}", route.method, route.path, answered.text);
+                assert!(answered.status.as_u16() != 500, "{what}");
+                assert!(refused || may, "{what}");
+                assert!(!refused || !may || plain_api_of_another, "{what}");
+            }
+            let stranger = ask(&world, &route.method, row, &own, "").await;
+            assert_eq!(stranger.status == 401, route.roles.is_some(), "{} {}", route.method, route.path);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_anothers_looks_exactly_like_what_is_absent() {
+    let (world, _, other, absent, _) = peopled().await;
+    let rows = rows();
+    for route in table() {
+        let row = &rows[&(route.method.as_str(), route.path)];
+        for (role, key) in [(Role::Worker, &world.worker), (Role::Tenant, &world.tenant)] {
+            let theirs = ask(&world, &route.method, row, &other, key).await;
+            let nothing = ask(&world, &route.method, row, &absent, key).await;
+            let what = format!("{} {} as {role}", route.method, route.path);
+            assert_eq!(theirs.status, nothing.status, "{what}: {} {}", theirs.text, nothing.text);
+            if theirs.status.is_client_error() {
+                assert_eq!(theirs.text, nothing.text, "{what}");
+            }
+            assert!(!theirs.text.contains("theirs broke"), "{what}");
+        }
+    }
+    let shown = world.get("/v1/runs/theirs?tenant=globex", &world.operator).await.json();
+    assert_eq!((&shown["state"], shown["attempts"].as_array().map(Vec::len)), (&Value::from("scheduled"), Some(1)));
+}

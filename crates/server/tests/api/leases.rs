@@ -1,0 +1,164 @@
+//! Leasing: what is handed out, to whom, how long a call waits, and what a worker may still say.
+
+use std::time::Duration;
+
+use http::Method;
+
+use crate::world::World;
+
+#[tokio::test]
+async fn a_due_run_is_leased_with_all_a_worker_needs() {
+    let world = World::new().await;
+    let body = r#"{"run_id":"a","mode":"enqueue","agent":"biller","payload":{"n": 1},"headers":{"h":"v"},
+                   "idempotency_key":"a-1","links":{"trace":"https://t"}}"#;
+    world.work("/v1/runs", body).await;
+    let mut leased = world.lease(10).await;
+    assert_eq!(leased.len(), 1);
+    assert!(leased[0]["lease"].take().is_string());
+    insta::assert_json_snapshot!(leased[0], @r#"
+    {
+      "agent": "biller",
+      "attempt": 1,
+      "changes": [],
+      "content_type": null,
+      "headers": {
+        "h": "v"
+      },
+      "idempotency_key": "a-1",
+      "lease": null,
+      "lease_expires_at": "2027-01-15T08:01:00.000Z",
+      "model": null,
+      "payload": {
+        "n": 1
+      },
+      "queue": "default",
+      "replay": false,
+      "revision": 1,
+      "run_id": "a",
+      "steps": [],
+      "tenant": "acme",
+      "trace": "https://t"
+    }
+    "#);
+    assert_eq!(world.lease(10).await.len(), 0);
+}
+
+#[tokio::test]
+async fn the_figures_of_a_lease_call_have_bounds() {
+    let world = World::new().await;
+    for (body, field) in [
+        (r#"{"queues":["*"],"max":0}"#, "max"),
+        (r#"{"queues":["*"],"max":1001}"#, "max"),
+        (r#"{"queues":["*"],"lease_ms":499}"#, "lease_ms"),
+        (r#"{"queues":["*"],"lease_ms":86400001}"#, "lease_ms"),
+        (r#"{"queues":["*"],"wait_ms":30001}"#, "wait_ms"),
+        (r#"{"queues":[]}"#, "queues"),
+        (r#"{"queues":["a b"]}"#, "queues[0]"),
+    ] {
+        let answered = world.work("/v1/leases", body).await;
+        assert_eq!((answered.status.as_u16(), answered.get("field")), (422, field.into()), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_waits_is_answered_as_soon_as_there_is_work() {
+    let world = World::new().await;
+    let waiting = world.work("/v1/leases", r#"{"queues":["*"],"wait_ms":20000}"#);
+    let arriving = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        world.work("/v1/runs", r#"{"run_id":"a","mode":"enqueue"}"#).await
+    };
+    let answered = tokio::time::timeout(Duration::from_secs(5), async { tokio::join!(waiting, arriving).0 }).await;
+    assert_eq!(answered.unwrap().get("leases").as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_stopping_server_gives_no_leases_and_answers_those_who_wait() {
+    let world = World::new().await;
+    let waiting = world.work("/v1/leases", r#"{"queues":["*"],"wait_ms":20000}"#);
+    let stopping = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        world.app.stop();
+    };
+    let answered =
+        tokio::time::timeout(Duration::from_secs(5), async { tokio::join!(waiting, stopping).0 }).await.unwrap();
+    assert_eq!((answered.status.as_u16(), answered.get("leases").as_array().map(Vec::len)), (200, Some(0)));
+
+    let refused = world.work("/v1/leases", r#"{"queues":["*"]}"#).await;
+    assert_eq!(refused.short(), (503, "closing".into()));
+    assert_eq!(refused.headers["retry-after"], "1");
+    assert_eq!(world.start("a").await.short(), (503, "closing".into()));
+    assert_eq!(world.call(Method::GET, "/readyz", "", "").await.short(), (503, "closing".into()));
+    assert_eq!(world.fail("a").await.status, 201);
+}
+
+#[tokio::test]
+async fn heartbeats_move_the_end_and_a_released_run_keeps_its_number() {
+    let world = World::new().await;
+    let lease = world.begin("a").await;
+    world.wait(30_000);
+    let beat = world.work("/v1/runs/a/heartbeat", format!(r#"{{"lease":"{lease}"}}"#)).await;
+    assert_eq!(beat.get("lease_expires_at"), "2027-01-15T08:01:30.000Z");
+
+    let released = world.work("/v1/runs/a/release", format!(r#"{{"lease":"{lease}"}}"#)).await;
+    assert_eq!(released.short(), (200, "scheduled".into()));
+    let again = world.work("/v1/runs/a/release", format!(r#"{{"lease":"{lease}"}}"#)).await;
+    assert_eq!(again.short(), (200, "scheduled".into()));
+    world.wait(60_000);
+    let leased = world.lease(1).await;
+    assert_eq!(leased[0]["attempt"], 1);
+    let late = world.work("/v1/runs/a/heartbeat", format!(r#"{{"lease":"{lease}"}}"#)).await;
+    assert_eq!(late.short(), (409, "lease_lost".into()));
+}
+
+#[tokio::test]
+async fn the_same_ending_again_gets_the_stored_answer() {
+    let world = World::new().await;
+    let lease = world.begin("a").await;
+    let body = format!(r#"{{"lease":"{lease}","error":{{"message":"Request timed out"}},"model":"gpt-5"}}"#);
+    let first = world.work("/v1/runs/a/fail", &body).await;
+    let again = world.work("/v1/runs/a/fail", &body).await;
+    assert_eq!((first.short(), again.short()), ((200, "scheduled".into()), (200, "scheduled".into())));
+    assert_eq!(first.get("verdict"), again.get("verdict"));
+    assert_eq!(world.show("a").await["attempts"][0]["model"], "gpt-5");
+}
+
+#[tokio::test]
+async fn a_lease_that_nobody_gave_is_refused_before_the_store_is_asked() {
+    let world = World::new().await;
+    let answered = world.work("/v1/runs/a/heartbeat", r#"{"lease":"l1-1"}"#).await;
+    assert_eq!((answered.short(), answered.get("field")), ((422, "invalid_field".into()), "lease".into()));
+    let absent = world.work("/v1/runs/a/heartbeat", r#"{"lease":"l1-1-1"}"#).await;
+    assert_eq!(absent.short(), (404, "not_found".into()));
+}
+
+#[tokio::test]
+async fn only_a_queue_whose_caller_retries_takes_a_success_without_a_lease() {
+    let world = World::new().await;
+    world.fail("a").await;
+    assert_eq!(world.work("/v1/runs/a/succeed", "{}").await.short(), (409, "lease_needed".into()));
+    world.retried_by_caller("mine").await;
+    world.work("/v1/failures", r#"{"run_id":"b","queue":"mine","error":{"message":"Request timed out"}}"#).await;
+    let body = r#"{"output":"fine"}"#;
+    assert_eq!(world.work("/v1/runs/b/succeed", body).await.short(), (200, "recovered".into()));
+    assert_eq!(world.work("/v1/runs/b/succeed", body).await.short(), (200, "recovered".into()));
+}
+
+#[tokio::test]
+async fn ten_due_runs_of_one_tenant_are_not_starved_by_thousands_of_another() {
+    let world = World::new().await;
+    let line = |i: usize| format!(r#"{{"run_id":"big-{i}","attempt":1,"error":{{"message":"Request timed out"}}}}"#);
+    let lines: Vec<String> = (0..2_000).map(line).collect();
+    let mut request = crate::world::request(Method::POST, "/v1/failures", &world.worker, lines.join("\n"));
+    request.headers_mut().insert("content-type", "application/x-ndjson".parse().unwrap());
+    assert_eq!(world.send(request).await.status, 200);
+    for i in 0..10 {
+        let body = format!(r#"{{"run_id":"small-{i}","error":{{"message":"Request timed out"}}}}"#);
+        assert_eq!(world.post("/v1/failures", &world.other_worker, body).await.status, 201);
+    }
+    world.wait(600_000);
+    let answered = world.post("/v1/leases", &world.any_worker, r#"{"queues":["*"],"max":20}"#).await;
+    let leases = answered.get("leases");
+    let small = leases.as_array().unwrap().iter().filter(|l| l["tenant"] == "globex").count();
+    assert_eq!((leases.as_array().unwrap().len(), small), (20, 10));
+}

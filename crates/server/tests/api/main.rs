@@ -1,0 +1,27 @@
+//! Sentences against a real app: the whole API over a real store, with a clock that only the case moves.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    unreachable_pub,
+    reason = "a test's helpers may give up as loudly as the test itself"
+)]
+
+mod admin;
+mod attempts;
+mod bad_input;
+mod batches;
+mod dlq;
+mod figures;
+mod isolation;
+mod leases;
+mod lists;
+mod races;
+mod secrets;
+mod serving;
+mod silence;
+mod starts;
+mod steps;
+mod triage;
+mod world;

@@ -1,0 +1,124 @@
+//! Over a real socket: starting, hanging up, being slow, stopping.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redrive_server::{Config, Limits, Server, StartError};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::world::World;
+
+async fn serve(world: &World, limits: Limits) -> Server {
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let config = Config { listen: any, metrics_listen: Some(any), limits, replica: "r1".into() };
+    Server::start(config, world.store.clone(), world.dice.clone(), None).await.unwrap()
+}
+
+/// Sends raw bytes and reads until the server closes or is quiet.
+async fn talk(address: SocketAddr, bytes: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(bytes.as_bytes()).await.unwrap();
+    read(&mut stream).await
+}
+
+async fn read(stream: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    let _ = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut text)).await;
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+fn post(path: &str, key: &str, more: &str, body: &str) -> String {
+    format!("POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {key}\r\n{more}\r\n{body}")
+}
+
+#[tokio::test]
+async fn a_server_tells_where_it_listens_and_a_taken_port_is_said_plainly() {
+    let world = World::new().await;
+    let server = serve(&world, Limits::default()).await;
+    let answer = talk(server.address(), "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with(r#"{"status":"ok"}"#), "{answer}");
+
+    let config =
+        Config { listen: server.address(), metrics_listen: None, limits: Limits::default(), replica: "r2".into() };
+    let taken = Server::start(config, world.store.clone(), world.dice.clone(), None).await.err().unwrap();
+    assert!(matches!(taken, StartError::Bind { .. }));
+    assert!(taken.to_string().contains("the port is taken"), "{taken}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_slow_body_and_a_slow_head_are_not_waited_for() {
+    let world = World::new().await;
+    let limits = Limits { body_timeout_ms: 200, head_timeout_ms: 300, ..Limits::default() };
+    let server = serve(&world, limits).await;
+    let slow = talk(server.address(), &post("/v1/failures", &world.worker, "content-length: 100\r\n", "{")).await;
+    assert!(slow.starts_with("HTTP/1.1 408") && slow.contains("slow_body"), "{slow}");
+    let head =
+        tokio::time::timeout(Duration::from_secs(3), talk(server.address(), "GET /healthz HTTP/1.1\r\nho")).await;
+    assert!(!head.unwrap().contains("200 OK"));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_leaves_nothing_half_done() {
+    let world = World::new().await;
+    let server = serve(&world, Limits::default()).await;
+    let body = r#"{"run_id":"a","error":{"message":"m"}}"#;
+    for cut in [1, body.len() / 2, body.len() - 1] {
+        let head = format!("content-length: {}\r\n", body.len());
+        let mut stream = TcpStream::connect(server.address()).await.unwrap();
+        stream.write_all(post("/v1/failures", &world.worker, &head, &body[..cut]).as_bytes()).await.unwrap();
+        drop(stream);
+    }
+    // A lie about the length is the same as hanging up.
+    let lying =
+        talk(server.address(), &post("/v1/failures", &world.worker, "content-length: 17000000\r\n", body)).await;
+    assert!(lying.starts_with("HTTP/1.1 413"), "{lying}");
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(world.get("/v1/runs/a", &world.worker).await.status, 404);
+    assert_eq!(world.fail("a").await.status, 201);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_stop_answers_what_is_in_hand_takes_nothing_new_and_closes_the_store() {
+    let world = World::new().await;
+    let server = serve(&world, Limits { grace_ms: 3_000, ..Limits::default() }).await;
+    let address = server.address();
+    let body = r#"{"queues":["*"],"wait_ms":20000}"#;
+    let head = format!("content-length: {}\r\n", body.len());
+    let mut waiting = TcpStream::connect(address).await.unwrap();
+    waiting.write_all(post("/v1/leases", &world.worker, &head, body).as_bytes()).await.unwrap();
+    let mut idle = TcpStream::connect(address).await.unwrap();
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+
+    tokio::time::timeout(Duration::from_secs(2), server.stop()).await.unwrap();
+    let answer = read(&mut waiting).await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with(r#"{"leases":[]}"#), "{answer}");
+    assert!(read(&mut idle).await.contains("200 OK"));
+    assert!(TcpStream::connect(address).await.is_err());
+    assert_eq!(world.fail("a").await.short(), (503, "closing".into()));
+}
+
+#[tokio::test]
+async fn a_request_that_will_not_end_is_cut_off_after_the_grace_time() {
+    let world = World::new().await;
+    let server = serve(&world, Limits { grace_ms: 300, ..Limits::default() }).await;
+    let mut stuck = TcpStream::connect(server.address()).await.unwrap();
+    let head = post("/v1/failures", &world.worker, "content-length: 100\r\n", "{");
+    stuck.write_all(head.as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    tokio::time::timeout(Duration::from_secs(2), server.stop()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_limit_that_makes_no_sense_refuses_to_start() {
+    let world = World::new().await;
+    let limits = Limits { connections_max: 0, ..Limits::default() };
+    let config = Config { listen: "127.0.0.1:0".parse().unwrap(), metrics_listen: None, limits, replica: "r".into() };
+    let refused = Server::start(config, world.store.clone(), Arc::clone(&world.dice), None).await.err().unwrap();
+    assert_eq!(refused.to_string(), "`connections_max` must be at least 1");
+}
