@@ -12,7 +12,6 @@ use super::by_state::{Count, counts, counts_in, standing};
 use super::columns::{json, parsed, text, time_or_none};
 use super::cursor::{seal, unseal};
 use super::due::{oldest_by_tenant, oldest_due};
-pub(super) use super::hours::stats;
 use super::hours::{Hours, hour_sums};
 use super::life::{HELD, position};
 use super::list::PAGE_MAX;
@@ -25,7 +24,7 @@ const NO_WORKER_AFTER_MS: u64 = 5 * MINUTE_MS;
 const TENANTS: &str = "tenants";
 
 /// By name.
-pub(super) fn tenants(conn: &Connection, limit: u32, cursor: Option<&str>) -> Result<TenantsAnswer> {
+pub(super) fn list_tenants(conn: &Connection, limit: u32, cursor: Option<&str>) -> Result<TenantsAnswer> {
     let after = match cursor {
         Some(cursor) => String::from_utf8(unseal(TENANTS, cursor)?).map_err(|_| Error::BadCursor)?,
         None => String::new(),

@@ -6,11 +6,11 @@ use redrive_core::time::{HOUR_MS, MINUTE_MS, Timestamp};
 use redrive_core::verdict::DeadBecause;
 use rusqlite::params;
 
-use super::figures::stats;
-use super::figures::{health, tenant_health, tenants};
+use super::figures::{health, list_tenants, tenant_health};
 use super::fixture::{Fixture, NOW_MS, Seed, now, tenant};
+use super::hours::stats;
 use super::life::position;
-use super::queue_list::{list_queues, queue};
+use super::queue_list::{list_queues, one_queue};
 use crate::error::Error;
 use crate::model::{HourlyKind, StatsCall, TenantScope};
 
@@ -68,13 +68,13 @@ fn a_tenants_health_counts_its_own_open_runs_and_its_last_day() {
 fn tenants_come_by_name_a_page_at_a_time() {
     let owners = ["globex", "acme", "initech"];
     let fixture = Fixture::with(owners.map(|tenant| Seed { tenant, ..Seed::default() }));
-    let first = tenants(&fixture.conn, 2, None).unwrap();
-    let second = tenants(&fixture.conn, 2, first.next_cursor.as_deref()).unwrap();
+    let first = list_tenants(&fixture.conn, 2, None).unwrap();
+    let second = list_tenants(&fixture.conn, 2, first.next_cursor.as_deref()).unwrap();
     let names: Vec<String> = first.tenants.iter().chain(&second.tenants).map(|view| view.tenant.to_string()).collect();
     assert_eq!(names, ["acme", "globex", "initech"]);
     assert_eq!(second.next_cursor, None);
     assert_eq!(first.tenants[0].dead, 1);
-    assert!(matches!(tenants(&fixture.conn, 2, Some("x")), Err(Error::BadCursor)));
+    assert!(matches!(list_tenants(&fixture.conn, 2, Some("x")), Err(Error::BadCursor)));
 }
 
 fn due_ago(queue: &'static str, tenant: &'static str, minutes: u64) -> Seed {
@@ -153,6 +153,6 @@ fn queues_are_shown_with_what_stands_in_them() {
     let queues = list_queues(&fixture.conn).unwrap();
     let shown: Vec<_> = queues.iter().map(|q| (q.name.as_str(), q.dead, q.running, q.ownerless)).collect();
     assert_eq!(shown, [("default", 2, 0, true), ("mail", 0, 1, false)]);
-    assert_eq!(queue(&fixture.conn, &"mail".parse().unwrap()).unwrap(), queues[1]);
-    assert!(matches!(queue(&fixture.conn, &"none".parse().unwrap()), Err(Error::NotFound("queue"))));
+    assert_eq!(one_queue(&fixture.conn, &"mail".parse().unwrap()).unwrap(), queues[1]);
+    assert!(matches!(one_queue(&fixture.conn, &"none".parse().unwrap()), Err(Error::NotFound("queue"))));
 }

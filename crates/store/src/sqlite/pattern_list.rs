@@ -48,7 +48,7 @@ pub(super) fn list_patterns(
 }
 
 /// By a pattern's id or a fingerprint.
-pub(super) fn pattern(conn: &Connection, scope: &TenantScope, id: &str) -> Result<PatternView> {
+pub(super) fn one_pattern(conn: &Connection, scope: &TenantScope, id: &str) -> Result<PatternView> {
     let missing = || Error::NotFound("pattern");
     let tenant = match whose(conn, scope)? {
         Whose::Nobody => return Err(missing()),

@@ -9,7 +9,7 @@ use super::changes::changes;
 use super::fixture::{Fixture, Seed, now, tenant};
 use super::keys::{insert_key, key_by_hash, list_keys, revoke_key};
 use super::life::position;
-use super::pattern_list::{list_patterns, pattern};
+use super::pattern_list::{list_patterns, one_pattern};
 use crate::error::Error;
 use crate::model::{KeyRecord, TenantScope};
 
@@ -56,13 +56,13 @@ fn whoever_spans_tenants_sees_one_row_for_each_fingerprint() {
     let new = PatternState::New;
     assert_eq!(shown, [("ccc", 3, 1, new), ("a", 6, 2, new), ("bb", 3, 1, new)]);
     assert_eq!(seen[1].id, Fixture::fingerprint("a"));
-    assert_eq!(pattern(&fixture.conn, &TenantScope::All, &seen[1].id).unwrap(), seen[1]);
+    assert_eq!(one_pattern(&fixture.conn, &TenantScope::All, &seen[1].id).unwrap(), seen[1]);
 }
 
 #[test]
 fn a_pattern_is_found_by_its_id_or_fingerprint_and_another_tenants_is_not() {
     let fixture = with_patterns();
-    let find = |scope: &TenantScope, id: &str| pattern(&fixture.conn, scope, id).map(|pattern| pattern.id);
+    let find = |scope: &TenantScope, id: &str| one_pattern(&fixture.conn, scope, id).map(|pattern| pattern.id);
     let fingerprint = Fixture::fingerprint("a");
     assert_eq!(find(&tenant("globex"), &fingerprint).unwrap(), "pglobex1");
     assert_eq!(find(&tenant("globex"), "pglobex1").unwrap(), "pglobex1");

@@ -22,7 +22,7 @@ pub(super) fn list_queues(conn: &Connection) -> Result<Vec<QueueView>> {
     .collect()
 }
 
-pub(super) fn queue(conn: &Connection, name: &QueueName) -> Result<QueueView> {
+pub(super) fn one_queue(conn: &Connection, name: &QueueName) -> Result<QueueView> {
     let by_queue = by_queue(conn)?;
     let mut find = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM queues WHERE name = ?"))?;
     let found = find.query_row([name.as_str()], |row| {

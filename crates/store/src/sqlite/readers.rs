@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 
 use crate::error::{Error, Result};
 
+pub(super) const READERS: usize = 4;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pages each connection keeps, in KiB. The rest is the system's cache: mapping the file instead would count every
 /// page once per connection as our memory.
