@@ -169,16 +169,17 @@ async fn tail_prints_what_moves() {
     assert_eq!((&change["state"], &change["queue"]), (&"dead".into(), &"mail".into()));
 }
 
-#[tokio::test]
+// Two threads: this one waits while the heartbeats go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handle_keeps_its_lease_and_an_effect_is_done_once() {
     let folder = folder();
     let house = house(folder.path());
     let mut request = start(id("job"));
-    request.lease_ms = Some(900);
+    request.lease_ms = Some(1_500);
     request.resumable = Some(true);
     let run = house.worker.begin(request.clone()).await.unwrap().expect_begun().unwrap();
     let first = run.effect("pay", "job:pay", async { Ok::<_, std::io::Error>(41) }).await.unwrap();
-    house.wait_until_the_server_is_older_by(2 * 900);
+    house.wait_until_the_server_is_older_by(2 * 1_500);
     assert!(!run.is_lost(), "heartbeats keep it");
     let failed = run.fail("connection reset by peer").await.unwrap();
     assert_eq!((first, failed.state), (41, StateName::Scheduled));
