@@ -1,6 +1,11 @@
 //! The bench: every figure beside its comparison, measured in the same run over the same rows. Prints a table, and
 //! with `--json FILE` writes the figures.
-#![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a bench prints, and measures real time")]
+#![allow(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    unreachable_pub,
+    reason = "a bench prints, and measures real time"
+)]
 
 mod claims;
 mod figures;

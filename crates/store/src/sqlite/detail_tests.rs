@@ -58,6 +58,7 @@ fn a_payload_comes_back_byte_for_byte() {
 }
 
 #[test]
+fn attempts_are_shown_with_what_came_late_and_the_last_verdict() {
     let fixture = Fixture::with([Seed { state: StateName::Recovered, attempt: 2, ..Seed::default() }]);
     attempt(&fixture, 1, 1, Outcome::Failed, Some(VERDICT), r#"{"error":{"message":"out"},"tool":"stripe"}"#);
     attempt(&fixture, 1, 2, Outcome::Succeeded, None, r#"{"output":{"ok": 1}}"#);
