@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use std::marker::PhantomData;
 
 use super::json::trim;
-use super::media::{JSON, LINES, media_type};
+use super::media::{JSON, LINES, media_type, unsupported};
 use super::{Buffered, FromBody, SchemaOf};
 use crate::app::App;
-use crate::problem::{Code, Problem, Result};
+use crate::problem::Result;
 
 /// The bytes of one report, or of many; they are read line by line, so that one bad line is only its own problem.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl<T: JsonSchema + 'static> FromBody for JsonOrLines<T> {
         let many = match media_type(&parts.headers)?.as_deref() {
             None | Some(JSON) => false,
             Some(LINES) => true,
-            Some(_) => return Err(Problem::plain(Code::UnsupportedMediaType)),
+            Some(other) => return Err(unsupported(other)),
         };
         let body = Buffered::read(app, &parts.headers, body).await?;
         Ok(Self { body, many, of: PhantomData })

@@ -27,8 +27,14 @@ fn refuse_compressed(headers: &HeaderMap) -> Result<()> {
 pub(super) fn demand_json(headers: &HeaderMap) -> Result<()> {
     match media_type(headers)?.as_deref() {
         None | Some(JSON) => Ok(()),
-        Some(_) => Err(Problem::plain(Code::UnsupportedMediaType)),
+        Some(other) => Err(unsupported(other)),
     }
+}
+
+/// Says what came, since tools set a type that nobody asked for: `curl -d` sends a form's.
+pub(super) fn unsupported(media: &str) -> Problem {
+    let came = crate::problem::quoted(media);
+    Problem::new(Code::UnsupportedMediaType, format!("`{came}` is not taken here: send `Content-Type: {JSON}`"))
 }
 
 #[cfg(test)]
