@@ -49,7 +49,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("builtin.tool_missing.exec", ToolNotFound, CLEAR + 14, &[
         "no such file or directory", "file not found error",
     ])
-    .with(&["execute child", "subprocess popen", "create subprocess exec", "popen spawn", "subprocess exec"])
+    .with(&["subprocess", "popen", "execute child"])
     .note("Python's subprocess reports a missing program as a missing file; its frames tell the difference")
     .example("FileNotFoundError: [Errno 2] No such file or directory: 'jqq' in create_subprocess_exec"),
     Rule::new("builtin.tool.retries", ToolError, SURE - 5, &[
