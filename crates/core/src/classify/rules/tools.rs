@@ -41,7 +41,8 @@ pub(super) static RULES: &[Rule] = &[
         "unable to find executable", "which: no", "missing executable", "program not found", "cannot run program",
         "failed to spawn", "failed to start mcp server", "failed to start server process", "could not start mcp",
         "is it installed", "please install ~ and make sure", "exec format error", "exec ~ no such file",
-        "must be installed", "command not recognized", "command ~ not found",
+        "must be installed", "command not recognized", "command ~ not found", "bin sh ~ not found",
+        "sh 1 ~ not found", "sh line ~ not found",
     ])
     .unless(&["module not installed", "no module named", "package is not installed"])
     .note("shells, Node's spawn, Go's exec: a command that cannot be started")
