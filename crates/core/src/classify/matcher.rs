@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::automaton::Automaton;
+use super::automaton::{Automaton, Hit, Literal};
 use super::page::Page;
 use super::rules::rules;
 use super::text::{self, Joint};
@@ -26,26 +26,43 @@ pub(super) struct Found {
     pub(super) end: usize,
 }
 
-/// One literal of a phrase, between two `~`.
-#[derive(Debug, Clone, Copy)]
-struct Part {
-    phrase: PhraseId,
-    index: u8,
-    last: bool,
+/// A literal as phrases ask for it: two phrases may want the same letters under other conditions.
+#[derive(Debug, Clone)]
+struct Form {
     free_start: bool,
     free_end: bool,
     /// Written as one word: `typeerror` is the class, not `"type": "error"`.
     one_word: bool,
+    /// Phrases that are this and nothing else.
+    whole: Vec<PhraseId>,
+    /// Where to note that it was seen, if phrases begin with it.
+    begins: Option<Slot>,
+    goes_on: Vec<Step>,
+}
+
+/// A note of where the front of a phrase was last seen.
+type Slot = u16;
+
+/// A phrase of several parts goes on, if its front was noted shortly before.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    after: Slot,
+    then: Then,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Then {
+    Note(Slot),
+    Phrase(PhraseId),
 }
 
 #[derive(Debug)]
 pub(super) struct Matcher {
     automaton: Automaton,
-    /// How long each literal is.
-    lengths: Vec<usize>,
-    /// For each literal, the parts of phrases that it is.
-    parts: Vec<Vec<Part>>,
+    /// For each literal, the forms that it has.
+    forms: Vec<Vec<Form>>,
     phrases: HashMap<&'static str, PhraseId>,
+    slots: usize,
 }
 
 pub(super) static MATCHER: LazyLock<Matcher> = LazyLock::new(|| {
@@ -56,41 +73,14 @@ pub(super) static MATCHER: LazyLock<Matcher> = LazyLock::new(|| {
 impl Matcher {
     #[expect(clippy::expect_used, reason = "the phrases are constants of this crate; a test builds the automaton")]
     fn new(all: impl Iterator<Item = &'static str>) -> Self {
-        let mut phrases = HashMap::new();
-        let mut literals: Vec<Vec<u8>> = Vec::new();
-        let mut parts: Vec<Vec<Part>> = Vec::new();
-        let mut seen: HashMap<Vec<u8>, usize> = HashMap::new();
+        let mut builder = Builder::default();
         for phrase in all {
-            if phrases.contains_key(phrase) {
-                continue;
-            }
-            let id = PhraseId::try_from(phrases.len())
-                .ok()
-                .filter(|id| usize::from(*id) < MOST_PHRASES)
-                .expect("few enough");
-            phrases.insert(phrase, id);
-            let pieces: Vec<&str> = phrase.split('~').map(str::trim).collect();
-            for (index, piece) in pieces.iter().enumerate() {
-                let literal = letters_of(piece);
-                let long = literal.len() >= LONG_ENOUGH;
-                let slot = *seen.entry(literal).or_insert_with_key(|literal| {
-                    literals.push(literal.clone());
-                    parts.push(Vec::new());
-                    literals.len() - 1
-                });
-                parts[slot].push(Part {
-                    phrase: id,
-                    index: u8::try_from(index).expect("a phrase has few parts"),
-                    last: index + 1 == pieces.len(),
-                    free_start: long || piece.starts_with('*'),
-                    free_end: long || piece.ends_with('*'),
-                    one_word: !piece.contains([' ', '_', '-', '\'']),
-                });
-            }
+            builder.add(phrase);
         }
+        let Builder { literals, forms, phrases, slots, .. } = builder;
+        assert!(phrases.len() <= MOST_PHRASES);
         let automaton = Automaton::new(&literals).expect("constant phrases use few kinds of bytes");
-        let lengths = literals.iter().map(Vec::len).collect();
-        Self { automaton, lengths, parts, phrases }
+        Self { automaton, forms, phrases, slots }
     }
 
     /// The number of a phrase that some rule has.
@@ -102,56 +92,130 @@ impl Matcher {
         self.phrases.len()
     }
 
-    /// Every phrase on the page, in the order of where it ends.
+    /// Every phrase on the page, in the order of where its last part begins.
     pub(super) fn find(&self, page: &Page) -> Vec<Found> {
-        let mut found = Vec::with_capacity(16);
-        let mut open: Vec<Open> = Vec::new();
-        self.automaton.find(&page.letters, |hit| {
-            let start = hit.end - self.lengths[hit.literal];
-            for part in &self.parts[hit.literal] {
-                if stands(part, &page.joints, start, hit.end) {
-                    advance(part, start, hit.end, &mut open, &mut found);
-                }
+        let mut found = Vec::with_capacity(32);
+        let mut notes = vec![None; self.slots];
+        self.automaton.find(&page.letters, &page.joints, |hit| {
+            for form in self.forms[hit.literal].iter().filter(|f| f.stands(&page.joints, hit.start, hit.end)) {
+                form.take(hit, &mut notes, &mut found);
             }
         });
         found
     }
 }
 
-/// Does it stand there as a word of its own, where it has to?
-fn stands(part: &Part, joints: &[Joint], start: usize, end: usize) -> bool {
-    let begins = |at: usize| joints.get(at).is_none_or(|j| *j != Joint::None);
-    (part.free_start || begins(start))
-        && (part.free_end || begins(end))
-        && !(part.one_word && joints[start + 1..end].contains(&Joint::Gap))
-}
-
-/// A phrase of several parts of which the first ones were seen.
-struct Open {
-    phrase: PhraseId,
-    index: u8,
+/// Where the front of a phrase stands.
+#[derive(Debug, Clone, Copy)]
+struct Note {
     start: usize,
     end: usize,
 }
 
-/// Keeps for every phrase and part only the latest place, so that a page full of beginnings stays cheap.
-fn advance(part: &Part, start: usize, end: usize, open: &mut Vec<Open>, found: &mut Vec<Found>) {
-    let begun = match part.index.checked_sub(1) {
-        None => Some(start),
-        Some(before) => open
-            .iter()
-            .find(|o| o.phrase == part.phrase && o.index == before && o.end <= start && start - o.end <= MAX_GAP)
-            .map(|o| o.start),
-    };
-    let Some(begun) = begun else { return };
-    if part.last {
-        found.push(Found { phrase: part.phrase, start: begun, end });
-        return;
+impl Form {
+    /// Does it stand there as a word of its own, where it has to?
+    fn stands(&self, joints: &[Joint], start: usize, end: usize) -> bool {
+        let begins = |at: usize| joints.get(at).is_none_or(|j| *j != Joint::None);
+        (self.free_start || begins(start))
+            && (self.free_end || begins(end))
+            && !(self.one_word && joints[start + 1..end].contains(&Joint::Gap))
     }
-    match open.iter_mut().find(|o| o.phrase == part.phrase && o.index == part.index) {
-        Some(same) => (same.start, same.end) = (begun, end),
-        None => open.push(Open { phrase: part.phrase, index: part.index, start: begun, end }),
+
+    /// Only the latest place of a front is kept, so that a page full of beginnings stays cheap.
+    fn take(&self, hit: Hit, notes: &mut [Option<Note>], found: &mut Vec<Found>) {
+        let Hit { start, end, .. } = hit;
+        found.extend(self.whole.iter().map(|phrase| Found { phrase: *phrase, start, end }));
+        for step in &self.goes_on {
+            let near = |note: &Note| note.end <= start && start - note.end <= MAX_GAP;
+            let Some(front) = notes[usize::from(step.after)].filter(near) else { continue };
+            match step.then {
+                Then::Note(slot) => notes[usize::from(slot)] = Some(Note { start: front.start, end }),
+                Then::Phrase(phrase) => found.push(Found { phrase, start: front.start, end }),
+            }
+        }
+        if let Some(slot) = self.begins {
+            notes[usize::from(slot)] = Some(Note { start, end });
+        }
     }
+}
+
+/// Collects phrases into literals and forms.
+#[derive(Default)]
+struct Builder {
+    literals: Vec<Literal>,
+    numbers: HashMap<Vec<u8>, usize>,
+    forms: Vec<Vec<Form>>,
+    phrases: HashMap<&'static str, PhraseId>,
+    slots: usize,
+}
+
+impl Builder {
+    fn add(&mut self, phrase: &'static str) {
+        if self.phrases.contains_key(phrase) {
+            return;
+        }
+        let id = u16_of(self.phrases.len());
+        self.phrases.insert(phrase, id);
+        let pieces: Vec<&str> = phrase.split('~').map(str::trim).collect();
+        if let [piece] = pieces[..] {
+            return self.form(piece).whole.push(id);
+        }
+        let mut after = self.front(pieces[0]);
+        for (index, piece) in pieces.iter().enumerate().skip(1) {
+            let is_last = index + 1 == pieces.len();
+            let then = if is_last { Then::Phrase(id) } else { Then::Note(self.new_slot()) };
+            self.form(piece).goes_on.push(Step { after, then });
+            if let Then::Note(slot) = then {
+                after = slot;
+            }
+        }
+    }
+
+    /// The slot of a form that begins phrases.
+    fn front(&mut self, piece: &str) -> Slot {
+        if let Some(slot) = self.form(piece).begins {
+            return slot;
+        }
+        let slot = self.new_slot();
+        self.form(piece).begins = Some(slot);
+        slot
+    }
+
+    fn new_slot(&mut self) -> Slot {
+        self.slots += 1;
+        u16_of(self.slots - 1)
+    }
+
+    fn form(&mut self, piece: &str) -> &mut Form {
+        let letters = letters_of(piece);
+        let long = letters.len() >= LONG_ENOUGH;
+        let form = Form {
+            free_start: long || piece.starts_with('*'),
+            free_end: long || piece.ends_with('*'),
+            one_word: !piece.contains([' ', '_', '-', '\'']),
+            whole: Vec::new(),
+            begins: None,
+            goes_on: Vec::new(),
+        };
+        let number = *self.numbers.entry(letters).or_insert_with_key(|letters| {
+            self.literals.push(Literal { letters: letters.clone(), within_words: false });
+            self.forms.push(Vec::new());
+            self.forms.len() - 1
+        });
+        self.literals[number].within_words |= form.free_start;
+        let forms = &mut self.forms[number];
+        let same = |f: &Form| (f.free_start, f.free_end, f.one_word) == (form.free_start, form.free_end, form.one_word);
+        let at = forms.iter().position(same).unwrap_or_else(|| {
+            forms.push(form);
+            forms.len() - 1
+        });
+        &mut forms[at]
+    }
+}
+
+/// There are a few thousand phrases; a test counts them.
+fn u16_of(number: usize) -> u16 {
+    u16::try_from(number).unwrap_or(u16::MAX)
 }
 
 fn letters_of(piece: &str) -> Vec<u8> {

@@ -16,6 +16,7 @@ mod rules;
 mod status;
 mod taxonomy;
 pub(crate) mod text;
+pub mod user_rules;
 
 #[cfg(test)]
 mod tests;

@@ -59,6 +59,8 @@ pub(super) struct Page {
     pub(super) spans: Vec<Span>,
     /// How many lines were left out as stack frames.
     pub(super) frames: usize,
+    /// Which telling packages the frames named.
+    told: [bool; 5],
 }
 
 impl Page {
@@ -106,7 +108,7 @@ impl Page {
             match kind {
                 LineKind::Frame | LineKind::Code => {
                     self.frames += 1;
-                    self.add_line(field, FRAMES, line);
+                    self.add_frame(field, line);
                 }
                 LineKind::Wraps => depth += WRAPPER,
                 LineKind::Cause => {
@@ -115,6 +117,17 @@ impl Page {
                 }
                 LineKind::Chatter => self.add_line(field, base + CHATTER, line),
                 LineKind::Plain => self.add_line(field, base + depth, line),
+            }
+        }
+    }
+
+    /// Of a frame only the packages count that tell what a wording means, each once.
+    fn add_frame(&mut self, field: Field, line: &str) {
+        const TELLING: [&str; 5] = ["subprocess", "openai", "anthropic", "litellm", "genai"];
+        for (nth, package) in TELLING.iter().enumerate() {
+            if !self.told[nth] && memchr::memmem::find(line.as_bytes(), package.as_bytes()).is_some() {
+                self.told[nth] = true;
+                self.add_line(field, FRAMES, package);
             }
         }
     }

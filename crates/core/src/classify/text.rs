@@ -149,71 +149,96 @@ pub(crate) enum Joint {
 /// Escapes of JSON strings and terminal colours count as gaps.
 pub(crate) fn squash(line: &str, letters: &mut Vec<u8>, joints: &mut Vec<Joint>) {
     // Room for all of it at once, so that no letter has to ask for it.
-    let mut written = letters.len();
-    letters.resize(written + line.len(), 0);
-    joints.resize(written + line.len(), Joint::None);
-    let mut push = |letter: u8, joint: Joint| {
-        letters[written] = letter;
-        joints[written] = joint;
-        written += 1;
-    };
-    let bytes = line.as_bytes();
-    let mut joint = Joint::Gap;
-    let mut before = Before::Gap;
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        at += 1;
-        match byte {
-            b'a'..=b'z' => {
-                push(byte, joint);
-                (joint, before) = (Joint::None, Before::Lower);
-            }
-            b'0'..=b'9' => {
-                push(byte, joint);
-                (joint, before) = (Joint::None, Before::Digit);
-            }
-            b'A'..=b'Z' => {
-                let hump = before == Before::Lower
-                    || (before == Before::Upper && bytes.get(at).is_some_and(u8::is_ascii_lowercase));
-                push(byte.to_ascii_lowercase(), if hump { Joint::Hump } else { joint });
-                (joint, before) = (Joint::None, Before::Upper);
-            }
-            b'\\' => {
-                at += escape_len(&bytes[at..]);
-                (joint, before) = (Joint::Gap, Before::Gap);
-            }
-            0x1b => {
-                at += colour_len(&bytes[at..]);
-                (joint, before) = (Joint::Gap, Before::Gap);
-            }
-            0x80.. => {
-                // Letters of other scripts stand for themselves; typographic quotes and dashes are gaps.
-                let is_letter =
-                    line[..].get(at - 1..).and_then(|rest| rest.chars().next()).is_some_and(char::is_alphabetic);
-                let width = bytes[at..].iter().take_while(|b| (0x80..0xc0).contains(*b)).count();
-                if is_letter {
-                    bytes[at - 1..at + width]
-                        .iter()
-                        .enumerate()
-                        .for_each(|(i, b)| push(*b, if i == 0 { Joint::Gap } else { Joint::None }));
-                }
-                at += width;
-                (joint, before) = (Joint::Gap, Before::Gap);
-            }
-            _ => (joint, before) = (Joint::Gap, Before::Gap),
-        }
-    }
+    let already = letters.len();
+    letters.resize(already + line.len(), 0);
+    joints.resize(already + line.len(), Joint::None);
+    let written = already + squash_into(line, &mut letters[already..], &mut joints[already..]);
     letters.truncate(written);
     joints.truncate(written);
 }
 
+/// Writes what [`squash`] finds into slices as long as the line, and says how much it was.
+fn squash_into(line: &str, letters: &mut [u8], joints: &mut [Joint]) -> usize {
+    let bytes = line.as_bytes();
+    let (mut written, mut at) = (0, 0);
+    let (mut joint, mut before) = (Joint::Gap, Before::Other);
+    while at < bytes.len() && written < letters.len() && written < joints.len() {
+        let byte = bytes[at];
+        at += 1;
+        match KINDS[usize::from(byte)] {
+            Kind::Lower => {
+                (letters[written], joints[written]) = (byte, joint);
+                written += 1;
+                (joint, before) = (Joint::None, Before::Lower);
+            }
+            Kind::Digit => {
+                (letters[written], joints[written]) = (byte, joint);
+                written += 1;
+                (joint, before) = (Joint::None, Before::Other);
+            }
+            Kind::Upper => {
+                let next_is_lower = || bytes.get(at).is_some_and(u8::is_ascii_lowercase);
+                let hump = before == Before::Lower || (before == Before::Upper && next_is_lower());
+                (letters[written], joints[written]) = (byte | 0x20, if hump { Joint::Hump } else { joint });
+                written += 1;
+                (joint, before) = (Joint::None, Before::Upper);
+            }
+            Kind::Gap => (joint, before) = (Joint::Gap, Before::Other),
+            Kind::Escape => {
+                at += if byte == b'\\' { escape_len(&bytes[at..]) } else { colour_len(&bytes[at..]) };
+                (joint, before) = (Joint::Gap, Before::Other);
+            }
+            Kind::Wide => {
+                let width = bytes[at..].iter().take_while(|b| (0x80..0xc0).contains(*b)).count();
+                // Letters of other scripts stand for themselves; typographic quotes and dashes are gaps.
+                if line.get(at - 1..).and_then(|rest| rest.chars().next()).is_some_and(char::is_alphabetic) {
+                    letters[written..=written + width].copy_from_slice(&bytes[at - 1..at + width]);
+                    joints[written] = Joint::Gap;
+                    written += width + 1;
+                }
+                at += width;
+                (joint, before) = (Joint::Gap, Before::Other);
+            }
+        }
+    }
+    written
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
-    Gap,
+    Lower,
+    Upper,
+    Other,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
     Lower,
     Upper,
     Digit,
+    Gap,
+    /// A backslash, or the escape before a colour.
+    Escape,
+    /// The first byte of a character beyond ASCII.
+    Wide,
 }
+
+const KINDS: [Kind; 256] = {
+    let mut table = [Kind::Gap; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = match byte as u8 {
+            b'a'..=b'z' => Kind::Lower,
+            b'A'..=b'Z' => Kind::Upper,
+            b'0'..=b'9' => Kind::Digit,
+            b'\\' | 0x1b => Kind::Escape,
+            0x80.. => Kind::Wide,
+            _ => Kind::Gap,
+        };
+        byte += 1;
+    }
+    table
+};
 
 /// How much of a JSON escape to step over: `\n` is a gap, not the letter n. `\new` in a path is taken for one too;
 /// it costs a letter.

@@ -18,30 +18,24 @@ pub(super) struct Token<'a> {
 
 impl<'a> Token<'a> {
     pub(super) fn at_front_of(rest: &'a str) -> Self {
-        let mut token = Self { word: "", len: 0, digits: false, colons: false, marked: false };
-        // Punctuation counts only if something follows it: a full stop ends a sentence.
-        let (mut end, mut pending) = (0, Class::Letter);
-        for byte in rest.bytes() {
-            let class = CLASSES[usize::from(byte)];
-            token.len += 1;
-            match class {
-                Class::Letter | Class::Digit | Class::Mark => {
-                    token.digits |= class == Class::Digit;
-                    token.colons |= pending == Class::Colon;
-                    token.marked |= class == Class::Mark || pending == Class::Stop;
-                    (end, pending) = (token.len, Class::Letter);
-                }
-                Class::Colon => pending = Class::Colon,
-                Class::Stop if pending == Class::Letter => pending = Class::Stop,
-                Class::Stop => {}
-                Class::Outside => {
-                    token.len -= 1;
-                    break;
-                }
-            }
+        let bytes = rest.as_bytes();
+        let (mut len, mut seen) = (0, 0);
+        while let Some(byte) = bytes.get(len)
+            && KINDS[usize::from(*byte)] & OUTSIDE == 0
+        {
+            seen |= KINDS[usize::from(*byte)];
+            len += 1;
         }
-        token.word = &rest[..end];
-        token
+        let mut end = len;
+        if seen & (COLON | STOP) != 0 {
+            // Punctuation counts only if something follows it: a full stop ends a sentence.
+            while end > 0 && KINDS[usize::from(bytes[end - 1])] & (COLON | STOP) != 0 {
+                end -= 1;
+            }
+            seen = bytes[..end].iter().fold(0, |seen, byte| seen | KINDS[usize::from(*byte)]);
+        }
+        let marked = seen & (MARK | STOP) != 0;
+        Self { word: &rest[..end], len, digits: seen & DIGIT != 0, colons: seen & COLON != 0, marked }
     }
 
     pub(super) fn ends_in_digit(&self) -> bool {
@@ -55,30 +49,26 @@ impl<'a> Token<'a> {
     }
 }
 
-/// What a byte is to a word.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
-    Letter,
-    Digit,
-    /// Belongs to a word wherever it stands.
-    Mark,
-    Colon,
-    /// Belongs to a word only within it.
-    Stop,
-    Outside,
-}
+/// What a byte is to a word. A letter is none of these.
+const DIGIT: u8 = 1;
+/// Belongs to a word wherever it stands.
+const MARK: u8 = 2;
+const COLON: u8 = 4;
+/// Belongs to a word only within it.
+const STOP: u8 = 8;
+const OUTSIDE: u8 = 16;
 
-const CLASSES: [Class; 256] = {
-    let mut table = [Class::Outside; 256];
+const KINDS: [u8; 256] = {
+    let mut table = [OUTSIDE; 256];
     let mut byte = 0;
     while byte < 256 {
         table[byte] = match byte as u8 {
-            b'a'..=b'z' | b'A'..=b'Z' => Class::Letter,
-            b'0'..=b'9' => Class::Digit,
-            b':' => Class::Colon,
-            b'.' | b'-' | b'+' | b'~' | b'\\' | b'%' | b'@' | b'?' | b'&' | b'$' => Class::Stop,
-            b'_' | b'/' | 0x80.. => Class::Mark,
-            _ => Class::Outside,
+            b'a'..=b'z' | b'A'..=b'Z' => 0,
+            b'0'..=b'9' => DIGIT,
+            b':' => COLON,
+            b'.' | b'-' | b'+' | b'~' | b'\\' | b'%' | b'@' | b'?' | b'&' | b'$' => STOP,
+            b'_' | b'/' | 0x80.. => MARK,
+            _ => OUTSIDE,
         };
         byte += 1;
     }
@@ -86,7 +76,7 @@ const CLASSES: [Class; 256] = {
 };
 
 pub(super) fn is_word_byte(byte: u8) -> bool {
-    CLASSES[usize::from(byte)] != Class::Outside
+    KINDS[usize::from(byte)] & OUTSIDE == 0
 }
 
 /// The length of a URL, or of a rooted path with what it asks for, at the front of a text.

@@ -14,6 +14,9 @@ pub(super) enum Judgement {
 /// Looks at the word alone.
 pub(super) fn judge(word: &str) -> Judgement {
     let shape = Shape::of(word);
+    if shape.is_snake_case() {
+        return if has_id_prefix(word) { Judgement::Mask(Mask::Id) } else { Judgement::Keep };
+    }
     if shape.ats && is_email(word) {
         return Judgement::Mask(Mask::Email);
     }
@@ -50,11 +53,22 @@ struct Shape {
     dots: usize,
     ats: bool,
     colons: bool,
+    underscored: bool,
+    other: usize,
 }
 
 impl Shape {
     fn of(word: &str) -> Self {
-        let mut shape = Self { digits: 0, letters: 0, slashes: 0, dots: 0, ats: false, colons: false };
+        let mut shape = Self {
+            digits: 0,
+            letters: 0,
+            slashes: 0,
+            dots: 0,
+            ats: false,
+            colons: false,
+            underscored: false,
+            other: 0,
+        };
         for byte in word.bytes() {
             match byte {
                 b'0'..=b'9' => shape.digits += 1,
@@ -63,10 +77,19 @@ impl Shape {
                 b'.' => shape.dots += 1,
                 b'@' => shape.ats = true,
                 b':' => shape.colons = true,
-                _ => {}
+                b'_' => shape.underscored = true,
+                _ => shape.other += 1,
             }
         }
         shape
+    }
+
+    /// Letters and underscores: a name, unless it has a prefix that only ids have.
+    fn is_snake_case(&self) -> bool {
+        const LONGEST_WORD: usize = 19;
+        let plain =
+            self.digits == 0 && self.slashes == 0 && self.dots == 0 && !self.ats && !self.colons && self.other == 0;
+        plain && self.letters > 0 && (self.letters <= LONGEST_WORD || self.underscored)
     }
 }
 

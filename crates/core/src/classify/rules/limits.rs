@@ -76,11 +76,11 @@ pub(super) static RULES: &[Rule] = &[
         "too many tokens please wait", "too many tokens per day", "too many tokens for team",
         "too many requests please wait", "request limit exceeded", "requests limit exceeded",
         "provisioned throughput exceeded", "rate exceeded", "bandwidth limit exceeded", "request throttled",
-        "slow down", "slowdown", "requests too frequent", "too frequently", "too frequent", "flood wait", "请求过于频繁",
-        "速率限制", "concurrency limit", "too many concurrent", "concurrent request", "max concurrent requests",
+        "slow down", "slowdown", "requests too frequent", "too frequently", "too frequent", "flood wait", "速率限制",
+        "concurrency limit", "too many concurrent", "concurrent request", "max concurrent requests",
         "maximum number of concurrent", "calls per minute", "queries per minute", "requests per second",
         "limit_requests", "limit_burst_rate", "acceleration limit", "over the limit ~ per", "too many attempts",
-        "too many login attempts",
+        "too many login attempts", "service tier capacity exceeded",
     ])
     .note("Bedrock: ThrottlingException; OpenAI: slow_down; AWS, Azure, Telegram, Alibaba wordings of the same")
     .example("ThrottlingException: Too many tokens, please wait before trying again."),
@@ -119,6 +119,8 @@ pub(super) static RULES: &[Rule] = &[
         "spent ~ of ~ budget", "exceeded ~ max tokens per run", "token limit for this run",
         "token limit for this session", "session token limit", "max total tokens", "budget cap", "token usage limit",
         "run token limit", "crossed budget", "reached its budget", "reached the budget", "budget was exceeded",
+        "cost ~ exceeds ~ limit", "cost ~ exceeded ~ limit", "spend ~ exceeds ~ limit",
+        "tokens ~ exceeds the configured", "exceeds the configured ~ budget",
     ])
     .unless(&["thinking budget", "budget tokens"])
     .note("Pydantic AI: UsageLimitExceeded on tokens or cost; LiteLLM: BudgetExceededError; gateways of one's own")

@@ -13,6 +13,7 @@ pub(super) static RULES: &[Rule] = &[
         "at capacity", "out of capacity", "insufficient capacity", "not enough capacity", "lack of capacity",
         "capacity constraints", "no available capacity", "at full capacity", "capacity limit",
     ])
+    .unless(&["service tier capacity"])
     .note("Anthropic: 529 overloaded_error; OpenAI: server_is_overloaded; Gemini: 503; Bedrock: \
          ModelNotReadyException; Groq: capacity_exceeded")
     .example("503 UNAVAILABLE: The model is overloaded. Please try again later."),
@@ -58,7 +59,7 @@ pub(super) static RULES: &[Rule] = &[
     .unless(&["connection refused", "econnrefused"])
     .note("what gateways and SDKs write around an error of the model; a more exact one inside wins")
     .example("Error generating response: the backend is odd"),
-    Rule::new("builtin.provider.gateway", ProviderError, LIKELY + 6, &[
+    Rule::new("builtin.provider.gateway", ProviderError, LIKELY + 13, &[
         "bad gateway", "internal server error", "service unavailable", "server error", "internal error",
         "upstream connect error", "service temporarily unavailable", "temporarily unavailable", "web server is down",
         "origin is unreachable", "error 1033", "api error exception", "currently unavailable", "server exception",

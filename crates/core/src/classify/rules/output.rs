@@ -134,9 +134,9 @@ pub(super) static RULES: &[Rule] = &[
         "input should be", "extra inputs are not permitted", "field required", "is not of type",
         "additional properties", "validation exception", "is a required property", "missing required parameter",
         "missing required field", "validation error", "is not one of", "unknown field",
-        "unrecognized request argument", "unprocessable entity", "missing field",
+        "unrecognized request argument", "unprocessable entity", "missing field", "validation failed",
     ])
-    .at(&[Llm])
+    .at(&[Llm, Tool])
     .on(&[400, 422])
     .unless(&["failed generation", "too long", "output parser"])
     .note("a provider that refuses the shape of our request: Anthropic and Mistral 400/422 with a path")
@@ -181,7 +181,9 @@ pub(super) static RULES: &[Rule] = &[
         "content filter", "content policy violation", "content filtering policy", "content management policy",
         "blocked by safety", "safety system", "guardrail tripwire", "guardrail intervened", "prohibited content",
         "block reason ~ safety", "responsible ai policy", "content moderation", "rejected by ~ moderation",
-        "input guardrail", "output guardrail", "flagged by moderation",
+        "input guardrail", "output guardrail", "flagged by moderation", "finish reason ~ safety",
+        "finish reason safety", "finish reason ~ recitation", "output blocked by", "response blocked",
+        "content was flagged", "flagged for",
     ])
     .note("the same, where the caller does not say that a model was asked")
     .example("InputGuardrailTripwireTriggered: Guardrail InputGuardrail triggered tripwire"),

@@ -41,7 +41,8 @@ pub(super) static RULES: &[Rule] = &[
         "unable to find executable", "which: no", "missing executable", "program not found", "cannot run program",
         "failed to spawn", "failed to start mcp server", "failed to start server process", "could not start mcp",
         "is it installed", "please install ~ and make sure", "exec format error", "exec ~ no such file",
-        "must be installed", "command not recognized", "command ~ not found",
+        "must be installed", "command not recognized", "command ~ not found", "bin sh ~ not found",
+        "sh 1 ~ not found", "sh line ~ not found",
     ])
     .unless(&["module not installed", "no module named", "package is not installed"])
     .note("shells, Node's spawn, Go's exec: a command that cannot be started")
@@ -49,7 +50,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("builtin.tool_missing.exec", ToolNotFound, CLEAR + 14, &[
         "no such file or directory", "file not found error",
     ])
-    .with(&["execute child", "subprocess popen", "create subprocess exec", "popen spawn", "subprocess exec"])
+    .with(&["subprocess", "popen", "execute child"])
     .note("Python's subprocess reports a missing program as a missing file; its frames tell the difference")
     .example("FileNotFoundError: [Errno 2] No such file or directory: 'jqq' in create_subprocess_exec"),
     Rule::new("builtin.tool.retries", ToolError, SURE - 5, &[

@@ -1,0 +1,102 @@
+//! Conditions on the fields of a failure and its run.
+
+use regex_automata::meta::Regex;
+use regex_automata::util::syntax;
+use serde::Deserialize;
+
+use super::glob;
+use crate::classify::text;
+
+/// A pattern longer than this is a mistake.
+pub(super) const MOST_PATTERN_BYTES: usize = 2_000;
+/// How deep groups may nest, and how large a compiled expression may be: what runs is bounded by what is compiled.
+const MOST_NESTING: u32 = 40;
+const MOST_COMPILED_BYTES: usize = 256 * 1024;
+/// How much of a field is searched; expressions are linear, so this bounds the time.
+const SEARCHED_BYTES: usize = 64 * 1024;
+
+/// A condition on one field.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged, expecting = "a string, or one of { glob = … }, { regex = … }, { contains = … }")]
+pub enum FieldMatch {
+    Exact(String),
+    Glob { glob: String },
+    Regex { regex: String },
+    Contains { contains: String },
+}
+
+/// A condition on the HTTP status.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(untagged, expecting = "a status, or { from = …, to = … }")]
+pub enum StatusMatch {
+    One(u16),
+    Range { from: u16, to: u16 },
+}
+
+impl StatusMatch {
+    pub(super) fn holds(self, status: Option<u16>) -> bool {
+        let Some(status) = status else { return false };
+        match self {
+            Self::One(one) => status == one,
+            Self::Range { from, to } => (from..=to).contains(&status),
+        }
+    }
+}
+
+/// What is known of the run besides the error.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RunFields<'a> {
+    pub tenant: &'a str,
+    pub queue: &'a str,
+    pub agent: Option<&'a str>,
+    pub model: Option<&'a str>,
+    pub tool: Option<&'a str>,
+    pub step: Option<&'a str>,
+    pub environment: Option<&'a str>,
+    pub task_type: Option<&'a str>,
+    pub customer: Option<&'a str>,
+}
+
+/// A condition that is ready to be asked.
+#[derive(Debug, Clone)]
+pub(super) enum Test {
+    Exact(String),
+    Glob(String),
+    Contains(String),
+    Regex(Box<Regex>),
+}
+
+impl Test {
+    pub(super) fn new(field: &str, condition: FieldMatch) -> Result<Self, String> {
+        let (FieldMatch::Exact(pattern)
+        | FieldMatch::Glob { glob: pattern }
+        | FieldMatch::Regex { regex: pattern }
+        | FieldMatch::Contains { contains: pattern }) = &condition;
+        if pattern.len() > MOST_PATTERN_BYTES {
+            return Err(format!("`{field}`: longer than {MOST_PATTERN_BYTES} bytes"));
+        }
+        match condition {
+            FieldMatch::Exact(exact) => Ok(Self::Exact(exact)),
+            FieldMatch::Glob { glob } => Ok(Self::Glob(glob)),
+            FieldMatch::Contains { contains } => Ok(Self::Contains(contains)),
+            FieldMatch::Regex { regex } => expression(field, &regex).map(|regex| Self::Regex(Box::new(regex))),
+        }
+    }
+
+    pub(super) fn holds(&self, value: Option<&str>) -> bool {
+        let Some(value) = value.map(|v| text::head(v, SEARCHED_BYTES)) else { return false };
+        match self {
+            Self::Exact(exact) => value == exact,
+            Self::Glob(pattern) => glob::matches(pattern, value),
+            Self::Contains(part) => value.contains(part.as_str()),
+            Self::Regex(regex) => regex.is_match(value),
+        }
+    }
+}
+
+fn expression(field: &str, pattern: &str) -> Result<Regex, String> {
+    let limits =
+        Regex::config().nfa_size_limit(Some(MOST_COMPILED_BYTES)).onepass_size_limit(Some(MOST_COMPILED_BYTES));
+    let nesting = syntax::Config::new().nest_limit(MOST_NESTING);
+    Regex::builder().configure(limits).syntax(nesting).build(pattern).map_err(|error| format!("`{field}`: {error}"))
+}

@@ -1,0 +1,82 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::classify::Evidence;
+
+fn rules(rules: Value) -> Result<UserRules, RuleError> {
+    compile(serde_json::from_value(rules).expect("well-formed rules"))
+}
+
+fn run() -> RunFields<'static> {
+    RunFields { tenant: "acme", queue: "invoices", agent: Some("biller"), ..RunFields::default() }
+}
+
+fn first(set: &UserRules, evidence: &Evidence<'_>, payload: Option<&str>) -> Option<String> {
+    set.first_match(evidence, &run(), payload).map(|r| r.name.clone())
+}
+
+#[test]
+fn the_first_rule_whose_conditions_all_hold_wins() {
+    let set = rules(json!([
+        {"name": "other", "match": {"queue": "mail", "text": {"contains": "declined"}}, "reason": "bug"},
+        {"name": "card", "match": {"queue": {"glob": "inv*"}, "text": {"regex": "(?i)card \\w+ declined"}}, "reason": "x:card_declined", "dead_letter": true},
+        {"match": {"tenant": "acme"}},
+    ]))
+    .unwrap();
+    let card = set.first_match(&Evidence::of("Card visa declined"), &run(), None).unwrap();
+    assert_eq!((card.name.as_str(), card.dead_letter), ("user.card", true));
+    assert_eq!(card.reason.as_ref().map(ToString::to_string).as_deref(), Some("x:card_declined"));
+    assert_eq!(first(&set, &Evidence::of("other"), None).as_deref(), Some("user.3"));
+}
+
+#[test]
+fn statuses_match_alone_or_in_a_range() {
+    let set = rules(json!([{"match": {"status": {"from": 500, "to": 599}}}, {"match": {"status": 418}}])).unwrap();
+    let on = |http_status| Evidence { http_status, ..Evidence::of("x") };
+    assert_eq!(first(&set, &on(Some(503)), None).as_deref(), Some("user.1"));
+    assert_eq!(first(&set, &on(Some(418)), None).as_deref(), Some("user.2"));
+    assert_eq!(first(&set, &on(None), None), None);
+}
+
+#[test]
+fn numbers_in_the_payload_are_compared() {
+    let set =
+        rules(json!([{"match": {"payload": [{"pointer": "/order/amount", "op": "gt", "value": 1000}]}}])).unwrap();
+    let holds = |payload| first(&set, &Evidence::of("x"), payload).is_some();
+    assert!(holds(Some(r#"{"order":{"amount":1000.5}}"#)));
+    assert!(!holds(Some(r#"{"order":{"amount":1000}}"#)));
+    assert!(!holds(Some(r#"{"order":{"amount":"2000"}}"#)));
+    assert!(!holds(Some("not json")));
+    assert!(!holds(None));
+}
+
+#[test]
+fn a_rule_that_is_wrong_is_named_when_it_is_compiled() {
+    let deep = format!("{}a{}", "(".repeat(100), ")".repeat(100));
+    for (rule, part) in [
+        (json!({"reason": "bug"}), "no condition"),
+        (json!({"match": {"text": {"regex": "("}}}), "text"),
+        (json!({"match": {"text": {"regex": deep}}}), "text"),
+        (json!({"match": {"text": {"regex": "(\\w{1000}){1000}"}}}), "text"),
+        (json!({"match": {"text": {"regex": "a".repeat(3000)}}}), "longer"),
+        (json!({"match": {"status": {"from": 9, "to": 3}}}), "empty"),
+        (json!({"match": {"payload": [{"pointer": "amount"}]}}), "JSON pointer"),
+        (json!({"match": {"payload": [{"pointer": "/amount", "op": "lt", "value": "x"}]}}), "numbers"),
+    ] {
+        let error = rules(json!([{"match": {"queue": "q"}}, rule])).unwrap_err();
+        assert_eq!(error.index, 1);
+        assert!(error.message.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn an_unknown_key_is_refused() {
+    assert!(serde_json::from_value::<UserRule>(json!({"match": {"colour": "red"}})).is_err());
+}
+
+#[test]
+fn an_expression_that_backtracks_elsewhere_ends_here() {
+    let set = rules(json!([{"match": {"text": {"regex": "^(a+)+$"}}}])).unwrap();
+    let text = format!("{}b", "a".repeat(60_000));
+    assert_eq!(first(&set, &Evidence::of(&text), None), None);
+}
