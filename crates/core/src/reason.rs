@@ -125,6 +125,11 @@ pub struct CustomReason(Box<str>);
 impl CustomReason {
     const MAX_NAME_BYTES: usize = 60;
 
+    /// What comes after `x:`.
+    pub fn name(&self) -> &str {
+        self.0.strip_prefix("x:").unwrap_or(&self.0)
+    }
+
     fn parse(word: &str) -> Option<Self> {
         let name = word.strip_prefix("x:")?;
         let fits = (1..=Self::MAX_NAME_BYTES).contains(&name.len());

@@ -1,5 +1,8 @@
 //! The decision in words that a person reads at night.
 
+use std::borrow::Cow;
+
+use crate::reason::Reason;
 use crate::strategy::decide::Failure;
 use crate::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS};
 use crate::verdict::DeadBecause;
@@ -46,7 +49,7 @@ pub(super) fn sentence(failure: &Failure, because: &Because) -> String {
         Because::SameFailure(n) => {
             format!("{what} in the same way on {n} attempts in a row: another one won't differ.")
         }
-        Because::KillsWorkers(n) => format!("{n} attempts in a row went silent: it seems to kill its workers."),
+        Because::KillsWorkers(n) => format!("{what} on {n} attempts in a row: it seems to kill its workers."),
         Because::Permanent => format!("{what}: a retry can't help until something is corrected."),
         Because::BudgetUsed(1) => format!("{what}, and its one attempt is used."),
         Because::BudgetUsed(n) => format!("{what}, and all {n} attempts are used."),
@@ -65,14 +68,50 @@ pub(super) fn sentence(failure: &Failure, because: &Because) -> String {
 
 /// The reason as the start of a sentence.
 fn what_happened(failure: &Failure) -> String {
-    let reason = failure.reason.as_str();
-    let plain = reason.strip_prefix("x:").unwrap_or(reason).replace(['_', '.', '-'], " ");
     let extent = match (failure.facts.actual, failure.facts.limit) {
         (Some(actual), Some(limit)) => format!(" ({actual} of {limit})"),
         (None, Some(limit)) => format!(" (limit {limit})"),
         (Some(_) | None, None) => String::new(),
     };
-    format!("Failed with {plain}{extent}")
+    format!("{}{extent}", in_words(&failure.reason))
+}
+
+fn in_words(reason: &Reason) -> Cow<'static, str> {
+    Cow::Borrowed(match reason {
+        Reason::Timeout => "It timed out",
+        Reason::RateLimited => "It was rate limited",
+        Reason::QuotaExhausted => "The provider account's quota is used up",
+        Reason::ProviderOverloaded => "The provider is overloaded",
+        Reason::ProviderError => "The provider failed",
+        Reason::Network => "The network failed",
+        Reason::ContextOverflow => "The input does not fit the model's context",
+        Reason::TokenBudgetExceeded => "It passed its own token or cost budget",
+        Reason::OutputTruncated => "The output was cut off",
+        Reason::MalformedOutput => "The model's answer can't be parsed",
+        Reason::SchemaMismatch => "The output breaks its schema",
+        Reason::ContentFiltered => "A content filter stopped it",
+        Reason::HallucinationLoop => "The agent repeats itself",
+        Reason::MaxIterations => "It ran out of steps",
+        Reason::ToolError => "A tool failed",
+        Reason::ToolNotFound => "A tool is not there",
+        Reason::AuthFailed => "It was not authenticated",
+        Reason::PermissionDenied => "It was not allowed",
+        Reason::InvalidRequest => "The request itself is wrong",
+        Reason::NotFound => "What it asks for does not exist",
+        Reason::ConflictDuplicate => "It is already there, or held by another",
+        Reason::ResourceExhausted => "Our side ran out of resources",
+        Reason::DependencyUnavailable => "A service that it needs is not available",
+        Reason::ApprovalExpired => "Nobody approved it in time",
+        Reason::Cancelled => "It was called off",
+        Reason::DataIntegrity => "Stored data is broken or inconsistent",
+        Reason::Bug => "The code has a defect",
+        Reason::Unknown => "It failed for a reason that the error does not tell",
+        Reason::Silent => "The worker went silent",
+        Reason::Unclaimed => "Nobody took it",
+        Reason::EmptyOutput => "The answer was empty",
+        Reason::NoEffect => "It claimed success without the declared effect",
+        Reason::Custom(custom) => return Cow::Owned(format!("It failed with {}", custom.name())),
+    })
 }
 
 /// A wait as people say it: the largest unit that keeps it readable.

@@ -6,6 +6,9 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use crate::problem::{Code, Problem, Result};
 
 pub(super) const JSON: &str = "application/json";
+/// What `curl -d` says of any body. Nothing here takes forms, and a key in a header can't be forged by one, so it is read
+/// as the JSON that was meant.
+const FORM: &str = "application/x-www-form-urlencoded";
 pub(super) const LINES: &str = "application/x-ndjson";
 
 /// The media type without its parameters, in small letters; none where the caller says none.
@@ -26,12 +29,12 @@ fn refuse_compressed(headers: &HeaderMap) -> Result<()> {
 
 pub(super) fn demand_json(headers: &HeaderMap) -> Result<()> {
     match media_type(headers)?.as_deref() {
-        None | Some(JSON) => Ok(()),
+        None | Some(JSON | FORM) => Ok(()),
         Some(other) => Err(unsupported(other)),
     }
 }
 
-/// Says what came, since tools set a type that nobody asked for: `curl -d` sends a form's.
+/// Says what came, since tools set types that nobody asked for.
 pub(super) fn unsupported(media: &str) -> Problem {
     let came = crate::problem::quoted(media);
     Problem::new(Code::UnsupportedMediaType, format!("`{came}` is not taken here: send `Content-Type: {JSON}`"))
@@ -47,10 +50,10 @@ mod tests {
 
     #[test]
     fn only_json_as_it_is_gets_in() {
-        for good in ["application/json", "Application/JSON; charset=utf-8", ""] {
+        for good in ["application/json", "Application/JSON; charset=utf-8", "", FORM] {
             assert_eq!(demand_json(&headers(CONTENT_TYPE, good)), Ok(()), "{good}");
         }
-        for bad in ["text/plain", "application/x-www-form-urlencoded", "application/jsonp"] {
+        for bad in ["text/plain", "multipart/form-data", "application/jsonp"] {
             let problem = demand_json(&headers(CONTENT_TYPE, bad)).unwrap_err();
             assert_eq!(problem.code, Code::UnsupportedMediaType, "{bad}");
         }
