@@ -108,7 +108,7 @@ fn raw_claim_and_resolve(conn: &Connection) -> Result<Duration> {
         for tenant in 1..=100 {
             let mut due = conn.prepare_cached(
                 "SELECT id, tenant, queue, run_id, attempt, life FROM runs WHERE queue = ?1 AND tenant = ?2 AND due <= ?3
-                 ORDER BY due LIMIT 1",
+                 ORDER BY due LIMIT 10",
             )?;
             let found = due.query_map(params![queue, tenant, i64::MAX], |row| {
                 Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(4)?, row.get::<_, String>(3)?))
