@@ -1,8 +1,9 @@
 //! Finds thousands of short literals in one pass. A trie laid out level by level: 25,000 states in a few hundred
 //! kilobytes stay in the cache, where the tables of a general automaton for this many literals do not.
 //!
-//! Most literals may begin only where a word begins, so the trie is entered there; elsewhere only if the next five
-//! letters can begin one of those that may stand within a word. A walk is no longer than the longest literal.
+//! Most places begin nothing, and a table of hashes that is always in the cache says so: of the next five letters,
+//! can they begin a literal here? Only then is the trie entered, below those five. Where no word begins, the table of
+//! those is asked that may stand within a word. A walk is no longer than the longest literal.
 
 use std::collections::VecDeque;
 
@@ -55,9 +56,11 @@ pub(super) struct Automaton {
     /// The symbol of each byte; bytes in no literal share zero, which leads nowhere.
     symbols: [u8; 256],
     states: Vec<State>,
-    /// By two symbols: the state they lead to. No literal is shorter.
-    pairs: Vec<u32>,
-    /// For the first five symbols of literals that may begin within a word, a bit each at their hash.
+    /// By the first two symbols: is there a literal of less than five?
+    short: Vec<bool>,
+    /// For the first five symbols of literals, a bit each at their hash.
+    begins: Vec<u64>,
+    /// The same for those that may begin within a word.
     within: Vec<u64>,
 }
 
@@ -73,6 +76,10 @@ impl Five {
         Self((self.0 << 6 | u32::from(symbol)) & 0x3fff_ffff)
     }
 
+    fn first_two(self) -> usize {
+        (self.0 >> 18) as usize
+    }
+
     /// Which word and which bit of the table.
     fn place(self) -> (usize, u64) {
         let hash = self.0.wrapping_mul(0x9e37_79b1) >> (32 - Self::HASH_BITS);
@@ -84,15 +91,21 @@ impl Automaton {
     /// `None` if the literals use more kinds of bytes than there are symbols, or one is shorter than it may be:
     /// two letters, or five if it may begin within a word.
     pub(super) fn new(literals: &[Literal]) -> Option<Self> {
-        if literals.iter().any(|l| l.letters.len() < 2) {
-            return None;
-        }
         let symbols = symbols_of(literals)?;
         let mut automaton = Trie::of(literals, &symbols).lay_out(symbols);
-        for literal in literals.iter().filter(|l| l.within_words) {
-            let front = literal.letters.get(..Five::LEN)?;
-            let (word, bit) = front.iter().fold(Five::default(), |f, b| f.push(symbols[usize::from(*b)])).place();
-            automaton.within[word] |= bit;
+        for literal in literals {
+            let mut front = literal.letters.iter().map(|b| symbols[usize::from(*b)]);
+            let Some(five) = literal.letters.get(..Five::LEN) else {
+                let pair = usize::from(front.next()?) * SYMBOLS + usize::from(front.next()?);
+                automaton.short[pair] = true;
+                if literal.within_words {
+                    return None;
+                }
+                continue;
+            };
+            let (word, bit) = five.iter().fold(Five::default(), |f, b| f.push(symbols[usize::from(*b)])).place();
+            automaton.begins[word] |= bit;
+            automaton.within[word] |= if literal.within_words { bit } else { 0 };
         }
         Some(automaton)
     }
@@ -103,31 +116,28 @@ impl Automaton {
         let mut ahead = (0..Five::LEN - 1).fold(Five::default(), |five, at| five.push(symbol_at(at)));
         for (start, joint) in joints.iter().enumerate() {
             ahead = ahead.push(symbol_at(start + Five::LEN - 1));
-            let begins = *joint != Joint::None || {
-                let (word, bit) = ahead.place();
-                self.within[word] & bit != 0
+            let (word, bit) = ahead.place();
+            let can_begin = match joint {
+                Joint::None => self.within[word] & bit != 0,
+                Joint::Hump | Joint::Gap => self.begins[word] & bit != 0 || self.short[ahead.first_two()],
             };
-            // The first two of the five.
-            let pair = (ahead.0 >> 18) as usize;
-            if begins && self.pairs[pair] != NONE {
-                self.walk(self.pairs[pair], text, start, &mut found);
+            if can_begin {
+                self.walk(text, start, &mut found);
             }
         }
     }
 
-    fn walk(&self, mut state: u32, text: &[u8], start: usize, found: &mut impl FnMut(Hit)) {
-        let mut end = start + 2;
-        loop {
-            let here = &self.states[state as usize];
-            if here.literal != NONE {
-                found(Hit { literal: here.literal as usize, start, end });
-            }
-            let Some(byte) = text.get(end) else { return };
-            state = here.next(self.symbols[usize::from(*byte)]);
-            if state == NONE {
+    fn walk(&self, text: &[u8], start: usize, found: &mut impl FnMut(Hit)) {
+        let mut state = &self.states[ROOT];
+        for (end, byte) in (start + 1..).zip(&text[start..]) {
+            let next = state.next(self.symbols[usize::from(*byte)]);
+            if next == NONE {
                 return;
             }
-            end += 1;
+            state = &self.states[next as usize];
+            if state.literal != NONE {
+                found(Hit { literal: state.literal as usize, start, end });
+            }
         }
     }
 }
@@ -193,11 +203,8 @@ impl Trie {
                 states.push(state_of(&self.nodes[*child]));
             }
         }
-        let pairs = (0..SYMBOLS * SYMBOLS).map(|pair| {
-            let first = states[ROOT].next((pair / SYMBOLS) as u8);
-            states.get(first as usize).map_or(NONE, |state| state.next((pair % SYMBOLS) as u8))
-        });
-        Automaton { symbols, pairs: pairs.collect(), states, within: vec![0; (1 << Five::HASH_BITS) / 64] }
+        let bits = || vec![0; (1 << Five::HASH_BITS) / 64];
+        Automaton { symbols, states, short: vec![false; SYMBOLS * SYMBOLS], begins: bits(), within: bits() }
     }
 }
 
