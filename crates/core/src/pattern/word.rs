@@ -14,8 +14,9 @@ pub(super) enum Judgement {
 /// Looks at the word alone.
 pub(super) fn judge(word: &str) -> Judgement {
     let shape = Shape::of(word);
-    if shape.digits == word.len() {
-        return Judgement::Mask(Mask::Number);
+    if word.starts_with(|c: char| c.is_ascii_digit()) {
+        // Nothing is named so; what it is called only matters to the reader.
+        return Judgement::Mask(shape.of_digits(word.len()));
     }
     if shape.is_snake_case() {
         return if has_id_prefix(word) { Judgement::Mask(Mask::Id) } else { Judgement::Keep };
@@ -41,9 +42,6 @@ pub(super) fn judge(word: &str) -> Judgement {
     }
     if is_id(word, &shape) {
         return Judgement::Mask(Mask::Id);
-    }
-    if word.starts_with(|c: char| c.is_ascii_digit()) {
-        return Judgement::Mask(Mask::Number);
     }
     Judgement::Digits
 }
@@ -85,6 +83,16 @@ impl Shape {
             }
         }
         shape
+    }
+
+    /// What begins with a digit: an address, an id, or a number with or without a unit.
+    fn of_digits(&self, len: usize) -> Mask {
+        const LONGEST_NUMBER: usize = 14;
+        match (self.dots, self.letters) {
+            (3, 0) => Mask::Host,
+            (_, 3..) if len > LONGEST_NUMBER => Mask::Id,
+            (_, _) => Mask::Number,
+        }
     }
 
     /// Letters and underscores: a name, unless it has a prefix that only ids have.
