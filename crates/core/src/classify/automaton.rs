@@ -1,14 +1,16 @@
 //! Finds thousands of short literals in one pass. A trie laid out level by level: 25,000 states in a few hundred
 //! kilobytes stay in the cache, where the tables of a general automaton for this many literals do not.
 //!
-//! Most literals may begin only where a word begins, so the trie is entered there; elsewhere only if the next five
-//! letters can begin one of those that may stand within a word. A walk is no longer than the longest literal.
+//! Most places begin nothing, and a table of hashes that is always in the cache says so: of the next five letters,
+//! can they begin a literal here? Only then is the trie entered, below those five. Where no word begins, the table of
+//! those is asked that may stand within a word. A walk is no longer than the longest literal.
 
 use std::collections::VecDeque;
 
 use super::text::Joint;
 
 const ROOT: usize = 0;
+const FIRST: u32 = 0;
 const NONE: u32 = u32::MAX;
 /// Room for letters, digits and some bytes of other scripts.
 const SYMBOLS: usize = 64;
@@ -55,81 +57,156 @@ pub(super) struct Automaton {
     /// The symbol of each byte; bytes in no literal share zero, which leads nowhere.
     symbols: [u8; 256],
     states: Vec<State>,
-    /// By two symbols: the state they lead to. No literal is shorter.
-    pairs: Vec<u32>,
-    /// For the first five symbols of literals that may begin within a word, a bit each at their hash.
+    /// By the hash of five letters, a bit where a literal begins so.
+    begins: Vec<u64>,
+    /// The same for those that may begin within a word.
     within: Vec<u64>,
+    /// By the hash of two letters, where a literal of less than five begins so.
+    short: Vec<u64>,
+    /// The states of five letters, by hash, to go on from there.
+    fives: Vec<(u32, u32)>,
 }
 
-/// Five symbols, rolled along the text.
+/// Five letters, rolled along the text. Five bits of each do: it only has to say no.
 #[derive(Debug, Clone, Copy, Default)]
 struct Five(u32);
 
 impl Five {
     const LEN: usize = 5;
     const HASH_BITS: u32 = 16;
+    const SHORT_BITS: u32 = 10;
 
-    fn push(self, symbol: u8) -> Self {
-        Self((self.0 << 6 | u32::from(symbol)) & 0x3fff_ffff)
+    fn push(self, letter: u8) -> Self {
+        Self(self.0 << 5 | u32::from(letter & 31))
     }
 
-    /// Which word and which bit of the table.
+    fn of(letters: &[u8]) -> Self {
+        letters.iter().fold(Self::default(), |five, letter| five.push(*letter))
+    }
+
+    /// Which word and which bit of the table. The seven highest bits belong to a sixth letter.
     fn place(self) -> (usize, u64) {
-        let hash = self.0.wrapping_mul(0x9e37_79b1) >> (32 - Self::HASH_BITS);
+        let hash = (self.0 << 7).wrapping_mul(0x9e37_79b1) >> (32 - Self::HASH_BITS);
         (hash as usize / 64, 1 << (hash % 64))
+    }
+
+    /// The same for the first two of the five.
+    fn short_place(self) -> (usize, u64) {
+        let pair = self.0 >> 15 & 0x3ff;
+        (pair as usize / 64, 1 << (pair % 64))
     }
 }
 
 impl Automaton {
-    /// `None` if the literals use more kinds of bytes than there are symbols, or one is shorter than it may be:
-    /// two letters, or five if it may begin within a word.
+    /// `None` if the literals use more kinds of bytes than there are symbols, or one that may begin within a word
+    /// has less than five.
     pub(super) fn new(literals: &[Literal]) -> Option<Self> {
-        if literals.iter().any(|l| l.letters.len() < 2) {
-            return None;
-        }
         let symbols = symbols_of(literals)?;
         let mut automaton = Trie::of(literals, &symbols).lay_out(symbols);
-        for literal in literals.iter().filter(|l| l.within_words) {
-            let front = literal.letters.get(..Five::LEN)?;
-            let (word, bit) = front.iter().fold(Five::default(), |f, b| f.push(symbols[usize::from(*b)])).place();
-            automaton.within[word] |= bit;
+        for literal in literals {
+            if let Some(front) = literal.letters.get(..Five::LEN) {
+                let (word, bit) = Five::of(front).place();
+                automaton.begins[word] |= bit;
+                automaton.within[word] |= if literal.within_words { bit } else { 0 };
+                automaton.note_five(front);
+            } else {
+                let [first, second] = *literal.letters.first_chunk()?;
+                let (word, bit) = Five::of(&[first, second, 0, 0, 0]).short_place();
+                automaton.short[word] |= bit;
+                if literal.within_words {
+                    return None;
+                }
+            }
         }
         Some(automaton)
     }
 
     /// Calls back for every literal in the text, in the order of where they begin.
     pub(super) fn find(&self, text: &[u8], joints: &[Joint], mut found: impl FnMut(Hit)) {
-        let symbol_at = |at: usize| text.get(at).map_or(0, |byte| self.symbols[usize::from(*byte)]);
-        let mut ahead = (0..Five::LEN - 1).fold(Five::default(), |five, at| five.push(symbol_at(at)));
-        for (start, joint) in joints.iter().enumerate() {
-            ahead = ahead.push(symbol_at(start + Five::LEN - 1));
-            let begins = *joint != Joint::None || {
-                let (word, bit) = ahead.place();
-                self.within[word] & bit != 0
-            };
-            // The first two of the five.
-            let pair = (ahead.0 >> 18) as usize;
-            if begins && self.pairs[pair] != NONE {
-                self.walk(self.pairs[pair], text, start, &mut found);
+        let mut letters = text.iter().copied().chain([0; Five::LEN]);
+        let mut ahead = letters.by_ref().take(Five::LEN - 1).fold(Five::default(), Five::push);
+        for ((start, joint), letter) in joints.iter().enumerate().zip(letters) {
+            ahead = ahead.push(letter);
+            let (word, bit) = ahead.place();
+            if *joint == Joint::None {
+                if self.within[word] & bit != 0 {
+                    self.walk(text, start, &mut found);
+                }
+                continue;
+            }
+            if self.begins[word] & bit != 0 {
+                self.walk(text, start, &mut found);
+            }
+            let (word, bit) = ahead.short_place();
+            if self.short[word] & bit != 0 {
+                self.walk_short(text, start, &mut found);
             }
         }
     }
 
-    fn walk(&self, mut state: u32, text: &[u8], start: usize, found: &mut impl FnMut(Hit)) {
-        let mut end = start + 2;
-        loop {
+    /// Literals of five letters and more.
+    fn walk(&self, text: &[u8], start: usize, found: &mut impl FnMut(Hit)) {
+        let Some(front) = text.get(start..start + Five::LEN) else { return };
+        if let Some(state) = self.five(front) {
+            self.follow(state, text, start, Five::LEN, found);
+        }
+    }
+
+    /// Literals of less.
+    fn walk_short(&self, text: &[u8], start: usize, found: &mut impl FnMut(Hit)) {
+        let end = text.len().min(start + Five::LEN - 1);
+        self.follow(FIRST, &text[..end], start, 0, found);
+    }
+
+    /// Goes on from a state that the first letters led to.
+    fn follow(&self, mut state: u32, text: &[u8], start: usize, led_by: usize, found: &mut impl FnMut(Hit)) {
+        let mut end = start + led_by;
+        while state != NONE {
             let here = &self.states[state as usize];
             if here.literal != NONE {
                 found(Hit { literal: here.literal as usize, start, end });
             }
             let Some(byte) = text.get(end) else { return };
             state = here.next(self.symbols[usize::from(*byte)]);
-            if state == NONE {
-                return;
-            }
             end += 1;
         }
     }
+
+    /// The state that five letters lead to.
+    fn five(&self, front: &[u8]) -> Option<u32> {
+        let key = self.key(front)?;
+        let mut at = slot_of(key, self.fives.len());
+        while self.fives[at].1 != NONE {
+            if self.fives[at].0 == key {
+                return Some(self.fives[at].1);
+            }
+            at = (at + 1) % self.fives.len();
+        }
+        None
+    }
+
+    fn note_five(&mut self, front: &[u8]) {
+        let symbols = self.symbols;
+        let state = front.iter().fold(FIRST, |state, b| self.states[state as usize].next(symbols[usize::from(*b)]));
+        let (Some(key), None) = (self.key(front), self.five(front)) else { return };
+        let mut at = slot_of(key, self.fives.len());
+        while self.fives[at].1 != NONE {
+            at = (at + 1) % self.fives.len();
+        }
+        self.fives[at] = (key, state);
+    }
+
+    /// Five symbols in thirty bits; nothing if one is in no literal.
+    fn key(&self, front: &[u8]) -> Option<u32> {
+        front.iter().try_fold(0, |key, byte| {
+            let symbol = self.symbols[usize::from(*byte)];
+            (symbol != 0).then_some(key << 6 | u32::from(symbol))
+        })
+    }
+}
+
+fn slot_of(key: u32, slots: usize) -> usize {
+    key.wrapping_mul(0x85eb_ca6b) as usize % slots
 }
 
 /// Numbers the bytes that the literals use from one on; zero is for all others.
@@ -193,11 +270,17 @@ impl Trie {
                 states.push(state_of(&self.nodes[*child]));
             }
         }
-        let pairs = (0..SYMBOLS * SYMBOLS).map(|pair| {
-            let first = states[ROOT].next((pair / SYMBOLS) as u8);
-            states.get(first as usize).map_or(NONE, |state| state.next((pair % SYMBOLS) as u8))
-        });
-        Automaton { symbols, pairs: pairs.collect(), states, within: vec![0; (1 << Five::HASH_BITS) / 64] }
+        let bits = |bits: u32| vec![0; (1 << bits) / 64];
+        // At least half of the slots stay free, so that a search for what is not there is short.
+        let slots = (states.len() * 2).next_power_of_two();
+        Automaton {
+            symbols,
+            states,
+            begins: bits(Five::HASH_BITS),
+            within: bits(Five::HASH_BITS),
+            short: bits(Five::SHORT_BITS),
+            fives: vec![(0, NONE); slots.min(1 << 14).max(64)],
+        }
     }
 }
 

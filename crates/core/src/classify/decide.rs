@@ -89,12 +89,26 @@ impl Scene {
         self.present[usize::from(phrase) / 64] & (1 << (phrase % 64)) != 0
     }
 
-    fn allows(&self, rule: &Indexed) -> bool {
+    /// What a rule's evidence weighs here, if its conditions hold.
+    fn weight(&self, rule: &Indexed) -> Option<i16> {
         let r = rule.rule;
-        (r.places.is_empty() || self.place.is_some_and(|p| r.places.contains(&p)))
-            && (r.statuses.is_empty() || self.status.is_some_and(|s| r.statuses.contains(&s)))
+        let holds = (r.statuses.is_empty() || self.status.is_some_and(|s| r.statuses.contains(&s)))
             && (rule.with.is_empty() || rule.with.iter().any(|p| self.has(*p)))
-            && !rule.unless.iter().any(|p| self.has(*p))
+            && !rule.unless.iter().any(|p| self.has(*p));
+        holds.then(|| Some(i16::from(r.rank) + self.by_place(r.places)?)).flatten()
+    }
+
+    /// Nothing for a rule that holds there. Where the place is unknown, what models, tools and frameworks say is
+    /// still heard, but counts for less.
+    fn by_place(&self, places: &[Place]) -> Option<i16> {
+        const PLACE_UNKNOWN: i16 = -12;
+        match self.place {
+            _ if places.is_empty() => Some(0),
+            Some(place) => places.contains(&place).then_some(0),
+            None => {
+                places.iter().any(|p| matches!(p, Place::Llm | Place::Tool | Place::Framework)).then_some(PLACE_UNKNOWN)
+            }
+        }
     }
 }
 
@@ -142,9 +156,10 @@ pub(super) fn candidates<'a>(
 ) -> impl Iterator<Item = Candidate> + 'a {
     found.iter().flat_map(move |f| {
         let numbers = INDEX.speaks_for[usize::from(f.phrase)].iter();
-        numbers.map(|n| &INDEX.rules[usize::from(*n)]).filter(|r| scene.allows(r)).filter_map(move |r| {
+        numbers.map(|n| &INDEX.rules[usize::from(*n)]).filter_map(move |r| {
+            let weight = scene.weight(r)?;
             let span = page.span_at(f.start)?;
-            Some(Candidate { rule: r.rule, field: span.field, weight: i16::from(r.rule.rank) + span.adjust, found: *f })
+            Some(Candidate { rule: r.rule, field: span.field, weight: weight + span.adjust, found: *f })
         })
     })
 }

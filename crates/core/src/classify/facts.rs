@@ -193,10 +193,10 @@ fn introduced_by(front: &str, at: usize, words: &[&str]) -> Option<usize> {
     let before = front.as_bytes()[..at].trim_ascii_end();
     let sign = |b: &u8| matches!(b, b' ' | b':' | b'=' | b'(' | b'~' | b'`' | b'"' | b'\'' | b'\\');
     let before = &before[..before.iter().rposition(|b| !sign(b))? + 1];
-    words.iter().position(|w| {
-        let start = before.len().checked_sub(w.len());
-        start.is_some_and(|start| before[start..].eq_ignore_ascii_case(w.as_bytes()))
-    })
+    let last = before.last()?.to_ascii_lowercase();
+    let ends_in =
+        |w: &str| before.len() >= w.len() && before[before.len() - w.len()..].eq_ignore_ascii_case(w.as_bytes());
+    words.iter().position(|w| w.as_bytes().last() == Some(&last) && ends_in(w))
 }
 
 /// `213462 tokens > 200000 maximum`, `A + B > C`.

@@ -96,12 +96,43 @@ impl Matcher {
     pub(super) fn find(&self, page: &Page) -> Vec<Found> {
         let mut found = Vec::with_capacity(32);
         let mut notes = vec![None; self.slots];
+        let mut seen = Seen::default();
         self.automaton.find(&page.letters, &page.joints, |hit| {
+            seen.enter(page, hit.start);
             for form in self.forms[hit.literal].iter().filter(|f| f.stands(&page.joints, hit.start, hit.end)) {
-                form.take(hit, &mut notes, &mut found);
+                form.take(hit, &mut notes, &mut seen, &mut found);
             }
         });
         found
+    }
+}
+
+/// Which phrases were found in the span at hand: a second time adds nothing.
+struct Seen {
+    phrases: [u64; MOST_PHRASES / 64],
+    spans: usize,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self { phrases: [0; MOST_PHRASES / 64], spans: 0 }
+    }
+}
+
+impl Seen {
+    /// In another span the same phrase may weigh more.
+    fn enter(&mut self, page: &Page, position: usize) {
+        while page.spans.get(self.spans).is_some_and(|span| span.start <= position) {
+            self.phrases = [0; MOST_PHRASES / 64];
+            self.spans += 1;
+        }
+    }
+
+    fn is_news(&mut self, phrase: PhraseId) -> bool {
+        let (word, bit) = (usize::from(phrase) / 64, 1 << (phrase % 64));
+        let news = self.phrases[word] & bit == 0;
+        self.phrases[word] |= bit;
+        news
     }
 }
 
@@ -122,9 +153,10 @@ impl Form {
     }
 
     /// Only the latest place of a front is kept, so that a page full of beginnings stays cheap.
-    fn take(&self, hit: Hit, notes: &mut [Option<Note>], found: &mut Vec<Found>) {
+    fn take(&self, hit: Hit, notes: &mut [Option<Note>], seen: &mut Seen, found: &mut Vec<Found>) {
         let Hit { start, end, .. } = hit;
-        found.extend(self.whole.iter().map(|phrase| Found { phrase: *phrase, start, end }));
+        let news = self.whole.iter().filter(|phrase| seen.is_news(**phrase));
+        found.extend(news.map(|phrase| Found { phrase: *phrase, start, end }));
         for step in &self.goes_on {
             let near = |note: &Note| note.end <= start && start - note.end <= MAX_GAP;
             let Some(front) = notes[usize::from(step.after)].filter(near) else { continue };

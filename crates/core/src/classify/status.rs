@@ -79,8 +79,8 @@ fn is_introduced(before: &str) -> bool {
     // `HTTP/1.1 503`
     let trimmed =
         trimmed.strip_suffix("HTTP/1.1").or_else(|| trimmed.strip_suffix("HTTP/2")).map_or(trimmed, |_| "http");
-    let start = trimmed.rfind(|c: char| !c.is_ascii_alphabetic()).map_or(0, |i| i + 1);
-    let word = &trimmed[start..];
+    let letters = trimmed.bytes().rev().take_while(u8::is_ascii_alphabetic).count();
+    let word = &trimmed[trimmed.len() - letters..];
     const WORDS: [&str; 7] = ["code", "status", "http", "statuscode", "errorcode", "httperror", "response"];
     let apart = before.len() - trimmed.len();
     (WORDS.iter().any(|w| word.eq_ignore_ascii_case(w)) || word.eq_ignore_ascii_case("error")) && apart <= 6

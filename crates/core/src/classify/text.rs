@@ -70,7 +70,9 @@ impl<'a> Lines<'a> {
         if trimmed.starts_with("Caused by") || trimmed.starts_with("[cause]") {
             return LineKind::Cause;
         }
-        if is_chatter(trimmed) { LineKind::Chatter } else { LineKind::Plain }
+        // The only line is the error, whatever its level.
+        let alone = self.first && self.rest.is_none();
+        if !alone && is_chatter(trimmed) { LineKind::Chatter } else { LineKind::Plain }
     }
 }
 

@@ -14,6 +14,10 @@ pub(super) enum Judgement {
 /// Looks at the word alone.
 pub(super) fn judge(word: &str) -> Judgement {
     let shape = Shape::of(word);
+    if word.starts_with(|c: char| c.is_ascii_digit()) {
+        // Nothing is named so; what it is called only matters to the reader.
+        return Judgement::Mask(shape.of_digits(word.len()));
+    }
     if shape.is_snake_case() {
         return if has_id_prefix(word) { Judgement::Mask(Mask::Id) } else { Judgement::Keep };
     }
@@ -38,9 +42,6 @@ pub(super) fn judge(word: &str) -> Judgement {
     }
     if is_id(word, &shape) {
         return Judgement::Mask(Mask::Id);
-    }
-    if word.starts_with(|c: char| c.is_ascii_digit()) {
-        return Judgement::Mask(Mask::Number);
     }
     Judgement::Digits
 }
@@ -82,6 +83,16 @@ impl Shape {
             }
         }
         shape
+    }
+
+    /// What begins with a digit: an address, an id, or a number with or without a unit.
+    fn of_digits(&self, len: usize) -> Mask {
+        const LONGEST_NUMBER: usize = 14;
+        match (self.dots, self.letters) {
+            (3, 0) => Mask::Host,
+            (_, 3..) if len > LONGEST_NUMBER => Mask::Id,
+            (_, _) => Mask::Number,
+        }
     }
 
     /// Letters and underscores: a name, unless it has a prefix that only ids have.
@@ -201,13 +212,54 @@ fn is_path(word: &str, shape: &Shape) -> bool {
 
 /// `state-22d09701.db` is a file; `requests.exceptions` is a module.
 fn has_file_ending(word: &str) -> bool {
-    const ENDINGS: [&str; 34] = [
-        "py", "js", "ts", "tsx", "jsx", "mjs", "json", "jsonl", "yaml", "yml", "toml", "txt", "md", "csv", "log", "db",
-        "sqlite", "pdf", "png", "jpg", "jpeg", "zip", "gz", "tar", "xml", "html", "sh", "conf", "cfg", "ini", "dll",
-        "exe", "so", "parquet",
-    ];
-    let Some((stem, ending)) = word.rsplit_once('.') else { return false };
-    !stem.is_empty() && ENDINGS.iter().any(|e| ending.eq_ignore_ascii_case(e))
+    const LONGEST: usize = 7;
+    let bytes = word.as_bytes();
+    let tail = &bytes[bytes.len().saturating_sub(LONGEST + 1)..];
+    let Some(dot) = tail.iter().rposition(|b| *b == b'.').filter(|dot| bytes.len() - tail.len() + dot > 0) else {
+        return false;
+    };
+    let mut ending = [0; LONGEST];
+    let len = tail.len() - dot - 1;
+    for (to, from) in ending.iter_mut().zip(&tail[dot + 1..]) {
+        *to = from.to_ascii_lowercase();
+    }
+    matches!(
+        &ending[..len.min(LONGEST)],
+        b"py"
+            | b"js"
+            | b"ts"
+            | b"tsx"
+            | b"jsx"
+            | b"mjs"
+            | b"json"
+            | b"jsonl"
+            | b"yaml"
+            | b"yml"
+            | b"toml"
+            | b"txt"
+            | b"md"
+            | b"csv"
+            | b"log"
+            | b"db"
+            | b"sqlite"
+            | b"pdf"
+            | b"png"
+            | b"jpg"
+            | b"jpeg"
+            | b"zip"
+            | b"gz"
+            | b"tar"
+            | b"xml"
+            | b"html"
+            | b"sh"
+            | b"conf"
+            | b"cfg"
+            | b"ini"
+            | b"dll"
+            | b"exe"
+            | b"so"
+            | b"parquet"
+    )
 }
 
 /// Addresses (with or without a port) and names that end in a known domain.
@@ -303,7 +355,12 @@ fn is_model(word: &str) -> bool {
         "anthropic.claude",
     ];
     const SINGLE: [&str; 5] = ["o1", "o3", "gpt-4", "o4-mini", "gpt-5"];
-    let name = word.rsplit('/').next().unwrap_or(word);
+    let name = &word[word.bytes().rposition(|b| b == b'/').map_or(0, |slash| slash + 1)..];
+    if name.len() < 2
+        || !name.contains(['-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', '.']) && !name.starts_with("qwen")
+    {
+        return false;
+    }
     SINGLE.contains(&name)
         || FAMILIES
             .iter()

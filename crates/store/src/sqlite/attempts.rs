@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::model::{AttemptOrigin, Digest};
 use crate::sqlite::batch::Batch;
 use crate::sqlite::life::{position, word};
-use crate::sqlite::lookup::numbered;
+use crate::sqlite::lookup::{numbered, span_of};
 use crate::sqlite::rows::RunRow;
 
 /// An attempt to be kept.
@@ -84,6 +84,16 @@ impl Batch<'_> {
             "SELECT {KEPT} FROM attempts WHERE id BETWEEN ?1 AND ?2 ORDER BY id DESC LIMIT 1"
         ))?;
         let mut rows = find.query([numbered(run, 0), numbered(run, attempt)])?;
+        rows.next()?.map(Kept::read).transpose()
+    }
+
+    /// The last failure on record: what a report without a number may be the same as, also when the run went on since.
+    pub(super) fn last_failure(&mut self, run: i64) -> Result<Option<Kept>> {
+        let mut find = self.conn.prepare_cached(&format!(
+            "SELECT {KEPT} FROM attempts WHERE id BETWEEN ?1 AND ?2 AND outcome = ?3 ORDER BY id DESC LIMIT 1"
+        ))?;
+        let (first, last) = span_of(run);
+        let mut rows = find.query([first, last, position(Outcome::ALL, &Outcome::Failed)])?;
         rows.next()?.map(Kept::read).transpose()
     }
 

@@ -59,14 +59,11 @@ fn identify(batch: &mut Batch<'_>, row: &RunRow, failed: &FailedAttempt) -> Resu
             None if running && attempt == row.run.attempt => Err(Refused::InFlight.into()),
             Some(_) | None => Err(Error::AttemptConflict { attempt }),
         },
-        None => {
-            let last = batch.last_attempt(row.id, row.run.attempt)?;
-            match last {
-                Some(kept) if kept.is(&failed.digest) && is_resend(batch, &kept)? => Ok(Identity::Again(kept)),
-                Some(_) | None if running => Err(Refused::InFlight.into()),
-                Some(_) | None => Ok(Identity::New(row.run.attempt + 1)),
-            }
-        }
+        None => match batch.last_failure(row.id)? {
+            Some(kept) if kept.is(&failed.digest) && is_resend(batch, &kept)? => Ok(Identity::Again(kept)),
+            Some(_) | None if running => Err(Refused::InFlight.into()),
+            Some(_) | None => Ok(Identity::New(row.run.attempt + 1)),
+        },
     }
 }
 

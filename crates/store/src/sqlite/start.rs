@@ -52,7 +52,12 @@ fn unknown(batch: &mut Batch<'_>, tenant: i64, start: &Start) -> Result<Begun> {
 fn known(batch: &mut Batch<'_>, mut row: RunRow, start: &Start) -> Result<Begun> {
     let (_, policy) = batch.rules_of(&row)?;
     let differs = payload_differs(batch, &row, &start.run)?;
-    let StartHow::Start { start_id, lease_ms } = &start.how else { return answer(batch, &row, false, differs) };
+    let StartHow::Start { start_id, lease_ms } = &start.how else {
+        // Whoever enqueues owns nothing, also where somebody is at work.
+        let mut begun = answer(batch, &row, false, differs)?;
+        (begun.answer.lease, begun.answer.lease_expires_at) = (None, None);
+        return Ok(begun);
+    };
     match &row.run.state {
         State::Scheduled(_) => {
             let before = row.clone();

@@ -8,7 +8,7 @@ use redrive_core::wire::{FailureAnswer, StateAnswer, StepView, SucceedAnswer};
 use rusqlite::params;
 
 use crate::error::{Error, Result};
-use crate::model::{FailedAttempt, HourlyKind, NewStep, Success, UnderLease};
+use crate::model::{FailedAttempt, HourlyKind, LeaseToken, NewStep, Success, UnderLease};
 use crate::sqlite::attempts::Ending;
 use crate::sqlite::batch::Batch;
 use crate::sqlite::ledger;
@@ -20,9 +20,16 @@ use crate::sqlite::start::under_way;
 /// The run that a lease names, and how a call under it stands.
 fn fenced(batch: &mut Batch<'_>, under: &UnderLease, verb: Verb) -> Result<(RunRow, Standing)> {
     let row = batch.require_run(&under.at)?;
-    // A run of the same name that was there before has another number: its leases fit no other.
-    let stands = if under.lease.run == row.id { standing(&row.run, under.lease.epoch, verb) } else { Standing::Lost };
+    let stands = if is_ours(&row, under.lease) { standing(&row.run, under.lease.epoch, verb) } else { Standing::Lost };
     Ok((row, stands))
+}
+
+/// Whether we can have granted this lease. A run of the same name that was there before has another number, so its
+/// leases fit no other; the attempt says where things are kept, so it must be one that this run has had.
+fn is_ours(row: &RunRow, lease: LeaseToken) -> bool {
+    let (epoch, attempt) = (row.run.epoch, row.run.epoch_attempt);
+    let numbered = if lease.epoch == epoch { lease.attempt == attempt } else { (1..=attempt).contains(&lease.attempt) };
+    lease.run == row.id && (1..=epoch).contains(&lease.epoch) && numbered
 }
 
 /// How a call is refused whose lease is over.

@@ -146,3 +146,14 @@ pub async fn a_new_pattern_is_new_once_and_counted_for_its_tenant(world: World) 
     let counts: BTreeSet<_> = all.patterns.iter().map(|p| (p.count, p.open, p.tenants.len())).collect();
     assert_eq!(counts, BTreeSet::from([(3, 2, 2)]));
 }
+
+/// The answer was lost on the way; meanwhile the retry was leased and went well.
+pub async fn a_resend_after_the_retry_has_succeeded_opens_nothing(world: World) {
+    let first = world.fail("r1", TIMEOUT).await;
+    world.wait(first.verdict.next_attempt_at.unwrap().since(world.store.now()));
+    let (_, under) = world.lease_one().await;
+    world.store.succeed(success(&under, "1")).await.unwrap();
+    let again = world.store.report(report("r1", TIMEOUT)).await.unwrap();
+    assert_eq!((again.fresh, again.answer), (false, first));
+    assert_eq!(world.state("r1").await, StateName::Recovered);
+}

@@ -58,3 +58,11 @@ pub async fn another_payload_under_the_same_run_is_a_conflict(world: World) {
     assert!(matches!(world.store.start(other).await, Err(Error::RunConflict)));
     assert_eq!(world.state("r1").await, StateName::Scheduled);
 }
+
+pub async fn whoever_enqueues_again_gets_nobodys_lease(world: World) {
+    let (_, under) = world.start("r1").await;
+    let how = StartHow::Enqueue { due_at: None };
+    let again = world.store.start(Start { how, ..start("r1") }).await.unwrap().answer;
+    assert_eq!((again.state, again.lease, again.lease_expires_at), (StateName::Running, None, None));
+    assert!(world.store.heartbeat(under).await.is_ok());
+}

@@ -4,7 +4,7 @@ use redrive_core::lifecycle::Refused;
 use redrive_core::run::StateName;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::StepStatus;
-use redrive_store::{Error, Success, Triage, UnderLease};
+use redrive_store::{Error, LeaseToken, Success, Triage, UnderLease};
 
 use crate::reports::{BUG, TIMEOUT};
 use crate::world::{LEASE_MS, World, at, failed, step, success};
@@ -180,4 +180,22 @@ pub async fn a_caller_reports_success_without_a_lease(world: World) {
     };
     let live = Success { lease: None, ..success(&lease, "1") };
     assert!(matches!(world.store.succeed(live).await, Err(Error::Refused(Refused::InFlight))));
+}
+
+/// The number in a lease says where an attempt is kept: one that we did not give must reach no other run's.
+pub async fn a_lease_with_another_number_changes_nothing_of_anybodys(world: World) {
+    let (_, under) = world.start("r1").await;
+    for run in ["r2", "r3"] {
+        world.fail(run, BUG).await;
+    }
+    for attempt in [2, (1 << 20) | 1, (2 << 20) | 1, (3 << 20) | 1] {
+        let forged = UnderLease { lease: LeaseToken { attempt, ..under.lease }, ..under.clone() };
+        assert!(matches!(world.store.succeed(success(&forged, "1")).await, Err(Error::LeaseLost { recorded: false })));
+        assert!(matches!(world.store.fail(forged, failed(BUG)).await, Err(Error::LeaseLost { recorded: false })));
+    }
+    for run in ["r2", "r3"] {
+        let attempts = world.show(run).await.body.attempts;
+        assert_eq!((attempts.len(), attempts[0].outcome.as_str(), &attempts[0].late), (1, "failed", &None));
+    }
+    assert_eq!(world.store.succeed(success(&under, "1")).await.unwrap().state, StateName::Succeeded);
 }

@@ -30,7 +30,10 @@ pub struct World {
 
 impl World {
     pub fn sqlite() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::sqlite_in(tempfile::tempdir().unwrap())
+    }
+
+    pub fn sqlite_in(folder: tempfile::TempDir) -> Self {
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(NOON)));
         let options = Options {
             folder: folder.path().join("data"),

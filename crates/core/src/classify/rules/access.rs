@@ -52,6 +52,7 @@ pub(super) static RULES: &[Rule] = &[
         "not signed in", "sign in to", "authenticate first", "invalid license", "invalid_auth", "not_authed",
         "token_revoked", "account_inactive", "www authenticate", "no token provided", "token not provided",
         "missing token", "api token is", "key was revoked", "been revoked", "credentials revoked",
+        "password authentication was", "password authentication is",
     ])
     .unless(&["invalid token ~ position", "unexpected token"])
     .note("OpenAI: invalid_api_key; Anthropic: authentication_error; Gemini: API_KEY_INVALID (400); Bedrock: \
@@ -86,7 +87,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("builtin.permission.wording", PermissionDenied, LIKELY + 9, &[
         "not permitted", "not allowed", "is not allowed", "isn't allowed", "are not allowed", "write access",
         "read access", "access control", "csrf", "terms of service", "verification required", "request access",
-        "not enabled for", "robots txt", "rbac",
+        "robots txt", "rbac",
     ])
     .unless(&[
         "additional properties", "extra inputs", "extra fields", "method not allowed", "rate limit",
@@ -109,7 +110,8 @@ pub(super) static RULES: &[Rule] = &[
         "denied the request", "rejected the request", "user doesn't want to proceed", "user does not want to",
         "permission to use ~ denied", "permission to use ~ has been denied", "was not approved", "not approved",
         "refused by user", "user refused", "disapproved", "denied permission", "permission was denied",
-        "requires approval but", "permission rejected", "declined the", "access denied by",
+        "requires approval but", "permission rejected", "declined the", "access denied by", "haven't granted",
+        "not granted", "hasn't been granted", "access disabled by", "has disabled access",
     ])
     .unless(&["timed out", "not respond within", "no response within", "did not respond"])
     .note("a policy, a hook or a person that said no; an unanswered question is approval_expired")

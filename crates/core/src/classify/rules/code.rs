@@ -113,7 +113,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule::new("builtin.integrity.codec", DataIntegrity, LIKELY + 9, &[
         "deserialize", "deserialization", "failed to deserialize", "cannot deserialize", "unable to deserialize",
         "unmarshal", "msgpack", "avro", "bad data", "bad state", "version mismatch", "invalid encoding", "parquet",
-        "schema registry",
+        "schema registry", "serialization exception", "deserializing", "deserialization error",
     ])
     .note("stored data that its codec refuses; a model's answer that does so speaks of JSON or a schema")
     .example("failed to deserialize checkpoint"),

@@ -120,7 +120,8 @@ pub(super) static RULES: &[Rule] = &[
         "token limit for this session", "session token limit", "max total tokens", "budget cap", "token usage limit",
         "run token limit", "crossed budget", "reached its budget", "reached the budget", "budget was exceeded",
         "cost ~ exceeds ~ limit", "cost ~ exceeded ~ limit", "spend ~ exceeds ~ limit",
-        "tokens ~ exceeds the configured", "exceeds the configured ~ budget",
+        "tokens ~ exceeds the configured", "exceeds the configured ~ budget", "spending cap ~ this run",
+        "cap ~ for this run", "limit for this run", "limit ~ for this session", "spend ~ this run",
     ])
     .unless(&["thinking budget", "budget tokens"])
     .note("Pydantic AI: UsageLimitExceeded on tokens or cost; LiteLLM: BudgetExceededError; gateways of one's own")

@@ -135,6 +135,8 @@ pub(super) static RULES: &[Rule] = &[
         "additional properties", "validation exception", "is a required property", "missing required parameter",
         "missing required field", "validation error", "is not one of", "unknown field",
         "unrecognized request argument", "unprocessable entity", "missing field", "validation failed",
+        "invalid type for", "expected a string", "expected an object", "expected an array", "but got an",
+        "expected one of",
     ])
     .at(&[Llm, Tool])
     .on(&[400, 422])
@@ -195,6 +197,13 @@ pub(super) static RULES: &[Rule] = &[
     .unless(&["content filter error"])
     .note("words of safety that an answer carries even when nothing was stopped")
     .example("Reply withheld: jailbreak"),
+    Rule::new("builtin.truncated.hint", OutputTruncated, HINT + 4, &[
+        "max tokens", "max output tokens", "maximum tokens",
+    ])
+    .at(&[Llm])
+    .unless(&["max tokens must", "max tokens ~ must"])
+    .note("a stop reason without its name: MAX_TOKENS")
+    .example("MAX_TOKENS"),
     Rule::new("builtin.malformed.hint", MalformedOutput, HINT + 6, &[
         "empty response", "no output", "empty output", "invalid response", "unexpected response", "blank response",
         "unexpected model behavior", "model behavior error", "no response",

@@ -21,7 +21,8 @@ pub(super) static RULES: &[Rule] = &[
         "permission prompt timed out", "permission ~ timed out", "elicitation timed out", "elicitation timeout",
         "user input timed out", "ask user ~ timed out", "interrupt expired", "approval link ~ expired", "auto denied",
         "auto rejected", "automatically denied", "automatically rejected", "not reviewed in time",
-        "not confirmed in time", "waited ~ for approval",
+        "not confirmed in time", "waited ~ for approval", "approval ~ no longer pending",
+        "approval ~ nothing came back", "no longer pending", "declined on your behalf",
     ])
     .unless(&["approval rejected by"])
     .note("human-in-the-loop gates of every framework: an unanswered question is no denial")

@@ -60,7 +60,8 @@ pub(super) static RULES: &[Rule] = &[
         "cannot be empty", "must not be empty", "cannot be blank", "cannot be null", "user error", "illegal argument",
         "bad request", "unprocessable", "invalid request", "invalid request error", "malformed request",
         "method not allowed", "not acceptable", "invalid query", "does not match format", "unknown option",
-        "invalid option", "out of range for",
+        "invalid option", "out of range for", "not enabled for", "cannot both be", "cannot be used together",
+        "mutually exclusive", "not compatible with", "incompatible with",
     ])
     .unless(&["invalid response", "internal server error", "billing", "credit"])
     .note("gRPC INVALID_ARGUMENT, FAILED_PRECONDITION; AMQP 406; HTTP 400, 405, 422; a wording that often wraps one \
@@ -131,7 +132,8 @@ pub(super) static RULES: &[Rule] = &[
         "index lock", "another git process", "another process", "resource busy", "ebusy", "text file busy",
         "device or resource busy", "being used by another process", "in use by another", "held by another",
         "wrong last sequence", "wrong last msg", "too many concurrent transactions", "not lock owner", "lock expired",
-        "consumer is already bound", "resource locked", "exclusive access",
+        "consumer is already bound", "resource locked", "exclusive access", "being executed by", "being processed by",
+        "by another worker", "another worker", "another consumer", "locked by",
     ])
     .category(Transient)
     .unless(&["package lock", "yarn lock", "lock file is out of date", "unlock"])

@@ -55,7 +55,8 @@ pub(super) static RULES: &[Rule] = &[
         "cuda error", "cudamalloc", "gpu memory", "hip out of memory", "vram", "mps backend out of memory",
         "bad alloc", "memory limit", "maxmemory", "used memory", "max memory size exceeded", "exceeded the memory",
         "insufficient resources", "insufficient cpu", "insufficient memory ~ node", "resources exhausted",
-        "exceeded quota ~ pods", "no gpu available", "no gpus available",
+        "exceeded quota ~ pods", "no gpu available", "no gpus available", "failedscheduling", "failed scheduling",
+        "nodes are available", "insufficient nvidia", "insufficient gpu",
     ])
     .unless(&["rate limit"])
     .note("memory of every kind: CUDA, JVM, V8, malloc, Lambda, Redis OOM; Kubernetes scheduling")

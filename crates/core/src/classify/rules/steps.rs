@@ -17,7 +17,8 @@ pub(super) static RULES: &[Rule] = &[
         "called ~ times in a row", "finish reason repetition", "finish reason ~ repetition", "repetition detected",
         "degenerate repetition", "duplicate tool call", "repeated call", "stuck agent", "agent stuck",
         "same command ~ times", "same response ~ times", "over and over", "exact call", "exact same",
-        "been made ~ times", "been called ~ times", "repeat the same",
+        "been made ~ times", "been called ~ times", "repeat the same", "same tool ~ consecutive",
+        "same ~ consecutive rounds", "stop reason stuck", "consecutive duplicate", "looks like a loop",
     ])
     .unless(&["event loop", "reference cycle"])
     .note("crush, gemini-cli, CrewAI: loop markers; vLLM: finish repetition; the detectors of this product")

@@ -18,7 +18,7 @@ pub(super) static RULES: &[Rule] = &[
         "tool ~ not supported", "called a tool that", "hallucinated tool", "tried to call unavailable", "tool not in",
         "not in the list of tools", "action not found", "skill not found", "unknown action", "unknown skill",
         "unknown mcp server", "tool isn't available", "tool ~ isn't available", "no tool called", "missing tool",
-        "plugin not found",
+        "plugin not found", "method not found",
     ])
     .unless(&["tool call id", "tool call ids", "tool use ids", "tool_call_id", "tool result", "no such file"])
     .at(&[Tool, Framework, Llm])

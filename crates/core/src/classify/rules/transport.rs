@@ -1,6 +1,8 @@
 //! On the way: timeouts, broken connections, services that are not there.
 
-use crate::classify::place::Place::{Broker, Database, Framework, Infrastructure, Network as NetworkPlace, Tool};
+use crate::classify::place::Place::{
+    Broker, Database, Framework, Human, Infrastructure, Llm, Network as NetworkPlace, Tool, Validation,
+};
 use crate::classify::rule::{CLEAR, HINT, LIKELY, Rule, SURE};
 use crate::reason::Category::Permanent;
 use crate::reason::Reason::{DependencyUnavailable, Network, Timeout};
@@ -31,7 +33,8 @@ pub(super) static RULES: &[Rule] = &[
         "heartbeat lost", "no heartbeat", "session timeout", "keepalive timeout", "keep alive timeout",
         "ping timeout", "handshake timeout", "schedule to start", "start to close", "schedule to close", "watchdog",
         "exceeded grace", "exceeded deadline", "deadlineexceeded", "failed to update metadata after", "超时",
-        "time out after", "time out while", "connection time out", "request time out",
+        "time out after", "time out while", "connection time out", "request time out", "max duration",
+        "maximum duration", "exceeded duration", "err timed out",
     ])
     .unless(&["approval", "timeout parameter"])
     .note("ETIMEDOUT, DEADLINE_EXCEEDED, every client's TimeoutError; SQS receipt handles, NATS ack wait, AMQP \
@@ -67,10 +70,10 @@ pub(super) static RULES: &[Rule] = &[
         "closed the connection", "closed connection", "closed unexpectedly", "network is unreachable",
         "network unreachable", "network is down", "no route to host", "enetunreach", "ehostunreach", "enetdown",
         "host unreachable", "host is unreachable", "host is down", "network error", "network connection",
-        "network failure", "network changed", "err network", "net err", "err internet disconnected", "eai again",
-        "eai fail", "getaddrinfo", "enotfound", "name or service not known", "name resolution",
-        "nodename nor servname", "could not resolve", "couldn't resolve", "cannot resolve host", "failed to resolve",
-        "no such host", "unknown host", "unknownhost", "dns lookup", "dns error", "dns resolution", "dns failure",
+        "network failure", "network changed", "err network", "err internet disconnected", "eai again", "eai fail",
+        "getaddrinfo", "enotfound", "name or service not known", "name resolution", "nodename nor servname",
+        "could not resolve", "couldn't resolve", "cannot resolve host", "failed to resolve", "no such host",
+        "unknown host", "unknownhost", "dns lookup", "dns error", "dns resolution", "dns failure",
         "no address associated", "tls handshake", "ssl handshake", "handshake failed", "handshake failure",
         "handshake error", "tls error", "ssl error", "ssl routines", "wrong version number", "unexpected eof",
         "eof occurred in violation", "ssl eof", "unexpected message ~ tls", "record layer failure",
@@ -93,6 +96,8 @@ pub(super) static RULES: &[Rule] = &[
         "use of closed network connection", "connection pool is closed", "protocol error", "bad file descriptor",
         "early eof", "rpc failed", "remote end hung up", "the remote end", "aborted connection", "network timeout",
         "mid stream", "internet connection", "you appear to be offline", "offline", "unreachable",
+        "err connection reset", "err connection closed", "err name not resolved", "err address unreachable",
+        "err ssl protocol", "err proxy connection",
     ])
     .unless(&[
         "connection pool is closed by", "certificate verify failed", "connection refused", "econnrefused",
@@ -107,7 +112,7 @@ pub(super) static RULES: &[Rule] = &[
         "connection problem", "connection issue", "connectivity", "ssl", "dns", "socket exception", "io exception",
         "transport", "request error", "http error", "eof error", "eof", "disconnected", "unable to reach",
         "could not reach", "cannot reach", "network", "read tcp", "write tcp", "fetch failed", "failed to fetch",
-        "network request failed", "error sending request",
+        "network request failed", "error sending request", "net err",
     ])
     .unless(&["connection refused", "econnrefused"])
     .note("OpenAI, Anthropic: APIConnectionError; the class of a broken connection without its cause")
@@ -162,7 +167,7 @@ pub(super) static RULES: &[Rule] = &[
         "failed to connect", "not able to connect", "could not establish connection", "unable to establish",
         "failed to establish a new connection", "is unavailable", "not connected", "no connection",
         "connection not available", "not ready", "is not ready", "not started", "is not running",
-        "failed to reconnect", "reconnect failed", "quorum",
+        "failed to reconnect", "reconnect failed", "quorum", "amqpconnectionerror", "broker connection error",
     ])
     .unless(&["connection closed by", "model is overloaded", "high demand", "approval", "capacity"])
     .at(&[Tool, NetworkPlace, Broker, Database, Infrastructure, Framework])
@@ -174,8 +179,9 @@ pub(super) static RULES: &[Rule] = &[
         "circuit breaker", "service unavailable", "server selection timeout", "under maintenance",
         "temporarily unavailable", "upstream connect error", "loading the dataset in memory", "redis is loading",
     ])
+    .at(&[Human, Llm, Validation])
     .unless(&["timed out", "name resolution", "name or service not known", "connection reset", "certificate"])
-    .note("the same, where the caller does not say where it happened")
+    .note("the same behind a model or a person: what they need is down")
     .example("NoBrokersAvailable"),
     Rule::new("builtin.dependency.server", DependencyUnavailable, LIKELY - 6, &[
         "internal server error", "bad gateway", "server error", "unavailable", "service error", "upstream", "backend",
@@ -190,9 +196,4 @@ pub(super) static RULES: &[Rule] = &[
     .at(&[NetworkPlace, Broker])
     .note("words of transport in a step that is transport")
     .example("something about the proxy"),
-    Rule::new("builtin.dependency.unplaced", DependencyUnavailable, HINT + 3, &[
-        "internal server error", "bad gateway",
-    ])
-    .note("a server that failed, and nobody says which")
-    .example("Internal Server Error"),
 ];

@@ -1,0 +1,70 @@
+//! Any store against a small reference model: random acts of several tenants whose ids collide, each answer and each
+//! touched run compared after every group of acts, every counter recounted now and then. A failure prints its seed;
+//! `REDRIVE_SEED` repeats it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    unreachable_pub,
+    dead_code,
+    reason = "a law that does not hold fails; the world is shared with the conformance suite"
+)]
+
+mod act;
+mod audit;
+mod lot;
+mod play;
+mod reference;
+mod workers;
+#[path = "../conformance/world.rs"]
+mod world;
+
+use lot::Lot;
+use play::Play;
+
+/// Over all worlds: what the promise L1 asks for.
+const ACTS: usize = 100_000;
+/// Many short lives: a run with hundreds of attempts is slow to read and teaches nothing new.
+const WORLDS: usize = 50;
+const BATCHES: usize = 1_000;
+const BATCHES_IN_A_WORLD: usize = 25;
+const AT_ONCE: usize = 4;
+
+fn block_on(work: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
+}
+
+/// L1, L2, L6, T2: leases, epochs, attempts and counters, whatever happens in which order.
+#[test]
+fn every_act_does_what_the_model_says_and_nothing_else() {
+    let seed = lot::seed();
+    std::thread::scope(|threads| {
+        for first in 0..AT_ONCE {
+            threads.spawn(move || {
+                for world in (first..WORLDS).step_by(AT_ONCE) {
+                    block_on(async {
+                        let mut play = Play::new(Lot::new(seed.wrapping_add(world as u64))).await;
+                        play.acts(ACTS / WORLDS).await;
+                        play.audit().await;
+                    });
+                }
+            });
+        }
+    });
+}
+
+/// D2: good, repeated and conflicting items in one batch, each answered as if it had come alone.
+#[test]
+fn a_batch_is_answered_item_by_item() {
+    let seed = lot::seed();
+    for world in 0..BATCHES / BATCHES_IN_A_WORLD {
+        block_on(async {
+            let mut play = Play::new(Lot::new(seed.wrapping_add(world as u64))).await;
+            for _ in 0..BATCHES_IN_A_WORLD {
+                play.batch().await;
+            }
+            play.audit().await;
+        });
+    }
+}

@@ -1,0 +1,319 @@
+//! The model: a map of runs, written from the promises and not from the code. It takes each act with what the store
+//! said to it and panics where the two do not agree. What is a matter of judgement (retry or dead letter) it takes
+//! from the answer and only bounds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use redrive_core::lifecycle::Refused;
+use redrive_core::run::StateName;
+use redrive_core::text::Label;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::FailureAnswer;
+use redrive_store::{Digest, Error, LeaseToken, Reported, Result, RunRef, Started, Triage, Triaged};
+
+use crate::act::{Do, Said, WORDS};
+use crate::world::digest;
+
+pub const MAX_ATTEMPTS: u32 = 4;
+const MAX_REPLAYS: u32 = 10;
+const RESEND_MS: u64 = 60_000;
+const DEADLINE_MS: u64 = 3_600_000;
+
+/// How the last lease ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    Succeeded,
+    Failed,
+    Released,
+    Expired,
+    Cancelled,
+}
+
+#[derive(Debug, Clone)]
+pub struct Live {
+    pub lease_ms: u64,
+    pub expires: Timestamp,
+    pub deadline: Timestamp,
+    pub extended: bool,
+    pub start_id: Option<Label>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Kept {
+    pub outcome: &'static str,
+    digest: Option<Digest>,
+    answer: Option<FailureAnswer>,
+    at: Timestamp,
+}
+
+#[derive(Debug, Clone)]
+pub struct Run {
+    pub state: StateName,
+    pub attempt: u32,
+    pub live: Option<Live>,
+    pub due: Option<Timestamp>,
+    /// Every lease there ever was, in the order of granting.
+    pub granted: Vec<LeaseToken>,
+    pub ended: Option<Ended>,
+    pub kept: BTreeMap<u32, Kept>,
+    pub has_failed: bool,
+    pub triaged: usize,
+    /// It began with the other payload.
+    other_payload: bool,
+    budget_from: u32,
+    replays: u32,
+}
+
+#[derive(Default)]
+pub struct Model {
+    pub runs: BTreeMap<(String, String), Run>,
+    pub last_stamp: Option<Timestamp>,
+    pub absent: Option<(Timestamp, Timestamp)>,
+    /// The store's own numbers, each of one run only.
+    numbers: BTreeSet<i64>,
+}
+
+pub fn key(at: &RunRef) -> (String, String) {
+    (at.tenant.to_string(), at.run_id.to_string())
+}
+
+pub fn is_callers(at: &RunRef) -> bool {
+    at.run_id.as_str().starts_with('c')
+}
+
+impl Run {
+    fn new(state: StateName) -> Self {
+        Self {
+            state,
+            attempt: 0,
+            live: None,
+            due: None,
+            granted: Vec::new(),
+            ended: None,
+            kept: BTreeMap::new(),
+            has_failed: false,
+            triaged: 0,
+            other_payload: false,
+            budget_from: 0,
+            replays: 0,
+        }
+    }
+
+    /// A verdict has moved it: L6 bounds where to.
+    pub fn judged(&mut self, state: StateName, due: Option<Timestamp>, now: Timestamp) {
+        (self.state, self.due, self.live, self.has_failed) = (state, due, None, true);
+        match state {
+            StateName::Scheduled => {
+                assert!(due.is_some_and(|due| due > now), "the next attempt is in the future: {due:?}, now {now}");
+                assert!(self.attempt < self.budget_from + MAX_ATTEMPTS, "attempt {} has a successor", self.attempt);
+            }
+            StateName::Dead => assert_eq!(due, None),
+            other => panic!("a verdict led to {other}"),
+        }
+    }
+
+    pub fn keep(&mut self, attempt: u32, outcome: &'static str, digest: Option<Digest>, at: Timestamp) {
+        self.kept.insert(attempt, Kept { outcome, digest, answer: None, at });
+    }
+
+    pub fn keep_failure(&mut self, digest: Digest, answer: &FailureAnswer, at: Timestamp) {
+        let kept = Kept { outcome: "failed", digest: Some(digest), answer: Some(answer.clone()), at };
+        assert!(self.kept.insert(answer.attempt, kept).is_none(), "an attempt is kept once");
+    }
+
+    pub fn is_closed(&self) -> bool {
+        matches!(self.state, StateName::Succeeded | StateName::Recovered | StateName::Resolved | StateName::Discarded)
+    }
+
+    pub fn stored_answer(&self, attempt: u32) -> Option<&FailureAnswer> {
+        self.kept.get(&attempt)?.answer.as_ref()
+    }
+}
+
+impl Kept {
+    pub fn is_success(&self, digest: &Digest) -> bool {
+        self.outcome == "succeeded" && self.digest.as_ref() == Some(digest)
+    }
+}
+
+/// A refusal, by what it is called on the wire.
+pub fn refused<T: std::fmt::Debug>(said: &Result<T>, wanted: &Refused) {
+    assert!(matches!(said, Err(Error::Refused(found)) if found == wanted), "{said:?} instead of {wanted:?}");
+}
+
+impl Model {
+    pub fn take(&mut self, act: &Do, said: Said, now: Timestamp) {
+        match (act, said) {
+            (Do::Report { at, attempt, words }, Said::Report(said)) => self.report(at, *attempt, *words, said, now),
+            (Do::Start { at, start_id, other_payload, lease_ms }, Said::Start(said)) => {
+                self.start(at, start_id.as_ref(), *other_payload, *lease_ms, said, now);
+            }
+            (Do::Enqueue { at, due_at }, Said::Start(said)) => self.enqueue(at, *due_at, said, now),
+            (Do::Triage { at, triage }, Said::Triage(said)) => self.triage(at, triage, said, now),
+            (Do::Under { at, lease, verb, words }, said) => self.under_lease(at, *lease, *verb, *words, said, now),
+            (Do::SucceedByCaller { at, attempt, words }, Said::Succeed(said)) => {
+                self.succeed_by_caller(at, *attempt, *words, said, now);
+            }
+            (act, said) => panic!("{act:?} was answered {said:?}"),
+        }
+    }
+
+    /// Which attempt a report is, and whether it was here before.
+    pub fn report(&mut self, at: &RunRef, attempt: Option<u32>, words: usize, said: Result<Reported>, now: Timestamp) {
+        let digest = digest(WORDS[words].as_bytes());
+        let run = self.runs.entry(key(at)).or_insert_with(|| Run::new(StateName::Scheduled));
+        let kept = match attempt {
+            Some(attempt) => run.kept.get(&attempt),
+            None => run.kept.values().rfind(|kept| kept.outcome == "failed").filter(|kept| {
+                let due = kept.answer.as_ref().and_then(|answer| answer.verdict.next_attempt_at);
+                let until = kept.at.plus_ms(RESEND_MS);
+                kept.digest == Some(digest) && now < due.map_or(until, |due| due.max(until))
+            }),
+        };
+        if let Some(kept) = kept {
+            if kept.digest == Some(digest) {
+                let said = said.expect("the same again is no mistake");
+                assert!(!said.fresh);
+                assert_eq!(Some(&said.answer), kept.answer.as_ref());
+                return;
+            }
+            assert!(matches!(said, Err(Error::AttemptConflict { .. })), "{said:?}");
+            return;
+        }
+        let taken =
+            attempt.is_some_and(|attempt| attempt < run.attempt || (attempt == run.attempt && run.live.is_none()));
+        if taken && run.attempt > 0 {
+            assert!(matches!(said, Err(Error::AttemptConflict { .. })), "{said:?}");
+            return;
+        }
+        if run.live.is_some() {
+            return refused(&said, &Refused::InFlight);
+        }
+        let said = said.expect("a failure is never refused");
+        assert!(said.fresh);
+        assert_eq!(said.answer.attempt, attempt.unwrap_or(run.attempt + 1));
+        assert_eq!((said.answer.tenant.to_string(), said.answer.run_id.to_string()), key(at));
+        run.attempt = said.answer.attempt;
+        run.judged(said.answer.state, said.answer.verdict.next_attempt_at, now);
+        run.keep_failure(digest, &said.answer, now);
+    }
+
+    fn start(
+        &mut self,
+        at: &RunRef,
+        start_id: Option<&Label>,
+        other_payload: bool,
+        lease_ms: u64,
+        said: Result<Started>,
+        now: Timestamp,
+    ) {
+        let Some(run) = self.runs.get(&key(at)) else {
+            let said = said.unwrap();
+            assert!(said.created && said.answer.attempt == 1);
+            self.runs.insert(key(at), Run { other_payload, ..Run::new(StateName::Scheduled) });
+            return self.granted(at, said.answer.lease.as_deref(), start_id.cloned(), lease_ms, now);
+        };
+        if other_payload != run.other_payload {
+            assert!(matches!(said, Err(Error::RunConflict)), "{said:?}");
+            return;
+        }
+        match run.state {
+            StateName::Scheduled if !is_callers(at) && run.due.is_none_or(|due| due > now) => {
+                refused(&said, &Refused::NotDue);
+            }
+            StateName::Scheduled => {
+                let said = said.unwrap();
+                assert!(!said.created);
+                self.granted(at, said.answer.lease.as_deref(), start_id.cloned(), lease_ms, now);
+            }
+            StateName::Running if start_id.is_some() && run.live.as_ref().unwrap().start_id.as_ref() == start_id => {
+                let lease = run.granted.last().unwrap().to_string();
+                assert_eq!(said.unwrap().answer.lease, Some(lease));
+            }
+            StateName::Running => refused(&said, &Refused::InFlight),
+            StateName::Dead => assert!(matches!(said, Err(Error::DeadLettered(_))), "{said:?}"),
+            _ => {
+                let answer = said.unwrap().answer;
+                assert_eq!((answer.state, answer.lease), (run.state, None));
+            }
+        }
+    }
+
+    fn enqueue(&mut self, at: &RunRef, due_at: Option<Timestamp>, said: Result<Started>, now: Timestamp) {
+        if self.runs.get(&key(at)).is_some_and(|run| run.other_payload) {
+            assert!(matches!(said, Err(Error::RunConflict)), "{said:?}");
+            return;
+        }
+        let said = said.unwrap();
+        // Whoever enqueues owns nothing, also where somebody is at work.
+        assert_eq!(said.answer.lease, None);
+        let run = self.runs.entry(key(at)).or_insert_with(|| {
+            assert!(said.created);
+            Run { due: Some(due_at.unwrap_or(now).max(now)), ..Run::new(StateName::Scheduled) }
+        });
+        assert_eq!(said.answer.state, run.state);
+    }
+
+    /// L1: one at a time, and an epoch above all before it.
+    pub fn granted(
+        &mut self,
+        at: &RunRef,
+        lease: Option<&str>,
+        start_id: Option<Label>,
+        lease_ms: u64,
+        now: Timestamp,
+    ) {
+        let lease: LeaseToken = lease.expect("a lease").parse().unwrap();
+        let run = self.runs.get_mut(&key(at)).unwrap();
+        assert!(run.live.is_none(), "two live leases");
+        match run.granted.last() {
+            Some(last) => assert!(lease.epoch > last.epoch && lease.run == last.run, "{lease} after {last}"),
+            None => assert!(self.numbers.insert(lease.run), "two runs share a number"),
+        }
+        assert_eq!(lease.attempt, run.attempt + 1);
+        run.granted.push(lease);
+        (run.attempt, run.state, run.due, run.ended) = (lease.attempt, StateName::Running, None, None);
+        let (expires, deadline) = (now.plus_ms(lease_ms), now.plus_ms(DEADLINE_MS));
+        run.live = Some(Live { lease_ms, expires, deadline, extended: false, start_id });
+    }
+
+    fn triage(&mut self, at: &RunRef, triage: &Triage, said: Result<Triaged>, now: Timestamp) {
+        let Some(run) = self.runs.get_mut(&key(at)) else {
+            assert!(matches!(said, Err(Error::NotFound(_))), "{said:?}");
+            return;
+        };
+        let allowed = match (triage, run.state) {
+            (Triage::Note, _) => true,
+            (Triage::Replay { force }, state) => match state {
+                StateName::Running => false,
+                StateName::Scheduled => true,
+                StateName::Dead => *force || run.replays < MAX_REPLAYS,
+                _ => *force,
+            },
+            (Triage::Cancel, state) => matches!(state, StateName::Running | StateName::Scheduled),
+            (Triage::Resolve | Triage::Discard, state) => matches!(state, StateName::Dead | StateName::Scheduled),
+        };
+        if !allowed {
+            assert!(matches!(said, Err(Error::Refused(_))), "{triage:?} of {run:?}: {said:?}");
+            return;
+        }
+        match triage {
+            Triage::Note => {}
+            Triage::Replay { .. } => {
+                (run.state, run.due) = (StateName::Scheduled, Some(now));
+                (run.budget_from, run.replays) = (run.attempt, run.replays + 1);
+            }
+            Triage::Cancel => {
+                if run.live.take().is_some() {
+                    (run.ended, run.has_failed) = (Some(Ended::Cancelled), true);
+                    run.keep(run.attempt, "cancelled", None, now);
+                }
+                (run.state, run.due) = (StateName::Dead, None);
+            }
+            Triage::Resolve => (run.state, run.due) = (StateName::Resolved, None),
+            Triage::Discard => (run.state, run.due) = (StateName::Discarded, None),
+        }
+        run.triaged += 1;
+        assert_eq!(said.unwrap().answer.state, run.state);
+    }
+}

@@ -1,0 +1,187 @@
+//! The model's half that is about leases: who may still say what (L2, L4), and what silence does (L3, L6).
+
+use redrive_core::lifecycle::Refused;
+use redrive_core::run::StateName;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::SucceedAnswer;
+use redrive_store::{Error, LeaseToken, Result, RunRef};
+
+use crate::act::{Said, Verb, WORDS, digest_of_success};
+use crate::reference::{Ended, Model, Run, is_callers, key, refused};
+use crate::world::digest;
+
+/// No replica said anything for so long: none was there.
+const ABSENT_AFTER_MS: u64 = 3_000;
+
+fn lost<T: std::fmt::Debug>(said: &Result<T>, recorded: Option<bool>) {
+    match said {
+        Err(Error::LeaseLost { recorded: found } | Error::Cancelled { recorded: found }) => {
+            assert!(recorded.is_none_or(|wanted| wanted == *found), "{said:?}");
+        }
+        other => panic!("a lease that is over was answered {other:?}"),
+    }
+}
+
+fn answered(said: Result<SucceedAnswer>, state: StateName, late: bool) {
+    let said = said.unwrap();
+    assert_eq!((said.state, said.late), (state, late));
+}
+
+impl Run {
+    fn is_last(&self, lease: LeaseToken) -> bool {
+        self.granted.last() == Some(&lease)
+    }
+
+    /// Whether a late failure is kept as evidence. The wrong number under an old epoch can't be told from the right one,
+    /// and names an attempt of the same run.
+    fn keeps_evidence(&self, lease: LeaseToken) -> bool {
+        let of_old = |last: &LeaseToken| {
+            last.run == lease.run && lease.epoch < last.epoch && (1..=last.attempt).contains(&lease.attempt)
+        };
+        self.is_last(lease) || self.granted.last().is_some_and(of_old)
+    }
+
+    /// It may still say that it succeeded: nothing newer has begun, by lease or by report.
+    fn nobody_began_anew(&self, lease: LeaseToken) -> bool {
+        self.is_last(lease) && self.attempt <= lease.attempt
+    }
+
+    fn succeeded(&mut self, attempt: u32, digest: redrive_store::Digest, now: Timestamp) -> StateName {
+        if !self.is_closed() {
+            self.state = if self.has_failed { StateName::Recovered } else { StateName::Succeeded };
+        }
+        (self.live, self.due, self.attempt) = (None, None, self.attempt.max(attempt));
+        self.keep(attempt, "succeeded", Some(digest), now);
+        self.state
+    }
+}
+
+impl Model {
+    pub fn under_lease(
+        &mut self,
+        at: &RunRef,
+        lease: LeaseToken,
+        verb: Verb,
+        words: usize,
+        said: Said,
+        now: Timestamp,
+    ) {
+        let Some(run) = self.runs.get_mut(&key(at)) else {
+            let nothing = match &said {
+                Said::Heartbeat(said) => matches!(said, Err(Error::NotFound(_))),
+                Said::Step(said) => matches!(said, Err(Error::NotFound(_))),
+                Said::Succeed(said) => matches!(said, Err(Error::NotFound(_))),
+                Said::Fail(said) => matches!(said, Err(Error::NotFound(_))),
+                Said::Release(said) => matches!(said, Err(Error::NotFound(_))),
+                Said::Report(_) | Said::Start(_) | Said::Triage(_) => false,
+            };
+            assert!(nothing, "{verb:?} of a run that is not there: {said:?}");
+            return;
+        };
+        let live = run.live.is_some() && run.is_last(lease);
+        let again = |ended| run.is_last(lease) && run.ended == Some(ended);
+        match said {
+            Said::Heartbeat(said) if live => {
+                let live = run.live.as_mut().unwrap();
+                live.expires = live.expires.max(now.plus_ms(live.lease_ms));
+                assert_eq!(said.unwrap(), live.expires);
+            }
+            Said::Heartbeat(said) => lost(&said, Some(false)),
+            Said::Step(said) if live => assert!(said.is_ok(), "{said:?}"),
+            Said::Step(said) => lost(&said, Some(false)),
+            Said::Succeed(said) if live => {
+                run.ended = Some(Ended::Succeeded);
+                let state = run.succeeded(lease.attempt, digest_of_success(words), now);
+                answered(said, state, false);
+            }
+            Said::Succeed(said) if again(Ended::Succeeded) => assert!(!said.unwrap().late),
+            Said::Succeed(said) if run.nobody_began_anew(lease) => {
+                let state = run.succeeded(lease.attempt, digest_of_success(words), now);
+                answered(said, state, true);
+            }
+            Said::Succeed(said) => lost(&said, Some(false)),
+            Said::Fail(said) if live => {
+                let answer = said.unwrap();
+                assert_eq!(answer.attempt, lease.attempt);
+                run.ended = Some(Ended::Failed);
+                run.judged(answer.state, answer.verdict.next_attempt_at, now);
+                run.keep_failure(digest(WORDS[words].as_bytes()), &answer, now);
+            }
+            Said::Fail(said) if again(Ended::Failed) => match run.stored_answer(lease.attempt) {
+                Some(answer) => assert_eq!(&said.unwrap(), answer),
+                // A late success stands in its place.
+                None => lost(&said, Some(false)),
+            },
+            Said::Fail(said) => lost(&said, Some(run.keeps_evidence(lease))),
+            Said::Release(said) if live => self.released(at, said.unwrap().state, now),
+            Said::Release(said) if again(Ended::Released) => assert_eq!(said.unwrap().state, run.state),
+            Said::Release(said) => lost(&said, Some(false)),
+            Said::Report(_) | Said::Start(_) | Said::Triage(_) => panic!("{verb:?} was answered {said:?}"),
+        }
+    }
+
+    /// The number is given back. When it falls due is read with the next look at the run.
+    fn released(&mut self, at: &RunRef, state: StateName, now: Timestamp) {
+        let run = self.runs.get_mut(&key(at)).unwrap();
+        (run.live, run.ended, run.state) = (None, Some(Ended::Released), state);
+        assert_eq!(state, StateName::Scheduled, "given back less than twenty times in a row");
+        run.attempt -= 1;
+        run.due = Some(now.plus_ms(1));
+    }
+
+    pub fn succeed_by_caller(
+        &mut self,
+        at: &RunRef,
+        attempt: Option<u32>,
+        words: usize,
+        said: Result<SucceedAnswer>,
+        now: Timestamp,
+    ) {
+        let Some(run) = self.runs.get_mut(&key(at)) else {
+            assert!(matches!(said, Err(Error::NotFound(_))), "{said:?}");
+            return;
+        };
+        if !is_callers(at) {
+            assert!(matches!(said, Err(Error::LeaseNeeded)), "{said:?}");
+            return;
+        }
+        if run.live.is_some() {
+            return refused(&said, &Refused::InFlight);
+        }
+        let digest = digest_of_success(words);
+        let kept = run.kept.get(&attempt.unwrap_or(run.attempt));
+        if kept.is_some_and(|kept| kept.is_success(&digest)) {
+            assert!(!said.unwrap().late);
+            return;
+        }
+        if attempt.is_some_and(|attempt| attempt <= run.attempt) {
+            assert!(matches!(said, Err(Error::AttemptConflict { .. })), "{said:?}");
+            return;
+        }
+        let state = run.succeeded(attempt.unwrap_or(run.attempt + 1), digest, now);
+        answered(said, state, false);
+    }
+
+    pub fn stamped(&mut self, now: Timestamp) {
+        if let Some(last) = self.last_stamp.filter(|last| now.since(*last) > ABSENT_AFTER_MS) {
+            self.absent = Some((last, now));
+        }
+        self.last_stamp = Some(now);
+    }
+
+    /// Who is silent now, and who is owed an extension because none of us was there. Both are looked at.
+    pub fn quiet(&mut self, now: Timestamp) -> (Vec<(String, String)>, usize) {
+        let (mut silent, mut extended) = (Vec::new(), 0);
+        for (key, run) in &mut self.runs {
+            let Some(live) = run.live.as_mut().filter(|live| live.expires.min(live.deadline) <= now) else { continue };
+            let unattended = self.absent.is_some_and(|(since, until)| (since..=until).contains(&live.expires));
+            if live.deadline > now && unattended && !live.extended {
+                (live.expires, live.extended) = (now.plus_ms(live.lease_ms), true);
+                extended += 1;
+            } else {
+                silent.push(key.clone());
+            }
+        }
+        (silent, extended)
+    }
+}
