@@ -8,6 +8,7 @@
 )]
 
 mod claims;
+mod classify;
 mod figures;
 mod ingest;
 mod lists;
@@ -80,6 +81,9 @@ fn main() -> Result<()> {
 }
 
 async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
+    if plan.wants("classify") {
+        classify::measure(figures);
+    }
     if plan.wants("ingest") {
         ingest::measure(plan, figures).await?;
     }

@@ -23,6 +23,7 @@ const GENERATED: &[Generated] = &[
     Generated { path: "docs/cli.md", what: "cli" },
     Generated { path: "docs/configuration.md", what: "config" },
     Generated { path: "docs/errors.md", what: "errors" },
+    Generated { path: "docs/taxonomy.md", what: "taxonomy" },
 ];
 
 /// `cargo xtask generate`

@@ -1,8 +1,9 @@
-//! The project's own commands: `cargo xtask test`, `generate`, `verify`.
+//! The project's own commands: `cargo xtask test`, `bench`, `generate`, `verify`.
 //! This file only reads the command line; each command is a module.
 
 #![allow(clippy::print_stdout, reason = "a command-line tool: what it prints is what it is for")]
 
+mod bench;
 mod generated;
 mod suites;
 mod test;
@@ -16,6 +17,8 @@ usage: cargo xtask <command>
 
   test [FILTER]   set up what the suites need, run them all, end with `N passed, N failed`;
                   FILTER runs only the tests whose name contains it
+  bench [FLAGS]   measure beside raw SQLite in one run: --only classify|ingest|claims|lists, --pairs N, --runs N,
+                  --large N, --huge N, --json FILE
   generate        write the files that are made from the code
   verify          fail if a file that is made from the code is not what the code says";
 
@@ -26,6 +29,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(None),
         // `test --help` is a question about the command, not a filter.
         ["test", filter] if !filter.starts_with('-') => test::run(Some(filter)),
+        ["bench", flags @ ..] => bench::run(flags),
         ["generate"] => generated::generate(),
         ["verify"] => generated::verify(),
         ["help" | "--help" | "-h"] => {
