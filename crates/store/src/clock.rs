@@ -1,5 +1,6 @@
 //! Time and chance come from outside: the system's in production, a test's or a simulation's own otherwise.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -57,17 +58,33 @@ pub trait Dice: Send + Sync + 'static {
     }
 }
 
+/// The system's randomness. Secrets and ids are drawn from it one by one; jitter, which nobody has to guess wrong, from
+/// a sequence that it seeds once, since a system call a report is felt.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemDice;
 
+static JITTER: LazyLock<SeededDice> = LazyLock::new(|| {
+    let mut seed = [0; 8];
+    fill_from_system(&mut seed);
+    SeededDice::new(u64::from_le_bytes(seed))
+});
+
+#[expect(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    reason = "the one place that asks the system; without randomness no secret may be made"
+)]
+fn fill_from_system(bytes: &mut [u8]) {
+    getrandom::fill(bytes).expect("the system has randomness");
+}
+
 impl Dice for SystemDice {
-    #[expect(
-        clippy::disallowed_methods,
-        clippy::expect_used,
-        reason = "the one place that asks the system; without randomness no secret may be made"
-    )]
     fn fill(&self, bytes: &mut [u8]) {
-        getrandom::fill(bytes).expect("the system has randomness");
+        fill_from_system(bytes);
+    }
+
+    fn jitter(&self) -> f64 {
+        JITTER.jitter()
     }
 }
 

@@ -30,13 +30,16 @@ trait Command: Send {
 struct Call<F, T> {
     act: F,
     result: Option<Result<T>>,
-    reply: oneshot::Sender<Result<T>>,
+    reply: oneshot::Sender<Answered<F, T>>,
 }
+
+/// An answer, and with it the command: whoever asked lets go of what it held, so that the committer need not.
+type Answered<F, T> = (Result<T>, F);
 
 impl<F, T> Command for Call<F, T>
 where
-    F: FnMut(&mut Batch<'_>) -> Result<T> + Send,
-    T: Send,
+    F: FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
+    T: Send + 'static,
 {
     fn run(&mut self, batch: &mut Batch<'_>) -> Result<()> {
         match (self.act)(batch) {
@@ -56,7 +59,7 @@ where
             None => self.result.unwrap_or(Err(Error::Closing)),
         };
         // Nobody may be waiting any more: a client that hung up does not undo what was committed.
-        let _ = self.reply.send(answer);
+        let _ = self.reply.send((answer, self.act));
     }
 }
 
@@ -98,7 +101,7 @@ impl Committer {
             mpsc::error::TrySendError::Full(_) => Error::Busy,
             mpsc::error::TrySendError::Closed(_) => Error::Closing,
         })?;
-        answer.await.unwrap_or(Err(Error::Closing))
+        answer.await.map_or(Err(Error::Closing), |(answer, _)| answer)
     }
 
     /// Commits many, waiting for room: the caller's own memory bounds them. Each is answered alone.
@@ -115,7 +118,7 @@ impl Committer {
         let mut answers = Vec::with_capacity(waiting.len());
         for answer in waiting {
             answers.push(match answer {
-                Some(answer) => answer.await.unwrap_or(Err(Error::Closing)),
+                Some(answer) => answer.await.map_or(Err(Error::Closing), |(answer, _)| answer),
                 None => Err(Error::Closing),
             });
         }
