@@ -2,8 +2,8 @@
 //! kilobytes stay in the cache, where the tables of a general automaton for this many literals do not.
 //!
 //! Most places begin nothing, and a table of hashes that is always in the cache says so: of the next five letters,
-//! can they begin a literal here? Only then is the trie entered, below those five. Where no word begins, the table of
-//! those is asked that may stand within a word. A walk is no longer than the longest literal.
+//! can they begin a literal here? Only then is the trie entered, below those five. Within long words, such as
+//! `readtimeouterror`, those are asked for that may begin there. A walk is no longer than the longest literal.
 
 use std::collections::VecDeque;
 
@@ -14,6 +14,8 @@ const FIRST: u32 = 0;
 const NONE: u32 = u32::MAX;
 /// Room for letters, digits and some bytes of other scripts.
 const SYMBOLS: usize = 64;
+/// Only a compound such as `readtimeouterror` is so long; in shorter words nothing begins but at their front.
+const LONG_WORD: usize = 12;
 
 /// A text to look for.
 #[derive(Debug, Clone)]
@@ -65,20 +67,17 @@ pub(super) struct Automaton {
     begins: Vec<u64>,
     /// The same for those that may begin within a word.
     within: Vec<u64>,
-    /// By the hash of two to four letters, a bit where they are a literal.
-    short: Vec<u64>,
     /// The states of the first letters, five or all of a shorter literal, by hash.
     fronts: Vec<(u32, u32)>,
 }
 
-/// Five letters, rolled along the text. Five bits of each do: it only has to say no.
+/// The first five letters of what may be a literal. Five bits of each do: it only has to say no.
 #[derive(Debug, Clone, Copy, Default)]
 struct Five(u32);
 
 impl Five {
     const LEN: usize = 5;
     const HASH_BITS: u32 = 16;
-    const SHORT_BITS: u32 = 12;
 
     fn push(self, letter: u8) -> Self {
         Self(self.0 << 5 | u32::from(letter & 31))
@@ -88,16 +87,9 @@ impl Five {
         letters.iter().fold(Self::default(), |five, letter| five.push(*letter))
     }
 
-    /// Which word and which bit of the table. The seven highest bits belong to a sixth letter.
+    /// Which word and which bit of the table.
     fn place(self) -> (usize, u64) {
-        let hash = (self.0 << 7).wrapping_mul(0x9e37_79b1) >> (32 - Self::HASH_BITS);
-        (hash as usize / 64, 1 << (hash % 64))
-    }
-
-    /// The same for the first letters of the five.
-    fn short_place(self, letters: usize) -> (usize, u64) {
-        let front = self.0 << 7 >> 7 >> (5 * (Self::LEN - letters)) | (letters as u32) << 25;
-        let hash = front.wrapping_mul(0x9e37_79b1) >> (32 - Self::SHORT_BITS);
+        let hash = self.0.wrapping_mul(0x9e37_79b1) >> (32 - Self::HASH_BITS);
         (hash as usize / 64, 1 << (hash % 64))
     }
 }
@@ -116,40 +108,48 @@ impl Automaton {
                 let (word, bit) = Five::of(front).place();
                 automaton.begins[word] |= bit;
                 automaton.within[word] |= if literal.within_words { bit } else { 0 };
-            } else if letters >= 2 && !literal.within_words {
-                let padded =
-                    front.iter().copied().chain([0; Five::LEN]).take(Five::LEN).fold(Five::default(), Five::push);
-                let (word, bit) = padded.short_place(letters);
-                automaton.short[word] |= bit;
-            } else {
+            } else if letters < 2 || literal.within_words {
                 return None;
             }
         }
         Some(automaton)
     }
 
-    /// Calls back for every literal in the text, in the order of where they begin.
+    /// Calls back for every literal in the text, word by word.
     pub(super) fn find(&self, text: &[u8], joints: &[Joint], mut found: impl FnMut(Hit)) {
-        let mut letters = text.iter().copied().chain([0; Five::LEN]);
-        let mut ahead = letters.by_ref().take(Five::LEN - 1).fold(Five::default(), Five::push);
-        for ((start, joint), letter) in joints.iter().enumerate().zip(letters) {
-            ahead = ahead.push(letter);
-            let (word, bit) = ahead.place();
-            if *joint == Joint::None {
-                if self.within[word] & bit != 0 {
-                    self.walk(text, start, &mut found);
-                }
-                continue;
+        let mut start = 0;
+        while start < text.len() {
+            let word_len = 1 + joints[start + 1..].iter().take_while(|j| **j == Joint::None).count();
+            self.at_word(text, joints, start, &mut found);
+            if word_len >= LONG_WORD {
+                (start + 1..start + word_len).for_each(|at| self.within_word(text, at, &mut found));
             }
+            start += word_len;
+        }
+    }
+
+    fn at_word(&self, text: &[u8], joints: &[Joint], start: usize, found: &mut impl FnMut(Hit)) {
+        let front = Five::of(&text[start..text.len().min(start + Five::LEN)]);
+        if text.len() >= start + Five::LEN {
+            let (word, bit) = front.place();
             if self.begins[word] & bit != 0 {
-                self.walk(text, start, &mut found);
+                self.walk(text, start, found);
             }
-            for letters in 2..Five::LEN {
-                let (word, bit) = ahead.short_place(letters);
-                if self.short[word] & bit != 0 {
-                    self.report_short(text, start, letters, &mut found);
-                }
+        }
+        for letters in 2..Five::LEN {
+            // A short one has to be a word by itself, or a few.
+            let ends = joints.get(start + letters).is_none_or(|j| *j != Joint::None);
+            if ends && text.len() >= start + letters {
+                self.report_short(text, start, letters, found);
             }
+        }
+    }
+
+    fn within_word(&self, text: &[u8], start: usize, found: &mut impl FnMut(Hit)) {
+        let Some(front) = text.get(start..start + Five::LEN) else { return };
+        let (word, bit) = Five::of(front).place();
+        if self.within[word] & bit != 0 {
+            self.walk(text, start, found);
         }
     }
 
@@ -298,7 +298,6 @@ impl Trie {
             chains,
             begins: bits(Five::HASH_BITS),
             within: bits(Five::HASH_BITS),
-            short: bits(Five::SHORT_BITS),
             fronts: vec![(0, NONE); slots.clamp(64, 1 << 14)],
         }
     }
@@ -337,10 +336,10 @@ mod tests {
 
     #[test]
     fn only_those_that_may_are_found_within_a_word() {
-        let mut joints = [Joint::None; 9];
+        let mut joints = [Joint::None; 12];
         joints[0] = Joint::Gap;
         assert_eq!(
-            found(&[("hersel", true), ("herself", true), ("usher", true), ("er", false)], "usherself", &joints),
+            found(&[("hersel", true), ("herself", true), ("usher", true), ("er", false)], "usherselfabc", &joints),
             [(2, 0), (0, 2), (1, 2)]
         );
     }
