@@ -2,8 +2,8 @@
 //! kilobytes stay in the cache, where the tables of a general automaton for this many literals do not.
 //!
 //! Most places begin nothing, and a table of hashes that is always in the cache says so: of the next five letters,
-//! can they begin a literal here? Only then is the trie entered, below those five. Where no word begins, the table of
-//! those is asked that may stand within a word. A walk is no longer than the longest literal.
+//! can they begin a literal here? Only then is the trie entered, below those five. Within long words, such as
+//! `readtimeouterror`, those are asked for that may begin there. A walk is no longer than the longest literal.
 
 use std::collections::VecDeque;
 
@@ -14,6 +14,8 @@ const FIRST: u32 = 0;
 const NONE: u32 = u32::MAX;
 /// Room for letters, digits and some bytes of other scripts.
 const SYMBOLS: usize = 64;
+/// Only a compound such as `readtimeouterror` is so long; in shorter words nothing begins but at their front.
+const LONG_WORD: usize = 12;
 
 /// A text to look for.
 #[derive(Debug, Clone)]
@@ -33,6 +35,8 @@ pub(super) struct Hit {
 
 #[derive(Debug, Clone, Copy)]
 struct State {
+    /// Letters that must come next before anything else counts: where nothing branches there is nothing to decide.
+    chain: (u32, u32),
     /// Which symbols lead on, a bit each.
     leads: u64,
     /// Where those lead: side by side from here, in the order of the symbols.
@@ -57,24 +61,23 @@ pub(super) struct Automaton {
     /// The symbol of each byte; bytes in no literal share zero, which leads nowhere.
     symbols: [u8; 256],
     states: Vec<State>,
+    /// The letters of all chains.
+    chains: Vec<u8>,
     /// By the hash of five letters, a bit where a literal begins so.
     begins: Vec<u64>,
     /// The same for those that may begin within a word.
     within: Vec<u64>,
-    /// By the hash of two letters, where a literal of less than five begins so.
-    short: Vec<u64>,
-    /// The states of five letters, by hash, to go on from there.
-    fives: Vec<(u32, u32)>,
+    /// The states of the first letters, five or all of a shorter literal, by hash.
+    fronts: Vec<(u32, u32)>,
 }
 
-/// Five letters, rolled along the text. Five bits of each do: it only has to say no.
+/// The first five letters of what may be a literal. Five bits of each do: it only has to say no.
 #[derive(Debug, Clone, Copy, Default)]
 struct Five(u32);
 
 impl Five {
     const LEN: usize = 5;
     const HASH_BITS: u32 = 16;
-    const SHORT_BITS: u32 = 10;
 
     fn push(self, letter: u8) -> Self {
         Self(self.0 << 5 | u32::from(letter & 31))
@@ -84,85 +87,100 @@ impl Five {
         letters.iter().fold(Self::default(), |five, letter| five.push(*letter))
     }
 
-    /// Which word and which bit of the table. The seven highest bits belong to a sixth letter.
+    /// Which word and which bit of the table.
     fn place(self) -> (usize, u64) {
-        let hash = (self.0 << 7).wrapping_mul(0x9e37_79b1) >> (32 - Self::HASH_BITS);
+        let hash = self.0.wrapping_mul(0x9e37_79b1) >> (32 - Self::HASH_BITS);
         (hash as usize / 64, 1 << (hash % 64))
-    }
-
-    /// The same for the first two of the five.
-    fn short_place(self) -> (usize, u64) {
-        let pair = self.0 >> 15 & 0x3ff;
-        (pair as usize / 64, 1 << (pair % 64))
     }
 }
 
 impl Automaton {
     /// `None` if the literals use more kinds of bytes than there are symbols, or one that may begin within a word
-    /// has less than five.
+    /// has less than five, or one less than two.
     pub(super) fn new(literals: &[Literal]) -> Option<Self> {
         let symbols = symbols_of(literals)?;
         let mut automaton = Trie::of(literals, &symbols).lay_out(symbols);
         for literal in literals {
-            if let Some(front) = literal.letters.get(..Five::LEN) {
+            let letters = literal.letters.len();
+            let front = &literal.letters[..letters.min(Five::LEN)];
+            automaton.note_front(front);
+            if letters >= Five::LEN {
                 let (word, bit) = Five::of(front).place();
                 automaton.begins[word] |= bit;
                 automaton.within[word] |= if literal.within_words { bit } else { 0 };
-                automaton.note_five(front);
-            } else {
-                let [first, second] = *literal.letters.first_chunk()?;
-                let (word, bit) = Five::of(&[first, second, 0, 0, 0]).short_place();
-                automaton.short[word] |= bit;
-                if literal.within_words {
-                    return None;
-                }
+            } else if letters < 2 || literal.within_words {
+                return None;
             }
         }
         Some(automaton)
     }
 
-    /// Calls back for every literal in the text, in the order of where they begin.
+    /// Calls back for every literal in the text, word by word.
     pub(super) fn find(&self, text: &[u8], joints: &[Joint], mut found: impl FnMut(Hit)) {
-        let mut letters = text.iter().copied().chain([0; Five::LEN]);
-        let mut ahead = letters.by_ref().take(Five::LEN - 1).fold(Five::default(), Five::push);
-        for ((start, joint), letter) in joints.iter().enumerate().zip(letters) {
-            ahead = ahead.push(letter);
-            let (word, bit) = ahead.place();
-            if *joint == Joint::None {
-                if self.within[word] & bit != 0 {
-                    self.walk(text, start, &mut found);
-                }
-                continue;
+        let mut start = 0;
+        while start < text.len() {
+            let word_len = 1 + joints[start + 1..].iter().take_while(|j| **j == Joint::None).count();
+            self.at_word(text, joints, start, &mut found);
+            if word_len >= LONG_WORD {
+                (start + 1..start + word_len).for_each(|at| self.within_word(text, at, &mut found));
             }
+            start += word_len;
+        }
+    }
+
+    fn at_word(&self, text: &[u8], joints: &[Joint], start: usize, found: &mut impl FnMut(Hit)) {
+        let front = Five::of(&text[start..text.len().min(start + Five::LEN)]);
+        if text.len() >= start + Five::LEN {
+            let (word, bit) = front.place();
             if self.begins[word] & bit != 0 {
-                self.walk(text, start, &mut found);
+                self.walk(text, start, found);
             }
-            let (word, bit) = ahead.short_place();
-            if self.short[word] & bit != 0 {
-                self.walk_short(text, start, &mut found);
+        }
+        for letters in 2..Five::LEN {
+            // A short one has to be a word by itself, or a few.
+            let ends = joints.get(start + letters).is_none_or(|j| *j != Joint::None);
+            if ends && text.len() >= start + letters {
+                self.report_short(text, start, letters, found);
             }
+        }
+    }
+
+    fn within_word(&self, text: &[u8], start: usize, found: &mut impl FnMut(Hit)) {
+        let Some(front) = text.get(start..start + Five::LEN) else { return };
+        let (word, bit) = Five::of(front).place();
+        if self.within[word] & bit != 0 {
+            self.walk(text, start, found);
         }
     }
 
     /// Literals of five letters and more.
     fn walk(&self, text: &[u8], start: usize, found: &mut impl FnMut(Hit)) {
         let Some(front) = text.get(start..start + Five::LEN) else { return };
-        if let Some(state) = self.five(front) {
+        if let Some(state) = self.front(front) {
             self.follow(state, text, start, Five::LEN, found);
         }
     }
 
-    /// Literals of less.
-    fn walk_short(&self, text: &[u8], start: usize, found: &mut impl FnMut(Hit)) {
-        let end = text.len().min(start + Five::LEN - 1);
-        self.follow(FIRST, &text[..end], start, 0, found);
+    /// A literal of less, if it is one.
+    fn report_short(&self, text: &[u8], start: usize, letters: usize, found: &mut impl FnMut(Hit)) {
+        let end = start + letters;
+        let state = text.get(start..end).and_then(|front| self.front(front));
+        let literal = state.map_or(NONE, |state| self.states[state as usize].literal);
+        if literal != NONE {
+            found(Hit { literal: literal as usize, start, end });
+        }
     }
 
     /// Goes on from a state that the first letters led to.
     fn follow(&self, mut state: u32, text: &[u8], start: usize, led_by: usize, found: &mut impl FnMut(Hit)) {
         let mut end = start + led_by;
-        while state != NONE {
+        while state != NONE && end <= text.len() {
             let here = &self.states[state as usize];
+            let chain = &self.chains[here.chain.0 as usize..here.chain.1 as usize];
+            if !text[end..].starts_with(chain) {
+                return;
+            }
+            end += chain.len();
             if here.literal != NONE {
                 found(Hit { literal: here.literal as usize, start, end });
             }
@@ -172,31 +190,31 @@ impl Automaton {
         }
     }
 
-    /// The state that five letters lead to.
-    fn five(&self, front: &[u8]) -> Option<u32> {
+    /// The state that the first letters lead to.
+    fn front(&self, front: &[u8]) -> Option<u32> {
         let key = self.key(front)?;
-        let mut at = slot_of(key, self.fives.len());
-        while self.fives[at].1 != NONE {
-            if self.fives[at].0 == key {
-                return Some(self.fives[at].1);
+        let mut at = slot_of(key, self.fronts.len());
+        while self.fronts[at].1 != NONE {
+            if self.fronts[at].0 == key {
+                return Some(self.fronts[at].1);
             }
-            at = (at + 1) % self.fives.len();
+            at = (at + 1) % self.fronts.len();
         }
         None
     }
 
-    fn note_five(&mut self, front: &[u8]) {
+    fn note_front(&mut self, front: &[u8]) {
         let symbols = self.symbols;
         let state = front.iter().fold(FIRST, |state, b| self.states[state as usize].next(symbols[usize::from(*b)]));
-        let (Some(key), None) = (self.key(front), self.five(front)) else { return };
-        let mut at = slot_of(key, self.fives.len());
-        while self.fives[at].1 != NONE {
-            at = (at + 1) % self.fives.len();
+        let (Some(key), None) = (self.key(front), self.front(front)) else { return };
+        let mut at = slot_of(key, self.fronts.len());
+        while self.fronts[at].1 != NONE {
+            at = (at + 1) % self.fronts.len();
         }
-        self.fives[at] = (key, state);
+        self.fronts[at] = (key, state);
     }
 
-    /// Five symbols in thirty bits; nothing if one is in no literal.
+    /// Up to five symbols in thirty bits; nothing if one is in no literal.
     fn key(&self, front: &[u8]) -> Option<u32> {
         front.iter().try_fold(0, |key, byte| {
             let symbol = self.symbols[usize::from(*byte)];
@@ -229,25 +247,28 @@ struct Trie {
 }
 
 struct Node {
+    /// The letter that leads here.
+    letter: u8,
     children: Vec<(u8, usize)>,
     literal: u32,
 }
 
 impl Trie {
     fn of(literals: &[Literal], symbols: &[u8; 256]) -> Self {
-        let mut trie = Self { nodes: vec![Node { children: Vec::new(), literal: NONE }] };
+        let mut trie = Self { nodes: vec![Node { letter: 0, children: Vec::new(), literal: NONE }] };
         for (number, literal) in (0_u32..).zip(literals) {
-            let node = literal.letters.iter().fold(ROOT, |at, byte| trie.child_or_new(at, symbols[usize::from(*byte)]));
+            let node =
+                literal.letters.iter().fold(ROOT, |at, byte| trie.child_or_new(at, *byte, symbols[usize::from(*byte)]));
             trie.nodes[node].literal = number;
         }
         trie
     }
 
-    fn child_or_new(&mut self, node: usize, symbol: u8) -> usize {
+    fn child_or_new(&mut self, node: usize, letter: u8, symbol: u8) -> usize {
         if let Some((_, child)) = self.nodes[node].children.iter().find(|(s, _)| *s == symbol) {
             return *child;
         }
-        self.nodes.push(Node { children: Vec::new(), literal: NONE });
+        self.nodes.push(Node { letter, children: Vec::new(), literal: NONE });
         let child = self.nodes.len() - 1;
         self.nodes[node].children.push((symbol, child));
         child
@@ -257,17 +278,15 @@ impl Trie {
     #[expect(clippy::cast_possible_truncation, reason = "there are thousands of states, not billions")]
     fn lay_out(mut self, symbols: [u8; 256]) -> Automaton {
         self.nodes.iter_mut().for_each(|node| node.children.sort_unstable());
-        let state_of = |node: &Node| {
-            let leads = node.children.iter().fold(0, |leads, (symbol, _)| leads | 1 << symbol);
-            State { leads, children: 0, literal: node.literal }
-        };
-        let mut states = vec![state_of(&self.nodes[ROOT])];
-        let mut waiting = VecDeque::from([(ROOT, ROOT)]);
-        while let Some((node, state)) = waiting.pop_front() {
+        let (mut states, mut chains) = (vec![self.state(ROOT, (0, 0))], Vec::new());
+        let mut waiting = VecDeque::from([(ROOT, ROOT, 0)]);
+        while let Some((node, state, depth)) = waiting.pop_front() {
             states[state].children = states.len() as u32;
             for (_, child) in &self.nodes[node].children {
-                waiting.push_back((*child, states.len()));
-                states.push(state_of(&self.nodes[*child]));
+                let from = chains.len() as u32;
+                let end = if depth >= Five::LEN { self.follow_chain(*child, &mut chains) } else { *child };
+                waiting.push_back((end, states.len(), depth + 1));
+                states.push(self.state(end, (from, chains.len() as u32)));
             }
         }
         let bits = |bits: u32| vec![0; (1 << bits) / 64];
@@ -276,11 +295,26 @@ impl Trie {
         Automaton {
             symbols,
             states,
+            chains,
             begins: bits(Five::HASH_BITS),
             within: bits(Five::HASH_BITS),
-            short: bits(Five::SHORT_BITS),
-            fives: vec![(0, NONE); slots.min(1 << 14).max(64)],
+            fronts: vec![(0, NONE); slots.clamp(64, 1 << 14)],
         }
+    }
+
+    fn state(&self, node: usize, chain: (u32, u32)) -> State {
+        let Node { children, literal, .. } = &self.nodes[node];
+        let leads = children.iter().fold(0, |leads, (symbol, _)| leads | 1 << symbol);
+        State { chain, leads, children: 0, literal: *literal }
+    }
+
+    /// Down to where a literal ends or the way parts, writing down the letters.
+    fn follow_chain(&self, mut node: usize, chains: &mut Vec<u8>) -> usize {
+        while let (NONE, [(_, child)]) = (self.nodes[node].literal, &self.nodes[node].children[..]) {
+            node = *child;
+            chains.push(self.nodes[node].letter);
+        }
+        node
     }
 }
 
@@ -302,10 +336,10 @@ mod tests {
 
     #[test]
     fn only_those_that_may_are_found_within_a_word() {
-        let mut joints = [Joint::None; 9];
+        let mut joints = [Joint::None; 12];
         joints[0] = Joint::Gap;
         assert_eq!(
-            found(&[("hersel", true), ("herself", true), ("usher", true), ("er", false)], "usherself", &joints),
+            found(&[("hersel", true), ("herself", true), ("usher", true), ("er", false)], "usherselfabc", &joints),
             [(2, 0), (0, 2), (1, 2)]
         );
     }

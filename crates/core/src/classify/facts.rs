@@ -121,6 +121,10 @@ fn wait_from_text(front: &str) -> Option<u64> {
         "resets in",
         "reset after",
     ];
+    // Most texts speak of no wait at all.
+    if !["etry", "again", "wait", "Wait", "reset", "vailable in"].iter().any(|w| front.contains(w)) {
+        return None;
+    }
     numbers(front).find_map(|at| introduced_by(front, at, &INTRODUCED_BY).and_then(|_| parse_wait_ms(&front[at..])))
 }
 

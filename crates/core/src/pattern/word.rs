@@ -148,38 +148,38 @@ fn is_random_piece(piece: &str) -> bool {
 
 /// Prefixes that services give to their ids.
 fn has_id_prefix(word: &str) -> bool {
-    const PREFIXES: [&str; 24] = [
-        "req_",
-        "run_",
-        "call_",
-        "msg_",
-        "resp_",
-        "chatcmpl-",
-        "toolu_",
-        "thread_",
-        "asst_",
-        "sess_",
-        "session_",
-        "batch_",
-        "org-",
-        "org_",
-        "proj_",
-        "sk-",
-        "key_",
-        "cus_",
-        "ch_",
-        "pi_",
-        "evt_",
-        "gen-",
-        "task-",
-        "job-",
-    ];
+    const LONGEST_PREFIX: usize = 8;
     const SHORTEST_TAIL: usize = 8;
-    PREFIXES.iter().any(|p| {
-        word.strip_prefix(p).is_some_and(|tail| {
-            tail.len() >= SHORTEST_TAIL && tail.bytes().any(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
-        })
-    })
+    let Some(cut) = word.bytes().take(LONGEST_PREFIX + 1).position(|b| matches!(b, b'_' | b'-')) else { return false };
+    let (prefix, tail) = (&word[..cut], &word[cut + 1..]);
+    tail.len() >= SHORTEST_TAIL
+        && matches!(
+            prefix,
+            "req"
+                | "run"
+                | "call"
+                | "msg"
+                | "resp"
+                | "chatcmpl"
+                | "toolu"
+                | "thread"
+                | "asst"
+                | "sess"
+                | "session"
+                | "batch"
+                | "org"
+                | "proj"
+                | "sk"
+                | "key"
+                | "cus"
+                | "ch"
+                | "pi"
+                | "evt"
+                | "gen"
+                | "task"
+                | "job"
+        )
+        && tail.bytes().any(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
 }
 
 /// A long word without digits that changes case like no camel does.
