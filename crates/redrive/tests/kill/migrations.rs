@@ -11,8 +11,7 @@ const STATEMENTS_MAX: usize = 500;
 
 #[test]
 fn a_migration_that_dies_after_any_statement_leaves_the_old_schema_or_the_new_one() {
-    let mut deaths = 0;
-    for nth in 1..STATEMENTS_MAX {
+    for (deaths, nth) in (1..STATEMENTS_MAX).enumerate() {
         let folder = folder();
         let begun = Server::of(serve(folder.path()).env("REDRIVE_ABORT_AT", format!("mid_migration:{nth}")));
         if begun.is_ok() {
@@ -20,7 +19,6 @@ fn a_migration_that_dies_after_any_statement_leaves_the_old_schema_or_the_new_on
             assert!(deaths > 10, "the point is passed after each statement");
             return;
         }
-        deaths += 1;
         let version = inside::number(folder.path(), "PRAGMA user_version");
         let tables = inside::number(folder.path(), "SELECT count(*) FROM sqlite_schema WHERE type = 'table'");
         assert_eq!(version > 0, tables > 0, "after {nth}: version {version} with {tables} tables");

@@ -15,26 +15,32 @@ const SENT_MAX: usize = 20_000;
 
 /// A report, and what was in it.
 #[derive(Debug, Clone)]
-pub struct Sent {
-    pub run_id: String,
-    pub payload: String,
+pub(crate) struct Sent {
+    pub(crate) run_id: String,
+    pub(crate) payload: String,
 }
 
 impl Sent {
-    pub fn body(&self) -> String {
+    pub(crate) fn body(&self) -> String {
         failure(&self.run_id, &self.payload)
     }
 }
 
 #[derive(Debug, Default)]
-pub struct Heard {
-    pub acknowledged: Vec<Sent>,
+pub(crate) struct Heard {
+    pub(crate) acknowledged: Vec<Sent>,
     /// Sent, and then the connection ended.
-    pub unheard: Vec<Sent>,
+    pub(crate) unheard: Vec<Sent>,
 }
 
 /// Sends from several clients at once until the server is gone; `heard_one` is called with the count of answers.
-pub fn send_until_gone(url: &str, key: &str, lot: &Lot, round: usize, heard_one: impl Fn(usize) + Sync) -> Heard {
+pub(crate) fn send_until_gone(
+    url: &str,
+    key: &str,
+    lot: &Lot,
+    round: usize,
+    heard_one: impl Fn(usize) + Sync,
+) -> Heard {
     let count = AtomicUsize::new(0);
     let heard = std::thread::scope(|threads| {
         let clients: Vec<_> = (0..CLIENTS)
@@ -85,7 +91,7 @@ fn send(http: &mut Http, lot: &Lot, name: &str, heard: &mut Heard) -> bool {
     true
 }
 
-pub fn status(line: &str) -> u64 {
+fn status(line: &str) -> u64 {
     serde_json::from_str::<Value>(line).unwrap()["status"].as_u64().unwrap()
 }
 
