@@ -25,7 +25,7 @@ fn a_body_whose_length_lies_or_is_too_much_is_refused_and_the_server_goes_on() {
     let large = raw(&server, post(16 * 1024 * 1024 + 1).as_bytes());
     assert_eq!(large.short(), (413, "body_too_large".into()));
     let chunked = post(0).replace("content-length: 0", "transfer-encoding: chunked");
-    let mut unannounced = chunked.clone().into_bytes();
+    let mut unannounced = chunked.into_bytes();
     let piece = vec![b' '; 1024 * 1024];
     for _ in 0..17 {
         unannounced.extend_from_slice(b"100000\r\n");
