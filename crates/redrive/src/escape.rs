@@ -26,6 +26,24 @@ pub(crate) fn lines(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     text.lines().map(line)
 }
 
+/// JSON, the same to whoever parses it. Outside of strings there is nothing unsafe but white space.
+pub(crate) fn json(text: &str) -> Cow<'_, str> {
+    let is_unsafe = |c: char| is_unsafe(c) && !matches!(c, '\n' | '\r' | '\t');
+    if !text.chars().any(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_unsafe(c) {
+            let units = c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect::<String>();
+            out.push_str(&units);
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
 fn is_unsafe(c: char) -> bool {
     c.is_control() || is_invisible_or_reorders(c)
 }

@@ -3,11 +3,14 @@
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
+use crate::escape;
 use crate::table::Table;
 
 /// What the other end can show.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Looks {
+    /// Somebody may be looking: what a terminal would act on has to be written out.
+    pub(crate) terminal: bool,
     pub(crate) colour: bool,
     /// How wide a line may be; none for a file or a pipe.
     pub(crate) columns: Option<u16>,
@@ -23,7 +26,7 @@ impl Looks {
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let columns =
             rustix::termios::tcgetwinsize(&stdout).ok().map(|size| size.ws_col).filter(|columns| *columns > 0);
-        Self { colour: !is_set("NO_COLOR") && !dumb, columns }
+        Self { terminal: true, colour: !is_set("NO_COLOR") && !dumb, columns }
     }
 }
 
@@ -71,9 +74,11 @@ impl Out {
         writeln!(self.to, "{text}")
     }
 
-    /// The API's JSON as it came.
+    /// The API's JSON as it came; on a terminal the same JSON without a character that a terminal acts on.
     pub(crate) fn json(&mut self, text: &str) -> io::Result<()> {
-        self.to.write_all(text.trim_end().as_bytes())?;
+        let text = text.trim_end();
+        let text = if self.looks.terminal { escape::json(text) } else { text.into() };
+        self.to.write_all(text.as_bytes())?;
         self.to.write_all(b"\n")
     }
 
@@ -138,6 +143,18 @@ pub(crate) mod tests {
     pub(crate) fn buffer() -> (Shared, Out) {
         let shared = Shared::default();
         (shared.clone(), Out::to(shared, Looks::default()))
+    }
+
+    #[test]
+    fn json_is_left_alone_in_a_pipe_and_harmless_on_a_terminal() {
+        let sent = "{\"a\":\"\u{9b}31m \u{202e}x \u{e0041} é\"}";
+        let shown = |terminal| {
+            let shared = Shared::default();
+            Out::to(shared.clone(), Looks { terminal, ..Looks::default() }).json(sent).unwrap();
+            shared.text()
+        };
+        assert_eq!(shown(false), format!("{sent}\n"));
+        assert_eq!(shown(true), "{\"a\":\"\\u009b31m \\u202ex \\udb40\\udc41 é\"}\n");
     }
 
     #[test]

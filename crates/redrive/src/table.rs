@@ -108,14 +108,14 @@ mod tests {
 
     #[test]
     fn on_a_terminal_each_row_stays_one_line_within_its_width() {
-        let text = sample().render(Looks { colour: false, columns: Some(40) });
+        let text = sample().render(Looks { columns: Some(40), ..Looks::default() });
         assert_eq!(text.lines().count(), 3, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
     }
 
     #[test]
     fn colour_goes_to_the_cell_that_was_named_even_when_another_says_the_same() {
-        let text = sample().render(Looks { colour: true, columns: None });
+        let text = sample().render(Looks { colour: true, ..Looks::default() });
         let last = text.lines().last().unwrap();
         assert!(last.starts_with("dead    \x1b[33mscheduled\x1b[0m"), "{last:?}");
         assert!(!last.contains("\x1b[31mred"), "{last:?}");

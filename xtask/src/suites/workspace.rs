@@ -11,7 +11,11 @@ use crate::workspace;
 
 pub(super) const SUITE: Suite = Suite {
     name: "workspace",
-    needs: &[Need { program: "cc", package: "build-essential", why: "SQLite is compiled from its C source" }],
+    needs: &[
+        Need { program: "cc", package: "build-essential", why: "SQLite is compiled from its C source" },
+        Need { program: "mount", package: "mount", why: "a small disk is filled up" },
+        Need { program: "kill", package: "procps", why: "servers are stopped by their signals" },
+    ],
     command,
 };
 

@@ -36,6 +36,18 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
     panic!("never seen: {what}");
 }
 
+/// A server over `folder`, not started yet.
+pub(crate) fn serve(folder: &Path) -> Command {
+    let mut command = redrive();
+    command
+        .current_dir(folder)
+        .args(["serve", "--listen", "127.0.0.1:0", "--data", "data"])
+        .env("REDRIVE_GRACE_MS", "5000")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    command
+}
+
 pub(crate) struct Server {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -52,26 +64,37 @@ impl Server {
     }
 
     pub(crate) fn start_with(folder: &Path, args: &[&str]) -> Self {
-        let mut child = redrive()
-            .current_dir(folder)
-            .args(["serve", "--listen", "127.0.0.1:0", "--data", "data"])
-            .env("REDRIVE_GRACE_MS", "5000")
-            .args(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut command = serve(folder);
+        Self::of(command.args(args)).unwrap_or_else(|said| panic!("it ended early: {said}"))
+    }
+
+    /// What it said instead, when it ended before it listened.
+    pub(crate) fn of(command: &mut Command) -> Result<Self, String> {
+        let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut greeting = String::new();
         let url = loop {
             let before = greeting.len();
-            assert_ne!(stdout.read_line(&mut greeting).unwrap(), 0, "it ended early: {greeting}");
+            if stdout.read_line(&mut greeting).unwrap() == 0 {
+                child.wait().unwrap();
+                return Err(greeting);
+            }
             if let Some(url) = greeting[before..].trim_end().strip_prefix("listening on ") {
                 break url.to_owned();
             }
         };
         let key = greeting.split_whitespace().find(|word| word.starts_with("rdk_")).map(str::to_owned);
-        Self { child, stdout, url, key, greeting }
+        Ok(Self { child, stdout, url, key, greeting })
+    }
+
+    /// As the kernel or a power cut would: nothing is asked first.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// A command against this server with this key.

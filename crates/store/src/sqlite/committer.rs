@@ -13,6 +13,7 @@ use crate::clock::{Clock, Dice};
 use crate::error::{Error, Result};
 use crate::sqlite::batch::{Batch, Known};
 use crate::sqlite::connection::is_unavailable;
+use crate::sqlite::failpoint;
 use crate::sqlite::tally::Tally;
 
 /// Commands that may wait; one more is answered Busy and nothing is lost.
@@ -177,7 +178,13 @@ impl Desk {
     /// One transaction for all; where that fails, one for each, so that a bad command costs only itself. False when
     /// the committer was told to stop.
     fn commit_all(&mut self, mut commands: Vec<Box<dyn Command>>) -> bool {
-        let whole: Result<()> = self.transact(|batch| commands.iter_mut().try_for_each(|command| command.run(batch)));
+        let whole: Result<()> = self.transact(|batch| {
+            commands.iter_mut().try_for_each(|command| {
+                command.run(batch)?;
+                failpoint::pass("mid_batch");
+                Ok(())
+            })
+        });
         let Err(error) = whole else {
             commands.into_iter().for_each(|command| command.answer(None));
             return true;
@@ -223,7 +230,9 @@ impl Desk {
             .map_err(sort_out)?;
         let (now, wake) = (batch.now, batch.wake);
         std::mem::take(&mut batch.tally).fold(&self.conn, now).map_err(sort_out)?;
+        failpoint::pass("before_commit");
         self.conn.prepare_cached("COMMIT")?.execute([]).map_err(storage)?;
+        failpoint::pass("after_commit");
         if wake {
             self.wake.send_modify(|n| *n = n.wrapping_add(1));
         }

@@ -1,9 +1,11 @@
 //! The schema's versions. Each migration and its number go into one transaction, so a kill leaves the old schema or
 //! the new one; two that start together take turns and the second finds nothing to do.
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::fallible_iterator::FallibleIterator as _;
+use rusqlite::{Batch, Connection, TransactionBehavior};
 
 use crate::error::{Error, Result};
+use crate::sqlite::failpoint;
 
 struct Migration {
     name: &'static str,
@@ -28,9 +30,15 @@ pub(super) fn migrate(conn: &mut Connection) -> Result<()> {
         let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         // Read inside the transaction: another process may have just done it.
         if version(&tx)? < at {
-            tx.execute_batch(migration.sql)?;
+            let mut statements = Batch::new(&tx, migration.sql);
+            while let Some(mut statement) = statements.next()? {
+                statement.execute([])?;
+                failpoint::pass("mid_migration");
+            }
             tx.pragma_update(None, "user_version", at)?;
+            failpoint::pass("mid_migration");
             tx.commit()?;
+            failpoint::pass("mid_migration");
             tracing::info!(migration = migration.name, "the store's schema is new");
         }
     }

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OpenFlags};
 use tokio::sync::Semaphore;
 
 use crate::error::{Error, Result};
+use crate::sqlite::connection::check;
 
 pub(super) const READERS: usize = 4;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,8 +25,11 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection> {
     conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     conn.pragma_update(None, "query_only", true)?;
+    conn.pragma_update(None, "synchronous", "FULL")?;
+    conn.pragma_update(None, "foreign_keys", true)?;
     conn.pragma_update(None, "mmap_size", 0)?;
     conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    check(&conn)?;
     expect(&conn, "query_only", 1)?;
     expect(&conn, "cache_size", -CACHE_KIB)?;
     Ok(conn)
@@ -136,6 +140,22 @@ mod tests {
         let write = |conn: &Connection| Ok(conn.execute("DELETE FROM t", [])?);
         assert!(readers.run(write).await.is_err());
         assert_eq!(readers.run(seven).await.unwrap(), 7);
+    }
+
+    #[test]
+    fn a_reader_of_a_store_that_is_not_in_wal_mode_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let writer = Connection::open(&path).unwrap();
+        writer.execute_batch("PRAGMA journal_mode = DELETE; CREATE TABLE t (n INTEGER)").unwrap();
+        let refused = open_reader(&path).unwrap_err().to_string();
+        assert!(refused.contains("journal_mode=delete"), "{refused}");
+    }
+
+    #[test]
+    fn a_reader_has_every_setting_that_a_writer_has() {
+        let (folder, _readers) = store();
+        assert!(check(&open_reader(&folder.path().join("store.db")).unwrap()).is_ok());
     }
 
     #[tokio::test]

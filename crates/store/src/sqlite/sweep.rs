@@ -211,8 +211,10 @@ pub(super) fn trim_changes(batch: &mut Batch<'_>, most: usize) -> Result<Swept> 
     Ok(Swept { looked_at: gone, moved: gone, more: gone == most })
 }
 
-/// Writes the smallest thing there is: whether a commit would hold now.
+/// Writes the smallest thing there is: whether a commit would hold now. It comes and goes in one transaction, so nothing
+/// is left of it but a page that had to reach the disk.
 pub(super) fn touch(batch: &mut Batch<'_>) -> Result<()> {
+    batch.conn.prepare_cached("INSERT OR REPLACE INTO stamps (replica, at) VALUES ('', 0)")?.execute([])?;
     batch.conn.prepare_cached("DELETE FROM stamps WHERE replica = ''")?.execute([])?;
     Ok(())
 }

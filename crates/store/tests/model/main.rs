@@ -6,6 +6,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::print_stdout,
     unreachable_pub,
     dead_code,
     reason = "a law that does not hold fails; the world is shared with the conformance suite"

@@ -1,0 +1,58 @@
+//! The store's file, read beside its server: whole, and every counter equal to a recount.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+
+pub const DATABASE: &str = "data/redrive.db";
+
+pub fn open(folder: &Path) -> Connection {
+    let conn = Connection::open_with_flags(folder.join(DATABASE), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    conn.busy_timeout(std::time::Duration::from_secs(10)).unwrap();
+    conn
+}
+
+/// Rows that must not be there, with what they would mean.
+const WRONG: [(&str, &str); 6] = [
+    (
+        "a counter that is not what a recount gives",
+        "SELECT count(*) FROM (
+             SELECT state, tenant, queue, reason, detail, n FROM counts WHERE n <> 0
+             EXCEPT SELECT state, tenant, queue, reason, detail, count(*) FROM runs GROUP BY 1, 2, 3, 4, 5)",
+    ),
+    (
+        "runs that no counter knows",
+        "SELECT count(*) FROM (
+             SELECT state, tenant, queue, reason, detail, count(*) FROM runs GROUP BY 1, 2, 3, 4, 5
+             EXCEPT SELECT state, tenant, queue, reason, detail, n FROM counts)",
+    ),
+    (
+        "a total that is not the sum of its tenants",
+        "SELECT count(*) FROM (
+             SELECT state, queue, reason, detail, n FROM totals WHERE n <> 0
+             EXCEPT SELECT state, queue, reason, detail, sum(n) FROM counts GROUP BY 1, 2, 3, 4)",
+    ),
+    (
+        "a run without its payload",
+        "SELECT count(*) FROM runs WHERE (id << 20 | revision) NOT IN (SELECT id FROM payloads)",
+    ),
+    ("a payload without its run", "SELECT count(*) FROM payloads WHERE id >> 20 NOT IN (SELECT id FROM runs)"),
+    ("an attempt without its run", "SELECT count(*) FROM attempts WHERE id >> 20 NOT IN (SELECT id FROM runs)"),
+];
+
+/// Nothing damaged, nothing half applied.
+pub fn check(folder: &Path) {
+    let conn = open(folder);
+    let said: String = conn.query_row("PRAGMA quick_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(said, "ok");
+    // All of one moment, however busy the server is meanwhile.
+    let moment = conn.unchecked_transaction().unwrap();
+    for (what, rows) in WRONG {
+        assert_eq!(moment.query_row(rows, [], |row| row.get::<_, i64>(0)).unwrap(), 0, "{what}");
+    }
+    assert!(!moment.prepare("PRAGMA foreign_key_check").unwrap().exists([]).unwrap(), "a row points nowhere");
+}
+
+pub fn number(folder: &Path, query: &str) -> i64 {
+    open(folder).query_row(query, [], |row| row.get(0)).unwrap()
+}

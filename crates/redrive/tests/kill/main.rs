@@ -1,0 +1,18 @@
+//! The real binary, killed: at random moments, and at named points inside the one place that writes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test that can't go on should say where, and one that can should say how far it went"
+)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod leases;
+mod migrations;
+mod reports;
+mod senders;
+#[path = "../support/mod.rs"]
+mod support;

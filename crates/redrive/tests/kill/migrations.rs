@@ -1,0 +1,62 @@
+//! D7: a migration that dies anywhere leaves the old schema or the new one; of two that start together one has the
+//! folder; what is newer than the binary is left alone.
+
+use std::process::Stdio;
+
+use crate::common::inside;
+use crate::support::{Server, folder, redrive, refusal, serve};
+
+const TOGETHER_ROUNDS: usize = 10;
+const STATEMENTS_MAX: usize = 500;
+
+#[test]
+fn a_migration_that_dies_after_any_statement_leaves_the_old_schema_or_the_new_one() {
+    for (deaths, nth) in (1..STATEMENTS_MAX).enumerate() {
+        let folder = folder();
+        let begun = Server::of(serve(folder.path()).env("REDRIVE_ABORT_AT", format!("mid_migration:{nth}")));
+        if begun.is_ok() {
+            println!("{deaths} deaths");
+            assert!(deaths > 10, "the point is passed after each statement");
+            return;
+        }
+        let version = inside::number(folder.path(), "PRAGMA user_version");
+        let tables = inside::number(folder.path(), "SELECT count(*) FROM sqlite_schema WHERE type = 'table'");
+        assert_eq!(version > 0, tables > 0, "after {nth}: version {version} with {tables} tables");
+        let server = Server::start(folder.path());
+        inside::check(folder.path());
+        assert_eq!(inside::number(folder.path(), "PRAGMA user_version"), 1);
+        server.kill();
+    }
+    panic!("no migration has so many statements");
+}
+
+#[test]
+fn of_two_servers_that_start_together_one_refuses() {
+    for _ in 0..TOGETHER_ROUNDS {
+        let folder = folder();
+        let both: Vec<_> = std::thread::scope(|threads| {
+            let start = || threads.spawn(|| Server::of(&mut serve(folder.path())));
+            let both = [start(), start()];
+            both.map(|one| one.join().unwrap()).into_iter().collect()
+        });
+        assert_eq!(both.iter().filter(|one| one.is_ok()).count(), 1);
+        inside::check(folder.path());
+    }
+}
+
+#[test]
+fn a_store_newer_than_the_binary_is_refused_in_one_line_and_left_alone() {
+    let folder = folder();
+    Server::start(folder.path()).kill();
+    let path = folder.path().join(inside::DATABASE);
+    rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let refused = serve(folder.path()).args(["--log", "off"]).stderr(Stdio::piped()).output().unwrap();
+    let (code, complaint) = refusal(&refused);
+    assert_eq!((code, complaint.lines().count()), (Some(1), 1), "{complaint}");
+    assert!(complaint.contains("newer"), "{complaint}");
+    let visit = redrive().current_dir(folder.path()).args(["keys", "list", "--data", "data"]).output().unwrap();
+    assert!(refusal(&visit).1.contains("newer"));
+    assert_eq!(inside::number(folder.path(), "PRAGMA user_version"), 99);
+    assert!(std::fs::read(&path).unwrap() == before);
+}
