@@ -14,6 +14,7 @@
 
 mod act;
 mod audit;
+mod begins;
 mod lot;
 mod play;
 mod reference;

@@ -1,0 +1,133 @@
+//! The model's half that is about beginnings and people: who gets a lease (L1), and what a person may move.
+
+use redrive_core::lifecycle::Refused;
+use redrive_core::run::StateName;
+use redrive_core::text::Label;
+use redrive_core::time::Timestamp;
+use redrive_store::{Error, LeaseToken, Result, RunRef, Started, Triage, Triaged};
+
+use crate::reference::{Ended, Live, Model, Run, is_callers, key, refused};
+
+const MAX_REPLAYS: u32 = 10;
+const DEADLINE_MS: u64 = 3_600_000;
+
+impl Model {
+    pub fn start(
+        &mut self,
+        at: &RunRef,
+        start_id: Option<&Label>,
+        other_payload: bool,
+        lease_ms: u64,
+        said: Result<Started>,
+        now: Timestamp,
+    ) {
+        let Some(run) = self.runs.get(&key(at)) else {
+            let said = said.unwrap();
+            assert!(said.created && said.answer.attempt == 1);
+            self.runs.insert(key(at), Run { other_payload, ..Run::new(StateName::Scheduled) });
+            return self.granted(at, said.answer.lease.as_deref(), start_id.cloned(), lease_ms, now);
+        };
+        if other_payload != run.other_payload {
+            assert!(matches!(said, Err(Error::RunConflict)), "{said:?}");
+            return;
+        }
+        match run.state {
+            StateName::Scheduled if !is_callers(at) && run.due.is_none_or(|due| due > now) => {
+                refused(&said, &Refused::NotDue);
+            }
+            StateName::Scheduled => {
+                let said = said.unwrap();
+                assert!(!said.created);
+                self.granted(at, said.answer.lease.as_deref(), start_id.cloned(), lease_ms, now);
+            }
+            StateName::Running if start_id.is_some() && run.live.as_ref().unwrap().start_id.as_ref() == start_id => {
+                let lease = run.granted.last().unwrap().to_string();
+                assert_eq!(said.unwrap().answer.lease, Some(lease));
+            }
+            StateName::Running => refused(&said, &Refused::InFlight),
+            StateName::Dead => assert!(matches!(said, Err(Error::DeadLettered(_))), "{said:?}"),
+            _ => {
+                let answer = said.unwrap().answer;
+                assert_eq!((answer.state, answer.lease), (run.state, None));
+            }
+        }
+    }
+
+    pub fn enqueue(&mut self, at: &RunRef, due_at: Option<Timestamp>, said: Result<Started>, now: Timestamp) {
+        if self.runs.get(&key(at)).is_some_and(|run| run.other_payload) {
+            assert!(matches!(said, Err(Error::RunConflict)), "{said:?}");
+            return;
+        }
+        let said = said.unwrap();
+        // Whoever enqueues owns nothing, also where somebody is at work.
+        assert_eq!(said.answer.lease, None);
+        let run = self.runs.entry(key(at)).or_insert_with(|| {
+            assert!(said.created);
+            Run { due: Some(due_at.unwrap_or(now).max(now)), ..Run::new(StateName::Scheduled) }
+        });
+        assert_eq!(said.answer.state, run.state);
+    }
+
+    /// L1: one at a time, and an epoch above all before it.
+    pub fn granted(
+        &mut self,
+        at: &RunRef,
+        lease: Option<&str>,
+        start_id: Option<Label>,
+        lease_ms: u64,
+        now: Timestamp,
+    ) {
+        let lease: LeaseToken = lease.expect("a lease").parse().unwrap();
+        let run = self.runs.get_mut(&key(at)).unwrap();
+        assert!(run.live.is_none(), "two live leases");
+        match run.granted.last() {
+            Some(last) => assert!(lease.epoch > last.epoch && lease.run == last.run, "{lease} after {last}"),
+            None => assert!(self.numbers.insert(lease.run), "two runs share a number"),
+        }
+        assert_eq!(lease.attempt, run.attempt + 1);
+        run.granted.push(lease);
+        (run.attempt, run.state, run.due, run.ended) = (lease.attempt, StateName::Running, None, None);
+        let (expires, deadline) = (now.plus_ms(lease_ms), now.plus_ms(DEADLINE_MS));
+        run.live = Some(Live { lease_ms, expires, deadline, extended: false, start_id });
+    }
+
+    pub fn triage(&mut self, at: &RunRef, triage: &Triage, said: Result<Triaged>, now: Timestamp) {
+        let Some(run) = self.runs.get_mut(&key(at)) else {
+            assert!(matches!(said, Err(Error::NotFound(_))), "{said:?}");
+            return;
+        };
+        let allowed = match (triage, run.state) {
+            (Triage::Note, _) => true,
+            (Triage::Replay { force }, state) => match state {
+                StateName::Running => false,
+                StateName::Scheduled => true,
+                StateName::Dead => *force || run.replays < MAX_REPLAYS,
+                _ => *force,
+            },
+            (Triage::Cancel, state) => matches!(state, StateName::Running | StateName::Scheduled),
+            (Triage::Resolve | Triage::Discard, state) => matches!(state, StateName::Dead | StateName::Scheduled),
+        };
+        if !allowed {
+            assert!(matches!(said, Err(Error::Refused(_))), "{triage:?} of {run:?}: {said:?}");
+            return;
+        }
+        match triage {
+            Triage::Note => {}
+            Triage::Replay { .. } => {
+                (run.state, run.due) = (StateName::Scheduled, Some(now));
+                (run.budget_from, run.replays) = (run.attempt, run.replays + 1);
+            }
+            Triage::Cancel => {
+                if run.live.take().is_some() {
+                    (run.ended, run.has_failed) = (Some(Ended::Cancelled), true);
+                    run.keep(run.attempt, "cancelled", None, now);
+                }
+                (run.state, run.due) = (StateName::Dead, None);
+            }
+            Triage::Resolve => (run.state, run.due) = (StateName::Resolved, None),
+            Triage::Discard => (run.state, run.due) = (StateName::Discarded, None),
+        }
+        run.triaged += 1;
+        assert_eq!(said.unwrap().answer.state, run.state);
+    }
+}
