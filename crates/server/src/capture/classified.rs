@@ -46,6 +46,9 @@ impl Classified {
             provider: body.provider,
             tool: body.tool,
             step: body.step,
+            took_ms: took_ms(body.started_at, body.ended_at),
+            versions: body.versions,
+            severity: None,
             steps,
         })
     }
@@ -96,6 +99,12 @@ fn by_precedence(error: &ErrorReport, evidence: &Evidence<'_>, rules: Option<&dy
             facts: built_in.facts,
         },
     }
+}
+
+/// By the client's own clock, which may be wrong about when and still knows how long.
+fn took_ms(started_at: Option<Timestamp>, ended_at: Option<Timestamp>) -> Option<u64> {
+    let (started_at, ended_at) = (started_at?, ended_at?);
+    (started_at <= ended_at).then(|| ended_at.since(started_at))
 }
 
 fn read(text: &Option<Text>) -> Option<Cow<'_, str>> {
