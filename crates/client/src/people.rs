@@ -3,9 +3,9 @@
 use redrive_core::ids::{QueueName, RunId, Tenant};
 use redrive_core::text::Text;
 use redrive_core::wire::{
-    ChangesAnswer, CreateKey, CreatedKey, HealthAnswer, KeyView, KeysAnswer, LimitsAnswer, PatternView, PatternsPage,
-    QueueSettings, QueueView, QueuesAnswer, ReplayAnswer, ReplayRequest, RunDetail, RunsPage, StateAnswer, StatsAnswer,
-    TenantHealth, TenantsAnswer, TriageRequest,
+    ChangesAnswer, CreateKey, CreatedKey, HealthAnswer, KeyView, KeysAnswer, LimitsAnswer, QueueSettings, QueueView,
+    QueuesAnswer, ReplayAnswer, ReplayRequest, RunDetail, RunsPage, StateAnswer, StatsAnswer, TenantHealth,
+    TenantsAnswer, TriageRequest,
 };
 
 use crate::call::Call;
@@ -36,17 +36,6 @@ impl Client {
     /// Everything kept of one run.
     pub fn run(&self, run_id: &RunId) -> Call<RunDetail> {
         self.get(&["runs", run_id.as_str()], &self.tenant_pair())
-    }
-
-    pub fn patterns(&self, limit: Option<u32>, cursor: Option<&str>) -> Call<PatternsPage> {
-        let mut pairs = self.tenant_pair();
-        one(&mut pairs, "limit", limit);
-        one(&mut pairs, "cursor", cursor);
-        self.get(&["patterns"], &pairs)
-    }
-
-    pub fn pattern(&self, id: &str) -> Call<PatternView> {
-        self.get(&["patterns", id], &self.tenant_pair())
     }
 
     pub fn tenants(&self, limit: Option<u32>, cursor: Option<&str>) -> Call<TenantsAnswer> {

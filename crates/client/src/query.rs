@@ -7,7 +7,7 @@ use redrive_core::reason::{Category, Reason};
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::verdict::DeadBecause;
-use redrive_core::wire::{Severity, Sort};
+use redrive_core::wire::{PatternSort, PatternState, Severity, Sort};
 
 use crate::client::Pairs;
 
@@ -67,6 +67,32 @@ impl RunsQuery {
         one(&mut pairs, "limit", self.limit);
         one(&mut pairs, "cursor", self.cursor.as_ref());
         one(&mut pairs, "count", self.count.then_some(true));
+        pairs
+    }
+}
+
+/// The filter, order and page of [`crate::Client::patterns`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PatternsQuery {
+    pub state: Vec<PatternState>,
+    pub reason: Vec<Reason>,
+    /// A part of the template, in any case.
+    pub q: Option<String>,
+    pub sort: Option<PatternSort>,
+    pub limit: Option<u32>,
+    /// Where the page before ended.
+    pub cursor: Option<String>,
+}
+
+impl PatternsQuery {
+    pub(crate) fn pairs(&self) -> Pairs {
+        let mut pairs = Pairs::new();
+        many(&mut pairs, "state", &self.state);
+        many(&mut pairs, "reason", &self.reason);
+        one(&mut pairs, "q", self.q.as_ref());
+        one(&mut pairs, "sort", self.sort);
+        one(&mut pairs, "limit", self.limit);
+        one(&mut pairs, "cursor", self.cursor.as_ref());
         pairs
     }
 }

@@ -110,8 +110,10 @@ impl Tenant {
 
 impl QueueName {
     /// The queue of a report that names none.
+    pub const DEFAULT: &'static str = "default";
+
     pub fn default_queue() -> Self {
-        Self("default".into())
+        Self(Self::DEFAULT.into())
     }
 }
 

@@ -67,7 +67,12 @@ mod tests {
             "redrive runs note a b text --tenant acme",
             "redrive queues set mail --schedule-ms 1000,2000 --retry-by caller --preset external",
             "redrive keys create --role worker --tenant * --json",
-            "redrive classify failures.jsonl --explain",
+            "redrive patterns list --state new,muted --sort open --reason bug -q key",
+            "redrive patterns resolve p1 --in-version worker=abc --in-version prompt=7 --reason fixed",
+            "redrive patterns mute p1 --until 8h",
+            "redrive patterns assign p1 --nobody",
+            "redrive patterns merge p1 p2",
+            "redrive classify failures.jsonl --explain --config c.toml",
         ] {
             let read = Cli::try_parse_from(line.split(' '));
             assert!(read.is_ok(), "{line}: {}", read.unwrap_err());
@@ -83,6 +88,9 @@ mod tests {
             "redrive runs list --limit 5 --all",
             "redrive runs show a/b",
             "redrive runs list --reason nonsense",
+            "redrive patterns resolve p1 --in-version abc",
+            "redrive patterns assign p1",
+            "redrive patterns merge p1",
             "redrive keys create --role god",
             "redrive queues set mail --retry-by nobody",
         ] {

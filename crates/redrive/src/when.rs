@@ -37,6 +37,14 @@ impl When {
             Self::Ago(ms) => now.minus_ms(ms),
         }
     }
+
+    /// Where a time to come is asked for, a distance points ahead.
+    pub(crate) fn ahead_of(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::At(at) => at,
+            Self::Ago(ms) => now.plus_ms(ms),
+        }
+    }
 }
 
 impl std::str::FromStr for When {
@@ -58,7 +66,7 @@ impl std::str::FromStr for When {
             .map(Self::At)
             .ok()
             .or_else(|| ago().map(Self::Ago))
-            .ok_or_else(|| "a time is written 2026-01-31T12:00:00Z, or as how long ago: 90s, 15m, 2h, 7d".into())
+            .ok_or_else(|| "a time is written 2026-01-31T12:00:00Z, or as a distance: 90s, 15m, 2h, 7d".into())
     }
 }
 

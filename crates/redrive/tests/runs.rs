@@ -216,3 +216,37 @@ async fn figures_are_readable() {
     assert!(text(&house.cli(&["patterns", "show", pattern])).contains("Invalid API key provided"));
     assert!(text(&house.cli(&["runs", "list", "--pattern", pattern])).contains("task-1"));
 }
+
+#[tokio::test]
+async fn a_cause_is_taken_up_fixed_and_comes_back() {
+    let folder = folder();
+    let house = house(folder.path());
+    let broken = async |run_id: &str, message: &str, worker: &str| {
+        let mut report = refused_key(run_id, message);
+        report.versions.insert("worker".into(), worker.into());
+        house.worker.report(&report).await.unwrap().pattern.id
+    };
+    let pattern = broken("task-1", "Invalid API key provided", "v1").await;
+    let told = text(&house.cli(&["patterns", "acknowledge", &pattern, "--reason", "on it"]));
+    assert!(told.starts_with(&format!("{pattern}  acknowledged  1 open, 1 failures  ")), "{told}");
+    text(&house.cli(&["patterns", "assign", &pattern, "ops"]));
+    text(&house.cli(&["patterns", "note", &pattern, "the vault was sealed"]));
+    text(&house.cli(&["patterns", "resolve", &pattern, "--in-version", "worker=v2"]));
+    broken("task-2", "Invalid API key provided", "v1").await;
+    assert!(text(&house.cli(&["patterns", "list", "--state", "resolved"])).contains(&pattern));
+    broken("task-3", "Invalid API key provided", "v2").await;
+    let page = text(&house.cli(&["patterns", "show", &pattern]));
+    for part in ["regression", "owner        ops", "in worker=v2", "the vault was sealed", "run task-3", "█"] {
+        assert!(page.contains(part), "{part} is not in:\n{page}");
+    }
+    text(&house.cli(&["patterns", "mute", &pattern, "--until", "8h"]));
+    assert!(text(&house.cli(&["patterns", "list"])).contains("muted"));
+
+    let other = broken("task-4", "the ledger is closed for the month", "v2").await;
+    let merged = json(&house.cli(&["patterns", "merge", &pattern, &other, "--json"]));
+    assert_eq!((merged["id"].as_str(), &merged["count"]), (Some(other.as_str()), &4.into()));
+    let (code, complaint) = refusal(&house.cli(&["patterns", "mute", &pattern]));
+    assert!(code == Some(1) && complaint.contains(&other), "{complaint}");
+    text(&house.cli(&["patterns", "unmerge", &pattern]));
+    assert_eq!(json(&house.cli(&["patterns", "show", &other, "--json"]))["count"], 1);
+}

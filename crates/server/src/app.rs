@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use redrive_core::classify::user_rules::UserRules;
 use redrive_store::{Dice, Store};
 use tokio::sync::{Semaphore, watch};
 
 use crate::auth::Keyring;
-use crate::capture::UserRules;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 
@@ -17,7 +17,7 @@ pub struct App(Arc<Shared>);
 pub struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) dice: Arc<dyn Dice>,
-    pub(crate) rules: Option<Arc<dyn UserRules>>,
+    pub(crate) rules: Option<Arc<UserRules>>,
     pub(crate) limits: Limits,
     pub(crate) keyring: Keyring,
     /// A permit is a byte of a body in memory.
@@ -35,7 +35,7 @@ impl std::ops::Deref for App {
 }
 
 impl App {
-    pub fn new(store: Arc<dyn Store>, dice: Arc<dyn Dice>, rules: Option<Arc<dyn UserRules>>, limits: Limits) -> Self {
+    pub fn new(store: Arc<dyn Store>, dice: Arc<dyn Dice>, rules: Option<Arc<UserRules>>, limits: Limits) -> Self {
         let in_flight_bytes = Arc::new(Semaphore::new(limits.in_flight_max_bytes));
         Self(Arc::new(Shared {
             store,

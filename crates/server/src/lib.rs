@@ -22,7 +22,6 @@ pub mod serve;
 pub mod tasks;
 
 pub use app::App;
-pub use capture::UserRules;
 pub use limits::Limits;
 pub use openapi::openapi;
 pub use problem::{error_catalogue, errors_markdown};

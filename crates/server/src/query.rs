@@ -105,25 +105,25 @@ impl FromQuery for OfTenant {
     }
 }
 
-/// A page of a list.
-#[derive(Debug)]
-pub(crate) struct Paged {
-    pub tenant: Option<Tenant>,
-    pub limit: u32,
-    pub cursor: Option<String>,
-}
-
-impl FromQuery for Paged {
-    const PARAMS: &'static [Param] = &[TENANT, LIMIT, CURSOR];
-
-    fn read(given: &mut Given) -> Result<Self> {
-        Ok(Self { tenant: given.id("tenant")?, limit: given.limit()?, cursor: given.take("cursor") })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A page of a list.
+    #[derive(Debug)]
+    struct Paged {
+        _tenant: Option<Tenant>,
+        limit: u32,
+        cursor: Option<String>,
+    }
+
+    impl FromQuery for Paged {
+        const PARAMS: &'static [Param] = &[TENANT, LIMIT, CURSOR];
+
+        fn read(given: &mut Given) -> Result<Self> {
+            Ok(Self { _tenant: given.id("tenant")?, limit: given.limit()?, cursor: given.take("cursor") })
+        }
+    }
 
     #[test]
     fn a_parameter_that_is_unknown_doubled_or_out_of_range_is_named() {

@@ -12,7 +12,10 @@ const NEW_OR_OK: &[u16] = &[201, 200];
 
 /// Every route there is.
 pub fn table() -> Vec<Route> {
-    [work(), reading(), triage(), administration(), plain_recovery(), probes()].into_iter().flatten().collect()
+    [work(), reading(), triage(), causes(), administration(), plain_recovery(), probes()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// What producers and workers call.
@@ -36,8 +39,12 @@ fn reading() -> Vec<Route> {
     vec![
         by::<TenantReader>().get("/v1/runs", "List runs", runs::list::get),
         by::<AnyKey>().get("/v1/runs/{run_id}", "Everything kept of a run", runs::show::get),
-        by::<TenantReader>().get("/v1/patterns", "List patterns", patterns::list),
-        by::<TenantReader>().get("/v1/patterns/{id}", "A pattern", patterns::show),
+        by::<TenantReader>().get("/v1/patterns", "List patterns", patterns::list::get),
+        by::<TenantReader>().get(
+            "/v1/patterns/{id}",
+            "A pattern, hour by hour, with what was done",
+            patterns::show::get,
+        ),
         by::<TenantReader>().get("/v1/tenants", "List tenants", tenants::list),
         by::<TenantReader>().get("/v1/tenants/{tenant}/health", "How a tenant stands", tenants::health),
         by::<TenantReader>().get("/v1/health", "What waits for a person or a worker", health::get),
@@ -56,6 +63,20 @@ fn triage() -> Vec<Route> {
         by::<TenantReader>().post("/v1/runs/{run_id}/resolve", OK, "Close as settled", triage::resolve),
         by::<TenantReader>().post("/v1/runs/{run_id}/discard", OK, "Close as not needed", triage::discard),
         by::<TenantReader>().post("/v1/runs/{run_id}/note", OK, "Add a note", triage::note),
+    ]
+}
+
+/// What people do about root causes.
+fn causes() -> Vec<Route> {
+    use v1::patterns::triage;
+    vec![
+        by::<TenantReader>().post("/v1/patterns/{id}/acknowledge", OK, "Somebody is on it", triage::acknowledge),
+        by::<TenantReader>().post("/v1/patterns/{id}/resolve", OK, "It is fixed", triage::resolve),
+        by::<TenantReader>().post("/v1/patterns/{id}/mute", OK, "Silence it for a time", triage::mute),
+        by::<TenantReader>().post("/v1/patterns/{id}/assign", OK, "Give it an owner", triage::assign),
+        by::<TenantReader>().post("/v1/patterns/{id}/note", OK, "Add a note", triage::note),
+        by::<TenantReader>().post("/v1/patterns/{id}/merge", OK, "It is the same as another", triage::merge),
+        by::<TenantReader>().post("/v1/patterns/{id}/unmerge", OK, "It is not the same after all", triage::unmerge),
     ]
 }
 

@@ -25,6 +25,11 @@ pub enum Error {
     AttemptConflict { attempt: u32 },
     #[error("the run exists with another payload")]
     RunConflict,
+    /// A pattern that is part of another is acted on there.
+    #[error("the pattern was merged into {into}")]
+    PatternMerged { into: String },
+    #[error("{0}")]
+    MergeRefused(&'static str),
     #[error("the same effect is open in another run")]
     EffectInProgress { run_id: String },
     #[error("an effect of this key was started and has no known outcome")]

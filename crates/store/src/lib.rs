@@ -5,6 +5,7 @@ mod clock;
 mod codec;
 mod error;
 mod model;
+mod pattern_model;
 mod store;
 
 pub mod sqlite;
@@ -13,4 +14,5 @@ pub use clock::{Clock, Dice, ManualClock, SeededDice, SystemClock, SystemDice};
 pub use codec::{CodecError, decode, encode};
 pub use error::{Error, Result};
 pub use model::*;
+pub use pattern_model::*;
 pub use store::Store;

@@ -139,6 +139,9 @@ pub struct AttemptOrigin {
     pub revision: u32,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replay: bool,
+    /// As the worker said when it began.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub versions: Versions,
 }
 
 /// A failed attempt, classified and fingerprinted.
@@ -153,6 +156,12 @@ pub struct FailedAttempt {
     pub provider: Option<Label>,
     pub tool: Option<Label>,
     pub step: Option<Label>,
+    /// That this attempt ran with; none under a lease, which knows them from its beginning.
+    pub versions: Versions,
+    /// How long it ran, by the client's own clock.
+    pub took_ms: Option<u64>,
+    /// What a rule makes of the run's severity.
+    pub severity: Option<Severity>,
     /// [`AttemptBody`] as JSON, encoded.
     pub body: Vec<u8>,
     pub steps: Vec<NewStep>,
@@ -181,6 +190,8 @@ pub struct NewStep {
 pub struct Start {
     pub run: NewRun,
     pub how: StartHow,
+    /// That an attempt begun by this call runs with.
+    pub versions: Versions,
     pub idle_ms: Option<u64>,
     pub deadline_ms: Option<u64>,
 }
@@ -264,6 +275,8 @@ pub struct LeaseCall {
     pub max: u32,
     pub lease_ms: Option<u64>,
     pub worker: Option<Label>,
+    /// That the worker runs.
+    pub versions: Versions,
     pub payload_max_bytes: usize,
 }
 

@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    ChangesAnswer, FailureAnswer, HealthAnswer, LeasedRun, PatternView, PatternsPage, QueueSettings, QueueView,
-    RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer, TenantHealth, TenantsAnswer,
+    ChangesAnswer, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView, PatternsPage, QueueSettings,
+    QueueView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer, TenantHealth, TenantsAnswer,
 };
 use tokio::sync::watch;
 
@@ -15,6 +15,7 @@ use crate::model::{
     Act, FailedAttempt, KeyRecord, LeaseCall, NewStep, PageCall, Report, Reported, RunFilter, RunRef, Start, Started,
     StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
 };
+use crate::pattern_model::{PatternAct, PatternsCall};
 
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
@@ -40,6 +41,8 @@ pub trait Store: Send + Sync + 'static {
     // What people do.
 
     async fn triage(&self, act: Act) -> Result<Triaged>;
+    /// The pattern as it stands afterwards; after a merge, the one that it became part of.
+    async fn triage_pattern(&self, act: PatternAct) -> Result<PatternView>;
 
     // What the engine does, a bounded piece at a time.
 
@@ -56,8 +59,8 @@ pub trait Store: Send + Sync + 'static {
 
     async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage>;
     async fn run(&self, at: &RunRef) -> Result<RunDetail>;
-    async fn patterns(&self, scope: &TenantScope, limit: u32, cursor: Option<String>) -> Result<PatternsPage>;
-    async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternView>;
+    async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage>;
+    async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail>;
     async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer>;
     async fn tenant_health(&self, tenant: &Tenant) -> Result<TenantHealth>;
     async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer>;

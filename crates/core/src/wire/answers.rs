@@ -172,7 +172,11 @@ pub struct RunBody {
     pub verdict: Option<Verdict>,
     pub links: Links,
     pub replayable: bool,
+    /// What to know before acting: what the matching rule says, then what the queue says.
     pub instructions: Option<String>,
+    /// Where it is written what to do: the matching rule's, otherwise the queue's.
+    #[serde(default)]
+    pub runbook: Option<String>,
 }
 
 /// Where a run is after a triage verb.

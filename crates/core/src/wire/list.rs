@@ -1,4 +1,4 @@
-//! Pages: runs, patterns, and the plain tenant recovery API.
+//! Pages: runs, and the plain tenant recovery API.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{RunId, Tenant};
 use crate::reason::{Category, Reason};
 use crate::run::StateName;
-use crate::text::Label;
 use crate::time::Timestamp;
 use crate::wire::RunSummary;
 use crate::words::words;
@@ -28,40 +27,6 @@ pub struct RunsPage {
     pub total: Option<u64>,
     /// Counting stopped at 10,000.
     pub total_capped: bool,
-}
-
-words! {
-    pub enum PatternState {
-        New = "new",
-        Acknowledged = "acknowledged",
-        Resolved = "resolved",
-        Muted = "muted",
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PatternView {
-    pub id: String,
-    pub fingerprint: String,
-    pub template: String,
-    pub reason: Reason,
-    pub category: Category,
-    /// Failed attempts.
-    pub count: u64,
-    /// Runs not closed whose last failure has it.
-    pub open: u64,
-    pub first_seen: Timestamp,
-    pub last_seen: Timestamp,
-    pub state: PatternState,
-    pub regression: bool,
-    pub owner: Option<Label>,
-    pub tenants: Vec<Tenant>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PatternsPage {
-    pub patterns: Vec<PatternView>,
-    pub next_cursor: Option<String>,
 }
 
 words! {

@@ -5,6 +5,7 @@ mod admin;
 mod answers;
 mod figures;
 mod list;
+mod patterns;
 mod problem;
 mod report;
 mod worker;
@@ -18,7 +19,11 @@ pub use figures::{
     ChangeEntry, ChangesAnswer, HealthAnswer, LimitsAnswer, QueueAlert, StatsAnswer, StatsPoint, TenantHealth,
     TenantView, TenantsAnswer,
 };
-pub use list::{DlqAnswer, DlqMessage, DlqStatus, PatternState, PatternView, PatternsPage, RunsPage, Sort};
+pub use list::{DlqAnswer, DlqMessage, DlqStatus, RunsPage, Sort};
+pub use patterns::{
+    AssignPattern, MergePattern, MergedPattern, MutePattern, PatternBody, PatternDetail, PatternEntry, PatternEvent,
+    PatternHour, PatternSort, PatternState, PatternView, PatternsPage, ResolvePattern, UnmergePattern,
+};
 pub use problem::Problem;
 pub use report::{
     ErrorReport, FailureReport, Links, PayloadOmitted, ResponseReport, RunFields, Severity, StepReport, StepStatus,

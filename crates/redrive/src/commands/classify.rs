@@ -5,18 +5,23 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use redrive_core::classify::{Evidence, classify, explain};
-use redrive_core::pattern::fingerprint;
+use redrive_core::classify::user_rules::{CompiledRule, RunFields, UserRules};
+use redrive_core::classify::{Classified, Evidence, classify, explain};
+use redrive_core::ids::QueueName;
+use redrive_core::pattern::{Fingerprint, fingerprint};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::config::ConfigPath;
 use crate::escape;
 use crate::failure::{AlreadyTold, tell};
 use crate::out::Out;
 
 /// Reads one JSON object a line, `{"id","text","http_status","error_type","context",…}`, and writes one a line,
 /// `{"id","label","category","group","template","rule"}`: the label is the reason, the group is the fingerprint.
-/// Unknown fields are ignored.
+/// Unknown fields are ignored. Rules of your own in the configuration come first; what they ask of a run (`tenant`,
+/// `queue`, `agent`, `model`, `step`, `environment`, `task_type`, `customer`, `payload`) may stand in the line too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Read this file instead of standard input
@@ -24,6 +29,8 @@ pub(crate) struct Args {
     /// Say why in words instead: which rules matched where, and what was masked
     #[arg(long)]
     explain: bool,
+    #[command(flatten)]
+    config: ConfigPath,
 }
 
 /// What is known of one failure; anything may be missing or null.
@@ -40,6 +47,16 @@ struct Record {
     context: Option<String>,
     tool: Option<String>,
     finish_reason: Option<String>,
+    // What only rules ask for: anything that is no text counts as missing, a line is never refused for it.
+    tenant: Option<Value>,
+    queue: Option<Value>,
+    agent: Option<Value>,
+    model: Option<Value>,
+    step: Option<Value>,
+    environment: Option<Value>,
+    task_type: Option<Value>,
+    customer: Option<Value>,
+    payload: Option<Box<RawValue>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -57,12 +74,18 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> anyhow::Result<()> {
         Some(path) => Box::new(File::open(path).with_context(|| path.display().to_string())?),
         None => Box::new(io::stdin().lock()),
     };
-    let bad_lines = stream(BufReader::new(source), args.explain, out)?;
+    let rules = args.config.read()?.rules.compiled();
+    let bad_lines = stream(BufReader::new(source), args.explain, rules.as_deref(), out)?;
     if bad_lines == 0 { Ok(()) } else { Err(AlreadyTold.into()) }
 }
 
 /// How many lines could not be read.
-fn stream(mut source: BufReader<impl Read>, in_words: bool, out: &mut Out) -> anyhow::Result<u64> {
+fn stream(
+    mut source: BufReader<impl Read>,
+    in_words: bool,
+    rules: Option<&UserRules>,
+    out: &mut Out,
+) -> anyhow::Result<u64> {
     let mut bad_lines = 0;
     let mut line = Vec::new();
     for number in 1_u64.. {
@@ -73,7 +96,7 @@ fn stream(mut source: BufReader<impl Read>, in_words: bool, out: &mut Out) -> an
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        match serde_json::from_slice(&line).and_then(|record| answer(&record, in_words)) {
+        match serde_json::from_slice(&line).and_then(|record| answer(&record, in_words, rules)) {
             Ok(answer) => out.line(answer)?,
             Err(error) => {
                 bad_lines += 1;
@@ -88,13 +111,14 @@ fn stream(mut source: BufReader<impl Read>, in_words: bool, out: &mut Out) -> an
     Ok(bad_lines)
 }
 
-fn answer(record: &Record, in_words: bool) -> serde_json::Result<String> {
+fn answer(record: &Record, in_words: bool, rules: Option<&UserRules>) -> serde_json::Result<String> {
     let evidence = record.evidence();
+    let payload = record.payload.as_ref().map(|payload| payload.get());
+    let rule = rules.and_then(|rules| rules.first_match(&evidence, &record.run(), payload));
     if in_words {
-        return Ok(words(record, &evidence));
+        return Ok(words(record, &evidence, rule));
     }
-    let found = classify(&evidence);
-    let group = fingerprint(&evidence, &found.reason);
+    let (found, group) = judged(classify(&evidence), &evidence, rule);
     serde_json::to_string(&Answer {
         id: record.id.as_deref(),
         label: found.reason.as_str(),
@@ -105,16 +129,46 @@ fn answer(record: &Record, in_words: bool) -> serde_json::Result<String> {
     })
 }
 
+/// The rule's word, where one matched, on what is built in.
+fn judged(built_in: Classified, evidence: &Evidence<'_>, rule: Option<&CompiledRule>) -> (Classified, Fingerprint) {
+    let found = match rule {
+        Some(rule) => rule.decide(built_in),
+        None => built_in,
+    };
+    let group = rule.and_then(CompiledRule::group).unwrap_or_else(|| fingerprint(evidence, &found.reason));
+    (found, group)
+}
+
 /// The explanation, a heading with the record's id before it.
-fn words(record: &Record, evidence: &Evidence<'_>) -> String {
+fn words(record: &Record, evidence: &Evidence<'_>, rule: Option<&CompiledRule>) -> String {
     let explanation = explain(evidence);
-    let group = fingerprint(evidence, &explanation.classified.reason);
+    let (found, group) = judged(explanation.classified.clone(), evidence, rule);
     let id = record.id.as_ref().map_or("-", |id| id.get());
-    let text = format!("{id}: {explanation}  group {group}: {}\n", group.template);
+    let ruled = rule.map_or_else(String::new, |rule| {
+        format!("  rule {} comes first: {}, {}\n", rule.name, found.reason, found.category)
+    });
+    let text = format!("{id}: {explanation}{ruled}  group {group}: {}\n", group.template);
     escape::lines(&text).fold(String::new(), |text, line| text + &line + "\n")
 }
 
 impl Record {
+    fn run(&self) -> RunFields<'_> {
+        fn text(value: &Option<Value>) -> Option<&str> {
+            value.as_ref().and_then(Value::as_str)
+        }
+        RunFields {
+            tenant: text(&self.tenant).unwrap_or_default(),
+            queue: text(&self.queue).unwrap_or(QueueName::DEFAULT),
+            agent: text(&self.agent),
+            model: text(&self.model),
+            tool: self.tool.as_deref(),
+            step: text(&self.step),
+            environment: text(&self.environment),
+            task_type: text(&self.task_type),
+            customer: text(&self.customer),
+        }
+    }
+
     fn evidence(&self) -> Evidence<'_> {
         Evidence {
             text: self.text.as_deref().unwrap_or_default(),
@@ -138,7 +192,7 @@ mod tests {
     #[test]
     fn nulls_and_unknown_fields_are_fine_and_the_id_comes_back_as_it_was() {
         let line = br#"{"id":12345678901234567890.10,"text":"Request timed out","http_status":null,"source":"x"}"#;
-        let answer = answer(&serde_json::from_slice(line).unwrap(), false).unwrap();
+        let answer = answer(&serde_json::from_slice(line).unwrap(), false, None).unwrap();
         assert!(
             answer.starts_with(r#"{"id":12345678901234567890.10,"label":"timeout","category":"transient""#),
             "{answer}"
@@ -149,7 +203,7 @@ mod tests {
     fn a_bad_line_does_not_stop_the_rest() {
         let (shared, mut out) = crate::out::tests::buffer();
         let lines = "{\"text\":\"a\"}\nnot json\n\n{\"text\":null}\n";
-        assert_eq!(stream(BufReader::new(lines.as_bytes()), false, &mut out).unwrap(), 1);
+        assert_eq!(stream(BufReader::new(lines.as_bytes()), false, None, &mut out).unwrap(), 1);
         out.flush().unwrap();
         assert_eq!(shared.text().lines().count(), 2);
     }

@@ -43,12 +43,12 @@ pub(crate) fn run(args: Args, out: &mut Out) -> anyhow::Result<()> {
 async fn serve(settings: &Settings, file: ConfigFile, out: &mut Out) -> anyhow::Result<()> {
     // Before anything else, so that no signal falls between.
     let mut signals = Signals::new()?;
-    let ConfigFile { policies, queues, .. } = file;
+    let ConfigFile { policies, queues, rules, .. } = file;
     let options =
         Options { folder: settings.data.clone(), clock: Arc::new(SystemClock), dice: Arc::new(SystemDice), policies };
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(options)?);
     set_queues(store.as_ref(), queues).await?;
-    let server = Server::start(server_config(settings)?, store.clone(), Arc::new(SystemDice), None).await?;
+    let server = Server::start(server_config(settings)?, store.clone(), Arc::new(SystemDice), rules.compiled()).await?;
     let begun = greet(&server, store.as_ref(), &settings.data, out).await;
     if begun.is_ok() {
         signals.next().await;

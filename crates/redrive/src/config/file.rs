@@ -16,17 +16,19 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::complaint::{Complaint, Source};
 use super::fields::nearest;
+use super::rules::{Rules, rules};
 use super::section::Section;
 use super::settings::ServerSection;
 
-pub(super) const SECTIONS: [&str; 5] = ["server", "defaults", "tier", "queue", "tenant"];
+pub(super) const SECTIONS: [&str; 6] = ["server", "defaults", "tier", "queue", "tenant", "rule"];
 
 /// What a file says, checked.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default)]
 pub(crate) struct ConfigFile {
     pub(crate) server: ServerSection,
     pub(crate) policies: Policies,
     pub(crate) queues: BTreeMap<QueueName, QueueSettings>,
+    pub(crate) rules: Rules,
 }
 
 /// A queue's own keys; its policy's figures stand beside them.
@@ -79,6 +81,9 @@ impl ConfigFile {
         for (name, value) in named(source, "tenant", &mut root)? {
             let tenant = tenant(source, &name, value, &file.policies.tiers)?;
             file.policies.tenants.insert(id(source, &name)?, tenant);
+        }
+        if let Some(value) = root.remove("rule") {
+            file.rules = rules(source, value)?;
         }
         nothing_else(source, &root)?;
         Ok(file)

@@ -12,7 +12,9 @@ fn refused(text: &str) -> String {
 
 #[test]
 fn an_empty_file_says_nothing() {
-    assert_eq!(parse(""), Ok(ConfigFile::default()));
+    let file = parse("").unwrap();
+    assert!(file.queues.is_empty() && file.rules.compiled().is_none());
+    assert_eq!((file.server, file.policies), Default::default());
 }
 
 #[test]
@@ -39,8 +41,34 @@ fn an_unknown_key_is_refused_with_its_place_and_a_guess() {
 }
 
 #[test]
-fn rules_are_not_accepted_before_they_work() {
-    assert!(refused("[[rule]]\nname = 'x'\n").starts_with("redrive.toml:1:3: unknown key `rule`"));
+fn a_rule_that_is_wrong_is_refused_with_its_line() {
+    let good = "[[rule]]\nmatch.queue = 'mail'\n";
+    for (rule, said) in [
+        ("[[rule]]\nname = 'x'\n", "redrive.toml:3:1: it has no condition"),
+        ("[[rule]]\nmatch.text = { regex = '(' }\n", "redrive.toml:3:1: `text`: "),
+        ("[[rule]]\nmatch.queue = 'a'\nreasn = 'bug'\n", "redrive.toml:5:1: unknown field `reasn`"),
+        ("[[rule]]\nmatch.colour = 'a'\n", "redrive.toml:4:7: unknown field `colour`"),
+        ("[[rule]]\nmatch.queue = 'a'\nreason = 'tired'\n", "redrive.toml:5:10: `tired` is not a reason"),
+        ("[[rule]]\nmatch.queue = 'a'\nseverity = 'loud'\n", "redrive.toml:5:12: unknown variant `loud`"),
+        ("[[rule]]\nmatch.status = { from = 500, to = 400 }\n", "redrive.toml:3:1: `status`"),
+    ] {
+        let complaint = refused(&format!("{good}{rule}"));
+        assert!(complaint.starts_with(said), "{complaint}");
+        assert_eq!(complaint.lines().count(), 1);
+    }
+    assert_eq!(refused("rule = 3\n"), "redrive.toml:1:8: `rule` is a list of sections: write [[rule]]");
+}
+
+/// Every example in the pages that people copy from.
+#[test]
+fn the_rules_in_the_docs_are_accepted() {
+    let page = include_str!("../../../../docs/rules.md");
+    let examples: Vec<&str> = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(examples.len() >= 5);
+    for example in examples {
+        let file = parse(example).unwrap_or_else(|complaint| panic!("{complaint}\n{example}"));
+        assert!(file.rules.compiled().is_some(), "{example}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod fields;
 mod file;
 mod path;
 mod reference;
+mod rules;
 mod section;
 mod settings;
 

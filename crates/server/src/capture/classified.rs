@@ -3,33 +3,36 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use redrive_core::classify::user_rules::{self, UserRules};
 use redrive_core::classify::{self, Evidence};
 use redrive_core::pattern::{Fingerprint, fingerprint};
 use redrive_core::strategy::Failure;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
-use redrive_core::wire::ErrorReport;
+use redrive_core::wire::{ErrorReport, Severity};
 use redrive_store::{AttemptBody, FailedAttempt};
 
 use super::captured::{Captured, encoded};
+use super::context::Context;
 use crate::problem::{Problem, Result};
-
-/// Rules of the deployment's own. None: they have nothing to say on this failure.
-pub trait UserRules: Send + Sync + 'static {
-    fn classify(&self, evidence: &Evidence<'_>) -> Option<classify::Classified>;
-}
 
 pub(crate) struct Classified {
     captured: Captured,
     failure: Failure,
     fingerprint: Fingerprint,
+    severity: Option<Severity>,
 }
 
 impl Captured {
-    pub(crate) fn classify(self, rules: Option<&dyn UserRules>, now: Timestamp) -> Result<Classified> {
+    pub(crate) fn classify(
+        self,
+        rules: Option<&UserRules>,
+        context: &Context<'_>,
+        now: Timestamp,
+    ) -> Result<Classified> {
         let Some(error) = &self.body.error else { return Err(Problem::internal("a failure without an error")) };
-        let (failure, fingerprint) = judge(error, &self.body, rules, now);
-        Ok(Classified { captured: self, failure, fingerprint })
+        let (failure, fingerprint, severity) = judge(error, &self.body, rules, context, now);
+        Ok(Classified { captured: self, failure, fingerprint, severity })
     }
 }
 
@@ -46,6 +49,9 @@ impl Classified {
             provider: body.provider,
             tool: body.tool,
             step: body.step,
+            took_ms: took_ms(body.started_at, body.ended_at),
+            versions: body.versions,
+            severity: self.severity,
             steps,
         })
     }
@@ -54,9 +60,10 @@ impl Classified {
 fn judge(
     error: &ErrorReport,
     body: &AttemptBody,
-    rules: Option<&dyn UserRules>,
+    rules: Option<&UserRules>,
+    context: &Context<'_>,
     now: Timestamp,
-) -> (Failure, Fingerprint) {
+) -> (Failure, Fingerprint, Option<Severity>) {
     let response = body.response.as_ref();
     let decoded = [Some(&error.headers), response.map(|r| &r.headers)].map(read_headers);
     let headers: Vec<(&str, &str)> = decoded.iter().flatten().map(|(name, value)| (*name, value.as_ref())).collect();
@@ -75,15 +82,28 @@ fn judge(
         finish_reason: body.finish_reason.as_ref().map(Label::as_str),
         now_ms: Some(now.as_millis()),
     };
-    let classified = by_precedence(error, &evidence, rules);
-    let fingerprint = fingerprint(&evidence, &classified.reason);
-    (Failure::new(classified, error.terminal, fingerprint.hash), fingerprint)
+    let rule = rules.and_then(|rules| {
+        let run = user_rules::RunFields {
+            model: body.model.as_ref().map(Label::as_str).or(context.run.model),
+            tool: evidence.tool,
+            step: body.step.as_ref().map(Label::as_str),
+            ..context.run
+        };
+        rules.first_match(&evidence, &run, context.payload)
+    });
+    let otherwise = without_rules(error, &evidence);
+    let Some(rule) = rule else {
+        let fingerprint = fingerprint(&evidence, &otherwise.reason);
+        return (Failure::new(otherwise, error.terminal, fingerprint.hash), fingerprint, None);
+    };
+    let classified = rule.decide(otherwise);
+    let fingerprint = rule.group().unwrap_or_else(|| fingerprint(&evidence, &classified.reason));
+    let terminal = error.terminal || rule.dead_letter;
+    (Failure::new(classified, terminal, fingerprint.hash), fingerprint, rule.severity)
 }
 
-fn by_precedence(error: &ErrorReport, evidence: &Evidence<'_>, rules: Option<&dyn UserRules>) -> classify::Classified {
-    if let Some(classified) = rules.and_then(|rules| rules.classify(evidence)) {
-        return classified;
-    }
+/// The caller's word, or ours.
+fn without_rules(error: &ErrorReport, evidence: &Evidence<'_>) -> classify::Classified {
     // Limits and waits are read from the evidence whoever names the reason.
     let built_in = classify::classify(evidence);
     match (&error.reason, error.category) {
@@ -98,6 +118,12 @@ fn by_precedence(error: &ErrorReport, evidence: &Evidence<'_>, rules: Option<&dy
     }
 }
 
+/// By the client's own clock, which may be wrong about when and still knows how long.
+fn took_ms(started_at: Option<Timestamp>, ended_at: Option<Timestamp>) -> Option<u64> {
+    let (started_at, ended_at) = (started_at?, ended_at?);
+    (started_at <= ended_at).then(|| ended_at.since(started_at))
+}
+
 fn read(text: &Option<Text>) -> Option<Cow<'_, str>> {
     text.as_ref().map(Text::decode)
 }
@@ -108,28 +134,20 @@ fn read_headers(headers: Option<&BTreeMap<String, Text>>) -> Vec<(&str, Cow<'_, 
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::reason::{Category, Reason};
+    use redrive_core::reason::Category;
+    use serde_json::json;
 
     use super::*;
 
-    struct AlwaysBug;
-
-    impl UserRules for AlwaysBug {
-        fn classify(&self, _: &Evidence<'_>) -> Option<classify::Classified> {
-            let facts = classify::Facts::default();
-            Some(classify::Classified {
-                reason: Reason::Bug,
-                category: Category::Permanent,
-                rule: "rule.mine".into(),
-                facts,
-            })
-        }
+    fn rules(rules: serde_json::Value) -> UserRules {
+        user_rules::compile(serde_json::from_value(rules).unwrap()).unwrap()
     }
 
-    fn failure(error: &str, rules: Option<&dyn UserRules>) -> (String, Category, String) {
+    fn failure(error: &str, rules: Option<&UserRules>) -> (String, Category, String) {
         let report = format!(r#"{{"run_id":"a","error":{error}}}"#);
         let captured = Captured::from_report(serde_json::from_str(&report).unwrap(), report.as_bytes()).unwrap();
-        let failed = captured.classify(rules, Timestamp::default()).unwrap().into_failed().unwrap().failure;
+        let failed =
+            captured.classify(rules, &Context::default(), Timestamp::default()).unwrap().into_failed().unwrap().failure;
         (failed.reason.to_string(), failed.category, failed.rule)
     }
 
@@ -143,7 +161,8 @@ mod tests {
         assert_eq!(failure(both, None), ("x:mine".into(), Category::Transient, "caller.reason".into()));
         let category = r#"{"message":"Request timed out","category":"permanent"}"#;
         assert_eq!(failure(category, None), ("timeout".into(), Category::Permanent, "caller.category".into()));
-        assert_eq!(failure(both, Some(&AlwaysBug)), ("bug".into(), Category::Permanent, "rule.mine".into()));
+        let always_bug = rules(json!([{"name": "mine", "match": {"text": {"glob": "*"}}, "reason": "bug"}]));
+        assert_eq!(failure(both, Some(&always_bug)), ("bug".into(), Category::Permanent, "user.mine".into()));
     }
 
     #[test]

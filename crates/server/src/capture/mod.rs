@@ -3,14 +3,14 @@
 
 mod captured;
 mod classified;
+mod context;
 mod digest;
 mod payload;
 mod run;
 mod steps;
 
-pub use classified::UserRules;
-
 pub(crate) use captured::{Captured, attempt_in_range, encoded};
+pub(crate) use context::Context;
 pub(crate) use digest::digest;
 pub(crate) use run::new_run;
 pub(crate) use steps::{new_step, new_steps};

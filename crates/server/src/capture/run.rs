@@ -8,7 +8,7 @@ use super::captured::encoded;
 use super::payload::payload;
 use crate::problem::Result;
 
-const ENVIRONMENT_DEFAULT: &str = "production";
+pub(super) const ENVIRONMENT_DEFAULT: &str = "production";
 
 pub(crate) fn new_run(fields: RunFields, tenant: Tenant) -> Result<NewRun> {
     let payload = payload(fields.payload.as_ref(), fields.payload_base64.as_deref(), fields.payload_omitted.as_ref())?;

@@ -88,8 +88,10 @@ codes! {
         "Automation must not go on alone. `verdict` says why; a person replays, resolves or discards it.";
     Closed = "closed", CONFLICT, "The run is closed",
         "It has come to its end. Only an operator's `force`, with a reason, opens it again.";
-    Merged = "merged", CONFLICT, "The run was merged into another",
-        "`into` names that run: act on it.";
+    Merged = "merged", CONFLICT, "It was merged into another",
+        "`into` names what the run or pattern has become part of: act on that.";
+    MergeRefused = "merge_refused", CONFLICT, "These patterns can't be merged or taken apart",
+        "A pattern becomes part of another one, never of itself, and only what was merged can be taken apart.";
     EffectUnknown = "effect_unknown", CONFLICT, "An effect has no known outcome",
         "An effect was started and nobody knows whether it happened. Reconcile it first; only an operator's `force`, with a reason, goes past.";
     EffectInProgress = "effect_in_progress", CONFLICT, "The effect is open in another run",

@@ -22,6 +22,8 @@ impl From<Error> for Problem {
             Error::Cancelled { recorded } => Self::new(Code::Cancelled, said).with("recorded", recorded),
             Error::AttemptConflict { attempt } => Self::new(Code::AttemptConflict, said).with("attempt", attempt),
             Error::RunConflict => Self::new(Code::RunConflict, said),
+            Error::PatternMerged { into } => Self::new(Code::Merged, said).with("into", into),
+            Error::MergeRefused(_) => Self::new(Code::MergeRefused, said),
             Error::EffectInProgress { run_id } => Self::new(Code::EffectInProgress, said).with("run_id", run_id),
             Error::EffectUnknown => Self::new(Code::EffectUnknown, said),
             Error::LeaseNeeded => Self::new(Code::LeaseNeeded, said),

@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redrive_core::classify::user_rules::UserRules;
 use redrive_store::{Dice, Store};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::listener::Listener;
 use crate::app::App;
-use crate::capture::UserRules;
 use crate::engine::Engine;
 use crate::limits::{BadLimit, Limits};
 use crate::router::{metrics_router, router};
@@ -60,7 +60,7 @@ impl Server {
         config: Config,
         store: Arc<dyn Store>,
         dice: Arc<dyn Dice>,
-        rules: Option<Arc<dyn UserRules>>,
+        rules: Option<Arc<UserRules>>,
     ) -> Result<Self, StartError> {
         config.limits.check()?;
         store.ready().await?;

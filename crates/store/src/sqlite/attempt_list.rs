@@ -97,6 +97,7 @@ pub(super) fn under_way(summary: &RunSummary, life: &Life) -> Option<AttemptView
         worker: life.worker.clone(),
         revision: summary.revision,
         replay: life.replay,
+        versions: life.versions.clone(),
     };
     Some(view(summary.attempt, "running", began_at, origin, AttemptBody::default()))
 }
@@ -121,7 +122,7 @@ fn view(attempt: u32, outcome: &str, recorded_at: Timestamp, origin: AttemptOrig
         provider: body.provider,
         tool: body.tool,
         step: body.step,
-        versions: body.versions,
+        versions: if body.versions.is_empty() { origin.versions } else { body.versions },
         fingerprint: None,
         verdict: None,
         late: None,

@@ -166,6 +166,7 @@ fn origin(before: &RunRow, row: &RunRow, epoch: Option<u64>) -> AttemptOrigin {
         worker: leased.and_then(|before| before.worker.clone()),
         revision: row.run.revision,
         replay: lease.is_some_and(|lease| lease.replay),
+        versions: leased.map(|before| before.versions.clone()).unwrap_or_default(),
     }
 }
 

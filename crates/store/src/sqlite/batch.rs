@@ -1,6 +1,6 @@
 //! What a command sees while it runs: the open transaction, the batch's one instant, the names it has met before.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use redrive_core::ids::{QueueName, Tenant};
@@ -12,6 +12,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::clock::Dice;
 use crate::error::{Error, Result};
 use crate::sqlite::tally::Tally;
+use crate::sqlite::versions::SeenVersion;
 
 /// A queue as commands need it.
 #[derive(Debug, Clone)]
@@ -30,6 +31,7 @@ pub(super) struct Known {
     queues: HashMap<QueueName, Queue>,
     queue_names: HashMap<i64, QueueName>,
     policies: HashMap<(i64, i64), Arc<Policy>>,
+    pub(super) versions: HashSet<SeenVersion>,
     pub(super) last_run: Option<i64>,
     /// When each queue's last lease call was noted.
     pub(super) lease_calls: HashMap<i64, Timestamp>,

@@ -50,6 +50,7 @@ fn body(conn: &Connection, run: i64, summary: &RunSummary) -> Result<RunBody> {
         links: about.links,
         replayable: !inner.life.not_replayable,
         instructions: inner.settings.instructions,
+        runbook: inner.settings.runbook,
     })
 }
 

@@ -119,22 +119,25 @@ fn queues(conn: &Connection, filter: &RunFilter) -> Result<Option<Vec<i64>>> {
     Ok(Some(listed(numbers.into_iter()).unwrap_or_default()))
 }
 
-/// Ids and fingerprints; a fingerprint may by now belong to another pattern than the one it made.
+/// Ids and fingerprints. A fingerprint stands for the whole pattern that it belongs to by now, and a pattern for all
+/// that was merged into it; one that is itself a part stands for its own runs.
 fn patterns(conn: &Connection, filter: &RunFilter, tenant: Option<i64>) -> Result<Option<Vec<i64>>> {
     if filter.patterns.is_empty() {
         return Ok(None);
     }
     let mut numbers = Vec::new();
     for name in &filter.patterns {
-        let mut by_id =
-            conn.prepare_cached("SELECT id FROM patterns WHERE public_id = ?1 AND tenant = coalesce(?2, tenant)")?;
+        let mut by_id = conn.prepare_cached(
+            "WITH named AS (SELECT id FROM patterns WHERE public_id = ?1 AND tenant = coalesce(?2, tenant)) \
+             SELECT id FROM named UNION SELECT p.id FROM patterns p JOIN named ON p.merged_into = named.id",
+        )?;
         numbers.extend(by_id.query_and_then((name, tenant), |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?);
         let Some(FingerprintKey { version, hash }) = FingerprintKey::parse(name) else { continue };
         let mut by_fingerprint = conn.prepare_cached(
-            "SELECT coalesce(a.pattern, p.id) FROM patterns p LEFT JOIN pattern_alias a \
-             ON a.tenant = p.tenant AND a.fp_hash = p.fp_hash AND a.fp_version = p.fp_version \
-             WHERE p.fp_hash = ?1 AND p.fp_version = ?2 AND p.tenant = coalesce(?3, p.tenant) \
-             UNION SELECT pattern FROM pattern_alias WHERE tenant = ?3 AND fp_hash = ?1 AND fp_version = ?2",
+            "WITH own AS (SELECT id FROM patterns WHERE fp_hash = ?1 AND fp_version = ?2 AND tenant = coalesce(?3, tenant) \
+                 UNION SELECT pattern FROM pattern_alias WHERE tenant = ?3 AND fp_hash = ?1 AND fp_version = ?2), \
+             head AS (SELECT DISTINCT coalesce(p.merged_into, p.id) AS id FROM patterns p JOIN own ON own.id = p.id) \
+             SELECT id FROM head UNION SELECT p.id FROM patterns p JOIN head ON p.merged_into = head.id",
         )?;
         let found = by_fingerprint.query_and_then((hash, version, tenant), |row| row.get(0))?;
         numbers.extend(found.collect::<Result<Vec<i64>, _>>()?);

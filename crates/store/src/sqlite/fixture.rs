@@ -10,6 +10,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::fingerprints::FingerprintKey;
 use super::life::{HELD, position};
 use super::lookup::{key_hash, numbered};
+use super::migrate::migrate;
 use crate::codec::encode;
 use crate::model::{PayloadKind, TenantScope};
 
@@ -85,8 +86,8 @@ pub(super) struct Fixture {
 
 impl Fixture {
     pub(super) fn new() -> Self {
-        let conn = Connection::open_in_memory().unwrap();
-        conn.execute_batch(include_str!("migrations/0001_runs.sql")).unwrap();
+        let mut conn = Connection::open_in_memory().unwrap();
+        migrate(&mut conn).unwrap();
         Self { conn }
     }
 

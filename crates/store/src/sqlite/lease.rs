@@ -253,6 +253,8 @@ fn grant(batch: &mut Batch<'_>, call: &LeaseCall, mut row: RunRow) -> Result<Gra
     let begin = Begin { lease_ms: call.lease_ms.unwrap_or(policy.lease_ms), ..Begin::default() };
     row.run = row.ask(&Event::Begin(begin), &policy, batch.now)?.run;
     row.worker.clone_from(&call.worker);
+    row.versions.clone_from(&call.versions);
+    batch.see_versions(row.tenant, &call.versions)?;
     row.start_id = None;
     batch.save(&before, &row)?;
     batch.tally.happened(batch.now, row.tenant, row.queue, HourlyKind::Started, "");

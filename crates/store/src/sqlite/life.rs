@@ -9,6 +9,7 @@ use redrive_core::run::{
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::verdict::{Change, DeadBecause};
+use redrive_core::wire::Versions;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -65,6 +66,9 @@ pub(super) struct Life {
     pub(super) worker: Option<Label>,
     #[serde(default, skip_serializing_if = "is_default", rename = "sid")]
     pub(super) start_id: Option<Label>,
+    /// What the attempt under way runs with.
+    #[serde(default, skip_serializing_if = "is_default", rename = "v")]
+    pub(super) versions: Versions,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -13,7 +13,10 @@ struct Migration {
 }
 
 /// In order; the position plus one is the version. Never edited once released.
-const MIGRATIONS: &[Migration] = &[Migration { name: "0001_runs", sql: include_str!("migrations/0001_runs.sql") }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { name: "0001_runs", sql: include_str!("migrations/0001_runs.sql") },
+    Migration { name: "0002_pattern_triage", sql: include_str!("migrations/0002_pattern_triage.sql") },
+];
 
 pub(super) fn newest() -> u32 {
     u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX)

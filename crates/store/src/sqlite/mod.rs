@@ -36,9 +36,12 @@ mod list;
 mod list_tests;
 mod lookup;
 mod migrate;
+mod pattern_detail;
+mod pattern_events;
 mod pattern_list;
 #[cfg(test)]
 mod pattern_tests;
+mod pattern_triage;
 mod patterns;
 mod pieces;
 mod predicate;
@@ -56,6 +59,7 @@ mod sweep;
 mod tally;
 mod triage;
 mod under_lease;
+mod versions;
 mod words;
 
 pub use store::{Options, SqliteStore, Visit};

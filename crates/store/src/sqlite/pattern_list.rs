@@ -1,43 +1,65 @@
-//! Patterns: a tenant's own, or for those who span tenants one row for each fingerprint.
+//! Patterns: a tenant's own, or for those who span tenants one row for each fingerprint. What was merged stands in its
+//! head's row: its figures are added when they are read, one look into a small index for each head.
 
 use std::collections::BTreeSet;
 
 use redrive_core::ids::Tenant;
 use redrive_core::reason::Category;
-use redrive_core::wire::{PatternState, PatternView, PatternsPage};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{PatternSort, PatternState, PatternView, PatternsPage};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
-use super::columns::{label_or_none, parsed, time, whole};
+use super::columns::{json, label_or_none, parsed, time, time_or_none, whole};
 use super::cursor::{seal_numbers, unseal_numbers};
 use super::fingerprints::FingerprintKey;
-use super::life::word;
+use super::life::{position, word};
 use super::list::PAGE_MAX;
 use super::lookup::{Whose, whose};
+use super::predicate::Clause;
 use crate::error::{Error, Result};
 use crate::model::TenantScope;
+use crate::pattern_model::{PatternFilter, PatternsCall};
 
 /// Tenants that a row over all of them names.
 const TENANTS_MAX: usize = 20;
 const FIRST: [i64; 3] = [i64::MAX; 3];
-const COLUMNS: &str = "SELECT patterns.public_id, patterns.fp_version, patterns.fp_hash, patterns.template, \
-     patterns.reason, patterns.category, patterns.count, patterns.open, patterns.first_seen, patterns.last_seen, \
-     patterns.state, patterns.regression, patterns.owner, tenants.name, patterns.id \
-     FROM patterns JOIN tenants ON tenants.id = patterns.tenant";
+const COUNT: &str = "(p.count + coalesce((SELECT sum(m.count) FROM patterns m WHERE m.merged_into = p.id), 0))";
+const OPEN: &str = "(p.open + coalesce((SELECT sum(m.open) FROM patterns m WHERE m.merged_into = p.id), 0))";
+const FIRST_SEEN: &str = "min(p.first_seen, coalesce((SELECT min(m.first_seen) FROM patterns m \
+     WHERE m.merged_into = p.id), p.first_seen))";
 
-/// The last seen first.
+/// The state with a mute that is over taken off; asks for the time.
+fn state_sql() -> String {
+    let muted = position(PatternState::ALL, &PatternState::Muted);
+    format!("(CASE WHEN p.state = {muted} AND p.muted_until <= ? THEN coalesce(p.before_mute, 0) ELSE p.state END)")
+}
+
+/// Every row of a view begins with the time that its state is asked for.
+fn columns() -> String {
+    format!(
+        "SELECT p.public_id, p.fp_version, p.fp_hash, p.template, p.reason, p.category, {COUNT}, {OPEN}, {FIRST_SEEN}, \
+         CASE WHEN p.merged_into IS NULL THEN p.group_seen ELSE p.last_seen END, {}, p.regression, p.owner, \
+         tenants.name, p.id, p.muted_until, p.resolved_at, p.resolved_in, head.public_id \
+         FROM patterns p JOIN tenants ON tenants.id = p.tenant LEFT JOIN patterns head ON head.id = p.merged_into",
+        state_sql()
+    )
+}
+
+/// The greatest first.
 pub(super) fn list_patterns(
     conn: &Connection,
     scope: &TenantScope,
-    limit: u32,
-    cursor: Option<&str>,
+    call: &PatternsCall,
+    now: Timestamp,
 ) -> Result<PatternsPage> {
-    let question = format!("patterns {scope:?}");
-    let after = cursor.map_or(Ok(FIRST), |cursor| unseal_numbers(&question, cursor))?;
-    let limit = limit.clamp(1, PAGE_MAX);
+    let question = format!("patterns {scope:?} {:?} {}", call.filter, call.sort);
+    let after = call.cursor.as_deref().map_or(Ok(FIRST), |cursor| unseal_numbers(&question, cursor))?;
+    let limit = call.limit.clamp(1, PAGE_MAX);
     let mut rows = match whose(conn, scope)? {
         Whose::Nobody => Vec::new(),
-        Whose::One(tenant) => of_tenant(conn, tenant, after, limit + 1)?,
-        Whose::All => over_all(conn, after, limit + 1)?,
+        Whose::One(tenant) => of_tenant(conn, tenant, call, after, limit + 1, now)?,
+        Whose::All => over_all(conn, call, after, limit + 1, now)?,
     };
     let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);
     if more {
@@ -47,82 +69,156 @@ pub(super) fn list_patterns(
     Ok(PatternsPage { patterns: rows.into_iter().map(|(_, view)| view).collect(), next_cursor })
 }
 
+type Placed = ([i64; 3], PatternView);
+
+fn of_tenant(
+    conn: &Connection,
+    tenant: i64,
+    call: &PatternsCall,
+    after: [i64; 3],
+    most: u32,
+    now: Timestamp,
+) -> Result<Vec<Placed>> {
+    let key = match call.sort {
+        PatternSort::LastSeen => "p.group_seen",
+        PatternSort::Count => COUNT,
+        PatternSort::Open => OPEN,
+    };
+    let [place, id, _] = after;
+    let mut values: Vec<Value> = vec![now.as_millis().into(), tenant.into(), place.into(), id.into()];
+    let mut sql = format!("{} WHERE p.tenant = ? AND p.merged_into IS NULL AND ({key}, p.id) < (?, ?)", columns());
+    let mut wanted = narrow(&call.filter);
+    if !call.filter.states.is_empty() {
+        let states: Vec<i64> = call.filter.states.iter().map(|s| position(PatternState::ALL, s)).collect();
+        values.push(now.as_millis().into());
+        wanted.insert(0, Clause::numbers(&state_sql(), &states));
+    }
+    for clause in wanted {
+        sql = format!("{sql} AND {}", clause.sql);
+        values.extend(clause.values);
+    }
+    values.push(i64::from(most).into());
+    let mut find = conn.prepare_cached(&format!("{sql} ORDER BY {key} DESC, p.id DESC LIMIT ?"))?;
+    find.query_and_then(params_from_iter(values), |row| {
+        let place: i64 = match call.sort {
+            PatternSort::LastSeen => row.get(9)?,
+            PatternSort::Count => row.get(6)?,
+            PatternSort::Open => row.get(7)?,
+        };
+        Ok(([place, row.get(14)?, 0], view(row)?))
+    })?
+    .collect()
+}
+
+/// One row for each fingerprint. The grouping reads every pattern: there are as many as kinds of failure, not as
+/// many as failures.
+fn over_all(conn: &Connection, call: &PatternsCall, after: [i64; 3], most: u32, now: Timestamp) -> Result<Vec<Placed>> {
+    let place = match call.sort {
+        PatternSort::LastSeen => "max(p.group_seen)".to_owned(),
+        PatternSort::Count => format!("sum({COUNT})"),
+        PatternSort::Open => format!("sum({OPEN})"),
+    };
+    let mut sql =
+        format!("SELECT {place} AS place, p.fp_hash, p.fp_version FROM patterns p WHERE p.merged_into IS NULL");
+    let mut values: Vec<Value> = Vec::new();
+    for clause in narrow(&call.filter) {
+        sql = format!("{sql} AND {}", clause.sql);
+        values.extend(clause.values);
+    }
+    sql.push_str(" GROUP BY p.fp_hash, p.fp_version HAVING (place, p.fp_hash, p.fp_version) < (?, ?, ?)");
+    values.extend(after.map(Value::from));
+    if !call.filter.states.is_empty() {
+        let states: Vec<i64> = call.filter.states.iter().map(|state| i64::from(urgency(*state))).collect();
+        values.push(now.as_millis().into());
+        let clause = Clause::numbers(&format!("max({})", urgency_sql()), &states);
+        sql = format!("{sql} AND {}", clause.sql);
+        values.extend(clause.values);
+    }
+    values.push(i64::from(most).into());
+    let mut find =
+        conn.prepare_cached(&format!("{sql} ORDER BY place DESC, p.fp_hash DESC, p.fp_version DESC LIMIT ?"))?;
+    let mut rows = find.query(params_from_iter(values))?;
+    let mut placed = Vec::new();
+    while let Some(row) = rows.next()? {
+        let place = [row.get(0)?, row.get(1)?, row.get(2)?];
+        let key = FingerprintKey { hash: row.get(1)?, version: row.get(2)? };
+        if let Some(shown) = roll_up(conn, key, now)? {
+            placed.push((place, shown.view));
+        }
+    }
+    Ok(placed)
+}
+
+/// What a filter asks of each row, but for its state.
+fn narrow(filter: &PatternFilter) -> Vec<Clause> {
+    let mut clauses = Vec::new();
+    if !filter.reasons.is_empty() {
+        clauses.push(Clause::texts("p.reason", filter.reasons.iter().map(|reason| reason.as_str())));
+    }
+    if let Some(q) = &filter.q {
+        let values = vec![Value::from(q.to_lowercase())];
+        clauses.push(Clause { sql: "instr(lower(p.template), ?) > 0".into(), values });
+    }
+    clauses
+}
+
+/// A pattern as it is shown, and the rows behind it: one, or each tenant's.
+pub(super) struct Shown {
+    pub(super) view: PatternView,
+    pub(super) rows: Vec<i64>,
+}
+
 /// By a pattern's id or a fingerprint.
-pub(super) fn one_pattern(conn: &Connection, scope: &TenantScope, id: &str) -> Result<PatternView> {
+pub(super) fn shown(conn: &Connection, scope: &TenantScope, id: &str, now: Timestamp) -> Result<Shown> {
     let missing = || Error::NotFound("pattern");
     let tenant = match whose(conn, scope)? {
         Whose::Nobody => return Err(missing()),
         Whose::All => None,
         Whose::One(tenant) => Some(tenant),
     };
-    let mut by_id = conn.prepare_cached(&format!(
-        "{COLUMNS} WHERE patterns.public_id = ?1 AND patterns.tenant = coalesce(?2, patterns.tenant)"
-    ))?;
-    if let Some(found) = by_id.query_row(params![id, tenant], |row| Ok(view(row))).optional()? {
+    let one = |row: &Row<'_>| Ok(view(row).and_then(|view| Ok(Shown { view, rows: vec![row.get(14)?] })));
+    let mut by_id =
+        conn.prepare_cached(&format!("{} WHERE p.public_id = ? AND p.tenant = coalesce(?, p.tenant)", columns()))?;
+    if let Some(found) = by_id.query_row(params![now.as_millis(), id, tenant], one).optional()? {
         return found;
     }
     let key = FingerprintKey::parse(id).ok_or_else(missing)?;
-    match tenant {
-        None => roll_up(conn, key)?.ok_or_else(missing),
-        Some(tenant) => {
-            let mut by_alias = conn.prepare_cached(&format!(
-                "{COLUMNS} JOIN pattern_alias a ON a.pattern = patterns.id \
-                 WHERE a.tenant = ? AND a.fp_hash = ? AND a.fp_version = ?"
-            ))?;
-            let found = by_alias.query_row(params![tenant, key.hash, key.version], |row| Ok(view(row))).optional()?;
-            found.ok_or_else(missing)?
-        }
-    }
-}
-
-type Placed = ([i64; 3], PatternView);
-
-fn of_tenant(conn: &Connection, tenant: i64, after: [i64; 3], most: u32) -> Result<Vec<Placed>> {
-    let mut find = conn.prepare_cached(&format!(
-        "{COLUMNS} WHERE patterns.tenant = ? AND (patterns.last_seen, patterns.id) < (?, ?) \
-         ORDER BY patterns.last_seen DESC, patterns.id DESC LIMIT ?"
+    let Some(tenant) = tenant else { return roll_up(conn, key, now)?.ok_or_else(missing) };
+    let mut by_alias = conn.prepare_cached(&format!(
+        "{} WHERE p.id = (SELECT coalesce(own.merged_into, own.id) FROM pattern_alias a \
+         JOIN patterns own ON own.id = a.pattern WHERE a.tenant = ? AND a.fp_hash = ? AND a.fp_version = ?)",
+        columns()
     ))?;
-    let [seen, id, _] = after;
-    find.query_and_then(params![tenant, seen, id, most], |row| Ok(([row.get(9)?, row.get(14)?, 0], view(row)?)))?
-        .collect()
+    let found = by_alias.query_row(params![now.as_millis(), tenant, key.hash, key.version], one).optional()?;
+    found.ok_or_else(missing)?
 }
 
-/// One row for each fingerprint. The grouping reads every pattern: there are as many as kinds of failure, not as
-/// many as failures.
-fn over_all(conn: &Connection, after: [i64; 3], most: u32) -> Result<Vec<Placed>> {
-    let mut find = conn.prepare_cached(
-        "SELECT max(last_seen) AS seen, fp_hash, fp_version FROM patterns GROUP BY fp_hash, fp_version \
-         HAVING (seen, fp_hash, fp_version) < (?, ?, ?) ORDER BY seen DESC, fp_hash DESC, fp_version DESC LIMIT ?",
-    )?;
-    let [seen, hash, version] = after;
-    let mut rows = find.query(params![seen, hash, version, most])?;
-    let mut placed = Vec::new();
-    while let Some(row) = rows.next()? {
-        let place = [row.get(0)?, row.get(1)?, row.get(2)?];
-        let key = FingerprintKey { hash: row.get(1)?, version: row.get(2)? };
-        if let Some(view) = roll_up(conn, key)? {
-            placed.push((place, view));
-        }
-    }
-    Ok(placed)
+pub(super) fn one_pattern(conn: &Connection, scope: &TenantScope, id: &str, now: Timestamp) -> Result<PatternView> {
+    shown(conn, scope, id, now).map(|shown| shown.view)
 }
 
-/// All tenants' patterns of one fingerprint as one; words are those of the last seen.
-fn roll_up(conn: &Connection, key: FingerprintKey) -> Result<Option<PatternView>> {
+/// All tenants' patterns of one fingerprint as one; words are those of the last seen. Where every tenant has merged it
+/// into another, what is left is what they merged.
+fn roll_up(conn: &Connection, key: FingerprintKey, now: Timestamp) -> Result<Option<Shown>> {
     let mut find = conn.prepare_cached(&format!(
-        "{COLUMNS} WHERE patterns.fp_hash = ? AND patterns.fp_version = ? ORDER BY patterns.last_seen DESC, patterns.id"
+        "{} WHERE p.fp_hash = ? AND p.fp_version = ? ORDER BY p.group_seen DESC, p.id",
+        columns()
     ))?;
-    let mut whole: Option<PatternView> = None;
-    let mut tenants: BTreeSet<Tenant> = BTreeSet::new();
-    for part in find.query_and_then(params![key.hash, key.version], view)? {
-        let part = part?;
-        tenants.extend(part.tenants.iter().cloned());
-        match &mut whole {
-            None => whole = Some(PatternView { id: key.to_string(), ..part }),
-            Some(whole) => fold(whole, part),
-        }
+    let found = find.query_and_then(params![now.as_millis(), key.hash, key.version], |row| {
+        Ok::<_, Error>((row.get::<_, i64>(14)?, view(row)?))
+    })?;
+    let mut parts = found.collect::<Result<Vec<_>>>()?;
+    if parts.iter().any(|(_, part)| part.merged_into.is_none()) {
+        parts.retain(|(_, part)| part.merged_into.is_none());
     }
-    Ok(whole.map(|whole| PatternView { tenants: tenants.into_iter().take(TENANTS_MAX).collect(), ..whole }))
+    let rows = parts.iter().map(|(id, _)| *id).collect();
+    let tenants: BTreeSet<Tenant> = parts.iter().flat_map(|(_, part)| part.tenants.clone()).collect();
+    let mut parts = parts.into_iter().map(|(_, part)| part);
+    let Some(first) = parts.next() else { return Ok(None) };
+    let mut whole = PatternView { id: key.to_string(), ..first };
+    parts.for_each(|part| fold(&mut whole, part));
+    whole.tenants = tenants.into_iter().take(TENANTS_MAX).collect();
+    Ok(Some(Shown { view: whole, rows }))
 }
 
 fn fold(whole: &mut PatternView, part: PatternView) {
@@ -133,6 +229,9 @@ fn fold(whole: &mut PatternView, part: PatternView) {
     whole.owner = whole.owner.take().or(part.owner);
     if urgency(part.state) > urgency(whole.state) {
         whole.state = part.state;
+        whole.muted_until = part.muted_until;
+        whole.resolved_at = part.resolved_at;
+        whole.resolved_in = part.resolved_in;
     }
 }
 
@@ -145,8 +244,17 @@ fn urgency(state: PatternState) -> u8 {
     }
 }
 
+fn urgency_sql() -> String {
+    let each = PatternState::ALL
+        .iter()
+        .map(|state| format!(" WHEN {} THEN {}", position(PatternState::ALL, state), urgency(*state)));
+    format!("CASE {}{} END", state_sql(), each.collect::<String>())
+}
+
 fn view(row: &Row<'_>) -> Result<PatternView> {
     let key = FingerprintKey { version: row.get(1)?, hash: row.get(2)? };
+    let state = word(PatternState::ALL, row.get(10)?, "pattern state")?;
+    let versions: Option<String> = row.get(17)?;
     Ok(PatternView {
         id: row.get(0)?,
         fingerprint: key.to_string(),
@@ -157,9 +265,13 @@ fn view(row: &Row<'_>) -> Result<PatternView> {
         open: whole(row, 7, "open")?,
         first_seen: time(row, 8)?,
         last_seen: time(row, 9)?,
-        state: word(PatternState::ALL, row.get(10)?, "pattern state")?,
+        state,
         regression: row.get(11)?,
         owner: label_or_none(row, 12)?,
         tenants: vec![parsed(row, 13, "tenant")?],
+        muted_until: time_or_none(row, 15)?.filter(|_| state == PatternState::Muted),
+        resolved_at: time_or_none(row, 16)?,
+        resolved_in: versions.map(|text| json(&text, "resolved_in")).transpose()?,
+        merged_into: row.get(18)?,
     })
 }

@@ -10,18 +10,26 @@ use super::fixture::{Fixture, Seed, now, tenant};
 use super::keys::{insert_key, key_by_hash, list_keys, revoke_key};
 use super::life::position;
 use super::pattern_list::{list_patterns, one_pattern};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::model::{KeyRecord, TenantScope};
+use crate::pattern_model::PatternsCall;
 
 fn with_patterns() -> Fixture {
     let fixture = Fixture::new();
     for (owner, template, seen) in [("acme", "a", 30), ("acme", "bb", 20), ("globex", "a", 10), ("globex", "ccc", 40)] {
         let id = fixture.pattern(owner, template);
-        fixture.conn.execute("UPDATE patterns SET last_seen = ?, count = 3 WHERE id = ?", [seen, id]).unwrap();
+        fixture
+            .conn
+            .execute("UPDATE patterns SET last_seen = ?1, group_seen = ?1, count = 3 WHERE id = ?2", [seen, id])
+            .unwrap();
         let alias = "INSERT INTO pattern_alias SELECT tenant, fp_hash, fp_version, id FROM patterns WHERE id = ?";
         fixture.conn.execute(alias, [id]).unwrap();
     }
     fixture
+}
+
+fn listed(fixture: &Fixture, scope: &TenantScope, limit: u32, cursor: Option<String>) -> Result<PatternsPage> {
+    list_patterns(&fixture.conn, scope, &PatternsCall { cursor, ..PatternsCall::first(limit) }, now())
 }
 
 fn templates(page: &PatternsPage) -> Vec<&str> {
@@ -31,10 +39,10 @@ fn templates(page: &PatternsPage) -> Vec<&str> {
 #[test]
 fn a_tenant_sees_its_own_patterns_the_last_seen_first() {
     let fixture = with_patterns();
-    let page = list_patterns(&fixture.conn, &tenant("acme"), 50, None).unwrap();
+    let page = listed(&fixture, &tenant("acme"), 50, None).unwrap();
     assert_eq!(templates(&page), ["a", "bb"]);
     assert_eq!(page.patterns[0].id, "pacme1");
-    assert!(list_patterns(&fixture.conn, &tenant("nobody"), 50, None).unwrap().patterns.is_empty());
+    assert!(listed(&fixture, &tenant("nobody"), 50, None).unwrap().patterns.is_empty());
 }
 
 #[test]
@@ -45,7 +53,7 @@ fn whoever_spans_tenants_sees_one_row_for_each_fingerprint() {
     let mut seen = Vec::new();
     let mut cursor = None;
     loop {
-        let page = list_patterns(&fixture.conn, &TenantScope::All, 1, cursor.as_deref()).unwrap();
+        let page = listed(&fixture, &TenantScope::All, 1, cursor).unwrap();
         seen.extend(page.patterns);
         cursor = page.next_cursor;
         if cursor.is_none() {
@@ -56,13 +64,13 @@ fn whoever_spans_tenants_sees_one_row_for_each_fingerprint() {
     let new = PatternState::New;
     assert_eq!(shown, [("ccc", 3, 1, new), ("a", 6, 2, new), ("bb", 3, 1, new)]);
     assert_eq!(seen[1].id, Fixture::fingerprint("a"));
-    assert_eq!(one_pattern(&fixture.conn, &TenantScope::All, &seen[1].id).unwrap(), seen[1]);
+    assert_eq!(one_pattern(&fixture.conn, &TenantScope::All, &seen[1].id, now()).unwrap(), seen[1]);
 }
 
 #[test]
 fn a_pattern_is_found_by_its_id_or_fingerprint_and_another_tenants_is_not() {
     let fixture = with_patterns();
-    let find = |scope: &TenantScope, id: &str| one_pattern(&fixture.conn, scope, id).map(|pattern| pattern.id);
+    let find = |scope: &TenantScope, id: &str| one_pattern(&fixture.conn, scope, id, now()).map(|pattern| pattern.id);
     let fingerprint = Fixture::fingerprint("a");
     assert_eq!(find(&tenant("globex"), &fingerprint).unwrap(), "pglobex1");
     assert_eq!(find(&tenant("globex"), "pglobex1").unwrap(), "pglobex1");
@@ -70,8 +78,8 @@ fn a_pattern_is_found_by_its_id_or_fingerprint_and_another_tenants_is_not() {
     for (scope, id) in [(tenant("acme"), "pglobex1"), (tenant("nobody"), "pacme1"), (TenantScope::All, "p?")] {
         assert!(matches!(find(&scope, id), Err(Error::NotFound("pattern"))));
     }
-    let others = list_patterns(&fixture.conn, &TenantScope::All, 1, None).unwrap().next_cursor;
-    assert!(matches!(list_patterns(&fixture.conn, &tenant("acme"), 1, others.as_deref()), Err(Error::BadCursor)));
+    let others = listed(&fixture, &TenantScope::All, 1, None).unwrap().next_cursor;
+    assert!(matches!(listed(&fixture, &tenant("acme"), 1, others), Err(Error::BadCursor)));
 }
 
 fn commit(fixture: &Fixture, runs: &[i64]) {

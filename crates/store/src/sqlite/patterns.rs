@@ -1,47 +1,108 @@
-//! Which pattern a fingerprint belongs to: looked up by its alias, made at its first sight.
+//! Which pattern a fingerprint belongs to: looked up by its alias, made at its first sight, brought back when a fix
+//! did not hold.
+//!
+//! Two steps lead from a failure to what people see. The alias names the fingerprint's own pattern, where the failure
+//! is counted and which its run points at for good; `merged_into` names the head that people have put it under. So a
+//! merge touches no run and no counter, and taking it back restores the exact figures.
 
-use redrive_core::ids::Tenant;
+use redrive_core::ids::{RunId, Tenant};
 use redrive_core::pattern::Fingerprint;
 use redrive_core::reason::Category;
 use redrive_core::strategy::Failure;
-use redrive_core::wire::{PatternRef, PatternState};
-use rusqlite::{OptionalExtension, params};
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{PatternEvent, PatternRef, PatternState, Versions};
+use rusqlite::{Row, params};
 use sha2::{Digest as _, Sha256};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sqlite::batch::Batch;
-use crate::sqlite::life::position;
+use crate::sqlite::life::{position, word};
+
+/// Who is named for what nobody did.
+const ENGINE: &str = "redrive";
+
+/// A failed attempt as its pattern sees it.
+pub(super) struct Sighting<'a> {
+    pub(super) tenant: i64,
+    pub(super) run_id: &'a RunId,
+    pub(super) fingerprint: &'a Fingerprint,
+    pub(super) failure: &'a Failure,
+    pub(super) versions: &'a Versions,
+    /// When the attempt began, where that is known; otherwise the report's own time counts.
+    pub(super) began_at: Option<Timestamp>,
+}
 
 /// A pattern that a failure belongs to.
 #[derive(Debug, Clone)]
 pub(super) struct Sighted {
+    /// Where it is counted, and what its run points at.
     pub(super) id: i64,
+    /// What it is part of; often itself.
+    pub(super) head: i64,
     pub(super) shown: PatternRef,
 }
 
+/// A fix that somebody has promised.
+struct Fix {
+    at: Timestamp,
+    versions: Option<Versions>,
+}
+
 impl Batch<'_> {
-    pub(super) fn sight(&mut self, tenant: i64, fingerprint: &Fingerprint, failure: &Failure) -> Result<Sighted> {
+    pub(super) fn sight(&mut self, seen: &Sighting<'_>) -> Result<Sighted> {
+        self.see_versions(seen.tenant, seen.versions)?;
+        let Some((sighted, fix)) = self.known_pattern(seen)? else { return self.first_sight(seen) };
+        if let Some(fix) = fix
+            && self.is_regression(seen, &fix)?
+        {
+            self.come_back(seen, sighted.head)?;
+        }
+        Ok(sighted)
+    }
+
+    fn known_pattern(&mut self, seen: &Sighting<'_>) -> Result<Option<(Sighted, Option<Fix>)>> {
         let mut find = self.conn.prepare_cached(
-            "SELECT p.id, p.public_id, p.template FROM pattern_alias a JOIN patterns p ON p.id = a.pattern
+            "SELECT own.id, head.id, head.public_id, head.template, head.state, head.muted_until, head.before_mute,
+                 head.resolved_at, head.resolved_in
+             FROM pattern_alias a JOIN patterns own ON own.id = a.pattern
+                 JOIN patterns head ON head.id = coalesce(own.merged_into, own.id)
              WHERE a.tenant = ?1 AND a.fp_hash = ?2 AND a.fp_version = ?3",
         )?;
-        let found = find
-            .query_row(params![tenant, fingerprint.hash.cast_signed(), fingerprint.version], |row| {
-                let shown = PatternRef { id: row.get(1)?, template: row.get(2)?, new: false };
-                Ok(Sighted { id: row.get(0)?, shown })
-            })
-            .optional()?;
-        match found {
-            Some(sighted) => Ok(sighted),
-            None => self.first_sight(tenant, fingerprint, failure),
+        let key = params![seen.tenant, seen.fingerprint.hash.cast_signed(), seen.fingerprint.version];
+        let mut rows = find.query(key)?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let shown = PatternRef { id: row.get(2)?, template: row.get(3)?, new: false };
+        let resolved = state_now(row.get(4)?, row.get(5)?, row.get(6)?, self.now)? == PatternState::Resolved;
+        let fix = if resolved { fix(row)? } else { None };
+        Ok(Some((Sighted { id: row.get(0)?, head: row.get(1)?, shown }, fix)))
+    }
+
+    /// With versions: a failure that has the fix. Without: an attempt that began after it; one that was under way
+    /// already could not have had it.
+    fn is_regression(&mut self, seen: &Sighting<'_>, fix: &Fix) -> Result<bool> {
+        match &fix.versions {
+            Some(versions) => self.has_fix(seen.tenant, versions, seen.versions),
+            // Reported without a beginning, it was reported after the resolve was committed.
+            None => Ok(seen.began_at.is_none_or(|began_at| began_at > fix.at)),
         }
     }
 
-    fn first_sight(&mut self, tenant: i64, fingerprint: &Fingerprint, failure: &Failure) -> Result<Sighted> {
+    fn come_back(&mut self, seen: &Sighting<'_>, head: i64) -> Result<()> {
+        let mut back = self.conn.prepare_cached(
+            "UPDATE patterns SET state = ?2, regression = 1, muted_until = NULL, resolved_at = NULL, resolved_in = NULL
+             WHERE id = ?1",
+        )?;
+        back.execute([head, position(PatternState::ALL, &PatternState::New)])?;
+        self.note_pattern(head, ENGINE, PatternEvent::Regression, Some(&about_run(seen)), None)
+    }
+
+    fn first_sight(&mut self, seen: &Sighting<'_>) -> Result<Sighted> {
+        let Sighting { tenant, fingerprint, failure, .. } = *seen;
         let public_id = public_id(&self.tenant_name(tenant)?, fingerprint);
         let mut insert = self.conn.prepare_cached(
             "INSERT INTO patterns (public_id, tenant, fp_version, fp_hash, template, reason, category, count, open,
-                 first_seen, last_seen, state, regression) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, ?8, ?8, ?9, 0)",
+                 first_seen, last_seen, group_seen, state, regression)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, ?8, ?8, ?8, ?9, 0)",
         )?;
         insert.execute(params![
             public_id,
@@ -58,14 +119,47 @@ impl Batch<'_> {
         self.conn
             .prepare_cached("INSERT INTO pattern_alias (tenant, fp_hash, fp_version, pattern) VALUES (?1, ?2, ?3, ?4)")?
             .execute(params![tenant, fingerprint.hash.cast_signed(), fingerprint.version, id])?;
-        Ok(Sighted { id, shown: PatternRef { id: public_id, template: fingerprint.template.clone(), new: true } })
+        self.note_pattern(id, ENGINE, PatternEvent::New, Some(&about_run(seen)), None)?;
+        let shown = PatternRef { id: public_id, template: fingerprint.template.clone(), new: true };
+        Ok(Sighted { id, head: id, shown })
     }
 
-    /// A pattern as an earlier answer showed it.
+    /// The pattern of an earlier answer, as it is known now.
     pub(super) fn pattern_shown(&mut self, id: i64, new: bool) -> Result<PatternRef> {
-        let mut find = self.conn.prepare_cached("SELECT public_id, template FROM patterns WHERE id = ?1")?;
+        let mut find = self.conn.prepare_cached(
+            "SELECT head.public_id, head.template FROM patterns own
+                 JOIN patterns head ON head.id = coalesce(own.merged_into, own.id) WHERE own.id = ?1",
+        )?;
         Ok(find.query_row([id], |row| Ok(PatternRef { id: row.get(0)?, template: row.get(1)?, new }))?)
     }
+}
+
+/// A mute that is over is over without anybody writing it down.
+pub(super) fn state_now(
+    state: i64,
+    muted_until: Option<i64>,
+    before_mute: Option<i64>,
+    now: Timestamp,
+) -> Result<PatternState> {
+    let state = word(PatternState::ALL, state, "pattern state")?;
+    match (state, muted_until, before_mute) {
+        (PatternState::Muted, Some(until), Some(before)) if until <= now.as_millis() => {
+            word(PatternState::ALL, before, "pattern state")
+        }
+        (state, _, _) => Ok(state),
+    }
+}
+
+fn fix(row: &Row<'_>) -> Result<Option<Fix>> {
+    let Some(at) = row.get::<_, Option<i64>>(7)? else { return Ok(None) };
+    let versions: Option<String> = row.get(8)?;
+    let versions = versions.map(|json| serde_json::from_str(&json)).transpose();
+    let versions = versions.map_err(|e| Error::Unexpected(format!("a pattern's fix: {e}")))?;
+    Ok(Some(Fix { at: Timestamp::from_millis(at), versions }))
+}
+
+fn about_run(seen: &Sighting<'_>) -> String {
+    format!("run {}", seen.run_id)
 }
 
 /// The same on every replica, and nothing of another tenant's in it.

@@ -4,15 +4,18 @@ use redrive_core::lifecycle::{Event, Moved, Outcome, Refused};
 use redrive_core::pattern::Fingerprint;
 use redrive_core::run::{State, StateName};
 use redrive_core::strategy::Failure;
-use redrive_core::time::MINUTE_MS;
+use redrive_core::time::{MINUTE_MS, Timestamp};
 use redrive_core::verdict::Action;
-use redrive_core::wire::FailureAnswer;
+use redrive_core::wire::{FailureAnswer, Severity, Versions};
 
 use crate::error::{Error, Reported, Result};
 use crate::model::{Digest, FailedAttempt, HourlyKind, NewRun, Report};
 use crate::sqlite::attempts::{Ending, Kept};
 use crate::sqlite::batch::Batch;
+use crate::sqlite::life::position;
+use crate::sqlite::patterns::{Sighted, Sighting};
 use crate::sqlite::rows::RunRow;
+use crate::sqlite::start::under_way;
 
 /// How long a report without an attempt number counts as the same one again, at least.
 const RESEND_MIN_MS: u64 = MINUTE_MS;
@@ -81,6 +84,8 @@ pub(super) struct Failed<'a> {
     pub(super) fingerprint: &'a Fingerprint,
     pub(super) digest: Option<&'a Digest>,
     pub(super) body: &'a [u8],
+    pub(super) versions: &'a Versions,
+    pub(super) took_ms: Option<u64>,
     /// Of the lease that it ends.
     pub(super) epoch: Option<u64>,
     /// What a run looks like that is not in the store yet.
@@ -111,10 +116,18 @@ pub(super) fn record(
         fingerprint: &reported.fingerprint,
         digest: Some(&reported.digest),
         body: &reported.body,
+        versions: &reported.versions,
+        took_ms: reported.took_ms,
         epoch,
         new,
     };
-    settle(batch, before, row, moved, &failed)
+    let id = row.id;
+    let answer = settle(batch, before, row, moved, &failed)?;
+    if let Some(severity) = reported.severity {
+        let mut set = batch.conn.prepare_cached("UPDATE runs SET severity = ?2 WHERE id = ?1")?;
+        set.execute([id, position(Severity::ALL, &severity)])?;
+    }
+    Ok(answer)
 }
 
 /// Keeps a failure that the transition table has judged: one row for the run, one for the attempt, the counters folded
@@ -127,7 +140,15 @@ pub(super) fn settle(
     failed: &Failed<'_>,
 ) -> Result<FailureAnswer> {
     let verdict = moved.verdict.ok_or_else(|| Error::Unexpected("a failure without a verdict".into()))?;
-    let pattern = batch.sight(row.tenant, failed.fingerprint, failed.failure)?;
+    let pattern = batch.sight(&Sighting {
+        tenant: row.tenant,
+        run_id: &row.run_id,
+        fingerprint: failed.fingerprint,
+        failure: failed.failure,
+        // Under a lease the worker has said at the beginning what it runs.
+        versions: if failed.versions.is_empty() && failed.epoch.is_some() { &before.versions } else { failed.versions },
+        began_at: began_at(batch.now, before, failed),
+    })?;
     batch.carry_out(&row, &moved.effects)?;
     row.run = moved.run;
     row.worker = None;
@@ -150,7 +171,7 @@ pub(super) fn settle(
         Some(new) => batch.insert_run(&row, new)?,
         None => batch.save(before, &row)?,
     }
-    count_failure(batch, before, &row, pattern.id, verdict.action);
+    count_failure(batch, before, &row, &pattern, verdict.action);
     Ok(FailureAnswer {
         run_id: row.run_id.clone(),
         tenant: batch.tenant_name(row.tenant)?,
@@ -162,9 +183,15 @@ pub(super) fn settle(
     })
 }
 
-fn count_failure(batch: &mut Batch<'_>, before: &RunRow, row: &RunRow, pattern: i64, action: Action) {
+/// When the attempt began by our own clock: its lease knows, and how long it took is true by any clock.
+fn began_at(now: Timestamp, before: &RunRow, failed: &Failed<'_>) -> Option<Timestamp> {
+    let leased = failed.epoch.and_then(|_| under_way(&before.run)).map(|lease| lease.began_at);
+    leased.or_else(|| failed.took_ms.filter(|ms| *ms > 0).map(|ms| now.minus_ms(ms)))
+}
+
+fn count_failure(batch: &mut Batch<'_>, before: &RunRow, row: &RunRow, pattern: &Sighted, action: Action) {
     let (now, tenant, queue) = (batch.now, row.tenant, row.queue);
-    batch.tally.failed(now, tenant, pattern);
+    batch.tally.failed(now, tenant, pattern.id, pattern.head);
     batch.tally.happened(now, tenant, queue, HourlyKind::Failed, &row.reason);
     if action == Action::Retry {
         batch.tally.happened(now, tenant, queue, HourlyKind::Retried, "");

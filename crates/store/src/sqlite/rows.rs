@@ -9,7 +9,7 @@ use redrive_core::reason::{Category, Reason};
 use redrive_core::run::{Run, StateName};
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
-use redrive_core::wire::Severity;
+use redrive_core::wire::{Severity, Versions};
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::error::{Error, Result};
@@ -38,6 +38,8 @@ pub(super) struct RunRow {
     /// Who began the attempt under way, and with which request.
     pub(super) worker: Option<Label>,
     pub(super) start_id: Option<Label>,
+    /// What the attempt under way runs with, as its worker said.
+    pub(super) versions: Versions,
 }
 
 pub(super) const COLUMNS: &str = "id, tenant, queue, run_id, state, detail, due, wake, attempt, revision, reason, category, \
@@ -81,6 +83,7 @@ impl RunRow {
             step: label(row, "step")?,
             worker: life.worker,
             start_id: life.start_id,
+            versions: life.versions,
         })
     }
 
@@ -154,6 +157,7 @@ impl Batch<'_> {
             step: None,
             worker: None,
             start_id: None,
+            versions: Versions::new(),
         })
     }
 
@@ -331,7 +335,10 @@ fn exactly_one(changed: usize) -> Result<()> {
 }
 
 fn life(row: &RunRow) -> Result<String> {
-    let life = Life::of(&row.run, row.worker.clone(), row.start_id.clone());
+    let mut life = Life::of(&row.run, row.worker.clone(), row.start_id.clone());
+    if row.run.state.name() == StateName::Running {
+        life.versions.clone_from(&row.versions);
+    }
     serde_json::to_string(&life).map_err(|e| Error::Unexpected(e.to_string()))
 }
 

@@ -4,7 +4,7 @@ use redrive_core::lifecycle::{Begin, Event, Refused};
 use redrive_core::policy::{Policy, RetryBy};
 use redrive_core::run::{Due, Lease, Run, Scheduled, State};
 use redrive_core::text::Label;
-use redrive_core::wire::StartAnswer;
+use redrive_core::wire::{StartAnswer, Versions};
 
 use crate::error::{Error, Result};
 use crate::model::{Digest, HourlyKind, LeaseToken, NewRun, PayloadKind, Start, StartHow};
@@ -38,7 +38,9 @@ fn unknown(batch: &mut Batch<'_>, tenant: i64, start: &Start) -> Result<Begun> {
     row.run.idle_ms = start.idle_ms;
     row.run.deadline_ms = start.deadline_ms;
     match &start.how {
-        StartHow::Start { start_id, lease_ms } => begin(batch, &mut row, &policy, start_id.as_ref(), *lease_ms)?,
+        StartHow::Start { start_id, lease_ms } => {
+            begin(batch, &mut row, &policy, start_id.as_ref(), *lease_ms, &start.versions)?;
+        }
         StartHow::Enqueue { due_at } => {
             let due = due_at.unwrap_or(batch.now).max(batch.now);
             row.run.state = State::Scheduled(Scheduled { due: Due::At(due), replay: false });
@@ -61,7 +63,7 @@ fn known(batch: &mut Batch<'_>, mut row: RunRow, start: &Start) -> Result<Begun>
     match &row.run.state {
         State::Scheduled(_) => {
             let before = row.clone();
-            begin(batch, &mut row, &policy, start_id.as_ref(), *lease_ms)?;
+            begin(batch, &mut row, &policy, start_id.as_ref(), *lease_ms, &start.versions)?;
             batch.save(&before, &row)?;
             answer(batch, &row, false, differs)
         }
@@ -84,6 +86,7 @@ fn begin(
     policy: &Policy,
     start_id: Option<&Label>,
     lease_ms: Option<u64>,
+    versions: &Versions,
 ) -> Result<()> {
     let begin = Begin {
         lease_ms: lease_ms.unwrap_or(policy.lease_ms),
@@ -94,6 +97,8 @@ fn begin(
     row.run = moved.run;
     row.start_id = start_id.cloned();
     row.worker = None;
+    row.versions.clone_from(versions);
+    batch.see_versions(row.tenant, versions)?;
     batch.tally.happened(batch.now, row.tenant, row.queue, HourlyKind::Started, "");
     Ok(())
 }

@@ -8,8 +8,8 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::Policies;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    ChangesAnswer, FailureAnswer, HealthAnswer, LeasedRun, PatternView, PatternsPage, QueueSettings, QueueView,
-    RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer, TenantHealth, TenantsAnswer,
+    ChangesAnswer, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView, PatternsPage, QueueSettings,
+    QueueView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer, TenantHealth, TenantsAnswer,
 };
 use tokio::sync::watch;
 
@@ -19,13 +19,14 @@ use crate::model::{
     Act, FailedAttempt, KeyRecord, LeaseCall, NewStep, PageCall, Report, Reported, RunFilter, RunRef, Start, Started,
     StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
 };
+use crate::pattern_model::{PatternAct, PatternsCall};
 use crate::sqlite::batch::Batch;
 use crate::sqlite::committer::Committer;
 use crate::sqlite::folder::{self, Held};
 use crate::sqlite::readers::{READERS, Readers};
 use crate::sqlite::{
-    changes, connection, detail, figures, handing_out, hours, keys, lease, list, migrate, pattern_list, queue_list,
-    report, start, sweep, triage, under_lease,
+    changes, connection, detail, figures, handing_out, hours, keys, lease, list, migrate, pattern_detail, pattern_list,
+    pattern_triage, queue_list, report, start, sweep, triage, under_lease,
 };
 use crate::store::Store;
 
@@ -134,6 +135,12 @@ impl Store for SqliteStore {
         self.write(move |batch| triage::triage(batch, &act)).await
     }
 
+    async fn triage_pattern(&self, act: PatternAct) -> Result<PatternView> {
+        let (scope, now) = (act.scope.clone(), self.now());
+        let shown = self.write(move |batch| pattern_triage::triage_pattern(batch, &act)).await?;
+        self.read(move |conn| pattern_list::one_pattern(conn, &scope, &shown, now)).await
+    }
+
     async fn stamp(&self, replica: &str) -> Result<()> {
         let replica = replica.to_owned();
         self.write(move |batch| sweep::stamp(batch, &replica)).await
@@ -161,14 +168,14 @@ impl Store for SqliteStore {
         self.read(move |conn| detail::run_detail(conn, &at)).await
     }
 
-    async fn patterns(&self, scope: &TenantScope, limit: u32, cursor: Option<String>) -> Result<PatternsPage> {
-        let scope = scope.clone();
-        self.read(move |conn| pattern_list::list_patterns(conn, &scope, limit, cursor.as_deref())).await
+    async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage> {
+        let (scope, now) = (scope.clone(), self.now());
+        self.read(move |conn| pattern_list::list_patterns(conn, &scope, &call, now)).await
     }
 
-    async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternView> {
-        let (scope, id) = (scope.clone(), id.to_owned());
-        self.read(move |conn| pattern_list::one_pattern(conn, &scope, &id)).await
+    async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail> {
+        let (scope, id, now) = (scope.clone(), id.to_owned(), self.now());
+        self.read(move |conn| pattern_detail::pattern_detail(conn, &scope, &id, now)).await
     }
 
     async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer> {

@@ -13,10 +13,11 @@ use crate::error::{Error, Result};
 const BY_NUMBER: &str = "SELECT \
      runs.run_id, tenants.name, queues.name, runs.agent, runs.task_type, runs.state, runs.attempt, runs.revision, \
      runs.reason, runs.category, runs.detail, runs.severity, runs.environment, runs.customer, runs.model, \
-     runs.provider, runs.tool, runs.step, runs.idempotency_key, patterns.public_id, patterns.template, \
+     runs.provider, runs.tool, runs.step, runs.idempotency_key, head.public_id, head.template, \
      runs.received_at, runs.updated_at, runs.due, runs.held_by, runs.deferred_until, runs.merged_into, runs.replays \
      FROM runs JOIN tenants ON tenants.id = runs.tenant JOIN queues ON queues.id = runs.queue \
-     LEFT JOIN patterns ON patterns.id = runs.pattern WHERE runs.id = ?";
+     LEFT JOIN patterns own ON own.id = runs.pattern \
+     LEFT JOIN patterns head ON head.id = coalesce(own.merged_into, own.id) WHERE runs.id = ?";
 
 /// The runs of these numbers, in their order; one that is gone is left out.
 pub(super) fn summaries(conn: &Connection, numbers: &[i64]) -> Result<Vec<RunSummary>> {

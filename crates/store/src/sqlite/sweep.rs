@@ -122,6 +122,8 @@ pub(super) fn settle_found(
         fingerprint: &fingerprint,
         digest: None,
         body: &body,
+        versions: &before.versions,
+        took_ms: None,
         epoch: Some(epoch),
         new: None,
     };

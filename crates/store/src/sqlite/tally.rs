@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 
 use redrive_core::run::StateName;
-use redrive_core::time::Timestamp;
+use redrive_core::time::{DAY_MS, Timestamp};
 use rusqlite::{Connection, params};
 
 use crate::error::Result;
 use crate::model::HourlyKind;
 use crate::sqlite::life::position;
+
+/// How far back a pattern's failures are told by the hour.
+pub(super) const PATTERN_HOURS_KEPT_MS: u64 = 7 * DAY_MS;
 
 /// What a run is counted under.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -45,6 +48,7 @@ struct PatternDelta {
     count: i64,
     open: i64,
     last_seen: i64,
+    group_seen: i64,
 }
 
 /// The sums of one batch.
@@ -90,10 +94,12 @@ impl Tally {
         *self.hourly.entry(key).or_default() += 1;
     }
 
-    pub(super) fn failed(&mut self, now: Timestamp, tenant: i64, pattern: i64) {
+    /// A failed attempt of `pattern`, which is part of `head` or is that itself.
+    pub(super) fn failed(&mut self, now: Timestamp, tenant: i64, pattern: i64, head: i64) {
         let delta = self.patterns.entry(pattern).or_default();
         delta.count += 1;
         delta.last_seen = now.as_millis();
+        self.patterns.entry(head).or_default().group_seen = now.as_millis();
         self.last_failures.insert(tenant, now.as_millis());
     }
 
@@ -102,6 +108,7 @@ impl Tally {
         fold_totals(conn, &self.counts)?;
         fold_counts(conn, self.counts)?;
         fold_hourly(conn, self.hourly)?;
+        fold_pattern_hours(conn, &self.patterns, now)?;
         fold_patterns(conn, self.patterns)?;
         let mut seen = conn.prepare_cached("UPDATE tenants SET last_failure_at = ?2 WHERE id = ?1")?;
         for (tenant, at) in self.last_failures {
@@ -151,10 +158,28 @@ fn fold_hourly(conn: &Connection, hourly: HashMap<Hourly, i64>) -> Result<()> {
 
 fn fold_patterns(conn: &Connection, patterns: HashMap<i64, PatternDelta>) -> Result<()> {
     let mut fold = conn.prepare_cached(
-        "UPDATE patterns SET count = count + ?2, open = open + ?3, last_seen = max(last_seen, ?4) WHERE id = ?1",
+        "UPDATE patterns SET count = count + ?2, open = open + ?3, last_seen = max(last_seen, ?4),
+             group_seen = max(group_seen, ?5) WHERE id = ?1",
     )?;
     for (pattern, delta) in patterns {
-        fold.execute(params![pattern, delta.count, delta.open, delta.last_seen])?;
+        fold.execute(params![pattern, delta.count, delta.open, delta.last_seen, delta.group_seen])?;
+    }
+    Ok(())
+}
+
+/// One row a pattern and hour. Whoever begins an hour clears away what is older than anybody asks for, so that a
+/// pattern never has more rows than are shown.
+fn fold_pattern_hours(conn: &Connection, patterns: &HashMap<i64, PatternDelta>, now: Timestamp) -> Result<()> {
+    let mut fold = conn.prepare_cached(
+        "INSERT INTO pattern_hourly (pattern, hour, n) VALUES (?1, ?2, ?3)
+         ON CONFLICT DO UPDATE SET n = n + excluded.n RETURNING n",
+    )?;
+    let mut forget = conn.prepare_cached("DELETE FROM pattern_hourly WHERE pattern = ?1 AND hour < ?2")?;
+    for (pattern, delta) in patterns.iter().filter(|(_, delta)| delta.count > 0) {
+        let n: i64 = fold.query_row(params![pattern, now.hour().as_millis(), delta.count], |row| row.get(0))?;
+        if n == delta.count {
+            forget.execute(params![pattern, now.hour().minus_ms(PATTERN_HOURS_KEPT_MS).as_millis()])?;
+        }
     }
     Ok(())
 }

@@ -6,7 +6,13 @@ use redrive_store::{LeaseCall, NewRun, PayloadKind, Start, StartHow};
 use crate::world::{World, lease_call, new_run, payload, report, success, under};
 
 fn enqueued(run: NewRun) -> Start {
-    Start { run, how: StartHow::Enqueue { due_at: None }, idle_ms: None, deadline_ms: None }
+    Start {
+        run,
+        how: StartHow::Enqueue { due_at: None },
+        versions: Default::default(),
+        idle_ms: None,
+        deadline_ms: None,
+    }
 }
 
 pub async fn ten_of_a_small_tenant_come_within_twenty_of_ten_thousand(world: World) {

@@ -11,6 +11,7 @@
 
 mod engine;
 mod leases;
+mod patterns;
 mod reads;
 mod reports;
 mod starts;
@@ -67,6 +68,20 @@ macro_rules! every_case {
             triage::effects_guard_a_replay,
             triage::resolve_discard_and_note_are_in_the_history_with_actor_and_reason,
             triage::replays_are_capped,
+            patterns::a_resolved_pattern_seen_again_is_a_regression,
+            patterns::an_attempt_from_before_the_resolve_is_no_regression,
+            patterns::a_report_of_an_attempt_that_began_before_the_resolve_is_no_regression,
+            patterns::a_fix_in_a_version_regresses_on_it_or_a_newer_one_and_on_no_older,
+            patterns::a_worker_says_its_versions_when_it_begins,
+            patterns::sixty_four_first_sights_at_once_make_one_pattern,
+            patterns::a_merge_adds_the_figures_and_taking_it_back_restores_them,
+            patterns::a_merged_pattern_is_acted_on_where_it_went,
+            patterns::acts_are_recorded_with_actor_and_reason,
+            patterns::a_mute_ends_by_itself,
+            patterns::over_all_tenants_an_act_on_a_fingerprint_is_each_tenants,
+            patterns::another_tenants_pattern_is_not_found,
+            patterns::failures_are_told_by_the_hour_for_seven_days,
+            patterns::lists_are_narrowed_and_sorted,
             engine::a_run_left_alone_becomes_a_silent_failure,
             engine::our_own_absence_extends_a_lease_once,
             engine::an_idle_attempt_and_a_passed_deadline_are_timeouts,

@@ -2,7 +2,7 @@
 
 use redrive_core::run::StateName;
 use redrive_core::wire::Sort;
-use redrive_store::{Error, NewRun, PageCall, Report, RunFilter, TenantScope, Triage};
+use redrive_store::{Error, NewRun, PageCall, PatternsCall, Report, RunFilter, TenantScope, Triage};
 
 use crate::reports::{BUG, TIMEOUT};
 use crate::world::{World, at, failed, new_run, success};
@@ -57,7 +57,8 @@ pub async fn a_scope_sees_only_its_own(world: World) {
     assert_eq!(listed.runs.iter().map(|run| run.run_id.as_str()).collect::<Vec<_>>(), ["ours"]);
     assert_eq!(listed.total, Some(1));
     assert!(matches!(world.store.run(&at("acme", "theirs")).await, Err(Error::NotFound(_))));
-    let theirs = world.store.patterns(&TenantScope::One("globex".parse().unwrap()), 10, None).await.unwrap();
+    let theirs =
+        world.store.patterns(&TenantScope::One("globex".parse().unwrap()), PatternsCall::first(10)).await.unwrap();
     assert!(matches!(world.store.pattern(&acme, &theirs.patterns[0].id).await, Err(Error::NotFound(_))));
     let cursor =
         world.store.runs(&TenantScope::All, RunFilter::default(), PageCall { limit: 1, ..page(1) }).await.unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use redrive_core::reason::Reason;
 use redrive_core::run::StateName;
 use redrive_core::verdict::{Action, DeadBecause};
-use redrive_store::{Error, PayloadKind, Report, TenantScope, Triage};
+use redrive_store::{Error, PatternsCall, PayloadKind, Report, TenantScope, Triage};
 
 use crate::world::{World, failed, new_run, numbered, payload, report, success};
 
@@ -140,9 +140,9 @@ pub async fn a_new_pattern_is_new_once_and_counted_for_its_tenant(world: World) 
     assert!(theirs.pattern.new);
     assert_ne!(theirs.pattern.id, first.pattern.id);
     world.triage("r2", Triage::Resolve).await.unwrap();
-    let page = world.store.patterns(&TenantScope::One("acme".parse().unwrap()), 10, None).await.unwrap();
+    let page = world.store.patterns(&TenantScope::One("acme".parse().unwrap()), PatternsCall::first(10)).await.unwrap();
     assert_eq!(page.patterns.iter().map(|p| (p.count, p.open)).collect::<Vec<_>>(), [(2, 1)]);
-    let all = world.store.patterns(&TenantScope::All, 10, None).await.unwrap();
+    let all = world.store.patterns(&TenantScope::All, PatternsCall::first(10)).await.unwrap();
     let counts: BTreeSet<_> = all.patterns.iter().map(|p| (p.count, p.open, p.tenants.len())).collect();
     assert_eq!(counts, BTreeSet::from([(3, 2, 2)]));
 }

@@ -10,7 +10,7 @@ use redrive_core::run::StateName;
 use redrive_core::strategy::Failure;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
-use redrive_core::wire::{FailureAnswer, LeasedRun, QueueSettings, RunDetail, StartAnswer, StepStatus};
+use redrive_core::wire::{FailureAnswer, LeasedRun, QueueSettings, RunDetail, StartAnswer, StepStatus, Versions};
 use redrive_store::sqlite::{Options, SqliteStore};
 use redrive_store::{
     About, Act, AttemptBody, FailedAttempt, LeaseCall, ManualClock, NewRun, NewStep, Payload, PayloadKind, Report,
@@ -61,7 +61,10 @@ impl World {
     pub async fn enqueue(&self, tenant: &str, run: &str) {
         let how = StartHow::Enqueue { due_at: None };
         let run = NewRun { tenant: tenant.parse().unwrap(), ..new_run(run) };
-        self.store.start(Start { run, how, idle_ms: None, deadline_ms: None }).await.unwrap();
+        self.store
+            .start(Start { run, how, versions: Versions::new(), idle_ms: None, deadline_ms: None })
+            .await
+            .unwrap();
     }
 
     pub async fn lease(&self, max: u32) -> Vec<LeasedRun> {
@@ -112,6 +115,7 @@ pub fn lease_call(max: u32) -> LeaseCall {
         max,
         lease_ms: Some(LEASE_MS),
         worker: Some(Label::from("w1")),
+        versions: Versions::new(),
         payload_max_bytes: 16 << 20,
     }
 }
@@ -160,6 +164,9 @@ pub fn failed(message: &str) -> FailedAttempt {
         provider: None,
         tool: None,
         step: None,
+        versions: Versions::new(),
+        took_ms: None,
+        severity: None,
         body: encode(serde_json::to_string(&body).unwrap().as_bytes()),
         steps: Vec::new(),
     }
@@ -176,7 +183,7 @@ pub fn numbered(run: &str, message: &str, attempt: u32) -> Report {
 
 pub fn start(run: &str) -> Start {
     let how = StartHow::Start { start_id: Some(Label::from(run)), lease_ms: Some(LEASE_MS) };
-    Start { run: new_run(run), how, idle_ms: None, deadline_ms: None }
+    Start { run: new_run(run), how, versions: Versions::new(), idle_ms: None, deadline_ms: None }
 }
 
 pub fn success(under: &UnderLease, output: &str) -> Success {

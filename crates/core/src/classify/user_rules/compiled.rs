@@ -6,11 +6,16 @@ use super::matcher::{FieldMatch, RunFields, StatusMatch, Test};
 use super::pointer::PayloadMatch;
 use super::{UserMatch, UserRule};
 use crate::classify::Evidence;
+use crate::ids::RunId as RuleName;
 use crate::reason::{Category, Reason};
+use crate::wire::Severity;
 
 const MOST_RULES: usize = 1_000;
 /// A payload larger than this is not parsed for a rule.
 const MOST_PAYLOAD_BYTES: usize = 1024 * 1024;
+
+const MOST_NAME_BYTES: usize = 200;
+const MOST_TEXT_BYTES: usize = 16 * 1024;
 
 /// Which rule is wrong, and how.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,8 +40,9 @@ pub struct CompiledRule {
     pub name: String,
     pub reason: Option<Reason>,
     pub category: Option<Category>,
-    pub severity: Option<String>,
+    pub severity: Option<Severity>,
     pub dead_letter: bool,
+    pub fingerprint: Option<String>,
     pub instructions: Option<String>,
     pub runbook: Option<String>,
     tests: Vec<(Source, Test)>,
@@ -98,6 +104,10 @@ pub fn compile(rules: Vec<UserRule>) -> Result<UserRules, RuleError> {
         .enumerate()
         .map(|(index, rule)| CompiledRule::new(index, rule).map_err(|message| RuleError { index, message }));
     let rules = compiled.collect::<Result<Vec<_>, _>>()?;
+    if let Some(index) = (1..rules.len()).find(|at| rules[..*at].iter().any(|rule| rule.name == rules[*at].name)) {
+        let message = format!("there is another rule of the name `{}`", rules[index].name.trim_start_matches("user."));
+        return Err(RuleError { index, message });
+    }
     let reads_payload = rules.iter().any(|r| !r.payload.is_empty());
     Ok(UserRules { rules, reads_payload })
 }
@@ -105,6 +115,11 @@ pub fn compile(rules: Vec<UserRule>) -> Result<UserRules, RuleError> {
 impl UserRules {
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
+    }
+
+    /// The rule that a verdict names, if it is still there.
+    pub fn by_name(&self, name: &str) -> Option<&CompiledRule> {
+        self.rules.iter().find(|rule| rule.name == name)
     }
 
     /// The first rule whose conditions all hold. The payload is parsed only if some rule looks into it.
@@ -123,7 +138,9 @@ impl UserRules {
 
 impl CompiledRule {
     fn new(index: usize, rule: UserRule) -> Result<Self, String> {
-        let UserRule { name, matches, reason, category, severity, dead_letter, instructions, runbook } = rule;
+        let UserRule { name, matches, reason, category, severity, dead_letter, fingerprint, instructions, runbook } =
+            rule;
+        check_words(name.as_deref(), fingerprint.as_deref(), instructions.as_deref(), runbook.as_deref())?;
         let (status, payload) = (matches.status, matches.payload.clone());
         let tests = tests_of(matches)?;
         payload.iter().try_for_each(PayloadMatch::check)?;
@@ -136,7 +153,19 @@ impl CompiledRule {
             return Err("it has no condition and would match every failure".to_owned());
         }
         let name = format!("user.{}", name.unwrap_or_else(|| (index + 1).to_string()));
-        Ok(Self { name, reason, category, severity, dead_letter, instructions, runbook, tests, status, payload })
+        Ok(Self {
+            name,
+            reason,
+            category,
+            severity,
+            dead_letter,
+            fingerprint,
+            instructions,
+            runbook,
+            tests,
+            status,
+            payload,
+        })
     }
 
     fn holds(&self, evidence: &Evidence<'_>, run: &RunFields<'_>, payload: Option<&Value>) -> bool {
@@ -144,6 +173,27 @@ impl CompiledRule {
             && self.tests.iter().all(|(source, test)| test.holds(source.value(evidence, run)))
             && self.payload.iter().all(|condition| condition.holds(payload))
     }
+}
+
+/// Names stand in verdicts and lists: short, and a name at all.
+fn check_words(
+    name: Option<&str>,
+    fingerprint: Option<&str>,
+    instructions: Option<&str>,
+    runbook: Option<&str>,
+) -> Result<(), String> {
+    if name.is_some_and(|name| name.parse::<RuleName>().is_err()) {
+        return Err("`name` is 1 to 200 characters of `A-Z a-z 0-9 . _ : @ -`".to_owned());
+    }
+    if fingerprint.is_some_and(|name| name.trim().is_empty() || name.len() > MOST_NAME_BYTES) {
+        return Err(format!("`fingerprint` is a name of at most {MOST_NAME_BYTES} bytes"));
+    }
+    for (key, text) in [("instructions", instructions), ("runbook", runbook)] {
+        if text.is_some_and(|text| text.len() > MOST_TEXT_BYTES) {
+            return Err(format!("`{key}`: longer than {MOST_TEXT_BYTES} bytes"));
+        }
+    }
+    Ok(())
 }
 
 fn tests_of(matches: UserMatch) -> Result<Vec<(Source, Test)>, String> {

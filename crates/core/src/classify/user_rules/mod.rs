@@ -1,6 +1,7 @@
 //! Rules of the user's own, from `redrive.toml`: they come before the built-in ones, and the first that matches wins.
 //! Reading the file is the binary's; here a rule is checked, compiled and asked.
 
+mod applied;
 mod compiled;
 mod glob;
 mod matcher;
@@ -9,6 +10,7 @@ mod pointer;
 use serde::Deserialize;
 
 use crate::reason::{Category, Reason};
+use crate::wire::Severity;
 
 pub use compiled::{CompiledRule, RuleError, UserRules, compile};
 pub use matcher::{FieldMatch, RunFields, StatusMatch};
@@ -23,9 +25,12 @@ pub struct UserRule {
     pub matches: UserMatch,
     pub reason: Option<Reason>,
     pub category: Option<Category>,
-    pub severity: Option<String>,
+    pub severity: Option<Severity>,
     /// No retry, whatever the reason says.
     pub dead_letter: bool,
+    /// Failures that this rule matches are one pattern of this name, whatever their texts.
+    pub fingerprint: Option<String>,
+    /// What an operator should know before acting; shown with the run.
     pub instructions: Option<String>,
     pub runbook: Option<String>,
 }

@@ -59,6 +59,9 @@ fn a_rule_that_is_wrong_is_named_when_it_is_compiled() {
         (json!({"match": {"text": {"regex": deep}}}), "text"),
         (json!({"match": {"text": {"regex": "(\\w{1000}){1000}"}}}), "text"),
         (json!({"match": {"text": {"regex": "a".repeat(3000)}}}), "longer"),
+        (json!({"name": "a b", "match": {"queue": "q"}}), "name"),
+        (json!({"name": "1", "match": {"queue": "q"}}), "another rule"),
+        (json!({"fingerprint": " ", "match": {"queue": "q"}}), "fingerprint"),
         (json!({"match": {"status": {"from": 9, "to": 3}}}), "empty"),
         (json!({"match": {"payload": [{"pointer": "amount"}]}}), "JSON pointer"),
         (json!({"match": {"payload": [{"pointer": "/amount", "op": "lt", "value": "x"}]}}), "numbers"),
@@ -67,6 +70,30 @@ fn a_rule_that_is_wrong_is_named_when_it_is_compiled() {
         assert_eq!(error.index, 1);
         assert!(error.message.contains(part), "{error}");
     }
+}
+
+#[test]
+fn a_rule_sets_what_it_names_and_leaves_the_rest() {
+    let set = rules(json!([
+        {"name": "a", "match": {"queue": "invoices", "text": "x"}, "reason": "bug", "fingerprint": "the usual"},
+        {"name": "b", "match": {"queue": "invoices"}, "category": "permanent"},
+    ]))
+    .unwrap();
+    let judged = |text: &'static str| {
+        let rule = set.first_match(&Evidence::of(text), &run(), None).unwrap();
+        (rule.decide(crate::classify::classify(&Evidence::of("Request timed out"))), rule.group())
+    };
+    let (bug, group) = judged("x");
+    assert_eq!((bug.reason.as_str(), bug.category.as_str(), &*bug.rule), ("bug", "permanent", "user.a"));
+    let group = group.unwrap();
+    assert_eq!(
+        (group.template.as_str(), group.clone()),
+        ("the usual", crate::pattern::Fingerprint::named("the usual"))
+    );
+    assert_ne!(group.hash, crate::pattern::Fingerprint::named("another").hash);
+    let (timeout, group) = judged("y");
+    assert_eq!((timeout.reason.as_str(), timeout.category.as_str(), group), ("timeout", "permanent", None));
+    assert_eq!(set.by_name("user.b").map(|rule| rule.name.as_str()), Some("user.b"));
 }
 
 #[test]

@@ -62,6 +62,9 @@ impl Page<'_> {
                 out.line(format_args!("  {line}"))?;
             }
         }
+        if let Some(runbook) = &self.run.body.runbook {
+            out.line(format_args!("Runbook: {}", escape::line(runbook)))?;
+        }
         Ok(())
     }
 

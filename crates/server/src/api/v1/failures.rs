@@ -11,7 +11,7 @@ use crate::app::App;
 use crate::auth::{Identity, Worker};
 use crate::body::{JsonOrLines, lines, parse};
 use crate::call::{Answer, Call, Reply, typed};
-use crate::capture::{Captured, new_run};
+use crate::capture::{Captured, Context, new_run};
 use crate::problem::{Code, Problem, Result};
 use crate::query::OfTenant;
 use crate::tasks::compute;
@@ -58,8 +58,11 @@ fn prepare(app: &App, who: &Identity, query: &OfTenant, raw: &[u8]) -> Result<Re
     let tenant = who.tenant(&[query.tenant.as_ref(), report.tenant.as_ref()])?;
     let (fields, report) = split(report);
     let captured = Captured::from_report(report, raw)?;
-    let classified = captured.classify(app.rules.as_deref(), app.store.now())?;
-    Ok(Report { run: new_run(fields, tenant)?, failed: classified.into_failed()? })
+    let context = Context::of_report(&fields, &tenant);
+    let failed = captured.classify(app.rules.as_deref(), &context, app.store.now())?.into_failed()?;
+    let mut run = new_run(fields, tenant)?;
+    run.severity = failed.severity.unwrap_or(run.severity);
+    Ok(Report { run, failed })
 }
 
 /// What describes the run; some of it describes the attempt as well.

@@ -60,6 +60,7 @@ fn lease_call(who: &Identity, query: &OfTenant, request: LeaseRequest) -> Result
         max,
         lease_ms: request.lease_ms,
         worker: request.worker,
+        versions: request.versions,
         payload_max_bytes: LEASE_PAYLOAD_MAX_BYTES,
     })
 }

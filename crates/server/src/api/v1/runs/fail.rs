@@ -8,7 +8,7 @@ use crate::app::App;
 use crate::auth::Worker;
 use crate::body::Json;
 use crate::call::{Call, Reply};
-use crate::capture::Captured;
+use crate::capture::{Captured, Context};
 use crate::problem::Result;
 use crate::query::OfTenant;
 use crate::tasks::compute;
@@ -20,8 +20,11 @@ pub(crate) async fn post(
     let Json { value, raw, held: _held } = call.body;
     let under = under_lease(&call.who, &call.query, value.tenant.as_ref(), call.path, &value.lease)?;
     let to = app.clone();
+    // Only rules ask what else is known of the run.
+    let run = if app.rules.is_some() { app.store.run(&under.at).await.ok() } else { None };
     let failed = compute(raw.len(), move || {
-        Captured::from_fail(value, &raw)?.classify(to.rules.as_deref(), to.store.now())?.into_failed()
+        let context = run.as_ref().map(Context::of_run).unwrap_or_default();
+        Captured::from_fail(value, &raw)?.classify(to.rules.as_deref(), &context, to.store.now())?.into_failed()
     });
     let failed = failed.await?;
     Ok(Reply::ok(app.store.fail(under, failed).await?))

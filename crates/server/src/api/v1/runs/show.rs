@@ -1,7 +1,7 @@
 //! `GET /v1/runs/{run_id}`: everything kept of a run.
 
 use redrive_core::ids::RunId;
-use redrive_core::wire::RunDetail;
+use redrive_core::wire::{RunBody, RunDetail};
 
 use crate::app::App;
 use crate::auth::AnyKey;
@@ -11,5 +11,16 @@ use crate::query::OfTenant;
 
 pub(crate) async fn get(app: App, call: Call<AnyKey, RunId, OfTenant>) -> Result<Reply<RunDetail>> {
     let at = call.who.run(&[call.query.tenant.as_ref()], call.path)?;
-    Ok(Reply::ok(app.store.run(&at).await?))
+    let mut run = app.store.run(&at).await?;
+    add_guidance(&app, &mut run.body);
+    Ok(Reply::ok(run))
+}
+
+/// The attempt keeps which rule matched; what that rule says is read from the configuration as it is now.
+fn add_guidance(app: &App, run: &mut RunBody) {
+    let Some(verdict) = &run.verdict else { return };
+    let Some(rule) = app.rules.as_ref().and_then(|rules| rules.by_name(&verdict.rule)) else { return };
+    let said: Vec<String> = rule.instructions.clone().into_iter().chain(run.instructions.take()).collect();
+    run.instructions = (!said.is_empty()).then(|| said.join("\n\n"));
+    run.runbook = rule.runbook.clone().or_else(|| run.runbook.take());
 }

@@ -28,6 +28,7 @@ pub(crate) async fn post(app: App, call: Call<Worker, (), OfTenant, Json<StartRe
 fn start(who: &Identity, query: &OfTenant, mut request: StartRequest) -> Result<Start> {
     let tenant = who.tenant(&[query.tenant.as_ref(), request.tenant.as_ref()])?;
     clocks_in_range(&request)?;
+    let versions = request.versions.clone();
     let run = new_run(request.take_run_fields(), tenant)?;
     let how = match request.mode {
         Mode::Start if request.due_at.is_some() => {
@@ -36,7 +37,7 @@ fn start(who: &Identity, query: &OfTenant, mut request: StartRequest) -> Result<
         Mode::Start => StartHow::Start { start_id: request.start_id, lease_ms: request.lease_ms },
         Mode::Enqueue => StartHow::Enqueue { due_at: request.due_at },
     };
-    Ok(Start { run, how, idle_ms: request.idle_ms, deadline_ms: request.deadline_ms })
+    Ok(Start { run, how, versions, idle_ms: request.idle_ms, deadline_ms: request.deadline_ms })
 }
 
 fn clocks_in_range(request: &StartRequest) -> Result<()> {

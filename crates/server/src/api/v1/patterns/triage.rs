@@ -1,0 +1,88 @@
+//! `POST /v1/patterns/{id}/` `acknowledge resolve mute assign note merge unmerge`: what a person does about a cause.
+//! A key that spans tenants names the tenant, or acts on a fingerprint in all of them.
+
+use redrive_core::ids::Tenant;
+use redrive_core::text::Text;
+use redrive_core::wire::{
+    AssignPattern, MergePattern, MutePattern, PatternView, ResolvePattern, TriageRequest, UnmergePattern,
+};
+use redrive_store::{PatternAct, PatternVerb};
+
+use crate::app::App;
+use crate::auth::TenantReader;
+use crate::body::{Json, OptionalJson};
+use crate::call::{Call, Reply};
+use crate::path::Named;
+use crate::problem::{Code, Problem, Result};
+use crate::query::OfTenant;
+
+type PatternCall<B> = Call<TenantReader, Named, OfTenant, B>;
+type Acted = Result<Reply<PatternView>>;
+
+pub(crate) async fn acknowledge(app: App, call: PatternCall<OptionalJson<TriageRequest>>) -> Acted {
+    let Call { who, path, query, body: OptionalJson(TriageRequest { tenant, reason }) } = call;
+    act(&app, &who, path, &query, tenant, reason, PatternVerb::Acknowledge).await
+}
+
+pub(crate) async fn resolve(app: App, call: PatternCall<OptionalJson<ResolvePattern>>) -> Acted {
+    let Call { who, path, query, body: OptionalJson(ResolvePattern { tenant, reason, in_version }) } = call;
+    if in_version.iter().any(|(kind, version)| kind.is_empty() || version.as_str().is_empty()) {
+        return Err(Problem::invalid_field("in_version", "must name a kind and a version"));
+    }
+    act(&app, &who, path, &query, tenant, reason, PatternVerb::Resolve { in_version }).await
+}
+
+pub(crate) async fn mute(app: App, call: PatternCall<OptionalJson<MutePattern>>) -> Acted {
+    let Call { who, path, query, body: OptionalJson(MutePattern { tenant, reason, until }) } = call;
+    if until.is_some_and(|until| until <= app.store.now()) {
+        return Err(Problem::invalid_field("until", "must be in the future"));
+    }
+    act(&app, &who, path, &query, tenant, reason, PatternVerb::Mute { until }).await
+}
+
+pub(crate) async fn assign(app: App, call: PatternCall<Json<AssignPattern>>) -> Acted {
+    let Call { who, path, query, body } = call;
+    let AssignPattern { tenant, reason, to } = body.into_value();
+    if to.as_ref().is_some_and(|to| to.as_str().trim().is_empty()) {
+        return Err(Problem::invalid_field("to", "must be a name, or null for nobody"));
+    }
+    act(&app, &who, path, &query, tenant, reason, PatternVerb::Assign { to }).await
+}
+
+/// A note without words would be none.
+pub(crate) async fn note(app: App, call: PatternCall<OptionalJson<TriageRequest>>) -> Acted {
+    let Call { who, path, query, body: OptionalJson(TriageRequest { tenant, reason }) } = call;
+    if reason.as_ref().is_none_or(|reason| reason.decode().trim().is_empty()) {
+        return Err(Problem::plain(Code::ReasonRequired));
+    }
+    act(&app, &who, path, &query, tenant, reason, PatternVerb::Note).await
+}
+
+pub(crate) async fn merge(app: App, call: PatternCall<Json<MergePattern>>) -> Acted {
+    let Call { who, path, query, body } = call;
+    let MergePattern { tenant, reason, into } = body.into_value();
+    act(&app, &who, path, &query, tenant, reason, PatternVerb::Merge { into: into.to_string() }).await
+}
+
+pub(crate) async fn unmerge(app: App, call: PatternCall<OptionalJson<UnmergePattern>>) -> Acted {
+    let Call { who, path, query, body: OptionalJson(UnmergePattern { tenant, reason, fingerprint }) } = call;
+    let fingerprint = fingerprint.map(|fingerprint| fingerprint.to_string());
+    act(&app, &who, path, &query, tenant, reason, PatternVerb::Unmerge { fingerprint }).await
+}
+
+async fn act(
+    app: &App,
+    who: &TenantReader,
+    id: Named,
+    query: &OfTenant,
+    named: Option<Tenant>,
+    reason: Option<Text>,
+    verb: PatternVerb,
+) -> Acted {
+    let named = match (&query.tenant, &named) {
+        (Some(one), Some(other)) if one != other => return Err(Problem::plain(Code::WrongTenant)),
+        (one, other) => one.as_ref().or(other.as_ref()),
+    };
+    let act = PatternAct { scope: who.scope(named)?, id: id.0, verb, actor: who.actor(), reason };
+    Ok(Reply::ok(app.store.triage_pattern(act).await?))
+}

@@ -1,0 +1,73 @@
+//! A pattern with what lists leave out: its failures by the hour, its parts, what people did about it.
+
+use std::collections::BTreeMap;
+
+use redrive_core::time::{HOUR_MS, Timestamp};
+use redrive_core::wire::{MergedPattern, PatternBody, PatternDetail, PatternHour};
+use rusqlite::{Connection, params};
+
+use super::columns::whole;
+use super::fingerprints::FingerprintKey;
+use super::pattern_events::events_of;
+use super::pattern_list::{Shown, shown};
+use super::tally::PATTERN_HOURS_KEPT_MS;
+use crate::error::Result;
+use crate::model::TenantScope;
+
+/// Parts that a page names.
+const PARTS_MAX: usize = 100;
+
+pub(super) fn pattern_detail(
+    conn: &Connection,
+    scope: &TenantScope,
+    id: &str,
+    now: Timestamp,
+) -> Result<PatternDetail> {
+    let Shown { view, rows } = shown(conn, scope, id, now)?;
+    let parts = parts(conn, &rows)?;
+    let all: Vec<i64> = rows.iter().copied().chain(parts.iter().map(|(id, _)| *id)).collect();
+    let body = PatternBody {
+        hours: hours(conn, &all, now)?,
+        merged: parts.into_iter().map(|(_, part)| part).take(PARTS_MAX).collect(),
+        events: events_of(conn, &rows)?,
+    };
+    Ok(PatternDetail { pattern: view, body })
+}
+
+fn parts(conn: &Connection, heads: &[i64]) -> Result<Vec<(i64, MergedPattern)>> {
+    let mut find = conn.prepare_cached(
+        "SELECT id, public_id, fp_version, fp_hash, template, count, open FROM patterns WHERE merged_into = ? \
+         ORDER BY count DESC, id",
+    )?;
+    let mut parts = Vec::new();
+    for head in heads {
+        let found = find.query_and_then([head], |row| {
+            let part = MergedPattern {
+                id: row.get(1)?,
+                fingerprint: FingerprintKey { version: row.get(2)?, hash: row.get(3)? }.to_string(),
+                template: row.get(4)?,
+                count: whole(row, 5, "count")?,
+                open: whole(row, 6, "open")?,
+            };
+            Ok((row.get(0)?, part))
+        })?;
+        parts.extend(found.collect::<Result<Vec<_>>>()?);
+    }
+    Ok(parts)
+}
+
+/// Every hour of the span, also those in which nothing happened.
+fn hours(conn: &Connection, patterns: &[i64], now: Timestamp) -> Result<Vec<PatternHour>> {
+    let before = now.hour().plus_ms(HOUR_MS);
+    let first = before.minus_ms(PATTERN_HOURS_KEPT_MS);
+    let mut sums: BTreeMap<Timestamp, u64> = BTreeMap::new();
+    let mut find = conn.prepare_cached("SELECT hour, n FROM pattern_hourly WHERE pattern = ? AND hour >= ?")?;
+    for pattern in patterns {
+        let mut rows = find.query(params![pattern, first.as_millis()])?;
+        while let Some(row) = rows.next()? {
+            *sums.entry(Timestamp::from_millis(row.get(0)?)).or_default() += whole::<u64>(row, 1, "failures")?;
+        }
+    }
+    let each = std::iter::successors(Some(first), |hour| Some(hour.plus_ms(HOUR_MS))).take_while(|hour| *hour < before);
+    Ok(each.map(|hour| PatternHour { hour, failed: sums.get(&hour).copied().unwrap_or(0) }).collect())
+}

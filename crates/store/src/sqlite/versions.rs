@@ -1,0 +1,63 @@
+//! Versions in the order in which a tenant first met them. Their names say nothing of their order (a hash, a date, a
+//! number), so what counts as newer is what came later.
+
+use redrive_core::wire::Versions;
+use rusqlite::{OptionalExtension, params};
+
+use crate::error::Result;
+use crate::sqlite::batch::Batch;
+
+/// A tenant, a kind (worker, prompt, tool) and a version that are known to be in the table.
+pub(super) type SeenVersion = (i64, String, String);
+
+/// Beyond this the memory of what was written starts anew; the table forgets nothing.
+const REMEMBERED_MAX: usize = 10_000;
+/// Kinds of one report that are looked at: a deployment has a few.
+const KINDS_MAX: usize = 16;
+
+impl Batch<'_> {
+    /// Notes versions not met before. A version that was is a look into memory and no more.
+    pub(super) fn see_versions(&mut self, tenant: i64, versions: &Versions) -> Result<()> {
+        for (kind, version) in versions.iter().take(KINDS_MAX) {
+            let seen = (tenant, kind.clone(), version.to_string());
+            if self.known.versions.contains(&seen) {
+                continue;
+            }
+            let mut insert = self.conn.prepare_cached(
+                "INSERT INTO versions_seen (tenant, kind, version, first_seen) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT DO NOTHING",
+            )?;
+            insert.execute(params![tenant, kind, version.as_str(), self.now.as_millis()])?;
+            if self.known.versions.len() >= REMEMBERED_MAX {
+                self.known.versions.clear();
+            }
+            self.known.versions.insert(seen);
+        }
+        Ok(())
+    }
+
+    /// Whether what was carried has the fix: of every kind named, that version or one first seen after it.
+    pub(super) fn has_fix(&mut self, tenant: i64, fixed_in: &Versions, carried: &Versions) -> Result<bool> {
+        for (kind, fixed) in fixed_in {
+            let Some(version) = carried.get(kind) else { return Ok(false) };
+            if version == fixed {
+                continue;
+            }
+            let order = |version: &str| self.version_order(tenant, kind, version);
+            let (Some(carried), Some(fixed)) = (order(version.as_str())?, order(fixed.as_str())?) else {
+                return Ok(false);
+            };
+            if carried < fixed {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn version_order(&self, tenant: i64, kind: &str, version: &str) -> Result<Option<i64>> {
+        let mut find = self
+            .conn
+            .prepare_cached("SELECT id FROM versions_seen WHERE tenant = ?1 AND kind = ?2 AND version = ?3")?;
+        Ok(find.query_row(params![tenant, kind, version], |row| row.get(0)).optional()?)
+    }
+}
