@@ -5,12 +5,14 @@ mod captured;
 mod classified;
 mod digest;
 mod payload;
+mod prepared;
 mod run;
 mod steps;
 
 pub use classified::UserRules;
+pub use prepared::{failed, start, success};
 
-pub(crate) use captured::{Captured, attempt_in_range, encoded};
-pub(crate) use digest::digest;
+pub(crate) use captured::Captured;
+pub(crate) use prepared::lease_token;
 pub(crate) use run::new_run;
-pub(crate) use steps::{new_step, new_steps};
+pub(crate) use steps::new_step;

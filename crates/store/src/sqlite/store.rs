@@ -49,12 +49,23 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Takes the folder, brings the schema up and starts the committer.
     pub fn open(options: Options) -> Result<Self> {
+        Self::open_with(options, |_| Ok(()))
+    }
+
+    /// For a folder that is thrown away (a demo, a simulation): a commit does not wait for the disk, and a crash of the
+    /// machine may lose or damage it.
+    pub fn open_throw_away(options: Options) -> Result<Self> {
+        Self::open_with(options, connection::do_not_sync)
+    }
+
+    fn open_with(options: Options, set: fn(&rusqlite::Connection) -> Result<()>) -> Result<Self> {
         let Options { folder, clock, dice, policies } = options;
         folder::create(&folder)?;
         let held = folder::hold(&folder)?;
         let path = folder::database(&folder);
         let mut conn = connection::open_writer(&path, true)?;
         migrate::migrate(&mut conn)?;
+        set(&conn)?;
         let readers = Readers::open(&path, READERS)?;
         let committer = Committer::start(conn, clock.clone(), dice, policies)?;
         Ok(Self { committer, readers, clock, _held: held })

@@ -8,7 +8,7 @@ use crate::app::App;
 use crate::auth::Worker;
 use crate::body::Json;
 use crate::call::{Call, Reply};
-use crate::capture::Captured;
+use crate::capture;
 use crate::problem::Result;
 use crate::query::OfTenant;
 use crate::tasks::compute;
@@ -20,9 +20,7 @@ pub(crate) async fn post(
     let Json { value, raw, held: _held } = call.body;
     let under = under_lease(&call.who, &call.query, value.tenant.as_ref(), call.path, &value.lease)?;
     let to = app.clone();
-    let failed = compute(raw.len(), move || {
-        Captured::from_fail(value, &raw)?.classify(to.rules.as_deref(), to.store.now())?.into_failed()
-    });
-    let failed = failed.await?;
+    let failed =
+        compute(raw.len(), move || capture::failed(value, &raw, to.rules.as_deref(), to.store.now())).await?;
     Ok(Reply::ok(app.store.fail(under, failed).await?))
 }
