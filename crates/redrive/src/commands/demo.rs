@@ -16,7 +16,7 @@ use redrive_store::{Clock, Dice, ManualClock, SeededDice, Store, SystemClock, Sy
 
 use crate::commands::now;
 use crate::commands::serve::{Signals, replica_name};
-use crate::demo::{Fleet, Live, Made, Pace, Status, ThrowAway, grouped, make_history, set_queues};
+use crate::demo::{Enter, Fleet, Live, Made, Pace, Status, ThrowAway, grouped, make_history, set_queues};
 use crate::escape;
 use crate::log::{self, LogFormat};
 use crate::out::{Out, Style};
@@ -74,8 +74,8 @@ async fn demo(args: &Args, folder: &ThrowAway, out: &mut Out) -> anyhow::Result<
     let server = Server::start(config(listen), store.clone(), Arc::new(SystemDice), None).await?;
     let keys = Keys::make(store.as_ref()).await?;
     let greeting = Greeting { url: format!("http://{}", server.address()), made, took_ms, folder };
-    let result = match greeting.print(&keys, out) {
-        Ok(()) => show(args, &greeting.url, &keys, fleet, &mut signals, out).await,
+    let result = match greeting.print(&keys, &server.login_link(keys.hash), out) {
+        Ok(()) => show(args, &server, &keys, fleet, &mut signals, out).await,
         Err(error) => Err(error),
     };
     tokio::select! {
@@ -120,32 +120,37 @@ fn config(listen: SocketAddr) -> Config {
 /// One for the person who looks, one for the fleet.
 struct Keys {
     admin: String,
+    hash: [u8; 32],
     worker: String,
 }
 
 impl Keys {
     async fn make(store: &dyn Store) -> anyhow::Result<Self> {
         let (admin, record) = auth::new_key(&SystemDice, Role::Admin, None, Some("yours".into()), None, store.now());
+        let hash = record.hash;
         store.put_key(record).await?;
-        let (worker, record) = auth::new_key(&SystemDice, Role::Worker, None, Some("the fleet".into()), None, store.now());
+        let (worker, record) =
+            auth::new_key(&SystemDice, Role::Worker, None, Some("the fleet".into()), None, store.now());
         store.put_key(record).await?;
-        Ok(Self { admin, worker })
+        Ok(Self { admin, hash, worker })
     }
 }
 
 /// The fleet works and the counts move, until a signal comes.
 async fn show(
     args: &Args,
-    url: &str,
+    server: &Server,
     keys: &Keys,
     fleet: Fleet,
     signals: &mut Signals,
     out: &mut Out,
 ) -> anyhow::Result<()> {
-    let live = Live::start(Client::new(url, &keys.worker)?, fleet, Pace(args.speed));
-    let status = Status::new(Client::new(url, &keys.admin)?);
+    let url = format!("http://{}", server.address());
+    let live = Live::start(Client::new(&url, &keys.worker)?, fleet, Pace(args.speed));
+    let status = Status::new(Client::new(&url, &keys.admin)?);
+    let mut enter = Enter::listen();
     let shown = tokio::select! {
-        shown = status.show(out) => shown,
+        shown = status.show(&mut enter, || server.login_link(keys.hash), out) => shown,
         () = signals.next() => Ok(()),
     };
     live.stop().await;
@@ -161,7 +166,7 @@ struct Greeting<'a> {
 }
 
 impl Greeting<'_> {
-    fn print(&self, keys: &Keys, out: &mut Out) -> anyhow::Result<()> {
+    fn print(&self, keys: &Keys, link: &str, out: &mut Out) -> anyhow::Result<()> {
         let Made { runs, recovered, dead } = self.made;
         let program = std::env::args().next().unwrap_or_else(|| "redrive".into());
         let (program, url) = (escape::shell(&program), &self.url);
@@ -173,13 +178,19 @@ impl Greeting<'_> {
         );
         out.line(out.styled(Style::Heading, &runs))?;
         out.line(format_args!("(made in {:.1} s; the fleet goes on working now)\n", self.took_ms as f64 / 1_000.0))?;
+        out.line(format_args!(
+            "Open this link; it logs you in, once, within 15 minutes (Enter gives another):\n\n    {link}\n"
+        ))?;
         out.line("In another terminal:\n")?;
         out.line(format_args!("    export REDRIVE_URL={url}"))?;
         out.line(format_args!("    export REDRIVE_KEY={}", keys.admin))?;
         out.line(format_args!("    {program} runs list --state dead"))?;
         out.line(format_args!("    {program} patterns list"))?;
         out.line("    curl -s -H \"Authorization: Bearer $REDRIVE_KEY\" \"$REDRIVE_URL/v1/health\"\n")?;
-        out.line(format_args!("Ctrl-C ends it and removes {}\n", escape::line(&self.folder.path().display().to_string())))?;
+        out.line(format_args!(
+            "Ctrl-C ends it and removes {}\n",
+            escape::line(&self.folder.path().display().to_string())
+        ))?;
         Ok(out.flush()?)
     }
 }

@@ -79,12 +79,7 @@ fn server_config(settings: &Settings) -> anyhow::Result<Config> {
         grace_ms: settings.grace_ms,
         ..Limits::default()
     };
-    Ok(Config {
-        listen: settings.listen,
-        metrics_listen: settings.metrics_listen,
-        limits,
-        replica: replica_name(),
-    })
+    Ok(Config { listen: settings.listen, metrics_listen: settings.metrics_listen, limits, replica: replica_name() })
 }
 
 /// This process among others, also when its number is used again.

@@ -148,7 +148,7 @@ pub(crate) const CAUSES: [Cause; 21] = [
         agents: &[ANALYST],
         error_type: Some("ToolException"),
         tool: Some("run_sql"),
-        message: "Tool run_sql failed: psycopg.errors.UndefinedColumn: column \"amout\" does not exist",
+        message: "Tool run_sql failed with exit code 3: syntax error at or near \"FORM\" (LINE 1: SELECT region, sum(amount) FORM orders)",
         ..CONDITIONAL
     },
     Cause {

@@ -135,7 +135,13 @@ impl Fleet {
             (Category::Transient, Shape::Error | Shape::EffectInDoubt(_)) => FAILURES_MAX,
         };
         let roll = self.roll();
-        let failures = if roll < 0.72 { 1 } else if roll < 0.93 { 2 } else { 3 };
+        let failures = if roll < 0.72 {
+            1
+        } else if roll < 0.93 {
+            2
+        } else {
+            3
+        };
         failures.min(most)
     }
 
@@ -267,6 +273,8 @@ mod tests {
     #[test]
     fn messages_have_their_blanks_filled() {
         let fleet = Fleet::new(1);
-        assert!(CAUSES.iter().all(|cause| !fleet.message(cause).contains("{n}") && !fleet.message(cause).contains("{id}")));
+        assert!(
+            CAUSES.iter().all(|cause| !fleet.message(cause).contains("{n}") && !fleet.message(cause).contains("{id}"))
+        );
     }
 }

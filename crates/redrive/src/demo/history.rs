@@ -35,7 +35,10 @@ pub(crate) struct Made {
 }
 
 /// Gives each queue its owner; `shape` sets what else there is.
-pub(crate) async fn set_queues(store: &dyn Store, shape: impl Fn(QueueSettings) -> QueueSettings) -> anyhow::Result<()> {
+pub(crate) async fn set_queues(
+    store: &dyn Store,
+    shape: impl Fn(QueueSettings) -> QueueSettings,
+) -> anyhow::Result<()> {
     for (name, owner, description) in OWNERS {
         let settings = QueueSettings {
             owner: Some(owner.into()),

@@ -76,11 +76,8 @@ impl Live {
 
     /// What a queue needs for retries to happen while one watches.
     pub(crate) fn queue(settings: QueueSettings) -> QueueSettings {
-        let policy = PolicyLayer {
-            schedule_ms: Some(SCHEDULE_MS.to_vec()),
-            lease_ms: Some(LEASE_MS),
-            ..PolicyLayer::default()
-        };
+        let policy =
+            PolicyLayer { schedule_ms: Some(SCHEDULE_MS.to_vec()), lease_ms: Some(LEASE_MS), ..PolicyLayer::default() };
         QueueSettings { policy, ..settings }
     }
 }

@@ -2,6 +2,7 @@
 
 mod cast;
 mod causes;
+mod enter;
 mod fleet;
 mod folder;
 mod history;
@@ -10,8 +11,9 @@ mod requests;
 mod status;
 mod worker;
 
-pub(crate) use folder::ThrowAway;
+pub(crate) use enter::Enter;
 pub(crate) use fleet::Fleet;
+pub(crate) use folder::ThrowAway;
 pub(crate) use history::{Made, make_history, set_queues};
 pub(crate) use live::{Live, Pace};
 pub(crate) use status::{Status, grouped};

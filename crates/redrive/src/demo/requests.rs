@@ -3,7 +3,9 @@
 use redrive_client::start;
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::text::{Label, Text};
-use redrive_core::wire::{ErrorReport, FailRequest, RawJson, StartRequest, StepReport, StepStatus, SucceedRequest, Usage};
+use redrive_core::wire::{
+    ErrorReport, FailRequest, RawJson, StartRequest, StepReport, StepStatus, SucceedRequest, Usage,
+};
 use serde_json::json;
 
 use super::causes::{Cause, Shape};

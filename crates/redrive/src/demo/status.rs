@@ -7,6 +7,7 @@ use redrive_core::run::StateName;
 use redrive_core::wire::StatsAnswer;
 use tokio::time::sleep;
 
+use super::enter::Enter;
 use crate::out::{Out, Style};
 
 const ON_A_TERMINAL: Duration = Duration::from_millis(500);
@@ -21,14 +22,22 @@ impl Status {
         Self { client }
     }
 
-    /// Until the output can't be written any more.
-    pub(crate) async fn show(&self, out: &mut Out) -> anyhow::Result<()> {
+    /// Until the output can't be written any more. Enter asks for another link.
+    pub(crate) async fn show(
+        &self,
+        enter: &mut Enter,
+        new_link: impl Fn() -> String,
+        out: &mut Out,
+    ) -> anyhow::Result<()> {
         loop {
             // A look that failed is made up for by the next one.
             if let Ok(stats) = self.client.stats(&StatsQuery::default()).await {
                 print(&stats, out)?;
             }
-            sleep(if out.columns().is_some() { ON_A_TERMINAL } else { ELSEWHERE }).await;
+            tokio::select! {
+                () = sleep(if out.columns().is_some() { ON_A_TERMINAL } else { ELSEWHERE }) => {}
+                () = enter.pressed() => out.line(format_args!("\r\x1b[2K{}", new_link()))?,
+            }
         }
     }
 }

@@ -20,7 +20,6 @@ pub(crate) async fn post(
     let Json { value, raw, held: _held } = call.body;
     let under = under_lease(&call.who, &call.query, value.tenant.as_ref(), call.path, &value.lease)?;
     let to = app.clone();
-    let failed =
-        compute(raw.len(), move || capture::failed(value, &raw, to.rules.as_deref(), to.store.now())).await?;
+    let failed = compute(raw.len(), move || capture::failed(value, &raw, to.rules.as_deref(), to.store.now())).await?;
     Ok(Reply::ok(app.store.fail(under, failed).await?))
 }
