@@ -2,7 +2,9 @@
 //! of each is the engine's own verdict; the plan only says what the agents did.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use anyhow::Context;
 use redrive_core::ids::RunId;
@@ -11,7 +13,6 @@ use redrive_core::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 use redrive_core::wire::{LeasedRun, QueueSettings};
 use redrive_server::capture;
 use redrive_store::{LeaseCall, ManualClock, RunRef, Store, TenantScope, UnderLease};
-use tokio::task::JoinSet;
 
 use super::cast::OWNERS;
 use super::causes::Shape;
@@ -215,18 +216,25 @@ fn refused(problem: redrive_server::problem::Problem) -> anyhow::Error {
     anyhow::anyhow!(problem.detail)
 }
 
-/// All at once, so that they share commits.
+/// All at once and by one task, so that they share commits and one waking.
 async fn together<T, F>(calls: impl Iterator<Item = F>) -> anyhow::Result<Vec<T>>
 where
-    T: Send + 'static,
-    F: Future<Output = anyhow::Result<T>> + Send + 'static,
+    F: Future<Output = anyhow::Result<T>>,
 {
-    let mut tasks: JoinSet<anyhow::Result<T>> = calls.collect();
-    let mut answers = Vec::with_capacity(tasks.len());
-    while let Some(answer) = tasks.join_next().await {
-        answers.push(answer??);
-    }
-    Ok(answers)
+    let mut under_way: Vec<_> = calls.map(Box::pin).collect();
+    let mut answers = Vec::with_capacity(under_way.len());
+    poll_fn(|context| {
+        under_way.retain_mut(|call| match call.as_mut().poll(context) {
+            Poll::Ready(answer) => {
+                answers.push(answer);
+                false
+            }
+            Poll::Pending => true,
+        });
+        if under_way.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    answers.into_iter().collect()
 }
 
 #[cfg(test)]

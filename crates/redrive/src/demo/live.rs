@@ -49,6 +49,12 @@ impl Yard {
         self.fleet.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Under one lock: asking twice in one expression would wait for itself.
+    pub(crate) fn two_rolls(&self) -> (f64, f64) {
+        let fleet = self.fleet();
+        (fleet.roll(), fleet.roll())
+    }
+
     pub(crate) fn works(&self) -> MutexGuard<'_, HashMap<RunId, Work>> {
         self.works.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -22,10 +22,10 @@ pub(crate) async fn attempt(yard: &Arc<Yard>, work: &Work, handle: RunHandle) ->
     let failing = work.plan.failure_at(handle.attempt());
     let steps = if failing.is_some() { &work.agent.steps[..1] } else { work.agent.steps };
     for step in steps {
-        let (begin, pause) = { (yard.fleet().roll(), yard.fleet().roll()) };
-        yard.pace.pause(0.1 + begin * 0.3).await;
+        let (before, after) = yard.two_rolls();
+        yard.pace.pause(0.1 + before * 0.3).await;
         handle.step(step, None, false, StepStatus::Committed).await?;
-        yard.pace.pause(pause * 0.6).await;
+        yard.pace.pause(after * 0.6).await;
     }
     let client = yard.client.for_tenant(work.tenant()?);
     let lease = handle.lease().to_owned();

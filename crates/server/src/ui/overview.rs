@@ -103,33 +103,22 @@ impl Seen {
     }
 
     fn runs(&self) -> Html {
-        let html = Html::new().raw(
-            "<section class=\"panel\" id=\"dead-letters\"><header><h2>Latest dead letters</h2><span class=\"end\">",
-        );
-        let html = html
-            .text(grouped(self.of(StateName::Dead)))
-            .raw(" in all</span></header><div class=\"scroll\"><table><thead><tr>");
-        let html = html.raw("<th>Run</th><th>Why</th><th class=\"wide\">Tenant</th><th class=\"wide\">Agent</th><th class=\"num\">Since</th></tr></thead><tbody>");
-        let row = |html: Html, run: &RunSummary| {
-            let because = run.dead_because.map_or("dead", |because| because.as_str());
-            let html = html
-                .raw("<tr><td><code class=\"nowrap\">")
-                .text(&run.run_id)
-                .raw("</code></td><td><span class=\"badge dead\">● ");
-            let html = html
-                .text(because)
-                .raw("</span> <span class=\"muted\">")
-                .text(run.reason.as_ref().map_or("", |reason| reason.as_str()));
-            let html = html
-                .raw("</span><div class=\"template\">")
-                .add(&template(&first_line(run.template.as_deref().unwrap_or_default())));
-            let html =
-                html.raw("</div></td><td class=\"wide\">").text(&run.tenant).raw("</td><td class=\"wide nowrap\">");
-            let html =
-                html.text(run.agent.as_ref().map_or("", |agent| agent.as_str())).raw("</td><td class=\"num faint\">");
-            html.add(&ago(run.updated_at, self.now)).raw("</td></tr>")
-        };
-        html.each(&self.dead, row).raw("</tbody></table></div></section>")
+        let html = Html::new().raw("<section class=\"panel\" id=\"dead-letters\"><header><h2>Latest dead letters</h2>");
+        let html = html.raw("<span class=\"end\">").text(grouped(self.of(StateName::Dead))).raw(" in all</span></header>");
+        let html = html.raw("<div class=\"scroll\"><table><tbody>");
+        html.each(&self.dead, |html, run| self.run(html, run)).raw("</tbody></table></div></section>")
+    }
+
+    fn run(&self, html: Html, run: &RunSummary) -> Html {
+        let because = run.dead_because.map_or("dead", |because| because.as_str());
+        let reason = run.reason.as_ref().map_or("", |reason| reason.as_str());
+        let agent = run.agent.as_ref().map_or("", |agent| agent.as_str());
+        let html = html.raw("<tr><td><span class=\"badge dead\">● ").text(because).raw("</span> <span class=\"muted\">");
+        let html = html.text(reason).raw("</span><div class=\"template\">");
+        let html = html.add(&template(&first_line(run.template.as_deref().unwrap_or_default())));
+        let html = html.raw("</div><div class=\"faint\"><code>").text(&run.run_id).raw("</code> · ").text(&run.tenant);
+        let html = html.raw(" · ").text(agent).raw("</div></td><td class=\"num faint\">");
+        html.add(&ago(run.updated_at, self.now)).raw("</td></tr>")
     }
 }
 

@@ -7,7 +7,7 @@ const HEAD: &str = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8
 const MARK: &str = "<a class=\"brand\" href=\"/\"><svg width=\"20\" height=\"20\" viewBox=\"0 0 20 20\" aria-hidden=\"true\">\
 <path d=\"M3 10a7 7 0 0 1 12-4.9V2.5M17 10a7 7 0 0 1-12 4.9v2.6\" fill=\"none\" stroke=\"var(--accent)\" stroke-width=\"2.2\" \
 stroke-linecap=\"round\" stroke-linejoin=\"round\"/></svg>Redrive</a>";
-const LOGOUT: &str = "<form class=\"end\" method=\"post\" action=\"/logout\"><button>Log out</button></form>";
+const LOGOUT: &str = "<form method=\"post\" action=\"/logout\"><button>Log out</button></form>";
 
 /// A page for somebody who is logged in.
 pub(crate) fn page(title: &str, main: &Html) -> Html {

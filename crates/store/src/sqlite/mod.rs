@@ -55,6 +55,8 @@ mod sweep;
 mod tally;
 mod triage;
 mod under_lease;
+mod visit;
 mod words;
 
-pub use store::{Options, SqliteStore, Visit};
+pub use store::{Options, SqliteStore};
+pub use visit::{Setup, Visit, is_damage};

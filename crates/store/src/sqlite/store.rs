@@ -248,33 +248,3 @@ impl Store for SqliteStore {
         self.readers.close();
     }
 }
-
-/// The store opened beside its server, for `keys`: never made, never migrated.
-pub struct Visit {
-    conn: rusqlite::Connection,
-    clock: Arc<dyn Clock>,
-}
-
-impl Visit {
-    pub fn open(folder: &std::path::Path, clock: Arc<dyn Clock>) -> Result<Self> {
-        let conn = connection::open_writer(&folder::visit(folder)?, false)?;
-        migrate::require_current(&conn)?;
-        Ok(Self { conn, clock })
-    }
-
-    pub fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
-    pub fn keys(&self) -> Result<Vec<KeyRecord>> {
-        keys::list_keys(&self.conn)
-    }
-
-    pub fn put_key(&self, key: &KeyRecord) -> Result<()> {
-        keys::insert_key(&self.conn, key)
-    }
-
-    pub fn revoke_key(&self, id: &str) -> Result<bool> {
-        keys::revoke_key(&self.conn, id, self.clock.now())
-    }
-}
