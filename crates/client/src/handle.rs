@@ -106,6 +106,11 @@ impl RunHandle {
         self.attempt
     }
 
+    /// For calls that the handle does not make itself.
+    pub fn lease(&self) -> &str {
+        &self.lease
+    }
+
     /// Steps that attempts before this one recorded.
     pub fn recorded_steps(&self) -> &[StepView] {
         &self.steps

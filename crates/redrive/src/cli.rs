@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{classify, completions, generate, health, keys, patterns, queues, runs, serve, tenants};
+use crate::commands::{classify, completions, demo, generate, health, keys, patterns, queues, runs, serve, tenants};
 
 /// The dead letter queue and recovery pipeline for AI agent work
 #[derive(Debug, Parser)]
@@ -16,6 +16,8 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Show what it is for: a server on a throw-away folder, with a simulated fleet at work
+    Demo(demo::Args),
     /// Run the server
     Serve(serve::Args),
     /// List runs, read one, decide what happens to it
@@ -60,6 +62,7 @@ mod tests {
     #[test]
     fn commands_are_read_as_written() {
         for line in [
+            "redrive demo --seed 3 --speed 2.5 --listen 127.0.0.1:0",
             "redrive serve --listen 127.0.0.1:0 --data d --config c.toml --log-format json",
             "redrive runs list --state dead,review --reason timeout,x:mine --held --sort -received --all --json",
             "redrive runs list --since 2h --until 2026-01-01T00:00:00Z -q abc --limit 1000 --held=false",
@@ -93,6 +96,8 @@ mod tests {
             "redrive patterns merge p1",
             "redrive keys create --role god",
             "redrive queues set mail --retry-by nobody",
+            "redrive demo --speed 0",
+            "redrive demo --listen here",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
         }

@@ -3,6 +3,7 @@
 mod cli;
 mod commands;
 mod config;
+mod demo;
 mod escape;
 mod failure;
 mod log;
@@ -27,8 +28,9 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
-    use commands::{classify, completions, generate, health, keys, patterns, queues, runs, serve, tenants};
+    use commands::{classify, completions, demo, generate, health, keys, patterns, queues, runs, serve, tenants};
     match command {
+        Command::Demo(args) => demo::run(&args, out),
         Command::Serve(args) => serve::run(args, out),
         Command::Runs(command) => commands::block_on(runs::run(command, out)),
         Command::Patterns(command) => commands::block_on(patterns::run(command, out)),

@@ -94,6 +94,11 @@ impl Out {
         self.looks.paint(style, text)
     }
 
+    /// How wide a terminal is; none where nobody watches.
+    pub(crate) fn columns(&self) -> Option<usize> {
+        self.looks.columns.map(usize::from)
+    }
+
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.to.flush()
     }

@@ -6,7 +6,7 @@ use redrive_core::classify::user_rules::UserRules;
 use redrive_store::{Dice, Store};
 use tokio::sync::{Semaphore, watch};
 
-use crate::auth::Keyring;
+use crate::auth::{Keyring, Sessions};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 
@@ -20,6 +20,7 @@ pub struct Shared {
     pub(crate) rules: Option<Arc<UserRules>>,
     pub(crate) limits: Limits,
     pub(crate) keyring: Keyring,
+    pub(crate) sessions: Sessions,
     /// A permit is a byte of a body in memory.
     pub(crate) in_flight_bytes: Arc<Semaphore>,
     pub(crate) metrics: Metrics,
@@ -43,6 +44,7 @@ impl App {
             rules,
             limits,
             keyring: Keyring::default(),
+            sessions: Sessions::default(),
             in_flight_bytes,
             metrics: Metrics::new(&crate::routes::table()),
             stopping: watch::Sender::new(false),
@@ -54,6 +56,11 @@ impl Shared {
     /// From now on no new work is handed out, and waiting calls are answered.
     pub fn stop(&self) {
         self.stopping.send_replace(true);
+    }
+
+    /// Where a browser logs in as the key of this hash: once, and soon.
+    pub fn login_path(&self, key_hash: [u8; 32]) -> String {
+        format!("/login?token={}", self.sessions.new_link(key_hash, self.store.now(), self.dice.as_ref()))
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

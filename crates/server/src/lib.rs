@@ -20,6 +20,7 @@ pub mod router;
 pub mod routes;
 pub mod serve;
 pub mod tasks;
+pub mod ui;
 
 pub use app::App;
 pub use limits::Limits;

@@ -10,26 +10,28 @@ use http::{HeaderName, HeaderValue, Method};
 use crate::app::App;
 use crate::metrics::Metrics;
 use crate::problem::{Code, Problem};
-use crate::route::Route;
+use crate::route::{Handler, Route};
 use crate::routes::table;
 use crate::tasks::guarded;
+use crate::ui;
 
-/// The whole API.
+/// The whole API, and the pages.
 pub fn router(app: App) -> Router {
-    serve_routes(app, table().into_iter().enumerate())
+    let routes = table().into_iter().enumerate().map(|(place, route)| (place, route.method, route.path, route.handler));
+    let pages = ui::table().into_iter().map(|page| (Metrics::OTHER, page.method, page.path, page.handler));
+    serve_all(app, routes.chain(pages))
 }
 
 /// `/metrics` alone and without a key, for a listener of its own.
 pub fn metrics_router(app: App) -> Router {
-    serve_routes(app, [(Metrics::OTHER, crate::routes::metrics_without_key())])
+    let Route { method, path, handler, .. } = crate::routes::metrics_without_key();
+    serve_all(app, [(Metrics::OTHER, method, path, handler)])
 }
 
-/// Each route comes with its place in the figures.
-fn serve_routes(app: App, routes: impl IntoIterator<Item = (usize, Route)>) -> Router {
+/// Each comes with its place in the figures.
+fn serve_all(app: App, all: impl IntoIterator<Item = (usize, Method, &'static str, Handler)>) -> Router {
     let mut router = Router::new();
-    for (place, route) in routes {
-        let handler = route.handler;
-        let filter = filter(&route.method);
+    for (place, method, path, handler) in all {
         let serve = move |State(app): State<App>, request: Request| {
             let handler = handler.clone();
             async move {
@@ -38,7 +40,7 @@ fn serve_routes(app: App, routes: impl IntoIterator<Item = (usize, Route)>) -> R
                 finish(&app, place, response)
             }
         };
-        router = router.route(route.path, on(filter, serve));
+        router = router.route(path, on(filter(&method), serve));
     }
     router.fallback(no_such_path).method_not_allowed_fallback(method_not_allowed).with_state(app)
 }

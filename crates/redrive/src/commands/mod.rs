@@ -2,6 +2,7 @@
 
 pub(crate) mod classify;
 pub(crate) mod completions;
+pub(crate) mod demo;
 mod direct;
 pub(crate) mod generate;
 pub(crate) mod health;

@@ -72,8 +72,6 @@ async fn set_queues(store: &dyn Store, queues: BTreeMap<QueueName, QueueSettings
 }
 
 fn server_config(settings: &Settings) -> anyhow::Result<Config> {
-    let mut lot = [0; 4];
-    SystemDice.fill(&mut lot);
     let limits = Limits {
         body_max_bytes: usize::try_from(settings.body_max_bytes)?,
         in_flight_max_bytes: usize::try_from(settings.in_flight_max_bytes)?,
@@ -81,12 +79,14 @@ fn server_config(settings: &Settings) -> anyhow::Result<Config> {
         grace_ms: settings.grace_ms,
         ..Limits::default()
     };
-    Ok(Config {
-        listen: settings.listen,
-        metrics_listen: settings.metrics_listen,
-        limits,
-        replica: format!("{}-{:08x}", process::id(), u32::from_le_bytes(lot)),
-    })
+    Ok(Config { listen: settings.listen, metrics_listen: settings.metrics_listen, limits, replica: replica_name() })
+}
+
+/// This process among others, also when its number is used again.
+pub(crate) fn replica_name() -> String {
+    let mut lot = [0; 4];
+    SystemDice.fill(&mut lot);
+    format!("{}-{:08x}", process::id(), u32::from_le_bytes(lot))
 }
 
 /// Says where it listens, and on the first start the one key that everything else begins with.
@@ -113,17 +113,17 @@ async fn greet(server: &Server, store: &dyn Store, data: &Path, out: &mut Out) -
     Ok(())
 }
 
-struct Signals {
+pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

@@ -32,10 +32,15 @@ pub(crate) struct Keyring {
 impl Keyring {
     /// Every way to have no valid key looks the same from outside.
     pub(crate) async fn identify(&self, headers: &HeaderMap, store: &dyn Store) -> Result<Identity> {
-        let key = match bearer(headers) {
-            Some(secret) => self.look_up(hash_secret(secret), store).await?,
-            None => None,
-        };
+        match bearer(headers) {
+            Some(secret) => self.identify_hash(hash_secret(secret), store).await,
+            None => Err(Problem::plain(Code::Unauthorized)),
+        }
+    }
+
+    /// Of a key that somebody proved to have before: it has to be valid still.
+    pub(crate) async fn identify_hash(&self, hash: [u8; 32], store: &dyn Store) -> Result<Identity> {
+        let key = self.look_up(hash, store).await?;
         let valid = key.filter(|key| is_valid(key, store.now()));
         valid.map(Identity::of).ok_or_else(|| Problem::plain(Code::Unauthorized))
     }

@@ -6,11 +6,14 @@ mod classified;
 mod context;
 mod digest;
 mod payload;
+mod prepared;
 mod run;
 mod steps;
 
-pub(crate) use captured::{Captured, attempt_in_range, encoded};
+pub use prepared::{failed, start, success};
+
+pub(crate) use captured::Captured;
 pub(crate) use context::Context;
-pub(crate) use digest::digest;
+pub(crate) use prepared::{failed_by, lease_token};
 pub(crate) use run::new_run;
-pub(crate) use steps::{new_step, new_steps};
+pub(crate) use steps::new_step;

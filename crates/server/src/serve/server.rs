@@ -91,6 +91,11 @@ impl Server {
         self.listener.address
     }
 
+    /// A link that logs a browser in as the key of this hash: once, and within [`crate::auth::LINK_MS`].
+    pub fn login_link(&self, key_hash: [u8; 32]) -> String {
+        format!("http://{}{}", self.address(), self.app.login_path(key_hash))
+    }
+
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(|listener| listener.address)
     }

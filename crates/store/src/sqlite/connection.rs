@@ -39,6 +39,11 @@ pub(super) fn open_writer(path: &Path, create: bool) -> Result<Connection> {
     Ok(conn)
 }
 
+/// Gives up durability, for a folder that nobody needs again.
+pub(super) fn do_not_sync(conn: &Connection) -> Result<()> {
+    Ok(conn.pragma_update(None, "synchronous", "OFF")?)
+}
+
 /// WAL stays with the file, so only the first to open it has to switch; switching needs it alone.
 fn use_wal(conn: &Connection) -> Result<()> {
     let journal: String = conn.pragma_query_value(None, "journal_mode", |row| row.get(0))?;

@@ -60,6 +60,8 @@ mod tally;
 mod triage;
 mod under_lease;
 mod versions;
+mod visit;
 mod words;
 
-pub use store::{Options, SqliteStore, Visit};
+pub use store::{Options, SqliteStore};
+pub use visit::{Setup, Visit, is_damage};

@@ -50,12 +50,23 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Takes the folder, brings the schema up and starts the committer.
     pub fn open(options: Options) -> Result<Self> {
+        Self::open_with(options, |_| Ok(()))
+    }
+
+    /// For a folder that is thrown away (a demo, a simulation): a commit does not wait for the disk, and a crash of the
+    /// machine may lose or damage it.
+    pub fn open_throw_away(options: Options) -> Result<Self> {
+        Self::open_with(options, connection::do_not_sync)
+    }
+
+    fn open_with(options: Options, set: fn(&rusqlite::Connection) -> Result<()>) -> Result<Self> {
         let Options { folder, clock, dice, policies } = options;
         folder::create(&folder)?;
         let held = folder::hold(&folder)?;
         let path = folder::database(&folder);
         let mut conn = connection::open_writer(&path, true)?;
         migrate::migrate(&mut conn)?;
+        set(&conn)?;
         let readers = Readers::open(&path, READERS)?;
         let committer = Committer::start(conn, clock.clone(), dice, policies)?;
         Ok(Self { committer, readers, clock, _held: held })
@@ -242,35 +253,5 @@ impl Store for SqliteStore {
     async fn close(&self) {
         self.committer.close().await;
         self.readers.close();
-    }
-}
-
-/// The store opened beside its server, for `keys`: never made, never migrated.
-pub struct Visit {
-    conn: rusqlite::Connection,
-    clock: Arc<dyn Clock>,
-}
-
-impl Visit {
-    pub fn open(folder: &std::path::Path, clock: Arc<dyn Clock>) -> Result<Self> {
-        let conn = connection::open_writer(&folder::visit(folder)?, false)?;
-        migrate::require_current(&conn)?;
-        Ok(Self { conn, clock })
-    }
-
-    pub fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
-    pub fn keys(&self) -> Result<Vec<KeyRecord>> {
-        keys::list_keys(&self.conn)
-    }
-
-    pub fn put_key(&self, key: &KeyRecord) -> Result<()> {
-        keys::insert_key(&self.conn, key)
-    }
-
-    pub fn revoke_key(&self, id: &str) -> Result<bool> {
-        keys::revoke_key(&self.conn, id, self.clock.now())
     }
 }

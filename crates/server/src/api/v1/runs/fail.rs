@@ -8,7 +8,7 @@ use crate::app::App;
 use crate::auth::Worker;
 use crate::body::Json;
 use crate::call::{Call, Reply};
-use crate::capture::{Captured, Context};
+use crate::capture::{self, Context};
 use crate::problem::Result;
 use crate::query::OfTenant;
 use crate::tasks::compute;
@@ -24,7 +24,7 @@ pub(crate) async fn post(
     let run = if app.rules.is_some() { app.store.run(&under.at).await.ok() } else { None };
     let failed = compute(raw.len(), move || {
         let context = run.as_ref().map(Context::of_run).unwrap_or_default();
-        Captured::from_fail(value, &raw)?.classify(to.rules.as_deref(), &context, to.store.now())?.into_failed()
+        capture::failed_by(value, &raw, to.rules.as_deref(), &context, to.store.now())
     });
     let failed = failed.await?;
     Ok(Reply::ok(app.store.fail(under, failed).await?))

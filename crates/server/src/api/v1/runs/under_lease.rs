@@ -1,10 +1,11 @@
 //! What the reports on an attempt under way have in common: whose run, and under which lease.
 
 use redrive_core::ids::{RunId, Tenant};
-use redrive_store::{LeaseToken, UnderLease};
+use redrive_store::UnderLease;
 
 use crate::auth::Identity;
-use crate::problem::{Problem, Result};
+use crate::capture::lease_token;
+use crate::problem::Result;
 use crate::query::OfTenant;
 
 pub(super) fn under_lease(
@@ -15,10 +16,5 @@ pub(super) fn under_lease(
     lease: &str,
 ) -> Result<UnderLease> {
     let at = who.run(&[query.tenant.as_ref(), named], run_id)?;
-    Ok(UnderLease { at, lease: token(lease)? })
-}
-
-/// What we did not write ourselves is no lease.
-pub(super) fn token(lease: &str) -> Result<LeaseToken> {
-    lease.parse().map_err(|_| Problem::invalid_field("lease", "is not a lease that this server gave"))
+    Ok(UnderLease { at, lease: lease_token(lease)? })
 }

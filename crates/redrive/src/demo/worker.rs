@@ -1,0 +1,104 @@
+//! One attempt in an agent's hands, and the workers that take up what is to be tried again.
+
+use std::sync::Arc;
+
+use redrive_client::RunHandle;
+use redrive_core::run::StateName;
+use redrive_core::wire::{LeaseRequest, LeasedRun, Severity, StepStatus};
+
+use super::cast::{AGENTS, TENANTS};
+use super::causes::{CAUSES, Shape};
+use super::fleet::{Plan, Work};
+use super::live::{LEASE_MS, Yard};
+
+const LEASES_MAX: u32 = 5;
+const WAIT_MS: u64 = 2_000;
+/// Of the runs that a person sends round again, those that come through.
+const REPLAYS_SUCCEED: f64 = 0.85;
+
+/// Steps through the work and reports how it ended.
+pub(crate) async fn attempt(yard: &Arc<Yard>, work: &Work, handle: RunHandle) -> anyhow::Result<()> {
+    let run_id = handle.run_id().clone();
+    let failing = work.plan.failure_at(handle.attempt());
+    let steps = if failing.is_some() { &work.agent.steps[..1] } else { work.agent.steps };
+    for step in steps {
+        let (before, after) = yard.two_rolls();
+        yard.pace.pause(0.1 + before * 0.3).await;
+        handle.step(step, None, false, StepStatus::Committed).await?;
+        yard.pace.pause(after * 0.6).await;
+    }
+    let client = yard.client.for_tenant(work.tenant()?);
+    let lease = handle.lease().to_owned();
+    let Some(cause) = failing else {
+        client.succeed(&run_id, &work.succeed(lease)?).await?;
+        yard.works().remove(&run_id);
+        return Ok(());
+    };
+    if cause.shape == Shape::Silence {
+        // The worker is gone: nobody beats for it, nobody says why.
+        return Ok(());
+    }
+    let message = yard.fleet().message(cause);
+    let answer = client.fail(&run_id, &work.fail(cause, &message, lease)).await?;
+    if answer.state == StateName::Dead {
+        yard.works().remove(&run_id);
+    }
+    Ok(())
+}
+
+/// A worker: leases what is due, works on it, comes back for more.
+pub(crate) async fn lease_and_work(yard: Arc<Yard>, number: u32) {
+    let request = LeaseRequest {
+        tenant: None,
+        queues: vec!["*".into()],
+        agents: None,
+        versions: Default::default(),
+        max: Some(LEASES_MAX),
+        wait_ms: Some(WAIT_MS),
+        lease_ms: Some(LEASE_MS),
+        worker: Some(format!("retry-worker-{number}").as_str().into()),
+    };
+    loop {
+        let Ok(answer) = yard.client.lease(&request).await else {
+            yard.pace.pause(1.0).await;
+            continue;
+        };
+        for leased in answer.leases {
+            let handle = yard.client.take(&leased, LEASE_MS);
+            let work = known(&yard, &leased);
+            if let Err(error) = attempt(&yard, &work, handle).await {
+                tracing::debug!(%error, "a worker of the demo gave up");
+            }
+        }
+    }
+}
+
+/// The work as it was planned; for what a person sent round again, a new plan.
+fn known(yard: &Yard, leased: &LeasedRun) -> Work {
+    let planned = yard.works().get(&leased.run_id).cloned();
+    match planned {
+        Some(work) if !leased.replay => work,
+        Some(work) => Work { plan: plan_of_replay(yard), ..work },
+        None => Work {
+            number: 0,
+            agent: AGENTS
+                .iter()
+                .find(|agent| leased.agent.as_ref().is_some_and(|name| name.as_str() == agent.name))
+                .unwrap_or(&AGENTS[0]),
+            tenant: TENANTS
+                .iter()
+                .map(|client| client.tenant)
+                .find(|tenant| leased.tenant.as_str() == *tenant)
+                .unwrap_or(TENANTS[0].tenant),
+            customer: 0,
+            severity: Severity::Normal,
+            plan: plan_of_replay(yard),
+        },
+    }
+}
+
+fn plan_of_replay(yard: &Yard) -> Plan {
+    let fleet = yard.fleet();
+    let cause = &CAUSES[fleet.below(CAUSES.len())];
+    if fleet.roll() < REPLAYS_SUCCEED || cause.shape != Shape::Error { Plan::Succeeds } else { Plan::Dies(cause) }
+}

@@ -1,0 +1,82 @@
+//! A person in a browser, known by the session in its cookie.
+
+use http::HeaderMap;
+use http::header::COOKIE;
+use redrive_core::wire::Role;
+
+use super::identity::Identity;
+use super::sessions::SESSION_MS;
+use crate::app::App;
+use crate::problem::{Code, Problem, Result};
+
+const NAME: &str = "redrive_session";
+
+/// Whoever is logged in and may read: made from a session alone, never from a bearer key.
+#[derive(Debug, Clone)]
+pub(crate) struct Visitor(Identity);
+
+impl std::ops::Deref for Visitor {
+    type Target = Identity;
+
+    fn deref(&self) -> &Identity {
+        &self.0
+    }
+}
+
+impl Visitor {
+    /// A key that is revoked or has expired takes its sessions with it.
+    pub(crate) async fn admit(app: &App, headers: &HeaderMap) -> Result<Self> {
+        let Some(token) = session_token(headers) else { return Err(Problem::plain(Code::Unauthorized)) };
+        let Some(key) = app.sessions.key_of(token, app.store.now()) else {
+            return Err(Problem::plain(Code::Unauthorized));
+        };
+        let known = app.keyring.identify_hash(key, app.store.as_ref()).await;
+        if known.as_ref().is_err_and(|problem| problem.code == Code::Unauthorized) {
+            app.sessions.end(token);
+        }
+        let identity = known?;
+        match identity.role() {
+            Role::Tenant | Role::Operator | Role::Admin => Ok(Self(identity)),
+            Role::Worker => Err(Problem::plain(Code::Forbidden)),
+        }
+    }
+}
+
+/// The one session cookie; two of them are none.
+pub(crate) fn session_token(headers: &HeaderMap) -> Option<&str> {
+    let pairs = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|all| all.split(';'));
+    let mut tokens = pairs.filter_map(|pair| pair.trim().strip_prefix(NAME)?.strip_prefix('='));
+    let (only, None) = (tokens.next()?, tokens.next()) else { return None };
+    Some(only)
+}
+
+/// Never seen by scripts, never sent from another site; over TLS only where a proxy says that it speaks TLS.
+pub(crate) fn session_cookie(token: &str, headers: &HeaderMap) -> String {
+    let secure = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
+    let max_age_s = SESSION_MS / 1_000;
+    let secure = if secure { "; Secure" } else { "" };
+    format!("{NAME}={token}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Strict{secure}")
+}
+
+pub(crate) fn no_cookie() -> String {
+    format!("{NAME}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict")
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn the_session_is_found_among_other_cookies_and_two_are_none() {
+        let of = |cookie: &'static str| {
+            let headers = HeaderMap::from_iter([(COOKIE, HeaderValue::from_static(cookie))]);
+            session_token(&headers).map(str::to_owned)
+        };
+        assert_eq!(of("a=b; redrive_session=t1; c=d"), Some("t1".into()));
+        assert_eq!(of("redrive_session=t1; redrive_session=t2"), None);
+        assert_eq!(of("redrive_session_x=t1"), None);
+        assert_eq!(of(""), None);
+    }
+}

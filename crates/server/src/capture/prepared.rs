@@ -1,0 +1,78 @@
+//! From a body to what the store takes, without asking who sent it: for handlers that have asked, and for programs that
+//! hold the store themselves.
+
+use redrive_core::classify::user_rules::UserRules;
+use redrive_core::ids::Tenant;
+use redrive_core::policy::PolicyLayer;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{FailRequest, Mode, StartRequest, SucceedRequest};
+use redrive_store::{AttemptBody, FailedAttempt, LeaseToken, RunRef, Start, StartHow, Success};
+
+use super::captured::{Captured, attempt_in_range, encoded};
+use super::context::Context;
+use super::digest::digest;
+use super::run::new_run;
+use super::steps::new_steps;
+use crate::problem::{Problem, Result};
+
+/// `POST /v1/runs`.
+pub fn start(mut request: StartRequest, tenant: Tenant) -> Result<Start> {
+    clocks_in_range(&request)?;
+    let versions = request.versions.clone();
+    let run = new_run(request.take_run_fields(), tenant)?;
+    let how = match request.mode {
+        Mode::Start if request.due_at.is_some() => {
+            return Err(Problem::invalid_field("due_at", "goes with the mode enqueue: a start begins now"));
+        }
+        Mode::Start => StartHow::Start { start_id: request.start_id, lease_ms: request.lease_ms },
+        Mode::Enqueue => StartHow::Enqueue { due_at: request.due_at },
+    };
+    Ok(Start { run, how, versions, idle_ms: request.idle_ms, deadline_ms: request.deadline_ms })
+}
+
+fn clocks_in_range(request: &StartRequest) -> Result<()> {
+    let StartRequest { lease_ms, idle_ms, deadline_ms, .. } = *request;
+    let asked = PolicyLayer { lease_ms, idle_ms, deadline_ms, ..PolicyLayer::default() };
+    asked.check().map_err(|bad| Problem::invalid_field(bad.field, format_args!("must be {}", bad.must_be)))
+}
+
+/// `POST …/fail`, by the built-in rules alone; `raw` is the body as it came, by which the same report is known again.
+pub fn failed(request: FailRequest, raw: &[u8], now: Timestamp) -> Result<FailedAttempt> {
+    failed_by(request, raw, None, &Context::default(), now)
+}
+
+/// The same, where the user's rules speak first.
+pub(crate) fn failed_by(
+    request: FailRequest,
+    raw: &[u8],
+    rules: Option<&UserRules>,
+    context: &Context<'_>,
+    now: Timestamp,
+) -> Result<FailedAttempt> {
+    Captured::from_fail(request, raw)?.classify(rules, context, now)?.into_failed()
+}
+
+/// `POST …/succeed`.
+pub fn success(at: RunRef, request: SucceedRequest, raw: &[u8]) -> Result<Success> {
+    attempt_in_range(request.attempt)?;
+    let lease = request.lease.as_deref().map(lease_token).transpose()?;
+    let body = AttemptBody {
+        output: request.output,
+        finish_reason: request.finish_reason,
+        usage: request.usage,
+        ..AttemptBody::default()
+    };
+    Ok(Success {
+        at,
+        lease,
+        attempt: request.attempt,
+        digest: digest(raw),
+        body: encoded(&body)?,
+        steps: new_steps(request.steps)?,
+    })
+}
+
+/// What we did not write ourselves is no lease.
+pub(crate) fn lease_token(lease: &str) -> Result<LeaseToken> {
+    lease.parse().map_err(|_| Problem::invalid_field("lease", "is not a lease that this server gave"))
+}

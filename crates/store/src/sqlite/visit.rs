@@ -1,0 +1,115 @@
+//! The store opened beside its server, for `keys` and `doctor`: never made, never migrated.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{HealthAnswer, QueueView};
+
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::model::{KeyRecord, TenantScope};
+use crate::sqlite::{connection, figures, folder, keys, migrate, queue_list};
+
+/// A check names no more than so many complaints.
+const COMPLAINTS_MAX: u32 = 20;
+
+pub struct Visit {
+    conn: rusqlite::Connection,
+    clock: Arc<dyn Clock>,
+}
+
+/// How a store is set up, as SQLite itself says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setup {
+    pub sqlite_version: &'static str,
+    pub schema: u32,
+    pub journal_mode: String,
+    /// 2 is FULL: a commit is on disk when it is answered.
+    pub synchronous: u32,
+    pub bytes: u64,
+    /// Of them, pages that hold nothing.
+    pub free_bytes: u64,
+}
+
+impl Visit {
+    pub fn open(folder: &Path, clock: Arc<dyn Clock>) -> Result<Self> {
+        let conn = connection::open_writer(&folder::visit(folder)?, false)?;
+        migrate::require_current(&conn)?;
+        Ok(Self { conn, clock })
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub fn keys(&self) -> Result<Vec<KeyRecord>> {
+        keys::list_keys(&self.conn)
+    }
+
+    pub fn put_key(&self, key: &KeyRecord) -> Result<()> {
+        keys::insert_key(&self.conn, key)
+    }
+
+    pub fn revoke_key(&self, id: &str) -> Result<bool> {
+        keys::revoke_key(&self.conn, id, self.clock.now())
+    }
+
+    pub fn setup(&self) -> Result<Setup> {
+        let number = |pragma: &str| self.conn.pragma_query_value(None, pragma, |row| row.get::<_, u64>(0));
+        let page_bytes = number("page_size")?;
+        Ok(Setup {
+            sqlite_version: rusqlite::version(),
+            schema: migrate::version(&self.conn)?,
+            journal_mode: self.conn.pragma_query_value(None, "journal_mode", |row| row.get(0))?,
+            synchronous: self.conn.pragma_query_value(None, "synchronous", |row| row.get(0))?,
+            bytes: number("page_count")? * page_bytes,
+            free_bytes: number("freelist_count")? * page_bytes,
+        })
+    }
+
+    /// What SQLite finds wrong with the file; empty is well. `deep` also compares every index with its table.
+    pub fn complaints(&self, deep: bool) -> Result<Vec<String>> {
+        let pragma = if deep { "integrity_check" } else { "quick_check" };
+        let mut check = self.conn.prepare(&format!("PRAGMA {pragma}({COMPLAINTS_MAX})"))?;
+        let mut found = Vec::new();
+        let mut rows = check.query([])?;
+        loop {
+            match rows.next() {
+                Ok(Some(row)) => found.push(row.get::<_, String>(0)?),
+                Ok(None) => break,
+                // Damage may be such that the check itself can't go on.
+                Err(error) => {
+                    found.push(error.to_string());
+                    break;
+                }
+            }
+        }
+        found.retain(|said| said != "ok");
+        Ok(found)
+    }
+
+    pub fn queues(&self) -> Result<Vec<QueueView>> {
+        queue_list::list_queues(&self.conn)
+    }
+
+    pub fn health(&self) -> Result<HealthAnswer> {
+        figures::health(&self.conn, &TenantScope::All, self.now())
+    }
+
+    /// When a server last said that it was there.
+    pub fn last_stamp(&self) -> Result<Option<Timestamp>> {
+        let at: Option<i64> = self.conn.query_row("SELECT max(at) FROM stamps", [], |row| row.get(0))?;
+        Ok(at.map(Timestamp::from_millis))
+    }
+}
+
+/// Whether an error means that what lies there is no store, or no longer one.
+pub fn is_damage(error: &Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    match error {
+        Error::Sqlite(sqlite) => matches!(sqlite.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase)),
+        Error::Damaged(_) => true,
+        _ => false,
+    }
+}
