@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{classify, completions, demo, generate, health, keys, patterns, queues, runs, serve, tenants};
+use crate::commands::{
+    classify, completions, demo, doctor, generate, health, keys, patterns, queues, runs, serve, tenants,
+};
 
 /// The dead letter queue and recovery pipeline for AI agent work
 #[derive(Debug, Parser)]
@@ -39,6 +41,8 @@ pub(crate) enum Command {
     /// Make, list and revoke keys, directly on the store
     #[command(subcommand)]
     Keys(keys::Command),
+    /// Look the store and its surroundings over, directly; exits with 1 when something needs action
+    Doctor(doctor::Args),
     /// Say why errors failed and which belong together, without a server
     Classify(classify::Args),
     /// Print the completions of a shell
@@ -76,6 +80,7 @@ mod tests {
             "redrive patterns assign p1 --nobody",
             "redrive patterns merge p1 p2",
             "redrive classify failures.jsonl --explain --config c.toml",
+            "redrive doctor --data d --deep --json",
         ] {
             let read = Cli::try_parse_from(line.split(' '));
             assert!(read.is_ok(), "{line}: {}", read.unwrap_err());

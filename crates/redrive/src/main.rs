@@ -4,6 +4,7 @@ mod cli;
 mod commands;
 mod config;
 mod demo;
+mod doctor;
 mod escape;
 mod failure;
 mod log;
@@ -28,7 +29,9 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
-    use commands::{classify, completions, demo, generate, health, keys, patterns, queues, runs, serve, tenants};
+    use commands::{
+        classify, completions, demo, doctor, generate, health, keys, patterns, queues, runs, serve, tenants,
+    };
     match command {
         Command::Demo(args) => demo::run(&args, out),
         Command::Serve(args) => serve::run(args, out),
@@ -39,6 +42,7 @@ fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
         Command::Health(args) => commands::block_on(health::health(args, out)),
         Command::Stats(args) => commands::block_on(health::stats(args, out)),
         Command::Keys(command) => keys::run(command, out),
+        Command::Doctor(args) => doctor::run(&args, out),
         Command::Classify(args) => classify::run(&args, out),
         Command::Completions(args) => completions::run(&args, out),
         Command::Generate(args) => generate::run(&args, out),

@@ -12,4 +12,4 @@ mod settings;
 pub(crate) use file::ConfigFile;
 pub(crate) use path::{ConfigPath, data_folder};
 pub(crate) use reference::page;
-pub(crate) use settings::{FlagSettings, Settings};
+pub(crate) use settings::{DATA_DEFAULT, FlagSettings, Settings};

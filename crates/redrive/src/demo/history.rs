@@ -155,6 +155,7 @@ impl History {
             agents: None,
             max: LEASES_MAX,
             lease_ms: None,
+            versions: std::collections::BTreeMap::new(),
             worker: Some("retry-worker-1".into()),
             payload_max_bytes: PAYLOADS_MAX_BYTES,
         };

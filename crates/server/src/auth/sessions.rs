@@ -112,34 +112,38 @@ mod tests {
     use super::*;
 
     const KEY: KeyHash = [7; 32];
-    const NOON: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+    fn noon() -> Timestamp {
+        Timestamp::from_millis(1_800_000_000_000)
+    }
 
     fn begun(sessions: &Sessions, dice: &SeededDice) -> String {
-        let link = sessions.new_link(KEY, NOON, dice);
-        sessions.begin(&link, NOON, dice).unwrap()
+        let link = sessions.new_link(KEY, noon(), dice);
+        sessions.begin(&link, noon(), dice).unwrap()
     }
 
     #[test]
     fn a_link_works_once_and_not_after_its_time() {
         let (sessions, dice) = (Sessions::default(), SeededDice::new(1));
-        let link = sessions.new_link(KEY, NOON, &dice);
-        assert!(sessions.begin(&link, NOON, &dice).is_some());
-        assert!(sessions.begin(&link, NOON, &dice).is_none());
-        let late = sessions.new_link(KEY, NOON, &dice);
-        assert!(sessions.begin(&late, NOON.plus_ms(LINK_MS), &dice).is_none());
-        assert!(sessions.begin("", NOON, &dice).is_none());
+        let link = sessions.new_link(KEY, noon(), &dice);
+        assert!(sessions.begin(&link, noon(), &dice).is_some());
+        assert!(sessions.begin(&link, noon(), &dice).is_none());
+        let late = sessions.new_link(KEY, noon(), &dice);
+        assert!(sessions.begin(&late, noon().plus_ms(LINK_MS), &dice).is_none());
+        assert!(sessions.begin("", noon(), &dice).is_none());
     }
 
     #[test]
     fn a_session_ends_when_idle_and_at_last_when_busy() {
         let (sessions, dice) = (Sessions::default(), SeededDice::new(1));
         let idle = begun(&sessions, &dice);
-        assert_eq!(sessions.key_of(&idle, NOON.plus_ms(SESSION_IDLE_MS - 1)), Some(KEY));
-        assert_eq!(sessions.key_of(&idle, NOON.plus_ms(2 * SESSION_IDLE_MS)), None);
+        assert_eq!(sessions.key_of(&idle, noon().plus_ms(SESSION_IDLE_MS - 1)), Some(KEY));
+        assert_eq!(sessions.key_of(&idle, noon().plus_ms(2 * SESSION_IDLE_MS)), None);
         let busy = begun(&sessions, &dice);
-        let calls = (1..).map(|n| NOON.plus_ms(n * SESSION_IDLE_MS / 2)).take_while(|at| at.since(NOON) < SESSION_MS);
+        let calls =
+            (1..).map(|n| noon().plus_ms(n * SESSION_IDLE_MS / 2)).take_while(|at| at.since(noon()) < SESSION_MS);
         assert!(calls.into_iter().all(|at| sessions.key_of(&busy, at) == Some(KEY)));
-        assert_eq!(sessions.key_of(&busy, NOON.plus_ms(SESSION_MS)), None);
+        assert_eq!(sessions.key_of(&busy, noon().plus_ms(SESSION_MS)), None);
     }
 
     #[test]
@@ -147,19 +151,19 @@ mod tests {
         let (sessions, dice) = (Sessions::default(), SeededDice::new(1));
         let token = begun(&sessions, &dice);
         sessions.end(&token);
-        assert_eq!(sessions.key_of(&token, NOON), None);
-        let link = sessions.new_link(KEY, NOON, &dice);
-        assert_eq!(sessions.key_of(&link, NOON), None);
+        assert_eq!(sessions.key_of(&token, noon()), None);
+        let link = sessions.new_link(KEY, noon(), &dice);
+        assert_eq!(sessions.key_of(&link, noon()), None);
     }
 
     #[test]
     fn links_are_bounded_and_the_oldest_makes_way() {
         let (sessions, dice) = (Sessions::default(), SeededDice::new(1));
-        let first = sessions.new_link(KEY, NOON, &dice);
+        let first = sessions.new_link(KEY, noon(), &dice);
         for n in 1..=LINKS_MAX as u64 {
-            sessions.new_link(KEY, NOON.plus_ms(n), &dice);
+            sessions.new_link(KEY, noon().plus_ms(n), &dice);
         }
         assert_eq!(sessions.book().links.len(), LINKS_MAX);
-        assert!(sessions.begin(&first, NOON, &dice).is_none());
+        assert!(sessions.begin(&first, noon(), &dice).is_none());
     }
 }

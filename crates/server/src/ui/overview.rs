@@ -104,7 +104,8 @@ impl Seen {
 
     fn runs(&self) -> Html {
         let html = Html::new().raw("<section class=\"panel\" id=\"dead-letters\"><header><h2>Latest dead letters</h2>");
-        let html = html.raw("<span class=\"end\">").text(grouped(self.of(StateName::Dead))).raw(" in all</span></header>");
+        let html =
+            html.raw("<span class=\"end\">").text(grouped(self.of(StateName::Dead))).raw(" in all</span></header>");
         let html = html.raw("<div class=\"scroll\"><table><tbody>");
         html.each(&self.dead, |html, run| self.run(html, run)).raw("</tbody></table></div></section>")
     }
@@ -113,7 +114,8 @@ impl Seen {
         let because = run.dead_because.map_or("dead", |because| because.as_str());
         let reason = run.reason.as_ref().map_or("", |reason| reason.as_str());
         let agent = run.agent.as_ref().map_or("", |agent| agent.as_str());
-        let html = html.raw("<tr><td><span class=\"badge dead\">● ").text(because).raw("</span> <span class=\"muted\">");
+        let html =
+            html.raw("<tr><td><span class=\"badge dead\">● ").text(because).raw("</span> <span class=\"muted\">");
         let html = html.text(reason).raw("</span><div class=\"template\">");
         let html = html.add(&template(&first_line(run.template.as_deref().unwrap_or_default())));
         let html = html.raw("</div><div class=\"faint\"><code>").text(&run.run_id).raw("</code> · ").text(&run.tenant);

@@ -17,6 +17,7 @@ mod figures;
 mod isolation;
 mod leases;
 mod lists;
+mod pages;
 mod patterns;
 mod races;
 mod secrets;

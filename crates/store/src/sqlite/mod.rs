@@ -64,4 +64,4 @@ mod visit;
 mod words;
 
 pub use store::{Options, SqliteStore};
-pub use visit::{Setup, Visit, is_damage};
+pub use visit::{Setup, Visit};

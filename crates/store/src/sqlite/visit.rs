@@ -7,7 +7,7 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{HealthAnswer, QueueView};
 
 use crate::clock::Clock;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::model::{KeyRecord, TenantScope};
 use crate::sqlite::{connection, figures, folder, keys, migrate, queue_list};
 
@@ -101,15 +101,5 @@ impl Visit {
     pub fn last_stamp(&self) -> Result<Option<Timestamp>> {
         let at: Option<i64> = self.conn.query_row("SELECT max(at) FROM stamps", [], |row| row.get(0))?;
         Ok(at.map(Timestamp::from_millis))
-    }
-}
-
-/// Whether an error means that what lies there is no store, or no longer one.
-pub fn is_damage(error: &Error) -> bool {
-    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
-    match error {
-        Error::Sqlite(sqlite) => matches!(sqlite.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase)),
-        Error::Damaged(_) => true,
-        _ => false,
     }
 }

@@ -1,0 +1,59 @@
+//! What is around the store: the clock, and the configuration file.
+
+use redrive_core::time::{MINUTE_MS, Timestamp};
+use redrive_store::sqlite::Visit;
+
+use super::finding::{Finding, Severity};
+use crate::config::ConfigPath;
+
+/// When this was written; no clock is earlier.
+const NOT_BEFORE_MS: i64 = 1_767_225_600_000;
+/// Clocks are set right by this much without anybody noticing.
+const SLACK_MS: u64 = MINUTE_MS;
+
+pub(crate) fn clock(store: &Visit) -> Finding {
+    match store.last_stamp() {
+        Ok(last) => judge(store.now(), last),
+        Err(error) => Finding::unreadable("clock", error),
+    }
+}
+
+fn judge(now: Timestamp, last: Option<Timestamp>) -> Finding {
+    let what = "Due times and leases go by this clock: set it right and let it be kept so (NTP).";
+    if now.as_millis() < NOT_BEFORE_MS {
+        return Finding::new(Severity::Danger, "clock", format!("it says {now}, which is long past"), what);
+    }
+    match last {
+        Some(last) if last > now.plus_ms(SLACK_MS) => {
+            let seen = format!("it says {now}, and a server was here at {last} already: it has gone back");
+            Finding::new(Severity::Danger, "clock", seen, what)
+        }
+        Some(last) => Finding::fine("clock", format!("{now}; a server was last here at {last}")),
+        None => Finding::fine("clock", format!("{now}; no server was here yet")),
+    }
+}
+
+pub(crate) fn configuration(config: &ConfigPath) -> Finding {
+    match config.read() {
+        Ok(_) => Finding::fine("configuration", "it can be read"),
+        Err(error) => {
+            let what = "Mend it: `redrive serve` does not start with it.";
+            Finding::new(Severity::Action, "configuration", format!("{error:#}"), what)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_went_back_or_never_was_set_is_a_danger() {
+        let now = Timestamp::from_millis(NOT_BEFORE_MS + 1_000_000);
+        let severity = |now, last| judge(now, last).severity;
+        assert_eq!(severity(now, Some(now)), Severity::Fine);
+        assert_eq!(severity(now, None), Severity::Fine);
+        assert_eq!(severity(now, Some(now.plus_ms(2 * SLACK_MS))), Severity::Danger);
+        assert_eq!(severity(Timestamp::from_millis(0), None), Severity::Danger);
+    }
+}

@@ -1,0 +1,11 @@
+//! What the doctor looks at. Each look gives findings; none changes anything that stays.
+
+mod around;
+mod disk;
+mod finding;
+mod store;
+
+pub(crate) use around::{clock, configuration};
+pub(crate) use disk::{access, fsync_rate, space};
+pub(crate) use finding::{Finding, Severity};
+pub(crate) use store::{integrity, keys, queues, setup};
