@@ -19,6 +19,7 @@ mod leases;
 mod lists;
 mod patterns;
 mod races;
+mod rules;
 mod secrets;
 mod serving;
 mod silence;
