@@ -47,6 +47,7 @@ async fn claim_and_resolve(store: &dyn Store) -> Result<Duration> {
         max: CLAIM,
         lease_ms: None,
         worker: None,
+        versions: Default::default(),
         payload_max_bytes: 16 << 20,
     };
     let leased = store.lease(call).await?;

@@ -31,6 +31,39 @@ fn generated_files_are_the_same_whatever_the_environment() {
 }
 
 #[test]
+fn classify_asks_the_rules_of_the_configuration_first() {
+    let folder = folder();
+    let config = "[[rule]]\nname = 'mine'\nmatch.queue = 'mail'\nreason = 'x:mine'\nfingerprint = 'my group'\n";
+    std::fs::write(folder.path().join("rules.toml"), config).unwrap();
+    let lines = concat!(
+        r#"{"id":1,"text":"Request timed out","queue":"mail","agent":5}"#,
+        "\n",
+        r#"{"id":2,"text":"Request timed out","queue":null}"#,
+        "\n"
+    );
+    std::fs::write(folder.path().join("lines.jsonl"), lines).unwrap();
+    let classify = |extra: &[&str]| {
+        let args = ["classify", "lines.jsonl", "--config", "rules.toml"];
+        redrive().current_dir(folder.path()).args(args).args(extra).output().unwrap()
+    };
+    let answers = text(&classify(&[]));
+    let mut answers = answers.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let ruled = answers.next().unwrap();
+    assert_eq!(
+        (&ruled["label"], &ruled["rule"], &ruled["template"]),
+        (&"x:mine".into(), &"user.mine".into(), &"my group".into())
+    );
+    assert_eq!(answers.next().unwrap()["label"], "timeout");
+    assert!(text(&classify(&["--explain"])).contains("rule user.mine comes first"));
+    std::fs::write(folder.path().join("rules.toml"), format!("{config}[[rule]]\n")).unwrap();
+    let (code, complaint) = refusal(&classify(&[]));
+    assert_eq!(
+        (code, complaint.as_str()),
+        (Some(1), "redrive: rules.toml:6:1: it has no condition and would match every failure\n")
+    );
+}
+
+#[test]
 fn classify_answers_each_line_and_names_the_bad_ones() {
     let mut child =
         redrive().arg("classify").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -20,6 +20,7 @@ mod lists;
 mod pages;
 mod patterns;
 mod races;
+mod rules;
 mod secrets;
 mod serving;
 mod silence;

@@ -6,6 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt as _;
+use redrive_core::classify::user_rules::{UserRules, compile};
 use redrive_core::ids::Tenant;
 use redrive_core::policy::Policies;
 use redrive_core::time::Timestamp;
@@ -70,6 +71,16 @@ impl World {
     }
 
     pub async fn with(limits: Limits) -> Self {
+        Self::made(limits, None).await
+    }
+
+    /// With rules of the deployment's own.
+    pub async fn ruled(rules: Value) -> Self {
+        let rules = compile(serde_json::from_value(rules).unwrap()).unwrap();
+        Self::made(Limits::default(), Some(Arc::new(rules))).await
+    }
+
+    async fn made(limits: Limits, rules: Option<Arc<UserRules>>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(NOON)));
         let dice: Arc<dyn Dice> = Arc::new(SeededDice::new(7));
@@ -80,7 +91,7 @@ impl World {
             policies: Policies::default(),
         };
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open(options).unwrap());
-        let app = App::new(store.clone(), dice.clone(), None, limits);
+        let app = App::new(store.clone(), dice.clone(), rules, limits);
         let key = |role, tenant: Option<&str>| {
             make_key(store.clone(), dice.clone(), role, tenant.map(|t| t.parse().unwrap()))
         };
