@@ -75,11 +75,25 @@ impl Do {
                     run.payload = payload(PayloadKind::Json, b"\"another\"");
                 }
                 let how = StartHow::Start { start_id, lease_ms: Some(lease_ms) };
-                Said::Start(store.start(Start { run, how, versions: Default::default(), idle_ms: None, deadline_ms: None }).await)
+                Said::Start(
+                    store
+                        .start(Start { run, how, versions: Default::default(), idle_ms: None, deadline_ms: None })
+                        .await,
+                )
             }
             Self::Enqueue { at, due_at } => {
                 let how = StartHow::Enqueue { due_at };
-                Said::Start(store.start(Start { run: run_of(&at), how, versions: Default::default(), idle_ms: None, deadline_ms: None }).await)
+                Said::Start(
+                    store
+                        .start(Start {
+                            run: run_of(&at),
+                            how,
+                            versions: Default::default(),
+                            idle_ms: None,
+                            deadline_ms: None,
+                        })
+                        .await,
+                )
             }
             Self::Under { at, lease, verb, words } => under(&store, UnderLease { at, lease }, verb, words).await,
             Self::SucceedByCaller { at, attempt, words } => {
