@@ -23,7 +23,7 @@ use crate::out::{Out, Style};
 
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7070);
 /// So many that more than 200 dead letters are left at 0.45 %.
-const HISTORY_RUNS: u64 = 52_000;
+const HISTORY_RUNS: u64 = 47_000;
 const GRACE_MS: u64 = 1_000;
 const LAST_TASKS: Duration = Duration::from_secs(1);
 

@@ -242,6 +242,6 @@ mod tests {
             assert!(CAUSES.iter().any(|cause| cause.category == category));
         }
         let known = |name: &&str| AGENTS.iter().any(|agent| agent.name == *name);
-        assert!(CAUSES.iter().all(|cause| !cause.agents.is_empty() && cause.agents.iter().all(known)));
+        assert!(CAUSES.iter().all(|cause| !cause.agents.is_empty() && cause.agents.iter().all(&known)));
     }
 }

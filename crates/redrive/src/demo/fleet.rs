@@ -8,8 +8,8 @@ use redrive_store::{Dice, SeededDice};
 use super::cast::{AGENTS, Agent, TENANTS};
 use super::causes::{CAUSES, Cause, Shape};
 
-/// Of all runs, those that end as a dead letter.
-const DEAD_SHARE: f64 = 0.0045;
+/// Of 10,000 runs, those that fail at least once: 45 of them end as dead letters, by the shares below.
+const FAILING_OF_10_000: usize = 149;
 /// Of the runs that fail: how many percent each category has, and how many percent of those recover.
 const MIX: [(Category, usize, usize); 3] =
     [(Category::Transient, 61, 89), (Category::Conditional, 25, 62), (Category::Permanent, 14, 0)];
@@ -53,6 +53,7 @@ pub(crate) struct Work {
 pub(crate) struct Fleet {
     dice: SeededDice,
     made: u64,
+    failures: Deck<bool>,
     /// The position in [`MIX`] of the failures to come.
     categories: Deck<usize>,
     /// Of each category: whether the failures to come recover.
@@ -63,7 +64,13 @@ impl Fleet {
     pub(crate) fn new(seed: u64) -> Self {
         let categories = MIX.iter().enumerate().flat_map(|(at, (_, pct, _))| vec![at; *pct]).collect();
         let recoveries = MIX.map(|(_, _, pct)| Deck::new((0..100).map(|card| card < pct).collect()));
-        Self { dice: SeededDice::new(seed), made: 0, categories: Deck::new(categories), recoveries }
+        Self {
+            dice: SeededDice::new(seed),
+            made: 0,
+            failures: Deck::new((0..10_000).map(|card| card < FAILING_OF_10_000).collect()),
+            categories: Deck::new(categories),
+            recoveries,
+        }
     }
 
     /// The next piece of work.
@@ -109,7 +116,7 @@ impl Fleet {
     }
 
     fn plan(&mut self) -> Plan {
-        if self.roll() >= failing_share() {
+        if !self.failures.draw(&self.dice).unwrap_or_default() {
             return Plan::Succeeds;
         }
         let at = self.categories.draw(&self.dice).unwrap_or_default();
@@ -179,13 +186,6 @@ impl Fleet {
     pub(crate) fn below(&self, end: usize) -> usize {
         below(&self.dice, end)
     }
-}
-
-/// Of all runs, those that fail at least once: what makes the dead ones come out right.
-#[expect(clippy::cast_precision_loss, reason = "a product of two percentages")]
-fn failing_share() -> f64 {
-    let dead: usize = MIX.iter().map(|(_, pct, recovering_pct)| pct * (100 - recovering_pct)).sum();
-    DEAD_SHARE / (dead as f64 / 10_000.0)
 }
 
 /// Cards dealt in random order, all of them before any again: shares come out right over hundreds of runs, not only

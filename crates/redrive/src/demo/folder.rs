@@ -1,5 +1,6 @@
 //! A folder that is gone when the demo is.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -10,7 +11,8 @@ pub(crate) struct ThrowAway(TempDir);
 impl ThrowAway {
     /// Readable by its owner alone. Dropping it removes it; [`ThrowAway::remove`] also says if that failed.
     pub(crate) fn new() -> anyhow::Result<Self> {
-        let made = tempfile::Builder::new().prefix("redrive-demo-").tempdir();
+        let mine = std::fs::Permissions::from_mode(0o700);
+        let made = tempfile::Builder::new().prefix("redrive-demo-").permissions(mine).tempdir();
         made.map(Self).with_context(|| format!("no folder in {}", std::env::temp_dir().display()))
     }
 

@@ -111,12 +111,13 @@ async fn dispatch(yard: Arc<Yard>, tasks: std::sync::Weak<Tasks>) {
 
 async fn run(yard: &Arc<Yard>, work: Work) -> anyhow::Result<()> {
     let mut start = work.start()?;
-    start.tenant = Some(work.tenant()?);
+    let tenant = work.tenant()?;
+    start.tenant = Some(tenant.clone());
     start.lease_ms = Some(LEASE_MS);
     let run_id = work.run_id()?;
     yard.works().insert(run_id, work.clone());
     match yard.client.begin(start).await? {
-        Begun::Attempt(handle) => attempt(yard, &work, handle).await,
+        Begun::Attempt(handle) => attempt(yard, tenant, &work, handle).await,
         Begun::Closed(_) => Ok(()),
     }
 }

@@ -3,21 +3,22 @@
 use std::sync::Arc;
 
 use redrive_client::RunHandle;
+use redrive_core::ids::Tenant;
 use redrive_core::run::StateName;
 use redrive_core::wire::{LeaseRequest, LeasedRun, Severity, StepStatus};
 
-use super::cast::{AGENTS, TENANTS};
-use super::causes::{CAUSES, Shape};
+use super::cast::{AGENTS, Agent, TENANTS};
+use super::causes::{CAUSES, Cause, Shape};
 use super::fleet::{Plan, Work};
 use super::live::{LEASE_MS, Yard};
 
 const LEASES_MAX: u32 = 5;
 const WAIT_MS: u64 = 2_000;
 /// Of the runs that a person sends round again, those that come through.
-const REPLAYS_SUCCEED: f64 = 0.85;
+const REPLAYS_SUCCEED: f64 = 0.9;
 
 /// Steps through the work and reports how it ended.
-pub(crate) async fn attempt(yard: &Arc<Yard>, work: &Work, handle: RunHandle) -> anyhow::Result<()> {
+pub(crate) async fn attempt(yard: &Arc<Yard>, tenant: Tenant, work: &Work, handle: RunHandle) -> anyhow::Result<()> {
     let run_id = handle.run_id().clone();
     let failing = work.plan.failure_at(handle.attempt());
     let steps = if failing.is_some() { &work.agent.steps[..1] } else { work.agent.steps };
@@ -27,7 +28,7 @@ pub(crate) async fn attempt(yard: &Arc<Yard>, work: &Work, handle: RunHandle) ->
         handle.step(step, None, false, StepStatus::Committed).await?;
         yard.pace.pause(after * 0.6).await;
     }
-    let client = yard.client.for_tenant(work.tenant()?);
+    let client = yard.client.for_tenant(tenant);
     let lease = handle.lease().to_owned();
     let Some(cause) = failing else {
         client.succeed(&run_id, &work.succeed(lease)?).await?;
@@ -66,7 +67,7 @@ pub(crate) async fn lease_and_work(yard: Arc<Yard>, number: u32) {
         for leased in answer.leases {
             let handle = yard.client.take(&leased, LEASE_MS);
             let work = known(&yard, &leased);
-            if let Err(error) = attempt(&yard, &work, handle).await {
+            if let Err(error) = attempt(&yard, leased.tenant, &work, handle).await {
                 tracing::debug!(%error, "a worker of the demo gave up");
             }
         }
@@ -78,27 +79,23 @@ fn known(yard: &Yard, leased: &LeasedRun) -> Work {
     let planned = yard.works().get(&leased.run_id).cloned();
     match planned {
         Some(work) if !leased.replay => work,
-        Some(work) => Work { plan: plan_of_replay(yard), ..work },
-        None => Work {
-            number: 0,
-            agent: AGENTS
-                .iter()
-                .find(|agent| leased.agent.as_ref().is_some_and(|name| name.as_str() == agent.name))
-                .unwrap_or(&AGENTS[0]),
-            tenant: TENANTS
-                .iter()
-                .map(|client| client.tenant)
-                .find(|tenant| leased.tenant.as_str() == *tenant)
-                .unwrap_or(TENANTS[0].tenant),
-            customer: 0,
-            severity: Severity::Normal,
-            plan: plan_of_replay(yard),
-        },
+        Some(_) | None => {
+            let is_theirs = |agent: &&Agent| leased.agent.as_ref().is_some_and(|name| name.as_str() == agent.name);
+            let agent = AGENTS.iter().find(is_theirs).unwrap_or(&AGENTS[0]);
+            let plan = plan_of_replay(yard, agent);
+            // The tenant is whoever's the lease says.
+            Work { number: 0, agent, tenant: TENANTS[0].tenant, customer: 0, severity: Severity::Normal, plan }
+        }
     }
 }
 
-fn plan_of_replay(yard: &Yard) -> Plan {
+/// Mostly the person was right; otherwise something else is in the way.
+fn plan_of_replay(yard: &Yard, agent: &Agent) -> Plan {
     let fleet = yard.fleet();
-    let cause = &CAUSES[fleet.below(CAUSES.len())];
-    if fleet.roll() < REPLAYS_SUCCEED || cause.shape != Shape::Error { Plan::Succeeds } else { Plan::Dies(cause) }
+    let theirs = CAUSES.iter().filter(|cause| cause.shape == Shape::Error && cause.agents.contains(&agent.name));
+    let theirs: Vec<&'static Cause> = theirs.collect();
+    match theirs.get(fleet.below(theirs.len())) {
+        Some(cause) if fleet.roll() >= REPLAYS_SUCCEED => Plan::Dies(cause),
+        Some(_) | None => Plan::Succeeds,
+    }
 }

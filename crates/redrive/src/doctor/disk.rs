@@ -130,8 +130,9 @@ mod tests {
     #[test]
     fn a_folder_that_others_can_read_needs_action() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(access(folder.path()).severity, Severity::Fine);
-        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(access(folder.path()).severity, Severity::Action);
+        for (mode, severity) in [(0o700, Severity::Fine), (0o755, Severity::Action)] {
+            std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(access(folder.path()).severity, severity);
+        }
     }
 }
