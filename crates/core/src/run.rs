@@ -229,6 +229,21 @@ impl Run {
         self.attempt.saturating_sub(self.budget_from)
     }
 
+    /// The lease of the attempt under way.
+    pub fn lease(&self) -> Option<&Lease> {
+        match &self.state {
+            State::Running(lease) => Some(lease),
+            State::Scheduled(_)
+            | State::Dead { .. }
+            | State::Review(_)
+            | State::Succeeded
+            | State::Recovered
+            | State::Resolved
+            | State::Discarded
+            | State::Merged(_) => None,
+        }
+    }
+
     pub fn due_at(&self) -> Option<Timestamp> {
         match &self.state {
             State::Scheduled(Scheduled { due: Due::At(at), .. }) => Some(*at),

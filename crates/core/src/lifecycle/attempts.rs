@@ -54,17 +54,7 @@ pub(super) fn begin(run: &Run, begin: &Begin, policy: &Policy, now: Timestamp) -
 
 /// The lease of the attempt under way; everything else refuses.
 fn under_way(run: &Run) -> Result<&Lease, Refused> {
-    match &run.state {
-        State::Running(lease) => Ok(lease),
-        State::Scheduled(_)
-        | State::Dead { .. }
-        | State::Review(_)
-        | State::Succeeded
-        | State::Recovered
-        | State::Resolved
-        | State::Discarded
-        | State::Merged(_) => Err(Refused::NotRunning),
-    }
+    run.lease().ok_or(Refused::NotRunning)
 }
 
 pub(super) fn heartbeat(run: &Run, now: Timestamp) -> Result<Moved, Refused> {

@@ -2,7 +2,7 @@
 
 use redrive_core::lifecycle::Outcome;
 use redrive_core::pattern::Fingerprint;
-use redrive_core::run::{State, StateName};
+use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::verdict::Verdict;
 use redrive_core::wire::FailureAnswer;
@@ -150,17 +150,7 @@ impl Batch<'_> {
 
 fn origin(before: &RunRow, row: &RunRow, epoch: Option<u64>) -> AttemptOrigin {
     let leased = epoch.map(|_| before);
-    let lease = leased.and_then(|before| match &before.run.state {
-        State::Running(lease) => Some(lease),
-        State::Scheduled(_)
-        | State::Dead { .. }
-        | State::Review(_)
-        | State::Succeeded
-        | State::Recovered
-        | State::Resolved
-        | State::Discarded
-        | State::Merged(_) => None,
-    });
+    let lease = leased.and_then(|before| before.run.lease());
     AttemptOrigin {
         began_at: lease.map(|lease| lease.began_at),
         worker: leased.and_then(|before| before.worker.clone()),

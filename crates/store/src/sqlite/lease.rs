@@ -17,7 +17,7 @@ use crate::sqlite::batch::{Batch, Queue};
 use crate::sqlite::life::position;
 use crate::sqlite::lookup::numbered;
 use crate::sqlite::rows::{COLUMNS, RunRow};
-use crate::sqlite::start::{token, under_way};
+use crate::sqlite::start::token;
 
 /// A queue's last lease call is noted this often; nobody needs it finer.
 const CALL_NOTED_EVERY_MS: u64 = 10 * SECOND_MS;
@@ -259,7 +259,7 @@ fn grant(batch: &mut Batch<'_>, call: &LeaseCall, mut row: RunRow) -> Result<Gra
     batch.save(&before, &row)?;
     batch.tally.happened(batch.now, row.tenant, row.queue, HourlyKind::Started, "");
     let (replay, lease_expires_at) =
-        under_way(&row.run).map_or((false, batch.now), |lease| (lease.replay, lease.expires_at));
+        row.run.lease().map_or((false, batch.now), |lease| (lease.replay, lease.expires_at));
     Ok(Granted {
         row: row.id,
         run_id: row.run_id.clone(),

@@ -15,7 +15,6 @@ use crate::sqlite::batch::Batch;
 use crate::sqlite::life::position;
 use crate::sqlite::patterns::{Sighted, Sighting};
 use crate::sqlite::rows::RunRow;
-use crate::sqlite::start::under_way;
 
 /// How long a report without an attempt number counts as the same one again, at least.
 const RESEND_MIN_MS: u64 = MINUTE_MS;
@@ -185,7 +184,7 @@ pub(super) fn settle(
 
 /// When the attempt began by our own clock: its lease knows, and how long it took is true by any clock.
 fn began_at(now: Timestamp, before: &RunRow, failed: &Failed<'_>) -> Option<Timestamp> {
-    let leased = failed.epoch.and_then(|_| under_way(&before.run)).map(|lease| lease.began_at);
+    let leased = failed.epoch.and_then(|_| before.run.lease()).map(|lease| lease.began_at);
     leased.or_else(|| failed.took_ms.filter(|ms| *ms > 0).map(|ms| now.minus_ms(ms)))
 }
 

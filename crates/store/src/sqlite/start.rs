@@ -2,7 +2,7 @@
 
 use redrive_core::lifecycle::{Begin, Event, Refused};
 use redrive_core::policy::{Policy, RetryBy};
-use redrive_core::run::{Due, Lease, Run, Scheduled, State};
+use redrive_core::run::{Due, Scheduled, State};
 use redrive_core::text::Label;
 use redrive_core::wire::{StartAnswer, Versions};
 
@@ -120,7 +120,7 @@ fn payload_differs(batch: &mut Batch<'_>, row: &RunRow, sent: &NewRun) -> Result
 }
 
 fn answer(batch: &mut Batch<'_>, row: &RunRow, created: bool, payload_differs: bool) -> Result<Begun> {
-    let lease = under_way(&row.run);
+    let lease = row.run.lease();
     let answer = StartAnswer {
         run_id: row.run_id.clone(),
         tenant: batch.tenant_name(row.tenant)?,
@@ -137,20 +137,6 @@ fn answer(batch: &mut Batch<'_>, row: &RunRow, created: bool, payload_differs: b
         output: None,
     };
     Ok(Begun { run: row.id, answer, created, payload_differs, closed: row.run.state.name().is_closed() })
-}
-
-pub(super) fn under_way(run: &Run) -> Option<&Lease> {
-    match &run.state {
-        State::Running(lease) => Some(lease),
-        State::Scheduled(_)
-        | State::Dead { .. }
-        | State::Review(_)
-        | State::Succeeded
-        | State::Recovered
-        | State::Resolved
-        | State::Discarded
-        | State::Merged(_) => None,
-    }
 }
 
 pub(super) fn token(row: &RunRow) -> LeaseToken {

@@ -17,7 +17,6 @@ use crate::sqlite::attempts::json;
 use crate::sqlite::batch::Batch;
 use crate::sqlite::report::{Failed, settle};
 use crate::sqlite::rows::{COLUMNS, RunRow};
-use crate::sqlite::start::under_way;
 
 /// A gap between stamps longer than this means that none of us was there.
 const ABSENT_AFTER_MS: u64 = 3_000;
@@ -73,7 +72,7 @@ pub(super) fn rescue_expired(batch: &mut Batch<'_>, most: usize) -> Result<Swept
 }
 
 fn rescue(batch: &mut Batch<'_>, mut row: RunRow, absent: Option<(Timestamp, Timestamp)>) -> Result<()> {
-    let Some(lease) = under_way(&row.run) else { return Ok(()) };
+    let Some(lease) = row.run.lease() else { return Ok(()) };
     let jitter = batch.dice.jitter();
     let event = what_passed(lease, batch.now, absent, jitter);
     let (_, policy) = batch.rules_of(&row)?;

@@ -12,7 +12,6 @@ use crate::sqlite::attempts::{Ending, json};
 use crate::sqlite::batch::Batch;
 use crate::sqlite::life::position;
 use crate::sqlite::rows::RunRow;
-use crate::sqlite::start::under_way;
 use crate::sqlite::under_lease::state_answer;
 
 /// `POST …/replay`, `cancel`, `resolve`, `discard`, `note`.
@@ -33,7 +32,7 @@ pub(super) fn triage(batch: &mut Batch<'_>, act: &Act) -> Result<Triaged> {
     let moved = row.ask(&event, &policy, batch.now)?;
     batch.carry_out(&row, &moved.effects)?;
     row.run = moved.run;
-    if under_way(&before.run).is_some() {
+    if before.run.lease().is_some() {
         end_cancelled(batch, &before, &mut row)?;
     }
     batch.save(&before, &row)?;

@@ -15,7 +15,6 @@ use crate::sqlite::ledger;
 use crate::sqlite::lookup::numbered;
 use crate::sqlite::report;
 use crate::sqlite::rows::RunRow;
-use crate::sqlite::start::under_way;
 
 /// The run that a lease names, and how a call under it stands.
 fn fenced(batch: &mut Batch<'_>, under: &UnderLease, verb: Verb) -> Result<(RunRow, Standing)> {
@@ -54,7 +53,7 @@ pub(super) fn heartbeat(batch: &mut Batch<'_>, under: &UnderLease) -> Result<Tim
     let (_, policy) = batch.rules_of(&row)?;
     row.run = row.ask(&Event::Heartbeat, &policy, batch.now)?.run;
     batch.save_life(&row)?;
-    under_way(&row.run).map(|lease| lease.expires_at).ok_or_else(|| Refused::NotRunning.into())
+    row.run.lease().map(|lease| lease.expires_at).ok_or_else(|| Refused::NotRunning.into())
 }
 
 pub(super) fn step(batch: &mut Batch<'_>, under: &UnderLease, step: &NewStep) -> Result<StepView> {
@@ -165,7 +164,7 @@ fn succeed_by_caller(batch: &mut Batch<'_>, success: &Success) -> Result<Succeed
     if queue.settings.retry_by != RetryBy::Caller {
         return Err(Error::LeaseNeeded);
     }
-    if under_way(&row.run).is_some() {
+    if row.run.lease().is_some() {
         return Err(Refused::InFlight.into());
     }
     let asked = success.attempt.unwrap_or(row.run.attempt);
