@@ -20,7 +20,7 @@ pub(super) static RULES: &[Rule] = &[
         "unknown mcp server", "tool isn't available", "tool ~ isn't available", "no tool called", "missing tool",
         "plugin not found", "method not found",
     ])
-    .unless(&["tool call id", "tool call ids", "tool use ids", "tool_call_id", "tool result", "no such file"])
+    .unless(&["tool call id", "tool call ids", "tool use ids", "tool_call_id", "tool result", "no such file", "column"])
     .at(&[Tool, Framework, Llm])
     .note("LangChain: is not a valid tool; CrewAI: but it doesn't exist; AutoGen: not found in any workbench; \
          Vercel: NoSuchTool; MCP: -32602 Tool not found")
@@ -29,7 +29,7 @@ pub(super) static RULES: &[Rule] = &[
         "unknown tool", "is not a valid tool", "tool not found", "no such tool", "no such tool error",
         "tool ~ not found", "unknown function", "not found in any workbench", "tool ~ does not exist",
     ])
-    .unless(&["tool call id", "tool use ids", "no such file"])
+    .unless(&["tool call id", "tool use ids", "no such file", "column"])
     .note("the same, where the caller does not say where it happened")
     .example("NoSuchToolError: Model tried to call unavailable tool 'frobnicate'"),
     Rule::new("builtin.tool_missing.command", ToolNotFound, SURE - 3, &[
