@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use super::rules::rules;
 use crate::reason::{Category, Reason};
+use crate::strategy::{Delay, Strategy, Tries, strategy};
+use crate::time::SECOND_MS;
 
 /// One reason of the taxonomy.
 #[derive(Debug, Clone)]
@@ -34,8 +36,9 @@ pub fn taxonomy_markdown() -> String {
     for Entry { reason, category, meaning, action, .. } in &entries {
         let _ = writeln!(page, "| [`{reason}`](#{reason}) | {category} | {meaning} | {action} |");
     }
-    for Entry { reason, example, .. } in &entries {
-        let _ = writeln!(page, "\n## {reason}\n\nFor example: `{example}`");
+    for Entry { reason, category, example, .. } in &entries {
+        let default = in_words(&strategy(reason, *category));
+        let _ = writeln!(page, "\n## {reason}\n\nFor example: `{example}`\n\nBy default: {default}.");
         let mut rules = rules().iter().filter(|r| r.reason == *reason).peekable();
         if rules.peek().is_some() {
             let _ = writeln!(page, "\n| rule | category | source |\n|---|---|---|");
@@ -45,6 +48,25 @@ pub fn taxonomy_markdown() -> String {
         }
     }
     page
+}
+
+/// What is done by default, as a sentence without its full stop.
+fn in_words(strategy: &Strategy) -> String {
+    let delay = match strategy.delay {
+        Delay::Backoff => {
+            "retried after 30 s · 2ⁿ up to 5 min with jitter, or after the wait that the error names".to_owned()
+        }
+        Delay::FixedMs(ms) => format!("retried after {} s", ms / SECOND_MS),
+        Delay::AtReset => "retried at the reset time that the error names; without one a dead letter".to_owned(),
+        Delay::Never => return format!("a dead letter at once, advice `{}`", strategy.recommended),
+    };
+    let tries = match strategy.tries {
+        Tries::ToTheBudget => "as often as the budget allows".to_owned(),
+        Tries::AtMost(1) => "once".to_owned(),
+        Tries::AtMost(most) => format!("at most {most} times"),
+    };
+    let changed = if strategy.changes.is_empty() { "unchanged" } else { "with what the verdict's `changes` say" };
+    format!("{delay}, {tries}, {changed}; advice `{}`", strategy.recommended)
 }
 
 /// Meaning, example, action.

@@ -8,7 +8,7 @@ use anyhow::Context;
 use redrive_core::classify::user_rules::{CompiledRule, RunFields, UserRules};
 use redrive_core::classify::{Classified, Evidence, classify, explain};
 use redrive_core::ids::QueueName;
-use redrive_core::pattern::{Fingerprint, fingerprint};
+use redrive_core::pattern::{Fingerprint, fingerprint, why_grouped};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -147,7 +147,9 @@ fn words(record: &Record, evidence: &Evidence<'_>, rule: Option<&CompiledRule>) 
     let ruled = rule.map_or_else(String::new, |rule| {
         format!("  rule {} comes first: {}, {}\n", rule.name, found.reason, found.category)
     });
-    let text = format!("{id}: {explanation}{ruled}  group {group}: {}\n", group.template);
+    let masked: String =
+        why_grouped(evidence).iter().map(|part| format!("    {} {}\n", part.mask, part.original)).collect();
+    let text = format!("{id}: {explanation}{ruled}  group {group}: {}\n{masked}", group.template);
     escape::lines(&text).fold(String::new(), |text, line| text + &line + "\n")
 }
 
