@@ -16,6 +16,13 @@ struct Migration {
 const MIGRATIONS: &[Migration] = &[
     Migration { name: "0001_runs", sql: include_str!("migrations/0001_runs.sql") },
     Migration { name: "0002_pattern_triage", sql: include_str!("migrations/0002_pattern_triage.sql") },
+    Migration { name: "0003_counters", sql: include_str!("migrations/0003_counters.sql") },
+    Migration { name: "0004_sent", sql: include_str!("migrations/0004_sent.sql") },
+    Migration { name: "0005_budgets", sql: include_str!("migrations/0005_budgets.sql") },
+    Migration { name: "0006_ledger", sql: include_str!("migrations/0006_ledger.sql") },
+    Migration { name: "0007_review", sql: include_str!("migrations/0007_review.sql") },
+    Migration { name: "0008_breakers", sql: include_str!("migrations/0008_breakers.sql") },
+    Migration { name: "0009_operations", sql: include_str!("migrations/0009_operations.sql") },
 ];
 
 pub(super) fn newest() -> u32 {

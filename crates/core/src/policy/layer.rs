@@ -1,0 +1,87 @@
+//! One layer of a policy as the configuration file and `PUT /v1/queues` give it, and what its figures may be.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::policy::Preset;
+use crate::time::{DAY_MS, MINUTE_MS, SECOND_MS};
+
+/// One layer of a policy: only what it changes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyLayer {
+    /// Named budget and schedule: standard, internal, external or customer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preset: Option<Preset>,
+    /// Attempts since the last human replay, the first included (1 to 1,000).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
+    /// Waits before the first, second, … retry in milliseconds, instead of the preset's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_ms: Option<Vec<u64>>,
+    /// How long a lease lives without a heartbeat (500 to 86,400,000).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
+    /// How long an attempt may go without a step; off when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_ms: Option<u64>,
+    /// Wall clock limit of one attempt; heartbeats do not push it on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
+    /// A scheduled run that nobody begins this long after its due time is dead-lettered as unclaimed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unclaimed_after_ms: Option<u64>,
+    /// Replays allowed before only `force` gets through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_replays: Option<u32>,
+}
+
+pub const LEASE_MS_MIN: u64 = 500;
+pub const LEASE_MS_MAX: u64 = DAY_MS;
+pub const LEASE_MS_DEFAULT: u64 = MINUTE_MS;
+const DEADLINE_MS_MAX: u64 = 31 * DAY_MS;
+const MAX_ATTEMPTS_MAX: u32 = 1_000;
+const SCHEDULE_ENTRIES_MAX: usize = 100;
+
+/// A setting outside what it may be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{field}` must be {must_be}")]
+pub struct BadSetting {
+    pub field: &'static str,
+    pub must_be: String,
+}
+
+impl PolicyLayer {
+    /// Refuses figures that no policy may have, naming the first.
+    pub fn check(&self) -> Result<(), BadSetting> {
+        within("max_attempts", self.max_attempts.map(u64::from), 1, MAX_ATTEMPTS_MAX.into())?;
+        within("lease_ms", self.lease_ms, LEASE_MS_MIN, LEASE_MS_MAX)?;
+        within("idle_ms", self.idle_ms, LEASE_MS_MIN, DEADLINE_MS_MAX)?;
+        within("deadline_ms", self.deadline_ms, LEASE_MS_MIN, DEADLINE_MS_MAX)?;
+        within("unclaimed_after_ms", self.unclaimed_after_ms, SECOND_MS, 366 * DAY_MS)?;
+        within("max_replays", self.max_replays.map(u64::from), 0, 1_000_000)?;
+        let Some(schedule) = &self.schedule_ms else { return Ok(()) };
+        within("schedule_ms", u64::try_from(schedule.len()).ok(), 1, SCHEDULE_ENTRIES_MAX as u64)?;
+        schedule.iter().try_for_each(|wait| within("schedule_ms", Some(*wait), SECOND_MS, DEADLINE_MS_MAX))
+    }
+}
+
+fn within(field: &'static str, value: Option<u64>, min: u64, max: u64) -> Result<(), BadSetting> {
+    match value {
+        Some(v) if !(min..=max).contains(&v) => Err(BadSetting { field, must_be: format!("from {min} to {max}") }),
+        Some(_) | None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_out_of_range_are_named() {
+        let bad = PolicyLayer { lease_ms: Some(499), ..PolicyLayer::default() };
+        assert_eq!(bad.check().map_err(|e| e.to_string()), Err("`lease_ms` must be from 500 to 86400000".into()));
+        let empty = PolicyLayer { schedule_ms: Some(vec![]), ..PolicyLayer::default() };
+        assert_eq!(empty.check().map_err(|e| e.field), Err("schedule_ms"));
+    }
+}

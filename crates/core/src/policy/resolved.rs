@@ -1,0 +1,112 @@
+//! What holds for a run: the layers resolved into one [`Policy`] without gaps.
+
+use std::collections::BTreeMap;
+
+use crate::ids::Tenant;
+use crate::policy::{LEASE_MS_DEFAULT, PolicyLayer, Preset, RetryBy, Schedule};
+use crate::time::{DAY_MS, HOUR_MS};
+
+/// What holds for a run, all layers resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    pub retry_by: RetryBy,
+    pub max_attempts: u32,
+    pub schedule: Schedule,
+    pub lease_ms: u64,
+    pub idle_ms: Option<u64>,
+    pub deadline_ms: u64,
+    pub unclaimed_after_ms: u64,
+    pub max_replays: u32,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self::resolve(RetryBy::default(), &[])
+    }
+}
+
+impl Policy {
+    /// Resolves layers, the later over the earlier. A layer's preset brings its own budget and schedule, which
+    /// outrank an earlier layer's single figures.
+    pub fn resolve(retry_by: RetryBy, layers: &[&PolicyLayer]) -> Self {
+        let standard = Preset::default();
+        let mut policy = Self {
+            retry_by,
+            max_attempts: standard.max_attempts(),
+            schedule: standard.schedule(),
+            lease_ms: LEASE_MS_DEFAULT,
+            idle_ms: None,
+            deadline_ms: HOUR_MS,
+            unclaimed_after_ms: DAY_MS,
+            max_replays: 10,
+        };
+        for layer in layers {
+            policy.lay(layer);
+        }
+        policy
+    }
+
+    fn lay(&mut self, layer: &PolicyLayer) {
+        if let Some(preset) = layer.preset {
+            self.max_attempts = preset.max_attempts();
+            self.schedule = preset.schedule();
+        }
+        self.max_attempts = layer.max_attempts.unwrap_or(self.max_attempts);
+        if let Some(schedule) = &layer.schedule_ms {
+            self.schedule = Schedule::Fixed(schedule.clone());
+        }
+        self.lease_ms = layer.lease_ms.unwrap_or(self.lease_ms);
+        self.idle_ms = layer.idle_ms.or(self.idle_ms);
+        self.deadline_ms = layer.deadline_ms.unwrap_or(self.deadline_ms);
+        self.unclaimed_after_ms = layer.unclaimed_after_ms.unwrap_or(self.unclaimed_after_ms);
+        self.max_replays = layer.max_replays.unwrap_or(self.max_replays);
+    }
+}
+
+/// Policy of a tenant: its tier, and what is its own.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TenantPolicy {
+    pub tier: Option<String>,
+    pub policy: PolicyLayer,
+}
+
+/// The layers around a queue's own, as the configuration file gives them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Policies {
+    pub defaults: PolicyLayer,
+    pub tiers: BTreeMap<String, PolicyLayer>,
+    pub tenants: BTreeMap<Tenant, TenantPolicy>,
+}
+
+impl Policies {
+    /// What holds for a tenant's runs in a queue: defaults ← tier ← queue ← tenant.
+    pub fn resolve(&self, retry_by: RetryBy, queue: &PolicyLayer, tenant: &Tenant) -> Policy {
+        let own = self.tenants.get(tenant);
+        let tier = own.and_then(|own| own.tier.as_ref()).and_then(|tier| self.tiers.get(tier));
+        let layers = [Some(&self.defaults), tier, Some(queue), own.map(|own| &own.policy)];
+        Policy::resolve(retry_by, &layers.into_iter().flatten().collect::<Vec<_>>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Preset;
+
+    #[test]
+    fn a_later_layer_wins_and_a_silent_one_changes_nothing() {
+        let tier = PolicyLayer { preset: Some(Preset::Customer), lease_ms: Some(5_000), ..PolicyLayer::default() };
+        let queue = PolicyLayer { max_attempts: Some(2), ..PolicyLayer::default() };
+        let policy = Policy::resolve(RetryBy::Worker, &[&tier, &queue, &PolicyLayer::default()]);
+        assert_eq!((policy.max_attempts, policy.lease_ms), (2, 5_000));
+        assert_eq!(policy.schedule, Preset::Customer.schedule());
+    }
+
+    #[test]
+    fn each_fixed_schedule_has_a_wait_for_every_retry_of_its_budget() {
+        for preset in [Preset::Internal, Preset::External, Preset::Customer] {
+            let Schedule::Fixed(waits) = preset.schedule() else { panic!("{preset:?} is fixed") };
+            assert_eq!(waits.len() + 1, preset.max_attempts() as usize, "{preset:?}");
+        }
+    }
+}
