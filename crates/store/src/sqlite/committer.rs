@@ -228,8 +228,8 @@ impl Desk {
         catch_unwind(AssertUnwindSafe(|| act(&mut batch)))
             .unwrap_or_else(|_| Err(Error::Unexpected("a command panicked".into())))
             .map_err(sort_out)?;
-        let (now, wake) = (batch.now, batch.wake);
-        std::mem::take(&mut batch.tally).fold(&self.conn, now).map_err(sort_out)?;
+        let Batch { now, wake, tally, known, .. } = batch;
+        tally.fold(&self.conn, now, &mut known.pattern_clocks).map_err(sort_out)?;
         failpoint::pass("before_commit");
         self.conn.prepare_cached("COMMIT")?.execute([]).map_err(storage)?;
         failpoint::pass("after_commit");

@@ -36,6 +36,7 @@ mod list;
 mod list_tests;
 mod lookup;
 mod migrate;
+mod pattern_clock;
 mod pattern_detail;
 mod pattern_events;
 mod pattern_list;

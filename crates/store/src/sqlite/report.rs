@@ -190,12 +190,12 @@ fn began_at(now: Timestamp, before: &RunRow, failed: &Failed<'_>) -> Option<Time
 
 fn count_failure(batch: &mut Batch<'_>, before: &RunRow, row: &RunRow, pattern: &Sighted, action: Action) {
     let (now, tenant, queue) = (batch.now, row.tenant, row.queue);
-    batch.tally.failed(now, tenant, pattern.id, pattern.head);
+    batch.tally.failed(pattern.id, pattern.head);
     batch.tally.happened(now, tenant, queue, HourlyKind::Failed, &row.reason);
     if action == Action::Retry {
-        batch.tally.happened(now, tenant, queue, HourlyKind::Retried, "");
+        batch.tally.happened(now, tenant, queue, HourlyKind::Retried, &row.reason);
     }
     if row.run.state.name() == StateName::Dead && before.run.state.name() != StateName::Dead {
-        batch.tally.happened(now, tenant, queue, HourlyKind::Dead, "");
+        batch.tally.happened(now, tenant, queue, HourlyKind::Dead, &row.reason);
     }
 }
