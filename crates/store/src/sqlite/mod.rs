@@ -6,6 +6,7 @@ mod batch;
 mod by_state;
 mod changes;
 mod columns;
+mod command;
 mod committer;
 mod connection;
 mod counts;
