@@ -27,7 +27,7 @@ pub(crate) fn compress(request: &Request<'_, '_>, to: u64) -> Result<Splices, Wh
     let mut splices = Splices::default();
     remove(request, &messages, &choice.dropped, &mut splices);
     for (at, tokens, to) in &choice.shortened {
-        if let Some(short) = shortened(request.tape.raw(*at), *tokens, *to) {
+        if let Some(short) = shortened(request.tape.raw(*at), *tokens, *to, request.tokenizer) {
             splices.replace(request.tape.span(*at), short);
         }
     }

@@ -57,9 +57,9 @@ pub(crate) fn fixed_tokens(request: &Request<'_, '_>) -> u64 {
                 let structured = matches!(tape.kind(*value), Kind::Object | Kind::Array) || counted(tape.raw(*key));
                 Some(*value) != request.messages && structured
             })
-            .map(|(_, value)| weigh(tape, value))
+            .map(|(_, value)| weigh(tape, value, request.tokenizer))
             .sum(),
-        None => request.system.iter().chain(&request.instructions).map(|at| weigh(tape, *at)).sum(),
+        None => request.system.iter().chain(&request.instructions).map(|at| weigh(tape, *at, request.tokenizer)).sum(),
     };
     beside + 3
 }

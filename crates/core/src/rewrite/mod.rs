@@ -10,6 +10,8 @@ mod measure;
 mod messages;
 mod request;
 mod shorten;
+#[cfg(test)]
+mod tests;
 mod texts;
 
 pub use apply::{Rewritten, WhyNot, rewrite};
