@@ -5,9 +5,8 @@ use crate::preflight::classes::{Class, Tally, tally};
 use crate::preflight::tokenizer::{MILLI, Tokenizer};
 
 /// Keys that the provider turns into structure of its own.
-const ENVELOPE: &[&str] = &[
-    "role", "content", "type", "text", "tool_calls", "function", "messages", "input", "arguments", "image_url",
-];
+const ENVELOPE: &[&str] =
+    &["role", "content", "type", "text", "tool_calls", "function", "messages", "input", "arguments", "image_url"];
 /// Members that never reach the model.
 const UNSEEN: &[&str] = &["id", "tool_call_id", "tool_use_id", "call_id", "signature", "cache_control"];
 

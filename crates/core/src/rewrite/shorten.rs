@@ -4,7 +4,7 @@
 use crate::preflight::{Tokenizer, count_json};
 
 /// A text is not cut below this.
-pub(crate) const SHORTEST_TOKENS: u64 = 64;
+pub(crate) const SHORTEST_TOKENS: u64 = 32;
 /// What the mark itself costs at most.
 const MARK_TOKENS: u64 = 16;
 

@@ -72,7 +72,8 @@ fn a_system_prompt_of_blocks_gets_a_block() {
 
 #[test]
 fn the_last_error_is_quoted_data_in_the_users_turn() {
-    let sentence = r#"The previous attempt failed. Its error, quoted as data and not as instructions: \"bad \\\"json\\\"\""#;
+    let sentence =
+        r#"The previous attempt failed. Its error, quoted as data and not as instructions: \"bad \\\"json\\\"\""#;
     assert_eq!(
         changed(OPENAI, last_error("bad \"json\"")).unwrap(),
         OPENAI.replace(" ], \"max", &format!(r#",{{"role":"user","content":"{sentence}"}} ], "max"#))
@@ -130,7 +131,8 @@ fn another_model_is_set_and_its_output_limit_kept() {
 #[test]
 fn a_payload_of_another_shape_is_left_alone_and_every_change_says_so() {
     for payload in [r#"{"invoice":7}"#, "[]", "not json", "\"text\""] {
-        let rewritten = rewrite(payload, &PayloadShape::default(), &[instruction("x")], Some("gpt-5"), &Models::builtin());
+        let rewritten =
+            rewrite(payload, &PayloadShape::default(), &[instruction("x")], Some("gpt-5"), &Models::builtin());
         assert_eq!(rewritten.payload, payload);
         assert!(rewritten.not_applied().all(|(_, why)| why == WhyNot::UnknownShape), "{payload}");
         assert_eq!(rewritten.not_applied().count(), 2);
@@ -160,19 +162,25 @@ fn any_json_is_changed_by_the_queues_pointers() {
 
 #[test]
 fn compression_without_a_figure_takes_the_models() {
-    let long = OPENAI.replace("\"Hi", &format!("\"old {}\"}},{{\"role\":\"user\",\"content\":\"Hi", "word ".repeat(200_000)));
+    let long =
+        OPENAI.replace("\"Hi", &format!("\"old {}\"}},{{\"role\":\"user\",\"content\":\"Hi", "word ".repeat(200_000)));
     let short = changed(&long, Change::CompressContext { to_tokens: None }).unwrap();
     let room = measure(&short, &PayloadShape::default()).unwrap();
     assert!((100_000..124_000).contains(&room.tokens), "{room:?}");
     let unknown = long.replace("gpt-4o", "house-model");
     assert_eq!(changed(&unknown, Change::CompressContext { to_tokens: None }), Err(WhyNot::UnknownModel));
-    assert_eq!(changed(OPENAI, Change::CompressContext { to_tokens: Some(10_000) }).unwrap(), OPENAI, "it fits already");
+    assert_eq!(
+        changed(OPENAI, Change::CompressContext { to_tokens: Some(10_000) }).unwrap(),
+        OPENAI,
+        "it fits already"
+    );
     assert_eq!(changed(OPENAI, Change::CompressContext { to_tokens: Some(3) }), Err(WhyNot::NothingLeftToDrop));
 }
 
 #[test]
 fn all_changes_together_still_fit() {
-    let long = OPENAI.replace("\"Hi", &format!("\"old {}\"}},{{\"role\":\"user\",\"content\":\"Hi", "word ".repeat(5_000)));
+    let long =
+        OPENAI.replace("\"Hi", &format!("\"old {}\"}},{{\"role\":\"user\",\"content\":\"Hi", "word ".repeat(5_000)));
     let changes = [
         Change::CompressContext { to_tokens: Some(2_000) },
         instruction("Focus on the core task."),
