@@ -64,6 +64,13 @@ pub(crate) fn fixed_tokens(request: &Request<'_, '_>) -> u64 {
     beside + 3
 }
 
+/// What a request would weigh with everything left out that may be.
+pub(crate) fn floor_of(request: &Request<'_, '_>) -> u64 {
+    let messages = messages(request);
+    let tokens = fixed_tokens(request) + messages.iter().map(|message| message.tokens).sum::<u64>();
+    floor(&messages, tokens).min(tokens)
+}
+
 fn floor(messages: &[Message<'_>], tokens: u64) -> u64 {
     let plan = plan(messages);
     let droppable: u64 = plan.droppable.iter().flatten().map(|n| messages[*n].tokens).sum();

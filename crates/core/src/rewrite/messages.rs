@@ -37,7 +37,7 @@ pub(crate) struct Message<'a> {
 }
 
 /// Around each message the provider puts a few tokens of its own.
-const MESSAGE_OVERHEAD_TOKENS: u64 = 4;
+pub(crate) const MESSAGE_OVERHEAD_TOKENS: u64 = 4;
 
 pub(crate) fn messages<'a>(request: &Request<'_, 'a>) -> Vec<Message<'a>> {
     let Some(list) = request.messages else { return Vec::new() };
