@@ -1,8 +1,11 @@
 //! The one trait. Each method is a verb of the domain and keeps its promise alone: when it returns Ok, what it says
 //! is on disk.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use redrive_core::ids::{QueueName, Tenant};
+use redrive_core::policy::Policy;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     ChangesAnswer, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView, PatternsPage, QueueSettings,
@@ -12,8 +15,8 @@ use tokio::sync::watch;
 
 use crate::error::Result;
 use crate::model::{
-    Act, FailedAttempt, KeyRecord, LeaseCall, NewStep, PageCall, Report, Reported, RunFilter, RunRef, Start, Started,
-    StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
+    Act, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Report, Reported, RunFilter, RunRef, Sent,
+    Start, Started, StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
 };
 use crate::pattern_model::{PatternAct, PatternsCall};
 
@@ -37,6 +40,8 @@ pub trait Store: Send + Sync + 'static {
     async fn fail(&self, under: UnderLease, failed: FailedAttempt) -> Result<FailureAnswer>;
     async fn release(&self, under: UnderLease) -> Result<StateAnswer>;
     async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>>;
+    /// Keeps the payloads that attempts are about to get, each under its live lease; each is kept or refused alone.
+    async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>>;
 
     // What people do.
 
@@ -59,6 +64,8 @@ pub trait Store: Send + Sync + 'static {
 
     async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage>;
     async fn run(&self, at: &RunRef) -> Result<RunDetail>;
+    /// What an attempt got, and what that was made of.
+    async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent>;
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage>;
     async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail>;
     async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer>;
@@ -69,6 +76,8 @@ pub trait Store: Send + Sync + 'static {
 
     async fn queues(&self) -> Result<Vec<QueueView>>;
     async fn queue(&self, name: &QueueName) -> Result<QueueView>;
+    /// What holds for a tenant's runs in a queue. One that is not there yet has the defaults, and is not made.
+    async fn policy(&self, tenant: &Tenant, queue: &QueueName) -> Result<Arc<Policy>>;
     async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView>;
 
     async fn keys(&self) -> Result<Vec<KeyRecord>>;

@@ -2,9 +2,11 @@
 //! [`Policy`] without gaps: defaults ← tier ← queue ← tenant.
 
 mod layer;
+mod payload;
 mod preset;
 mod resolved;
 
 pub use layer::{BadSetting, LEASE_MS_DEFAULT, LEASE_MS_MAX, LEASE_MS_MIN, PolicyLayer};
+pub use payload::{PayloadFormat, PayloadShape, Preflight};
 pub use preset::{Preset, RetryBy, Schedule};
 pub use resolved::{Policies, Policy, TenantPolicy};

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::ids::Tenant;
-use crate::policy::{LEASE_MS_DEFAULT, PolicyLayer, Preset, RetryBy, Schedule};
+use crate::models::Models;
+use crate::policy::{LEASE_MS_DEFAULT, PayloadShape, PolicyLayer, Preflight, Preset, RetryBy, Schedule};
 use crate::time::{DAY_MS, HOUR_MS};
 
 /// What holds for a run, all layers resolved.
@@ -17,6 +18,10 @@ pub struct Policy {
     pub deadline_ms: u64,
     pub unclaimed_after_ms: u64,
     pub max_replays: u32,
+    pub preflight: Preflight,
+    pub payload: PayloadShape,
+    /// What each model takes, the same for all.
+    pub models: Models,
 }
 
 impl Default for Policy {
@@ -39,6 +44,9 @@ impl Policy {
             deadline_ms: HOUR_MS,
             unclaimed_after_ms: DAY_MS,
             max_replays: 10,
+            preflight: Preflight::Off,
+            payload: PayloadShape::default(),
+            models: Models::default(),
         };
         for layer in layers {
             policy.lay(layer);
@@ -60,6 +68,10 @@ impl Policy {
         self.deadline_ms = layer.deadline_ms.unwrap_or(self.deadline_ms);
         self.unclaimed_after_ms = layer.unclaimed_after_ms.unwrap_or(self.unclaimed_after_ms);
         self.max_replays = layer.max_replays.unwrap_or(self.max_replays);
+        self.preflight = layer.preflight.unwrap_or(self.preflight);
+        if let Some(payload) = &layer.payload {
+            self.payload.lay(payload);
+        }
     }
 }
 
@@ -76,6 +88,7 @@ pub struct Policies {
     pub defaults: PolicyLayer,
     pub tiers: BTreeMap<String, PolicyLayer>,
     pub tenants: BTreeMap<Tenant, TenantPolicy>,
+    pub models: Models,
 }
 
 impl Policies {
@@ -84,7 +97,8 @@ impl Policies {
         let own = self.tenants.get(tenant);
         let tier = own.and_then(|own| own.tier.as_ref()).and_then(|tier| self.tiers.get(tier));
         let layers = [Some(&self.defaults), tier, Some(queue), own.map(|own| &own.policy)];
-        Policy::resolve(retry_by, &layers.into_iter().flatten().collect::<Vec<_>>())
+        let policy = Policy::resolve(retry_by, &layers.into_iter().flatten().collect::<Vec<_>>());
+        Policy { models: self.models.clone(), ..policy }
     }
 }
 

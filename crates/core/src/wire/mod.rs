@@ -6,6 +6,7 @@ mod answers;
 mod figures;
 mod list;
 mod patterns;
+mod preflight;
 mod problem;
 mod report;
 mod worker;
@@ -24,14 +25,16 @@ pub use patterns::{
     AssignPattern, MergePattern, MergedPattern, MutePattern, PatternBody, PatternDetail, PatternEntry, PatternEvent,
     PatternHour, PatternSort, PatternState, PatternView, PatternsPage, ResolvePattern, UnmergePattern,
 };
+pub use preflight::{PreflightAnswer, PreflightBrief, PreflightRequest, SentAnswer};
 pub use problem::Problem;
 pub use report::{
     ErrorReport, FailureReport, Links, PayloadOmitted, ResponseReport, RunFields, Severity, StepReport, StepStatus,
     Usage, Versions,
 };
 pub use worker::{
-    FailRequest, HeartbeatAnswer, HeartbeatRequest, LeaseRequest, LeasedRun, LeasesAnswer, Mode, ReleaseRequest,
-    ReplayRequest, StartAnswer, StartRequest, StepRequest, SucceedAnswer, SucceedRequest, TriageRequest,
+    FailRequest, HandedChange, HeartbeatAnswer, HeartbeatRequest, LeaseRequest, LeasedRun, LeasesAnswer, Mode,
+    ReleaseRequest, ReplayRequest, StartAnswer, StartRequest, StepRequest, SucceedAnswer, SucceedRequest,
+    TriageRequest,
 };
 
 /// Any JSON, kept as the bytes it came in.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use redrive_core::ids::{QueueName, Tenant};
-use redrive_core::policy::Policies;
+use redrive_core::policy::{Policies, Policy};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     ChangesAnswer, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView, PatternsPage, QueueSettings,
@@ -16,17 +16,18 @@ use tokio::sync::watch;
 use crate::clock::{Clock, Dice};
 use crate::error::Result;
 use crate::model::{
-    Act, FailedAttempt, KeyRecord, LeaseCall, NewStep, PageCall, Report, Reported, RunFilter, RunRef, Start, Started,
-    StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
+    Act, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Report, Reported, RunFilter, RunRef, Sent,
+    Start, Started, StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
 };
 use crate::pattern_model::{PatternAct, PatternsCall};
 use crate::sqlite::batch::Batch;
 use crate::sqlite::committer::Committer;
 use crate::sqlite::folder::{self, Held};
+use crate::sqlite::policy_shelf::PolicyShelf;
 use crate::sqlite::readers::{READERS, Readers};
 use crate::sqlite::{
     changes, connection, detail, figures, handing_out, hours, keys, lease, list, migrate, pattern_detail, pattern_list,
-    pattern_triage, queue_list, report, start, sweep, triage, under_lease,
+    pattern_triage, queue_list, report, sent, start, sweep, triage, under_lease,
 };
 use crate::store::Store;
 
@@ -43,6 +44,7 @@ pub struct SqliteStore {
     committer: Committer,
     readers: Readers,
     clock: Arc<dyn Clock>,
+    shelf: PolicyShelf,
     /// Let go last: the folder is ours while anything of it is open.
     _held: Held,
 }
@@ -68,8 +70,9 @@ impl SqliteStore {
         migrate::migrate(&mut conn)?;
         set(&conn)?;
         let readers = Readers::open(&path, READERS)?;
+        let shelf = PolicyShelf::new(policies.clone());
         let committer = Committer::start(conn, clock.clone(), dice, policies)?;
-        Ok(Self { committer, readers, clock, _held: held })
+        Ok(Self { committer, readers, clock, shelf, _held: held })
     }
 
     async fn write<T: Send + 'static>(
@@ -108,8 +111,8 @@ impl Store for SqliteStore {
 
     async fn start(&self, start: Start) -> Result<Started> {
         let begun = self.write(move |batch| start::start(batch, &start)).await?;
-        if begun.created {
-            return Ok(Started { answer: begun.answer, created: true });
+        if begun.created && begun.answer.changes.is_empty() {
+            return Ok(begun.into_started());
         }
         self.read(move |conn| handing_out::complete_start(conn, begun)).await
     }
@@ -140,6 +143,12 @@ impl Store for SqliteStore {
             return Ok(Vec::new());
         }
         self.read(move |conn| handing_out::complete_leases(conn, granted)).await
+    }
+
+    async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>> {
+        let acts =
+            sent.into_iter().map(|(under, sent)| move |batch: &mut Batch<'_>| sent::keep_sent(batch, &under, &sent));
+        self.committer.commit_each(acts.collect()).await
     }
 
     async fn triage(&self, act: Act) -> Result<Triaged> {
@@ -177,6 +186,11 @@ impl Store for SqliteStore {
     async fn run(&self, at: &RunRef) -> Result<RunDetail> {
         let at = at.clone();
         self.read(move |conn| detail::run_detail(conn, &at)).await
+    }
+
+    async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent> {
+        let at = at.clone();
+        self.read(move |conn| sent::sent(conn, &at, attempt)).await
     }
 
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage> {
@@ -222,9 +236,19 @@ impl Store for SqliteStore {
         self.read(move |conn| queue_list::one_queue(conn, &name)).await
     }
 
+    async fn policy(&self, tenant: &Tenant, queue: &QueueName) -> Result<Arc<Policy>> {
+        if let Some(policy) = self.shelf.find(tenant, queue) {
+            return Ok(policy);
+        }
+        let (asked, name) = (self.shelf.ask(), queue.clone());
+        let settings = self.read(move |conn| queue_list::settings_of(conn, &name)).await?;
+        Ok(self.shelf.put(asked, tenant, queue, settings.as_ref()))
+    }
+
     async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView> {
         let put = name.clone();
         self.write(move |batch| batch.put_queue(&put, settings.clone()).map(|_| ())).await?;
+        self.shelf.forget();
         self.queue(&name).await
     }
 
