@@ -1,12 +1,15 @@
 //! The product as pure functions: no I/O, no clock, no randomness of its own.
 //! Time, jitter and ids are arguments; every answer is data for the store and the server to act on.
 
+mod hash;
 mod words;
 
 pub mod classify;
+pub mod detect;
 pub mod guard;
 pub mod ids;
 pub mod lifecycle;
+pub mod money;
 pub mod pattern;
 pub mod policy;
 pub mod reason;

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::policy::Preset;
+use crate::policy::{DetectLayer, Preset};
 use crate::time::{DAY_MS, MINUTE_MS, SECOND_MS};
 
 /// One layer of a policy: only what it changes.
@@ -34,6 +34,9 @@ pub struct PolicyLayer {
     /// Replays allowed before only `force` gets through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_replays: Option<u32>,
+    /// What a reported success is checked for: a section of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detect: Option<DetectLayer>,
 }
 
 pub const LEASE_MS_MIN: u64 = 500;
@@ -60,13 +63,14 @@ impl PolicyLayer {
         within("deadline_ms", self.deadline_ms, LEASE_MS_MIN, DEADLINE_MS_MAX)?;
         within("unclaimed_after_ms", self.unclaimed_after_ms, SECOND_MS, 366 * DAY_MS)?;
         within("max_replays", self.max_replays.map(u64::from), 0, 1_000_000)?;
+        self.detect.as_ref().map_or(Ok(()), DetectLayer::check)?;
         let Some(schedule) = &self.schedule_ms else { return Ok(()) };
         within("schedule_ms", u64::try_from(schedule.len()).ok(), 1, SCHEDULE_ENTRIES_MAX as u64)?;
         schedule.iter().try_for_each(|wait| within("schedule_ms", Some(*wait), SECOND_MS, DEADLINE_MS_MAX))
     }
 }
 
-fn within(field: &'static str, value: Option<u64>, min: u64, max: u64) -> Result<(), BadSetting> {
+pub(super) fn within(field: &'static str, value: Option<u64>, min: u64, max: u64) -> Result<(), BadSetting> {
     match value {
         Some(v) if !(min..=max).contains(&v) => Err(BadSetting { field, must_be: format!("from {min} to {max}") }),
         Some(_) | None => Ok(()),
