@@ -5,7 +5,7 @@ use crate::ids::RunId;
 use crate::reason::Reason;
 use crate::text::Label;
 use crate::time::Timestamp;
-use crate::verdict::{Change, DeadBecause};
+use crate::verdict::{Change, DeadBecause, Target};
 use crate::words::words;
 
 words! {
@@ -193,6 +193,8 @@ pub struct Run {
     pub memory: Memory,
     /// What the next attempt should do differently.
     pub changes: Vec<Change>,
+    /// Where the next attempt goes, where it differs from the last one.
+    pub target: Target,
     pub deferred_until: Option<Timestamp>,
     /// The run's own limits, where the producer gave some.
     pub idle_ms: Option<u64>,
@@ -218,6 +220,7 @@ impl Run {
             effects: Effects::default(),
             memory: Memory::default(),
             changes: Vec::new(),
+            target: Target::default(),
             deferred_until: None,
             idle_ms: None,
             deadline_ms: None,

@@ -1,8 +1,11 @@
 //! The one trait. Each method is a verb of the domain and keeps its promise alone: when it returns Ok, what it says
 //! is on disk.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use redrive_core::ids::{QueueName, Tenant};
+use redrive_core::policy::Policy;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     ChangesAnswer, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView, PatternsPage, QueueSettings,
@@ -69,6 +72,8 @@ pub trait Store: Send + Sync + 'static {
 
     async fn queues(&self) -> Result<Vec<QueueView>>;
     async fn queue(&self, name: &QueueName) -> Result<QueueView>;
+    /// What holds for a tenant's runs in a queue. One that is not there yet has the defaults, and is not made.
+    async fn policy(&self, tenant: &Tenant, queue: &QueueName) -> Result<Arc<Policy>>;
     async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView>;
 
     async fn keys(&self) -> Result<Vec<KeyRecord>>;

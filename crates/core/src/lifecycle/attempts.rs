@@ -145,6 +145,7 @@ fn judge(
 
 fn settle(run: &mut Run, verdict: &Verdict, now: Timestamp) {
     run.changes.clone_from(&verdict.changes);
+    run.target.clone_from(&verdict.target);
     let scheduled = |due| State::Scheduled(Scheduled { due, replay: false });
     run.state = match verdict.action {
         Action::Retry => scheduled(Due::At(verdict.next_attempt_at.unwrap_or(now))),

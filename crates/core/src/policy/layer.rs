@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::policy::{DetectLayer, Preset};
+use crate::policy::{DetectLayer, PayloadShape, Preflight, Preset};
 use crate::time::{DAY_MS, MINUTE_MS, SECOND_MS};
 
 /// One layer of a policy: only what it changes.
@@ -37,6 +37,12 @@ pub struct PolicyLayer {
     /// What a reported success is checked for: a section of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detect: Option<DetectLayer>,
+    /// What is done before the first attempt about a payload that will not fit its model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preflight: Option<Preflight>,
+    /// Where in a payload the request to the model lies: JSON pointers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<PayloadShape>,
 }
 
 pub const LEASE_MS_MIN: u64 = 500;
@@ -64,6 +70,7 @@ impl PolicyLayer {
         within("unclaimed_after_ms", self.unclaimed_after_ms, SECOND_MS, 366 * DAY_MS)?;
         within("max_replays", self.max_replays.map(u64::from), 0, 1_000_000)?;
         self.detect.as_ref().map_or(Ok(()), DetectLayer::check)?;
+        self.payload.as_ref().map_or(Ok(()), PayloadShape::check)?;
         let Some(schedule) = &self.schedule_ms else { return Ok(()) };
         within("schedule_ms", u64::try_from(schedule.len()).ok(), 1, SCHEDULE_ENTRIES_MAX as u64)?;
         schedule.iter().try_for_each(|wait| within("schedule_ms", Some(*wait), SECOND_MS, DEADLINE_MS_MAX))

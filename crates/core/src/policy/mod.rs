@@ -3,10 +3,12 @@
 
 mod detectors;
 mod layer;
+mod payload;
 mod preset;
 mod resolved;
 
 pub use detectors::{DetectLayer, Detectors};
 pub use layer::{BadSetting, LEASE_MS_DEFAULT, LEASE_MS_MAX, LEASE_MS_MIN, PolicyLayer};
+pub use payload::{PayloadFormat, PayloadShape, Preflight};
 pub use preset::{Preset, RetryBy, Schedule};
 pub use resolved::{Policies, Policy, TenantPolicy};

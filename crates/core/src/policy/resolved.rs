@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::ids::Tenant;
-use crate::policy::{Detectors, LEASE_MS_DEFAULT, PolicyLayer, Preset, RetryBy, Schedule};
+use crate::models::Models;
+use crate::policy::{Detectors, LEASE_MS_DEFAULT, PayloadShape, PolicyLayer, Preflight, Preset, RetryBy, Schedule};
 use crate::time::{DAY_MS, HOUR_MS};
 
 /// What holds for a run, all layers resolved.
@@ -18,6 +19,10 @@ pub struct Policy {
     pub unclaimed_after_ms: u64,
     pub max_replays: u32,
     pub detect: Detectors,
+    pub preflight: Preflight,
+    pub payload: PayloadShape,
+    /// What each model takes, the same for all.
+    pub models: Models,
 }
 
 impl Default for Policy {
@@ -41,6 +46,9 @@ impl Policy {
             unclaimed_after_ms: DAY_MS,
             max_replays: 10,
             detect: Detectors::default(),
+            preflight: Preflight::Off,
+            payload: PayloadShape::default(),
+            models: Models::default(),
         };
         for layer in layers {
             policy.lay(layer);
@@ -64,6 +72,9 @@ impl Policy {
         self.max_replays = layer.max_replays.unwrap_or(self.max_replays);
         if let Some(detect) = &layer.detect {
             self.detect.lay(detect);
+        self.preflight = layer.preflight.unwrap_or(self.preflight);
+        if let Some(payload) = &layer.payload {
+            self.payload.lay(payload);
         }
     }
 }
@@ -81,6 +92,7 @@ pub struct Policies {
     pub defaults: PolicyLayer,
     pub tiers: BTreeMap<String, PolicyLayer>,
     pub tenants: BTreeMap<Tenant, TenantPolicy>,
+    pub models: Models,
 }
 
 impl Policies {
@@ -89,7 +101,8 @@ impl Policies {
         let own = self.tenants.get(tenant);
         let tier = own.and_then(|own| own.tier.as_ref()).and_then(|tier| self.tiers.get(tier));
         let layers = [Some(&self.defaults), tier, Some(queue), own.map(|own| &own.policy)];
-        Policy::resolve(retry_by, &layers.into_iter().flatten().collect::<Vec<_>>())
+        let policy = Policy::resolve(retry_by, &layers.into_iter().flatten().collect::<Vec<_>>());
+        Policy { models: self.models.clone(), ..policy }
     }
 }
 

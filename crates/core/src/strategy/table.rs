@@ -50,9 +50,10 @@ pub fn strategy(reason: &Reason, category: Category) -> Strategy {
 }
 
 fn conditional(reason: &Reason) -> Strategy {
-    use Change::{AddConstraint, AddInstruction, AddLastError, CompressContext, ScaleOutputBudget};
+    use Change::{AddConstraint, AddInstruction, CompressContext, ScaleOutputBudget};
     use RecommendedAction as Advice;
     const ONE: Tries = Tries::AtMost(1);
+    const LAST_ERROR: Change = Change::AddLastError { text: None };
     let instruction = |text: &str| AddInstruction { text: text.into() };
     let constraint = |text: &str| AddConstraint { text: text.into() };
     match reason {
@@ -68,13 +69,12 @@ fn conditional(reason: &Reason) -> Strategy {
             once_every(10, ONE, changes, Advice::TruncateAndResubmit)
         }
         Reason::MalformedOutput | Reason::SchemaMismatch => {
-            let changes = vec![AddLastError, constraint("The answer must pass the validation that failed.")];
+            let changes = vec![LAST_ERROR, constraint("The answer must pass the validation that failed.")];
             once_every(10, ONE, changes, Advice::FixAndReplay)
         }
-        Reason::ToolError | Reason::MaxIterations => once_every(30, ONE, vec![AddLastError], Advice::FixAndReplay),
+        Reason::ToolError | Reason::MaxIterations => once_every(30, ONE, vec![LAST_ERROR], Advice::FixAndReplay),
         Reason::HallucinationLoop => {
-            let changes =
-                vec![AddLastError, instruction("Do not repeat it."), constraint("Validate before answering.")];
+            let changes = vec![LAST_ERROR, instruction("Do not repeat it."), constraint("Validate before answering.")];
             once_every(60, ONE, changes, Advice::Reassign)
         }
         Reason::QuotaExhausted => {

@@ -30,8 +30,9 @@ pub use report::{
     Usage, Versions,
 };
 pub use worker::{
-    FailRequest, HeartbeatAnswer, HeartbeatRequest, LeaseRequest, LeasedRun, LeasesAnswer, Mode, ReleaseRequest,
-    ReplayRequest, StartAnswer, StartRequest, StepRequest, SucceedAnswer, SucceedRequest, TriageRequest,
+    FailRequest, HandedChange, HeartbeatAnswer, HeartbeatRequest, LeaseRequest, LeasedRun, LeasesAnswer, Mode,
+    ReleaseRequest, ReplayRequest, StartAnswer, StartRequest, StepRequest, SucceedAnswer, SucceedRequest,
+    TriageRequest,
 };
 
 /// Any JSON, kept as the bytes it came in.

@@ -45,6 +45,15 @@ report_with_run_fields! {
     }
 }
 
+/// A change as it reaches the worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HandedChange {
+    #[serde(flatten)]
+    pub change: Change,
+    /// It is in the payload already; otherwise it is the worker's to do.
+    pub applied: bool,
+}
+
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct StartAnswer {
     pub run_id: RunId,
@@ -55,7 +64,7 @@ pub struct StartAnswer {
     pub replay: bool,
     pub lease: Option<String>,
     pub lease_expires_at: Option<Timestamp>,
-    pub changes: Vec<Change>,
+    pub changes: Vec<HandedChange>,
     pub steps: Vec<StepView>,
     /// Where it differs from the one sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -211,7 +220,7 @@ pub struct LeasedRun {
     pub content_type: Option<Label>,
     pub headers: BTreeMap<String, Text>,
     pub idempotency_key: Option<IdempotencyKey>,
-    pub changes: Vec<Change>,
+    pub changes: Vec<HandedChange>,
     pub steps: Vec<StepView>,
     pub trace: Option<Text>,
 }

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use redrive_client::Error;
 use redrive_core::ids::QueueName;
-use redrive_core::policy::{PolicyLayer, Preset, RetryBy};
+use redrive_core::policy::{PayloadShape, PolicyLayer, Preflight, Preset, RetryBy};
 use redrive_core::text::Label;
 use redrive_core::wire::{QueueSettings, QueueView};
 
@@ -80,6 +80,12 @@ pub(crate) struct SetArgs {
     /// Replays allowed before only --force gets through
     #[arg(long)]
     max_replays: Option<u32>,
+    /// What is done before the first attempt about a payload that will not fit: off, warn or enforce
+    #[arg(long, value_name = "HOW", value_parser = wire_word::<Preflight>)]
+    preflight: Option<Preflight>,
+    /// Where in a payload the request to the model lies, as JSON: {"messages":"/request/messages"}
+    #[arg(long, value_name = "JSON", value_parser = wire_json::<PayloadShape>)]
+    payload: Option<PayloadShape>,
     /// Forget everything that was set before
     #[arg(long)]
     reset: bool,
@@ -90,6 +96,10 @@ pub(crate) struct SetArgs {
 /// Reads a word as the wire spells it.
 fn wire_word<T: serde::de::DeserializeOwned>(word: &str) -> Result<T, String> {
     serde_json::from_value(word.into()).map_err(|error| error.to_string())
+}
+
+fn wire_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
 pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
@@ -162,6 +172,8 @@ impl SetArgs {
             deadline_ms: self.deadline_ms.or(before.policy.deadline_ms),
             unclaimed_after_ms: self.unclaimed_after_ms.or(before.policy.unclaimed_after_ms),
             max_replays: self.max_replays.or(before.policy.max_replays),
+            preflight: self.preflight.or(before.policy.preflight),
+            payload: self.payload.clone().or(before.policy.payload),
         };
         QueueSettings {
             owner: self.owner.as_deref().map(Label::from).or(before.owner),

@@ -1,7 +1,8 @@
 //! What a run carries when it is handed to a worker: read after the commit that granted it, beside other readers.
 
 use redrive_core::text::Label;
-use redrive_core::wire::LeasedRun;
+use redrive_core::verdict::Change;
+use redrive_core::wire::{HandedChange, LeasedRun};
 use rusqlite::Connection;
 
 use crate::error::Result;
@@ -9,6 +10,7 @@ use crate::model::Started;
 use crate::sqlite::columns::{label_or_none, parsed_or_none};
 use crate::sqlite::lease::Granted;
 use crate::sqlite::pieces::{last_output, payload_of, recorded_steps};
+use crate::sqlite::rows::RunRow;
 use crate::sqlite::start::Begun;
 
 /// The trace link, where the producer gave one.
@@ -50,6 +52,14 @@ fn complete_lease(conn: &Connection, granted: Granted) -> Result<LeasedRun> {
         steps: recorded_steps(conn, granted.row)?,
         trace: about.links.get(TRACE).cloned(),
     })
+}
+
+/// What the attempt that begins should do differently, its model among it; whether it is done already is not known here.
+pub(super) fn wanted(row: &RunRow) -> Vec<HandedChange> {
+    let other = row.run.target.model.as_ref().filter(|model| row.model.as_ref() != Some(model));
+    let model = other.map(|model| Change::SetModel { model: model.clone() });
+    let all = model.into_iter().chain(row.run.changes.iter().cloned());
+    all.map(|change| HandedChange { change, applied: false }).collect()
 }
 
 /// Adds to the start of a known run what was recorded of it.

@@ -8,7 +8,7 @@ use redrive_core::run::{
 };
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
-use redrive_core::verdict::{Change, DeadBecause};
+use redrive_core::verdict::{Change, DeadBecause, Target};
 use redrive_core::wire::Versions;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +47,8 @@ pub(super) struct Life {
     pub(super) retries: Vec<(Reason, u32)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "c")]
     pub(super) changes: Vec<Change>,
+    #[serde(default, skip_serializing_if = "is_default", rename = "tg")]
+    pub(super) target: Target,
     #[serde(default, skip_serializing_if = "is_default", rename = "im")]
     pub(super) idle_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "is_default", rename = "dm")]
@@ -161,6 +163,7 @@ impl Life {
             silent_in_row: run.memory.silent_in_row,
             retries: run.memory.retries.clone(),
             changes: run.changes.clone(),
+            target: run.target.clone(),
             idle_ms: run.idle_ms,
             deadline_ms: run.deadline_ms,
             worker,
@@ -238,6 +241,7 @@ impl Life {
             effects: Effects { open, unknown, done },
             memory: Memory { streak: self.streak, silent_in_row: self.silent_in_row, retries: self.retries.clone() },
             changes: self.changes.clone(),
+            target: self.target.clone(),
             deferred_until,
             idle_ms: self.idle_ms,
             deadline_ms: self.deadline_ms,

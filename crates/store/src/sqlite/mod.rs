@@ -44,6 +44,7 @@ mod pattern_tests;
 mod pattern_triage;
 mod patterns;
 mod pieces;
+mod policy_shelf;
 mod predicate;
 mod queue_list;
 mod readers;

@@ -9,6 +9,7 @@ use redrive_core::wire::{StartAnswer, Versions};
 use crate::error::{Error, Result};
 use crate::model::{Digest, HourlyKind, LeaseToken, NewRun, PayloadKind, Start, StartHow};
 use crate::sqlite::batch::Batch;
+use crate::sqlite::handing_out;
 use crate::sqlite::rows::RunRow;
 
 /// What the committer knows of a start; the recorded steps, a changed payload or an output are read afterwards.
@@ -130,7 +131,7 @@ fn answer(batch: &mut Batch<'_>, row: &RunRow, created: bool, payload_differs: b
         replay: lease.is_some_and(|lease| lease.replay),
         lease: lease.map(|_| token(row).to_string()),
         lease_expires_at: lease.map(|lease| lease.expires_at),
-        changes: row.run.changes.clone(),
+        changes: handing_out::wanted(row),
         steps: Vec::new(),
         payload: None,
         payload_base64: None,

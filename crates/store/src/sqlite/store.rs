@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use redrive_core::ids::{QueueName, Tenant};
-use redrive_core::policy::Policies;
+use redrive_core::policy::{Policies, Policy};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     ChangesAnswer, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView, PatternsPage, QueueSettings,
@@ -23,6 +23,7 @@ use crate::pattern_model::{PatternAct, PatternsCall};
 use crate::sqlite::batch::Batch;
 use crate::sqlite::committer::Committer;
 use crate::sqlite::folder::{self, Held};
+use crate::sqlite::policy_shelf::PolicyShelf;
 use crate::sqlite::readers::{READERS, Readers};
 use crate::sqlite::{
     changes, connection, detail, figures, handing_out, hours, keys, lease, list, migrate, pattern_detail, pattern_list,
@@ -43,6 +44,7 @@ pub struct SqliteStore {
     committer: Committer,
     readers: Readers,
     clock: Arc<dyn Clock>,
+    shelf: PolicyShelf,
     /// Let go last: the folder is ours while anything of it is open.
     _held: Held,
 }
@@ -68,8 +70,9 @@ impl SqliteStore {
         migrate::migrate(&mut conn)?;
         set(&conn)?;
         let readers = Readers::open(&path, READERS)?;
+        let shelf = PolicyShelf::new(policies.clone());
         let committer = Committer::start(conn, clock.clone(), dice, policies)?;
-        Ok(Self { committer, readers, clock, _held: held })
+        Ok(Self { committer, readers, clock, shelf, _held: held })
     }
 
     async fn write<T: Send + 'static>(
@@ -222,9 +225,19 @@ impl Store for SqliteStore {
         self.read(move |conn| queue_list::one_queue(conn, &name)).await
     }
 
+    async fn policy(&self, tenant: &Tenant, queue: &QueueName) -> Result<Arc<Policy>> {
+        if let Some(policy) = self.shelf.find(tenant, queue) {
+            return Ok(policy);
+        }
+        let (asked, name) = (self.shelf.ask(), queue.clone());
+        let settings = self.read(move |conn| queue_list::settings_of(conn, &name)).await?;
+        Ok(self.shelf.put(asked, tenant, queue, settings.as_ref()))
+    }
+
     async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView> {
         let put = name.clone();
         self.write(move |batch| batch.put_queue(&put, settings.clone()).map(|_| ())).await?;
+        self.shelf.forget();
         self.queue(&name).await
     }
 
