@@ -15,6 +15,11 @@ impl Fnv {
         }
     }
 
+    /// Without the last step, for what was kept before there was one.
+    pub(crate) fn plain(self) -> u64 {
+        self.0
+    }
+
     pub(crate) fn finish(self) -> u64 {
         let mixed = (self.0 ^ (self.0 >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed ^ (mixed >> 29)

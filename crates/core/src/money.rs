@@ -6,6 +6,8 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::wire::Usage;
+
 const MICROS: f64 = 1_000_000.0;
 
 /// An amount in US dollars, to the millionth; written as a plain number of dollars.
@@ -76,6 +78,29 @@ impl JsonSchema for Usd {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "number", "minimum": 0 })
+    }
+}
+
+/// What work has used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Spend {
+    pub tokens: u64,
+    pub cost: Usd,
+}
+
+impl Spend {
+    pub fn of(usage: &Usage) -> Self {
+        let tokens = usage.input_tokens.unwrap_or(0).saturating_add(usage.output_tokens.unwrap_or(0));
+        Self { tokens, cost: usage.cost_usd.and_then(Usd::from_dollars).unwrap_or_default() }
+    }
+
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { tokens: self.tokens.saturating_add(other.tokens), cost: self.cost.plus(other.cost) }
+    }
+
+    pub fn is_none(self) -> bool {
+        self == Self::default()
     }
 }
 

@@ -8,6 +8,7 @@ mod call;
 mod metrics;
 mod path;
 mod query;
+mod room;
 mod route;
 
 pub mod auth;

@@ -167,13 +167,13 @@ fn schema(observed: &Observed, on: &Detectors, _: &OnRecord<'_>) -> Option<Objec
 }
 
 fn budget(observed: &Observed, on: &Detectors, _: &OnRecord<'_>) -> Option<Objection> {
-    if let Some(most) = on.max_tokens.filter(|most| observed.tokens > *most) {
-        let message = format!("it took {} tokens, and {most} are allowed", observed.tokens);
-        let facts = Facts { limit: Some(most), actual: Some(observed.tokens), ..Facts::default() };
+    if let Some(most) = on.max_tokens.filter(|most| observed.spent.tokens > *most) {
+        let message = format!("it took {} tokens, and {most} are allowed", observed.spent.tokens);
+        let facts = Facts { limit: Some(most), actual: Some(observed.spent.tokens), ..Facts::default() };
         return Some(Objection { facts, ..Objection::new(Detector::BudgetExceeded, message) });
     }
-    let most = on.max_cost_usd.filter(|most| observed.cost > *most)?;
-    Some(Objection::new(Detector::BudgetExceeded, format!("it cost {}, and {most} is allowed", observed.cost)))
+    let most = on.max_cost_usd.filter(|most| observed.spent.cost > *most)?;
+    Some(Objection::new(Detector::BudgetExceeded, format!("it cost {}, and {most} is allowed", observed.spent.cost)))
 }
 
 fn effect(observed: &Observed, on: &Detectors, on_record: &OnRecord<'_>) -> Option<Objection> {

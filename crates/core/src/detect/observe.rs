@@ -10,7 +10,7 @@ use super::schema::OutputSchema;
 use super::shapes;
 use super::transcript::{Answer, ToolResult, Transcript, excerpt};
 use crate::hash::Fnv;
-use crate::money::Usd;
+use crate::money::Spend;
 use crate::wire::{StepReport, StepStatus, Usage};
 
 /// A success as it was reported.
@@ -44,8 +44,7 @@ pub struct Observed {
     pub repeats: Repeats,
     /// Where the output breaks its schema.
     pub breach: Option<String>,
-    pub tokens: u64,
-    pub cost: Usd,
+    pub spent: Spend,
     /// Of the output, to know the same one again.
     pub output_hash: Option<u64>,
 }
@@ -68,7 +67,6 @@ pub fn observe(told: &Told<'_>) -> Observed {
         Answer::Text(said) => Some(said.as_ref()),
         Answer::NotGiven | Answer::Blank | Answer::Data => None,
     };
-    let usage = told.usage.copied().unwrap_or_default();
     Observed {
         given: told.output.is_some(),
         blank: transcript.answer == Answer::Blank,
@@ -79,8 +77,7 @@ pub fn observe(told: &Told<'_>) -> Observed {
         tools: tools(told, &transcript),
         repeats: repeats(&transcript.calls),
         breach: told.schema.and_then(|schema| schema.breach(told.output, said)),
-        tokens: usage.input_tokens.unwrap_or(0).saturating_add(usage.output_tokens.unwrap_or(0)),
-        cost: usage.cost_usd.and_then(Usd::from_dollars).unwrap_or_default(),
+        spent: told.usage.map(Spend::of).unwrap_or_default(),
         output_hash: told.output.map(hash),
     }
 }

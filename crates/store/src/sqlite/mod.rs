@@ -1,5 +1,6 @@
 //! SQLite behind the trait: one thread writes, a few connections read.
 
+mod around;
 mod attempt_list;
 mod attempts;
 mod batch;
@@ -36,6 +37,7 @@ mod list;
 mod list_tests;
 mod lookup;
 mod migrate;
+mod output_schemas;
 mod pattern_detail;
 mod pattern_events;
 mod pattern_list;
@@ -49,9 +51,11 @@ mod predicate;
 mod queue_list;
 mod readers;
 mod received;
+mod refuse;
 mod report;
 mod rows;
 mod scan;
+mod spend;
 mod start;
 mod steps;
 mod store;

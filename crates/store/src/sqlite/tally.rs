@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use redrive_core::money::Spend;
 use redrive_core::run::StateName;
 use redrive_core::time::{DAY_MS, Timestamp};
 use rusqlite::{Connection, params};
@@ -9,6 +10,7 @@ use rusqlite::{Connection, params};
 use crate::error::Result;
 use crate::model::HourlyKind;
 use crate::sqlite::life::position;
+use crate::sqlite::spend;
 
 /// How far back a pattern's failures are told by the hour.
 pub(super) const PATTERN_HOURS_KEPT_MS: u64 = 7 * DAY_MS;
@@ -59,6 +61,8 @@ pub(super) struct Tally {
     patterns: HashMap<i64, PatternDelta>,
     last_failures: HashMap<i64, i64>,
     moved: Vec<i64>,
+    /// What each tenant's retries used.
+    pub(super) spend: HashMap<i64, Spend>,
 }
 
 impl Tally {
@@ -114,6 +118,7 @@ impl Tally {
         for (tenant, at) in self.last_failures {
             seen.execute(params![tenant, at])?;
         }
+        spend::fold(conn, self.spend, now)?;
         log_changes(conn, self.moved, now)
     }
 }
