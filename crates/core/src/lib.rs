@@ -1,14 +1,17 @@
 //! The product as pure functions: no I/O, no clock, no randomness of its own.
 //! Time, jitter and ids are arguments; every answer is data for the store and the server to act on.
 
+mod hash;
 mod words;
 
 pub mod classify;
+pub mod detect;
 pub mod guard;
 pub mod ids;
 pub mod json;
 pub mod lifecycle;
 pub mod models;
+pub mod money;
 pub mod pattern;
 pub mod policy;
 pub mod preflight;

@@ -107,6 +107,20 @@ pub struct Target {
     pub queue: Option<QueueName>,
 }
 
+impl Target {
+    /// Where a run goes from here on: a new target's places over those it was sent to before.
+    pub fn over(&mut self, newer: &Self) {
+        for (mine, theirs) in [(&mut self.agent, &newer.agent), (&mut self.model, &newer.model)] {
+            if theirs.is_some() {
+                mine.clone_from(theirs);
+            }
+        }
+        if newer.queue.is_some() {
+            self.queue.clone_from(&newer.queue);
+        }
+    }
+}
+
 /// The decision on one failed attempt, kept with it for good.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {

@@ -9,6 +9,7 @@ mod metrics;
 mod path;
 mod prepare;
 mod query;
+mod room;
 mod route;
 
 pub mod auth;

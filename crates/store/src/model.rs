@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use redrive_core::detect::Observed;
 use redrive_core::ids::{IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant};
 use redrive_core::lifecycle::EventName;
 use redrive_core::pattern::Fingerprint;
@@ -302,6 +303,8 @@ pub struct Success {
     pub lease: Option<LeaseToken>,
     pub attempt: Option<u32>,
     pub digest: Digest,
+    /// What the report shows of itself; whether it counts is for the queue's detectors to say.
+    pub observed: Observed,
     /// [`AttemptBody`] as JSON, encoded.
     pub body: Vec<u8>,
     pub steps: Vec<NewStep>,

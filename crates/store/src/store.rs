@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use redrive_core::detect::OutputSchema;
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::Policy;
 use redrive_core::time::Timestamp;
@@ -78,6 +79,8 @@ pub trait Store: Send + Sync + 'static {
     async fn queue(&self, name: &QueueName) -> Result<QueueView>;
     /// What holds for a tenant's runs in a queue. One that is not there yet has the defaults, and is not made.
     async fn policy(&self, tenant: &Tenant, queue: &QueueName) -> Result<Arc<Policy>>;
+    /// What the queue of a run asks of outputs. Costs nothing where no queue asks for anything.
+    async fn output_schema(&self, at: &RunRef) -> Result<Option<OutputSchema>>;
     async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView>;
 
     async fn keys(&self) -> Result<Vec<KeyRecord>>;

@@ -2,8 +2,10 @@
 //! hold the store themselves.
 
 use redrive_core::classify::user_rules::UserRules;
+use redrive_core::detect::{OutputSchema, Told, observe};
 use redrive_core::ids::Tenant;
 use redrive_core::policy::PolicyLayer;
+use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{FailRequest, Mode, StartRequest, SucceedRequest};
 use redrive_store::{AttemptBody, FailedAttempt, Fit, LeaseToken, RunRef, Start, StartHow, Success};
@@ -52,10 +54,17 @@ pub(crate) fn failed_by(
     Captured::from_fail(request, raw)?.classify(rules, context, now)?.into_failed()
 }
 
-/// `POST …/succeed`.
-pub fn success(at: RunRef, request: SucceedRequest, raw: &[u8]) -> Result<Success> {
+/// `POST …/succeed`; `schema` is what the run's queue asks of outputs.
+pub fn success(at: RunRef, request: SucceedRequest, raw: &[u8], schema: Option<&OutputSchema>) -> Result<Success> {
     attempt_in_range(request.attempt)?;
     let lease = request.lease.as_deref().map(lease_token).transpose()?;
+    let observed = observe(&Told {
+        output: request.output.as_ref().map(|output| output.get()),
+        finish_reason: request.finish_reason.as_ref().map(Label::as_str),
+        usage: request.usage.as_ref(),
+        steps: &request.steps,
+        schema,
+    });
     let body = AttemptBody {
         output: request.output,
         finish_reason: request.finish_reason,
@@ -67,6 +76,7 @@ pub fn success(at: RunRef, request: SucceedRequest, raw: &[u8]) -> Result<Succes
         lease,
         attempt: request.attempt,
         digest: digest(raw),
+        observed,
         body: encoded(&body)?,
         steps: new_steps(request.steps)?,
     })

@@ -2,9 +2,10 @@
 //! searched. Defaults are left out, so that a plain dead letter costs a few bytes.
 
 use redrive_core::ids::RunId;
+use redrive_core::money::{Spend, Usd};
 use redrive_core::reason::Reason;
 use redrive_core::run::{
-    BeforeMerge, Due, Effects, Ended, Lease, Memory, Merged, Review, Run, Scheduled, State, StateName,
+    Around, BeforeMerge, Due, Effects, Ended, Lease, Memory, Merged, Review, Run, Scheduled, State, StateName,
 };
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
@@ -45,6 +46,13 @@ pub(super) struct Life {
     pub(super) silent_in_row: u32,
     #[serde(default, skip_serializing_if = "is_default", rename = "t")]
     pub(super) retries: Vec<(Reason, u32)>,
+    #[serde(default, skip_serializing_if = "is_default", rename = "td")]
+    pub(super) tried: Vec<u64>,
+    /// Tokens and micro-dollars.
+    #[serde(default, skip_serializing_if = "is_default", rename = "sp")]
+    pub(super) spent: (u64, u64),
+    #[serde(default, skip_serializing_if = "is_default", rename = "ro")]
+    pub(super) refused: Option<(u64, u32)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "c")]
     pub(super) changes: Vec<Change>,
     #[serde(default, skip_serializing_if = "is_default", rename = "tg")]
@@ -162,6 +170,9 @@ impl Life {
             streak: run.memory.streak,
             silent_in_row: run.memory.silent_in_row,
             retries: run.memory.retries.clone(),
+            tried: run.memory.tried.clone(),
+            spent: (run.memory.spent.tokens, run.memory.spent.cost.micros()),
+            refused: run.memory.refused,
             changes: run.changes.clone(),
             target: run.target.clone(),
             idle_ms: run.idle_ms,
@@ -239,9 +250,17 @@ impl Life {
             resumable: self.resumable,
             replayable: !self.not_replayable,
             effects: Effects { open, unknown, done },
-            memory: Memory { streak: self.streak, silent_in_row: self.silent_in_row, retries: self.retries.clone() },
+            memory: Memory {
+                streak: self.streak,
+                silent_in_row: self.silent_in_row,
+                retries: self.retries.clone(),
+                tried: self.tried.clone(),
+                spent: Spend { tokens: self.spent.0, cost: Usd::from_micros(self.spent.1) },
+                refused: self.refused,
+            },
             changes: self.changes.clone(),
             target: self.target.clone(),
+            around: Around::default(),
             deferred_until,
             idle_ms: self.idle_ms,
             deadline_ms: self.deadline_ms,

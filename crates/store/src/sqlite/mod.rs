@@ -1,5 +1,6 @@
 //! SQLite behind the trait: one thread writes, a few connections read.
 
+mod around;
 mod attempt_list;
 mod attempts;
 mod batch;
@@ -37,6 +38,7 @@ mod list;
 mod list_tests;
 mod lookup;
 mod migrate;
+mod output_schemas;
 mod pattern_clock;
 mod pattern_detail;
 mod pattern_events;
@@ -51,11 +53,13 @@ mod predicate;
 mod queue_list;
 mod readers;
 mod received;
+mod refuse;
 mod rejected;
 mod report;
 mod rows;
 mod scan;
 mod sent;
+mod spend;
 mod start;
 mod steps;
 mod store;

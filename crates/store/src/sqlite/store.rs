@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use redrive_core::detect::OutputSchema;
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::{Policies, Policy};
 use redrive_core::time::Timestamp;
@@ -23,6 +24,7 @@ use crate::pattern_model::{PatternAct, PatternsCall};
 use crate::sqlite::batch::Batch;
 use crate::sqlite::committer::Committer;
 use crate::sqlite::folder::{self, Held};
+use crate::sqlite::output_schemas::{self, OutputSchemas};
 use crate::sqlite::policy_shelf::PolicyShelf;
 use crate::sqlite::readers::{READERS, Readers};
 use crate::sqlite::{
@@ -45,6 +47,7 @@ pub struct SqliteStore {
     readers: Readers,
     clock: Arc<dyn Clock>,
     shelf: PolicyShelf,
+    schemas: OutputSchemas,
     /// Let go last: the folder is ours while anything of it is open.
     _held: Held,
 }
@@ -71,8 +74,9 @@ impl SqliteStore {
         set(&conn)?;
         let readers = Readers::open(&path, READERS)?;
         let shelf = PolicyShelf::new(policies.clone());
+        let schemas = OutputSchemas::of(&conn, &policies)?;
         let committer = Committer::start(conn, clock.clone(), dice, policies)?;
-        Ok(Self { committer, readers, clock, shelf, _held: held })
+        Ok(Self { committer, readers, clock, shelf, schemas, _held: held })
     }
 
     async fn write<T: Send + 'static>(
@@ -245,8 +249,21 @@ impl Store for SqliteStore {
         Ok(self.shelf.put(asked, tenant, queue, settings.as_ref()))
     }
 
+    async fn output_schema(&self, at: &RunRef) -> Result<Option<OutputSchema>> {
+        if !self.schemas.any() {
+            return Ok(None);
+        }
+        let run = at.clone();
+        let queue = self.read(move |conn| output_schemas::queue_of(conn, &run)).await?;
+        match queue {
+            Some(queue) => Ok(self.policy(&at.tenant, &queue).await?.detect.output_schema.clone()),
+            None => Ok(None),
+        }
+    }
+
     async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView> {
         let put = name.clone();
+        self.schemas.note(&settings);
         self.write(move |batch| batch.put_queue(&put, settings.clone()).map(|_| ())).await?;
         self.shelf.forget();
         self.queue(&name).await

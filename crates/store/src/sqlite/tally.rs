@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use redrive_core::money::Spend;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use rusqlite::{Connection, params};
@@ -10,6 +11,7 @@ use crate::error::Result;
 use crate::model::HourlyKind;
 use crate::sqlite::life::position;
 use crate::sqlite::pattern_clock::{PatternClocks, Seen};
+use crate::sqlite::spend;
 
 /// What a run is counted under.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -57,6 +59,8 @@ pub(super) struct Tally {
     hours: HashMap<Hour, Kinds>,
     patterns: HashMap<i64, PatternDelta>,
     moved: Vec<i64>,
+    /// What each tenant's retries used.
+    pub(super) spend: HashMap<i64, Spend>,
 }
 
 impl Tally {
@@ -109,6 +113,7 @@ impl Tally {
         for (pattern, delta) in &self.patterns {
             fold_pattern(conn, *pattern, delta, now, clocks)?;
         }
+        spend::fold(conn, self.spend, now)?;
         log_changes(conn, self.moved, now)
     }
 }
