@@ -5,15 +5,16 @@ use async_trait::async_trait;
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    ChangesAnswer, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView, PatternsPage, QueueSettings,
-    QueueView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer, TenantHealth, TenantsAnswer,
+    ChangesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView, PatternsPage,
+    QueueSettings, QueueView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer, TenantHealth,
+    TenantsAnswer,
 };
 use tokio::sync::watch;
 
 use crate::error::Result;
 use crate::model::{
-    Act, FailedAttempt, KeyRecord, LeaseCall, NewStep, PageCall, Report, Reported, RunFilter, RunRef, Start, Started,
-    StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
+    Act, EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewStep, PageCall, Reconcile, Report, Reported, RunFilter,
+    RunRef, Start, Started, StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
 };
 use crate::pattern_model::{PatternAct, PatternsCall};
 
@@ -41,6 +42,8 @@ pub trait Store: Send + Sync + 'static {
     // What people do.
 
     async fn triage(&self, act: Act) -> Result<Triaged>;
+    /// Settles an effect in doubt; the run stays where it is.
+    async fn reconcile(&self, act: Reconcile) -> Result<EffectView>;
     /// The pattern as it stands afterwards; after a merge, the one that it became part of.
     async fn triage_pattern(&self, act: PatternAct) -> Result<PatternView>;
 
@@ -54,11 +57,14 @@ pub trait Store: Send + Sync + 'static {
     async fn reject_unclaimed(&self, most: usize) -> Result<Swept>;
     /// Forgets changes older than what anybody still asks for.
     async fn trim_changes(&self, most: usize) -> Result<Swept>;
+    /// Forgets ledger entries long unused whose run is gone.
+    async fn trim_ledger(&self, most: usize) -> Result<Swept>;
 
     // What people and programs read. A scope sees only its own; another's is not found.
 
     async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage>;
     async fn run(&self, at: &RunRef) -> Result<RunDetail>;
+    async fn effect(&self, at: &EffectRef) -> Result<EffectView>;
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage>;
     async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail>;
     async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer>;

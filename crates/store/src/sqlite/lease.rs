@@ -9,6 +9,7 @@ use redrive_core::policy::RetryBy;
 use redrive_core::text::Label;
 use redrive_core::time::{SECOND_MS, Timestamp};
 use redrive_core::verdict::Change;
+use redrive_core::wire::Versions;
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
@@ -36,6 +37,8 @@ pub(super) struct Granted {
     pub(super) lease: LeaseToken,
     pub(super) lease_expires_at: Timestamp,
     pub(super) changes: Vec<Change>,
+    /// What the worker runs.
+    pub(super) versions: Versions,
 }
 
 /// What is left to give in one call.
@@ -272,6 +275,7 @@ fn grant(batch: &mut Batch<'_>, call: &LeaseCall, mut row: RunRow) -> Result<Gra
         lease: token(&row),
         lease_expires_at,
         changes: row.run.changes.clone(),
+        versions: call.versions.clone(),
     })
 }
 
