@@ -12,7 +12,7 @@ fn charge(lease: &str, status: &str, more: &str) -> String {
 async fn died_charging() -> (World, String) {
     let world = World::new().await;
     let lease = world.begin("a").await;
-    let how = r#","check":"ask the bank for \ud800 a:charge""#;
+    let how = r#","check":"ask the bank for a:charge""#;
     assert_eq!(world.work("/v1/runs/a/steps", charge(&lease, "started", how)).await.status, 200);
     world.wait(60_001);
     world.store.rescue_expired(100).await.unwrap();
@@ -27,8 +27,7 @@ async fn reconcile(world: &World, body: &str) -> crate::world::Answered {
 async fn an_effect_in_doubt_is_found_with_its_run_its_times_and_its_check() {
     let (world, _) = died_charging().await;
     let found = world.get("/v1/effects/a:charge", &world.tenant).await;
-    assert!(found.text.contains(r#""check":"ask the bank for \ud800 a:charge""#), "{}", found.text);
-    insta::assert_snapshot!(found.text.replace("\\ud800 ", ""), @r#"{"tenant":"acme","run_id":"a","key":"a:charge","name":"charge_card","effect":true,"status":"unknown","output":null,"check":"ask the bank for a:charge","attempt":1,"versions":{},"started_at":"2027-01-15T08:00:00.000Z","at":"2027-01-15T08:01:00.001Z","last_used_at":"2027-01-15T08:00:00.000Z","settled_by":null}"#);
+    insta::assert_snapshot!(found.text, @r#"{"tenant":"acme","run_id":"a","key":"a:charge","name":"charge_card","effect":true,"status":"unknown","output":null,"check":"ask the bank for a:charge","attempt":1,"versions":{},"started_at":"2027-01-15T08:00:00.000Z","at":"2027-01-15T08:01:00.001Z","last_used_at":"2027-01-15T08:00:00.000Z","settled_by":null}"#);
     let run = world.show("a").await;
     assert_eq!((&run["state"], &run["dead_because"]), (&json!("dead"), &json!("unsafe")));
 }
@@ -131,6 +130,18 @@ async fn a_late_outcome_is_recorded_and_answered_as_such() {
     assert_eq!((late.short(), late.get("recorded")), ((409, "lease_lost".into()), json!(true)));
     assert_eq!(world.get("/v1/effects/a:charge", &world.tenant).await.get("status"), "committed");
     assert_eq!(world.state("a").await, "dead");
+}
+
+#[tokio::test]
+async fn a_checks_words_come_back_as_they_were_written() {
+    let world = World::new().await;
+    let lease = world.begin("a").await;
+    let odd = r#","check":"ask \ud800 and \u0000""#;
+    let recorded = world.work("/v1/runs/a/steps", charge(&lease, "started", odd)).await;
+    let found = world.get("/v1/effects/a:charge", &world.tenant).await;
+    for answer in [recorded, found] {
+        assert!(answer.text.contains(r#""check":"ask \ud800 and \u0000""#), "{}", answer.text);
+    }
 }
 
 #[tokio::test]
