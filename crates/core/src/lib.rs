@@ -9,6 +9,7 @@ pub mod detect;
 pub mod guard;
 pub mod ids;
 pub mod json;
+pub mod ledger;
 pub mod lifecycle;
 pub mod models;
 pub mod money;

@@ -36,11 +36,12 @@ fn work() -> Vec<Route> {
 
 /// What people and programs look at.
 fn reading() -> Vec<Route> {
-    use v1::{changes, health, limits, patterns, runs, stats, tenants};
+    use v1::{changes, effects, health, limits, patterns, runs, stats, tenants};
     vec![
         by::<TenantReader>().get("/v1/runs", "List runs", runs::list::get),
         by::<AnyKey>().get("/v1/runs/{run_id}", "Everything kept of a run", runs::show::get),
         by::<AnyKey>().get("/v1/runs/{run_id}/attempts/{attempt}/sent", "What an attempt got", runs::sent::get),
+        by::<AnyKey>().get("/v1/effects/{key}", "Look an effect up in the ledger", effects::show::get),
         by::<TenantReader>().get("/v1/patterns", "List patterns", patterns::list::get),
         by::<TenantReader>().get(
             "/v1/patterns/{id}",
@@ -65,6 +66,12 @@ fn triage() -> Vec<Route> {
         by::<TenantReader>().post("/v1/runs/{run_id}/resolve", OK, "Close as settled", triage::resolve),
         by::<TenantReader>().post("/v1/runs/{run_id}/discard", OK, "Close as not needed", triage::discard),
         by::<TenantReader>().post("/v1/runs/{run_id}/note", OK, "Add a note", triage::note),
+        by::<TenantReader>().post(
+            "/v1/effects/{key}/reconcile",
+            OK,
+            "Settle an effect in doubt",
+            v1::effects::reconcile::post,
+        ),
     ]
 }
 

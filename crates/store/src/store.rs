@@ -9,15 +9,16 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::Policy;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    ChangesAnswer, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView, PatternsPage, QueueSettings,
-    QueueView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer, TenantHealth, TenantsAnswer,
+    ChangesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView, PatternsPage,
+    QueueSettings, QueueView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer, TenantHealth,
+    TenantsAnswer,
 };
 use tokio::sync::watch;
 
 use crate::error::Result;
 use crate::model::{
-    Act, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Report, Reported, RunFilter, RunRef, Sent,
-    Start, Started, StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
+    Act, EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported,
+    RunFilter, RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
 };
 use crate::pattern_model::{PatternAct, PatternsCall};
 
@@ -47,6 +48,8 @@ pub trait Store: Send + Sync + 'static {
     // What people do.
 
     async fn triage(&self, act: Act) -> Result<Triaged>;
+    /// Settles an effect in doubt; the run stays where it is.
+    async fn reconcile(&self, act: Reconcile) -> Result<EffectView>;
     /// The pattern as it stands afterwards; after a merge, the one that it became part of.
     async fn triage_pattern(&self, act: PatternAct) -> Result<PatternView>;
 
@@ -60,6 +63,8 @@ pub trait Store: Send + Sync + 'static {
     async fn reject_unclaimed(&self, most: usize) -> Result<Swept>;
     /// Forgets changes older than what anybody still asks for.
     async fn trim_changes(&self, most: usize) -> Result<Swept>;
+    /// Forgets ledger entries long unused whose run is gone.
+    async fn trim_ledger(&self, most: usize) -> Result<Swept>;
 
     // What people and programs read. A scope sees only its own; another's is not found.
 
@@ -67,6 +72,7 @@ pub trait Store: Send + Sync + 'static {
     async fn run(&self, at: &RunRef) -> Result<RunDetail>;
     /// What an attempt got, and what that was made of.
     async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent>;
+    async fn effect(&self, at: &EffectRef) -> Result<EffectView>;
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage>;
     async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail>;
     async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer>;

@@ -3,6 +3,7 @@
 
 mod admin;
 mod answers;
+mod effects;
 mod figures;
 mod list;
 mod patterns;
@@ -16,6 +17,7 @@ pub use answers::{
     AttemptView, FailureAnswer, HistoryEntry, PatternRef, ReplayAnswer, RunBody, RunDetail, RunSummary, StateAnswer,
     StepView,
 };
+pub use effects::{EffectOutcome, EffectView, ReconcileRequest};
 pub use figures::{
     ChangeEntry, ChangesAnswer, HealthAnswer, LimitsAnswer, QueueAlert, StatsAnswer, StatsPoint, TenantHealth,
     TenantView, TenantsAnswer,

@@ -1,12 +1,14 @@
 //! What time alone changes: background services of one shape, each a thin loop around one round.
 
 mod changes;
+mod ledger;
 mod rescue;
 mod service;
 mod stamp;
 mod unclaimed;
 
 pub use changes::TrimChanges;
+pub use ledger::TrimLedger;
 pub use rescue::Rescue;
 pub use service::{Engine, Service};
 pub use stamp::Stamp;

@@ -9,10 +9,11 @@ use crate::error::Result;
 use crate::model::Started;
 use crate::sqlite::columns::{label_or_none, parsed_or_none};
 use crate::sqlite::lease::Granted;
-use crate::sqlite::pieces::{last_error, last_output, payload_of, recorded_steps};
+use crate::sqlite::pieces::{last_error, last_output, payload_of};
 use crate::sqlite::rows::RunRow;
 use crate::sqlite::sent;
 use crate::sqlite::start::Begun;
+use crate::sqlite::steps::{changed, entries_of, views};
 
 /// The trace link, where the producer gave one.
 const TRACE: &str = "trace";
@@ -33,6 +34,7 @@ fn complete_lease(conn: &Connection, granted: Granted) -> Result<LeasedRun> {
     let kept = payload_of(conn, granted.row, granted.revision)?;
     let about = kept.about.clone();
     let (payload, payload_base64) = kept.into_wire()?;
+    let entries = entries_of(conn, granted.row)?;
     Ok(LeasedRun {
         run_id: granted.run_id,
         tenant: granted.tenant,
@@ -50,7 +52,8 @@ fn complete_lease(conn: &Connection, granted: Granted) -> Result<LeasedRun> {
         headers: about.headers,
         idempotency_key,
         changes: with_last_error(conn, granted.row, granted.changes)?,
-        steps: recorded_steps(conn, granted.row)?,
+        steps: views(&entries)?,
+        versions_changed: changed(&entries, &granted.versions)?,
         trace: about.links.get(TRACE).cloned(),
     })
 }
@@ -83,9 +86,12 @@ pub(super) fn complete_start(conn: &Connection, begun: Begun) -> Result<Started>
     let run = begun.run;
     let epoch = begun.answer.lease.as_ref().map(|_| begun.epoch);
     let (payload_differs, closed) = (begun.payload_differs, begun.closed);
+    let entries = entries_of(conn, run)?;
+    let versions_changed = changed(&entries, &begun.versions)?;
     let mut started = begun.into_started();
     let answer = &mut started.answer;
-    answer.steps = recorded_steps(conn, run)?;
+    answer.versions_changed = versions_changed;
+    answer.steps = views(&entries)?;
     if closed {
         answer.output = last_output(conn, run)?;
     }

@@ -8,7 +8,7 @@ use redrive_core::lifecycle::{Begin, Event};
 use redrive_core::policy::RetryBy;
 use redrive_core::text::Label;
 use redrive_core::time::{SECOND_MS, Timestamp};
-use redrive_core::wire::HandedChange;
+use redrive_core::wire::{HandedChange, Versions};
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
@@ -37,6 +37,8 @@ pub(super) struct Granted {
     pub(super) lease: LeaseToken,
     pub(super) lease_expires_at: Timestamp,
     pub(super) changes: Vec<HandedChange>,
+    /// What the worker runs.
+    pub(super) versions: Versions,
 }
 
 /// What is left to give in one call.
@@ -273,6 +275,7 @@ fn grant(batch: &mut Batch<'_>, call: &LeaseCall, mut row: RunRow) -> Result<Gra
         lease: token(&row),
         lease_expires_at,
         changes: handing_out::wanted(&row),
+        versions: call.versions.clone(),
     })
 }
 

@@ -16,6 +16,7 @@ mod detail;
 #[cfg(test)]
 mod detail_tests;
 mod due;
+mod effects;
 mod failpoint;
 mod figures;
 #[cfg(test)]

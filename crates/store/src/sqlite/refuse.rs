@@ -56,7 +56,7 @@ pub(super) fn refuse(
     epoch: Option<u64>,
 ) -> Result<SucceedAnswer> {
     let before = row.clone();
-    batch.keep_steps(&mut row, attempt, epoch.unwrap_or(0), &success.steps)?;
+    batch.keep_steps(&mut row, attempt, epoch.unwrap_or(0), &before.versions, &success.steps)?;
     let rule = objection.detector.rule();
     let evidence = Evidence { error_type: Some(&rule), ..Evidence::of(&objection.message) };
     let fingerprint = fingerprint(&evidence, &objection.reason());

@@ -17,6 +17,8 @@ use crate::sqlite::{handing_out, rejected};
 pub(super) struct Begun {
     pub(super) run: i64,
     pub(super) answer: StartAnswer,
+    /// What the attempt under way runs with.
+    pub(super) versions: Versions,
     pub(super) created: bool,
     /// The payload is not the one that was sent.
     pub(super) payload_differs: bool,
@@ -149,14 +151,15 @@ pub(super) fn answer(batch: &mut Batch<'_>, row: &RunRow, created: bool, payload
         lease_expires_at: lease.map(|lease| lease.expires_at),
         changes: handing_out::wanted(row),
         steps: Vec::new(),
+        versions_changed: Vec::new(),
         payload: None,
         payload_base64: None,
         preflight: None,
         output: None,
     };
-    let queue = batch.queue_by_id(row.queue)?;
-    let closed = row.run.state.name().is_closed();
-    Ok(Begun { run: row.id, answer, created, payload_differs, closed, queue: queue.name, epoch: row.run.epoch })
+    let (queue, versions) = (batch.queue_by_id(row.queue)?, row.versions.clone());
+    let (closed, epoch) = (row.run.state.name().is_closed(), row.run.epoch);
+    Ok(Begun { run: row.id, answer, versions, created, payload_differs, closed, queue: queue.name, epoch })
 }
 
 pub(super) fn token(row: &RunRow) -> LeaseToken {

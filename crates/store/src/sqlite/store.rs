@@ -9,16 +9,17 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::{Policies, Policy};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    ChangesAnswer, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView, PatternsPage, QueueSettings,
-    QueueView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer, TenantHealth, TenantsAnswer,
+    ChangesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView, PatternsPage,
+    QueueSettings, QueueView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer, TenantHealth,
+    TenantsAnswer,
 };
 use tokio::sync::watch;
 
 use crate::clock::{Clock, Dice};
 use crate::error::Result;
 use crate::model::{
-    Act, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Report, Reported, RunFilter, RunRef, Sent,
-    Start, Started, StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
+    Act, EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported,
+    RunFilter, RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
 };
 use crate::pattern_model::{PatternAct, PatternsCall};
 use crate::sqlite::batch::Batch;
@@ -28,8 +29,8 @@ use crate::sqlite::output_schemas::{self, OutputSchemas};
 use crate::sqlite::policy_shelf::PolicyShelf;
 use crate::sqlite::readers::{READERS, Readers};
 use crate::sqlite::{
-    changes, connection, detail, figures, handing_out, hours, keys, lease, list, migrate, pattern_detail, pattern_list,
-    pattern_triage, queue_list, report, sent, start, sweep, triage, under_lease,
+    changes, connection, detail, effects, figures, handing_out, hours, keys, lease, list, migrate, pattern_detail,
+    pattern_list, pattern_triage, queue_list, report, sent, start, sweep, triage, under_lease,
 };
 use crate::store::Store;
 
@@ -159,6 +160,10 @@ impl Store for SqliteStore {
         self.write(move |batch| triage::triage(batch, &act)).await
     }
 
+    async fn reconcile(&self, act: Reconcile) -> Result<EffectView> {
+        self.write(move |batch| effects::reconcile(batch, &act)).await
+    }
+
     async fn triage_pattern(&self, act: PatternAct) -> Result<PatternView> {
         let (scope, now) = (act.scope.clone(), self.now());
         let shown = self.write(move |batch| pattern_triage::triage_pattern(batch, &act)).await?;
@@ -182,6 +187,10 @@ impl Store for SqliteStore {
         self.write(move |batch| sweep::trim_changes(batch, most)).await
     }
 
+    async fn trim_ledger(&self, most: usize) -> Result<Swept> {
+        self.write(move |batch| effects::trim(batch.conn, batch.now, most)).await
+    }
+
     async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage> {
         let (scope, now) = (scope.clone(), self.now());
         self.read(move |conn| list::list_runs(conn, &scope, &filter, &page, now)).await
@@ -195,6 +204,11 @@ impl Store for SqliteStore {
     async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent> {
         let at = at.clone();
         self.read(move |conn| sent::sent(conn, &at, attempt)).await
+    }
+
+    async fn effect(&self, at: &EffectRef) -> Result<EffectView> {
+        let at = at.clone();
+        self.read(move |conn| effects::effect(conn, &at)).await
     }
 
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage> {
