@@ -7,6 +7,7 @@ pub mod classify;
 pub mod guard;
 pub mod ids;
 pub mod lifecycle;
+pub mod patch;
 pub mod pattern;
 pub mod policy;
 pub mod reason;

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::policy::Preset;
+use crate::policy::{Preset, ReplayApproval};
 use crate::time::{DAY_MS, MINUTE_MS, SECOND_MS};
 
 /// One layer of a policy: only what it changes.
@@ -34,6 +34,12 @@ pub struct PolicyLayer {
     /// Replays allowed before only `force` gets through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_replays: Option<u32>,
+    /// Which replays wait for somebody's approval; never when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay_approval: Option<ReplayApproval>,
+    /// How long a run waits in review before it is dead-lettered as expired; 24 h when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_expires_ms: Option<u64>,
 }
 
 pub const LEASE_MS_MIN: u64 = 500;
@@ -60,6 +66,7 @@ impl PolicyLayer {
         within("deadline_ms", self.deadline_ms, LEASE_MS_MIN, DEADLINE_MS_MAX)?;
         within("unclaimed_after_ms", self.unclaimed_after_ms, SECOND_MS, 366 * DAY_MS)?;
         within("max_replays", self.max_replays.map(u64::from), 0, 1_000_000)?;
+        within("approval_expires_ms", self.approval_expires_ms, SECOND_MS, 366 * DAY_MS)?;
         let Some(schedule) = &self.schedule_ms else { return Ok(()) };
         within("schedule_ms", u64::try_from(schedule.len()).ok(), 1, SCHEDULE_ENTRIES_MAX as u64)?;
         schedule.iter().try_for_each(|wait| within("schedule_ms", Some(*wait), SECOND_MS, DEADLINE_MS_MAX))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::ids::Tenant;
-use crate::policy::{LEASE_MS_DEFAULT, PolicyLayer, Preset, RetryBy, Schedule};
+use crate::policy::{Approval, LEASE_MS_DEFAULT, PolicyLayer, Preset, RetryBy, Schedule};
 use crate::time::{DAY_MS, HOUR_MS};
 
 /// What holds for a run, all layers resolved.
@@ -17,6 +17,7 @@ pub struct Policy {
     pub deadline_ms: u64,
     pub unclaimed_after_ms: u64,
     pub max_replays: u32,
+    pub approval: Approval,
 }
 
 impl Default for Policy {
@@ -39,6 +40,7 @@ impl Policy {
             deadline_ms: HOUR_MS,
             unclaimed_after_ms: DAY_MS,
             max_replays: 10,
+            approval: Approval::default(),
         };
         for layer in layers {
             policy.lay(layer);
@@ -60,6 +62,8 @@ impl Policy {
         self.deadline_ms = layer.deadline_ms.unwrap_or(self.deadline_ms);
         self.unclaimed_after_ms = layer.unclaimed_after_ms.unwrap_or(self.unclaimed_after_ms);
         self.max_replays = layer.max_replays.unwrap_or(self.max_replays);
+        self.approval.replay = layer.replay_approval.unwrap_or(self.approval.replay);
+        self.approval.expires_ms = layer.approval_expires_ms.unwrap_or(self.approval.expires_ms);
     }
 }
 
