@@ -5,17 +5,19 @@ use async_trait::async_trait;
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    ChangesAnswer, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView, PatternsPage, QueueSettings,
-    QueueView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer, TenantHealth, TenantsAnswer,
+    ChangesAnswer, DuplicatesAnswer, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView, PatternsPage,
+    PlanAnswer, QueueSettings, QueueView, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView,
+    SucceedAnswer, TenantHealth, TenantsAnswer,
 };
 use tokio::sync::watch;
 
 use crate::error::Result;
 use crate::model::{
-    Act, FailedAttempt, KeyRecord, LeaseCall, NewStep, PageCall, Report, Reported, RunFilter, RunRef, Start, Started,
-    StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
+    FailedAttempt, KeyRecord, LeaseCall, NewStep, PageCall, Report, Reported, RunFilter, RunRef, Start, Started,
+    StatsCall, Success, Swept, TenantScope, UnderLease,
 };
 use crate::pattern_model::{PatternAct, PatternsCall};
+use crate::triage_model::{Act, Replay, Triaged};
 
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
@@ -41,6 +43,8 @@ pub trait Store: Send + Sync + 'static {
     // What people do.
 
     async fn triage(&self, act: Act) -> Result<Triaged>;
+    /// What a replay would do now; of a run in review, without anything else proposed: what waits for approval.
+    async fn plan(&self, at: &RunRef, replay: Replay) -> Result<PlanAnswer>;
     /// The pattern as it stands afterwards; after a merge, the one that it became part of.
     async fn triage_pattern(&self, act: PatternAct) -> Result<PatternView>;
 
@@ -52,6 +56,8 @@ pub trait Store: Send + Sync + 'static {
     async fn rescue_expired(&self, most: usize) -> Result<Swept>;
     /// Dead-letters scheduled runs that nobody began in time.
     async fn reject_unclaimed(&self, most: usize) -> Result<Swept>;
+    /// Dead-letters runs whose approval nobody gave in time.
+    async fn expire_reviews(&self, most: usize) -> Result<Swept>;
     /// Forgets changes older than what anybody still asks for.
     async fn trim_changes(&self, most: usize) -> Result<Swept>;
 
@@ -59,6 +65,9 @@ pub trait Store: Send + Sync + 'static {
 
     async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage>;
     async fn run(&self, at: &RunRef) -> Result<RunDetail>;
+    /// A payload as it was at a revision; without one, as it is.
+    async fn revision(&self, at: &RunRef, revision: Option<u32>) -> Result<RevisionView>;
+    async fn duplicates(&self, at: &RunRef) -> Result<DuplicatesAnswer>;
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage>;
     async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail>;
     async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer>;

@@ -125,13 +125,7 @@ fn insert(text: &mut String, container: usize, name: &str, value: &str, max_byte
 }
 
 /// At the end of an object or list, spaced as the entry before it is.
-fn append(
-    text: &mut String,
-    container: usize,
-    name: Option<&str>,
-    value: &str,
-    max_bytes: usize,
-) -> Result<(), Why> {
+fn append(text: &mut String, container: usize, name: Option<&str>, value: &str, max_bytes: usize) -> Result<(), Why> {
     let last = entries(text, container).last();
     let colon = last.as_ref().and_then(|last| last.key.as_ref().map(|key| &text[key.end..last.value.start]));
     let entry = match name {

@@ -11,8 +11,8 @@ mod scan;
 
 pub use apply::{BadPatch, PATCH_OPERATIONS_MAX, Why, apply};
 pub use diff::{Difference, differences};
-pub use operation::{Operation, PatchOp};
 pub(crate) use operation::present;
+pub use operation::{Operation, PatchOp};
 
 #[cfg(test)]
 mod tests;

@@ -11,8 +11,8 @@ use crate::run::StateName;
 use crate::text::{Label, Text};
 use crate::time::Timestamp;
 use crate::verdict::{DeadBecause, Verdict};
-use crate::wire::RawJson;
 use crate::wire::report::{ErrorReport, Links, PayloadOmitted, ResponseReport, Severity, StepStatus, Usage, Versions};
+use crate::wire::{RawJson, ReviewView};
 
 /// The pattern a failure belongs to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -66,6 +66,9 @@ pub struct RunSummary {
     pub deferred_until: Option<Timestamp>,
     pub merged_into: Option<RunId>,
     pub replays: u32,
+    /// Who looks after it.
+    #[serde(default)]
+    pub assigned_to: Option<Label>,
 }
 
 /// One execution of a run.
@@ -177,6 +180,9 @@ pub struct RunBody {
     /// Where it is written what to do: the matching rule's, otherwise the queue's.
     #[serde(default)]
     pub runbook: Option<String>,
+    /// In review: what waits for a yes or no.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review: Option<ReviewView>,
 }
 
 /// Where a run is after a triage verb.
@@ -185,14 +191,4 @@ pub struct StateAnswer {
     pub run_id: RunId,
     pub tenant: Tenant,
     pub state: StateName,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ReplayAnswer {
-    pub run_id: RunId,
-    pub tenant: Tenant,
-    pub state: StateName,
-    /// The last attempt that began; the replay's is the next.
-    pub attempt: u32,
-    pub revision: u32,
 }

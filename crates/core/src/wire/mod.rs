@@ -8,12 +8,12 @@ mod list;
 mod patterns;
 mod problem;
 mod report;
+mod triage;
 mod worker;
 
 pub use admin::{CreateKey, CreatedKey, KeyView, KeysAnswer, QueueSettings, QueueView, QueuesAnswer, Role};
 pub use answers::{
-    AttemptView, FailureAnswer, HistoryEntry, PatternRef, ReplayAnswer, RunBody, RunDetail, RunSummary, StateAnswer,
-    StepView,
+    AttemptView, FailureAnswer, HistoryEntry, PatternRef, RunBody, RunDetail, RunSummary, StateAnswer, StepView,
 };
 pub use figures::{
     ChangeEntry, ChangesAnswer, HealthAnswer, LimitsAnswer, QueueAlert, StatsAnswer, StatsPoint, TenantHealth,
@@ -29,9 +29,14 @@ pub use report::{
     ErrorReport, FailureReport, Links, PayloadOmitted, ResponseReport, RunFields, Severity, StepReport, StepStatus,
     Usage, Versions,
 };
+pub use triage::{
+    ApproveRequest, AssignRequest, DeferRequest, Duplicate, DuplicatesAnswer, Fix, Likeness, MergeRequest, PlanAnswer,
+    PlanStep, PlanWarning, ReassignRequest, ReplayAnswer, ReplayRequest, ReviewView, RevisionView, TriageRequest,
+    VersionChange, WarningCode, Will,
+};
 pub use worker::{
     FailRequest, HeartbeatAnswer, HeartbeatRequest, LeaseRequest, LeasedRun, LeasesAnswer, Mode, ReleaseRequest,
-    ReplayRequest, StartAnswer, StartRequest, StepRequest, SucceedAnswer, SucceedRequest, TriageRequest,
+    StartAnswer, StartRequest, StepRequest, SucceedAnswer, SucceedRequest,
 };
 
 /// Any JSON, kept as the bytes it came in.

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use redrive_client::Error;
 use redrive_core::ids::QueueName;
-use redrive_core::policy::{PolicyLayer, Preset, RetryBy};
+use redrive_core::policy::{PolicyLayer, Preset, ReplayApproval, RetryBy};
 use redrive_core::text::Label;
 use redrive_core::wire::{QueueSettings, QueueView};
 
@@ -80,6 +80,12 @@ pub(crate) struct SetArgs {
     /// Replays allowed before only --force gets through
     #[arg(long)]
     max_replays: Option<u32>,
+    /// Which replays wait for somebody's approval: never, unsafe, severity>=X or always
+    #[arg(long, value_name = "WHICH", value_parser = wire_word::<ReplayApproval>)]
+    replay_approval: Option<ReplayApproval>,
+    /// How long a run waits for an approval
+    #[arg(long, value_name = "MS")]
+    approval_expires_ms: Option<u64>,
     /// Forget everything that was set before
     #[arg(long)]
     reset: bool,
@@ -162,6 +168,8 @@ impl SetArgs {
             deadline_ms: self.deadline_ms.or(before.policy.deadline_ms),
             unclaimed_after_ms: self.unclaimed_after_ms.or(before.policy.unclaimed_after_ms),
             max_replays: self.max_replays.or(before.policy.max_replays),
+            replay_approval: self.replay_approval.or(before.policy.replay_approval),
+            approval_expires_ms: self.approval_expires_ms.or(before.policy.approval_expires_ms),
         };
         QueueSettings {
             owner: self.owner.as_deref().map(Label::from).or(before.owner),

@@ -2,12 +2,14 @@
 
 mod changes;
 mod rescue;
+mod reviews;
 mod service;
 mod stamp;
 mod unclaimed;
 
 pub use changes::TrimChanges;
 pub use rescue::Rescue;
+pub use reviews::Reviews;
 pub use service::{Engine, Service};
 pub use stamp::Stamp;
 pub use unclaimed::Unclaimed;

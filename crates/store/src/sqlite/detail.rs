@@ -1,6 +1,7 @@
 //! Everything kept of one run.
 
 use redrive_core::ids::OrderKey;
+use redrive_core::run::StateName;
 use redrive_core::wire::{QueueSettings, RunBody, RunDetail, RunSummary};
 use rusqlite::Connection;
 
@@ -10,6 +11,7 @@ use super::history_list::history_of;
 use super::life::Life;
 use super::lookup::run_number;
 use super::pieces::{payload_of, recorded_steps};
+use super::reviews::review_view;
 use super::summary::summary;
 use crate::error::{Error, Result};
 use crate::model::RunRef;
@@ -30,6 +32,8 @@ fn body(conn: &Connection, run: i64, summary: &RunSummary) -> Result<RunBody> {
     let history = history_of(conn, run, summary.received_at, &ended)?;
     let verdict = ended.iter().rev().find_map(|attempt| attempt.verdict.clone());
     let output = ended.iter().rev().find_map(EndedAttempt::output).cloned();
+    let review = inner.life.review.as_ref().filter(|_| summary.state == StateName::Review);
+    let review = review.map(|review| review_view(conn, run, review)).transpose()?;
     let mut attempts: Vec<_> = ended.into_iter().map(EndedAttempt::into_view).collect();
     attempts.extend(under_way(summary, &inner.life));
     Ok(RunBody {
@@ -51,6 +55,7 @@ fn body(conn: &Connection, run: i64, summary: &RunSummary) -> Result<RunBody> {
         replayable: !inner.life.not_replayable,
         instructions: inner.settings.instructions,
         runbook: inner.settings.runbook,
+        review,
     })
 }
 

@@ -4,7 +4,7 @@
 use redrive_core::ids::RunId;
 use redrive_core::reason::Reason;
 use redrive_core::run::{
-    BeforeMerge, Due, Effects, Ended, Lease, Memory, Merged, Review, Run, Scheduled, State, StateName,
+    BeforeMerge, Closed, Due, Effects, Ended, Lease, Memory, Merged, Review, Run, Scheduled, State, StateName,
 };
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
@@ -90,6 +90,10 @@ pub(super) struct ReviewLife {
     pub(super) plan_hash: String,
     pub(super) expires_at: i64,
     pub(super) before: DeadBecause,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) reopens: Option<Closed>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) force: bool,
 }
 
 /// The columns that, with [`Life`], make a run.
@@ -279,6 +283,8 @@ impl ReviewLife {
             plan_hash: review.plan_hash.clone(),
             expires_at: review.expires_at.as_millis(),
             before: review.before,
+            reopens: review.reopens,
+            force: review.force,
         }
     }
 
@@ -288,6 +294,8 @@ impl ReviewLife {
             plan_hash: self.plan_hash.clone(),
             expires_at: Timestamp::from_millis(self.expires_at),
             before: self.before,
+            reopens: self.reopens,
+            force: self.force,
         }
     }
 }

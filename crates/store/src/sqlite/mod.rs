@@ -14,6 +14,7 @@ mod detail;
 #[cfg(test)]
 mod detail_tests;
 mod due;
+mod duplicates;
 mod failpoint;
 mod figures;
 #[cfg(test)]
@@ -35,6 +36,7 @@ mod list;
 #[cfg(test)]
 mod list_tests;
 mod lookup;
+mod merges;
 mod migrate;
 mod pattern_detail;
 mod pattern_events;
@@ -44,11 +46,15 @@ mod pattern_tests;
 mod pattern_triage;
 mod patterns;
 mod pieces;
+mod plans;
 mod predicate;
 mod queue_list;
 mod readers;
 mod received;
+mod replay;
 mod report;
+mod reviews;
+mod revisions;
 mod rows;
 mod scan;
 mod start;

@@ -8,16 +8,17 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::Policies;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    ChangesAnswer, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView, PatternsPage, QueueSettings,
-    QueueView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer, TenantHealth, TenantsAnswer,
+    ChangesAnswer, DuplicatesAnswer, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView, PatternsPage,
+    PlanAnswer, QueueSettings, QueueView, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView,
+    SucceedAnswer, TenantHealth, TenantsAnswer,
 };
 use tokio::sync::watch;
 
 use crate::clock::{Clock, Dice};
 use crate::error::Result;
 use crate::model::{
-    Act, FailedAttempt, KeyRecord, LeaseCall, NewStep, PageCall, Report, Reported, RunFilter, RunRef, Start, Started,
-    StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
+    FailedAttempt, KeyRecord, LeaseCall, NewStep, PageCall, Report, Reported, RunFilter, RunRef, Start, Started,
+    StatsCall, Success, Swept, TenantScope, UnderLease,
 };
 use crate::pattern_model::{PatternAct, PatternsCall};
 use crate::sqlite::batch::Batch;
@@ -25,10 +26,11 @@ use crate::sqlite::committer::Committer;
 use crate::sqlite::folder::{self, Held};
 use crate::sqlite::readers::{READERS, Readers};
 use crate::sqlite::{
-    changes, connection, detail, figures, handing_out, hours, keys, lease, list, migrate, pattern_detail, pattern_list,
-    pattern_triage, queue_list, report, start, sweep, triage, under_lease,
+    changes, connection, detail, duplicates, figures, handing_out, hours, keys, lease, list, migrate, pattern_detail,
+    pattern_list, pattern_triage, plans, queue_list, report, reviews, revisions, start, sweep, triage, under_lease,
 };
 use crate::store::Store;
+use crate::triage_model::{Act, Replay, Triaged};
 
 /// What a store needs to open.
 pub struct Options {
@@ -146,6 +148,12 @@ impl Store for SqliteStore {
         self.write(move |batch| triage::triage(batch, &act)).await
     }
 
+    async fn plan(&self, at: &RunRef, replay: Replay) -> Result<PlanAnswer> {
+        let at = at.clone();
+        // In the committer's turn: policies are its own, and what it answers no other command has changed meanwhile.
+        self.write(move |batch| plans::plan(batch, &at, &replay)).await
+    }
+
     async fn triage_pattern(&self, act: PatternAct) -> Result<PatternView> {
         let (scope, now) = (act.scope.clone(), self.now());
         let shown = self.write(move |batch| pattern_triage::triage_pattern(batch, &act)).await?;
@@ -165,6 +173,10 @@ impl Store for SqliteStore {
         self.write(move |batch| sweep::reject_unclaimed(batch, most)).await
     }
 
+    async fn expire_reviews(&self, most: usize) -> Result<Swept> {
+        self.write(move |batch| reviews::expire_reviews(batch, most)).await
+    }
+
     async fn trim_changes(&self, most: usize) -> Result<Swept> {
         self.write(move |batch| sweep::trim_changes(batch, most)).await
     }
@@ -177,6 +189,16 @@ impl Store for SqliteStore {
     async fn run(&self, at: &RunRef) -> Result<RunDetail> {
         let at = at.clone();
         self.read(move |conn| detail::run_detail(conn, &at)).await
+    }
+
+    async fn revision(&self, at: &RunRef, revision: Option<u32>) -> Result<RevisionView> {
+        let at = at.clone();
+        self.read(move |conn| revisions::revision(conn, &at, revision)).await
+    }
+
+    async fn duplicates(&self, at: &RunRef) -> Result<DuplicatesAnswer> {
+        let at = at.clone();
+        self.read(move |conn| duplicates::duplicates(conn, &at)).await
     }
 
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage> {
