@@ -9,6 +9,7 @@ use redrive_core::wire::Problem;
 use reqwest::header::CONTENT_TYPE;
 use serde::de::DeserializeOwned;
 
+use crate::client::Pairs;
 use crate::error::{Error, Result};
 
 /// A call that is sent when it is awaited.
@@ -24,6 +25,11 @@ pub struct Call<T> {
 impl<T> Call<T> {
     pub(crate) fn new(url: String, request: Result<reqwest::RequestBuilder>) -> Self {
         Self { request, url, answer: PhantomData }
+    }
+
+    pub(crate) fn query(mut self, pairs: &Pairs) -> Self {
+        self.request = self.request.map(|request| request.query(pairs));
+        self
     }
 
     /// Waits for the answer this long instead of the client's usual time.

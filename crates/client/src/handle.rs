@@ -6,8 +6,8 @@ use redrive_core::ids::{RunId, StepKey};
 use redrive_core::policy::LEASE_MS_DEFAULT;
 use redrive_core::text::Label;
 use redrive_core::wire::{
-    ErrorReport, FailRequest, FailureAnswer, LeasedRun, RawJson, StartAnswer, StartRequest, StateAnswer, StepRequest,
-    StepStatus, StepView, SucceedAnswer, SucceedRequest,
+    EffectOutcome, ErrorReport, FailRequest, FailureAnswer, LeasedRun, RawJson, StartAnswer, StartRequest, StateAnswer,
+    StepRequest, StepStatus, StepView, SucceedAnswer, SucceedRequest,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -116,6 +116,37 @@ impl RunHandle {
         &self.steps
     }
 
+    /// Effects that an earlier attempt began and nobody knows the end of. Each says, where it declared so, how to find
+    /// out; [`RunHandle::checked`] takes the answer.
+    pub fn in_doubt(&self) -> impl Iterator<Item = &StepView> {
+        self.steps.iter().filter(|step| step.status == StepStatus::Unknown)
+    }
+
+    /// Settles an effect in doubt by what its own check found; `output` is what the effect gave, if it happened.
+    pub async fn checked(
+        &self,
+        step: &StepView,
+        outcome: EffectOutcome,
+        output: Option<&impl Serialize>,
+    ) -> Result<StepView> {
+        let status = match outcome {
+            EffectOutcome::Committed => StepStatus::Committed,
+            EffectOutcome::NotDone => StepStatus::Failed,
+        };
+        let request = StepRequest {
+            tenant: None,
+            lease: self.lease.clone(),
+            name: step.name.clone(),
+            key: Some(step.key.clone()),
+            effect: Some(step.effect),
+            status,
+            output: output.map(serde_json::value::to_raw_value).transpose()?,
+            check: None,
+            checked: true,
+        };
+        self.client.step(&self.run_id, &request).await
+    }
+
     /// Whether the server has said that the attempt is no longer ours.
     pub fn is_lost(&self) -> bool {
         *self.lost.borrow()
@@ -174,7 +205,9 @@ impl RunHandle {
         output: Option<RawJson>,
     ) -> Result<StepView> {
         let (name, lease, effect) = (Label::from(name), self.lease.clone(), Some(effect));
-        self.client.step(&self.run_id, &StepRequest { tenant: None, lease, name, key, effect, status, output }).await
+        let (check, checked) = (None, false);
+        let step = StepRequest { tenant: None, lease, name, key, effect, status, output, check, checked };
+        self.client.step(&self.run_id, &step).await
     }
 
     /// The attempt succeeded. The answer may disagree: a detector looks at the output first.

@@ -18,6 +18,7 @@
 mod blank;
 mod call;
 mod client;
+mod effects;
 mod error;
 mod handle;
 mod patterns;

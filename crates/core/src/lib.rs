@@ -6,6 +6,7 @@ mod words;
 pub mod classify;
 pub mod guard;
 pub mod ids;
+pub mod ledger;
 pub mod lifecycle;
 pub mod patch;
 pub mod pattern;

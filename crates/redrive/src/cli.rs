@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    classify, completions, demo, doctor, generate, health, keys, patterns, queues, runs, serve, tenants,
+    classify, completions, demo, doctor, effects, generate, health, keys, patterns, queues, runs, serve, tenants,
 };
 
 /// The dead letter queue and recovery pipeline for AI agent work
@@ -25,6 +25,9 @@ pub(crate) enum Command {
     /// List runs, read one, decide what happens to it
     #[command(subcommand)]
     Runs(runs::Command),
+    /// Look an effect up in the ledger, or settle one that nobody knows the outcome of
+    #[command(subcommand)]
+    Effects(effects::Command),
     /// List root causes: failures that have one thing in common
     #[command(subcommand)]
     Patterns(patterns::Command),
@@ -72,6 +75,9 @@ mod tests {
             "redrive runs list --since 2h --until 2026-01-01T00:00:00Z -q abc --limit 1000 --held=false",
             "redrive runs replay a b c --force --reason because",
             "redrive runs note a b text --tenant acme",
+            "redrive effects show task-42:charge --json",
+            "redrive effects reconcile step:mail --run task-42 --outcome not_done --reason gone",
+            "redrive effects reconcile k --outcome committed --output {\"id\":7}",
             "redrive queues set mail --schedule-ms 1000,2000 --retry-by caller --preset external",
             "redrive keys create --role worker --tenant * --json",
             "redrive patterns list --state new,muted --sort open --reason bug -q key",
@@ -96,6 +102,10 @@ mod tests {
             "redrive runs list --limit 5 --all",
             "redrive runs show a/b",
             "redrive runs list --reason nonsense",
+            "redrive effects reconcile k",
+            "redrive effects reconcile k --outcome maybe",
+            "redrive effects reconcile k --outcome committed --output {",
+            "redrive effects show a/b",
             "redrive patterns resolve p1 --in-version abc",
             "redrive patterns assign p1",
             "redrive patterns merge p1",

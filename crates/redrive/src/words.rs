@@ -2,6 +2,7 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use redrive_core::run::StateName;
+use redrive_core::wire::StepStatus;
 
 use crate::out::Style;
 
@@ -19,6 +20,14 @@ pub(crate) fn style_of(state: StateName) -> Style {
         StateName::Scheduled | StateName::Running | StateName::Review => Style::Waiting,
         StateName::Succeeded | StateName::Recovered | StateName::Resolved => Style::Good,
         StateName::Discarded | StateName::Merged => Style::Faint,
+    }
+}
+
+pub(crate) fn step_style(status: StepStatus) -> Style {
+    match status {
+        StepStatus::Committed | StepStatus::Reconciled => Style::Good,
+        StepStatus::Started => Style::Waiting,
+        StepStatus::Failed | StepStatus::Unknown => Style::Bad,
     }
 }
 

@@ -11,6 +11,8 @@ const MIB: usize = 1024 * 1024;
 pub const ATTEMPT_MAX: u32 = 1_000_000;
 /// A step's output above this is known by its size and hash only.
 pub const STEP_OUTPUT_MAX_BYTES: usize = 64 * 1024;
+/// How a step's outcome can be found out, in words.
+pub const STEP_CHECK_MAX_BYTES: usize = 4 * 1024;
 pub const PAGE_DEFAULT: u32 = 50;
 pub const PAGE_MAX: u32 = 500;
 pub const COUNT_MAX: u64 = 10_000;

@@ -2,7 +2,7 @@
 
 use axum::extract::{FromRequestParts as _, RawPathParams};
 use http::request::Parts;
-use redrive_core::ids::{QueueName, RunId, Tenant};
+use redrive_core::ids::{QueueName, RunId, StepKey, Tenant};
 
 use crate::problem::{Problem, Result};
 
@@ -37,6 +37,12 @@ impl FromPath for () {
 impl FromPath for RunId {
     fn read(params: &Params) -> Result<Self> {
         params.id("run_id")
+    }
+}
+
+impl FromPath for StepKey {
+    fn read(params: &Params) -> Result<Self> {
+        params.id("key")
     }
 }
 

@@ -35,7 +35,7 @@ fn work() -> Vec<Route> {
 
 /// What people and programs look at.
 fn reading() -> Vec<Route> {
-    use v1::{changes, health, limits, patterns, runs, stats, tenants};
+    use v1::{changes, effects, health, limits, patterns, runs, stats, tenants};
     vec![
         by::<TenantReader>().get("/v1/runs", "List runs", runs::list::get),
         by::<AnyKey>().get("/v1/runs/{run_id}", "Everything kept of a run", runs::show::get),
@@ -51,6 +51,7 @@ fn reading() -> Vec<Route> {
             "Runs that look like the same work",
             runs::duplicates::get,
         ),
+        by::<AnyKey>().get("/v1/effects/{key}", "Look an effect up in the ledger", effects::show::get),
         by::<TenantReader>().get("/v1/patterns", "List patterns", patterns::list::get),
         by::<TenantReader>().get(
             "/v1/patterns/{id}",
@@ -88,6 +89,12 @@ fn triage() -> Vec<Route> {
         ),
         by::<TenantReader>().post("/v1/runs/{run_id}/merge", OK, "It is the same work as another", triage::merge),
         by::<TenantReader>().post("/v1/runs/{run_id}/unmerge", OK, "It is not the same after all", triage::unmerge),
+        by::<TenantReader>().post(
+            "/v1/effects/{key}/reconcile",
+            OK,
+            "Settle an effect in doubt",
+            v1::effects::reconcile::post,
+        ),
     ]
 }
 

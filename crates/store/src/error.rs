@@ -44,6 +44,8 @@ pub enum Error {
     EffectInProgress { run_id: String },
     #[error("an effect of this key was started and has no known outcome")]
     EffectUnknown,
+    #[error("the effect's outcome is known: it is {status}")]
+    EffectSettled { status: redrive_core::wire::StepStatus },
     #[error("this queue's runs are retried by workers: report under a lease")]
     LeaseNeeded,
     #[error("the cursor does not parse, or belongs to another filter")]

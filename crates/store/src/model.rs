@@ -12,8 +12,8 @@ use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{
-    ErrorReport, Links, PayloadOmitted, RawJson, ResponseReport, Role, Severity, Sort, StartAnswer, StepStatus, Usage,
-    Versions,
+    EffectOutcome, ErrorReport, Links, PayloadOmitted, RawJson, ResponseReport, Role, Severity, Sort, StartAnswer,
+    StepStatus, Usage, Versions,
 };
 use serde::{Deserialize, Serialize};
 
@@ -182,6 +182,31 @@ pub struct NewStep {
     /// The JSON token, encoded; none above the limit.
     pub output: Option<Vec<u8>>,
     pub output_omitted: Option<PayloadOmitted>,
+    /// How to find out whether it happened: a JSON string, encoded.
+    pub check: Option<Vec<u8>>,
+    /// The outcome was found by that check.
+    pub checked: bool,
+}
+
+/// One entry of the ledger, named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EffectRef {
+    pub tenant: Tenant,
+    pub key: StepKey,
+    /// Needed for what is unique within its run only: plain steps, and effects that gave no key.
+    pub run_id: Option<RunId>,
+}
+
+/// `POST /v1/effects/{key}/reconcile`.
+#[derive(Debug, Clone)]
+pub struct Reconcile {
+    pub at: EffectRef,
+    pub outcome: EffectOutcome,
+    /// The JSON token, encoded; none above the limit.
+    pub output: Option<Vec<u8>>,
+    pub output_omitted: Option<PayloadOmitted>,
+    pub actor: String,
+    pub reason: Option<Text>,
 }
 
 /// `POST /v1/runs`.

@@ -5,16 +5,16 @@ use async_trait::async_trait;
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    ChangesAnswer, DuplicatesAnswer, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView, PatternsPage,
-    PlanAnswer, QueueSettings, QueueView, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView,
-    SucceedAnswer, TenantHealth, TenantsAnswer,
+    ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView,
+    PatternsPage, PlanAnswer, QueueSettings, QueueView, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer,
+    StepView, SucceedAnswer, TenantHealth, TenantsAnswer,
 };
 use tokio::sync::watch;
 
 use crate::error::Result;
 use crate::model::{
-    FailedAttempt, KeyRecord, LeaseCall, NewStep, PageCall, Report, Reported, RunFilter, RunRef, Start, Started,
-    StatsCall, Success, Swept, TenantScope, UnderLease,
+    EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewStep, PageCall, Reconcile, Report, Reported, RunFilter, RunRef,
+    Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
 };
 use crate::pattern_model::{PatternAct, PatternsCall};
 use crate::triage_model::{Act, Replay, Triaged};
@@ -45,6 +45,8 @@ pub trait Store: Send + Sync + 'static {
     async fn triage(&self, act: Act) -> Result<Triaged>;
     /// What a replay would do now; of a run in review, without anything else proposed: what waits for approval.
     async fn plan(&self, at: &RunRef, replay: Replay) -> Result<PlanAnswer>;
+    /// Settles an effect in doubt; the run stays where it is.
+    async fn reconcile(&self, act: Reconcile) -> Result<EffectView>;
     /// The pattern as it stands afterwards; after a merge, the one that it became part of.
     async fn triage_pattern(&self, act: PatternAct) -> Result<PatternView>;
 
@@ -60,6 +62,8 @@ pub trait Store: Send + Sync + 'static {
     async fn expire_reviews(&self, most: usize) -> Result<Swept>;
     /// Forgets changes older than what anybody still asks for.
     async fn trim_changes(&self, most: usize) -> Result<Swept>;
+    /// Forgets ledger entries long unused whose run is gone.
+    async fn trim_ledger(&self, most: usize) -> Result<Swept>;
 
     // What people and programs read. A scope sees only its own; another's is not found.
 
@@ -68,6 +72,7 @@ pub trait Store: Send + Sync + 'static {
     /// A payload as it was at a revision; without one, as it is.
     async fn revision(&self, at: &RunRef, revision: Option<u32>) -> Result<RevisionView>;
     async fn duplicates(&self, at: &RunRef) -> Result<DuplicatesAnswer>;
+    async fn effect(&self, at: &EffectRef) -> Result<EffectView>;
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage>;
     async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail>;
     async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer>;

@@ -1,10 +1,11 @@
 //! Moves of an attempt: it begins, shows life, ends well, ends badly, or goes quiet.
 
+use crate::guard::hazard;
 use crate::lifecycle::event::{Begin, Effect, Moved, Outcome};
 use crate::lifecycle::refused::Refused;
 use crate::policy::Policy;
 use crate::reason::{Category, Reason};
-use crate::run::{Due, Ended, Lease, Memory, Run, Scheduled, State};
+use crate::run::{BeforeMerge, Due, Ended, Lease, Memory, Merged, Run, Scheduled, State};
 use crate::strategy::{Failure, decide};
 use crate::text::Label;
 use crate::time::{MINUTE_MS, SECOND_MS, Timestamp};
@@ -104,12 +105,17 @@ pub(super) fn fail(
         | State::Resolved
         | State::Discarded => Ok(judge(run, failure, attempt, run.ended, policy, now, jitter)),
         // A person is deciding on it: automation does not take it out of their hands.
-        State::Review(review) => Ok(keep_state(
-            judge(run, failure, attempt, run.ended, policy, now, jitter),
-            State::Dead { because: review.before },
-        )),
-        State::Merged(_) => {
-            Ok(keep_state(judge(run, failure, attempt, run.ended, policy, now, jitter), run.state.clone()))
+        State::Review(review) => {
+            let moved = judge(run, failure, attempt, run.ended, policy, now, jitter);
+            let because = if hazard(&moved.run).is_some() { DeadBecause::Unsafe } else { review.before };
+            Ok(keep_state(moved, State::Dead { because }))
+        }
+        State::Merged(merged) => {
+            let moved = judge(run, failure, attempt, run.ended, policy, now, jitter);
+            // Taking the merge back would hand it out again: not with an effect that must not be repeated.
+            let unsafe_now = hazard(&moved.run).is_some();
+            let before = if unsafe_now { BeforeMerge::Dead(DeadBecause::Unsafe) } else { merged.before };
+            Ok(keep_state(moved, State::Merged(Merged { into: merged.into.clone(), before })))
         }
     }
 }
@@ -203,7 +209,7 @@ pub(super) fn release(run: &Run, policy: &Policy, now: Timestamp, jitter: f64) -
         ..run.clone()
     };
     let mut effects = doubt_open_effects(&mut next);
-    if next.effects.unknown > 0 {
+    if hazard(&next).is_some() {
         next.state = State::Dead { because: DeadBecause::Unsafe };
     } else {
         effects.push(Effect::Wake);

@@ -114,6 +114,37 @@ fn an_effect_open_at_the_end_of_an_attempt_is_in_doubt_whatever_ended_it() {
 }
 
 #[test]
+fn no_automatic_path_repeats_an_effect_that_is_done_in_a_run_that_can_not_resume() {
+    let mut running = begun(&Run::new(noon()), noon());
+    running.effects.done = 1;
+    let timeout = Failure::found(Reason::Timeout, "sample");
+    let paths = [
+        Event::Fail { failure: &timeout, attempt: 1, jitter: 0.0 },
+        Event::Release { jitter: 0.0 },
+        Event::LeaseRanOut { unattended: false, jitter: 0.0 },
+        Event::IdleTooLong { jitter: 0.0 },
+        Event::DeadlinePassed { jitter: 0.0 },
+    ];
+    for event in paths {
+        let later = noon().plus_ms(3_600_000);
+        assert_eq!(because(&move_on(&running, &event, later)), Some(DeadBecause::Unsafe), "{event:?}");
+        let resumable = Run { resumable: true, ..running.clone() };
+        assert!(move_on(&resumable, &event, later).due_at().is_some(), "{event:?}");
+    }
+}
+
+#[test]
+fn a_merge_taken_back_hands_out_nothing_that_became_unsafe_meanwhile() {
+    let merge = Event::Merge { into: "other".parse().unwrap() };
+    let mut merged = move_on(&Run::new(noon()), &merge, noon());
+    assert!(move_on(&merged, &Event::Unmerge, noon()).due_at().is_some());
+    merged.effects.open = 1;
+    let failed = failing(&merged, &Failure::found(Reason::Timeout, "sample"), noon());
+    assert_eq!(failed.state.name(), StateName::Merged);
+    assert_eq!(because(&move_on(&failed, &Event::Unmerge, noon())), Some(DeadBecause::Unsafe));
+}
+
+#[test]
 fn a_replay_with_an_effect_in_doubt_needs_force() {
     let mut dead = Run { state: State::Dead { because: DeadBecause::Unsafe }, ..Run::new(noon()) };
     dead.effects.unknown = 1;

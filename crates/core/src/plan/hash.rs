@@ -6,8 +6,9 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::made::{GoesTo, Situation};
+use crate::ledger::{VersionChange, Will};
 use crate::text::Text;
-use crate::wire::{PlanStep, VersionChange, Will};
+use crate::wire::PlanStep;
 
 /// Rises with whatever a plan is made of, so that no approval outlives a change of what it means.
 const VERSION: u32 = 1;

@@ -6,13 +6,14 @@ use super::hash::hash;
 use super::warnings::warnings;
 use crate::guard::hazard;
 use crate::ids::{RunId, StepKey};
+use crate::ledger::{EntryState, Known, VersionChange, Will};
 use crate::lifecycle::{Event, Refused, apply};
 use crate::policy::Policy;
 use crate::run::{Run, Scheduled, State};
 use crate::text::{Label, Text};
 use crate::time::Timestamp;
 use crate::verdict::{Change, DeadBecause};
-use crate::wire::{PlanStep, PlanWarning, Severity, StepStatus, VersionChange, Will};
+use crate::wire::{PlanStep, PlanWarning, Severity};
 
 /// A recorded step, as far as a plan depends on it.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,7 +21,7 @@ pub struct StepFact {
     pub name: Label,
     pub key: StepKey,
     pub effect: bool,
-    pub status: StepStatus,
+    pub state: EntryState,
     /// Its output was too large to keep.
     pub output_omitted: bool,
 }
@@ -131,20 +132,16 @@ fn from_index(steps: &[StepFact], from: Option<&Label>) -> Result<usize, NoSuchS
 }
 
 fn is_done(step: &StepFact) -> bool {
-    match step.status {
-        StepStatus::Committed | StepStatus::Reconciled => true,
-        StepStatus::Started | StepStatus::Failed | StepStatus::Unknown => false,
-    }
+    step.state.known() == Known::Done
 }
 
 fn planned(step: &StepFact, again: bool) -> PlanStep {
-    let will = match step.status {
+    let will = match (step.state.known(), step.effect) {
         // Whatever is asked for: an effect that is done is never offered again.
-        StepStatus::Committed | StepStatus::Reconciled if step.effect || !again => Will::Skip,
-        StepStatus::Committed | StepStatus::Reconciled | StepStatus::Failed => Will::Run,
-        StepStatus::Unknown => Will::Unknown,
-        StepStatus::Started if step.effect => Will::Unknown,
-        StepStatus::Started => Will::Run,
+        (Known::Done, false) if again => Will::Run,
+        // Begun, and the attempt may end without a word on it.
+        (Known::Open, true) => Will::Unknown,
+        (Known::Done | Known::Open | Known::NotDone | Known::InDoubt, _) => step.state.will(),
     };
     PlanStep { name: step.name.clone(), key: step.key.clone(), effect: step.effect, will }
 }

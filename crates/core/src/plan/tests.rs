@@ -1,25 +1,26 @@
 //! Plans by example.
 
 use super::{GoesTo, NoSuchStep, Plan, Proposed, Situation, StepFact, plan};
+use crate::ledger::{EntryState, VersionChange, Will};
 use crate::lifecycle::Refused;
 use crate::policy::{Approval, Policy, ReplayApproval};
 use crate::run::{Run, State};
 use crate::text::{Label, Text};
 use crate::time::Timestamp;
 use crate::verdict::{Change, DeadBecause};
-use crate::wire::{Severity, StepStatus, VersionChange, WarningCode, Will};
+use crate::wire::{Severity, WarningCode};
 
-fn step(name: &str, effect: bool, status: StepStatus) -> StepFact {
-    StepFact { name: Label::from(name), key: name.parse().unwrap(), effect, status, output_omitted: false }
+fn step(name: &str, effect: bool, state: EntryState) -> StepFact {
+    StepFact { name: Label::from(name), key: name.parse().unwrap(), effect, state, output_omitted: false }
 }
 
 /// load (done), charge (an effect, done), write (done), mail (failed).
 fn steps() -> Vec<StepFact> {
     vec![
-        step("load", false, StepStatus::Committed),
-        step("charge", true, StepStatus::Committed),
-        step("write", false, StepStatus::Committed),
-        step("mail", true, StepStatus::Failed),
+        step("load", false, EntryState::Committed),
+        step("charge", true, EntryState::Committed),
+        step("write", false, EntryState::Committed),
+        step("mail", true, EntryState::Failed),
     ]
 }
 
@@ -82,7 +83,7 @@ fn plan_of_nothing(run: &Run, steps: &[StepFact], policy: &Policy) -> Result<Pla
 fn an_effect_in_doubt_is_unknown_refused_and_warned_of() {
     let mut run = dead();
     run.effects.unknown = 1;
-    let plan = planned(&run, &[step("charge", true, StepStatus::Unknown)], &Proposed::default());
+    let plan = planned(&run, &[step("charge", true, EntryState::Unknown)], &Proposed::default());
     assert_eq!((will(&plan), plan.refused), (vec![Will::Unknown], Some(Refused::EffectUnknown)));
     assert_eq!(plan.warnings.iter().map(|w| w.code).collect::<Vec<_>>(), [WarningCode::EffectUnknown]);
 }
@@ -98,7 +99,7 @@ fn the_hash_changes_with_all_that_it_binds_and_with_nothing_else() {
     assert_eq!(hash(&Situation { policy: &other_policy, severity: Severity::Critical, ..base.clone() }), first);
 
     let revised = Run { revision: 2, ..run.clone() };
-    let failed = vec![step("load", false, StepStatus::Failed)];
+    let failed = vec![step("load", false, EntryState::Failed)];
     let text = |text: &str| Some(Text::from(text));
 
     let fixes = [
@@ -108,7 +109,7 @@ fn the_hash_changes_with_all_that_it_binds_and_with_nothing_else() {
         Proposed { instruction: text("b"), ..Proposed::default() },
         from("write"),
     ];
-    let versions = vec![VersionChange { kind: "worker".into(), from: Label::from("1"), to: Label::from("2") }];
+    let versions = vec![VersionChange { kind: "worker".into(), recorded: Label::from("1"), now: Label::from("2") }];
     let mut hashes = vec![
         first,
         hash(&Situation { run: &revised, ..base.clone() }),

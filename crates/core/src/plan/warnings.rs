@@ -1,17 +1,18 @@
 //! What a person should know before saying yes, a sentence each.
 
 use super::made::{Situation, StepFact, held_by};
+use crate::ledger::Known;
 use crate::policy::RetryBy;
 use crate::run::Run;
-use crate::wire::{PlanWarning, StepStatus, WarningCode};
+use crate::wire::{PlanWarning, WarningCode};
 
 /// Below this the number of replays left is worth a word.
 const FEW_REPLAYS: u32 = 3;
 
 pub(super) fn warnings(situation: &Situation<'_>, fixed: &Run, over_effect: bool) -> Vec<PlanWarning> {
     let Situation { run, steps, policy, .. } = situation;
-    let unknown = |step: &&StepFact| step.effect && matches!(step.status, StepStatus::Unknown | StepStatus::Started);
-    let omitted = |step: &&StepFact| step.output_omitted && step.status == StepStatus::Committed;
+    let unknown = |step: &&StepFact| step.effect && matches!(step.state.known(), Known::InDoubt | Known::Open);
+    let omitted = |step: &&StepFact| step.output_omitted && step.state.known() == Known::Done;
     let left = policy.max_replays.saturating_sub(run.replays);
     let said = [
         names(steps.iter().filter(unknown)).map(|names| {
@@ -49,8 +50,8 @@ fn names<'a>(steps: impl Iterator<Item = &'a StepFact>) -> Option<String> {
 
 fn versions(situation: &Situation<'_>) -> Option<String> {
     let changed = situation.versions_changed.iter();
-    let changed: Vec<String> = changed.map(|v| format!("{} {} is now {}", v.kind, v.from, v.to)).collect();
-    (!changed.is_empty()).then(|| format!("It last ran with other versions: {}.", changed.join(", ")))
+    let changed: Vec<String> = changed.map(|v| format!("{} {} is now {}", v.kind, v.recorded, v.now)).collect();
+    (!changed.is_empty()).then(|| format!("It ran with other versions before: {}.", changed.join(", ")))
 }
 
 fn replays_left(left: u32) -> String {

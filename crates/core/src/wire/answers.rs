@@ -6,13 +6,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::ids::{IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant};
+use crate::ledger::VersionChange;
 use crate::reason::{Category, Reason};
 use crate::run::StateName;
 use crate::text::{Label, Text};
 use crate::time::Timestamp;
 use crate::verdict::{DeadBecause, Verdict};
 use crate::wire::report::{ErrorReport, Links, PayloadOmitted, ResponseReport, Severity, StepStatus, Usage, Versions};
-use crate::wire::{RawJson, ReviewView};
+use crate::wire::{EffectOutcome, RawJson, ReviewView};
 
 /// The pattern a failure belongs to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -109,10 +110,16 @@ pub struct StepView {
     pub key: StepKey,
     pub effect: bool,
     pub status: StepStatus,
+    /// With `reconciled`: whether it happened after all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<EffectOutcome>,
     #[schemars(with = "Option<serde_json::Value>")]
     pub output: Option<RawJson>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_omitted: Option<PayloadOmitted>,
+    /// How to find out whether it happened, as the step declared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<Text>,
     pub attempt: u32,
     pub at: Timestamp,
     /// The step was done before: its output comes back, the work is skipped.
@@ -171,6 +178,9 @@ pub struct RunBody {
     pub output: Option<RawJson>,
     pub attempts: Vec<AttemptView>,
     pub steps: Vec<StepView>,
+    /// A replay would skip steps that were recorded under other versions than the newest ones seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub versions_changed: Vec<VersionChange>,
     pub history: Vec<HistoryEntry>,
     pub verdict: Option<Verdict>,
     pub links: Links,

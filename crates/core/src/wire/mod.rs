@@ -3,6 +3,7 @@
 
 mod admin;
 mod answers;
+mod effects;
 mod figures;
 mod list;
 mod patterns;
@@ -15,6 +16,7 @@ pub use admin::{CreateKey, CreatedKey, KeyView, KeysAnswer, QueueSettings, Queue
 pub use answers::{
     AttemptView, FailureAnswer, HistoryEntry, PatternRef, RunBody, RunDetail, RunSummary, StateAnswer, StepView,
 };
+pub use effects::{EffectOutcome, EffectView, ReconcileRequest};
 pub use figures::{
     ChangeEntry, ChangesAnswer, HealthAnswer, LimitsAnswer, QueueAlert, StatsAnswer, StatsPoint, TenantHealth,
     TenantView, TenantsAnswer,
@@ -32,7 +34,7 @@ pub use report::{
 pub use triage::{
     ApproveRequest, AssignRequest, DeferRequest, Duplicate, DuplicatesAnswer, Fix, Likeness, MergeRequest, PlanAnswer,
     PlanStep, PlanWarning, ReassignRequest, ReplayAnswer, ReplayRequest, ReviewView, RevisionView, TriageRequest,
-    VersionChange, WarningCode, Will,
+    WarningCode,
 };
 pub use worker::{
     FailRequest, HeartbeatAnswer, HeartbeatRequest, LeaseRequest, LeasedRun, LeasesAnswer, Mode, ReleaseRequest,

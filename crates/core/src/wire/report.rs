@@ -106,6 +106,9 @@ pub struct StepReport {
     #[serde(default)]
     #[schemars(with = "Option<serde_json::Value>")]
     pub output: Option<RawJson>,
+    /// How to find out whether it happened, should nobody know: shown to whoever has to settle it.
+    #[serde(default)]
+    pub check: Option<Text>,
 }
 
 macro_rules! report_with_run_fields {

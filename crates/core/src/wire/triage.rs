@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{QueueName, RunId, StepKey, Tenant};
+use crate::ledger::{VersionChange, Will};
 use crate::patch::{Operation, present};
 use crate::run::StateName;
 use crate::text::{Label, Text};
@@ -139,32 +140,12 @@ pub struct MergeRequest {
     pub reason: Option<Text>,
 }
 
-words! {
-    /// What a replay does with a step.
-    pub enum Will {
-        /// It is done: its output comes back, the work is not repeated.
-        Skip = "skip",
-        Run = "run",
-        /// It was started and nobody knows whether it happened.
-        Unknown = "unknown",
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanStep {
     pub name: Label,
     pub key: StepKey,
     pub effect: bool,
     pub will: Will,
-}
-
-/// A version that the run last ran with and the workers of its queue no longer have.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-pub struct VersionChange {
-    /// prompt, tool, worker, …
-    pub kind: String,
-    pub from: Label,
-    pub to: Label,
 }
 
 words! {

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant};
+use crate::ledger::VersionChange;
 use crate::run::StateName;
 use crate::text::{Label, Text};
 use crate::time::Timestamp;
@@ -57,6 +58,9 @@ pub struct StartAnswer {
     pub lease_expires_at: Option<Timestamp>,
     pub changes: Vec<Change>,
     pub steps: Vec<StepView>,
+    /// Recorded steps that would be skipped come from other versions than this attempt's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub versions_changed: Vec<VersionChange>,
     /// Where it differs from the one sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
@@ -105,6 +109,12 @@ pub struct StepRequest {
     #[serde(default)]
     #[schemars(with = "Option<serde_json::Value>")]
     pub output: Option<RawJson>,
+    /// How to find out whether it happened, should nobody know: given to whoever has to settle it.
+    #[serde(default)]
+    pub check: Option<Text>,
+    /// With `committed` or `failed`: found by the step's check. It settles what an earlier attempt left in doubt.
+    #[serde(default)]
+    pub checked: bool,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -213,5 +223,8 @@ pub struct LeasedRun {
     pub idempotency_key: Option<IdempotencyKey>,
     pub changes: Vec<Change>,
     pub steps: Vec<StepView>,
+    /// Recorded steps that would be skipped come from other versions than this attempt's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub versions_changed: Vec<VersionChange>,
     pub trace: Option<Text>,
 }

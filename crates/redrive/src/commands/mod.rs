@@ -5,6 +5,7 @@ pub(crate) mod completions;
 pub(crate) mod demo;
 mod direct;
 pub(crate) mod doctor;
+pub(crate) mod effects;
 pub(crate) mod generate;
 pub(crate) mod health;
 pub(crate) mod keys;

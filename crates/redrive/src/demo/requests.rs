@@ -81,7 +81,8 @@ impl Work {
     /// Begun, and nobody knows how it ended.
     fn begun_effect(&self, name: &str) -> StepReport {
         let key = format!("{}-{}:{name}", self.agent.task_type, self.number).parse().ok();
-        StepReport { name: name.into(), key, effect: Some(true), status: StepStatus::Started, output: None }
+        let status = StepStatus::Started;
+        StepReport { name: name.into(), key, effect: Some(true), status, output: None, check: None }
     }
 
     pub(crate) fn succeed(&self, lease: String) -> anyhow::Result<SucceedRequest> {

@@ -18,4 +18,4 @@ pub(crate) use context::Context;
 pub(crate) use fix::{check_replay, not_blank, replay};
 pub(crate) use prepared::{failed_by, lease_token};
 pub(crate) use run::new_run;
-pub(crate) use steps::new_step;
+pub(crate) use steps::{kept_output, new_step};

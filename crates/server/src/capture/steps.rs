@@ -1,12 +1,12 @@
 //! Steps as they are reported.
 
 use redrive_core::ids::StepKey;
-use redrive_core::text::Label;
+use redrive_core::text::{Label, Text};
 use redrive_core::wire::{PayloadOmitted, RawJson, StepReport, StepRequest, StepStatus};
 use redrive_store::{NewStep, encode};
 
 use super::digest::sha256_hex;
-use crate::limits::STEP_OUTPUT_MAX_BYTES;
+use crate::limits::{STEP_CHECK_MAX_BYTES, STEP_OUTPUT_MAX_BYTES};
 use crate::problem::{Problem, Result};
 
 /// What a step says of itself, in whichever call it comes.
@@ -16,42 +16,53 @@ pub(crate) struct Step {
     effect: Option<bool>,
     status: StepStatus,
     output: Option<RawJson>,
+    check: Option<Text>,
+    checked: bool,
 }
 
 impl From<StepReport> for Step {
     fn from(step: StepReport) -> Self {
-        let StepReport { name, key, effect, status, output } = step;
-        Self { name, key, effect, status, output }
+        let StepReport { name, key, effect, status, output, check } = step;
+        Self { name, key, effect, status, output, check, checked: false }
     }
 }
 
 impl From<StepRequest> for Step {
     fn from(step: StepRequest) -> Self {
-        let StepRequest { tenant: _, lease: _, name, key, effect, status, output } = step;
-        Self { name, key, effect, status, output }
+        let StepRequest { tenant: _, lease: _, name, key, effect, status, output, check, checked } = step;
+        Self { name, key, effect, status, output, check, checked }
     }
 }
 
 pub(crate) fn new_steps(steps: Vec<StepReport>) -> Result<Vec<NewStep>> {
-    let one = |(i, step): (usize, StepReport)| new_step(step.into(), &format!("steps[{i}].status"));
+    let one = |(i, step): (usize, StepReport)| new_step(step.into(), &format!("steps[{i}]."));
     steps.into_iter().enumerate().map(one).collect()
 }
 
-/// A step that does not say whether it changes the world counts as one that does.
-pub(crate) fn new_step(step: Step, status_field: &str) -> Result<NewStep> {
+/// A step that does not say whether it changes the world counts as one that does. `within` is where its fields lie.
+pub(crate) fn new_step(step: Step, within: &str) -> Result<NewStep> {
+    let bad = |field: &str, must: &str| Err(Problem::invalid_field(&format!("{within}{field}"), must));
     let status = match step.status {
+        StepStatus::Started if step.checked => return bad("checked", "goes with committed or failed"),
         StepStatus::Started | StepStatus::Committed | StepStatus::Failed => step.status,
-        StepStatus::Unknown | StepStatus::Reconciled => {
-            return Err(Problem::invalid_field(status_field, "must be started, committed or failed"));
-        }
+        StepStatus::Unknown | StepStatus::Reconciled => return bad("status", "must be started, committed or failed"),
     };
-    let (output, output_omitted) = match step.output.as_deref().map(|raw| raw.get().as_bytes()) {
+    if step.check.as_ref().is_some_and(|check| check.token().len() > STEP_CHECK_MAX_BYTES) {
+        return bad("check", &format!("must be at most {STEP_CHECK_MAX_BYTES} bytes"));
+    }
+    let (output, output_omitted) = kept_output(step.output.as_ref());
+    let check = step.check.map(|check| encode(check.token().as_bytes()));
+    let effect = step.effect.unwrap_or(true);
+    Ok(NewStep { name: step.name, key: step.key, effect, status, output, output_omitted, check, checked: step.checked })
+}
+
+/// An output, encoded; above the limit only what it was.
+pub(crate) fn kept_output(output: Option<&RawJson>) -> (Option<Vec<u8>>, Option<PayloadOmitted>) {
+    match output.map(|raw| raw.get().as_bytes()) {
         Some(bytes) if bytes.len() > STEP_OUTPUT_MAX_BYTES => (None, Some(omitted(bytes))),
         Some(bytes) => (Some(encode(bytes)), None),
         None => (None, None),
-    };
-    let effect = step.effect.unwrap_or(true);
-    Ok(NewStep { name: step.name, key: step.key, effect, status, output, output_omitted })
+    }
 }
 
 fn omitted(bytes: &[u8]) -> PayloadOmitted {
@@ -63,7 +74,7 @@ mod tests {
     use super::*;
 
     fn step(text: &str) -> Result<NewStep> {
-        new_step(serde_json::from_str::<StepReport>(text).unwrap().into(), "status")
+        new_step(serde_json::from_str::<StepReport>(text).unwrap().into(), "")
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What time alone changes: background services of one shape, each a thin loop around one round.
 
 mod changes;
+mod ledger;
 mod rescue;
 mod reviews;
 mod service;
@@ -8,6 +9,7 @@ mod stamp;
 mod unclaimed;
 
 pub use changes::TrimChanges;
+pub use ledger::TrimLedger;
 pub use rescue::Rescue;
 pub use reviews::Reviews;
 pub use service::{Engine, Service};

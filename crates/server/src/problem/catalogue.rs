@@ -98,6 +98,8 @@ codes! {
         "An effect was started and nobody knows whether it happened. Reconcile it first; only an operator's `force`, with a reason, goes past.";
     EffectInProgress = "effect_in_progress", CONFLICT, "The effect is open in another run",
         "`run_id` names the run that has started an effect of the same key. Wait for its outcome.";
+    EffectSettled = "effect_settled", CONFLICT, "The effect's outcome is known",
+        "Only an effect in doubt can be reconciled. `effect_status` is how this one stands; look it up with `GET /v1/effects/{key}`.";
     Unsafe = "unsafe", CONFLICT, "A repeat could do harm",
         "An effect is done and the run can't resume. Only an operator's `force`, with a reason, repeats it.";
     ReplaysUsed = "replays_used", CONFLICT, "The run has been replayed too often",

@@ -30,6 +30,9 @@ impl From<Error> for Problem {
             Error::MergeRefused(_) => Self::new(Code::MergeRefused, said),
             Error::EffectInProgress { run_id } => Self::new(Code::EffectInProgress, said).with("run_id", run_id),
             Error::EffectUnknown => Self::new(Code::EffectUnknown, said),
+            Error::EffectSettled { status } => {
+                Self::new(Code::EffectSettled, said).with("effect_status", status.as_str())
+            }
             Error::LeaseNeeded => Self::new(Code::LeaseNeeded, said),
             Error::BadCursor => Self::new(Code::BadCursor, said),
             Error::ManagedByConfig => Self::new(Code::ManagedByConfig, said),

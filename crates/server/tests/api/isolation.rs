@@ -43,6 +43,8 @@ fn rows() -> BTreeMap<(&'static str, &'static str), Row> {
         row!("POST" "/v1/runs/{run_id}/release", |t| format!("/v1/runs/{}/release", t.run), lease),
         row!("GET" "/v1/runs", |t| format!("/v1/runs?tenant={}", t.tenant), none),
         row!("GET" "/v1/runs/{run_id}", |t| format!("/v1/runs/{}", t.run), none),
+        row!("GET" "/v1/effects/{key}", |t| format!("/v1/effects/{}:charge", t.run), none),
+        row!("POST" "/v1/effects/{key}/reconcile", |t| format!("/v1/effects/{}:charge/reconcile", t.run), |_| r#"{"outcome":"committed"}"#.into()),
         row!("GET" "/v1/patterns", |t| format!("/v1/patterns?tenant={}", t.tenant), none),
         row!("GET" "/v1/patterns/{id}", |t| format!("/v1/patterns/{}", t.pattern), none),
         row!("GET" "/v1/tenants", |_| "/v1/tenants".into(), none),
@@ -85,6 +87,13 @@ async fn peopled() -> (World, Thing, Thing, Thing, Thing) {
     let report = |run: &str, message: &str| format!(r#"{{"run_id":"{run}","error":{{"message":"{message}"}}}}"#);
     world.work("/v1/failures", report("ours", "ours broke here")).await;
     world.post("/v1/failures", &world.other_worker, report("theirs", "theirs broke there")).await;
+    let in_doubt = |run: &str| {
+        format!(
+            r#"{{"run_id":"{run}-2","error":{{"message":"{run} broke"}},"steps":[{{"name":"charge","key":"{run}:charge","status":"started"}}]}}"#
+        )
+    };
+    world.work("/v1/failures", in_doubt("ours")).await;
+    world.post("/v1/failures", &world.other_worker, in_doubt("theirs")).await;
     let pattern =
         async |key: &str| world.get("/v1/patterns", key).await.get("patterns")[0]["id"].as_str().unwrap().to_owned();
     let (ours, theirs) = (pattern(&world.tenant).await, pattern(&world.other_tenant).await);
@@ -161,4 +170,6 @@ async fn what_is_anothers_looks_exactly_like_what_is_absent() {
     }
     let shown = world.get("/v1/runs/theirs?tenant=globex", &world.operator).await.json();
     assert_eq!((&shown["state"], shown["attempts"].as_array().map(Vec::len)), (&Value::from("scheduled"), Some(1)));
+    let effect = world.get("/v1/effects/theirs:charge?tenant=globex", &world.operator).await;
+    assert_eq!(effect.get("status"), "unknown");
 }

@@ -13,6 +13,7 @@ mod attempts;
 mod bad_input;
 mod batches;
 mod dlq;
+mod effects;
 mod figures;
 mod isolation;
 mod leases;

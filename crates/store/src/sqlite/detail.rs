@@ -1,6 +1,9 @@
 //! Everything kept of one run.
 
+use std::collections::BTreeSet;
+
 use redrive_core::ids::OrderKey;
+use redrive_core::ledger::{VersionChange, versions_changed};
 use redrive_core::run::StateName;
 use redrive_core::wire::{QueueSettings, RunBody, RunDetail, RunSummary};
 use rusqlite::Connection;
@@ -10,9 +13,11 @@ use super::columns::{json, parsed_or_none, text};
 use super::history_list::history_of;
 use super::life::Life;
 use super::lookup::run_number;
-use super::pieces::{payload_of, recorded_steps};
+use super::pieces::payload_of;
 use super::reviews::review_view;
+use super::steps::{StepRow, entries_of, recorded_versions, views};
 use super::summary::summary;
+use super::versions::newest_seen;
 use crate::error::{Error, Result};
 use crate::model::RunRef;
 
@@ -36,6 +41,7 @@ fn body(conn: &Connection, run: i64, summary: &RunSummary) -> Result<RunBody> {
     let review = review.map(|review| review_view(conn, run, review)).transpose()?;
     let mut attempts: Vec<_> = ended.into_iter().map(EndedAttempt::into_view).collect();
     attempts.extend(under_way(summary, &inner.life));
+    let entries = entries_of(conn, run)?;
     Ok(RunBody {
         payload,
         payload_base64,
@@ -48,7 +54,8 @@ fn body(conn: &Connection, run: i64, summary: &RunSummary) -> Result<RunBody> {
         resumable: inner.life.resumable,
         output,
         attempts,
-        steps: recorded_steps(conn, run)?,
+        steps: views(&entries)?,
+        versions_changed: changed_since(conn, inner.tenant, &entries)?,
         history,
         verdict,
         links: about.links,
@@ -59,8 +66,16 @@ fn body(conn: &Connection, run: i64, summary: &RunSummary) -> Result<RunBody> {
     })
 }
 
+/// Where a replay would skip what was recorded under other versions than the newest that the tenant has met.
+fn changed_since(conn: &Connection, tenant: i64, entries: &[StepRow]) -> Result<Vec<VersionChange>> {
+    let recorded = recorded_versions(entries)?;
+    let kinds: BTreeSet<&String> = recorded.iter().flat_map(|versions| versions.keys()).collect();
+    Ok(versions_changed(&recorded, &newest_seen(conn, tenant, kinds)?))
+}
+
 /// What the run's row holds beside its summary.
 struct Inner {
+    tenant: i64,
     order_key: Option<OrderKey>,
     life: Life,
     settings: QueueSettings,
@@ -68,12 +83,13 @@ struct Inner {
 
 fn inner(conn: &Connection, run: i64) -> Result<Inner> {
     let mut find = conn.prepare_cached(
-        "SELECT runs.order_key, runs.life, queues.settings FROM runs JOIN queues ON queues.id = runs.queue \
+        "SELECT runs.order_key, runs.life, queues.settings, runs.tenant FROM runs JOIN queues ON queues.id = runs.queue \
          WHERE runs.id = ?",
     )?;
     let mut rows = find.query([run])?;
     let row = rows.next()?.ok_or(Error::NotFound("run"))?;
     Ok(Inner {
+        tenant: row.get(3)?,
         order_key: parsed_or_none(row, 0, "order_key")?,
         life: json(text(row, 1)?, "life")?,
         settings: json(text(row, 2)?, "queue settings")?,

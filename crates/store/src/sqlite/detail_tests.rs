@@ -9,7 +9,7 @@ use super::detail::run_detail;
 use super::fixture::{Fixture, NOW_MS, Seed};
 use super::life::position;
 use super::lookup::numbered;
-use super::pieces::recorded_steps;
+use super::steps::{entries_of, views};
 use crate::codec::encode;
 use crate::error::{Error, Result};
 use crate::model::{PayloadKind, RunRef};
@@ -115,11 +115,12 @@ fn the_history_merges_moves_and_attempts_in_the_order_of_time() {
 #[test]
 fn steps_come_in_the_order_in_which_they_began() {
     let fixture = Fixture::with([Seed::default()]);
-    let insert = "INSERT INTO steps (tenant, run, attempt, epoch, key, named, name, effect, status, at, output, \
-         omitted_bytes, omitted_sha256) VALUES (1, 1, 1, 0, ?1, 1, ?1, 1, 1, 0, ?2, ?3, ?4)";
+    let insert = "INSERT INTO steps (tenant, run, run_id, holds, used_at, used_epoch, attempt, epoch, key, named, name, \
+         effect, status, at, output, omitted_bytes, omitted_sha256) \
+         VALUES (1, 1, 'run-1', 1, 0, 0, 1, 0, ?1, 1, ?1, 1, 1, 0, ?2, ?3, ?4)";
     fixture.conn.execute(insert, params!["z", encode(br#"{"a": 1}"#), None::<i64>, None::<String>]).unwrap();
     fixture.conn.execute(insert, params!["b", None::<Vec<u8>>, 70_000, "ab"]).unwrap();
-    let steps = recorded_steps(&fixture.conn, 1).unwrap();
+    let steps = views(&entries_of(&fixture.conn, 1).unwrap()).unwrap();
     assert_eq!(steps[0].output.as_ref().map(|raw| raw.get()), Some(r#"{"a": 1}"#));
     assert_eq!(
         (steps[1].key.as_str(), steps[1].output_omitted.as_ref().map(|omitted| omitted.bytes)),

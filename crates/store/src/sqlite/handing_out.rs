@@ -8,8 +8,9 @@ use crate::error::Result;
 use crate::model::Started;
 use crate::sqlite::columns::{label_or_none, parsed_or_none};
 use crate::sqlite::lease::Granted;
-use crate::sqlite::pieces::{last_output, payload_of, recorded_steps};
+use crate::sqlite::pieces::{last_output, payload_of};
 use crate::sqlite::start::Begun;
+use crate::sqlite::steps::{changed, entries_of, views};
 
 /// The trace link, where the producer gave one.
 const TRACE: &str = "trace";
@@ -30,6 +31,7 @@ fn complete_lease(conn: &Connection, granted: Granted) -> Result<LeasedRun> {
     let kept = payload_of(conn, granted.row, granted.revision)?;
     let about = kept.about.clone();
     let (payload, payload_base64) = kept.into_wire()?;
+    let entries = entries_of(conn, granted.row)?;
     Ok(LeasedRun {
         run_id: granted.run_id,
         tenant: granted.tenant,
@@ -47,15 +49,18 @@ fn complete_lease(conn: &Connection, granted: Granted) -> Result<LeasedRun> {
         headers: about.headers,
         idempotency_key,
         changes: granted.changes,
-        steps: recorded_steps(conn, granted.row)?,
+        steps: views(&entries)?,
+        versions_changed: changed(&entries, &granted.versions)?,
         trace: about.links.get(TRACE).cloned(),
     })
 }
 
 /// Adds to the start of a known run what was recorded of it.
 pub(super) fn complete_start(conn: &Connection, begun: Begun) -> Result<Started> {
-    let Begun { run, mut answer, created, payload_differs, closed } = begun;
-    answer.steps = recorded_steps(conn, run)?;
+    let Begun { run, mut answer, versions, created, payload_differs, closed } = begun;
+    let entries = entries_of(conn, run)?;
+    answer.versions_changed = changed(&entries, &versions)?;
+    answer.steps = views(&entries)?;
     if payload_differs {
         (answer.payload, answer.payload_base64) = payload_of(conn, run, answer.revision)?.into_wire()?;
     }

@@ -38,6 +38,8 @@ pub(super) struct Granted {
     pub(super) lease: LeaseToken,
     pub(super) lease_expires_at: Timestamp,
     pub(super) changes: Vec<Change>,
+    /// What the worker runs.
+    pub(super) versions: Versions,
 }
 
 /// What is left to give in one call.
@@ -278,6 +280,7 @@ fn grant(batch: &mut Batch<'_>, call: &LeaseCall, mut row: RunRow) -> Result<Gra
         lease: token(&row),
         lease_expires_at,
         changes: row.run.changes.clone(),
+        versions: call.versions.clone(),
     })
 }
 

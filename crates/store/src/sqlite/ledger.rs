@@ -1,20 +1,15 @@
-//! What a reported step does to the ledger: intent before effect, one owner, a done step's output for good.
+//! What a reported step does to the ledger. `core` decides; here its answer is kept, and the run's counts with it.
 
-use redrive_core::run::{Effects, Run};
-use redrive_core::wire::{StepStatus, StepView};
+use redrive_core::ledger::{self, By, EntryState, Recorded, Refused, Report, Unnamed};
+use redrive_core::text::Text;
+use redrive_core::wire::{StepView, Versions};
+use rusqlite::params;
 
 use crate::error::{Error, Result};
 use crate::model::{NewStep, UnderLease};
 use crate::sqlite::batch::Batch;
 use crate::sqlite::rows::RunRow;
-use crate::sqlite::steps::StepRow;
-
-/// Who reports a step: the attempt, and the lease it is under (0 without one).
-#[derive(Debug, Clone, Copy)]
-struct By {
-    attempt: u32,
-    epoch: u64,
-}
+use crate::sqlite::steps::{COLUMNS, Mover, StepRow, WORKER, holder, of_run};
 
 /// `POST …/steps` under a live lease. The caller keeps the run afterwards.
 pub(super) fn record(
@@ -24,135 +19,164 @@ pub(super) fn record(
     attempt: u32,
     epoch: u64,
 ) -> Result<StepView> {
-    enter(batch, row, step, By { attempt, epoch }, &key_of(step, 1))
-}
-
-fn enter(batch: &mut Batch<'_>, row: &mut RunRow, step: &NewStep, by: By, key: &str) -> Result<StepView> {
-    let Some(found) = batch.find_step(row, step, key)? else {
-        batch.insert_step(row, by.attempt, by.epoch, key, step)?;
-        count(&mut row.run, step.effect, None, step.status);
-        return view(batch, row, step, key, false);
-    };
-    if step.status == StepStatus::Started {
-        begin_again(batch, row, step, by, key, found)
-    } else {
-        give_outcome(batch, row, step, by, key, found)
+    let report = report_of(step)?;
+    let key = key_of(batch, row, step, report, epoch)?;
+    let versions = row.versions.clone();
+    let by = Mover { attempt, epoch, versions: &versions };
+    let found = batch.find_step(row, step, &key)?;
+    let entry = found.as_ref().map(|found| found.entry(row.id));
+    let recorded = ledger::apply(entry.as_ref(), report, By::Live { epoch })
+        .map_err(|refused| as_error(refused, found.as_ref()))?;
+    if let (Recorded::Now(EntryState::Reconciled(_)), Some(found)) = (recorded, &found) {
+        let note = format!("{} {}, found by its check", found.key, step.status);
+        batch.note_move(row, row, WORKER, "reconcile", Some(&Text::from(note.as_str())))?;
     }
+    keep(batch, row, step, by, &key, found, recorded)
 }
 
-fn begin_again(
+/// Keeps what was decided, and gives the entry as it then stands.
+fn keep(
     batch: &mut Batch<'_>,
     row: &mut RunRow,
     step: &NewStep,
-    by: By,
+    by: Mover<'_>,
     key: &str,
-    found: StepRow,
+    found: Option<StepRow>,
+    recorded: Recorded,
 ) -> Result<StepView> {
-    match found.status {
-        StepStatus::Committed | StepStatus::Reconciled => found.view(true),
-        StepStatus::Unknown => Err(Error::EffectUnknown),
-        StepStatus::Started if found.run != row.id => {
-            Err(Error::EffectInProgress { run_id: batch.run_name(found.run)? })
+    let (state, holds) = match (recorded, &found) {
+        (Recorded::Replayed | Recorded::Same, Some(found)) => {
+            batch.touch_step(found, by.epoch)?;
+            return found.view(recorded == Recorded::Replayed);
         }
-        // The same worker says it twice, or a plain step of an attempt that went away is begun anew.
-        StepStatus::Started | StepStatus::Failed => {
-            if found.run != row.id {
-                return Err(Error::EffectInProgress { run_id: batch.run_name(found.run)? });
-            }
-            batch.update_step(found.id, by.attempt, by.epoch, step)?;
-            count(&mut row.run, found.effect, Some(found.status), StepStatus::Started);
-            view(batch, row, step, key, false)
+        (Recorded::Now(state), _) => (state, true),
+        (Recorded::Beside(state), _) => (state, false),
+        (Recorded::Replayed | Recorded::Same, None) => return Err(vanished()),
+    };
+    let own = found.filter(|found| found.run == Some(row.id));
+    let own = if own.is_some() { own } else { of_run(batch.conn, row.id, key)? };
+    match &own {
+        Some(own) => batch.move_step(own, by, step, state, holds)?,
+        None => batch.insert_step(row, by, key, step, state, holds)?,
+    }
+    let before = own.as_ref().map(|own| (own.effect, own.state));
+    let effect = step.effect || own.as_ref().is_some_and(|own| own.effect);
+    ledger::recount(&mut row.run.effects, before, (effect, state));
+    of_run(batch.conn, row.id, key)?.ok_or_else(vanished)?.view(false)
+}
+
+fn vanished() -> Error {
+    Error::Unexpected("a step vanished".into())
+}
+
+fn as_error(refused: Refused, found: Option<&StepRow>) -> Error {
+    match refused {
+        Refused::InProgress => {
+            Error::EffectInProgress { run_id: found.map(|found| found.run_id.clone()).unwrap_or_default() }
         }
+        Refused::InDoubt => Error::EffectUnknown,
+        Refused::StillOpen => redrive_core::lifecycle::Refused::InFlight.into(),
+        Refused::Settled(status) => Error::EffectSettled { status },
+        Refused::Fenced => Error::LeaseLost { recorded: false },
     }
 }
 
-fn give_outcome(
+/// A person's word on an entry in doubt; the errors are the same as a worker's.
+pub(super) fn reconciled(found: &StepRow, outcome: redrive_core::wire::EffectOutcome) -> Result<Recorded> {
+    ledger::reconcile(found.state, outcome).map_err(|refused| as_error(refused, Some(found)))
+}
+
+/// Outcomes that come after their lease has ended: each is recorded if that lease began the entry. True when one was.
+/// The run stays where it is; what a replay of it would do changes.
+pub(super) fn record_late(
     batch: &mut Batch<'_>,
     row: &mut RunRow,
-    step: &NewStep,
-    by: By,
-    key: &str,
-    found: StepRow,
-) -> Result<StepView> {
-    match found.status {
-        // Done is done: a second word on it changes nothing.
-        StepStatus::Committed | StepStatus::Reconciled => found.view(true),
-        StepStatus::Started | StepStatus::Failed | StepStatus::Unknown if found.run == row.id => {
-            batch.update_step(found.id, by.attempt, by.epoch, step)?;
-            count(&mut row.run, found.effect, Some(found.status), step.status);
-            view(batch, row, step, key, false)
-        }
-        StepStatus::Started | StepStatus::Failed | StepStatus::Unknown => {
-            Err(Error::EffectInProgress { run_id: batch.run_name(found.run)? })
+    under: &UnderLease,
+    steps: &[NewStep],
+) -> Result<bool> {
+    let epoch = under.lease.epoch;
+    let mut any = false;
+    for step in steps {
+        let report = report_of(step)?;
+        let key = key_of(batch, row, step, report, epoch)?;
+        let Some(found) = of_run(batch.conn, row.id, &key)? else { continue };
+        let Ok(recorded) = ledger::apply(Some(&found.entry(row.id)), report, By::Late { epoch }) else { continue };
+        any = true;
+        if let Recorded::Now(state) = recorded {
+            let holds = holder(batch.conn, row.tenant, &key)?.is_none_or(|holder| holder.id == found.id);
+            let versions = found.versions()?;
+            let by = Mover { attempt: found.attempt, epoch, versions: &versions };
+            batch.move_step(&found, by, step, state, holds)?;
+            ledger::recount(&mut row.run.effects, Some((found.effect, found.state)), (found.effect, state));
+            let note = format!("{} {}", found.key, step.status);
+            batch.note_move(row, row, WORKER, "late_outcome", Some(&Text::from(note.as_str())))?;
         }
     }
-}
-
-/// The outcome of an entry that this epoch began is still recorded after its lease has ended: losing it would leave a
-/// doubt that somebody could settle. True when it was.
-pub(super) fn record_late(batch: &mut Batch<'_>, row: &mut RunRow, under: &UnderLease, step: &NewStep) -> Result<bool> {
-    let is_outcome = matches!(step.status, StepStatus::Committed | StepStatus::Failed);
-    let Some(found) = batch.find_step(row, step, &key_of(step, 1))?.filter(|found| {
-        let unsettled = matches!(found.status, StepStatus::Started | StepStatus::Unknown);
-        is_outcome && unsettled && found.run == row.id && found.epoch == under.lease.epoch
-    }) else {
-        return Ok(false);
-    };
-    batch.update_step(found.id, found.attempt, found.epoch, step)?;
-    count(&mut row.run, found.effect, Some(found.status), step.status);
-    batch.save_life(row)?;
-    Ok(true)
+    if any {
+        batch.save_life(row)?;
+    }
+    Ok(any)
 }
 
 impl Batch<'_> {
-    /// Steps reported with the end of an attempt. What another run owns, or what is done already, stays as it is.
-    pub(super) fn keep_steps(&mut self, row: &mut RunRow, attempt: u32, epoch: u64, steps: &[NewStep]) -> Result<()> {
+    /// Steps reported with the end of an attempt: the list names them all, so an unnamed one is known by its place.
+    pub(super) fn keep_steps(
+        &mut self,
+        row: &mut RunRow,
+        attempt: u32,
+        epoch: u64,
+        versions: &Versions,
+        steps: &[NewStep],
+    ) -> Result<()> {
+        let by = Mover { attempt, epoch, versions };
         for (at, step) in steps.iter().enumerate() {
-            let ordinal =
-                1 + steps[..at].iter().filter(|earlier| earlier.key.is_none() && earlier.name == step.name).count();
-            match enter(self, row, step, By { attempt, epoch }, &key_of(step, ordinal)) {
-                Ok(_) | Err(Error::EffectUnknown | Error::EffectInProgress { .. }) => {}
-                Err(error) => return Err(error),
+            let key = key_in_list(&steps[..at], step);
+            let found = self.find_step(row, step, &key)?;
+            let entry = found.as_ref().map(|found| found.entry(row.id));
+            let recorded = ledger::apply(entry.as_ref(), report_of(step)?, By::End { epoch })
+                .map_err(|refused| as_error(refused, found.as_ref()))?;
+            if recorded != Recorded::Same || found.is_some() {
+                keep(self, row, step, by, &key, found, recorded)?;
             }
         }
         Ok(())
     }
 }
 
-fn view(batch: &mut Batch<'_>, row: &RunRow, step: &NewStep, key: &str, replayed: bool) -> Result<StepView> {
-    let found = batch.find_step(row, step, key)?;
-    found.ok_or_else(|| Error::Unexpected("a step vanished".into()))?.view(replayed)
+fn report_of(step: &NewStep) -> Result<Report> {
+    Report::of(step.status, step.checked)
+        .ok_or_else(|| Error::Unexpected(format!("a step was reported as {}", step.status)))
 }
 
-/// A step without a key of its own is known by its name, and by which of that name it is.
-fn key_of(step: &NewStep, ordinal: usize) -> String {
-    const NAME_MAX_CHARS: usize = 180;
-    let Some(key) = &step.key else {
-        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-        let name: String = step.name.as_str().chars().map(plain).take(NAME_MAX_CHARS).collect();
-        return if ordinal == 1 { format!("step:{name}") } else { format!("step:{name}:{ordinal}") };
-    };
-    key.as_str().to_owned()
+fn key_in_list(before: &[NewStep], step: &NewStep) -> String {
+    if let Some(key) = &step.key {
+        return key.as_str().to_owned();
+    }
+    let stem = ledger::unnamed_stem(step.name.as_str());
+    let same = |other: &&NewStep| other.key.is_none() && ledger::unnamed_stem(other.name.as_str()) == stem;
+    let earlier = u32::try_from(before.iter().filter(same).count()).unwrap_or(u32::MAX - 1);
+    ledger::unnamed_key(step.name.as_str(), earlier + 1)
 }
 
-/// Keeps the run's effect counts in step with the ledger.
-fn count(run: &mut Run, effect: bool, from: Option<StepStatus>, to: StepStatus) {
-    if !effect {
-        return;
+/// The key that a step gave, or what it is known by without one.
+fn key_of(batch: &Batch<'_>, row: &RunRow, step: &NewStep, report: Report, epoch: u64) -> Result<String> {
+    if let Some(key) = &step.key {
+        return Ok(key.as_str().to_owned());
     }
-    if let Some(slot) = from.and_then(|status| slot(&mut run.effects, status)) {
-        *slot = slot.saturating_sub(1);
+    let stem = ledger::unnamed_stem(step.name.as_str());
+    // `;` is what follows `:`, so that the keys of the name lie between the two.
+    let mut find =
+        batch.conn.prepare_cached(&format!("SELECT {COLUMNS} FROM steps WHERE run = ?1 AND key >= ?2 AND key < ?3"))?;
+    let rows = find.query_and_then(params![row.id, stem, format!("{stem};")], StepRow::read)?;
+    let mut of_name = Vec::new();
+    for found in rows {
+        let found = found?;
+        of_name.extend(ledger::ordinal_of_key(&found.key, &stem).map(|ordinal| Unnamed {
+            ordinal,
+            state: found.state,
+            met: found.used_epoch == epoch,
+            intended: found.began_at.is_some(),
+        }));
     }
-    if let Some(slot) = slot(&mut run.effects, to) {
-        *slot += 1;
-    }
-}
-
-fn slot(effects: &mut Effects, status: StepStatus) -> Option<&mut u32> {
-    match status {
-        StepStatus::Started => Some(&mut effects.open),
-        StepStatus::Unknown => Some(&mut effects.unknown),
-        StepStatus::Committed | StepStatus::Reconciled => Some(&mut effects.done),
-        StepStatus::Failed => None,
-    }
+    Ok(ledger::unnamed_key(step.name.as_str(), ledger::ordinal(&of_name, report)))
 }

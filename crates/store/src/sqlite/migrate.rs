@@ -108,6 +108,29 @@ mod tests {
     }
 
     #[test]
+    fn the_ledger_of_an_older_store_comes_along() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut conn = open_writer(&folder.path().join("a.db"), true).unwrap();
+        MIGRATIONS[..5].iter().for_each(|older| conn.execute_batch(older.sql).unwrap());
+        conn.pragma_update(None, "user_version", 5).unwrap();
+        conn.execute_batch(
+            "INSERT INTO tenants (id, name, created_at) VALUES (1, 'acme', 0);
+             INSERT INTO queues (id, name, settings, created_at) VALUES (1, 'default', '{}', 0);
+             INSERT INTO runs (id, tenant, queue, key_hash, run_id, state, detail, attempt, revision, reason, category,
+                 severity, received_at, updated_at, environment, replays, life)
+             VALUES (1, 1, 1, 0, 'r1', 2, 0, 1, 1, '', -1, 1, 0, 0, 'production', 0, '{}');
+             INSERT INTO steps (tenant, run, attempt, epoch, key, named, name, effect, status, at, output)
+             VALUES (1, 1, 1, 3, 'done', 1, 'n', 1, 1, 7, x'00'), (1, 1, 1, 3, 'failed', 1, 'n', 1, 2, 7, NULL);",
+        )
+        .unwrap();
+        migrate(&mut conn).unwrap();
+        let mut read =
+            conn.prepare("SELECT key || run_id || holds || used_at || used_epoch FROM steps ORDER BY id").unwrap();
+        let rows: Vec<String> = read.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+        assert_eq!(rows, ["doner1173", "failedr1073"]);
+    }
+
+    #[test]
     fn a_visitor_asks_for_a_migrated_store() {
         let folder = tempfile::tempdir().unwrap();
         let conn = open_writer(&folder.path().join("a.db"), true).unwrap();

@@ -15,6 +15,7 @@ mod detail;
 mod detail_tests;
 mod due;
 mod duplicates;
+mod effects;
 mod failpoint;
 mod figures;
 #[cfg(test)]

@@ -3,12 +3,11 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use redrive_core::lifecycle::Outcome;
-use redrive_core::wire::{PayloadOmitted, RawJson, StepStatus, StepView};
-use rusqlite::types::ValueRef;
+use redrive_core::wire::RawJson;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::value::RawValue;
 
-use super::columns::{label, packed, packed_json, parsed, time, unexpected, whole};
+use super::columns::{packed, packed_json, unexpected};
 use super::life::{position, word};
 use super::lookup::{numbered, span_of};
 use crate::error::{Error, Result};
@@ -66,36 +65,4 @@ pub(super) fn last_output(conn: &Connection, run: i64) -> Result<Option<RawJson>
         .optional()?
         .transpose()?;
     Ok(body.and_then(|body| body.output))
-}
-
-/// Every step on record, in the order in which they began.
-pub(super) fn recorded_steps(conn: &Connection, run: i64) -> Result<Vec<StepView>> {
-    let mut find = conn.prepare_cached(
-        "SELECT name, key, effect, status, output, omitted_bytes, omitted_sha256, attempt, at \
-         FROM steps WHERE run = ? ORDER BY id",
-    )?;
-    find.query_and_then([run], step_view)?.collect()
-}
-
-fn step_view(row: &Row<'_>) -> Result<StepView> {
-    let omitted_bytes: Option<i64> = row.get(5)?;
-    let output_omitted = match omitted_bytes {
-        Some(_) => Some(PayloadOmitted { bytes: whole(row, 5, "omitted bytes")?, sha256: label(row, 6)? }),
-        None => None,
-    };
-    let output = match row.get_ref(4)? {
-        ValueRef::Null => None,
-        _ => Some(raw_json(packed(row, 4)?, "output")?),
-    };
-    Ok(StepView {
-        name: label(row, 0)?,
-        key: parsed(row, 1, "step key")?,
-        effect: row.get(2)?,
-        status: word(StepStatus::ALL, row.get(3)?, "step status")?,
-        output,
-        output_omitted,
-        attempt: whole(row, 7, "attempt")?,
-        at: time(row, 8)?,
-        replayed: false,
-    })
 }

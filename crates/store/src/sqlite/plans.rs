@@ -1,20 +1,25 @@
 //! What a plan is made from, read where nothing can change meanwhile.
 
+use std::collections::BTreeSet;
+
 use redrive_core::ids::RunId;
-use redrive_core::plan::{GoesTo, Plan, Proposed, Situation, StepFact, plan as make};
+use redrive_core::ledger::{VersionChange, versions_changed};
+use redrive_core::plan::{GoesTo, Plan, Proposed, Situation, plan as make};
 use redrive_core::policy::Policy;
 use redrive_core::run::State;
 use redrive_core::text::Label;
-use redrive_core::wire::{PlanAnswer, Severity, StepStatus, VersionChange, Versions};
+use redrive_core::wire::{PlanAnswer, Severity, Versions};
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::{Error, Result};
 use crate::model::{AttemptOrigin, RunRef};
 use crate::sqlite::batch::{Batch, Queue};
-use crate::sqlite::columns::{json, label, label_or_none, parsed, text};
+use crate::sqlite::columns::{json, label_or_none, text};
 use crate::sqlite::life::word;
 use crate::sqlite::lookup::span_of;
 use crate::sqlite::rows::RunRow;
+use crate::sqlite::steps::{StepRow, entries_of, recorded_versions};
+use crate::sqlite::versions::newest_seen;
 use crate::triage_model::Replay;
 
 /// `GET …/plan`, `POST …/plan`.
@@ -58,7 +63,8 @@ impl Batch<'_> {
         let queue = self.target_queue(row, proposed)?;
         let policy = self.policy(&queue, row.tenant)?;
         let own = self.own_of(row)?;
-        let steps = self.step_facts(row.id)?;
+        let entries = entries_of(self.conn, row.id)?;
+        let steps = entries.iter().map(StepRow::fact).collect::<Result<Vec<_>>>()?;
         let agent = proposed.agent.as_ref().or(own.agent.as_ref());
         let model = proposed.model.as_ref().or(row.model.as_ref());
         let situation = Situation {
@@ -70,7 +76,7 @@ impl Batch<'_> {
                 agent: agent.map(Label::as_str),
                 model: model.map(Label::as_str),
             },
-            versions_changed: self.versions_changed(row, queue.id)?,
+            versions_changed: self.versions_changed(row, queue.id, &entries)?,
             severity: own.severity,
             policy: &policy,
             busy: self.busy(row, own.order_key.as_deref())?,
@@ -97,33 +103,21 @@ impl Batch<'_> {
         })
     }
 
-    fn step_facts(&self, run: i64) -> Result<Vec<StepFact>> {
-        let mut find = self.conn.prepare_cached(
-            "SELECT name, key, effect, status, omitted_bytes IS NOT NULL FROM steps WHERE run = ?1 ORDER BY id",
-        )?;
-        let fact = |row: &rusqlite::Row<'_>| {
-            Ok(StepFact {
-                name: label(row, 0)?,
-                key: parsed(row, 1, "step key")?,
-                effect: row.get(2)?,
-                status: word(StepStatus::ALL, row.get(3)?, "step status")?,
-                output_omitted: row.get(4)?,
-            })
-        };
-        find.query_and_then([run], fact)?.collect()
-    }
-
-    /// What the run last ran with, against what the workers of its queue have now.
-    fn versions_changed(&self, row: &RunRow, queue: i64) -> Result<Vec<VersionChange>> {
+    /// What the work so far was done with, against what the workers of its queue have; where those said nothing, against
+    /// the newest that the tenant has met.
+    fn versions_changed(&self, row: &RunRow, queue: i64, entries: &[StepRow]) -> Result<Vec<VersionChange>> {
+        let mut before = recorded_versions(entries)?;
+        before.push(self.last_versions(row)?);
         let mut find = self.conn.prepare_cached("SELECT worker_versions FROM queues WHERE id = ?1")?;
-        let now: Option<String> = find.query_row([queue], |found| found.get(0))?;
-        let now: Versions = now.map(|text| json(&text, "worker versions")).transpose()?.unwrap_or_default();
-        let last = self.last_versions(row)?;
-        let changed = last.into_iter().filter_map(|(kind, from)| {
-            let to = now.get(&kind).filter(|to| **to != from)?.clone();
-            Some(VersionChange { kind, from, to })
-        });
-        Ok(changed.collect())
+        let workers: Option<String> = find.query_row([queue], |found| found.get(0))?;
+        let now: Versions = match workers {
+            Some(text) => json(&text, "worker versions")?,
+            None => {
+                let kinds: BTreeSet<&String> = before.iter().flat_map(|versions| versions.keys()).collect();
+                newest_seen(self.conn, row.tenant, kinds)?
+            }
+        };
+        Ok(versions_changed(&before, &now))
     }
 
     /// As the worker of the last attempt said; where none did, as the run was reported with.

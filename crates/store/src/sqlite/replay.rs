@@ -195,8 +195,9 @@ impl Batch<'_> {
     /// A plain step is no longer done. The guard in the statement is the promise: no effect ever is taken back.
     fn do_again(&mut self, run: i64, key: &str) -> Result<()> {
         use redrive_core::wire::StepStatus;
-        let mut update =
-            self.conn.prepare_cached("UPDATE steps SET status = ?3 WHERE run = ?1 AND key = ?2 AND effect = 0")?;
+        let mut update = self.conn.prepare_cached(
+            "UPDATE steps SET status = ?3, outcome = NULL WHERE run = ?1 AND key = ?2 AND effect = 0",
+        )?;
         update.execute(params![run, key, position(StepStatus::ALL, &StepStatus::Failed)])?;
         Ok(())
     }

@@ -105,7 +105,11 @@ pub(super) fn record(
     epoch: Option<u64>,
     new: Option<&NewRun>,
 ) -> Result<FailureAnswer> {
-    batch.keep_steps(&mut row, attempt, epoch.unwrap_or(0), &reported.steps)?;
+    if !reported.steps.is_empty() {
+        // Under a lease the worker has said at the beginning what it runs.
+        let versions = if epoch.is_some() { before.versions.clone() } else { reported.versions.clone() };
+        batch.keep_steps(&mut row, attempt, epoch.unwrap_or(0), &versions, &reported.steps)?;
+    }
     row.model = reported.model.clone().or(row.model);
     row.provider = reported.provider.clone().or(row.provider);
     row.tool.clone_from(&reported.tool);

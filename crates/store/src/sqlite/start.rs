@@ -15,6 +15,8 @@ use crate::sqlite::rows::RunRow;
 pub(super) struct Begun {
     pub(super) run: i64,
     pub(super) answer: StartAnswer,
+    /// What the attempt under way runs with.
+    pub(super) versions: Versions,
     pub(super) created: bool,
     /// The payload is not the one that was sent.
     pub(super) payload_differs: bool,
@@ -132,11 +134,13 @@ fn answer(batch: &mut Batch<'_>, row: &RunRow, created: bool, payload_differs: b
         lease_expires_at: lease.map(|lease| lease.expires_at),
         changes: row.run.changes.clone(),
         steps: Vec::new(),
+        versions_changed: Vec::new(),
         payload: None,
         payload_base64: None,
         output: None,
     };
-    Ok(Begun { run: row.id, answer, created, payload_differs, closed: row.run.state.name().is_closed() })
+    let versions = row.versions.clone();
+    Ok(Begun { run: row.id, answer, versions, created, payload_differs, closed: row.run.state.name().is_closed() })
 }
 
 pub(super) fn token(row: &RunRow) -> LeaseToken {

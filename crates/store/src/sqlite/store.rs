@@ -8,17 +8,17 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::Policies;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    ChangesAnswer, DuplicatesAnswer, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView, PatternsPage,
-    PlanAnswer, QueueSettings, QueueView, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView,
-    SucceedAnswer, TenantHealth, TenantsAnswer,
+    ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView,
+    PatternsPage, PlanAnswer, QueueSettings, QueueView, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer,
+    StepView, SucceedAnswer, TenantHealth, TenantsAnswer,
 };
 use tokio::sync::watch;
 
 use crate::clock::{Clock, Dice};
 use crate::error::Result;
 use crate::model::{
-    FailedAttempt, KeyRecord, LeaseCall, NewStep, PageCall, Report, Reported, RunFilter, RunRef, Start, Started,
-    StatsCall, Success, Swept, TenantScope, UnderLease,
+    EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewStep, PageCall, Reconcile, Report, Reported, RunFilter, RunRef,
+    Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
 };
 use crate::pattern_model::{PatternAct, PatternsCall};
 use crate::sqlite::batch::Batch;
@@ -26,8 +26,9 @@ use crate::sqlite::committer::Committer;
 use crate::sqlite::folder::{self, Held};
 use crate::sqlite::readers::{READERS, Readers};
 use crate::sqlite::{
-    changes, connection, detail, duplicates, figures, handing_out, hours, keys, lease, list, migrate, pattern_detail,
-    pattern_list, pattern_triage, plans, queue_list, report, reviews, revisions, start, sweep, triage, under_lease,
+    changes, connection, detail, duplicates, effects, figures, handing_out, hours, keys, lease, list, migrate,
+    pattern_detail, pattern_list, pattern_triage, plans, queue_list, report, reviews, revisions, start, sweep, triage,
+    under_lease,
 };
 use crate::store::Store;
 use crate::triage_model::{Act, Replay, Triaged};
@@ -154,6 +155,10 @@ impl Store for SqliteStore {
         self.write(move |batch| plans::plan(batch, &at, &replay)).await
     }
 
+    async fn reconcile(&self, act: Reconcile) -> Result<EffectView> {
+        self.write(move |batch| effects::reconcile(batch, &act)).await
+    }
+
     async fn triage_pattern(&self, act: PatternAct) -> Result<PatternView> {
         let (scope, now) = (act.scope.clone(), self.now());
         let shown = self.write(move |batch| pattern_triage::triage_pattern(batch, &act)).await?;
@@ -181,6 +186,10 @@ impl Store for SqliteStore {
         self.write(move |batch| sweep::trim_changes(batch, most)).await
     }
 
+    async fn trim_ledger(&self, most: usize) -> Result<Swept> {
+        self.write(move |batch| effects::trim(batch.conn, batch.now, most)).await
+    }
+
     async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage> {
         let (scope, now) = (scope.clone(), self.now());
         self.read(move |conn| list::list_runs(conn, &scope, &filter, &page, now)).await
@@ -199,6 +208,11 @@ impl Store for SqliteStore {
     async fn duplicates(&self, at: &RunRef) -> Result<DuplicatesAnswer> {
         let at = at.clone();
         self.read(move |conn| duplicates::duplicates(conn, &at)).await
+    }
+
+    async fn effect(&self, at: &EffectRef) -> Result<EffectView> {
+        let at = at.clone();
+        self.read(move |conn| effects::effect(conn, &at)).await
     }
 
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage> {

@@ -59,7 +59,7 @@ pub(super) fn heartbeat(batch: &mut Batch<'_>, under: &UnderLease) -> Result<Tim
 pub(super) fn step(batch: &mut Batch<'_>, under: &UnderLease, step: &NewStep) -> Result<StepView> {
     let (mut row, stands) = fenced(batch, under, Verb::Step)?;
     if stands != Standing::Live {
-        return match ledger::record_late(batch, &mut row, under, step)? {
+        return match late_outcomes(batch, &mut row, under, std::slice::from_ref(step))? {
             true => Err(over(&row, true)),
             false => Err(lost(&row, stands)),
         };
@@ -72,8 +72,13 @@ pub(super) fn step(batch: &mut Batch<'_>, under: &UnderLease, step: &NewStep) ->
     Ok(view)
 }
 
+/// A lease that we granted may still say how what it began has ended.
+fn late_outcomes(batch: &mut Batch<'_>, row: &mut RunRow, under: &UnderLease, steps: &[NewStep]) -> Result<bool> {
+    if is_ours(row, under.lease) { ledger::record_late(batch, row, under, steps) } else { Ok(false) }
+}
+
 pub(super) fn fail(batch: &mut Batch<'_>, under: &UnderLease, failed: &FailedAttempt) -> Result<FailureAnswer> {
-    let (row, stands) = fenced(batch, under, Verb::Fail)?;
+    let (mut row, stands) = fenced(batch, under, Verb::Fail)?;
     match stands {
         Standing::Live => {
             let attempt = row.run.attempt;
@@ -86,6 +91,7 @@ pub(super) fn fail(batch: &mut Batch<'_>, under: &UnderLease, failed: &FailedAtt
         }
         Standing::LateFailure => {
             keep_late_failure(batch, &row, under, failed)?;
+            late_outcomes(batch, &mut row, under, &failed.steps)?;
             Err(over(&row, true))
         }
         Standing::LateSuccess | Standing::Cancelled | Standing::Lost => Err(lost(&row, stands)),
@@ -146,7 +152,7 @@ pub(super) fn state_answer(batch: &mut Batch<'_>, row: &RunRow, state: StateName
 pub(super) fn succeed(batch: &mut Batch<'_>, success: &Success) -> Result<SucceedAnswer> {
     let Some(lease) = success.lease else { return succeed_by_caller(batch, success) };
     let under = UnderLease { at: success.at.clone(), lease };
-    let (row, stands) = fenced(batch, &under, Verb::Succeed)?;
+    let (mut row, stands) = fenced(batch, &under, Verb::Succeed)?;
     match stands {
         Standing::Live => record_success(batch, row, success, lease.attempt, Some(lease.epoch), false),
         Standing::LateSuccess => record_success(batch, row, success, lease.attempt, Some(lease.epoch), true),
@@ -154,7 +160,12 @@ pub(super) fn succeed(batch: &mut Batch<'_>, success: &Success) -> Result<Succee
             let kept = batch.attempt(row.id, lease.attempt)?.ok_or(Error::LeaseLost { recorded: false })?;
             Ok(SucceedAnswer { state: kept.state, late: false, verdict: None })
         }
-        Standing::LateFailure | Standing::Cancelled | Standing::Lost => Err(lost(&row, stands)),
+        Standing::LateFailure | Standing::Cancelled | Standing::Lost => {
+            match late_outcomes(batch, &mut row, &under, &success.steps)? {
+                true => Err(over(&row, true)),
+                false => Err(lost(&row, stands)),
+            }
+        }
     }
 }
 
@@ -193,7 +204,7 @@ fn record_success(
 ) -> Result<SucceedAnswer> {
     let before = row.clone();
     let (_, policy) = batch.rules_of(&row)?;
-    batch.keep_steps(&mut row, attempt, epoch.unwrap_or(0), &success.steps)?;
+    batch.keep_steps(&mut row, attempt, epoch.unwrap_or(0), &before.versions, &success.steps)?;
     let moved = row.ask(&Event::Succeed { attempt }, &policy, batch.now)?;
     batch.carry_out(&row, &moved.effects)?;
     row.run = moved.run;

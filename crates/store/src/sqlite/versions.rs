@@ -1,8 +1,9 @@
 //! Versions in the order in which a tenant first met them. Their names say nothing of their order (a hash, a date, a
 //! number), so what counts as newer is what came later.
 
+use redrive_core::text::Label;
 use redrive_core::wire::Versions;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Result;
 use crate::sqlite::batch::Batch;
@@ -14,6 +15,22 @@ pub(super) type SeenVersion = (i64, String, String);
 const REMEMBERED_MAX: usize = 10_000;
 /// Kinds of one report that are looked at: a deployment has a few.
 const KINDS_MAX: usize = 16;
+
+/// Of each kind among `kinds`, the version that the tenant met last.
+pub(super) fn newest_seen<'a>(
+    conn: &Connection,
+    tenant: i64,
+    kinds: impl IntoIterator<Item = &'a String>,
+) -> Result<Versions> {
+    let mut find = conn
+        .prepare_cached("SELECT version FROM versions_seen WHERE tenant = ?1 AND kind = ?2 ORDER BY id DESC LIMIT 1")?;
+    let mut newest = Versions::new();
+    for kind in kinds.into_iter().take(KINDS_MAX) {
+        let version: Option<String> = find.query_row(params![tenant, kind], |row| row.get(0)).optional()?;
+        newest.extend(version.map(|version| (kind.clone(), Label::from(version.as_str()))));
+    }
+    Ok(newest)
+}
 
 impl Batch<'_> {
     /// Notes versions not met before. A version that was is a look into memory and no more.

@@ -4,9 +4,10 @@ use redrive_core::reason::Reason;
 use redrive_core::run::StateName;
 use redrive_core::time::DAY_MS;
 use redrive_core::verdict::DeadBecause;
+use redrive_core::wire::StepStatus;
 use redrive_store::Start;
 
-use crate::world::{LEASE_MS, World, start};
+use crate::world::{LEASE_MS, World, start, step};
 
 pub async fn a_run_left_alone_becomes_a_silent_failure(world: World) {
     world.start("r1").await;
@@ -65,4 +66,12 @@ pub async fn three_silences_in_a_row_are_poison(world: World) {
         world.wait(30_000);
     }
     assert_eq!(world.show("r1").await.summary.dead_because, Some(DeadBecause::Poison));
+}
+
+pub async fn a_ledger_entry_is_kept_as_long_as_its_run(world: World) {
+    let (_, under) = world.start("r1").await;
+    world.store.step(under, step("charge", true, StepStatus::Committed)).await.unwrap();
+    world.wait(400 * DAY_MS);
+    assert_eq!(world.store.trim_ledger(100).await.unwrap().moved, 0);
+    assert_eq!(world.show("r1").await.body.steps.len(), 1);
 }

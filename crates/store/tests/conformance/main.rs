@@ -10,9 +10,12 @@
 )]
 
 mod engine;
+mod fencing;
 mod leases;
+mod ledger;
 mod patterns;
 mod reads;
+mod reconciling;
 mod reports;
 mod starts;
 mod triage;
@@ -63,6 +66,29 @@ macro_rules! every_case {
             workers::an_effect_key_open_in_another_run_is_refused,
             workers::the_outcome_of_an_effect_is_recorded_late,
             workers::a_caller_reports_success_without_a_lease,
+            ledger::the_second_unnamed_effect_of_an_attempt_is_a_new_entry,
+            ledger::the_first_unnamed_effect_of_a_replay_is_the_recorded_first,
+            ledger::an_unnamed_outcome_sent_again_is_the_same_one,
+            ledger::unnamed_steps_of_an_ending_are_known_by_their_place,
+            ledger::a_failed_effect_gives_its_key_up_to_whoever_comes_next,
+            ledger::an_effect_in_doubt_elsewhere_may_not_begin,
+            ledger::what_an_ending_says_of_another_runs_key_counts_for_its_own_guard,
+            ledger::a_plain_step_that_turns_out_an_effect_is_guarded,
+            ledger::effects_told_with_an_ending_are_guarded_on_every_path,
+            ledger::a_released_run_with_an_effect_done_is_unsafe,
+            ledger::a_replay_under_other_versions_says_so,
+            fencing::every_verb_under_an_old_epoch_changes_nothing_but_what_that_epoch_began,
+            fencing::a_late_ending_still_tells_the_outcomes_of_what_it_began,
+            fencing::a_lease_that_nobody_gave_settles_nothing,
+            fencing::a_late_outcome_is_in_the_history_and_the_run_stays,
+            reconciling::a_person_settles_a_doubt_and_the_replay_skips_it,
+            reconciling::what_was_not_done_is_begun_anew,
+            reconciling::only_a_doubt_can_be_settled_and_only_once,
+            reconciling::an_unnamed_effect_is_reached_through_its_run,
+            reconciling::a_check_under_a_live_lease_settles_a_doubt,
+            reconciling::the_worker_that_did_it_outweighs_a_person_who_thought_it_was_not_done,
+            reconciling::another_tenants_effect_is_not_found,
+            reconciling::a_look_up_finds_who_holds_the_key_then_who_gave_it_up,
             triage::a_replay_gives_a_fresh_budget,
             triage::closed_runs_open_only_by_force,
             triage::effects_guard_a_replay,
@@ -87,6 +113,7 @@ macro_rules! every_case {
             engine::an_idle_attempt_and_a_passed_deadline_are_timeouts,
             engine::a_run_that_nobody_begins_is_rejected,
             engine::three_silences_in_a_row_are_poison,
+            engine::a_ledger_entry_is_kept_as_long_as_its_run,
             reads::counts_follow_every_move,
             reads::a_scope_sees_only_its_own,
             reads::colliding_names_of_two_tenants_never_meet,

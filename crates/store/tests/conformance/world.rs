@@ -209,5 +209,12 @@ pub fn step(key: &str, effect: bool, status: StepStatus) -> NewStep {
         status,
         output: (status == StepStatus::Committed).then(|| encode(b"\"done\"")),
         output_omitted: None,
+        check: None,
+        checked: false,
     }
+}
+
+/// A step without a key of its own.
+pub fn unnamed(name: &str, status: StepStatus) -> NewStep {
+    NewStep { name: Label::from(name), key: None, ..step("unnamed", true, status) }
 }

@@ -11,7 +11,7 @@ use crate::commands::runs::wording::{advice, cut, error_kind, happened};
 use crate::escape;
 use crate::out::{Out, Style};
 use crate::when::{duration, relative};
-use crate::words::style_of;
+use crate::words::{step_style, style_of};
 
 /// How much of a long text is shown without `--full`.
 const FOLDED_LINES: usize = 6;
@@ -169,15 +169,14 @@ impl Page<'_> {
         }
         heading(out, "STEPS")?;
         for step in &self.run.body.steps {
-            let style = match step.status {
-                StepStatus::Committed | StepStatus::Reconciled => Style::Good,
-                StepStatus::Started => Style::Waiting,
-                StepStatus::Failed | StepStatus::Unknown => Style::Bad,
-            };
-            let status = out.styled(style, &format!("{:<11}", step.status.as_str()));
+            let status = out.styled(step_style(step.status), &format!("{:<11}", step.status.as_str()));
             let effect = if step.effect { ", an effect" } else { "" };
+            let outcome = step.outcome.map_or_else(String::new, |outcome| format!(", {outcome}"));
             let name = escape::line(step.name.as_str());
-            out.line(format_args!("  {status} {name} (key {}, attempt {}{effect})", step.key, step.attempt))?;
+            out.line(format_args!("  {status} {name} (key {}, attempt {}{effect}{outcome})", step.key, step.attempt))?;
+            if let Some(check) = step.check.as_ref().filter(|_| step.status == StepStatus::Unknown) {
+                out.line(format_args!("              to find out: {}", escape::line(&check.decode())))?;
+            }
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! `redrive runs plan`
 
 use redrive_core::ids::RunId;
-use redrive_core::wire::{PlanAnswer, Will};
+use redrive_core::ledger::Will;
+use redrive_core::wire::PlanAnswer;
 
 use crate::commands::runs::proposal::Proposal;
 use crate::escape;

@@ -1,6 +1,7 @@
 //! `/v1`.
 
 pub(crate) mod changes;
+pub(crate) mod effects;
 pub(crate) mod failures;
 pub(crate) mod health;
 pub(crate) mod keys;

@@ -14,7 +14,7 @@ CREATE TABLE revisions (
 
 -- Runs in review, and what waits for a yes. A row may outlive the review; then nobody reads it, and it goes when it lapses.
 CREATE TABLE reviews (
-    run INTEGER PRIMARY KEY REFERENCES runs (id),
+    run INTEGER PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
     at INTEGER NOT NULL,
     actor TEXT NOT NULL,
     expires_at INTEGER NOT NULL,

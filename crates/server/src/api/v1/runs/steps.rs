@@ -15,6 +15,6 @@ use crate::query::OfTenant;
 pub(crate) async fn post(app: App, call: Call<Worker, RunId, OfTenant, Json<StepRequest>>) -> Result<Reply<StepView>> {
     let request = call.body.value;
     let under = under_lease(&call.who, &call.query, request.tenant.as_ref(), call.path, &request.lease)?;
-    let step = new_step(request.into(), "status")?;
+    let step = new_step(request.into(), "")?;
     Ok(Reply::ok(app.store.step(under, step).await?))
 }

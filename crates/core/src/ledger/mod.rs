@@ -1,0 +1,15 @@
+//! The ledger's one table: `(entry, report, by) → recorded | refused`. Intent before effect, one owner of a key, a done
+//! step's output for good, and what nobody can vouch for is in doubt until somebody can. Stores only ask.
+
+mod entry;
+mod moves;
+mod unnamed;
+mod versions;
+
+pub use entry::{Entry, EntryState, Known, Will, recount};
+pub use moves::{By, Recorded, Refused, Report, apply, reconcile};
+pub use unnamed::{Unnamed, ordinal, ordinal_of_key, unnamed_key, unnamed_stem};
+pub use versions::{VersionChange, versions_changed};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! The moves of an entry.
+
+use crate::ledger::entry::{Entry, EntryState, Known};
+use crate::wire::{EffectOutcome, StepStatus};
+
+/// What a worker says of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Report {
+    /// The intent: on disk before the effect may begin.
+    Started,
+    /// `committed`, or `failed`, which asserts that nothing happened.
+    Outcome(EffectOutcome),
+    /// The same, found by the step's declared check: it also speaks for what an earlier attempt left in doubt.
+    Checked(EffectOutcome),
+}
+
+impl Report {
+    /// As the wire says it; none for a status that only the server gives.
+    pub fn of(status: StepStatus, checked: bool) -> Option<Self> {
+        let outcome = |outcome| if checked { Self::Checked(outcome) } else { Self::Outcome(outcome) };
+        match status {
+            StepStatus::Started => Some(Self::Started),
+            StepStatus::Committed => Some(outcome(EffectOutcome::Committed)),
+            StepStatus::Failed => Some(outcome(EffectOutcome::NotDone)),
+            StepStatus::Unknown | StepStatus::Reconciled => None,
+        }
+    }
+}
+
+/// How the report comes; the epoch is 0 without a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Under a live lease, step by step: the worker waits for the answer.
+    Live { epoch: u64 },
+    /// With the end of its attempt: it is told, and nobody can be refused any more.
+    End { epoch: u64 },
+    /// After its lease has ended.
+    Late { epoch: u64 },
+}
+
+/// What becomes of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recorded {
+    /// The entry, or a new one where there was none, now stands so.
+    Now(EntryState),
+    /// Nothing changes: it was done before, and what it gave comes back.
+    Replayed,
+    /// Nothing changes: it stands as said, or what was said does not settle it.
+    Same,
+    /// Another run holds the key. What this run says it did is kept in its own name, so that its guard knows.
+    Beside(EntryState),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("the same effect is open in another run")]
+    InProgress,
+    #[error("an effect of this key was started and has no known outcome")]
+    InDoubt,
+    /// Its worker may still be at it.
+    #[error("the effect's attempt is under way: its worker has the first word")]
+    StillOpen,
+    #[error("the effect's outcome is known: it is {0}")]
+    Settled(StepStatus),
+    /// The lease that reports is not the one that began it, or adds nothing.
+    #[error("another lease began this entry")]
+    Fenced,
+}
+
+/// Moves an entry by a worker's word, or says why it may not move.
+pub fn apply(entry: Option<&Entry>, report: Report, by: By) -> Result<Recorded, Refused> {
+    let Some(entry) = entry else { return first(report, by) };
+    match by {
+        By::Live { epoch } if entry.own => live(entry, report, epoch),
+        By::Live { .. } => of_another(entry, report),
+        By::End { epoch } if entry.own => Ok(live(entry, report, epoch).unwrap_or(Recorded::Same)),
+        By::End { .. } => Ok(told_of_another(entry, report)),
+        By::Late { epoch } if entry.own && entry.epoch == epoch => late(entry, report),
+        By::Late { .. } => Err(Refused::Fenced),
+    }
+}
+
+fn first(report: Report, by: By) -> Result<Recorded, Refused> {
+    match (by, report) {
+        // A lease that is over begins nothing.
+        (By::Late { .. }, _) => Err(Refused::Fenced),
+        (By::Live { .. } | By::End { .. }, Report::Started) => Ok(Recorded::Now(EntryState::Started)),
+        (By::Live { .. } | By::End { .. }, Report::Outcome(outcome) | Report::Checked(outcome)) => {
+            Ok(Recorded::Now(EntryState::told(outcome)))
+        }
+    }
+}
+
+/// An entry of the run itself, under its live lease.
+fn live(entry: &Entry, report: Report, epoch: u64) -> Result<Recorded, Refused> {
+    use EffectOutcome::{Committed, NotDone};
+    let same_lease = entry.epoch == epoch;
+    match (entry.state.known(), report) {
+        // Done is done: a second word on it changes nothing.
+        (Known::Done, Report::Started | Report::Outcome(_) | Report::Checked(_)) => Ok(Recorded::Replayed),
+        (Known::Open, Report::Started) if same_lease => Ok(Recorded::Same),
+        // A plain step of an attempt that went away is begun anew. An effect would be in doubt by now.
+        (Known::Open, Report::Started) if !entry.effect => Ok(Recorded::Now(EntryState::Started)),
+        (Known::Open | Known::InDoubt, Report::Started) => Err(Refused::InDoubt),
+        (Known::Open, Report::Outcome(outcome) | Report::Checked(outcome)) => {
+            Ok(Recorded::Now(EntryState::told(outcome)))
+        }
+        (Known::NotDone, Report::Started) => Ok(Recorded::Now(EntryState::Started)),
+        (Known::NotDone, Report::Outcome(Committed) | Report::Checked(Committed)) => {
+            Ok(Recorded::Now(EntryState::Committed))
+        }
+        (Known::NotDone, Report::Outcome(NotDone) | Report::Checked(NotDone)) => Ok(Recorded::Same),
+        (Known::InDoubt, Report::Checked(outcome)) => Ok(Recorded::Now(EntryState::Reconciled(outcome))),
+        // Whoever says that it is done has done it: the doubt ends on the safe side.
+        (Known::InDoubt, Report::Outcome(Committed)) => Ok(Recorded::Now(EntryState::Committed)),
+        (Known::InDoubt, Report::Outcome(NotDone)) if same_lease => Ok(Recorded::Now(EntryState::Failed)),
+        // That this attempt did nothing says nothing of the one that left the doubt.
+        (Known::InDoubt, Report::Outcome(NotDone)) => Err(Refused::InDoubt),
+    }
+}
+
+/// An effect whose key another run holds.
+fn of_another(entry: &Entry, report: Report) -> Result<Recorded, Refused> {
+    match entry.state.known() {
+        Known::Done => Ok(Recorded::Replayed),
+        Known::Open => Err(Refused::InProgress),
+        Known::InDoubt => Err(Refused::InDoubt),
+        // The key is free again.
+        Known::NotDone => first(report, By::Live { epoch: 0 }),
+    }
+}
+
+fn told_of_another(entry: &Entry, report: Report) -> Recorded {
+    match (entry.state.known(), report) {
+        (Known::NotDone, Report::Started) => Recorded::Now(EntryState::Started),
+        (Known::NotDone, Report::Outcome(outcome) | Report::Checked(outcome)) => {
+            Recorded::Now(EntryState::told(outcome))
+        }
+        (Known::Open | Known::Done | Known::InDoubt, Report::Started) => Recorded::Beside(EntryState::Started),
+        (
+            Known::Open | Known::Done | Known::InDoubt,
+            Report::Outcome(EffectOutcome::Committed) | Report::Checked(EffectOutcome::Committed),
+        ) => Recorded::Beside(EntryState::Committed),
+        (
+            Known::Open | Known::Done | Known::InDoubt,
+            Report::Outcome(EffectOutcome::NotDone) | Report::Checked(EffectOutcome::NotDone),
+        ) => Recorded::Same,
+    }
+}
+
+/// The word of the lease that began the entry, after that lease has ended: losing it would leave a doubt that
+/// somebody can settle. It begins nothing, and it takes back nothing that is known to be done.
+fn late(entry: &Entry, report: Report) -> Result<Recorded, Refused> {
+    use EffectOutcome::{Committed, NotDone};
+    match (entry.state.known(), report) {
+        (Known::Open | Known::Done | Known::NotDone | Known::InDoubt, Report::Started) => Err(Refused::Fenced),
+        (Known::Open | Known::InDoubt, Report::Outcome(outcome) | Report::Checked(outcome)) => {
+            Ok(Recorded::Now(EntryState::told(outcome)))
+        }
+        // A person believed that nothing had happened; the one who did it knows better.
+        (Known::NotDone, Report::Outcome(Committed) | Report::Checked(Committed)) => {
+            Ok(Recorded::Now(EntryState::Committed))
+        }
+        (Known::NotDone, Report::Outcome(NotDone) | Report::Checked(NotDone))
+        | (Known::Done, Report::Outcome(Committed) | Report::Checked(Committed)) => Ok(Recorded::Same),
+        (Known::Done, Report::Outcome(NotDone) | Report::Checked(NotDone)) => Err(Refused::Fenced),
+    }
+}
+
+/// A person settles what is in doubt.
+pub fn reconcile(state: EntryState, outcome: EffectOutcome) -> Result<Recorded, Refused> {
+    match state {
+        EntryState::Unknown => Ok(Recorded::Now(EntryState::Reconciled(outcome))),
+        EntryState::Reconciled(before) if before == outcome => Ok(Recorded::Same),
+        EntryState::Started => Err(Refused::StillOpen),
+        EntryState::Committed | EntryState::Failed | EntryState::Reconciled(_) => Err(Refused::Settled(state.status())),
+    }
+}

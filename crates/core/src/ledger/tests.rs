@@ -1,0 +1,221 @@
+use super::*;
+use crate::run::Effects;
+use crate::text::Label;
+use crate::wire::EffectOutcome::{Committed, NotDone};
+use crate::wire::{EffectOutcome, StepStatus, Versions};
+
+const STATES: [EntryState; 6] = [
+    EntryState::Started,
+    EntryState::Committed,
+    EntryState::Failed,
+    EntryState::Unknown,
+    EntryState::Reconciled(Committed),
+    EntryState::Reconciled(NotDone),
+];
+const REPORTS: [Report; 5] = [
+    Report::Started,
+    Report::Outcome(Committed),
+    Report::Outcome(NotDone),
+    Report::Checked(Committed),
+    Report::Checked(NotDone),
+];
+const MINE: u64 = 7;
+
+fn ways() -> [By; 6] {
+    let leases = [MINE, 8];
+    let of = |by: fn(u64) -> By| leases.map(by);
+    let [a, b] = of(|epoch| By::Live { epoch });
+    let [c, d] = of(|epoch| By::End { epoch });
+    let [e, f] = of(|epoch| By::Late { epoch });
+    [a, b, c, d, e, f]
+}
+
+fn entry(state: EntryState) -> Entry {
+    Entry { state, effect: true, epoch: MINE, own: true }
+}
+
+/// Every entry there can be, with every report in every way.
+fn each(mut law: impl FnMut(Entry, Report, By, Result<Recorded, Refused>)) {
+    for state in STATES {
+        for own in [true, false] {
+            for effect in [true, false] {
+                for report in REPORTS {
+                    for by in ways() {
+                        let entry = Entry { own, effect, ..entry(state) };
+                        law(entry, report, by, apply(Some(&entry), report, by));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn live(state: EntryState, report: Report, epoch: u64) -> Result<Recorded, Refused> {
+    apply(Some(&entry(state)), report, By::Live { epoch })
+}
+
+#[test]
+fn what_is_done_stays_done_whoever_says_what() {
+    each(|entry, report, by, answer| {
+        if entry.state.known() == Known::Done {
+            let moved = matches!(answer, Ok(Recorded::Now(_)));
+            assert!(!moved, "{entry:?} {report:?} {by:?}: {answer:?}");
+        }
+    });
+}
+
+#[test]
+fn an_effect_may_begin_only_where_nothing_is_done_open_or_in_doubt() {
+    each(|entry, report, by, answer| {
+        if answer == Ok(Recorded::Now(EntryState::Started)) && entry.effect {
+            assert_eq!((entry.state.known(), report), (Known::NotDone, Report::Started), "{by:?}");
+        }
+    });
+}
+
+#[test]
+fn a_lease_that_is_over_begins_nothing_and_speaks_only_of_what_it_began() {
+    each(|entry, report, by, answer| {
+        let By::Late { epoch } = by else { return };
+        if report == Report::Started || epoch != entry.epoch || !entry.own {
+            assert_eq!(answer, Err(Refused::Fenced), "{entry:?} {report:?}");
+        }
+    });
+    for report in REPORTS {
+        assert_eq!(apply(None, report, By::Late { epoch: MINE }), Err(Refused::Fenced));
+    }
+}
+
+#[test]
+fn the_end_of_an_attempt_is_never_refused() {
+    each(|entry, report, by, answer| {
+        if matches!(by, By::End { .. }) {
+            assert!(answer.is_ok(), "{entry:?} {report:?}: {answer:?}");
+        }
+    });
+}
+
+#[test]
+fn another_runs_entry_never_moves() {
+    each(|entry, report, by, answer| {
+        if !entry.own && entry.state.holds() {
+            assert!(!matches!(answer, Ok(Recorded::Now(_))), "{entry:?} {report:?} {by:?}: {answer:?}");
+        }
+    });
+}
+
+#[test]
+fn only_a_check_or_the_lease_that_left_the_doubt_says_that_nothing_happened() {
+    let doubt = EntryState::Unknown;
+    assert_eq!(live(doubt, Report::Started, 8), Err(Refused::InDoubt));
+    assert_eq!(live(doubt, Report::Outcome(NotDone), 8), Err(Refused::InDoubt));
+    assert_eq!(live(doubt, Report::Outcome(NotDone), MINE), Ok(Recorded::Now(EntryState::Failed)));
+    assert_eq!(live(doubt, Report::Checked(NotDone), 8), Ok(Recorded::Now(EntryState::Reconciled(NotDone))));
+    assert_eq!(live(doubt, Report::Checked(Committed), 8), Ok(Recorded::Now(EntryState::Reconciled(Committed))));
+    assert_eq!(live(doubt, Report::Outcome(Committed), 8), Ok(Recorded::Now(EntryState::Committed)));
+}
+
+#[test]
+fn a_key_that_another_run_holds_answers_by_what_is_known_of_it() {
+    let others = |state, by| apply(Some(&Entry { own: false, ..entry(state) }), Report::Started, by);
+    let asked = By::Live { epoch: 1 };
+    assert_eq!(others(EntryState::Started, asked), Err(Refused::InProgress));
+    assert_eq!(others(EntryState::Unknown, asked), Err(Refused::InDoubt));
+    assert_eq!(others(EntryState::Committed, asked), Ok(Recorded::Replayed));
+    assert_eq!(others(EntryState::Failed, asked), Ok(Recorded::Now(EntryState::Started)));
+    let told = By::End { epoch: 0 };
+    assert_eq!(others(EntryState::Started, told), Ok(Recorded::Beside(EntryState::Started)));
+}
+
+#[test]
+fn a_person_settles_a_doubt_once() {
+    let settled = EntryState::Reconciled(Committed);
+    assert_eq!(reconcile(EntryState::Unknown, Committed), Ok(Recorded::Now(settled)));
+    assert_eq!(reconcile(settled, Committed), Ok(Recorded::Same));
+    assert_eq!(reconcile(settled, NotDone), Err(Refused::Settled(StepStatus::Reconciled)));
+    assert_eq!(reconcile(EntryState::Started, NotDone), Err(Refused::StillOpen));
+    assert_eq!(reconcile(EntryState::Failed, Committed), Err(Refused::Settled(StepStatus::Failed)));
+}
+
+#[test]
+fn a_late_word_of_the_one_who_did_it_outweighs_a_persons_guess_that_nothing_happened() {
+    let late = |state, outcome| apply(Some(&entry(state)), Report::Outcome(outcome), By::Late { epoch: MINE });
+    let now = Ok(Recorded::Now(EntryState::Committed));
+    assert_eq!(late(EntryState::Reconciled(NotDone), Committed), now);
+    assert_eq!(late(EntryState::Reconciled(Committed), NotDone), Err(Refused::Fenced));
+    assert_eq!(late(EntryState::Committed, Committed), Ok(Recorded::Same));
+}
+
+#[test]
+fn counts_follow_effects_and_leave_plain_steps_out() {
+    let mut effects = Effects::default();
+    recount(&mut effects, None, (true, EntryState::Started));
+    recount(&mut effects, Some((true, EntryState::Started)), (true, EntryState::Unknown));
+    assert_eq!(effects, Effects { open: 0, unknown: 1, done: 0 });
+    recount(&mut effects, Some((true, EntryState::Unknown)), (true, EntryState::Reconciled(NotDone)));
+    recount(&mut effects, None, (false, EntryState::Committed));
+    assert_eq!(effects, Effects::default());
+    // A plain step that turns out to be an effect counts from then on.
+    recount(&mut effects, Some((false, EntryState::Started)), (true, EntryState::Committed));
+    assert_eq!(effects, Effects { open: 0, unknown: 0, done: 1 });
+}
+
+fn unnamed(ordinal: u32, state: EntryState, met: bool, intended: bool) -> Unnamed {
+    Unnamed { ordinal, state, met, intended }
+}
+
+#[test]
+fn the_second_of_a_name_is_a_new_one_and_the_first_of_a_replay_is_the_first() {
+    let (done, started) = (Report::Outcome(Committed), Report::Started);
+    assert_eq!(ordinal(&[], started), 1);
+    let one = |state, met| unnamed(1, state, met, true);
+    assert_eq!(ordinal(&[one(EntryState::Committed, true)], started), 2);
+    assert_eq!(ordinal(&[one(EntryState::Committed, false)], started), 1);
+    // Two of them at once: the outcomes come in the order of the beginnings.
+    let both = [one(EntryState::Started, true), unnamed(2, EntryState::Started, true, true)];
+    assert_eq!(ordinal(&both, started), 3);
+    assert_eq!(ordinal(&both, done), 1);
+}
+
+#[test]
+fn an_outcome_without_anything_open_repeats_the_last_or_stands_alone() {
+    let done = Report::Outcome(Committed);
+    let settled = [unnamed(1, EntryState::Committed, true, true)];
+    assert_eq!(ordinal(&settled, done), 1, "the same word again");
+    let alone = [unnamed(1, EntryState::Committed, true, false)];
+    assert_eq!(ordinal(&alone, done), 2, "nothing was started: it is the next one");
+    let doubt = [unnamed(1, EntryState::Committed, true, true), unnamed(2, EntryState::Unknown, false, true)];
+    assert_eq!(ordinal(&doubt, Report::Checked(NotDone)), 2);
+}
+
+#[test]
+fn a_key_made_of_a_name_is_an_id_and_gives_its_ordinal_back() {
+    let name = format!("Mail an Jürgen/{}", "x".repeat(300));
+    for nth in [1, 2, 4_000_000_000] {
+        let key = unnamed_key(&name, nth);
+        assert!(key.parse::<crate::ids::StepKey>().is_ok(), "{key}");
+        assert_eq!(ordinal_of_key(&key, &unnamed_stem(&name)), Some(nth));
+    }
+    assert_eq!(ordinal_of_key("step:mailer", "step:mail"), None);
+    assert_eq!(ordinal_of_key("step:mail:1", "step:mail"), None);
+}
+
+#[test]
+fn a_status_and_its_outcome_belong_together() {
+    for state in STATES {
+        assert_eq!(EntryState::of(state.status(), state.outcome()), Some(state));
+    }
+    assert_eq!(EntryState::of(StepStatus::Reconciled, None), None);
+    assert_eq!(EntryState::of(StepStatus::Failed, Some(EffectOutcome::NotDone)), None);
+}
+
+#[test]
+fn only_kinds_that_both_sides_name_can_have_changed() {
+    let of = |pairs: &[(&str, &str)]| -> Versions {
+        pairs.iter().map(|(kind, version)| ((*kind).to_owned(), Label::from(*version))).collect()
+    };
+    let recorded = [of(&[("prompt", "7"), ("tool", "2")]), of(&[("prompt", "7"), ("worker", "a")]), of(&[])];
+    let changed = versions_changed(&recorded, &of(&[("prompt", "8"), ("tool", "2")]));
+    let told: Vec<_> = changed.iter().map(|c| (c.kind.as_str(), c.recorded.as_str(), c.now.as_str())).collect();
+    assert_eq!(told, [("prompt", "7", "8")]);
+}

@@ -1,0 +1,171 @@
+//! The ledger: which entry a report means, who may begin an effect, and what guards a run.
+
+use redrive_core::run::StateName;
+use redrive_core::text::Label;
+use redrive_core::verdict::DeadBecause;
+use redrive_core::wire::StepStatus::{Committed, Failed, Started, Unknown};
+use redrive_core::wire::{StepStatus, Versions};
+use redrive_store::{Error, FailedAttempt, LeaseCall, NewStep, Report, Start, Triage, UnderLease};
+
+use crate::reports::TIMEOUT;
+use crate::world::{LEASE_MS, World, failed, lease_call, new_run, report, start, step, success, under, unnamed};
+
+impl World {
+    pub async fn entries(&self, run: &str) -> Vec<(String, StepStatus)> {
+        self.show(run).await.body.steps.into_iter().map(|step| (step.key.to_string(), step.status)).collect()
+    }
+
+    pub async fn because(&self, run: &str) -> Option<DeadBecause> {
+        self.show(run).await.summary.dead_because
+    }
+
+    /// Whether a step was given back instead of begun.
+    pub async fn replays(&self, under: &UnderLease, step: NewStep) -> bool {
+        self.store.step(under.clone(), step).await.unwrap().replayed
+    }
+
+    pub async fn replay(&self, run: &str) -> UnderLease {
+        self.triage(run, Triage::replay(true)).await.unwrap();
+        self.lease_one().await.1
+    }
+}
+
+fn entry(key: &str, status: StepStatus) -> (String, StepStatus) {
+    (key.to_owned(), status)
+}
+
+pub async fn the_second_unnamed_effect_of_an_attempt_is_a_new_entry(world: World) {
+    let (_, under) = world.start("r1").await;
+    for status in [Started, Committed, Started, Committed, Started] {
+        assert!(!world.replays(&under, unnamed("send mail", status)).await);
+    }
+    let expected =
+        [entry("step:send_mail", Committed), entry("step:send_mail:2", Committed), entry("step:send_mail:3", Started)];
+    assert_eq!(world.entries("r1").await, expected);
+}
+
+pub async fn the_first_unnamed_effect_of_a_replay_is_the_recorded_first(world: World) {
+    let (_, under) = world.start("r1").await;
+    for status in [Started, Committed, Started, Committed] {
+        world.replays(&under, unnamed("mail", status)).await;
+    }
+    world.store.fail(under, failed(TIMEOUT)).await.unwrap();
+    let again = world.replay("r1").await;
+    let mut given_back = Vec::new();
+    for _ in 0..3 {
+        given_back.push(world.replays(&again, unnamed("mail", Started)).await);
+    }
+    assert_eq!(given_back, [true, true, false], "two are done, the third is new");
+}
+
+pub async fn an_unnamed_outcome_sent_again_is_the_same_one(world: World) {
+    let (_, under) = world.start("r1").await;
+    for status in [Started, Committed, Committed] {
+        world.replays(&under, unnamed("mail", status)).await;
+    }
+    assert_eq!(world.entries("r1").await, [entry("step:mail", Committed)]);
+    // Without an intent each outcome is one of its own.
+    for _ in 0..2 {
+        world.replays(&under, unnamed("row", Committed)).await;
+    }
+    assert_eq!(world.entries("r1").await[1..], [entry("step:row", Committed), entry("step:row:2", Committed)]);
+}
+
+pub async fn unnamed_steps_of_an_ending_are_known_by_their_place(world: World) {
+    let with = |steps| Report { run: new_run("r1"), failed: FailedAttempt { steps, ..failed(TIMEOUT) } };
+    let two = || vec![unnamed("mail", Committed), unnamed("mail", Committed)];
+    world.store.report(with(two())).await.unwrap();
+    world.wait(3_600_000);
+    let again = Report { failed: FailedAttempt { attempt: Some(2), ..with(two()).failed }, ..with(two()) };
+    world.store.report(again).await.unwrap();
+    assert_eq!(world.entries("r1").await, [entry("step:mail", Committed), entry("step:mail:2", Committed)]);
+}
+
+pub async fn a_failed_effect_gives_its_key_up_to_whoever_comes_next(world: World) {
+    let (_, one) = world.start("r1").await;
+    let (_, two) = world.start("r2").await;
+    for status in [Started, Failed] {
+        world.replays(&one, step("charge", true, status)).await;
+    }
+    for status in [Started, Committed] {
+        assert!(!world.replays(&two, step("charge", true, status)).await);
+    }
+    assert!(world.replays(&one, step("charge", true, Started)).await, "r2 has done it");
+    assert_eq!(world.entries("r1").await, [entry("charge", Failed)]);
+}
+
+pub async fn an_effect_in_doubt_elsewhere_may_not_begin(world: World) {
+    let (_, one) = world.start("r1").await;
+    let (_, two) = world.start("r2").await;
+    world.replays(&one, step("charge", true, Started)).await;
+    world.store.fail(one, failed(TIMEOUT)).await.unwrap();
+    for status in [Started, Committed, Failed] {
+        let refused = world.store.step(two.clone(), step("charge", true, status)).await;
+        assert!(matches!(refused, Err(Error::EffectUnknown)), "{status}: {refused:?}");
+    }
+    assert_eq!(world.entries("r2").await, []);
+}
+
+pub async fn what_an_ending_says_of_another_runs_key_counts_for_its_own_guard(world: World) {
+    let (_, one) = world.start("r1").await;
+    world.replays(&one, step("charge", true, Started)).await;
+    for (run, status) in [("r2", Committed), ("r3", Started)] {
+        let steps = vec![step("charge", true, status)];
+        let told = Report { failed: FailedAttempt { steps, ..failed(TIMEOUT) }, ..report(run, TIMEOUT) };
+        world.store.report(told).await.unwrap();
+        assert_eq!(world.because(run).await, Some(DeadBecause::Unsafe), "{run}");
+    }
+    // The key stays with the run that holds it.
+    world.replays(&one, step("charge", true, Committed)).await;
+    assert_eq!(world.entries("r1").await, [entry("charge", Committed)]);
+    assert_eq!(world.entries("r3").await, [entry("charge", Unknown)]);
+}
+
+pub async fn a_plain_step_that_turns_out_an_effect_is_guarded(world: World) {
+    let (_, under) = world.start("r1").await;
+    world.replays(&under, step("charge", false, Started)).await;
+    world.replays(&under, step("charge", true, Committed)).await;
+    let answer = world.store.fail(under, failed(TIMEOUT)).await.unwrap();
+    assert_eq!(answer.verdict.dead_because, Some(DeadBecause::Unsafe));
+}
+
+pub async fn effects_told_with_an_ending_are_guarded_on_every_path(world: World) {
+    let told = |status| FailedAttempt { steps: vec![unnamed("mail", status)], ..failed(TIMEOUT) };
+    for (run, status) in [("done", Committed), ("open", Started)] {
+        let (_, under) = world.start(run).await;
+        world.store.fail(under, told(status)).await.unwrap();
+        assert_eq!(world.because(run).await, Some(DeadBecause::Unsafe), "{run}");
+    }
+    let (_, under) = world.start("nothing").await;
+    world.store.fail(under, told(Failed)).await.unwrap();
+    assert_eq!(world.state("nothing").await, StateName::Scheduled, "failed asserts that nothing happened");
+    let (_, quiet) = world.start("quiet").await;
+    world.replays(&quiet, unnamed("mail", Committed)).await;
+    world.wait(LEASE_MS + 1);
+    world.store.rescue_expired(100).await.unwrap();
+    assert_eq!(world.because("quiet").await, Some(DeadBecause::Unsafe));
+}
+
+pub async fn a_released_run_with_an_effect_done_is_unsafe(world: World) {
+    let (_, under) = world.start("r1").await;
+    world.replays(&under, step("charge", true, Committed)).await;
+    assert_eq!(world.store.release(under).await.unwrap().state, StateName::Dead);
+    assert_eq!(world.because("r1").await, Some(DeadBecause::Unsafe));
+}
+
+pub async fn a_replay_under_other_versions_says_so(world: World) {
+    let prompt = |version: &str| Versions::from([("prompt".to_owned(), Label::from(version))]);
+    let begun = world.store.start(Start { versions: prompt("7"), ..start("r1") }).await.unwrap().answer;
+    let lease = UnderLease { at: crate::world::at("acme", "r1"), lease: begun.lease.unwrap().parse().unwrap() };
+    world.replays(&lease, step("load", false, Committed)).await;
+    world.store.fail(lease, failed(TIMEOUT)).await.unwrap();
+    assert_eq!(world.show("r1").await.body.versions_changed, []);
+    world.wait(600_000);
+    let leased = world.store.lease(LeaseCall { versions: prompt("8"), ..lease_call(1) }).await.unwrap().pop().unwrap();
+    let told = |changes: &[redrive_core::ledger::VersionChange]| -> Vec<String> {
+        changes.iter().map(|c| format!("{} {} {}", c.kind, c.recorded, c.now)).collect()
+    };
+    assert_eq!(told(&leased.versions_changed), ["prompt 7 8"]);
+    assert_eq!(told(&world.show("r1").await.body.versions_changed), ["prompt 7 8"], "also for who looks");
+    world.store.succeed(success(&under(&leased), "1")).await.unwrap();
+}
