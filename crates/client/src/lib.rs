@@ -25,6 +25,7 @@ mod patterns;
 mod payload;
 mod people;
 mod query;
+mod triage;
 mod worker;
 
 pub use blank::{failure, start};

@@ -1,11 +1,9 @@
-//! What people and programs read, and what they decide.
+//! What people and programs read, and how the house is looked after.
 
 use redrive_core::ids::{QueueName, RunId, Tenant};
-use redrive_core::text::Text;
 use redrive_core::wire::{
     ChangesAnswer, CreateKey, CreatedKey, HealthAnswer, KeyView, KeysAnswer, LimitsAnswer, QueueSettings, QueueView,
-    QueuesAnswer, ReplayAnswer, ReplayRequest, RunDetail, RunsPage, StateAnswer, StatsAnswer, TenantHealth,
-    TenantsAnswer, TriageRequest,
+    QueuesAnswer, RunDetail, RunsPage, StatsAnswer, TenantHealth, TenantsAnswer,
 };
 
 use crate::call::Call;
@@ -68,47 +66,6 @@ impl Client {
         let mut pairs = self.tenant_pair();
         one(&mut pairs, "since", since);
         self.get(&["changes"], &pairs)
-    }
-}
-
-/// Deciding.
-impl Client {
-    /// Sends a run round again.
-    ///
-    /// ```no_run
-    /// # async fn example(client: redrive_client::Client) -> Result<(), Box<dyn std::error::Error>> {
-    /// use redrive_client::wire::ReplayRequest;
-    ///
-    /// let why = ReplayRequest { reason: Some("the key was rotated".into()), ..ReplayRequest::default() };
-    /// client.replay(&"task-42".parse()?, &why).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn replay(&self, run_id: &RunId, request: &ReplayRequest) -> Call<ReplayAnswer> {
-        let tenant = request.tenant.clone().or_else(|| self.tenant().cloned());
-        self.post(&["runs", run_id.as_str(), "replay"], &ReplayRequest { tenant, ..request.clone() })
-    }
-
-    pub fn cancel(&self, run_id: &RunId, reason: Option<&str>) -> Call<StateAnswer> {
-        self.triage(run_id, "cancel", reason)
-    }
-
-    pub fn resolve(&self, run_id: &RunId, reason: Option<&str>) -> Call<StateAnswer> {
-        self.triage(run_id, "resolve", reason)
-    }
-
-    pub fn discard(&self, run_id: &RunId, reason: Option<&str>) -> Call<StateAnswer> {
-        self.triage(run_id, "discard", reason)
-    }
-
-    /// Adds a note to the run's history; nothing moves.
-    pub fn note(&self, run_id: &RunId, note: &str) -> Call<StateAnswer> {
-        self.triage(run_id, "note", Some(note))
-    }
-
-    fn triage(&self, run_id: &RunId, verb: &str, reason: Option<&str>) -> Call<StateAnswer> {
-        let request = TriageRequest { tenant: self.tenant().cloned(), reason: reason.map(Text::from) };
-        self.post(&["runs", run_id.as_str(), verb], &request)
     }
 }
 

@@ -31,6 +31,7 @@ pub struct RunsQuery {
     pub severity: Vec<Severity>,
     pub environment: Vec<String>,
     pub customer: Vec<String>,
+    pub assigned_to: Vec<String>,
     pub held: Option<bool>,
     /// First reported at this time or later.
     pub since: Option<Timestamp>,
@@ -59,6 +60,7 @@ impl RunsQuery {
         many(&mut pairs, "severity", &self.severity);
         many(&mut pairs, "environment", &self.environment);
         many(&mut pairs, "customer", &self.customer);
+        many(&mut pairs, "assigned_to", &self.assigned_to);
         one(&mut pairs, "held", self.held);
         one(&mut pairs, "since", self.since);
         one(&mut pairs, "until", self.until);

@@ -109,6 +109,31 @@ pub struct Review {
     pub expires_at: Timestamp,
     /// What it was dead for, and is again after a no.
     pub before: DeadBecause,
+    /// It was closed when somebody asked to open it again: that it is again after a no, or after none.
+    pub reopens: Option<Closed>,
+    /// Whoever asked may go past the guards, and meant to.
+    pub force: bool,
+}
+
+words! {
+    /// The states that only `force` opens again.
+    pub enum Closed {
+        Succeeded = "succeeded",
+        Recovered = "recovered",
+        Resolved = "resolved",
+        Discarded = "discarded",
+    }
+}
+
+impl From<Closed> for State {
+    fn from(closed: Closed) -> Self {
+        match closed {
+            Closed::Succeeded => Self::Succeeded,
+            Closed::Recovered => Self::Recovered,
+            Closed::Resolved => Self::Resolved,
+            Closed::Discarded => Self::Discarded,
+        }
+    }
 }
 
 /// Folded into another run.

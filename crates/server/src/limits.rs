@@ -21,6 +21,8 @@ pub const LEASES_MAX: u32 = 1_000;
 pub const LEASE_PAYLOAD_MAX_BYTES: usize = 16 * MIB;
 pub const WAIT_MS_MAX: u64 = 30_000;
 pub const SEARCH_MAX_BYTES: usize = 200;
+/// It travels with the run's row, so it is words and no document.
+pub const INSTRUCTION_MAX_BYTES: usize = 8 * 1024;
 
 /// What a deployment may set.
 #[derive(Debug, Clone)]

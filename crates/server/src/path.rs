@@ -76,6 +76,19 @@ impl FromPath for (RunId, AttemptNumber) {
     }
 }
 
+/// One version of a run's payload.
+#[derive(Debug)]
+pub(crate) struct RevisionOf {
+    pub run_id: RunId,
+    pub revision: u32,
+}
+
+impl FromPath for RevisionOf {
+    fn read(params: &Params) -> Result<Self> {
+        Ok(Self { run_id: params.id("run_id")?, revision: params.id("revision")? })
+    }
+}
+
 /// The id of something that the server named itself: a pattern, a key.
 #[derive(Debug)]
 pub(crate) struct Named(pub String);

@@ -41,6 +41,18 @@ fn reading() -> Vec<Route> {
         by::<TenantReader>().get("/v1/runs", "List runs", runs::list::get),
         by::<AnyKey>().get("/v1/runs/{run_id}", "Everything kept of a run", runs::show::get),
         by::<AnyKey>().get("/v1/runs/{run_id}/attempts/{attempt}/sent", "What an attempt got", runs::sent::get),
+        by::<TenantReader>().get("/v1/runs/{run_id}/plan", "What a replay would do", runs::plan::get),
+        by::<TenantReader>().post("/v1/runs/{run_id}/plan", OK, "What a replay with a fix would do", runs::plan::post),
+        by::<TenantReader>().get(
+            "/v1/runs/{run_id}/revisions/{revision}",
+            "A payload as it was, and how it came to be",
+            runs::revisions::get,
+        ),
+        by::<TenantReader>().get(
+            "/v1/runs/{run_id}/duplicates",
+            "Runs that look like the same work",
+            runs::duplicates::get,
+        ),
         by::<AnyKey>().get("/v1/effects/{key}", "Look an effect up in the ledger", effects::show::get),
         by::<TenantReader>().get("/v1/patterns", "List patterns", patterns::list::get),
         by::<TenantReader>().get(
@@ -66,6 +78,19 @@ fn triage() -> Vec<Route> {
         by::<TenantReader>().post("/v1/runs/{run_id}/resolve", OK, "Close as settled", triage::resolve),
         by::<TenantReader>().post("/v1/runs/{run_id}/discard", OK, "Close as not needed", triage::discard),
         by::<TenantReader>().post("/v1/runs/{run_id}/note", OK, "Add a note", triage::note),
+        by::<TenantReader>().post("/v1/runs/{run_id}/review", OK, "Put aside for a decision", triage::review),
+        by::<TenantReader>().post("/v1/runs/{run_id}/approve", OK, "Say yes to a plan", triage::approve),
+        by::<TenantReader>().post("/v1/runs/{run_id}/reject", OK, "Say no", triage::reject),
+        by::<TenantReader>().post("/v1/runs/{run_id}/defer", OK, "Not before a time", triage::defer),
+        by::<TenantReader>().post("/v1/runs/{run_id}/reassign", OK, "To another agent or queue", triage::reassign),
+        by::<TenantReader>().post(
+            "/v1/runs/{run_id}/assign",
+            OK,
+            "Give it somebody who looks after it",
+            triage::assign,
+        ),
+        by::<TenantReader>().post("/v1/runs/{run_id}/merge", OK, "It is the same work as another", triage::merge),
+        by::<TenantReader>().post("/v1/runs/{run_id}/unmerge", OK, "It is not the same after all", triage::unmerge),
         by::<TenantReader>().post(
             "/v1/effects/{key}/reconcile",
             OK,

@@ -28,6 +28,16 @@ pub enum Error {
     /// A pattern that is part of another is acted on there.
     #[error("the pattern was merged into {into}")]
     PatternMerged { into: String },
+    /// The plan is not the one that was looked at; this is.
+    #[error("the plan is not the one that was looked at")]
+    PlanChanged { hash: String },
+    /// A fix was made from a revision that is no longer the current one: read it and make it again.
+    #[error("the payload has another revision by now")]
+    RevisionChanged,
+    #[error("`from_step` names no step on record")]
+    NoSuchStep,
+    #[error("whoever asked for an approval can't give it")]
+    OwnRequest,
     #[error("{0}")]
     MergeRefused(&'static str),
     #[error("the same effect is open in another run")]

@@ -7,6 +7,7 @@ mod error;
 mod model;
 mod pattern_model;
 mod store;
+mod triage_model;
 
 pub mod sqlite;
 
@@ -16,3 +17,4 @@ pub use error::{Error, Result};
 pub use model::*;
 pub use pattern_model::*;
 pub use store::Store;
+pub use triage_model::*;

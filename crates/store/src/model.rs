@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use redrive_core::detect::Observed;
 use redrive_core::ids::{IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant};
-use redrive_core::lifecycle::EventName;
 use redrive_core::pattern::Fingerprint;
 use redrive_core::reason::{Category, Reason};
 use redrive_core::run::StateName;
@@ -15,7 +14,7 @@ use redrive_core::time::Timestamp;
 use redrive_core::verdict::{Change, DeadBecause};
 use redrive_core::wire::{
     EffectOutcome, ErrorReport, HandedChange, Links, PayloadOmitted, RawJson, ResponseReport, Role, Severity, Sort,
-    StartAnswer, StateAnswer, StepStatus, Usage, Versions,
+    StartAnswer, StepStatus, Usage, Versions,
 };
 use serde::{Deserialize, Serialize};
 
@@ -350,47 +349,6 @@ pub struct LeaseCall {
     pub payload_max_bytes: usize,
 }
 
-/// A person's move.
-#[derive(Debug, Clone)]
-pub enum Triage {
-    Replay {
-        force: bool,
-    },
-    Cancel,
-    Resolve,
-    Discard,
-    /// Adds a note; nothing moves.
-    Note,
-}
-
-impl Triage {
-    pub fn event(&self) -> Option<EventName> {
-        match self {
-            Self::Replay { .. } => Some(EventName::Replay),
-            Self::Cancel => Some(EventName::Cancel),
-            Self::Resolve => Some(EventName::Resolve),
-            Self::Discard => Some(EventName::Discard),
-            Self::Note => None,
-        }
-    }
-}
-
-/// Who acts and why.
-#[derive(Debug, Clone)]
-pub struct Act {
-    pub at: RunRef,
-    pub triage: Triage,
-    pub actor: String,
-    pub reason: Option<Text>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct Triaged {
-    pub answer: StateAnswer,
-    pub attempt: u32,
-    pub revision: u32,
-}
-
 /// What a background service did in one round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Swept {
@@ -415,6 +373,7 @@ pub struct RunFilter {
     pub severities: Vec<Severity>,
     pub environments: Vec<Label>,
     pub customers: Vec<Label>,
+    pub assigned_to: Vec<Label>,
     pub held: Option<bool>,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,

@@ -9,18 +9,19 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::Policy;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    ChangesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView, PatternsPage,
-    QueueSettings, QueueView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer, TenantHealth,
-    TenantsAnswer,
+    ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView,
+    PatternsPage, PlanAnswer, QueueSettings, QueueView, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer,
+    StepView, SucceedAnswer, TenantHealth, TenantsAnswer,
 };
 use tokio::sync::watch;
 
 use crate::error::Result;
 use crate::model::{
-    Act, EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported,
-    RunFilter, RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
+    EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported, RunFilter,
+    RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
 };
 use crate::pattern_model::{PatternAct, PatternsCall};
+use crate::triage_model::{Act, Replay, Triaged};
 
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
@@ -48,6 +49,8 @@ pub trait Store: Send + Sync + 'static {
     // What people do.
 
     async fn triage(&self, act: Act) -> Result<Triaged>;
+    /// What a replay would do now; of a run in review, without anything else proposed: what waits for approval.
+    async fn plan(&self, at: &RunRef, replay: Replay) -> Result<PlanAnswer>;
     /// Settles an effect in doubt; the run stays where it is.
     async fn reconcile(&self, act: Reconcile) -> Result<EffectView>;
     /// The pattern as it stands afterwards; after a merge, the one that it became part of.
@@ -61,6 +64,8 @@ pub trait Store: Send + Sync + 'static {
     async fn rescue_expired(&self, most: usize) -> Result<Swept>;
     /// Dead-letters scheduled runs that nobody began in time.
     async fn reject_unclaimed(&self, most: usize) -> Result<Swept>;
+    /// Dead-letters runs whose approval nobody gave in time.
+    async fn expire_reviews(&self, most: usize) -> Result<Swept>;
     /// Forgets changes older than what anybody still asks for.
     async fn trim_changes(&self, most: usize) -> Result<Swept>;
     /// Forgets ledger entries long unused whose run is gone.
@@ -72,6 +77,9 @@ pub trait Store: Send + Sync + 'static {
     async fn run(&self, at: &RunRef) -> Result<RunDetail>;
     /// What an attempt got, and what that was made of.
     async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent>;
+    /// A payload as it was at a revision; without one, as it is.
+    async fn revision(&self, at: &RunRef, revision: Option<u32>) -> Result<RevisionView>;
+    async fn duplicates(&self, at: &RunRef) -> Result<DuplicatesAnswer>;
     async fn effect(&self, at: &EffectRef) -> Result<EffectView>;
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage>;
     async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail>;

@@ -143,6 +143,7 @@ fn judge(
         next.memory.spent = next.memory.spent.plus(failure.spent);
     }
     let Decision { verdict, tried } = decide(failure, &next, policy, now, jitter);
+    let verdict = parked(verdict, &next, policy);
     settle(&mut next, &verdict, now);
     if verdict.action == Action::Retry {
         next.memory.count_retry(&failure.reason);
@@ -151,6 +152,18 @@ fn judge(
     }
     effects.push(Effect::AttemptEnded { attempt, outcome: Outcome::Failed });
     Moved { run: next, effects, verdict: Some(verdict) }
+}
+
+/// After its last replay a run has nothing left but `force`: that is what its people are told. An effect in doubt
+/// comes first, since not even force should pass it unseen.
+fn parked(verdict: Verdict, run: &Run, policy: &Policy) -> Verdict {
+    let last = run.replays > 0 && run.replays >= policy.max_replays;
+    if !last || verdict.dead_because.is_none_or(|because| because == DeadBecause::Unsafe) {
+        return verdict;
+    }
+    let why =
+        format!("{} It has been replayed {} times and is parked: only force replays it.", verdict.why, run.replays);
+    Verdict { dead_because: Some(DeadBecause::Exhausted), why, ..verdict }
 }
 
 fn settle(run: &mut Run, verdict: &Verdict, now: Timestamp) {

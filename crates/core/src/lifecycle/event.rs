@@ -50,7 +50,11 @@ pub enum Event<'a> {
         force: bool,
     },
     Cancel,
+    /// Refused past `max_replays`: parked until somebody forces it.
+    Park,
+    /// A person asks for a decision, on the replay proposed or on the run as it is.
     Review(Review),
+    /// `plan_hash`: of the plan that was looked at. The review names the plan as it is.
     Approve {
         plan_hash: &'a str,
     },
@@ -59,6 +63,10 @@ pub enum Event<'a> {
     Defer {
         until: Timestamp,
     },
+    /// Another agent or queue; the state stays.
+    Reassign,
+    /// Somebody looks after it; the state stays.
+    Assign,
     Hold {
         by: Label,
     },
@@ -87,11 +95,14 @@ words! {
         WillNotFit = "will_not_fit",
         Replay = "replay",
         Cancel = "cancel",
+        Park = "park",
         Review = "review",
         Approve = "approve",
         Reject = "reject",
         ReviewExpired = "review_expired",
         Defer = "defer",
+        Reassign = "reassign",
+        Assign = "assign",
         Hold = "hold",
         Unhold = "unhold",
         Merge = "merge",
@@ -117,11 +128,14 @@ impl Event<'_> {
             Self::WillNotFit { .. } => EventName::WillNotFit,
             Self::Replay { .. } => EventName::Replay,
             Self::Cancel => EventName::Cancel,
+            Self::Park => EventName::Park,
             Self::Review(_) => EventName::Review,
             Self::Approve { .. } => EventName::Approve,
             Self::Reject => EventName::Reject,
             Self::ReviewExpired => EventName::ReviewExpired,
             Self::Defer { .. } => EventName::Defer,
+            Self::Reassign => EventName::Reassign,
+            Self::Assign => EventName::Assign,
             Self::Hold { .. } => EventName::Hold,
             Self::Unhold => EventName::Unhold,
             Self::Merge { .. } => EventName::Merge,

@@ -27,8 +27,10 @@ pub enum Refused {
     ReplaysUsed(u32),
     #[error("the payload was too large to send and is not here: nothing can be replayed")]
     NotReplayable,
-    #[error("the plan has changed since it was approved")]
+    #[error("the plan is not the one that was looked at")]
     PlanChanged,
+    #[error("the request for approval has lapsed: ask again")]
+    ReviewExpired,
     #[error("a run that is {0} does not take this")]
     WrongState(StateName),
 }
@@ -48,6 +50,7 @@ impl Refused {
             Self::ReplaysUsed(_) => "replays_used",
             Self::NotReplayable => "not_replayable",
             Self::PlanChanged => "plan_changed",
+            Self::ReviewExpired => "review_expired",
             Self::WrongState(_) => "wrong_state",
         }
     }

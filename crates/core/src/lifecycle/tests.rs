@@ -6,7 +6,7 @@ use proptest::{prop_assert, prop_assert_eq, proptest};
 use super::{Begin, Effect, Event, Refused, Standing, Verb, apply, standing};
 use crate::policy::{Policy, PolicyLayer, Preset, RetryBy};
 use crate::reason::Reason;
-use crate::run::{Due, Ended, Run, Scheduled, State, StateName};
+use crate::run::{Due, Ended, Review, Run, Scheduled, State, StateName};
 use crate::strategy::Failure;
 use crate::time::Timestamp;
 use crate::verdict::DeadBecause;
@@ -153,6 +153,69 @@ fn a_replay_with_an_effect_in_doubt_needs_force() {
     assert_eq!(replay(true).unwrap().run.state.name(), StateName::Scheduled);
 }
 
+fn asked(force: bool) -> Review {
+    let expires_at = noon().plus_ms(1_000);
+    Review {
+        proposed: "replay".into(),
+        plan_hash: "h".into(),
+        expires_at,
+        before: DeadBecause::Manual,
+        reopens: None,
+        force,
+    }
+}
+
+#[test]
+fn an_approval_is_a_persons_replay_of_exactly_the_plan_that_was_approved() {
+    let mut dead = Run { state: State::Dead { because: DeadBecause::Permanent }, attempt: 4, ..Run::new(noon()) };
+    dead.memory.silent_in_row = 2;
+    let review = move_on(&dead, &Event::Review(asked(false)), noon());
+    let approve = |run: &Run, plan_hash, now| apply(run, &Event::Approve { plan_hash }, &Policy::default(), now);
+    assert_eq!(approve(&review, "other", noon()).unwrap_err(), Refused::PlanChanged);
+    assert_eq!(approve(&review, "h", noon().plus_ms(1_000)).unwrap_err(), Refused::ReviewExpired);
+    let approved = approve(&review, "h", noon()).unwrap().run;
+    assert_eq!((approved.replays, approved.attempts_on_budget(), approved.memory.silent_in_row), (1, 0, 0));
+    let mut doubtful = review.clone();
+    doubtful.effects.unknown = 1;
+    assert_eq!(approve(&doubtful, "h", noon()).unwrap_err(), Refused::EffectUnknown);
+}
+
+#[test]
+fn without_a_yes_a_run_is_dead_as_before_or_expired_and_a_closed_one_stays_closed() {
+    let dead = Run { state: State::Dead { because: DeadBecause::Poison }, ..Run::new(noon()) };
+    let review = move_on(&dead, &Event::Review(asked(false)), noon());
+    assert_eq!(because(&move_on(&review, &Event::Reject, noon())), Some(DeadBecause::Poison));
+    let later = noon().plus_ms(1_000);
+    assert_eq!(because(&move_on(&review, &Event::ReviewExpired, later)), Some(DeadBecause::Expired));
+    let done = Run { state: State::Recovered, ..Run::new(noon()) };
+    assert!(apply(&done, &Event::Review(asked(false)), &Policy::default(), noon()).is_err());
+    let reopening = move_on(&done, &Event::Review(asked(true)), noon());
+    for event in [Event::Reject, Event::ReviewExpired] {
+        assert_eq!(move_on(&reopening, &event, later).state, State::Recovered, "{event:?}");
+    }
+}
+
+#[test]
+fn a_run_that_fails_after_its_last_replay_is_parked_unless_an_effect_is_in_doubt() {
+    let layer = PolicyLayer { max_replays: Some(1), ..PolicyLayer::default() };
+    let policy = Policy::resolve(RetryBy::Worker, &[&layer]);
+    let bug = Failure::found(Reason::Bug, "sample");
+    let fail = |run: &Run| {
+        let event = Event::Fail { failure: &bug, attempt: run.attempt, jitter: 0.5 };
+        apply(run, &event, &policy, noon()).unwrap().run
+    };
+    let first = fail(&begun(&Run::new(noon()), noon()));
+    assert_eq!(because(&first), Some(DeadBecause::Permanent));
+    let replay = |run: &Run| apply(run, &Event::Replay { by_person: true, force: false }, &policy, noon());
+    let again = begun(&replay(&first).unwrap().run, noon());
+    let parked = fail(&again);
+    assert_eq!(because(&parked), Some(DeadBecause::Exhausted));
+    assert_eq!(replay(&parked).unwrap_err(), Refused::ReplaysUsed(1));
+    let mut doubtful = again;
+    doubtful.effects.open = 1;
+    assert_eq!(because(&fail(&doubtful)), Some(DeadBecause::Unsafe));
+}
+
 #[test]
 fn a_run_whose_payload_is_elsewhere_replays_only_where_the_caller_executes() {
     let dead = Run { state: State::Dead { because: DeadBecause::Rejected }, replayable: false, ..Run::new(noon()) };
@@ -213,6 +276,13 @@ fn any_event() -> impl Strategy<Value = Event<'static>> {
         1 => Just(Event::Discard),
         1 => Just(Event::Hold { by: crate::text::Label::from("breaker") }),
         1 => Just(Event::Unhold),
+        1 => any::<bool>().prop_map(|force| Event::Review(asked(force))),
+        1 => Just(Event::Approve { plan_hash: "h" }),
+        1 => Just(Event::ReviewExpired),
+        1 => Just(Event::Park),
+        1 => Just(Event::Defer { until: noon() }),
+        1 => Just(Event::Reassign),
+        1 => Just(Event::Merge { into: "other".parse().unwrap() }),
         1 => Just(Event::Reject),
         1 => Just(Event::Unmerge),
     ]

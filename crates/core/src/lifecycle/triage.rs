@@ -5,7 +5,7 @@ use crate::ids::RunId;
 use crate::lifecycle::event::{Effect, Moved, Outcome};
 use crate::lifecycle::refused::Refused;
 use crate::policy::{Policy, RetryBy};
-use crate::run::{BeforeMerge, Due, Ended, Memory, Merged, Review, Run, Scheduled, State};
+use crate::run::{BeforeMerge, Closed, Due, Ended, Memory, Merged, Review, Run, Scheduled, State};
 use crate::text::Label;
 use crate::time::Timestamp;
 use crate::verdict::DeadBecause;
@@ -96,8 +96,23 @@ fn open_because(run: &Run) -> Result<DeadBecause, Refused> {
 }
 
 pub(super) fn review(run: &Run, review: &Review) -> Result<Moved, Refused> {
-    let before = open_because(run)?;
-    Ok(Moved::plain(Run { state: State::Review(Review { before, ..review.clone() }), ..run.clone() }))
+    let (before, reopens) = match (closed(run), &run.state) {
+        (Some(closed), _) if review.force => (DeadBecause::Manual, Some(closed)),
+        (None, State::Review(asked)) => (asked.before, asked.reopens),
+        (Some(_) | None, _) => (open_because(run)?, None),
+    };
+    let review = Review { before, reopens, ..review.clone() };
+    Ok(Moved::plain(Run { state: State::Review(review), deferred_until: None, ..run.clone() }))
+}
+
+fn closed(run: &Run) -> Option<Closed> {
+    match &run.state {
+        State::Succeeded => Some(Closed::Succeeded),
+        State::Recovered => Some(Closed::Recovered),
+        State::Resolved => Some(Closed::Resolved),
+        State::Discarded => Some(Closed::Discarded),
+        State::Scheduled(_) | State::Running(_) | State::Dead { .. } | State::Review(_) | State::Merged(_) => None,
+    }
 }
 
 /// The review that is waiting for a decision; every other state refuses.
@@ -115,27 +130,68 @@ fn awaiting_decision(run: &Run) -> Result<&Review, Refused> {
     }
 }
 
-pub(super) fn approve(run: &Run, plan_hash: &str, now: Timestamp) -> Result<Moved, Refused> {
+/// A yes is a person's replay: the guards and the caps hold as they would for that.
+pub(super) fn approve(run: &Run, plan_hash: &str, policy: &Policy, now: Timestamp) -> Result<Moved, Refused> {
     let review = awaiting_decision(run)?;
+    if review.expires_at <= now {
+        return Err(Refused::ReviewExpired);
+    }
     if review.plan_hash != plan_hash {
         return Err(Refused::PlanChanged);
     }
-    if review.expires_at <= now {
-        return review_expired(run, now);
-    }
-    Ok(Moved::with(schedule(run, now, true), vec![Effect::Wake]))
+    replay(run, true, review.force, policy, now)
 }
 
 pub(super) fn reject(run: &Run) -> Result<Moved, Refused> {
-    let before = awaiting_decision(run)?.before;
-    Ok(Moved::plain(Run { state: State::Dead { because: before }, ..run.clone() }))
+    let review = awaiting_decision(run)?;
+    Ok(Moved::plain(Run { state: decided_against(review, review.before), ..run.clone() }))
 }
 
 pub(super) fn review_expired(run: &Run, now: Timestamp) -> Result<Moved, Refused> {
-    if awaiting_decision(run)?.expires_at > now {
+    let review = awaiting_decision(run)?;
+    if review.expires_at > now {
         return Err(Refused::NotDue);
     }
-    Ok(Moved::plain(Run { state: State::Dead { because: DeadBecause::Expired }, ..run.clone() }))
+    Ok(Moved::plain(Run { state: decided_against(review, DeadBecause::Expired), ..run.clone() }))
+}
+
+/// Whoever asked to open a closed run again and got no yes has changed nothing about it.
+fn decided_against(review: &Review, because: DeadBecause) -> State {
+    review.reopens.map_or(State::Dead { because }, State::from)
+}
+
+pub(super) fn park(run: &Run) -> Result<Moved, Refused> {
+    match &run.state {
+        State::Dead { .. } | State::Review(_) => {
+            Ok(Moved::plain(Run { state: State::Dead { because: DeadBecause::Exhausted }, ..run.clone() }))
+        }
+        State::Scheduled(_)
+        | State::Running(_)
+        | State::Succeeded
+        | State::Recovered
+        | State::Resolved
+        | State::Discarded
+        | State::Merged(_) => Err(Refused::WrongState(run.state.name())),
+    }
+}
+
+pub(super) fn reassign(run: &Run) -> Result<Moved, Refused> {
+    open_because(run)?;
+    Ok(Moved::plain(run.clone()))
+}
+
+pub(super) fn assign(run: &Run) -> Result<Moved, Refused> {
+    match &run.state {
+        State::Merged(merged) => Err(Refused::MergedInto(merged.into.clone())),
+        State::Scheduled(_)
+        | State::Running(_)
+        | State::Dead { .. }
+        | State::Review(_)
+        | State::Succeeded
+        | State::Recovered
+        | State::Resolved
+        | State::Discarded => Ok(Moved::plain(run.clone())),
+    }
 }
 
 pub(super) fn defer(run: &Run, until: Timestamp) -> Result<Moved, Refused> {
@@ -149,9 +205,10 @@ pub(super) fn defer(run: &Run, until: Timestamp) -> Result<Moved, Refused> {
         }
         State::Dead { .. } | State::Review(_) => Ok(Moved::plain(next)),
         State::Running(_) => Err(Refused::InFlight),
-        State::Succeeded | State::Recovered | State::Resolved | State::Discarded | State::Merged(_) => {
+        State::Succeeded | State::Recovered | State::Resolved | State::Discarded => {
             Err(Refused::Closed(run.state.name()))
         }
+        State::Merged(merged) => Err(Refused::MergedInto(merged.into.clone())),
     }
 }
 

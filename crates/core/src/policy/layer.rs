@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::QueueName;
-use crate::policy::{Budgets, DetectLayer, PayloadShape, Preflight, Preset, StrategiesLayer};
+use crate::policy::{Budgets, DetectLayer, PayloadShape, Preflight, Preset, ReplayApproval, StrategiesLayer};
 use crate::text::Label;
 use crate::time::{DAY_MS, MINUTE_MS, SECOND_MS};
 
@@ -57,6 +57,12 @@ pub struct PolicyLayer {
     /// Where in a payload the request to the model lies: JSON pointers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<PayloadShape>,
+    /// Which replays wait for somebody's approval; never when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay_approval: Option<ReplayApproval>,
+    /// How long a run waits in review before it is dead-lettered as expired; 24 h when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_expires_ms: Option<u64>,
 }
 
 pub const LEASE_MS_MIN: u64 = 500;
@@ -89,6 +95,7 @@ impl PolicyLayer {
         self.budget.as_ref().map_or(Ok(()), Budgets::check)?;
         self.detect.as_ref().map_or(Ok(()), DetectLayer::check)?;
         self.payload.as_ref().map_or(Ok(()), PayloadShape::check)?;
+        within("approval_expires_ms", self.approval_expires_ms, SECOND_MS, 366 * DAY_MS)?;
         let Some(schedule) = &self.schedule_ms else { return Ok(()) };
         within("schedule_ms", u64::try_from(schedule.len()).ok(), 1, SCHEDULE_ENTRIES_MAX as u64)?;
         schedule.iter().try_for_each(|wait| within("schedule_ms", Some(*wait), SECOND_MS, DEADLINE_MS_MAX))

@@ -2,6 +2,7 @@
 //! [`Policy`] without gaps: defaults ← tier ← queue ← tenant.
 
 mod agents;
+mod approval;
 mod budgets;
 mod detectors;
 mod layer;
@@ -11,6 +12,7 @@ mod resolved;
 mod strategies;
 
 pub use agents::Agents;
+pub use approval::{Approval, NoSuchApproval, ReplayApproval};
 pub use budgets::Budgets;
 pub use detectors::{DetectLayer, Detectors};
 pub use layer::{BadSetting, LEASE_MS_DEFAULT, LEASE_MS_MAX, LEASE_MS_MIN, PolicyLayer};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::ids::{QueueName, Tenant};
 use crate::models::Models;
 use crate::policy::{
-    Agents, Budgets, Detectors, LEASE_MS_DEFAULT, PayloadShape, PolicyLayer, Preflight, Preset, RetryBy, Schedule,
-    StrategiesLayer,
+    Agents, Approval, Budgets, Detectors, LEASE_MS_DEFAULT, PayloadShape, PolicyLayer, Preflight, Preset, RetryBy,
+    Schedule, StrategiesLayer,
 };
 use crate::text::Label;
 use crate::time::{DAY_MS, HOUR_MS};
@@ -35,6 +35,7 @@ pub struct Policy {
     pub payload: PayloadShape,
     /// What each model takes, the same for all.
     pub models: Models,
+    pub approval: Approval,
 }
 
 impl Default for Policy {
@@ -66,6 +67,7 @@ impl Policy {
             preflight: Preflight::Off,
             payload: PayloadShape::default(),
             models: Models::default(),
+            approval: Approval::default(),
         };
         for layer in layers {
             policy.lay(layer);
@@ -106,6 +108,8 @@ impl Policy {
         if let Some(payload) = &layer.payload {
             self.payload.lay(payload);
         }
+        self.approval.replay = layer.replay_approval.unwrap_or(self.approval.replay);
+        self.approval.expires_ms = layer.approval_expires_ms.unwrap_or(self.approval.expires_ms);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::text::{Label, Text};
 use crate::time::Timestamp;
 use crate::verdict::{DeadBecause, Verdict};
 use crate::wire::report::{ErrorReport, Links, PayloadOmitted, ResponseReport, Severity, StepStatus, Usage, Versions};
-use crate::wire::{EffectOutcome, RawJson};
+use crate::wire::{EffectOutcome, RawJson, ReviewView};
 
 /// The pattern a failure belongs to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -67,6 +67,9 @@ pub struct RunSummary {
     pub deferred_until: Option<Timestamp>,
     pub merged_into: Option<RunId>,
     pub replays: u32,
+    /// Who looks after it.
+    #[serde(default)]
+    pub assigned_to: Option<Label>,
 }
 
 /// One execution of a run.
@@ -194,6 +197,9 @@ pub struct RunBody {
     /// Where it is written what to do: the matching rule's, otherwise the queue's.
     #[serde(default)]
     pub runbook: Option<String>,
+    /// In review: what waits for a yes or no.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review: Option<ReviewView>,
 }
 
 /// Where a run is after a triage verb.
@@ -202,14 +208,4 @@ pub struct StateAnswer {
     pub run_id: RunId,
     pub tenant: Tenant,
     pub state: StateName,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ReplayAnswer {
-    pub run_id: RunId,
-    pub tenant: Tenant,
-    pub state: StateName,
-    /// The last attempt that began; the replay's is the next.
-    pub attempt: u32,
-    pub revision: u32,
 }

@@ -10,12 +10,12 @@ mod patterns;
 mod preflight;
 mod problem;
 mod report;
+mod triage;
 mod worker;
 
 pub use admin::{CreateKey, CreatedKey, KeyView, KeysAnswer, QueueSettings, QueueView, QueuesAnswer, Role};
 pub use answers::{
-    AttemptView, FailureAnswer, HistoryEntry, PatternRef, ReplayAnswer, RunBody, RunDetail, RunSummary, StateAnswer,
-    StepView,
+    AttemptView, FailureAnswer, HistoryEntry, PatternRef, RunBody, RunDetail, RunSummary, StateAnswer, StepView,
 };
 pub use effects::{EffectOutcome, EffectView, ReconcileRequest};
 pub use figures::{
@@ -33,10 +33,14 @@ pub use report::{
     ErrorReport, FailureReport, Links, PayloadOmitted, ResponseReport, RunFields, Severity, StepReport, StepStatus,
     Usage, Versions,
 };
+pub use triage::{
+    ApproveRequest, AssignRequest, DeferRequest, Duplicate, DuplicatesAnswer, Fix, Likeness, MergeRequest, PlanAnswer,
+    PlanStep, PlanWarning, ReassignRequest, ReplayAnswer, ReplayRequest, ReviewView, RevisionView, TriageRequest,
+    WarningCode,
+};
 pub use worker::{
     FailRequest, HandedChange, HeartbeatAnswer, HeartbeatRequest, LeaseRequest, LeasedRun, LeasesAnswer, Mode,
-    ReleaseRequest, ReplayRequest, StartAnswer, StartRequest, StepRequest, SucceedAnswer, SucceedRequest,
-    TriageRequest,
+    ReleaseRequest, StartAnswer, StartRequest, StepRequest, SucceedAnswer, SucceedRequest,
 };
 
 /// Any JSON, kept as the bytes it came in.

@@ -1,4 +1,4 @@
-//! What workers and triage send, and what they get back.
+//! What workers send, and what they get back.
 
 use std::collections::BTreeMap;
 
@@ -239,26 +239,4 @@ pub struct LeasedRun {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub versions_changed: Vec<VersionChange>,
     pub trace: Option<Text>,
-}
-
-/// A triage verb: who acts comes from the key, why from here.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TriageRequest {
-    #[serde(default)]
-    pub tenant: Option<Tenant>,
-    #[serde(default)]
-    pub reason: Option<Text>,
-}
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ReplayRequest {
-    #[serde(default)]
-    pub tenant: Option<Tenant>,
-    #[serde(default)]
-    pub reason: Option<Text>,
-    /// Past every guard; operators only, and a reason is needed.
-    #[serde(default)]
-    pub force: bool,
 }

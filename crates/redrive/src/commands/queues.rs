@@ -4,7 +4,7 @@ use clap::Subcommand;
 use redrive_client::Error;
 use redrive_core::ids::QueueName;
 use redrive_core::policy::{
-    Budgets, DetectLayer, PayloadShape, PolicyLayer, Preflight, Preset, RetryBy, StrategiesLayer,
+    Budgets, DetectLayer, PayloadShape, PolicyLayer, Preflight, Preset, ReplayApproval, RetryBy, StrategiesLayer,
 };
 use redrive_core::text::Label;
 use redrive_core::wire::{QueueSettings, QueueView};
@@ -103,6 +103,12 @@ pub(crate) struct SetArgs {
     /// What a reported success is checked for, as JSON: {"expect_effect":true}
     #[arg(long, value_name = "JSON", value_parser = wire_json::<DetectLayer>)]
     detect: Option<DetectLayer>,
+    /// Which replays wait for somebody's approval: never, unsafe, severity>=X or always
+    #[arg(long, value_name = "WHICH", value_parser = wire_word::<ReplayApproval>)]
+    replay_approval: Option<ReplayApproval>,
+    /// How long a run waits for an approval
+    #[arg(long, value_name = "MS")]
+    approval_expires_ms: Option<u64>,
     /// Forget everything that was set before
     #[arg(long)]
     reset: bool,
@@ -200,6 +206,8 @@ impl SetArgs {
             detect: self.detect.clone().or(before.policy.detect),
             preflight: self.preflight.or(before.policy.preflight),
             payload: self.payload.clone().or(before.policy.payload),
+            replay_approval: self.replay_approval.or(before.policy.replay_approval),
+            approval_expires_ms: self.approval_expires_ms.or(before.policy.approval_expires_ms),
         };
         QueueSettings {
             owner: self.owner.as_deref().map(Label::from).or(before.owner),

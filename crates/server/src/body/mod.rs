@@ -1,10 +1,12 @@
 //! Bodies: read within limits, after the caller is known; parsed strictly, with the place of each mistake.
 
 mod buffered;
+mod held;
 mod json;
 mod lines;
 mod media;
 
+pub(crate) use held::HeldJson;
 pub(crate) use json::{Json, OptionalJson};
 pub(crate) use lines::JsonOrLines;
 

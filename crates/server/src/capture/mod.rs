@@ -5,6 +5,7 @@ mod captured;
 mod classified;
 mod context;
 mod digest;
+mod fix;
 mod payload;
 mod prepared;
 mod run;
@@ -14,6 +15,7 @@ pub use prepared::{failed, start, success};
 
 pub(crate) use captured::{Captured, encoded};
 pub(crate) use context::Context;
+pub(crate) use fix::{check_replay, not_blank, replay};
 pub(crate) use prepared::{failed_by, lease_token};
 pub(crate) use run::new_run;
 pub(crate) use steps::{kept_output, new_step};

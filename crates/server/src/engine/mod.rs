@@ -3,6 +3,7 @@
 mod changes;
 mod ledger;
 mod rescue;
+mod reviews;
 mod service;
 mod stamp;
 mod unclaimed;
@@ -10,6 +11,7 @@ mod unclaimed;
 pub use changes::TrimChanges;
 pub use ledger::TrimLedger;
 pub use rescue::Rescue;
+pub use reviews::Reviews;
 pub use service::{Engine, Service};
 pub use stamp::Stamp;
 pub use unclaimed::Unclaimed;

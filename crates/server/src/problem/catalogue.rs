@@ -66,6 +66,8 @@ codes! {
         "`field` names it, and `detail` says what it has to be.";
     BadId = "bad_id", UNPROCESSABLE_ENTITY, "The id is not well formed",
         "An id is 1 to 200 characters of `A-Z a-z 0-9 . _ : @ -` and neither `.` nor `..`.";
+    BadPatch = "bad_patch", UNPROCESSABLE_ENTITY, "The patch can't be done",
+        "`operation` (from 0) and `pointer` name what can't be done to the payload as it is. Nothing was done.";
     UnknownParameter = "unknown_parameter", UNPROCESSABLE_ENTITY, "The query has a parameter that is not known",
         "`parameter` names it. A filter that would be ignored is refused, so that a typo never widens a list.";
     InvalidParameter = "invalid_parameter", UNPROCESSABLE_ENTITY, "A query parameter can't be used",
@@ -90,8 +92,8 @@ codes! {
         "It has come to its end. Only an operator's `force`, with a reason, opens it again.";
     Merged = "merged", CONFLICT, "It was merged into another",
         "`into` names what the run or pattern has become part of: act on that.";
-    MergeRefused = "merge_refused", CONFLICT, "These patterns can't be merged or taken apart",
-        "A pattern becomes part of another one, never of itself, and only what was merged can be taken apart.";
+    MergeRefused = "merge_refused", CONFLICT, "These can't be merged or taken apart",
+        "A run or pattern becomes part of another one, never of itself, and only what was merged can be taken apart.";
     EffectUnknown = "effect_unknown", CONFLICT, "An effect has no known outcome",
         "An effect was started and nobody knows whether it happened. Reconcile it first; only an operator's `force`, with a reason, goes past.";
     EffectInProgress = "effect_in_progress", CONFLICT, "The effect is open in another run",
@@ -105,7 +107,13 @@ codes! {
     NotReplayable = "not_replayable", CONFLICT, "The payload is not here",
         "The payload was too large to send, so that nothing can be handed to a worker. Start the work at its source.";
     PlanChanged = "plan_changed", CONFLICT, "The plan has changed",
-        "What was approved is no longer what would happen. Look at the plan again.";
+        "What was looked at is not what would happen now. `plan_hash` is the plan as it is: look at it, then name that one.";
+    ReviewExpired = "review_expired", CONFLICT, "The request for approval has lapsed",
+        "Nobody said yes in time, and the run is dead as expired. Replay it to ask again.";
+    OwnRequest = "own_request", CONFLICT, "Somebody else has to approve it",
+        "The key that asked for an approval can't give it. Another key of the tenant may, or an operator.";
+    PatchTestFailed = "patch_test_failed", CONFLICT, "The payload is not what the patch expects",
+        "A `test` of the patch did not hold, and nothing was done. `operation` counts from 0, `pointer` names the place.";
     WrongState = "wrong_state", CONFLICT, "The run's state does not allow it",
         "`detail` names the state. Read the run and choose a move that fits.";
     LeaseLost = "lease_lost", CONFLICT, "The lease is over",

@@ -23,6 +23,10 @@ impl From<Error> for Problem {
             Error::AttemptConflict { attempt } => Self::new(Code::AttemptConflict, said).with("attempt", attempt),
             Error::RunConflict => Self::new(Code::RunConflict, said),
             Error::PatternMerged { into } => Self::new(Code::Merged, said).with("into", into),
+            Error::PlanChanged { hash } => Self::new(Code::PlanChanged, said).with("plan_hash", hash),
+            Error::RevisionChanged => Self::new(Code::PlanChanged, said),
+            Error::NoSuchStep => Self::invalid_field("from_step", "names no step on record"),
+            Error::OwnRequest => Self::new(Code::OwnRequest, said),
             Error::MergeRefused(_) => Self::new(Code::MergeRefused, said),
             Error::EffectInProgress { run_id } => Self::new(Code::EffectInProgress, said).with("run_id", run_id),
             Error::EffectUnknown => Self::new(Code::EffectUnknown, said),
@@ -66,7 +70,8 @@ impl From<Refused> for Problem {
             | Refused::Unsafe
             | Refused::ReplaysUsed(_)
             | Refused::NotReplayable
-            | Refused::PlanChanged => problem,
+            | Refused::PlanChanged
+            | Refused::ReviewExpired => problem,
         }
     }
 }
@@ -85,6 +90,7 @@ fn code_of(refused: &Refused) -> Code {
         Refused::ReplaysUsed(_) => Code::ReplaysUsed,
         Refused::NotReplayable => Code::NotReplayable,
         Refused::PlanChanged => Code::PlanChanged,
+        Refused::ReviewExpired => Code::ReviewExpired,
         Refused::WrongState(_) => Code::WrongState,
     }
 }
@@ -110,6 +116,7 @@ mod tests {
             Refused::ReplaysUsed(10),
             Refused::NotReplayable,
             Refused::PlanChanged,
+            Refused::ReviewExpired,
             Refused::WrongState(StateName::Dead),
         ];
         for refused in refusals {

@@ -9,12 +9,14 @@
 )]
 
 mod admin;
+mod approvals;
 mod attempts;
 mod bad_input;
 mod batches;
 mod dlq;
 mod effects;
 mod figures;
+mod fixes;
 mod isolation;
 mod leases;
 mod lists;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use redrive_core::ids::OrderKey;
 use redrive_core::ledger::{VersionChange, versions_changed};
+use redrive_core::run::StateName;
 use redrive_core::wire::{QueueSettings, RunBody, RunDetail, RunSummary};
 use rusqlite::Connection;
 
@@ -13,6 +14,7 @@ use super::history_list::history_of;
 use super::life::Life;
 use super::lookup::run_number;
 use super::pieces::payload_of;
+use super::reviews::review_view;
 use super::sent::changed_attempts;
 use super::steps::{StepRow, entries_of, recorded_versions, views};
 use super::summary::summary;
@@ -36,6 +38,8 @@ fn body(conn: &Connection, run: i64, summary: &RunSummary) -> Result<RunBody> {
     let history = history_of(conn, run, summary.received_at, &ended)?;
     let verdict = ended.iter().rev().find_map(|attempt| attempt.verdict.clone());
     let output = ended.iter().rev().find_map(EndedAttempt::output).cloned();
+    let review = inner.life.review.as_ref().filter(|_| summary.state == StateName::Review);
+    let review = review.map(|review| review_view(conn, run, review)).transpose()?;
     let mut attempts: Vec<_> = ended.into_iter().map(EndedAttempt::into_view).collect();
     attempts.extend(under_way(summary, &inner.life));
     for changed in changed_attempts(conn, run)? {
@@ -62,6 +66,7 @@ fn body(conn: &Connection, run: i64, summary: &RunSummary) -> Result<RunBody> {
         replayable: !inner.life.not_replayable,
         instructions: inner.settings.instructions,
         runbook: inner.settings.runbook,
+        review,
     })
 }
 

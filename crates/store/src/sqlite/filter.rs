@@ -166,6 +166,7 @@ fn others(filter: &RunFilter) -> Vec<Clause> {
     narrow(Clause::texts("agent", filter.agents.iter().map(|agent| agent.as_str())));
     narrow(Clause::texts("environment", filter.environments.iter().map(|environment| environment.as_str())));
     narrow(Clause::texts("customer", filter.customers.iter().map(|customer| customer.as_str())));
+    narrow(Clause::texts("assigned_to", filter.assigned_to.iter().map(|to| to.as_str())));
     let categories: Vec<i64> = filter.categories.iter().map(|c| position(&Category::ALL, c)).collect();
     narrow(Clause::numbers("category", &categories));
     let severities: Vec<i64> = filter.severities.iter().map(|s| position(Severity::ALL, s)).collect();

@@ -13,6 +13,7 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
 use crate::model::{HourlyKind, LeaseCall, LeaseToken, PayloadKind, TenantScope};
+use crate::sqlite::attempts::json;
 use crate::sqlite::batch::{Batch, Queue};
 use crate::sqlite::handing_out;
 use crate::sqlite::life::position;
@@ -90,20 +91,24 @@ fn leasable_queues(batch: &mut Batch<'_>, call: &LeaseCall) -> Result<Vec<Queue>
     }
     queues.retain(|queue| queue.settings.retry_by == RetryBy::Worker);
     for queue in &queues {
-        batch.note_lease_call(queue.id)?;
+        batch.note_lease_call(queue.id, &call.versions)?;
     }
     Ok(queues)
 }
 
 impl Batch<'_> {
-    fn note_lease_call(&mut self, queue: i64) -> Result<()> {
+    fn note_lease_call(&mut self, queue: i64, versions: &Versions) -> Result<()> {
         let noted = self.known.lease_calls.get(&queue);
         if noted.is_some_and(|at| self.now.since(*at) < CALL_NOTED_EVERY_MS) {
             return Ok(());
         }
+        // What workers run with is what a replay would run with; one that does not say takes nobody's word back.
+        let versions = if versions.is_empty() { None } else { Some(json(versions)?) };
         self.conn
-            .prepare_cached("UPDATE queues SET last_lease_call_at = ?2 WHERE id = ?1")?
-            .execute([queue, self.now.as_millis()])?;
+            .prepare_cached(
+                "UPDATE queues SET last_lease_call_at = ?2, worker_versions = coalesce(?3, worker_versions) WHERE id = ?1",
+            )?
+            .execute(params![queue, self.now.as_millis(), versions])?;
         self.known.lease_calls.insert(queue, self.now);
         Ok(())
     }

@@ -5,7 +5,7 @@ use redrive_core::ids::RunId;
 use redrive_core::money::{Spend, Usd};
 use redrive_core::reason::Reason;
 use redrive_core::run::{
-    Around, BeforeMerge, Due, Effects, Ended, Lease, Memory, Merged, Review, Run, Scheduled, State, StateName,
+    Around, BeforeMerge, Closed, Due, Effects, Ended, Lease, Memory, Merged, Review, Run, Scheduled, State, StateName,
 };
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
@@ -100,6 +100,10 @@ pub(super) struct ReviewLife {
     pub(super) plan_hash: String,
     pub(super) expires_at: i64,
     pub(super) before: DeadBecause,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) reopens: Option<Closed>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) force: bool,
 }
 
 /// The columns that, with [`Life`], make a run.
@@ -302,6 +306,8 @@ impl ReviewLife {
             plan_hash: review.plan_hash.clone(),
             expires_at: review.expires_at.as_millis(),
             before: review.before,
+            reopens: review.reopens,
+            force: review.force,
         }
     }
 
@@ -311,6 +317,8 @@ impl ReviewLife {
             plan_hash: self.plan_hash.clone(),
             expires_at: Timestamp::from_millis(self.expires_at),
             before: self.before,
+            reopens: self.reopens,
+            force: self.force,
         }
     }
 }

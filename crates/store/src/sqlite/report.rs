@@ -13,6 +13,7 @@ use crate::model::{Digest, FailedAttempt, HourlyKind, NewRun, Report};
 use crate::sqlite::attempts::{Ending, Kept};
 use crate::sqlite::batch::Batch;
 use crate::sqlite::life::position;
+use crate::sqlite::merges;
 use crate::sqlite::patterns::{Sighted, Sighting};
 use crate::sqlite::rows::RunRow;
 
@@ -35,6 +36,9 @@ pub(super) fn report(batch: &mut Batch<'_>, report: &Report) -> Result<Reported>
             let before = row.clone();
             row.run.resumable = report.run.resumable.unwrap_or(row.run.resumable);
             let answer = record(batch, &before, row, &report.failed, attempt, None, None)?;
+            if let State::Merged(merged) = &before.run.state {
+                merges::pass_on(batch, tenant, &merged.into, &report.failed)?;
+            }
             Ok(Reported { answer, fresh: true })
         }
     }

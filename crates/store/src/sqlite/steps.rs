@@ -2,6 +2,7 @@
 
 use redrive_core::ledger::{Entry, EntryState, VersionChange, Will, versions_changed};
 use redrive_core::lifecycle::Effect;
+use redrive_core::plan::StepFact;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{EffectOutcome, EffectView, PayloadOmitted, RawJson, StepStatus, StepView, Versions};
@@ -107,6 +108,17 @@ impl StepRow {
             attempt: self.attempt,
             at: self.at,
             replayed,
+        })
+    }
+
+    /// As far as a plan depends on it.
+    pub(super) fn fact(&self) -> Result<StepFact> {
+        Ok(StepFact {
+            name: Label::from(self.name.as_str()),
+            key: self.key.parse().map_err(|_| damaged("key"))?,
+            effect: self.effect,
+            state: self.state,
+            output_omitted: self.omitted.is_some(),
         })
     }
 

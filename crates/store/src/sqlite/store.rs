@@ -9,17 +9,17 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::{Policies, Policy};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    ChangesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView, PatternsPage,
-    QueueSettings, QueueView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer, TenantHealth,
-    TenantsAnswer,
+    ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView,
+    PatternsPage, PlanAnswer, QueueSettings, QueueView, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer,
+    StepView, SucceedAnswer, TenantHealth, TenantsAnswer,
 };
 use tokio::sync::watch;
 
 use crate::clock::{Clock, Dice};
 use crate::error::Result;
 use crate::model::{
-    Act, EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported,
-    RunFilter, RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
+    EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported, RunFilter,
+    RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
 };
 use crate::pattern_model::{PatternAct, PatternsCall};
 use crate::sqlite::batch::Batch;
@@ -29,10 +29,12 @@ use crate::sqlite::output_schemas::{self, OutputSchemas};
 use crate::sqlite::policy_shelf::PolicyShelf;
 use crate::sqlite::readers::{READERS, Readers};
 use crate::sqlite::{
-    changes, connection, detail, effects, figures, handing_out, hours, keys, lease, list, migrate, pattern_detail,
-    pattern_list, pattern_triage, queue_list, report, sent, start, sweep, triage, under_lease,
+    changes, connection, detail, duplicates, effects, figures, handing_out, hours, keys, lease, list, migrate,
+    pattern_detail, pattern_list, pattern_triage, plans, queue_list, report, reviews, revisions, sent, start, sweep,
+    triage, under_lease,
 };
 use crate::store::Store;
+use crate::triage_model::{Act, Replay, Triaged};
 
 /// What a store needs to open.
 pub struct Options {
@@ -160,6 +162,12 @@ impl Store for SqliteStore {
         self.write(move |batch| triage::triage(batch, &act)).await
     }
 
+    async fn plan(&self, at: &RunRef, replay: Replay) -> Result<PlanAnswer> {
+        let at = at.clone();
+        // In the committer's turn: policies are its own, and what it answers no other command has changed meanwhile.
+        self.write(move |batch| plans::plan(batch, &at, &replay)).await
+    }
+
     async fn reconcile(&self, act: Reconcile) -> Result<EffectView> {
         self.write(move |batch| effects::reconcile(batch, &act)).await
     }
@@ -183,6 +191,10 @@ impl Store for SqliteStore {
         self.write(move |batch| sweep::reject_unclaimed(batch, most)).await
     }
 
+    async fn expire_reviews(&self, most: usize) -> Result<Swept> {
+        self.write(move |batch| reviews::expire_reviews(batch, most)).await
+    }
+
     async fn trim_changes(&self, most: usize) -> Result<Swept> {
         self.write(move |batch| sweep::trim_changes(batch, most)).await
     }
@@ -204,6 +216,16 @@ impl Store for SqliteStore {
     async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent> {
         let at = at.clone();
         self.read(move |conn| sent::sent(conn, &at, attempt)).await
+    }
+
+    async fn revision(&self, at: &RunRef, revision: Option<u32>) -> Result<RevisionView> {
+        let at = at.clone();
+        self.read(move |conn| revisions::revision(conn, &at, revision)).await
+    }
+
+    async fn duplicates(&self, at: &RunRef) -> Result<DuplicatesAnswer> {
+        let at = at.clone();
+        self.read(move |conn| duplicates::duplicates(conn, &at)).await
     }
 
     async fn effect(&self, at: &EffectRef) -> Result<EffectView> {

@@ -14,7 +14,8 @@ const BY_NUMBER: &str = "SELECT \
      runs.run_id, tenants.name, queues.name, runs.agent, runs.task_type, runs.state, runs.attempt, runs.revision, \
      runs.reason, runs.category, runs.detail, runs.severity, runs.environment, runs.customer, runs.model, \
      runs.provider, runs.tool, runs.step, runs.idempotency_key, head.public_id, head.template, \
-     runs.received_at, runs.updated_at, runs.due, runs.held_by, runs.deferred_until, runs.merged_into, runs.replays \
+     runs.received_at, runs.updated_at, runs.due, runs.held_by, runs.deferred_until, runs.merged_into, runs.replays, \
+     runs.assigned_to \
      FROM runs JOIN tenants ON tenants.id = runs.tenant JOIN queues ON queues.id = runs.queue \
      LEFT JOIN patterns own ON own.id = runs.pattern \
      LEFT JOIN patterns head ON head.id = coalesce(own.merged_into, own.id) WHERE runs.id = ?";
@@ -67,6 +68,7 @@ fn summary_of(row: &Row<'_>) -> Result<RunSummary> {
         deferred_until: time_or_none(row, 25)?,
         merged_into: parsed_or_none(row, 26, "merged_into")?,
         replays: whole(row, 27, "replays")?,
+        assigned_to: label_or_none(row, 28)?,
     })
 }
 

@@ -10,8 +10,6 @@ use redrive_store::{Error, FailedAttempt, LeaseCall, NewStep, Report, Start, Tri
 use crate::reports::TIMEOUT;
 use crate::world::{LEASE_MS, World, failed, lease_call, new_run, report, start, step, success, under, unnamed};
 
-const FORCE: Triage = Triage::Replay { force: true };
-
 impl World {
     pub async fn entries(&self, run: &str) -> Vec<(String, StepStatus)> {
         self.show(run).await.body.steps.into_iter().map(|step| (step.key.to_string(), step.status)).collect()
@@ -27,7 +25,7 @@ impl World {
     }
 
     pub async fn replay(&self, run: &str) -> UnderLease {
-        self.triage(run, FORCE).await.unwrap();
+        self.triage(run, Triage::replay(true)).await.unwrap();
         self.lease_one().await.1
     }
 }

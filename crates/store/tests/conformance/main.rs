@@ -11,15 +11,18 @@
 
 mod engine;
 mod fencing;
+mod fixes;
 mod leases;
 mod ledger;
 mod patterns;
 mod reads;
 mod reconciling;
 mod reports;
+mod reviews;
 mod sent;
 mod starts;
 mod triage;
+mod verbs;
 mod workers;
 mod world;
 
@@ -103,6 +106,30 @@ macro_rules! every_case {
             triage::effects_guard_a_replay,
             triage::resolve_discard_and_note_are_in_the_history_with_actor_and_reason,
             triage::replays_are_capped,
+            fixes::a_fix_is_a_new_revision_and_the_original_bytes_never_change,
+            fixes::a_fix_made_from_another_revision_is_refused,
+            fixes::a_payload_makes_a_run_replayable_that_came_without_one,
+            fixes::a_replay_changes_agent_queue_and_model_and_says_something,
+            fixes::from_a_step_on_plain_steps_are_offered_again_and_effects_never,
+            fixes::a_replay_bound_to_another_plan_is_refused_with_the_plan_as_it_is,
+            fixes::a_plan_tells_of_versions_that_the_workers_no_longer_have,
+            fixes::a_replay_that_fails_again_comes_back_whole_and_past_the_cap_it_is_parked,
+            reviews::a_replay_that_needs_approval_is_done_as_it_was_asked_for,
+            reviews::an_approval_for_one_plan_lets_no_other_through,
+            reviews::an_approval_that_nobody_gives_lapses_by_itself,
+            reviews::a_late_yes_ends_the_review_as_the_clock_would_have,
+            reviews::whoever_asked_does_not_approve_unless_it_may_force,
+            reviews::a_no_leaves_the_run_as_it_was,
+            reviews::a_person_puts_a_run_aside_and_another_decides,
+            reviews::force_passes_the_guards_and_no_approval,
+            reviews::a_severity_asks_for_its_own_and_above,
+            verbs::every_verb_in_every_state_moves_or_says_why_not,
+            verbs::whoever_looks_after_a_run_is_seen_and_found,
+            verbs::a_reassigned_run_is_leased_and_counted_where_it_went,
+            verbs::a_deferred_run_is_out_of_sight_until_its_time,
+            verbs::a_failure_of_a_merged_run_is_its_targets_too,
+            verbs::runs_merge_within_a_tenant_never_into_themselves_and_come_apart_again,
+            verbs::duplicates_share_a_key_or_a_payload_that_failed_the_same_way,
             patterns::a_resolved_pattern_seen_again_is_a_regression,
             patterns::an_attempt_from_before_the_resolve_is_no_regression,
             patterns::a_report_of_an_attempt_that_began_before_the_resolve_is_no_regression,

@@ -150,7 +150,7 @@ pub async fn a_worker_says_its_versions_when_it_begins(world: World) {
     world.store.fail(under(&leased), failed(BUG)).await.unwrap();
     assert!(!came_back(&world, &id).await);
     assert_eq!(world.show("leased").await.body.attempts[0].versions, versions(&[("worker", "v1")]));
-    world.triage("leased", Triage::Replay { force: false }).await.unwrap();
+    world.triage("leased", Triage::replay(false)).await.unwrap();
     call.versions = versions(&[("worker", "v3")]);
     let leased = world.store.lease(call).await.unwrap().pop().unwrap();
     world.store.fail(under(&leased), failed(BUG)).await.unwrap();

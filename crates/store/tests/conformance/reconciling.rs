@@ -11,7 +11,6 @@ use redrive_store::{EffectRef, Error, NewStep, Reconcile, Result, Triage, UnderL
 use crate::reports::TIMEOUT;
 use crate::world::{World, failed, step, unnamed};
 
-const REPLAY: Triage = Triage::Replay { force: false };
 const DONE: EffectOutcome = EffectOutcome::Committed;
 
 impl World {
@@ -57,7 +56,7 @@ pub async fn a_person_settles_a_doubt_and_the_replay_skips_it(world: World) {
     assert_eq!((last.actor.as_str(), last.event.as_str()), ("key:ops", "reconcile"));
     assert_eq!(note, "charge committed: saw it at the bank");
     // The doubt is gone; that an effect is done in a run that can't resume is not.
-    assert!(matches!(world.triage("r1", REPLAY).await, Err(Error::Refused(Refused::Unsafe))));
+    assert!(matches!(world.triage("r1", Triage::replay(false)).await, Err(Error::Refused(Refused::Unsafe))));
     let again = world.replay("r1").await;
     let given_back = world.store.step(again, charge(Started)).await.unwrap();
     assert_eq!((given_back.replayed, given_back.output.unwrap().get()), (true, r#"{"id": 7.0}"#));
@@ -65,9 +64,9 @@ pub async fn a_person_settles_a_doubt_and_the_replay_skips_it(world: World) {
 
 pub async fn what_was_not_done_is_begun_anew(world: World) {
     left_open(&world, "r1", charge(Started)).await;
-    assert!(matches!(world.triage("r1", REPLAY).await, Err(Error::Refused(Refused::EffectUnknown))));
+    assert!(matches!(world.triage("r1", Triage::replay(false)).await, Err(Error::Refused(Refused::EffectUnknown))));
     assert_eq!(world.reconcile("charge", None, NotDone).await.unwrap().outcome, Some(NotDone));
-    assert_eq!(world.triage("r1", REPLAY).await.unwrap(), StateName::Scheduled);
+    assert_eq!(world.triage("r1", Triage::replay(false)).await.unwrap(), StateName::Scheduled);
     let (leased, under) = world.lease_one().await;
     assert_eq!((leased.steps[0].status, leased.steps[0].outcome), (Reconciled, Some(NotDone)));
     for status in [Started, Committed] {
@@ -103,7 +102,7 @@ pub async fn an_unnamed_effect_is_reached_through_its_run(world: World) {
     let settled = world.reconcile("step:mail", Some("r2"), NotDone).await.unwrap();
     assert_eq!((settled.run_id.as_str(), settled.status), ("r2", Reconciled));
     assert_eq!(world.look_up("step:mail", Some("r1")).await.unwrap().status, Unknown);
-    assert_eq!(world.triage("r2", REPLAY).await.unwrap(), StateName::Scheduled);
+    assert_eq!(world.triage("r2", Triage::replay(false)).await.unwrap(), StateName::Scheduled);
 }
 
 pub async fn a_check_under_a_live_lease_settles_a_doubt(world: World) {
@@ -132,7 +131,7 @@ pub async fn the_worker_that_did_it_outweighs_a_person_who_thought_it_was_not_do
     world.reconcile("charge", None, NotDone).await.unwrap();
     let late = world.store.step(old.clone(), charge(Committed)).await;
     assert!(matches!(late, Err(Error::LeaseLost { recorded: true })), "{late:?}");
-    assert!(matches!(world.triage("r1", REPLAY).await, Err(Error::Refused(Refused::Unsafe))));
+    assert!(matches!(world.triage("r1", Triage::replay(false)).await, Err(Error::Refused(Refused::Unsafe))));
 
     let old = left_open(&world, "r2", step("mail", true, Started)).await;
     world.reconcile("mail", None, NotDone).await.unwrap();

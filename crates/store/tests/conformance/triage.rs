@@ -8,15 +8,12 @@ use redrive_store::{Error, Triage};
 use crate::reports::{BUG, TIMEOUT};
 use crate::world::{World, failed, step};
 
-const REPLAY: Triage = Triage::Replay { force: false };
-const FORCE: Triage = Triage::Replay { force: true };
-
 pub async fn a_replay_gives_a_fresh_budget(world: World) {
     for attempt in 1..=4 {
         let answer = world.fail("r1", &format!("{TIMEOUT} {}", "!".repeat(attempt))).await;
         assert_eq!(answer.state == StateName::Dead, attempt == 4);
     }
-    assert_eq!(world.triage("r1", REPLAY).await.unwrap(), StateName::Scheduled);
+    assert_eq!(world.triage("r1", Triage::replay(false)).await.unwrap(), StateName::Scheduled);
     let (leased, under) = world.lease_one().await;
     assert_eq!((leased.attempt, leased.replay), (5, true));
     let answer = world.store.fail(under, failed(TIMEOUT)).await.unwrap();
@@ -26,11 +23,11 @@ pub async fn a_replay_gives_a_fresh_budget(world: World) {
 pub async fn closed_runs_open_only_by_force(world: World) {
     world.fail("r1", BUG).await;
     world.triage("r1", Triage::Resolve).await.unwrap();
-    let refused = world.triage("r1", REPLAY).await;
+    let refused = world.triage("r1", Triage::replay(false)).await;
     assert!(matches!(refused, Err(Error::Refused(Refused::Closed(StateName::Resolved)))));
-    assert_eq!(world.triage("r1", FORCE).await.unwrap(), StateName::Scheduled);
+    assert_eq!(world.triage("r1", Triage::replay(true)).await.unwrap(), StateName::Scheduled);
     let (_, _) = world.lease_one().await;
-    assert!(matches!(world.triage("r1", FORCE).await, Err(Error::Refused(Refused::InFlight))));
+    assert!(matches!(world.triage("r1", Triage::replay(true)).await, Err(Error::Refused(Refused::InFlight))));
 }
 
 pub async fn effects_guard_a_replay(world: World) {
@@ -39,8 +36,8 @@ pub async fn effects_guard_a_replay(world: World) {
         world.store.step(under.clone(), step("mail", true, status)).await.unwrap();
     }
     world.store.fail(under, failed(TIMEOUT)).await.unwrap();
-    assert!(matches!(world.triage("r1", REPLAY).await, Err(Error::Refused(Refused::Unsafe))));
-    assert_eq!(world.triage("r1", FORCE).await.unwrap(), StateName::Scheduled);
+    assert!(matches!(world.triage("r1", Triage::replay(false)).await, Err(Error::Refused(Refused::Unsafe))));
+    assert_eq!(world.triage("r1", Triage::replay(true)).await.unwrap(), StateName::Scheduled);
 }
 
 pub async fn resolve_discard_and_note_are_in_the_history_with_actor_and_reason(world: World) {
@@ -63,9 +60,9 @@ pub async fn resolve_discard_and_note_are_in_the_history_with_actor_and_reason(w
 pub async fn replays_are_capped(world: World) {
     world.fail("r1", BUG).await;
     for n in 0..10 {
-        assert_eq!(world.triage("r1", REPLAY).await.unwrap(), StateName::Scheduled, "replay {n}");
+        assert_eq!(world.triage("r1", Triage::replay(false)).await.unwrap(), StateName::Scheduled, "replay {n}");
         world.triage("r1", Triage::Cancel).await.unwrap();
     }
-    assert!(matches!(world.triage("r1", REPLAY).await, Err(Error::Refused(Refused::ReplaysUsed(10)))));
-    assert_eq!(world.triage("r1", FORCE).await.unwrap(), StateName::Scheduled);
+    assert!(matches!(world.triage("r1", Triage::replay(false)).await, Err(Error::Refused(Refused::ReplaysUsed(10)))));
+    assert_eq!(world.triage("r1", Triage::replay(true)).await.unwrap(), StateName::Scheduled);
 }

@@ -152,11 +152,11 @@ pub async fn the_outcome_of_an_effect_is_recorded_late(world: World) {
     world.store.step(under.clone(), step("charge", true, StepStatus::Started)).await.unwrap();
     goes_quiet(&world).await;
     assert_eq!(world.show("r1").await.summary.dead_because, Some(DeadBecause::Unsafe));
-    let blocked = world.triage("r1", Triage::Replay { force: false }).await;
+    let blocked = world.triage("r1", Triage::replay(false)).await;
     assert!(matches!(blocked, Err(Error::Refused(Refused::EffectUnknown))));
     let late = world.store.step(under, step("charge", true, StepStatus::Failed)).await;
     assert!(matches!(late, Err(Error::LeaseLost { recorded: true })));
-    assert_eq!(world.triage("r1", Triage::Replay { force: false }).await.unwrap(), StateName::Scheduled);
+    assert_eq!(world.triage("r1", Triage::replay(false)).await.unwrap(), StateName::Scheduled);
 }
 
 pub async fn a_caller_reports_success_without_a_lease(world: World) {

@@ -15,7 +15,7 @@ use redrive_core::wire::{FailureAnswer, LeasedRun, QueueSettings, RunDetail, Sta
 use redrive_store::sqlite::{Options, SqliteStore};
 use redrive_store::{
     About, Act, AttemptBody, FailedAttempt, Fit, LeaseCall, ManualClock, NewRun, NewStep, Payload, PayloadKind, Report,
-    Result, RunRef, SeededDice, Start, StartHow, Store, Success, TenantScope, Triage, UnderLease, encode,
+    Result, RunRef, SeededDice, Start, StartHow, Store, Success, TenantScope, Triage, Triaged, UnderLease, encode,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -59,6 +59,15 @@ impl World {
         (answer, UnderLease { at: at("acme", run), lease })
     }
 
+    /// Of a run that can go on where it stopped.
+    pub async fn start_resumable(&self, run: &str) -> (StartAnswer, UnderLease) {
+        let mut start = start(run);
+        start.run.resumable = Some(true);
+        let answer = self.store.start(start).await.unwrap().answer;
+        let lease = answer.lease.as_deref().unwrap().parse().unwrap();
+        (answer, UnderLease { at: at("acme", run), lease })
+    }
+
     pub async fn enqueue(&self, tenant: &str, run: &str) {
         let how = StartHow::Enqueue { due_at: None };
         let run = NewRun { tenant: tenant.parse().unwrap(), ..new_run(run) };
@@ -88,9 +97,12 @@ impl World {
     }
 
     pub async fn triage(&self, run: &str, triage: Triage) -> Result<StateName> {
+        self.act(run, triage).await.map(|done| done.answer.state)
+    }
+
+    pub async fn act(&self, run: &str, triage: Triage) -> Result<Triaged> {
         let reason = Some(Text::from("because"));
-        let act = Act { at: at("acme", run), triage, actor: "key:ops".into(), reason };
-        self.store.triage(act).await.map(|done| done.answer.state)
+        self.store.triage(Act { at: at("acme", run), triage, actor: "key:ops".into(), reason }).await
     }
 
     pub async fn retried_by_caller(&self, queue: &str) {

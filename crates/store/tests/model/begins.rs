@@ -11,6 +11,7 @@ use crate::reference::{Ended, Live, Model, Run, is_callers, key, refused};
 
 const MAX_REPLAYS: u32 = 10;
 const DEADLINE_MS: u64 = 3_600_000;
+const REVIEW_MS: u64 = 24 * 3_600_000;
 
 impl Model {
     pub fn start(
@@ -47,7 +48,7 @@ impl Model {
                 assert_eq!(said.unwrap().answer.lease, Some(lease));
             }
             StateName::Running => refused(&said, &Refused::InFlight),
-            StateName::Dead => assert!(matches!(said, Err(Error::DeadLettered(_))), "{said:?}"),
+            StateName::Dead | StateName::Review => assert!(matches!(said, Err(Error::DeadLettered(_))), "{said:?}"),
             _ => {
                 let answer = said.unwrap().answer;
                 assert_eq!((answer.state, answer.lease), (run.state, None));
@@ -101,16 +102,21 @@ impl Model {
         };
         let allowed = match (triage, run.state) {
             (Triage::Note, _) => true,
-            (Triage::Replay { force }, state) => match state {
+            (Triage::Replay(replay), state) => match state {
                 StateName::Running => false,
                 // R1: past an effect that must not be repeated only force goes.
                 StateName::Scheduled | StateName::Dead if !force && run.is_unsafe() => false,
                 StateName::Scheduled => true,
-                StateName::Dead => *force || run.replays < MAX_REPLAYS,
-                _ => *force,
+                StateName::Dead | StateName::Review => replay.force || run.replays < MAX_REPLAYS,
+                _ => replay.force,
             },
             (Triage::Cancel, state) => matches!(state, StateName::Running | StateName::Scheduled),
-            (Triage::Resolve | Triage::Discard, state) => matches!(state, StateName::Dead | StateName::Scheduled),
+            (Triage::Resolve | Triage::Discard | Triage::Review | Triage::Reassign { .. }, state) => {
+                matches!(state, StateName::Dead | StateName::Scheduled | StateName::Review)
+            }
+            (Triage::Reject, state) => state == StateName::Review,
+            (Triage::Assign { .. }, _) => true,
+            (Triage::Approve { .. } | Triage::Defer { .. } | Triage::Merge { .. } | Triage::Unmerge, _) => false,
         };
         if !allowed {
             assert!(matches!(said, Err(Error::Refused(_))), "{triage:?} of {run:?}: {said:?}");
@@ -118,7 +124,7 @@ impl Model {
         }
         match triage {
             Triage::Note => {}
-            Triage::Replay { .. } => {
+            Triage::Replay(_) => {
                 (run.state, run.due) = (StateName::Scheduled, Some(now));
                 (run.budget_from, run.replays) = (run.attempt, run.replays + 1);
             }
@@ -129,6 +135,15 @@ impl Model {
                     run.keep(run.attempt, "cancelled", None, now);
                 }
                 (run.state, run.due) = (StateName::Dead, None);
+            }
+            Triage::Review => {
+                (run.state, run.due) = (StateName::Review, None);
+                run.review_until = Some(now.plus_ms(REVIEW_MS));
+            }
+            Triage::Reject => run.state = StateName::Dead,
+            Triage::Assign { .. } | Triage::Reassign { .. } => {}
+            Triage::Approve { .. } | Triage::Defer { .. } | Triage::Merge { .. } | Triage::Unmerge => {
+                panic!("{triage:?} is not drawn, or was allowed")
             }
             Triage::Resolve => (run.state, run.due) = (StateName::Resolved, None),
             Triage::Discard => (run.state, run.due) = (StateName::Discarded, None),

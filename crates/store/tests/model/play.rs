@@ -47,6 +47,7 @@ impl Play {
                 2 => self.stamp().await,
                 3..=4 => self.rescue().await,
                 5 if self.lot.one_in(20) => self.reject_unclaimed().await,
+                6 if self.lot.one_in(10) => self.expire_reviews().await,
                 5..=7 => self.pass(),
                 _ => self.group().await,
             }
@@ -101,7 +102,19 @@ impl Play {
             10 => Do::SucceedByCaller { at, attempt, words },
             _ => {
                 let force = lot.one_in(3);
-                let all = [Triage::Replay { force }, Triage::Cancel, Triage::Resolve, Triage::Discard, Triage::Note];
+                let all = [
+                    Triage::replay(force),
+                    Triage::replay(force),
+                    Triage::Cancel,
+                    Triage::Resolve,
+                    Triage::Discard,
+                    Triage::Note,
+                    Triage::Review,
+                    Triage::Reject,
+                    Triage::Unmerge,
+                    Triage::Assign { to: lot.one_in(2).then(|| Label::from("ops")) },
+                    Triage::Reassign { agent: Some(Label::from("other")), queue: None },
+                ];
                 Do::Triage { at, triage: lot.pick(&all).clone() }
             }
         }
@@ -182,6 +195,21 @@ impl Play {
         for (key, run) in &mut self.model.runs {
             if run.due.is_some_and(|due| due <= oldest) {
                 (run.state, run.due) = (redrive_core::run::StateName::Dead, None);
+                touched.insert(key.clone());
+            }
+        }
+        self.done += 1;
+        self.compare(&touched).await;
+    }
+
+    async fn expire_reviews(&mut self) {
+        self.world.store.expire_reviews(500).await.unwrap();
+        let now = self.now();
+        let mut touched = BTreeSet::new();
+        for (key, run) in &mut self.model.runs {
+            let lapsed = run.review_until.is_some_and(|until| until <= now);
+            if run.state == redrive_core::run::StateName::Review && lapsed {
+                run.state = redrive_core::run::StateName::Dead;
                 touched.insert(key.clone());
             }
         }

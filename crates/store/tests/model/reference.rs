@@ -63,6 +63,8 @@ pub struct Run {
     pub replays: u32,
     pub resumable: bool,
     pub steps: BTreeMap<&'static str, Step>,
+    /// In review: when nobody's answer is one.
+    pub review_until: Option<Timestamp>,
 }
 
 #[derive(Default)]
@@ -99,6 +101,7 @@ impl Run {
             replays: 0,
             resumable: false,
             steps: BTreeMap::new(),
+            review_until: None,
         }
     }
 
@@ -208,7 +211,13 @@ impl Model {
         assert_eq!(said.answer.attempt, attempt.unwrap_or(run.attempt + 1));
         assert_eq!((said.answer.tenant.to_string(), said.answer.run_id.to_string()), key(at));
         run.attempt = said.answer.attempt;
-        run.judged(said.answer.state, said.answer.verdict.next_attempt_at, now);
+        if run.state == StateName::Review {
+            // Whatever the verdict: automation does not take a run from the person who looks at it and go on with it.
+            assert_eq!(said.answer.state, StateName::Dead);
+            run.judged(StateName::Dead, None, now);
+        } else {
+            run.judged(said.answer.state, said.answer.verdict.next_attempt_at, now);
+        }
         run.keep_failure(digest, &said.answer, now);
     }
 }

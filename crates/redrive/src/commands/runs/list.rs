@@ -52,6 +52,9 @@ pub(crate) struct Args {
     /// Only these customers' runs
     #[arg(long, value_delimiter = ',', help_heading = "Filter", value_name = "NAME")]
     customer: Vec<String>,
+    /// Only what these people or teams look after
+    #[arg(long, value_delimiter = ',', help_heading = "Filter", value_name = "NAME")]
+    assigned_to: Vec<String>,
     /// Only runs that something holds; `--held=false` for those that nothing does
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "Filter")]
     held: Option<bool>,
@@ -98,6 +101,7 @@ impl Args {
             severity: self.severity.clone(),
             environment: self.environment.clone(),
             customer: self.customer.clone(),
+            assigned_to: self.assigned_to.clone(),
             held: self.held,
             since: self.since.map(|when| when.from(now)),
             until: self.until.map(|when| when.from(now)),

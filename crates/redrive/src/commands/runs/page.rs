@@ -28,6 +28,7 @@ impl Page<'_> {
     pub(crate) fn print(&self, out: &mut Out) -> io::Result<()> {
         self.headline(out)?;
         self.verdict(out)?;
+        self.review(out)?;
         self.facts(out)?;
         self.attempts(out)?;
         self.error(out)?;
@@ -68,6 +69,18 @@ impl Page<'_> {
         Ok(())
     }
 
+    fn review(&self, out: &mut Out) -> io::Result<()> {
+        let Some(review) = &self.run.body.review else { return Ok(()) };
+        heading(out, "IN REVIEW")?;
+        let asked = format!("asked by {}, {}", review.asked_by, relative(review.asked_at, self.now));
+        out.line(format_args!("  {}", escape::line(&asked)))?;
+        out.line(format_args!("  plan {}, lapses {}", review.plan_hash, relative(review.expires_at, self.now)))?;
+        match &review.proposed {
+            Some(proposed) => self.folded(out, proposed.get()),
+            None => Ok(()),
+        }
+    }
+
     fn facts(&self, out: &mut Out) -> io::Result<()> {
         let (run, body) = (&self.run.summary, &self.run.body);
         heading(out, "FACTS")?;
@@ -78,6 +91,7 @@ impl Page<'_> {
             ("next attempt", run.next_attempt_at.map(time)),
             ("held by", text(&run.held_by)),
             ("deferred until", run.deferred_until.map(time)),
+            ("assigned to", text(&run.assigned_to)),
             ("merged into", run.merged_into.as_ref().map(ToString::to_string)),
             ("received", Some(time(run.received_at))),
             ("updated", Some(time(run.updated_at))),
@@ -208,7 +222,8 @@ impl Page<'_> {
 
     fn next(&self, out: &mut Out) -> io::Result<()> {
         let verbs: &[&str] = match self.run.summary.state {
-            StateName::Dead | StateName::Review => &["replay", "resolve", "discard", "note"],
+            StateName::Dead => &["plan", "replay", "resolve", "discard", "note"],
+            StateName::Review => &["plan", "approve", "reject", "note"],
             StateName::Scheduled => &["replay", "cancel", "note"],
             StateName::Running => &["cancel", "note"],
             StateName::Succeeded | StateName::Recovered | StateName::Resolved | StateName::Discarded => {
@@ -219,8 +234,13 @@ impl Page<'_> {
         let tenant = self.tenant.map_or_else(String::new, |tenant| format!(" --tenant {tenant}"));
         heading(out, "NEXT")?;
         for verb in verbs {
-            let why = if *verb == "note" { "'…'" } else { "--reason '…'" };
-            out.line(format_args!("  redrive runs {verb} {}{tenant} {why}", self.run.summary.run_id))?;
+            let more = match *verb {
+                "plan" => "",
+                "note" => " '…'",
+                "approve" => " --plan-hash … --reason '…'",
+                _ => " --reason '…'",
+            };
+            out.line(format_args!("  redrive runs {verb} {}{tenant}{more}", self.run.summary.run_id))?;
         }
         Ok(())
     }

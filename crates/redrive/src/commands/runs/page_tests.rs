@@ -82,6 +82,7 @@ fn a_dead_letter_says_what_happened_what_is_advised_and_what_comes_next() {
       2 min ago    replay by key-1, dead → scheduled: rotated\nit
 
     NEXT
+      redrive runs plan task-42
       redrive runs replay task-42 --reason '…'
       redrive runs resolve task-42 --reason '…'
       redrive runs discard task-42 --reason '…'

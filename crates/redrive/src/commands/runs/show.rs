@@ -3,7 +3,7 @@
 use redrive_core::ids::RunId;
 
 use crate::commands::now;
-use crate::commands::runs::page;
+use crate::commands::runs::{page, receipt, revision};
 use crate::out::Out;
 use crate::remote::Remote;
 
@@ -13,13 +13,35 @@ pub(crate) struct Args {
     /// Show errors, payload and outputs in full instead of their beginning
     #[arg(long, help_heading = "Output")]
     full: bool,
+    /// What happened, in plain words for the customer it was for
+    #[arg(long, conflicts_with_all = ["full", "revision"], help_heading = "Output")]
+    receipt: bool,
+    /// The payload as it was at this revision
+    #[arg(long, value_name = "N", conflicts_with = "full", help_heading = "Output")]
+    revision: Option<u32>,
+    /// What that revision changed
+    #[arg(long, requires = "revision", conflicts_with = "json", help_heading = "Output")]
+    diff: bool,
     #[command(flatten)]
     remote: Remote,
 }
 
 pub(crate) async fn run(args: Args, out: &mut Out) -> anyhow::Result<()> {
     let client = args.remote.client()?;
+    if let Some(number) = args.revision {
+        if args.diff {
+            return revision::diff(&client, &args.run_id, number, out).await;
+        }
+        if args.remote.json {
+            return Ok(out.json(&client.revision(&args.run_id, number).text().await?)?);
+        }
+        return revision::show(&client, &args.run_id, number, out).await;
+    }
     let call = client.run(&args.run_id);
+    if args.receipt {
+        let run = call.await?;
+        return if args.remote.json { receipt::json(&run, out) } else { Ok(receipt::print(&run, out)?) };
+    }
     if args.remote.json {
         return Ok(out.json(&call.text().await?)?);
     }

@@ -3,9 +3,10 @@
 
 use redrive_client::{Call, Client, Error};
 use redrive_core::ids::RunId;
-use redrive_core::text::Text;
+use redrive_core::text::{Label, Text};
 use redrive_core::wire::{ReplayRequest, StateAnswer};
 
+use super::proposal::Proposal;
 use crate::failure::{AlreadyTold, tell};
 use crate::out::Out;
 use crate::remote::Remote;
@@ -14,12 +15,12 @@ use crate::words::style_of;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[arg(required = true, value_name = "RUN_ID")]
-    run_ids: Vec<RunId>,
+    pub(super) run_ids: Vec<RunId>,
     /// Why; kept in the run's history
     #[arg(long)]
-    reason: Option<String>,
+    pub(super) reason: Option<String>,
     #[command(flatten)]
-    remote: Remote,
+    pub(super) remote: Remote,
 }
 
 #[derive(Debug, clap::Args)]
@@ -29,6 +30,11 @@ pub(crate) struct ReplayArgs {
     /// Past every guard (closed, unsafe, too many replays): operators only, and a reason is needed
     #[arg(long, requires = "reason")]
     force: bool,
+    /// Only if the plan is still this one
+    #[arg(long, value_name = "HASH")]
+    plan_hash: Option<String>,
+    #[command(flatten)]
+    proposal: Proposal,
 }
 
 #[derive(Debug, clap::Args)]
@@ -43,8 +49,13 @@ pub(crate) struct NoteArgs {
 }
 
 pub(crate) async fn replay(args: ReplayArgs, out: &mut Out) -> anyhow::Result<()> {
-    let ReplayArgs { args, force } = args;
-    let request = ReplayRequest { tenant: None, reason: args.reason.as_deref().map(Text::from), force };
+    let ReplayArgs { args, force, plan_hash, proposal } = args;
+    let request = ReplayRequest {
+        reason: args.reason.as_deref().map(Text::from),
+        force,
+        plan_hash: plan_hash.as_deref().map(Label::from),
+        ..proposal.request()?
+    };
     each(&args.run_ids, &args.remote, out, |client, run_id| client.replay(run_id, &request)).await
 }
 
@@ -67,7 +78,7 @@ pub(crate) async fn note(args: NoteArgs, out: &mut Out) -> anyhow::Result<()> {
     each(&args.run_ids, &args.remote, out, |client, run_id| client.note(run_id, &args.note)).await
 }
 
-async fn each<T>(
+pub(super) async fn each<T>(
     run_ids: &[RunId],
     remote: &Remote,
     out: &mut Out,

@@ -25,7 +25,7 @@ pub(crate) struct DlqMoved {
 type MoveCall = Call<TenantReader, (Tenant, RunId), NoQuery, OptionalJson<TriageRequest>>;
 
 pub(crate) async fn replay(app: App, call: MoveCall) -> Result<Reply<DlqMoved>> {
-    act(&app, call, Triage::Replay { force: false }).await
+    act(&app, call, Triage::replay(false)).await
 }
 
 pub(crate) async fn abandon(app: App, call: MoveCall) -> Result<Reply<DlqMoved>> {

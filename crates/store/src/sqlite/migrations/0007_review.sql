@@ -1,1 +1,26 @@
--- Nothing yet.
+-- Who looks after a run.
+ALTER TABLE runs ADD COLUMN assigned_to TEXT;
+
+-- What the workers that last leased from a queue run with, as JSON: what a replay would run with.
+ALTER TABLE queues ADD COLUMN worker_versions TEXT;
+
+-- Who made a later revision of a payload, and by which patch. id = payloads.id.
+CREATE TABLE revisions (
+    id INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    actor TEXT NOT NULL,
+    patch BLOB                         -- the JSON Patch as sent, through the codec; none for a payload given whole
+);
+
+-- Runs in review, and what waits for a yes. A row may outlive the review; then nobody reads it, and it goes when it lapses.
+CREATE TABLE reviews (
+    run INTEGER PRIMARY KEY REFERENCES runs (id) ON DELETE CASCADE,
+    at INTEGER NOT NULL,
+    actor TEXT NOT NULL,
+    expires_at INTEGER NOT NULL,
+    request BLOB,                      -- ReplayRequest as JSON through the codec; none when a person put it aside
+    kind INTEGER,                      -- the payload as fixed, ready to be kept
+    digest BLOB,
+    body BLOB
+);
+CREATE INDEX reviews_expire ON reviews (expires_at);

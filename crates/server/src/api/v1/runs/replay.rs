@@ -1,30 +1,71 @@
-//! `POST /v1/runs/{run_id}/replay`: another attempt, on a person's word.
+//! `POST /v1/runs/{run_id}/replay`: another attempt, on a person's word, with whatever is to be different.
 
 use redrive_core::ids::RunId;
 use redrive_core::wire::{ReplayAnswer, ReplayRequest};
-use redrive_store::{Act, Triage, Triaged};
+use redrive_store::{Act, Error, Replay, RunRef, Triage, Triaged};
 
 use crate::app::App;
 use crate::auth::TenantReader;
-use crate::body::OptionalJson;
+use crate::body::HeldJson;
 use crate::call::{Call, Reply};
+use crate::capture;
 use crate::problem::{Code, Problem, Result};
 use crate::query::OfTenant;
+use crate::tasks::compute;
+
+/// How often a fix is made anew when somebody else's came first.
+const TRIES: usize = 3;
 
 pub(crate) async fn post(
     app: App,
-    call: Call<TenantReader, RunId, OfTenant, OptionalJson<ReplayRequest>>,
+    call: Call<TenantReader, RunId, OfTenant, HeldJson<ReplayRequest>>,
 ) -> Result<Reply<ReplayAnswer>> {
-    let ReplayRequest { tenant, reason, force } = call.body.0;
-    if force && !call.who.may_force() {
+    let HeldJson { value: request, bytes, held: _held } = call.body;
+    if request.force && !call.who.may_force() {
         return Err(Problem::new(Code::Forbidden, "only an operator may force"));
     }
-    if force && reason.as_ref().is_none_or(|reason| reason.decode().trim().is_empty()) {
+    if request.force && request.reason.as_ref().is_none_or(|reason| reason.decode().trim().is_empty()) {
         return Err(Problem::plain(Code::ReasonRequired));
     }
-    let at = call.who.run(&[call.query.tenant.as_ref(), tenant.as_ref()], call.path)?;
-    let act = Act { at, triage: Triage::Replay { force }, actor: call.who.actor(), reason };
-    let Triaged { answer, attempt, revision } = app.store.triage(act).await?;
+    let at = call.who.run(&[call.query.tenant.as_ref(), request.tenant.as_ref()], call.path)?;
+    let Triaged { answer, attempt, revision, review } = replay(&app, &at, &call.who.actor(), request, bytes).await?;
     let (run_id, tenant, state) = (answer.run_id, answer.tenant, answer.state);
-    Ok(Reply::ok(ReplayAnswer { run_id, tenant, state, attempt, revision }))
+    let (plan_hash, expires_at) = review.unzip();
+    Ok(Reply::ok(ReplayAnswer { run_id, tenant, state, attempt, revision, plan_hash, expires_at }))
+}
+
+async fn replay(app: &App, at: &RunRef, actor: &str, request: ReplayRequest, bytes: usize) -> Result<Triaged> {
+    for _ in 1..TRIES {
+        match try_replay(app, at, actor, request.clone(), bytes).await? {
+            Err(Error::RevisionChanged) => {}
+            done => return Ok(done?),
+        }
+    }
+    Ok(try_replay(app, at, actor, request, bytes).await??)
+}
+
+async fn try_replay(
+    app: &App,
+    at: &RunRef,
+    actor: &str,
+    request: ReplayRequest,
+    bytes: usize,
+) -> Result<redrive_store::Result<Triaged>> {
+    let reason = request.reason.clone();
+    let replay = prepared(app, at, request, bytes).await?;
+    let act = Act { at: at.clone(), triage: Triage::Replay(Box::new(replay)), actor: actor.to_owned(), reason };
+    Ok(app.store.triage(act).await)
+}
+
+/// The request with its fix made from the payload as it is now.
+pub(super) async fn prepared(app: &App, at: &RunRef, request: ReplayRequest, bytes: usize) -> Result<Replay> {
+    capture::check_replay(&request)?;
+    let current = match &request.fix {
+        Some(_) => Some(app.store.revision(at, None).await?),
+        None => None,
+    };
+    let payload =
+        current.as_ref().and_then(|current| current.payload.as_ref()).map_or(0, |payload| payload.get().len());
+    let max_bytes = app.limits.body_max_bytes;
+    compute(bytes + payload, move || capture::replay(&request, current.as_ref(), max_bytes)).await
 }

@@ -1,41 +1,111 @@
-//! `POST /v1/runs/{run_id}/` `cancel resolve discard note`: what a person decides.
+//! `POST /v1/runs/{run_id}/` `cancel resolve discard note review approve reject defer reassign assign merge unmerge`:
+//! what a person decides.
 
-use redrive_core::ids::RunId;
-use redrive_core::wire::{StateAnswer, TriageRequest};
+use redrive_core::ids::{RunId, Tenant};
+use redrive_core::text::Text;
+use redrive_core::wire::{
+    ApproveRequest, AssignRequest, DeferRequest, MergeRequest, ReassignRequest, StateAnswer, TriageRequest,
+};
 use redrive_store::{Act, Triage};
 
 use crate::app::App;
-use crate::auth::TenantReader;
-use crate::body::OptionalJson;
+use crate::auth::{Identity, TenantReader};
+use crate::body::{Json, OptionalJson};
 use crate::call::{Call, Reply};
+use crate::capture::not_blank;
 use crate::problem::{Code, Problem, Result};
 use crate::query::OfTenant;
 
-type TriageCall = Call<TenantReader, RunId, OfTenant, OptionalJson<TriageRequest>>;
+type TriageCall<B = OptionalJson<TriageRequest>> = Call<TenantReader, RunId, OfTenant, B>;
+type Acted = Result<Reply<StateAnswer>>;
 
-pub(crate) async fn cancel(app: App, call: TriageCall) -> Result<Reply<StateAnswer>> {
-    act(&app, call, Triage::Cancel).await
+pub(crate) async fn cancel(app: App, call: TriageCall) -> Acted {
+    plain(&app, call, Triage::Cancel).await
 }
 
-pub(crate) async fn resolve(app: App, call: TriageCall) -> Result<Reply<StateAnswer>> {
-    act(&app, call, Triage::Resolve).await
+pub(crate) async fn resolve(app: App, call: TriageCall) -> Acted {
+    plain(&app, call, Triage::Resolve).await
 }
 
-pub(crate) async fn discard(app: App, call: TriageCall) -> Result<Reply<StateAnswer>> {
-    act(&app, call, Triage::Discard).await
+pub(crate) async fn discard(app: App, call: TriageCall) -> Acted {
+    plain(&app, call, Triage::Discard).await
 }
 
 /// A note without words would be none.
-pub(crate) async fn note(app: App, call: TriageCall) -> Result<Reply<StateAnswer>> {
+pub(crate) async fn note(app: App, call: TriageCall) -> Acted {
     if call.body.0.reason.as_ref().is_none_or(|reason| reason.decode().trim().is_empty()) {
         return Err(Problem::plain(Code::ReasonRequired));
     }
-    act(&app, call, Triage::Note).await
+    plain(&app, call, Triage::Note).await
 }
 
-async fn act(app: &App, call: TriageCall, triage: Triage) -> Result<Reply<StateAnswer>> {
-    let TriageRequest { tenant, reason } = call.body.0;
-    let at = call.who.run(&[call.query.tenant.as_ref(), tenant.as_ref()], call.path)?;
-    let act = Act { at, triage, actor: call.who.actor(), reason };
+pub(crate) async fn review(app: App, call: TriageCall) -> Acted {
+    plain(&app, call, Triage::Review).await
+}
+
+pub(crate) async fn reject(app: App, call: TriageCall) -> Acted {
+    plain(&app, call, Triage::Reject).await
+}
+
+pub(crate) async fn unmerge(app: App, call: TriageCall) -> Acted {
+    plain(&app, call, Triage::Unmerge).await
+}
+
+/// Four eyes: only an operator may approve what the same key has asked for.
+pub(crate) async fn approve(app: App, call: TriageCall<Json<ApproveRequest>>) -> Acted {
+    let Call { who, path, query, body } = call;
+    let ApproveRequest { tenant, plan_hash, reason } = body.into_value();
+    let triage = Triage::Approve { plan_hash, own_too: who.may_force() };
+    act(&app, &who, path, &query, tenant, reason, triage).await
+}
+
+pub(crate) async fn defer(app: App, call: TriageCall<Json<DeferRequest>>) -> Acted {
+    let Call { who, path, query, body } = call;
+    let DeferRequest { tenant, until, reason } = body.into_value();
+    if until <= app.store.now() {
+        return Err(Problem::invalid_field("until", "must be in the future"));
+    }
+    act(&app, &who, path, &query, tenant, reason, Triage::Defer { until }).await
+}
+
+pub(crate) async fn reassign(app: App, call: TriageCall<Json<ReassignRequest>>) -> Acted {
+    let Call { who, path, query, body } = call;
+    let ReassignRequest { tenant, agent, queue, reason } = body.into_value();
+    if agent.is_none() && queue.is_none() {
+        return Err(Problem::invalid_field("agent", "is missing, and so is `queue`: name one of them"));
+    }
+    not_blank("agent", agent.as_ref())?;
+    act(&app, &who, path, &query, tenant, reason, Triage::Reassign { agent, queue }).await
+}
+
+pub(crate) async fn assign(app: App, call: TriageCall<Json<AssignRequest>>) -> Acted {
+    let Call { who, path, query, body } = call;
+    let AssignRequest { tenant, to, reason } = body.into_value();
+    not_blank("to", to.as_ref())?;
+    act(&app, &who, path, &query, tenant, reason, Triage::Assign { to }).await
+}
+
+pub(crate) async fn merge(app: App, call: TriageCall<Json<MergeRequest>>) -> Acted {
+    let Call { who, path, query, body } = call;
+    let MergeRequest { tenant, into, reason } = body.into_value();
+    act(&app, &who, path, &query, tenant, reason, Triage::Merge { into }).await
+}
+
+async fn plain(app: &App, call: TriageCall, triage: Triage) -> Acted {
+    let Call { who, path, query, body: OptionalJson(TriageRequest { tenant, reason }) } = call;
+    act(app, &who, path, &query, tenant, reason, triage).await
+}
+
+async fn act(
+    app: &App,
+    who: &Identity,
+    run_id: RunId,
+    query: &OfTenant,
+    tenant: Option<Tenant>,
+    reason: Option<Text>,
+    triage: Triage,
+) -> Acted {
+    let at = who.run(&[query.tenant.as_ref(), tenant.as_ref()], run_id)?;
+    let act = Act { at, triage, actor: who.actor(), reason };
     Ok(Reply::ok(app.store.triage(act).await?.answer))
 }

@@ -1,0 +1,74 @@
+//! Whether two JSON texts say the same: numbers by their value, objects whatever the order of their keys.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use super::scan::{Kind, entries, kind};
+use crate::text::decode_token;
+
+/// Deeper than this only the very same text counts as the same.
+const DEPTH_MAX: usize = 128;
+
+pub(super) fn same(a: &str, b: &str) -> bool {
+    same_within(a, b, DEPTH_MAX)
+}
+
+fn same_within(a: &str, b: &str, depth: usize) -> bool {
+    if a == b || depth == 0 {
+        return a == b;
+    }
+    match (kind(a, 0), kind(b, 0)) {
+        (Kind::Object, Kind::Object) => {
+            let (a, b) = (members(a), members(b));
+            a.len() == b.len()
+                && a.iter().all(|(key, value)| b.get(key).is_some_and(|other| same_within(value, other, depth - 1)))
+        }
+        (Kind::List, Kind::List) => {
+            let (mut left, mut right) = (entries(a, 0), entries(b, 0));
+            loop {
+                match (left.next(), right.next()) {
+                    (Some(x), Some(y)) if same_within(&a[x.value.clone()], &b[y.value.clone()], depth - 1) => {}
+                    (None, None) => return true,
+                    (Some(_), Some(_)) | (Some(_), None) | (None, Some(_)) => return false,
+                }
+            }
+        }
+        (Kind::Plain, Kind::Plain) => same_plain(a, b),
+        (Kind::Object | Kind::List | Kind::Plain, Kind::Object | Kind::List | Kind::Plain) => false,
+    }
+}
+
+fn members(object: &str) -> BTreeMap<Cow<'_, str>, &str> {
+    let member = |entry: super::scan::Entry| {
+        let key = entry.key.map_or(Cow::Borrowed(""), |key| decode_token(&object[key]));
+        (key, &object[entry.value])
+    };
+    entries(object, 0).map(member).collect()
+}
+
+fn same_plain(a: &str, b: &str) -> bool {
+    match (a.starts_with('"'), b.starts_with('"')) {
+        (true, true) => decode_token(a) == decode_token(b),
+        (false, false) => matches!((number(a), number(b)), (Some(a), Some(b)) if a == b),
+        (true, false) | (false, true) => false,
+    }
+}
+
+/// Sign, digits without zeros at either end, and the power of ten of the last digit: exact, whatever the size.
+fn number(token: &str) -> Option<(bool, String, i64)> {
+    let (negative, rest) = token.strip_prefix('-').map_or((false, token), |rest| (true, rest));
+    let (mantissa, exponent) = rest.split_once(['e', 'E']).unwrap_or((rest, "0"));
+    let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    if whole.is_empty() || !whole.bytes().chain(part.bytes()).all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let digits = format!("{whole}{part}");
+    let significant = digits.trim_end_matches('0');
+    let dropped = i64::try_from(digits.len() - significant.len()).ok()?;
+    let power = exponent.parse::<i64>().ok()?.checked_sub(i64::try_from(part.len()).ok()?)?.checked_add(dropped)?;
+    let significant = significant.trim_start_matches('0');
+    if significant.is_empty() {
+        return Some((false, String::new(), 0));
+    }
+    Some((negative, significant.to_owned(), power))
+}

@@ -1,0 +1,11 @@
+//! What a replay would do, before anybody does it: which steps are skipped, what is in doubt, who has to agree. The hash
+//! binds an approval to exactly this.
+
+mod hash;
+mod made;
+mod warnings;
+
+pub use made::{GoesTo, NoSuchStep, Plan, Proposed, Situation, StepFact, fixed, plan};
+
+#[cfg(test)]
+mod tests;

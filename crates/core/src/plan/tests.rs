@@ -1,0 +1,156 @@
+//! Plans by example.
+
+use super::{GoesTo, NoSuchStep, Plan, Proposed, Situation, StepFact, plan};
+use crate::ledger::{EntryState, VersionChange, Will};
+use crate::lifecycle::Refused;
+use crate::policy::{Approval, Policy, ReplayApproval};
+use crate::run::{Run, State};
+use crate::text::{Label, Text};
+use crate::time::Timestamp;
+use crate::verdict::{Change, DeadBecause};
+use crate::wire::{Severity, WarningCode};
+
+fn step(name: &str, effect: bool, state: EntryState) -> StepFact {
+    StepFact { name: Label::from(name), key: name.parse().unwrap(), effect, state, output_omitted: false }
+}
+
+/// load (done), charge (an effect, done), write (done), mail (failed).
+fn steps() -> Vec<StepFact> {
+    vec![
+        step("load", false, EntryState::Committed),
+        step("charge", true, EntryState::Committed),
+        step("write", false, EntryState::Committed),
+        step("mail", true, EntryState::Failed),
+    ]
+}
+
+fn dead() -> Run {
+    let state = State::Dead { because: DeadBecause::Permanent };
+    Run { state, resumable: true, attempt: 1, ..Run::new(Timestamp::default()) }
+}
+
+const TARGET: GoesTo<'_> = GoesTo { queue: "queue", agent: None, model: None };
+
+fn situation<'a>(run: &'a Run, steps: &'a [StepFact], proposed: &'a Proposed, policy: &'a Policy) -> Situation<'a> {
+    Situation {
+        run,
+        steps,
+        proposed,
+        target: TARGET,
+        versions_changed: Vec::new(),
+        severity: Severity::Normal,
+        policy,
+        busy: None,
+    }
+}
+
+fn planned(run: &Run, steps: &[StepFact], proposed: &Proposed) -> Plan {
+    plan(&situation(run, steps, proposed, &Policy::default())).unwrap()
+}
+
+fn will(plan: &Plan) -> Vec<Will> {
+    plan.steps.iter().map(|step| step.will).collect()
+}
+
+fn from(step: &str) -> Proposed {
+    Proposed { from_step: Some(Label::from(step)), ..Proposed::default() }
+}
+
+#[test]
+fn what_is_done_is_skipped_and_what_failed_is_run() {
+    let plan = planned(&dead(), &steps(), &Proposed::default());
+    assert_eq!(will(&plan), [Will::Skip, Will::Skip, Will::Skip, Will::Run]);
+    assert_eq!((plan.refused, plan.again.len(), plan.approval_needed), (None, 0, false));
+}
+
+#[test]
+fn from_a_step_on_plain_steps_are_done_again_and_effects_never() {
+    let plan = planned(&dead(), &steps(), &from("write"));
+    assert_eq!(will(&plan), [Will::Skip, Will::Skip, Will::Run, Will::Run]);
+    assert_eq!((plan.refused, plan.again.len()), (None, 1));
+    let over = planned(&dead(), &steps(), &from("load"));
+    assert_eq!(will(&over), [Will::Run, Will::Skip, Will::Run, Will::Run]);
+    assert_eq!(over.refused, Some(Refused::Unsafe));
+    let (run, steps, policy) = (dead(), steps(), Policy::default());
+    assert_eq!(plan_of_nothing(&run, &steps, &policy), Err(NoSuchStep));
+}
+
+fn plan_of_nothing(run: &Run, steps: &[StepFact], policy: &Policy) -> Result<Plan, NoSuchStep> {
+    plan(&situation(run, steps, &from("nowhere"), policy))
+}
+
+#[test]
+fn an_effect_in_doubt_is_unknown_refused_and_warned_of() {
+    let mut run = dead();
+    run.effects.unknown = 1;
+    let plan = planned(&run, &[step("charge", true, EntryState::Unknown)], &Proposed::default());
+    assert_eq!((will(&plan), plan.refused), (vec![Will::Unknown], Some(Refused::EffectUnknown)));
+    assert_eq!(plan.warnings.iter().map(|w| w.code).collect::<Vec<_>>(), [WarningCode::EffectUnknown]);
+}
+
+#[test]
+fn the_hash_changes_with_all_that_it_binds_and_with_nothing_else() {
+    let (run, steps, policy, nothing) = (dead(), steps(), Policy::default(), Proposed::default());
+    let base = situation(&run, &steps, &nothing, &policy);
+    let hash = |situation: &Situation<'_>| plan(situation).unwrap().hash;
+    let first = hash(&base);
+    let other_policy =
+        Policy { approval: Approval { replay: ReplayApproval::Always, ..Approval::default() }, ..Policy::default() };
+    assert_eq!(hash(&Situation { policy: &other_policy, severity: Severity::Critical, ..base.clone() }), first);
+
+    let revised = Run { revision: 2, ..run.clone() };
+    let failed = vec![step("load", false, EntryState::Failed)];
+    let text = |text: &str| Some(Text::from(text));
+
+    let fixes = [
+        Proposed { payload: Some(vec![1]), ..Proposed::default() },
+        Proposed { payload: Some(vec![2]), ..Proposed::default() },
+        Proposed { instruction: text("a"), ..Proposed::default() },
+        Proposed { instruction: text("b"), ..Proposed::default() },
+        from("write"),
+    ];
+    let versions = vec![VersionChange { kind: "worker".into(), recorded: Label::from("1"), now: Label::from("2") }];
+    let mut hashes = vec![
+        first,
+        hash(&Situation { run: &revised, ..base.clone() }),
+        hash(&Situation { steps: &failed, ..base.clone() }),
+        hash(&Situation { target: GoesTo { queue: "other", ..TARGET }, ..base.clone() }),
+        hash(&Situation { target: GoesTo { agent: Some("agent"), ..TARGET }, ..base.clone() }),
+        hash(&Situation { versions_changed: versions, ..base.clone() }),
+    ];
+    hashes.extend(fixes.iter().map(|proposed| hash(&Situation { proposed, ..base.clone() })));
+
+    let count = hashes.len();
+    hashes.sort_unstable();
+    hashes.dedup();
+    assert_eq!(hashes.len(), count, "two plans that differ have the same hash");
+}
+
+#[test]
+fn a_fix_is_a_new_revision_and_gives_a_payload_to_a_run_that_had_none() {
+    let run = Run { replayable: false, ..dead() };
+    assert_eq!(planned(&run, &[], &Proposed::default()).refused, Some(Refused::NotReplayable));
+    let proposed =
+        Proposed { payload: Some(vec![1]), instruction: Some(Text::from("be brief")), ..Proposed::default() };
+    let plan = planned(&run, &[], &proposed);
+    assert_eq!((plan.revision, plan.refused), (2, None));
+    assert_eq!(super::fixed(&run, &proposed).changes, [Change::AddInstruction { text: "be brief".into() }]);
+}
+
+#[test]
+fn approval_is_asked_for_by_policy_and_never_for_a_plain_retry_now() {
+    let asks = |replay| Policy { approval: Approval { replay, ..Approval::default() }, ..Policy::default() };
+    let nothing = Proposed::default();
+    let needed = |run: &Run, proposed: &Proposed, policy: &Policy| {
+        plan(&situation(run, &[], proposed, policy)).unwrap().approval_needed
+    };
+    let unsafe_run = Run { state: State::Dead { because: DeadBecause::Unsafe }, ..dead() };
+    assert!(needed(&dead(), &nothing, &asks(ReplayApproval::Always)));
+    assert!(!needed(&dead(), &nothing, &asks(ReplayApproval::Unsafe)));
+    assert!(needed(&unsafe_run, &nothing, &asks(ReplayApproval::Unsafe)));
+    assert!(!needed(&dead(), &nothing, &asks(ReplayApproval::Severity(Severity::High))));
+    let waiting = Run::new(Timestamp::default());
+    assert!(!needed(&waiting, &nothing, &asks(ReplayApproval::Always)));
+    let instructed = Proposed { instruction: Some(Text::from("x")), ..Proposed::default() };
+    assert!(needed(&waiting, &instructed, &asks(ReplayApproval::Always)));
+}

@@ -1,0 +1,132 @@
+//! Which replays need a second pair of eyes, and for how long the question stands.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::time::DAY_MS;
+use crate::wire::Severity;
+
+pub(super) const APPROVAL_EXPIRES_MS_DEFAULT: u64 = DAY_MS;
+
+/// Whose replay waits for an approval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReplayApproval {
+    #[default]
+    Never,
+    /// Runs that are dead because unsafe, and every replay that would go past an effect done or in doubt.
+    Unsafe,
+    /// Runs of this severity or above.
+    Severity(Severity),
+    Always,
+}
+
+/// What a policy says of approvals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Approval {
+    pub replay: ReplayApproval,
+    pub expires_ms: u64,
+}
+
+impl Default for Approval {
+    fn default() -> Self {
+        Self { replay: ReplayApproval::default(), expires_ms: APPROVAL_EXPIRES_MS_DEFAULT }
+    }
+}
+
+impl Approval {
+    pub fn is_needed(self, severity: Severity, is_unsafe: bool) -> bool {
+        match self.replay {
+            ReplayApproval::Never => false,
+            ReplayApproval::Unsafe => is_unsafe,
+            ReplayApproval::Severity(least) => severity >= least,
+            ReplayApproval::Always => true,
+        }
+    }
+}
+
+const FROM_SEVERITY: &str = "severity>=";
+
+impl fmt::Display for ReplayApproval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Never => f.write_str("never"),
+            Self::Unsafe => f.write_str("unsafe"),
+            Self::Severity(least) => write!(f, "{FROM_SEVERITY}{least}"),
+            Self::Always => f.write_str("always"),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be never, unsafe, severity>=low (or normal, high, critical) or always")]
+pub struct NoSuchApproval;
+
+impl FromStr for ReplayApproval {
+    type Err = NoSuchApproval;
+
+    fn from_str(text: &str) -> Result<Self, NoSuchApproval> {
+        match text {
+            "never" => Ok(Self::Never),
+            "unsafe" => Ok(Self::Unsafe),
+            "always" => Ok(Self::Always),
+            other => {
+                let least = other.strip_prefix(FROM_SEVERITY).ok_or(NoSuchApproval)?;
+                least.trim().parse().map(Self::Severity).map_err(|_| NoSuchApproval)
+            }
+        }
+    }
+}
+
+impl Serialize for ReplayApproval {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ReplayApproval {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Cow::<str>::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl JsonSchema for ReplayApproval {
+    fn schema_name() -> Cow<'static, str> {
+        "ReplayApproval".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let words: Vec<String> = [Self::Never, Self::Unsafe]
+            .into_iter()
+            .chain(Severity::ALL.iter().copied().map(Self::Severity))
+            .chain([Self::Always])
+            .map(|word| word.to_string())
+            .collect();
+        json_schema!({ "type": "string", "enum": words })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_is_read_as_it_is_written() {
+        for word in ["never", "unsafe", "severity>=low", "severity>=critical", "always"] {
+            assert_eq!(word.parse::<ReplayApproval>().map(|read| read.to_string()), Ok(word.to_owned()));
+        }
+        for wrong in ["", "severity", "severity>=", "severity>=urgent", "Always"] {
+            assert!(wrong.parse::<ReplayApproval>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_severity_asks_for_itself_and_above() {
+        let approval = Approval { replay: ReplayApproval::Severity(Severity::High), ..Approval::default() };
+        let asked: Vec<bool> = Severity::ALL.iter().map(|severity| approval.is_needed(*severity, true)).collect();
+        assert_eq!(asked, [false, false, true, true]);
+    }
+}

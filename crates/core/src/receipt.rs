@@ -1,0 +1,158 @@
+//! What happened to a run, in plain words for the customer it was for: times, tries, outcome. No error texts, no names of
+//! machines or models, no notes of the people who worked on it.
+
+use serde::Serialize;
+
+use crate::reason::Reason;
+use crate::run::StateName;
+use crate::time::Timestamp;
+use crate::wire::{AttemptView, HistoryEntry, RunDetail, StepStatus, StepView};
+
+/// The longest name of a step that is told.
+const NAME_MAX_CHARS: usize = 80;
+
+/// A run told to its customer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Receipt {
+    pub reference: String,
+    pub outcome: String,
+    /// In the order of time.
+    pub events: Vec<Told>,
+    /// Effects that are done, or that nobody can vouch for.
+    pub effects: Vec<Told>,
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Told {
+    pub at: Timestamp,
+    pub what: String,
+}
+
+pub fn receipt(run: &RunDetail) -> Receipt {
+    let mut events: Vec<Told> = run.body.history.iter().filter_map(moved).collect();
+    events.extend(run.body.attempts.iter().map(tried));
+    events.sort_by_key(|told| told.at);
+    Receipt {
+        reference: run.summary.run_id.to_string(),
+        outcome: outcome(run),
+        events,
+        effects: run.body.steps.iter().filter(|step| step.effect).filter_map(effect).collect(),
+    }
+}
+
+fn outcome(run: &RunDetail) -> String {
+    let tries = run.body.attempts.len();
+    match run.summary.state {
+        StateName::Succeeded => "It was completed.".into(),
+        StateName::Recovered if tries > 1 => {
+            format!("It was completed. It did not go well at first and took {tries} tries.")
+        }
+        StateName::Recovered => "It was completed. It did not go well at first.".into(),
+        StateName::Scheduled => "It is not done yet: it will be tried again.".into(),
+        StateName::Running => "It is being worked on.".into(),
+        StateName::Dead | StateName::Review => "It is not done yet: a person is looking after it.".into(),
+        StateName::Resolved => "It was settled by a person.".into(),
+        StateName::Discarded => "It was closed without being completed.".into(),
+        StateName::Merged => "It was joined with another request for the same work.".into(),
+    }
+}
+
+/// What people did that concerns a customer; what they did among themselves is left out.
+fn moved(entry: &HistoryEntry) -> Option<Told> {
+    let what = match entry.event.as_str() {
+        "received" => "We received it.",
+        "replay" | "force_replay" | "approve" => "A person started it again.",
+        "fix" => "A person changed what it was to be tried with.",
+        "review" => "It was put aside for a person to decide on.",
+        "reject" => "It was decided not to start it again for now.",
+        "reconcile" | "reconciled" => "A person checked what had really been done.",
+        "defer" => "It was put off until later.",
+        "cancel" => "A person stopped it.",
+        "resolve" => "A person settled it.",
+        "discard" => "It was closed.",
+        "merge" => "It was joined with another request for the same work.",
+        "unmerge" => "It was taken up by itself again.",
+        // Attempts tell themselves, and the rest is ours.
+        _ => return None,
+    };
+    Some(Told { at: entry.at, what: what.into() })
+}
+
+fn tried(attempt: &AttemptView) -> Told {
+    let n = attempt.attempt;
+    let what = match (attempt.outcome.as_str(), &attempt.verdict) {
+        ("succeeded", _) => format!("Try {n}: it was completed."),
+        ("running", _) => format!("Try {n}: it is being worked on."),
+        ("cancelled", _) => format!("Try {n}: it was stopped."),
+        (_, Some(verdict)) => format!("Try {n}: {}.", in_plain_words(&verdict.reason)),
+        (_, None) => format!("Try {n}: it did not go well."),
+    };
+    Told { at: attempt.recorded_at, what }
+}
+
+fn effect(step: &StepView) -> Option<Told> {
+    let name = plain(step.name.as_str());
+    let what = match step.status {
+        StepStatus::Committed | StepStatus::Reconciled => format!("{name}: done, once."),
+        StepStatus::Started | StepStatus::Unknown => format!("{name}: we do not know yet whether it was done."),
+        StepStatus::Failed => return None,
+    };
+    Some(Told { at: step.at, what })
+}
+
+/// A step's name is a producer's word: only what reads as one is told.
+fn plain(name: &str) -> String {
+    let kept = name.chars().map(|c| if c.is_alphanumeric() || c == '-' { c } else { ' ' });
+    kept.take(NAME_MAX_CHARS).collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn in_plain_words(reason: &Reason) -> &'static str {
+    match reason {
+        Reason::Timeout | Reason::Network | Reason::DependencyUnavailable => {
+            "a service it needs did not answer in time"
+        }
+        Reason::RateLimited | Reason::ProviderOverloaded | Reason::ResourceExhausted => {
+            "a service it needs had too much to do"
+        }
+        Reason::ProviderError | Reason::ToolError | Reason::ToolNotFound | Reason::NotFound => {
+            "a service it needs had a problem"
+        }
+        Reason::QuotaExhausted | Reason::TokenBudgetExceeded => "it reached a limit that is set for it",
+        Reason::ContextOverflow | Reason::OutputTruncated => "there was too much to work through at once",
+        Reason::MalformedOutput
+        | Reason::SchemaMismatch
+        | Reason::EmptyOutput
+        | Reason::NoEffect
+        | Reason::HallucinationLoop
+        | Reason::MaxIterations => "the result was not good enough to be used",
+        Reason::ContentFiltered => "it was held back by a safety check",
+        Reason::AuthFailed | Reason::PermissionDenied => "it was not allowed to use a service it needs",
+        Reason::InvalidRequest | Reason::DataIntegrity => "something in the request could not be worked with",
+        Reason::ConflictDuplicate => "the same work was there already",
+        Reason::ApprovalExpired => "nobody approved it in time",
+        Reason::Cancelled => "it was stopped",
+        Reason::Silent => "the program working on it stopped answering",
+        Reason::Unclaimed => "nobody was there to work on it",
+        Reason::Bug | Reason::Unknown | Reason::Custom(_) => "it did not go well",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_is_told_without_a_word_of_ours() {
+        for reason in Reason::BUILT_IN {
+            let said = in_plain_words(reason);
+            assert!(!said.contains('_') && !said.contains("model") && !said.contains("token"), "{reason}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_steps_name_is_told_as_plain_words() {
+        assert_eq!(plain("charge_card\u{1b}[31m\u{202e}"), "charge card 31m");
+        assert_eq!(plain(&"x".repeat(500)).len(), NAME_MAX_CHARS);
+    }
+}
