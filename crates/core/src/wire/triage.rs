@@ -123,7 +123,8 @@ pub struct ReassignRequest {
 pub struct AssignRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Tenant>,
-    /// A person or a team; null takes it from its owner.
+    /// A person or a team; null takes it from its owner. Left out it is a slip, and refused.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub to: Option<Label>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Text>,
