@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use redrive_core::policy::PolicyLayer;
+use redrive_core::models::ModelEntry;
+use redrive_core::policy::{PayloadShape, PolicyLayer};
 
 use super::fields::{Field, fields};
 use super::file::{QueueKeys, TenantKeys};
@@ -31,6 +32,11 @@ pub(crate) fn page() -> String {
     let queue = "Beside the policy's figures. A queue that is named here is set anew at every start.";
     table(&mut page, "`[queue.NAME]`", queue, &fields::<QueueKeys>());
     table(&mut page, "`[tenant.NAME]`", "Beside the policy's figures.", &fields::<TenantKeys>());
+    let payload = "The pointers of a policy's `payload` (RFC 6901), for payloads that do not show by themselves where the request to the\n\
+                   model lies: [changes](changes.md).";
+    table(&mut page, "`payload`", payload, &fields::<PayloadShape>());
+    let model = "What a model takes, over the built-in catalogue: [preflight](preflight.md).";
+    table(&mut page, "`[[model]]`", model, &fields::<ModelEntry>());
     page
 }
 
@@ -57,7 +63,13 @@ mod tests {
 
     #[test]
     fn the_example_has_every_key_there_is() {
-        let all = [fields::<ServerSection>(), fields::<PolicyLayer>(), fields::<QueueKeys>(), fields::<TenantKeys>()];
+        let all = [
+            fields::<ServerSection>(),
+            fields::<PolicyLayer>(),
+            fields::<QueueKeys>(),
+            fields::<TenantKeys>(),
+            fields::<ModelEntry>(),
+        ];
         for field in all.concat() {
             let line = format!("\n{} = ", field.name);
             assert!(EXAMPLE.contains(&line), "`{}` is not in the example", field.name);
