@@ -74,6 +74,7 @@ macro_rules! every_case {
             ledger::an_effect_in_doubt_elsewhere_may_not_begin,
             ledger::what_an_ending_says_of_another_runs_key_counts_for_its_own_guard,
             ledger::a_plain_step_that_turns_out_an_effect_is_guarded,
+            ledger::a_step_that_does_not_say_is_what_it_was_and_a_new_one_is_an_effect,
             ledger::effects_told_with_an_ending_are_guarded_on_every_path,
             ledger::a_released_run_with_an_effect_done_is_unsafe,
             ledger::a_replay_under_other_versions_says_so,
