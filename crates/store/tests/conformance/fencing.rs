@@ -6,7 +6,7 @@ use redrive_core::wire::StepStatus::{Committed, Failed, Started, Unknown};
 use redrive_store::{Error, FailedAttempt, LeaseToken, Success, UnderLease};
 
 use crate::reports::{BUG, TIMEOUT};
-use crate::world::{LEASE_MS, World, failed, step, success};
+use crate::world::{LEASE_MS, World, failed, step, success, unnamed};
 
 /// An attempt that left `charge` open and went quiet, and the forced replay that took its place.
 async fn superseded(world: &World) -> (UnderLease, UnderLease) {
@@ -85,4 +85,19 @@ pub async fn a_late_outcome_is_in_the_history_and_the_run_stays(world: World) {
     let last = shown.body.history.last().unwrap();
     let note = last.note.as_ref().map(|note| note.decode().into_owned());
     assert_eq!((last.event.as_str(), note.as_deref()), ("late_outcome", Some("charge committed")));
+}
+
+pub async fn unnamed_effects_are_settled_late_in_the_order_of_their_beginning(world: World) {
+    let (_, under) = world.start("r1").await;
+    for _ in 0..2 {
+        world.store.step(under.clone(), unnamed("mail", Started)).await.unwrap();
+    }
+    world.wait(LEASE_MS + 1);
+    world.store.rescue_expired(100).await.unwrap();
+    for expected in [[Committed, Unknown], [Committed, Failed]] {
+        let status = if expected[1] == Unknown { Committed } else { Failed };
+        lost(&world.store.step(under.clone(), unnamed("mail", status)).await, true, "late");
+        let shown: Vec<StepStatus> = world.entries("r1").await.into_iter().map(|(_, status)| status).collect();
+        assert_eq!(shown, expected);
+    }
 }
