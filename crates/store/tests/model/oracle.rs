@@ -155,7 +155,7 @@ impl Oracle {
     /// A person's replay: by the guard where it lets it through, by force where it does not.
     async fn replay(&mut self, at: &RunRef) {
         for force in [false, true] {
-            let triage = Triage::Replay { force };
+            let triage = Triage::replay(force);
             let act =
                 redrive_store::Act { at: at.clone(), triage, actor: "ops".into(), reason: Some(Text::from("go")) };
             match self.world.store.triage(act).await {
