@@ -7,6 +7,7 @@ mod body;
 mod call;
 mod metrics;
 mod path;
+mod prepare;
 mod query;
 mod room;
 mod route;

@@ -16,8 +16,8 @@ use tokio::sync::watch;
 
 use crate::error::Result;
 use crate::model::{
-    Act, FailedAttempt, KeyRecord, LeaseCall, NewStep, PageCall, Report, Reported, RunFilter, RunRef, Start, Started,
-    StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
+    Act, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Report, Reported, RunFilter, RunRef, Sent,
+    Start, Started, StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
 };
 use crate::pattern_model::{PatternAct, PatternsCall};
 
@@ -41,6 +41,8 @@ pub trait Store: Send + Sync + 'static {
     async fn fail(&self, under: UnderLease, failed: FailedAttempt) -> Result<FailureAnswer>;
     async fn release(&self, under: UnderLease) -> Result<StateAnswer>;
     async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>>;
+    /// Keeps the payloads that attempts are about to get, each under its live lease; each is kept or refused alone.
+    async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>>;
 
     // What people do.
 
@@ -63,6 +65,8 @@ pub trait Store: Send + Sync + 'static {
 
     async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage>;
     async fn run(&self, at: &RunRef) -> Result<RunDetail>;
+    /// What an attempt got, and what that was made of.
+    async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent>;
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage>;
     async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail>;
     async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer>;

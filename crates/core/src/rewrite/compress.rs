@@ -13,7 +13,7 @@ use crate::rewrite::shorten::{SHORTEST_TOKENS, shortened};
 use crate::rewrite::texts::add_system;
 
 /// What the note of what was left out costs at most.
-pub(crate) const NOTE_TOKENS: u64 = 40;
+pub(crate) const NOTE_TOKENS: u64 = 32;
 
 /// The edits that bring a request down to `to` tokens; none are needed when it fits.
 pub(crate) fn compress(request: &Request<'_, '_>, to: u64) -> Result<Splices, WhyNot> {
@@ -27,7 +27,7 @@ pub(crate) fn compress(request: &Request<'_, '_>, to: u64) -> Result<Splices, Wh
     let mut splices = Splices::default();
     remove(request, &messages, &choice.dropped, &mut splices);
     for (at, tokens, to) in &choice.shortened {
-        if let Some(short) = shortened(request.tape.raw(*at), *tokens, *to) {
+        if let Some(short) = shortened(request.tape.raw(*at), *tokens, *to, request.tokenizer) {
             splices.replace(request.tape.span(*at), short);
         }
     }

@@ -57,11 +57,18 @@ pub(crate) fn fixed_tokens(request: &Request<'_, '_>) -> u64 {
                 let structured = matches!(tape.kind(*value), Kind::Object | Kind::Array) || counted(tape.raw(*key));
                 Some(*value) != request.messages && structured
             })
-            .map(|(_, value)| weigh(tape, value))
+            .map(|(_, value)| weigh(tape, value, request.tokenizer))
             .sum(),
-        None => request.system.iter().chain(&request.instructions).map(|at| weigh(tape, *at)).sum(),
+        None => request.system.iter().chain(&request.instructions).map(|at| weigh(tape, *at, request.tokenizer)).sum(),
     };
     beside + 3
+}
+
+/// What a request would weigh with everything left out that may be.
+pub(crate) fn floor_of(request: &Request<'_, '_>) -> u64 {
+    let messages = messages(request);
+    let tokens = fixed_tokens(request) + messages.iter().map(|message| message.tokens).sum::<u64>();
+    floor(&messages, tokens).min(tokens)
 }
 
 fn floor(messages: &[Message<'_>], tokens: u64) -> u64 {

@@ -37,23 +37,29 @@ pub(crate) struct Message<'a> {
 }
 
 /// Around each message the provider puts a few tokens of its own.
-const MESSAGE_OVERHEAD_TOKENS: u64 = 4;
+pub(crate) const MESSAGE_OVERHEAD_TOKENS: u64 = 4;
 
 pub(crate) fn messages<'a>(request: &Request<'_, 'a>) -> Vec<Message<'a>> {
     let Some(list) = request.messages else { return Vec::new() };
     let tape = request.tape;
-    let read = |at: At| match request.format {
-        PayloadFormat::OpenaiChat => openai_chat(tape, at),
-        PayloadFormat::OpenaiResponses => openai_responses(tape, at),
-        PayloadFormat::Anthropic => anthropic(tape, at),
-        PayloadFormat::Plain => plain(tape, at),
+    let read = |at: At| {
+        let mut message = match request.format {
+            PayloadFormat::OpenaiChat => openai_chat(tape, at),
+            PayloadFormat::OpenaiResponses => openai_responses(tape, at),
+            PayloadFormat::Anthropic => anthropic(tape, at),
+            PayloadFormat::Plain => plain(tape, at),
+        };
+        message.tokens = weigh(tape, at, request.tokenizer) + MESSAGE_OVERHEAD_TOKENS;
+        for (text, tokens) in &mut message.texts {
+            *tokens = weigh(tape, *text, request.tokenizer);
+        }
+        message
     };
     tape.items(list).map(read).collect()
 }
 
-fn message<'a>(tape: &Tape<'a>, at: At, part: Part) -> Message<'a> {
-    let tokens = weigh(tape, at) + MESSAGE_OVERHEAD_TOKENS;
-    Message { at, part, tokens, calls: Vec::new(), answers: Vec::new(), texts: Vec::new() }
+fn message<'a>(at: At, part: Part) -> Message<'a> {
+    Message { at, part, tokens: 0, calls: Vec::new(), answers: Vec::new(), texts: Vec::new() }
 }
 
 fn openai_chat<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {
@@ -65,7 +71,7 @@ fn openai_chat<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {
         _ if !calls.is_empty() || tape.get(at, "function_call").is_some_and(|call| !tape.is_null(call)) => Part::Call,
         _ => Part::Assistant,
     };
-    let mut message = message(tape, at, part);
+    let mut message = message(at, part);
     message.calls = calls.into_iter().filter_map(|call| tape.string(tape.get(call, "id")?)).collect();
     message.answers = tape.get(at, "tool_call_id").and_then(|id| tape.string(id)).into_iter().collect();
     if let Some(content) = tape.get(at, "content") {
@@ -78,7 +84,7 @@ fn openai_responses<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {
     let call_id = || tape.get(at, "call_id").and_then(|id| tape.string(id)).into_iter().collect::<Vec<_>>();
     let kind = word(tape, at, "type");
     if kind.ends_with("_call_output") {
-        let mut message = message(tape, at, Part::Result);
+        let mut message = message(at, Part::Result);
         message.answers = call_id();
         if let Some(output) = tape.get(at, "output") {
             content_texts(tape, output, &mut message.texts);
@@ -86,7 +92,7 @@ fn openai_responses<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {
         return message;
     }
     if kind.ends_with("_call") {
-        let mut message = message(tape, at, Part::Call);
+        let mut message = message(at, Part::Call);
         message.calls = call_id();
         return message;
     }
@@ -98,7 +104,7 @@ fn openai_responses<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {
         _ if kind == "reasoning" => Part::Preface,
         _ => Part::Assistant,
     };
-    let mut message = message(tape, at, part);
+    let mut message = message(at, part);
     if let Some(content) = tape.get(at, "content").filter(|_| part != Part::Preface) {
         content_texts(tape, content, &mut message.texts);
     }
@@ -107,7 +113,7 @@ fn openai_responses<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {
 
 fn anthropic<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {
     let user = word(tape, at, "role") == "user";
-    let mut found = message(tape, at, if user { Part::User } else { Part::Assistant });
+    let mut found = message(at, if user { Part::User } else { Part::Assistant });
     let Some(content) = tape.get(at, "content") else { return found };
     let mut given = Vec::new();
     for block in tape.items(content) {
@@ -137,7 +143,7 @@ fn anthropic<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {
 }
 
 fn plain<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {
-    let mut message = message(tape, at, Part::Assistant);
+    let mut message = message(at, Part::Assistant);
     match tape.kind(at) {
         Kind::String => text(tape, at, &mut message.texts),
         Kind::Object => tape.members(at).for_each(|(_, value)| {
@@ -168,7 +174,7 @@ fn content_texts(tape: &Tape<'_>, content: At, texts: &mut Vec<(At, u64)>) {
 
 fn text(tape: &Tape<'_>, at: At, texts: &mut Vec<(At, u64)>) {
     if tape.kind(at) == Kind::String {
-        texts.push((at, weigh(tape, at)));
+        texts.push((at, 0));
     }
 }
 

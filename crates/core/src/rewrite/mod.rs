@@ -10,7 +10,12 @@ mod measure;
 mod messages;
 mod request;
 mod shorten;
+#[cfg(test)]
+mod tests;
 mod texts;
 
 pub use apply::{Rewritten, WhyNot, rewrite};
+pub(crate) use measure::floor_of;
 pub use measure::{Room, measure, model_of};
+pub(crate) use messages::MESSAGE_OVERHEAD_TOKENS;
+pub(crate) use request::find as find_request;

@@ -2,6 +2,7 @@
 
 use crate::json::{At, Kind, Tape};
 use crate::policy::{PayloadFormat, PayloadShape};
+use crate::preflight::Tokenizer;
 
 /// A request and the places in it that changes touch.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct Request<'t, 'a> {
     pub(crate) instructions: Option<At>,
     pub(crate) model: Option<At>,
     pub(crate) output: Option<At>,
+    /// Whose tokens are counted.
+    pub(crate) tokenizer: Tokenizer,
 }
 
 /// The request in a payload; none where nothing looks like one.
@@ -42,6 +45,8 @@ pub(crate) fn find<'t, 'a>(tape: &'t Tape<'a>, shape: &PayloadShape) -> Option<R
         PayloadFormat::OpenaiResponses => member("instructions"),
         PayloadFormat::OpenaiChat | PayloadFormat::Plain => None,
     });
+    let model = named(&shape.model).or_else(|| member("model")).filter(|at| tape.kind(*at) == Kind::String);
+    let name = model.and_then(|at| tape.string(at));
     Some(Request {
         tape,
         format,
@@ -49,8 +54,9 @@ pub(crate) fn find<'t, 'a>(tape: &'t Tape<'a>, shape: &PayloadShape) -> Option<R
         messages,
         system: system.filter(|at| !tape.is_null(*at)),
         instructions: named(&shape.instructions),
-        model: named(&shape.model).or_else(|| member("model")).filter(|at| tape.kind(*at) == Kind::String),
+        model,
         output: named(&shape.output_tokens).or_else(|| output(format, &member)).filter(|at| !tape.is_null(*at)),
+        tokenizer: Tokenizer::of(name.as_deref()),
     })
 }
 

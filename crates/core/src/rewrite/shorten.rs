@@ -1,15 +1,15 @@
 //! Shortening a text inside its JSON token: the middle goes, beginning and end stay, and a mark says how much is gone.
 //! The cut never falls into an escape, a pair of surrogates or a character.
 
-use crate::preflight::count_json;
+use crate::preflight::{Tokenizer, count_json};
 
 /// A text is not cut below this.
-pub(crate) const SHORTEST_TOKENS: u64 = 64;
+pub(crate) const SHORTEST_TOKENS: u64 = 32;
 /// What the mark itself costs at most.
 const MARK_TOKENS: u64 = 16;
 
 /// A string token of about `to` tokens, and never more; none when it is short enough or can't be that short.
-pub(crate) fn shortened(token: &str, tokens: u64, to: u64) -> Option<String> {
+pub(crate) fn shortened(token: &str, tokens: u64, to: u64, tokenizer: Tokenizer) -> Option<String> {
     let inner = token.strip_prefix('"')?.strip_suffix('"')?;
     if tokens <= to || to < SHORTEST_TOKENS {
         return None;
@@ -19,7 +19,7 @@ pub(crate) fn shortened(token: &str, tokens: u64, to: u64) -> Option<String> {
     // Texts are not even: what is kept may weigh more or less than its share of the bytes.
     for _ in 0..6 {
         let short = without_middle(inner, keep, tokens.saturating_sub(to));
-        let weighs = count_json(&short);
+        let weighs = count_json(&short, tokenizer);
         let fits = weighs <= to;
         if fits && best.as_ref().is_none_or(|best| best.len() < short.len()) {
             best = Some(short);

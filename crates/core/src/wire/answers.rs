@@ -83,6 +83,9 @@ pub struct AttemptView {
     pub worker: Option<Label>,
     pub revision: u32,
     pub replay: bool,
+    /// It got another payload than its revision's: `…/attempts/{n}/sent` shows the difference.
+    #[serde(default)]
+    pub changed: bool,
     pub error: Option<ErrorReport>,
     pub response: Option<ResponseReport>,
     pub partial_output: Option<Text>,

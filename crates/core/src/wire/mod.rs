@@ -6,6 +6,7 @@ mod answers;
 mod figures;
 mod list;
 mod patterns;
+mod preflight;
 mod problem;
 mod report;
 mod worker;
@@ -24,6 +25,7 @@ pub use patterns::{
     AssignPattern, MergePattern, MergedPattern, MutePattern, PatternBody, PatternDetail, PatternEntry, PatternEvent,
     PatternHour, PatternSort, PatternState, PatternView, PatternsPage, ResolvePattern, UnmergePattern,
 };
+pub use preflight::{PreflightAnswer, PreflightBrief, PreflightRequest, SentAnswer};
 pub use problem::Problem;
 pub use report::{
     ErrorReport, FailureReport, Links, PayloadOmitted, ResponseReport, RunFields, Severity, StepReport, StepStatus,

@@ -14,7 +14,7 @@ use crate::wire::report::{
     ErrorReport, Links, PayloadOmitted, ResponseReport, RunFields, Severity, StepReport, StepStatus, Usage, Versions,
     report_with_run_fields,
 };
-use crate::wire::{RawJson, StepView};
+use crate::wire::{PreflightBrief, RawJson, StepView};
 use crate::words::words;
 
 words! {
@@ -72,6 +72,9 @@ pub struct StartAnswer {
     pub payload: Option<RawJson>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_base64: Option<String>,
+    /// Where the queue looks before the first attempt: what was found, unless it fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preflight: Option<PreflightBrief>,
     /// Of a closed run: what it gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]

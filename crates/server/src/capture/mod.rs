@@ -12,7 +12,7 @@ mod steps;
 
 pub use prepared::{failed, start, success};
 
-pub(crate) use captured::Captured;
+pub(crate) use captured::{Captured, encoded};
 pub(crate) use context::Context;
 pub(crate) use prepared::{failed_by, lease_token};
 pub(crate) use run::new_run;

@@ -8,7 +8,7 @@ use redrive_core::policy::PolicyLayer;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{FailRequest, Mode, StartRequest, SucceedRequest};
-use redrive_store::{AttemptBody, FailedAttempt, LeaseToken, RunRef, Start, StartHow, Success};
+use redrive_store::{AttemptBody, FailedAttempt, Fit, LeaseToken, RunRef, Start, StartHow, Success};
 
 use super::captured::{Captured, attempt_in_range, encoded};
 use super::context::Context;
@@ -29,7 +29,7 @@ pub fn start(mut request: StartRequest, tenant: Tenant) -> Result<Start> {
         Mode::Start => StartHow::Start { start_id: request.start_id, lease_ms: request.lease_ms },
         Mode::Enqueue => StartHow::Enqueue { due_at: request.due_at },
     };
-    Ok(Start { run, how, versions, idle_ms: request.idle_ms, deadline_ms: request.deadline_ms })
+    Ok(Start { run, how, versions, idle_ms: request.idle_ms, deadline_ms: request.deadline_ms, fit: Fit::default() })
 }
 
 fn clocks_in_range(request: &StartRequest) -> Result<()> {

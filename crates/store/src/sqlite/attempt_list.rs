@@ -115,6 +115,7 @@ fn view(attempt: u32, outcome: &str, recorded_at: Timestamp, origin: AttemptOrig
         worker: origin.worker,
         revision: origin.revision,
         replay: origin.replay,
+        changed: false,
         error: body.error,
         response: body.response,
         partial_output: body.partial_output,

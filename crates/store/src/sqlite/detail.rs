@@ -10,6 +10,7 @@ use super::history_list::history_of;
 use super::life::Life;
 use super::lookup::run_number;
 use super::pieces::{payload_of, recorded_steps};
+use super::sent::changed_attempts;
 use super::summary::summary;
 use crate::error::{Error, Result};
 use crate::model::RunRef;
@@ -32,6 +33,9 @@ fn body(conn: &Connection, run: i64, summary: &RunSummary) -> Result<RunBody> {
     let output = ended.iter().rev().find_map(EndedAttempt::output).cloned();
     let mut attempts: Vec<_> = ended.into_iter().map(EndedAttempt::into_view).collect();
     attempts.extend(under_way(summary, &inner.life));
+    for changed in changed_attempts(conn, run)? {
+        attempts.iter_mut().filter(|attempt| attempt.attempt == changed).for_each(|attempt| attempt.changed = true);
+    }
     Ok(RunBody {
         payload,
         payload_base64,

@@ -9,8 +9,9 @@ use crate::error::Result;
 use crate::model::Started;
 use crate::sqlite::columns::{label_or_none, parsed_or_none};
 use crate::sqlite::lease::Granted;
-use crate::sqlite::pieces::{last_output, payload_of, recorded_steps};
+use crate::sqlite::pieces::{last_error, last_output, payload_of, recorded_steps};
 use crate::sqlite::rows::RunRow;
+use crate::sqlite::sent;
 use crate::sqlite::start::Begun;
 
 /// The trace link, where the producer gave one.
@@ -48,7 +49,7 @@ fn complete_lease(conn: &Connection, granted: Granted) -> Result<LeasedRun> {
         content_type: about.content_type,
         headers: about.headers,
         idempotency_key,
-        changes: granted.changes,
+        changes: with_last_error(conn, granted.row, granted.changes)?,
         steps: recorded_steps(conn, granted.row)?,
         trace: about.links.get(TRACE).cloned(),
     })
@@ -61,15 +62,44 @@ pub(super) fn wanted(row: &RunRow) -> Vec<HandedChange> {
     all.map(|change| HandedChange { change, applied: false }).collect()
 }
 
-/// Adds to the start of a known run what was recorded of it.
-pub(super) fn complete_start(conn: &Connection, begun: Begun) -> Result<Started> {
-    let Begun { run, mut answer, created, payload_differs, closed } = begun;
-    answer.steps = recorded_steps(conn, run)?;
-    if payload_differs {
-        (answer.payload, answer.payload_base64) = payload_of(conn, run, answer.revision)?.into_wire()?;
+/// Longer errors are cut: what a stranger wrote must not fill the next attempt's context.
+const LAST_ERROR_MAX_BYTES: usize = 2_000;
+
+/// Fills in the last error, where a change gives it to the model.
+fn with_last_error(conn: &Connection, run: i64, mut changes: Vec<HandedChange>) -> Result<Vec<HandedChange>> {
+    for handed in &mut changes {
+        if let Change::AddLastError { text: text @ None } = &mut handed.change {
+            *text = last_error(conn, run)?.map(|error| {
+                let whole = error.message.decode();
+                whole[..whole.floor_char_boundary(LAST_ERROR_MAX_BYTES)].to_owned()
+            });
+        }
     }
+    Ok(changes)
+}
+
+/// Adds to the start of a known run, or of one whose payload has to be changed, what was recorded of it.
+pub(super) fn complete_start(conn: &Connection, begun: Begun) -> Result<Started> {
+    let run = begun.run;
+    let epoch = begun.answer.lease.as_ref().map(|_| begun.epoch);
+    let (payload_differs, closed) = (begun.payload_differs, begun.closed);
+    let mut started = begun.into_started();
+    let answer = &mut started.answer;
+    answer.steps = recorded_steps(conn, run)?;
     if closed {
         answer.output = last_output(conn, run)?;
     }
-    Ok(Started { answer, created })
+    // The same start again gets what it got before.
+    if let Some(epoch) = epoch
+        && let Some((changes, body)) = sent::kept(conn, run, answer.attempt, Some(epoch))?
+    {
+        (answer.changes, answer.payload) = (changes, Some(body));
+        return Ok(started);
+    }
+    answer.changes = with_last_error(conn, run, std::mem::take(&mut answer.changes))?;
+    started.to_prepare = epoch.is_some() && !answer.changes.is_empty();
+    if payload_differs || started.to_prepare {
+        (answer.payload, answer.payload_base64) = payload_of(conn, run, answer.revision)?.into_wire()?;
+    }
+    Ok(started)
 }

@@ -17,8 +17,8 @@ use tokio::sync::watch;
 use crate::clock::{Clock, Dice};
 use crate::error::Result;
 use crate::model::{
-    Act, FailedAttempt, KeyRecord, LeaseCall, NewStep, PageCall, Report, Reported, RunFilter, RunRef, Start, Started,
-    StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
+    Act, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Report, Reported, RunFilter, RunRef, Sent,
+    Start, Started, StatsCall, Success, Swept, TenantScope, Triaged, UnderLease,
 };
 use crate::pattern_model::{PatternAct, PatternsCall};
 use crate::sqlite::batch::Batch;
@@ -29,7 +29,7 @@ use crate::sqlite::policy_shelf::PolicyShelf;
 use crate::sqlite::readers::{READERS, Readers};
 use crate::sqlite::{
     changes, connection, detail, figures, handing_out, hours, keys, lease, list, migrate, pattern_detail, pattern_list,
-    pattern_triage, queue_list, report, start, sweep, triage, under_lease,
+    pattern_triage, queue_list, report, sent, start, sweep, triage, under_lease,
 };
 use crate::store::Store;
 
@@ -115,8 +115,8 @@ impl Store for SqliteStore {
 
     async fn start(&self, start: Start) -> Result<Started> {
         let begun = self.write(move |batch| start::start(batch, &start)).await?;
-        if begun.created {
-            return Ok(Started { answer: begun.answer, created: true });
+        if begun.created && begun.answer.changes.is_empty() {
+            return Ok(begun.into_started());
         }
         self.read(move |conn| handing_out::complete_start(conn, begun)).await
     }
@@ -147,6 +147,12 @@ impl Store for SqliteStore {
             return Ok(Vec::new());
         }
         self.read(move |conn| handing_out::complete_leases(conn, granted)).await
+    }
+
+    async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>> {
+        let acts =
+            sent.into_iter().map(|(under, sent)| move |batch: &mut Batch<'_>| sent::keep_sent(batch, &under, &sent));
+        self.committer.commit_each(acts.collect()).await
     }
 
     async fn triage(&self, act: Act) -> Result<Triaged> {
@@ -184,6 +190,11 @@ impl Store for SqliteStore {
     async fn run(&self, at: &RunRef) -> Result<RunDetail> {
         let at = at.clone();
         self.read(move |conn| detail::run_detail(conn, &at)).await
+    }
+
+    async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent> {
+        let at = at.clone();
+        self.read(move |conn| sent::sent(conn, &at, attempt)).await
     }
 
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage> {

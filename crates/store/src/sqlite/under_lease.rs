@@ -46,6 +46,12 @@ fn lost(row: &RunRow, stands: Standing) -> Error {
     }
 }
 
+/// The run of a lease that is live; any other call is refused.
+pub(super) fn require_live(batch: &mut Batch<'_>, under: &UnderLease, verb: Verb) -> Result<RunRow> {
+    let (row, stands) = fenced(batch, under, verb)?;
+    if stands == Standing::Live { Ok(row) } else { Err(lost(&row, stands)) }
+}
+
 pub(super) fn heartbeat(batch: &mut Batch<'_>, under: &UnderLease) -> Result<Timestamp> {
     let (mut row, stands) = fenced(batch, under, Verb::Heartbeat)?;
     if stands != Standing::Live {

@@ -14,7 +14,7 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{FailureAnswer, LeasedRun, QueueSettings, RunDetail, StartAnswer, StepStatus, Versions};
 use redrive_store::sqlite::{Options, SqliteStore};
 use redrive_store::{
-    About, Act, AttemptBody, FailedAttempt, LeaseCall, ManualClock, NewRun, NewStep, Payload, PayloadKind, Report,
+    About, Act, AttemptBody, FailedAttempt, Fit, LeaseCall, ManualClock, NewRun, NewStep, Payload, PayloadKind, Report,
     Result, RunRef, SeededDice, Start, StartHow, Store, Success, TenantScope, Triage, UnderLease, encode,
 };
 use sha2::{Digest as _, Sha256};
@@ -63,7 +63,7 @@ impl World {
         let how = StartHow::Enqueue { due_at: None };
         let run = NewRun { tenant: tenant.parse().unwrap(), ..new_run(run) };
         self.store
-            .start(Start { run, how, versions: Versions::new(), idle_ms: None, deadline_ms: None })
+            .start(Start { run, how, versions: Versions::new(), idle_ms: None, deadline_ms: None, fit: Fit::AsItIs })
             .await
             .unwrap();
     }
@@ -184,7 +184,7 @@ pub fn numbered(run: &str, message: &str, attempt: u32) -> Report {
 
 pub fn start(run: &str) -> Start {
     let how = StartHow::Start { start_id: Some(Label::from(run)), lease_ms: Some(LEASE_MS) };
-    Start { run: new_run(run), how, versions: Versions::new(), idle_ms: None, deadline_ms: None }
+    Start { run: new_run(run), how, versions: Versions::new(), idle_ms: None, deadline_ms: None, fit: Fit::AsItIs }
 }
 
 pub fn success(under: &UnderLease, output: &str) -> Success {

@@ -7,8 +7,8 @@ use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{FailureAnswer, StateAnswer, StepStatus, StepView, SucceedAnswer};
 use redrive_store::{
-    Act, FailedAttempt, LeaseToken, NewRun, PayloadKind, Report, Reported, Result, RunRef, Start, StartHow, Started,
-    Store, Success, Triage, Triaged, UnderLease,
+    Act, FailedAttempt, Fit, LeaseToken, NewRun, PayloadKind, Report, Reported, Result, RunRef, Start, StartHow,
+    Started, Store, Success, Triage, Triaged, UnderLease,
 };
 
 use crate::world::{self, digest, failed, new_run, payload, step};
@@ -77,7 +77,14 @@ impl Do {
                 let how = StartHow::Start { start_id, lease_ms: Some(lease_ms) };
                 Said::Start(
                     store
-                        .start(Start { run, how, versions: Default::default(), idle_ms: None, deadline_ms: None })
+                        .start(Start {
+                            run,
+                            how,
+                            versions: Default::default(),
+                            idle_ms: None,
+                            deadline_ms: None,
+                            fit: Fit::AsItIs,
+                        })
                         .await,
                 )
             }
@@ -91,6 +98,7 @@ impl Do {
                             versions: Default::default(),
                             idle_ms: None,
                             deadline_ms: None,
+                            fit: Fit::AsItIs,
                         })
                         .await,
                 )

@@ -5,6 +5,7 @@ pub(crate) mod heartbeat;
 pub(crate) mod list;
 pub(crate) mod release;
 pub(crate) mod replay;
+pub(crate) mod sent;
 pub(crate) mod show;
 pub(crate) mod start;
 pub(crate) mod steps;
