@@ -105,7 +105,7 @@ impl Model {
             (Triage::Replay(replay), state) => match state {
                 StateName::Running => false,
                 // R1: past an effect that must not be repeated only force goes.
-                StateName::Scheduled | StateName::Dead if !force && run.is_unsafe() => false,
+                StateName::Scheduled | StateName::Dead if !replay.force && run.is_unsafe() => false,
                 StateName::Scheduled => true,
                 StateName::Dead | StateName::Review => replay.force || run.replays < MAX_REPLAYS,
                 _ => replay.force,

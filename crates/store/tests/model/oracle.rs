@@ -9,7 +9,7 @@ use redrive_core::text::{Label, Text};
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{EffectOutcome, StepStatus};
 use redrive_store::{
-    EffectRef, Error, FailedAttempt, Fit, NewRun, NewStep, Reconcile, RunRef, Start, StartHow, Success, Triage,
+    EffectRef, Error, FailedAttempt, Fit, NewRun, NewStep, Reconcile, Replay, RunRef, Start, StartHow, Success, Triage,
     UnderLease,
 };
 
@@ -155,7 +155,7 @@ impl Oracle {
     /// A person's replay: by the guard where it lets it through, by force where it does not.
     async fn replay(&mut self, at: &RunRef) {
         for force in [false, true] {
-            let triage = Triage::Replay { force };
+            let triage = Triage::Replay(Box::new(Replay { force, ..Replay::default() }));
             let act =
                 redrive_store::Act { at: at.clone(), triage, actor: "ops".into(), reason: Some(Text::from("go")) };
             match self.world.store.triage(act).await {
