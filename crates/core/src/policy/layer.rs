@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::QueueName;
 use crate::policy::{Budgets, DetectLayer, PayloadShape, Preflight, Preset, ReplayApproval, StrategiesLayer};
-use crate::text::Label;
+use crate::text::LABEL_MAX_BYTES;
 use crate::time::{DAY_MS, MINUTE_MS, SECOND_MS};
 
 /// One layer of a policy: only what it changes.
@@ -38,7 +38,7 @@ pub struct PolicyLayer {
     pub max_replays: Option<u32>,
     /// Models that may stand in for one another, the smallest first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub models: Option<Vec<Label>>,
+    pub models: Option<Vec<String>>,
     /// A simpler queue that takes over where this one's changed retry did not help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback_queue: Option<QueueName>,
@@ -90,7 +90,12 @@ impl PolicyLayer {
         within("deadline_ms", self.deadline_ms, LEASE_MS_MIN, DEADLINE_MS_MAX)?;
         within("unclaimed_after_ms", self.unclaimed_after_ms, SECOND_MS, 366 * DAY_MS)?;
         within("max_replays", self.max_replays.map(u64::from), 0, 1_000_000)?;
-        within("models", self.models.as_ref().map(|models| models.len() as u64), 0, MODELS_MAX)?;
+        let models = self.models.as_deref().unwrap_or_default();
+        within("models", Some(models.len() as u64), 0, MODELS_MAX)?;
+        if models.iter().any(|name| name.trim().is_empty() || name.len() > LABEL_MAX_BYTES) {
+            let must_be = format!("names of 1 to {LABEL_MAX_BYTES} bytes");
+            return Err(BadSetting { field: "models", must_be });
+        }
         self.strategy.iter().flatten().try_for_each(|(_, strategy)| strategy.check())?;
         self.budget.as_ref().map_or(Ok(()), Budgets::check)?;
         self.detect.as_ref().map_or(Ok(()), DetectLayer::check)?;

@@ -90,7 +90,7 @@ impl Policy {
         self.unclaimed_after_ms = layer.unclaimed_after_ms.unwrap_or(self.unclaimed_after_ms);
         self.max_replays = layer.max_replays.unwrap_or(self.max_replays);
         if let Some(models) = &layer.models {
-            self.ladder.clone_from(models);
+            self.ladder = models.iter().map(|name| Label::from(name.as_str())).collect();
         }
         if layer.fallback_queue.is_some() {
             self.fallback_queue.clone_from(&layer.fallback_queue);

@@ -185,10 +185,6 @@ async fn set(args: SetArgs, out: &mut Out) -> anyhow::Result<()> {
 }
 
 impl SetArgs {
-    fn models(&self) -> Option<Vec<Label>> {
-        self.models.as_ref().map(|models| models.iter().map(|name| Label::from(name.as_str())).collect())
-    }
-
     fn over(&self, before: QueueSettings) -> QueueSettings {
         let policy = PolicyLayer {
             preset: self.preset.or(before.policy.preset),
@@ -199,7 +195,7 @@ impl SetArgs {
             deadline_ms: self.deadline_ms.or(before.policy.deadline_ms),
             unclaimed_after_ms: self.unclaimed_after_ms.or(before.policy.unclaimed_after_ms),
             max_replays: self.max_replays.or(before.policy.max_replays),
-            models: self.models().or(before.policy.models),
+            models: self.models.clone().or(before.policy.models),
             fallback_queue: self.fallback_queue.clone().or(before.policy.fallback_queue),
             strategy: self.strategy.clone().or(before.policy.strategy),
             budget: self.budget.or(before.policy.budget),
