@@ -17,11 +17,12 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::complaint::{Complaint, Source};
 use super::fields::nearest;
+use super::models::models;
 use super::rules::{Rules, rules};
 use super::section::Section;
 use super::settings::ServerSection;
 
-pub(super) const SECTIONS: [&str; 7] = ["server", "defaults", "tier", "queue", "tenant", "agent", "rule"];
+pub(super) const SECTIONS: [&str; 8] = ["server", "defaults", "tier", "queue", "tenant", "agent", "rule", "model"];
 
 /// What a file says, checked.
 #[derive(Debug, Default)]
@@ -95,6 +96,9 @@ impl ConfigFile {
         file.policies.agents = agents(source, &mut root)?;
         if let Some(value) = root.remove("rule") {
             file.rules = rules(source, value)?;
+        }
+        if let Some(value) = root.remove("model") {
+            file.policies.models = models(source, value)?;
         }
         nothing_else(source, &root)?;
         Ok(file)

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use redrive_core::policy::{Budgets, DetectLayer, PolicyLayer, StrategyLayer};
+use redrive_core::models::ModelEntry;
+use redrive_core::policy::{Budgets, DetectLayer, PayloadShape, PolicyLayer, StrategyLayer};
 
 use super::fields::{Field, fields};
 use super::file::{AgentKeys, QueueKeys, TenantKeys};
@@ -41,6 +42,11 @@ pub(crate) fn page() -> String {
     table(&mut page, "`[tenant.NAME]`", "Beside the policy's figures.", &fields::<TenantKeys>());
     let agent = "Which agents can do what, for a retry that goes to another one.";
     table(&mut page, "`[agent.NAME]`", agent, &fields::<AgentKeys>());
+    let payload = "The pointers of a policy's `payload` (RFC 6901), for payloads that do not show by themselves where the request to the\n\
+                   model lies: [changes](changes.md).";
+    table(&mut page, "`payload`", payload, &fields::<PayloadShape>());
+    let model = "What a model takes, over the built-in catalogue: [preflight](preflight.md).";
+    table(&mut page, "`[[model]]`", model, &fields::<ModelEntry>());
     page
 }
 
@@ -81,6 +87,7 @@ mod tests {
             fields::<QueueKeys>(),
             fields::<TenantKeys>(),
             fields::<AgentKeys>(),
+            fields::<ModelEntry>(),
         ];
         for field in all.concat() {
             let line = format!("\n{} = ", field.name);

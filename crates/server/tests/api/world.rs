@@ -163,7 +163,7 @@ impl World {
 
     pub async fn lease(&self, max: u32) -> Vec<Value> {
         let answered = self.work("/v1/leases", format!(r#"{{"queues":["*"],"max":{max}}}"#)).await;
-        answered.get("leases").as_array().cloned().unwrap()
+        answered.get("leases").as_array().cloned().unwrap_or_else(|| panic!("{}", answered.text))
     }
 
     pub async fn show(&self, run: &str) -> Value {

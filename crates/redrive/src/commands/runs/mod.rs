@@ -2,6 +2,7 @@
 
 mod list;
 mod page;
+mod sent;
 mod show;
 mod tail;
 mod triage;
