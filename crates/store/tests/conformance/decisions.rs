@@ -35,8 +35,7 @@ pub async fn a_fallback_queue_gets_the_run_and_its_counters(world: World) {
     // It failed where it was: the hour's figures stay there.
     let stats = |queue: &str| redrive_store::StatsCall { queue: Some(queue.parse().unwrap()), ..Default::default() };
     let of = |queue: &'static str| world.store.stats(&TenantScope::All, stats(queue));
-    let failures =
-        |answer: redrive_core::wire::StatsAnswer| answer.hours.iter().map(|point| point.failed).sum::<u64>();
+    let failures = |answer: redrive_core::wire::StatsAnswer| answer.hours.iter().map(|point| point.failed).sum::<u64>();
     assert_eq!(failures(of("default").await.unwrap()), 2);
     assert_eq!(failures(of("simple").await.unwrap()), 0);
     world.wait(30_000);
