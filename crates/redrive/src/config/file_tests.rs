@@ -172,3 +172,22 @@ fn pointers_of_a_payload_are_checked() {
             .starts_with("redrive.toml:2:11: `payload` must be JSON pointers")
     );
 }
+
+/// Whoever copies a piece of configuration from these pages must not be refused.
+#[test]
+fn the_configuration_in_the_docs_of_strategies_and_detectors_is_accepted() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut pages = vec![docs.join("detectors.md")];
+    for folder in ["strategies", "recipes"] {
+        pages.extend(std::fs::read_dir(docs.join(folder)).unwrap().map(|entry| entry.unwrap().path()));
+    }
+    let mut examples = 0;
+    for page in pages {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for example in text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+            parse(example).unwrap_or_else(|complaint| panic!("{}: {complaint}\n{example}", page.display()));
+            examples += 1;
+        }
+    }
+    assert!(examples >= 10, "{examples}");
+}
