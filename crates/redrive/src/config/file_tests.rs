@@ -165,3 +165,29 @@ fn the_configuration_in_the_docs_of_strategies_and_detectors_is_accepted() {
     }
     assert!(examples >= 10, "{examples}");
 }
+
+#[test]
+fn models_of_the_deployments_own_outrank_the_catalogue() {
+    let file = parse("[[model]]\nname = 'gpt-5'\ncontext_tokens = 9_000\n").unwrap();
+    assert_eq!(file.policies.models.limits("openai/gpt-5").unwrap().context_tokens, 9_000);
+    assert_eq!(
+        refused("[[model]]\nname = 'm'\ncontext_tokens = 9\ncolour = 1\n"),
+        "redrive.toml:4:1: unknown key `colour` in [model]"
+    );
+    assert_eq!(
+        refused("[[model]]\nname = 'm'\ncontext_tokens = 9\nmax_output_tokens = 10\n"),
+        "redrive.toml:4:21: model `m`: `max_output_tokens` must be from 1 to `context_tokens`"
+    );
+    assert_eq!(refused("[model]\nname = 'm'\n"), "redrive.toml:1:1: `model` is a list of sections: write [[model]]");
+}
+
+#[test]
+fn pointers_of_a_payload_are_checked() {
+    let file = parse("[queue.mail]\npayload = { messages = '/a/b' }\npreflight = 'warn'\n").unwrap();
+    let mail = &file.queues[&"mail".parse::<QueueName>().unwrap()];
+    assert_eq!(mail.policy.payload.as_ref().unwrap().messages.as_deref(), Some("/a/b"));
+    assert!(
+        refused("[defaults]\npayload = { messages = 'a' }\n")
+            .starts_with("redrive.toml:2:11: `payload` must be JSON pointers")
+    );
+}
