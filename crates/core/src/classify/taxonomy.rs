@@ -66,7 +66,13 @@ fn in_words(strategy: &Strategy) -> String {
         Tries::AtMost(most) => format!("at most {most} times"),
     };
     let changed = if strategy.changes.is_empty() { "unchanged" } else { "with what the verdict's `changes` say" };
-    format!("{delay}, {tries}, {changed}; advice `{}`", strategy.recommended)
+    let elsewhere: Vec<String> = strategy.target.iter().map(|to| to.as_str().replace('_', " ")).collect();
+    let elsewhere = if elsewhere.is_empty() {
+        String::new()
+    } else {
+        format!(", to the {} where the queue names one", elsewhere.join(" and the "))
+    };
+    format!("{delay}, {tries}, {changed}{elsewhere}; advice `{}`", strategy.recommended)
 }
 
 /// Meaning, example, action.

@@ -111,8 +111,9 @@ fn anthropic_message<'a>(transcript: &mut Transcript<'a>, object: &Obj<'a>) -> b
 /// OpenAI's Responses.
 fn responses<'a>(transcript: &mut Transcript<'a>, object: &Obj<'a>) -> bool {
     let items = object.list("output");
-    let is_response = object.says("object", "response") || (items.is_some() && object.has("incomplete_details"));
-    if !is_response {
+    let named = object.says("object", "response");
+    let shaped = items.is_some() && object.has("incomplete_details");
+    if !named && !shaped {
         return false;
     }
     transcript.one_response = true;

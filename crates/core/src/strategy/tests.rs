@@ -22,9 +22,9 @@ fn run() -> Run {
     Run { attempt: 1, around, ..Run::new(now()) }
 }
 
-fn policy(layer: PolicyLayer) -> Policy {
+fn policy(layer: &PolicyLayer) -> Policy {
     layer.check().unwrap();
-    Policy::resolve(RetryBy::Worker, &[&layer])
+    Policy::resolve(RetryBy::Worker, &[layer])
 }
 
 fn ladder(models: &[&str]) -> PolicyLayer {
@@ -72,7 +72,7 @@ fn without_a_figure_in_the_error_the_catalogue_says_what_fits() {
 #[test]
 fn a_larger_model_is_taken_only_if_it_is_larger_and_the_first_that_takes_it_all() {
     let with =
-        |models: &[&str], need| judged(&overflow(Some(need), None, None), &run(), &policy(ladder(models))).target;
+        |models: &[&str], need| judged(&overflow(Some(need), None, None), &run(), &policy(&ladder(models))).target;
     let model = |models: &[&str], need| with(models, need).model.map(|model| model.to_string());
     assert_eq!(model(&["gpt-4o", "gpt-5", "gpt-5.4"], 200_000).as_deref(), Some("gpt-5"));
     assert_eq!(model(&["gpt-4o", "gpt-5", "gpt-5.4"], 500_000).as_deref(), Some("gpt-5.4"));
@@ -82,7 +82,7 @@ fn a_larger_model_is_taken_only_if_it_is_larger_and_the_first_that_takes_it_all(
     assert_eq!(model(&["gpt-4", "gpt-5"], 200_000).as_deref(), Some("gpt-5"));
     // Nobody knows them: then the ladder's order is believed.
     let house = Run { around: Around { model: Some("house-s".into()), ..Around::default() }, ..run() };
-    let verdict = judged(&overflow(None, None, None), &house, &policy(ladder(&["house-s", "house-l"])));
+    let verdict = judged(&overflow(None, None, None), &house, &policy(&ladder(&["house-s", "house-l"])));
     assert_eq!(verdict.target.model, Some("house-l".into()));
 }
 
@@ -99,9 +99,9 @@ fn an_overflow_with_no_larger_model_and_nothing_to_drop_is_a_dead_letter_at_once
     let still_too_long = overflow(Some(400_000), Some(128_000), Some((400_000, 300_000)));
     assert_eq!(judged(&still_too_long, &run(), &Policy::default()).action, Action::DeadLetter);
     // A model that takes it all is a way out, and one that takes the rest after cutting is one, too.
-    let larger = policy(ladder(&["gpt-4o", "gpt-5.4"]));
+    let larger = policy(&ladder(&["gpt-4o", "gpt-5.4"]));
     assert_eq!(judged(&still_too_long, &run(), &larger).target.model, Some("gpt-5.4".into()));
-    assert_eq!(judged(&still_too_long, &run(), &policy(ladder(&["gpt-4o", "gpt-5"]))).action, Action::DeadLetter);
+    assert_eq!(judged(&still_too_long, &run(), &policy(&ladder(&["gpt-4o", "gpt-5"]))).action, Action::DeadLetter);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn the_same_change_is_not_tried_twice_whatever_the_reason() {
         strategy: Some(BTreeMap::from([(Reason::OutputTruncated, twice), (Reason::ContentFiltered, same)])),
         ..PolicyLayer::default()
     };
-    let policy = policy(layer);
+    let policy = policy(&layer);
     let first = decide(&of(Reason::OutputTruncated), &run(), &policy, now(), 0.5);
     assert_eq!((first.verdict.action, first.tried.len()), (Action::Retry, 1));
     let memory = Memory { tried: first.tried, ..Memory::default() };
@@ -157,7 +157,7 @@ fn a_loop_goes_to_another_able_agent_and_another_model() {
     let can = |word: &str| BTreeSet::from([Label::from(word)]);
     let agents =
         BTreeMap::from([("a".into(), can("invoice")), ("b".into(), can("poem")), ("c".into(), can("invoice"))]);
-    let policy = Policy { agents: Agents::new(agents), ..policy(ladder(&["gpt-4o", "gpt-5"])) };
+    let policy = Policy { agents: Agents::new(agents), ..policy(&ladder(&["gpt-4o", "gpt-5"])) };
     let around = Around { task_type: Some("invoice".into()), ..run().around };
     let verdict = judged(&of(Reason::HallucinationLoop), &Run { around, ..run() }, &policy);
     assert_eq!((verdict.target.agent, verdict.target.model), (Some("c".into()), Some("gpt-5".into())));
@@ -172,7 +172,7 @@ fn where_the_changed_retry_did_not_help_the_fallback_queue_takes_over_once() {
     let layer = PolicyLayer { fallback_queue: Some("simple".parse().unwrap()), ..PolicyLayer::default() };
     let mut again = Run { attempt: 2, ..run() };
     again.memory.count_retry(&Reason::ToolError);
-    let by_worker = policy(layer.clone());
+    let by_worker = policy(&layer);
     let decision = decide(&of(Reason::ToolError), &again, &by_worker, now(), 0.5);
     assert_eq!(decision.verdict.target.queue, Some("simple".parse().unwrap()));
     insta::assert_snapshot!(decision.verdict.why, @"A tool failed: retry in 30 s in queue simple, 2 attempts left.");
@@ -196,9 +196,9 @@ fn a_queue_may_have_its_own_word_on_a_reason() {
         strategy: Some(BTreeMap::from([(Reason::ContentFiltered, own), (Reason::Timeout, never)])),
         ..ladder(&["gpt-4o", "gpt-5"])
     };
-    let verdict = judged(&of(Reason::ContentFiltered), &run(), &policy(layer.clone()));
+    let verdict = judged(&of(Reason::ContentFiltered), &run(), &policy(&layer));
     assert_eq!((verdict.next_attempt_at, verdict.target.model), (Some(now().plus_ms(2_000)), Some("gpt-5".into())));
-    assert_eq!(judged(&of(Reason::Timeout), &run(), &policy(layer)).action, Action::DeadLetter);
+    assert_eq!(judged(&of(Reason::Timeout), &run(), &policy(&layer)).action, Action::DeadLetter);
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn a_cap_that_is_reached_ends_it_with_the_figures() {
     let spent = Spend { tokens: 1_200, cost: usd(0.4).unwrap() };
     let retry = Run { attempt: 2, memory: Memory { spent, ..Memory::default() }, ..run() };
     let with = |budget: Budgets, run: &Run| {
-        let policy = policy(PolicyLayer { budget: Some(budget), ..PolicyLayer::default() });
+        let policy = policy(&PolicyLayer { budget: Some(budget), ..PolicyLayer::default() });
         judged(&Failure { spent, ..of(Reason::Timeout) }, run, &policy)
     };
     let tokens = Budgets { retry_tokens_per_run: Some(1_200), ..Budgets::default() };

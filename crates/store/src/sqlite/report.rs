@@ -5,7 +5,7 @@ use redrive_core::pattern::Fingerprint;
 use redrive_core::run::{State, StateName};
 use redrive_core::strategy::Failure;
 use redrive_core::time::{MINUTE_MS, Timestamp};
-use redrive_core::verdict::Action;
+use redrive_core::verdict::{Action, Target};
 use redrive_core::wire::{FailureAnswer, Severity, Versions};
 
 use crate::error::{Error, Reported, Result};
@@ -162,7 +162,10 @@ pub(super) fn settle(
     if row.run.was_retry() {
         batch.spend(row.tenant, failed.failure.spent);
     }
-    batch.redirect(&mut row, &verdict.target)?;
+    // A run that a person holds, or that counts for another, stays where it is.
+    let goes = row.run.state.name() == StateName::Scheduled;
+    let target = if goes { verdict.target.clone() } else { Target::default() };
+    batch.redirect(&mut row, &target)?;
     row.worker = None;
     row.start_id = None;
     row.failed_with(&verdict.reason, verdict.category);
@@ -183,7 +186,7 @@ pub(super) fn settle(
         Some(new) => batch.insert_run(&row, new)?,
         None => batch.save(before, &row)?,
     }
-    batch.keep_place(&row, &verdict.target)?;
+    batch.keep_place(&row, &target)?;
     count_failure(batch, before, &row, &pattern, verdict.action);
     Ok(FailureAnswer {
         run_id: row.run_id.clone(),
