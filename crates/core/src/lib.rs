@@ -1,19 +1,26 @@
 //! The product as pure functions: no I/O, no clock, no randomness of its own.
 //! Time, jitter and ids are arguments; every answer is data for the store and the server to act on.
 
+mod hash;
 mod words;
 
 pub mod classify;
+pub mod detect;
 pub mod guard;
 pub mod ids;
+pub mod json;
 pub mod ledger;
 pub mod lifecycle;
+pub mod models;
+pub mod money;
 pub mod patch;
 pub mod pattern;
 pub mod plan;
 pub mod policy;
+pub mod preflight;
 pub mod reason;
 pub mod receipt;
+pub mod rewrite;
 pub mod run;
 pub mod strategy;
 pub mod text;

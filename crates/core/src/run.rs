@@ -1,11 +1,12 @@
 //! A run as the transition table sees it: its state, its counters, its memory of what failed before. What else a
 //! run carries (payload, names, links) moves with it but decides nothing.
 
-use crate::ids::RunId;
+use crate::ids::{QueueName, RunId};
+use crate::money::Spend;
 use crate::reason::Reason;
 use crate::text::Label;
 use crate::time::Timestamp;
-use crate::verdict::{Change, DeadBecause};
+use crate::verdict::{Change, DeadBecause, Target};
 use crate::words::words;
 
 words! {
@@ -179,6 +180,12 @@ pub struct Memory {
     pub silent_in_row: u32,
     /// Retries granted per reason since the last human replay.
     pub retries: Vec<(Reason, u32)>,
+    /// Changes and targets tried since the last human replay, each by its hash.
+    pub tried: Vec<u64>,
+    /// What retries have used up since the last human replay.
+    pub spent: Spend,
+    /// The last output that was refused, by its hash, and on how many attempts in a row.
+    pub refused: Option<(u64, u32)>,
 }
 
 impl Memory {
@@ -192,6 +199,17 @@ impl Memory {
             None => self.retries.push((reason.clone(), 1)),
         }
     }
+}
+
+/// What surrounds a run when a decision is asked for. It is kept elsewhere; whoever asks fills in what the policy needs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Around {
+    pub queue: Option<QueueName>,
+    pub agent: Option<Label>,
+    pub model: Option<Label>,
+    pub task_type: Option<Label>,
+    /// What the tenant's retries have used up today, this attempt not counted.
+    pub tenant_spent: Spend,
 }
 
 /// One unit of agent work, as far as decisions need it.
@@ -218,6 +236,9 @@ pub struct Run {
     pub memory: Memory,
     /// What the next attempt should do differently.
     pub changes: Vec<Change>,
+    /// Where the next attempt goes, where it differs from the last one.
+    pub target: Target,
+    pub around: Around,
     pub deferred_until: Option<Timestamp>,
     /// The run's own limits, where the producer gave some.
     pub idle_ms: Option<u64>,
@@ -243,6 +264,8 @@ impl Run {
             effects: Effects::default(),
             memory: Memory::default(),
             changes: Vec::new(),
+            target: Target::default(),
+            around: Around::default(),
             deferred_until: None,
             idle_ms: None,
             deadline_ms: None,
@@ -252,6 +275,11 @@ impl Run {
     /// Attempts on the present budget.
     pub fn attempts_on_budget(&self) -> u32 {
         self.attempt.saturating_sub(self.budget_from)
+    }
+
+    /// Whether the last attempt was a retry that automation made.
+    pub fn was_retry(&self) -> bool {
+        self.attempts_on_budget() > 1
     }
 
     /// The lease of the attempt under way.

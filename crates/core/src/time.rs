@@ -44,6 +44,12 @@ impl Timestamp {
         u64::try_from(self.0 - earlier.0).unwrap_or(0)
     }
 
+    /// The start of the day (UTC) this instant lies in.
+    #[must_use]
+    pub fn day(self) -> Self {
+        Self(self.0 - self.0.rem_euclid(i64::try_from(DAY_MS).unwrap_or(i64::MAX)))
+    }
+
     /// The start of the hour this instant lies in: the key of the hourly roll-ups.
     #[must_use]
     pub fn hour(self) -> Self {

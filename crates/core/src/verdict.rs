@@ -54,11 +54,12 @@ words! {
     }
 }
 
-/// What the next attempt should do differently; handed to the worker with the lease.
+/// What the next attempt should do differently. Where the payload's shape is known it is done before the run is handed
+/// out; otherwise it is the worker's to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum Change {
-    /// Make the input fit the model's context.
+    /// Make the input fit: to so many tokens, or, where none are named, to what the model takes.
     CompressContext {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to_tokens: Option<u64>,
@@ -69,11 +70,33 @@ pub enum Change {
     AddConstraint {
         text: String,
     },
-    /// Give the last error to the model.
-    AddLastError,
+    /// Give the last error to the model, as data. The text is filled in when the run is handed out.
+    AddLastError {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+    },
+    /// Multiply the output that the request allows, up to what the model gives.
     ScaleOutputBudget {
         factor: f64,
     },
+    /// Ask another model: the verdict's target.
+    SetModel {
+        model: Label,
+    },
+}
+
+impl Change {
+    /// Its name on the wire.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::CompressContext { .. } => "compress_context",
+            Self::AddInstruction { .. } => "add_instruction",
+            Self::AddConstraint { .. } => "add_constraint",
+            Self::AddLastError { .. } => "add_last_error",
+            Self::ScaleOutputBudget { .. } => "scale_output_budget",
+            Self::SetModel { .. } => "set_model",
+        }
+    }
 }
 
 /// Where the next attempt goes, where it differs from the last one.
@@ -82,6 +105,20 @@ pub struct Target {
     pub agent: Option<Label>,
     pub model: Option<Label>,
     pub queue: Option<QueueName>,
+}
+
+impl Target {
+    /// Where a run goes from here on: a new target's places over those it was sent to before.
+    pub fn over(&mut self, newer: &Self) {
+        for (mine, theirs) in [(&mut self.agent, &newer.agent), (&mut self.model, &newer.model)] {
+            if theirs.is_some() {
+                mine.clone_from(theirs);
+            }
+        }
+        if newer.queue.is_some() {
+            self.queue.clone_from(&newer.queue);
+        }
+    }
 }
 
 /// The decision on one failed attempt, kept with it for good.

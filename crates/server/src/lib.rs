@@ -7,7 +7,9 @@ mod body;
 mod call;
 mod metrics;
 mod path;
+mod prepare;
 mod query;
+mod room;
 mod route;
 
 pub mod auth;

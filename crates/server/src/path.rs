@@ -77,6 +77,18 @@ impl FromPath for RevisionOf {
     }
 }
 
+/// The number of an attempt.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AttemptNumber(pub u32);
+
+impl FromPath for (RunId, AttemptNumber) {
+    fn read(params: &Params) -> Result<Self> {
+        let number = params.id::<RunId>("attempt")?;
+        let number = number.as_str().parse().map_err(|_| Problem::bad_id("attempt"))?;
+        Ok((params.id("run_id")?, AttemptNumber(number)))
+    }
+}
+
 /// The id of something that the server named itself: a pattern, a key.
 #[derive(Debug)]
 pub(crate) struct Named(pub String);

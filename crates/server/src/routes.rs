@@ -24,6 +24,7 @@ fn work() -> Vec<Route> {
     vec![
         by::<Worker>().post("/v1/failures", NEW_OR_OK, "Report a failed attempt, or many", v1::failures::report),
         by::<Worker>().post("/v1/leases", OK, "Lease due runs", v1::leases::lease),
+        by::<Worker>().post("/v1/preflight", OK, "Will it fit its model", v1::preflight::post),
         by::<Worker>().post("/v1/runs", NEW_OR_OK, "Start or enqueue a run", runs::start::post),
         by::<Worker>().post("/v1/runs/{run_id}/heartbeat", OK, "Renew the lease", runs::heartbeat::post),
         by::<Worker>().post("/v1/runs/{run_id}/steps", OK, "Record a step", runs::steps::post),
@@ -51,6 +52,7 @@ fn reading() -> Vec<Route> {
             "Runs that look like the same work",
             runs::duplicates::get,
         ),
+        by::<AnyKey>().get("/v1/runs/{run_id}/attempts/{attempt}/sent", "What an attempt got", runs::sent::get),
         by::<AnyKey>().get("/v1/effects/{key}", "Look an effect up in the ledger", effects::show::get),
         by::<TenantReader>().get("/v1/patterns", "List patterns", patterns::list::get),
         by::<TenantReader>().get(

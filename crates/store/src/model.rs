@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use redrive_core::detect::Observed;
 use redrive_core::ids::{IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant};
 use redrive_core::pattern::Fingerprint;
 use redrive_core::reason::{Category, Reason};
@@ -10,10 +11,10 @@ use redrive_core::run::StateName;
 use redrive_core::strategy::Failure;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
-use redrive_core::verdict::DeadBecause;
+use redrive_core::verdict::{Change, DeadBecause};
 use redrive_core::wire::{
-    EffectOutcome, ErrorReport, Links, PayloadOmitted, RawJson, ResponseReport, Role, Severity, Sort, StartAnswer,
-    StepStatus, Usage, Versions,
+    EffectOutcome, ErrorReport, HandedChange, Links, PayloadOmitted, RawJson, ResponseReport, Role, Severity, Sort,
+    StartAnswer, StepStatus, Usage, Versions,
 };
 use serde::{Deserialize, Serialize};
 
@@ -218,6 +219,41 @@ pub struct Start {
     pub versions: Versions,
     pub idle_ms: Option<u64>,
     pub deadline_ms: Option<u64>,
+    /// What was found before its first attempt.
+    pub fit: Fit,
+}
+
+/// Whether a new run's payload fits its model, where its queue has that enforced.
+#[derive(Debug, Clone, Default)]
+pub enum Fit {
+    #[default]
+    AsItIs,
+    /// Once these changes are made, from the first attempt on.
+    With(Vec<Change>),
+    /// Not at all: it is kept as a dead letter, with the reason in a sentence.
+    Never { rule: &'static str, why: String },
+}
+
+/// The payload that an attempt gets in place of its revision's.
+#[derive(Debug, Clone)]
+pub struct NewSent {
+    /// Each change with whether it was made, as JSON, encoded.
+    pub changes: Vec<u8>,
+    /// The JSON token, encoded.
+    pub body: Vec<u8>,
+}
+
+/// The payload that an attempt got, beside the one it was made of.
+#[derive(Debug, Clone)]
+pub struct Sent {
+    pub attempt: u32,
+    pub revision: u32,
+    /// Every change with whether it was made; empty when the payload went out as it is.
+    pub changes: Vec<HandedChange>,
+    /// None: it went out as it is.
+    pub sent: Option<RawJson>,
+    pub original: Option<RawJson>,
+    pub original_base64: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -231,6 +267,13 @@ pub struct Started {
     pub answer: StartAnswer,
     /// The run was not known before.
     pub created: bool,
+    /// Where the run is: its settings say how its payload is read.
+    pub queue: QueueName,
+    /// What has been decided is that this attempt gets another payload than the one sent; it is still to be made of the
+    /// answer's.
+    pub to_prepare: bool,
+    /// The payload is not the one that was sent, whatever is made of it.
+    pub payload_differs: bool,
 }
 
 /// A worker's call under its lease.
@@ -284,6 +327,8 @@ pub struct Success {
     pub lease: Option<LeaseToken>,
     pub attempt: Option<u32>,
     pub digest: Digest,
+    /// What the report shows of itself; whether it counts is for the queue's detectors to say.
+    pub observed: Observed,
     /// [`AttemptBody`] as JSON, encoded.
     pub body: Vec<u8>,
     pub steps: Vec<NewStep>,

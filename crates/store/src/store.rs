@@ -1,8 +1,12 @@
 //! The one trait. Each method is a verb of the domain and keeps its promise alone: when it returns Ok, what it says
 //! is on disk.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
+use redrive_core::detect::OutputSchema;
 use redrive_core::ids::{QueueName, Tenant};
+use redrive_core::policy::Policy;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView,
@@ -13,8 +17,8 @@ use tokio::sync::watch;
 
 use crate::error::Result;
 use crate::model::{
-    EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewStep, PageCall, Reconcile, Report, Reported, RunFilter, RunRef,
-    Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
+    EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported, RunFilter,
+    RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
 };
 use crate::pattern_model::{PatternAct, PatternsCall};
 use crate::triage_model::{Act, Replay, Triaged};
@@ -39,6 +43,8 @@ pub trait Store: Send + Sync + 'static {
     async fn fail(&self, under: UnderLease, failed: FailedAttempt) -> Result<FailureAnswer>;
     async fn release(&self, under: UnderLease) -> Result<StateAnswer>;
     async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>>;
+    /// Keeps the payloads that attempts are about to get, each under its live lease; each is kept or refused alone.
+    async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>>;
 
     // What people do.
 
@@ -72,6 +78,8 @@ pub trait Store: Send + Sync + 'static {
     /// A payload as it was at a revision; without one, as it is.
     async fn revision(&self, at: &RunRef, revision: Option<u32>) -> Result<RevisionView>;
     async fn duplicates(&self, at: &RunRef) -> Result<DuplicatesAnswer>;
+    /// What an attempt got, and what that was made of.
+    async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent>;
     async fn effect(&self, at: &EffectRef) -> Result<EffectView>;
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage>;
     async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail>;
@@ -83,6 +91,10 @@ pub trait Store: Send + Sync + 'static {
 
     async fn queues(&self) -> Result<Vec<QueueView>>;
     async fn queue(&self, name: &QueueName) -> Result<QueueView>;
+    /// What holds for a tenant's runs in a queue. One that is not there yet has the defaults, and is not made.
+    async fn policy(&self, tenant: &Tenant, queue: &QueueName) -> Result<Arc<Policy>>;
+    /// What the queue of a run asks of outputs. Costs nothing where no queue asks for anything.
+    async fn output_schema(&self, at: &RunRef) -> Result<Option<OutputSchema>>;
     async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView>;
 
     async fn keys(&self) -> Result<Vec<KeyRecord>>;

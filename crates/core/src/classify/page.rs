@@ -2,6 +2,10 @@
 //! Squashing makes `DEADLINE_EXCEEDED`, `DeadlineExceeded` and `deadline exceeded` one text; a mark at each
 //! letter remembers where a word began, so that `eof` is not found in `the offset`.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+
 use super::evidence::Evidence;
 use super::text::{self, Joint, LineKind};
 
@@ -20,6 +24,10 @@ const CAUSE: i16 = 2;
 /// A frame names code, not the error: nothing in it decides, but it may tell what a wording means
 /// (a file missing under `subprocess` is a missing program).
 const FRAMES: i16 = -1000;
+
+const TELLING: [&str; 5] = ["subprocess", "openai", "anthropic", "litellm", "genai"];
+/// Made once: a trace has many frames, and preparing a search costs more than a line's.
+static FINDERS: LazyLock<[Finder<'static>; 5]> = LazyLock::new(|| TELLING.map(Finder::new));
 
 /// Which field a stretch of the page comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,10 +131,9 @@ impl Page {
 
     /// Of a frame only the packages count that tell what a wording means, each once.
     fn add_frame(&mut self, field: Field, line: &str) {
-        const TELLING: [&str; 5] = ["subprocess", "openai", "anthropic", "litellm", "genai"];
-        for (nth, package) in TELLING.iter().enumerate() {
-            if !self.told[nth] && memchr::memmem::find(line.as_bytes(), package.as_bytes()).is_some() {
-                self.told[nth] = true;
+        for (told, package) in TELLING.iter().enumerate() {
+            if !self.told[told] && FINDERS[told].find(line.as_bytes()).is_some() {
+                self.told[told] = true;
                 self.add_line(field, FRAMES, package);
             }
         }

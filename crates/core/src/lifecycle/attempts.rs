@@ -6,7 +6,7 @@ use crate::lifecycle::refused::Refused;
 use crate::policy::Policy;
 use crate::reason::{Category, Reason};
 use crate::run::{BeforeMerge, Due, Ended, Lease, Memory, Merged, Run, Scheduled, State};
-use crate::strategy::{Failure, decide};
+use crate::strategy::{Decision, Failure, decide};
 use crate::text::Label;
 use crate::time::{MINUTE_MS, SECOND_MS, Timestamp};
 use crate::verdict::{Action, DeadBecause, Verdict};
@@ -139,10 +139,15 @@ fn judge(
         Run { attempt: run.attempt.max(attempt), ended, has_failed: true, releases_in_row: 0, ..run.clone() };
     let mut effects = doubt_open_effects(&mut next);
     remember(&mut next.memory, failure);
-    let verdict = parked(decide(failure, &next, policy, now, jitter), &next, policy);
+    if next.was_retry() {
+        next.memory.spent = next.memory.spent.plus(failure.spent);
+    }
+    let Decision { verdict, tried } = decide(failure, &next, policy, now, jitter);
+    let verdict = parked(verdict, &next, policy);
     settle(&mut next, &verdict, now);
     if verdict.action == Action::Retry {
         next.memory.count_retry(&failure.reason);
+        next.memory.tried.extend(tried);
         effects.push(Effect::Wake);
     }
     effects.push(Effect::AttemptEnded { attempt, outcome: Outcome::Failed });
@@ -163,6 +168,7 @@ fn parked(verdict: Verdict, run: &Run, policy: &Policy) -> Verdict {
 
 fn settle(run: &mut Run, verdict: &Verdict, now: Timestamp) {
     run.changes.clone_from(&verdict.changes);
+    run.target.over(&verdict.target);
     let scheduled = |due| State::Scheduled(Scheduled { due, replay: false });
     run.state = match verdict.action {
         Action::Retry => scheduled(Due::At(verdict.next_attempt_at.unwrap_or(now))),
@@ -181,6 +187,10 @@ fn doubt_open_effects(run: &mut Run) -> Vec<Effect> {
 }
 
 fn remember(memory: &mut Memory, failure: &Failure) {
+    if let Some(output) = failure.refused {
+        let before = memory.refused.filter(|(same, _)| *same == output).map_or(0, |(_, n)| n);
+        memory.refused = Some((output, before + 1));
+    }
     memory.silent_in_row = if failure.reason == Reason::Silent { memory.silent_in_row + 1 } else { 0 };
     memory.streak = match (failure.category, memory.streak) {
         (Category::Transient, _) => None,

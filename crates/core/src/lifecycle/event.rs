@@ -40,6 +40,11 @@ pub enum Event<'a> {
         jitter: f64,
     },
     Unclaimed,
+    /// Its payload was looked at before the first attempt, and no attempt could do it.
+    WillNotFit {
+        failure: &'a Failure,
+        why: &'a str,
+    },
     Replay {
         by_person: bool,
         force: bool,
@@ -87,6 +92,7 @@ words! {
         IdleTooLong = "idle_too_long",
         DeadlinePassed = "deadline_passed",
         Unclaimed = "unclaimed",
+        WillNotFit = "will_not_fit",
         Replay = "replay",
         Cancel = "cancel",
         Park = "park",
@@ -119,6 +125,7 @@ impl Event<'_> {
             Self::IdleTooLong { .. } => EventName::IdleTooLong,
             Self::DeadlinePassed { .. } => EventName::DeadlinePassed,
             Self::Unclaimed => EventName::Unclaimed,
+            Self::WillNotFit { .. } => EventName::WillNotFit,
             Self::Replay { .. } => EventName::Replay,
             Self::Cancel => EventName::Cancel,
             Self::Park => EventName::Park,

@@ -4,6 +4,7 @@
 mod attempts;
 mod event;
 mod refused;
+mod rejected;
 mod standing;
 mod table;
 mod triage;
@@ -30,6 +31,7 @@ pub fn apply(run: &Run, event: &Event<'_>, policy: &Policy, now: Timestamp) -> R
         Event::IdleTooLong { jitter } => attempts::timed_out(run, "builtin.idle", policy, now, *jitter),
         Event::DeadlinePassed { jitter } => attempts::timed_out(run, "builtin.deadline", policy, now, *jitter),
         Event::Unclaimed => attempts::unclaimed(run, policy, now),
+        Event::WillNotFit { failure, why } => rejected::will_not_fit(run, failure, why),
         Event::Replay { by_person, force } => triage::replay(run, *by_person, *force, policy, now),
         Event::Cancel => triage::cancel(run),
         Event::Park => triage::park(run),

@@ -123,6 +123,9 @@ fn variants<'a>(name: EventName, failures: &'a [Failure], into: Option<&RunId>) 
         EventName::IdleTooLong => vec![Event::IdleTooLong { jitter }],
         EventName::DeadlinePassed => vec![Event::DeadlinePassed { jitter }],
         EventName::Unclaimed => vec![Event::Unclaimed],
+        EventName::WillNotFit => {
+            failures.iter().take(1).map(|failure| Event::WillNotFit { failure, why: "sample" }).collect()
+        }
         EventName::Replay => [false, true].map(|force| Event::Replay { by_person: true, force }).to_vec(),
         EventName::Cancel => vec![Event::Cancel],
         EventName::Park => vec![Event::Park],

@@ -38,7 +38,7 @@ pub(super) fn replay(
     if by_person {
         // A person's replay is a fresh budget; what kills every attempt the same way is still remembered.
         next.budget_from = run.attempt;
-        next.memory = Memory { streak: run.memory.streak, ..Memory::default() };
+        next.memory = Memory { streak: run.memory.streak, refused: run.memory.refused, ..Memory::default() };
         next.releases_in_row = 0;
     }
     Ok(Moved::with(next, vec![Effect::Wake]))

@@ -3,7 +3,6 @@
 //! No state: one message at a time. Which pattern a fingerprint belongs to is the store's to say.
 
 mod cue;
-mod hash;
 mod kind;
 mod parts;
 mod scan;
@@ -14,6 +13,7 @@ mod word;
 use std::fmt;
 
 use crate::classify::Evidence;
+use crate::hash::Fnv;
 use crate::reason::Reason;
 
 pub use kind::Mask;
@@ -39,7 +39,7 @@ pub struct Fingerprint {
 impl Fingerprint {
     /// A group that somebody has given a name: its hash comes from the name alone.
     pub fn named(name: &str) -> Self {
-        let mut hash = hash::Fnv::new();
+        let mut hash = Fnv::new();
         // No template begins like this, so that a name meets no message by accident.
         hash.write(b"\0named\0");
         hash.write(name.as_bytes());

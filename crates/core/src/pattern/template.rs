@@ -1,7 +1,7 @@
 //! Builds the readable template and the hash of it side by side.
 
-use super::hash::Fnv;
 use super::kind::Mask;
+use crate::hash::Fnv;
 
 /// A template is for reading; the hash goes on.
 const SHOWN_BYTES: usize = 300;

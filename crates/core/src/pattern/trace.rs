@@ -1,11 +1,28 @@
 //! Stack traces: the message apart from the frames, and of the frames those in the user's own code.
 
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
+
 use super::scan;
 use super::template::Template;
 use crate::classify::text::{self, LineKind, Lines};
 
 /// Frames nearest to the failure say most; the entry point differs from worker to worker.
 const FRAMES_KEPT: usize = 4;
+
+/// Searches are made once: a trace has many frames.
+type Finders<const N: usize> = LazyLock<[Finder<'static>; N]>;
+
+static PYTHON_LIBRARIES: Finders<7> = LazyLock::new(|| {
+    ["site-packages", "dist-packages", "/lib/python", "\\lib\\", "\\Lib\\", "<frozen", "<string>"].map(Finder::new)
+});
+static JAVASCRIPT_LIBRARIES: Finders<5> =
+    LazyLock::new(|| ["node_modules", "node:", "internal/", "<anonymous>", "webpack/bootstrap"].map(Finder::new));
+
+fn is_within(path: &str, libraries: &[Finder<'_>]) -> bool {
+    libraries.iter().any(|library| library.find(path.as_bytes()).is_some())
+}
 
 /// A place in the user's own code, without its line number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,9 +92,7 @@ fn python_frame(line: &str) -> Option<Frame<'_>> {
     }
     let (path, after) = line.strip_prefix("File \"")?.split_once('"')?;
     let function = after.rsplit_once(", in ").map_or("", |(_, name)| name.trim());
-    const LIBRARIES: [&str; 7] =
-        ["site-packages", "dist-packages", "/lib/python", "\\lib\\", "\\Lib\\", "<frozen", "<string>"];
-    (!LIBRARIES.iter().any(|l| path.contains(l))).then(|| Frame { file: file_name(path), function })
+    (!is_within(path, PYTHON_LIBRARIES.as_slice())).then(|| Frame { file: file_name(path), function })
 }
 
 /// `at charge (/srv/app/tools/charge.js:10:5)`, `at async file:///app/run.mjs:3:1`
@@ -87,10 +102,9 @@ fn javascript_frame(line: &str) -> Option<Frame<'_>> {
         Some((function, place)) => (function, place.trim_end_matches(')')),
         None => ("", call),
     };
-    const LIBRARIES: [&str; 5] = ["node_modules", "node:", "internal/", "<anonymous>", "webpack/bootstrap"];
     let path = strip_position(place.trim_start_matches("async ").trim_start_matches("file://"))?;
     let function = function.trim_start_matches("async ").trim_start_matches("new ");
-    (!LIBRARIES.iter().any(|l| path.contains(l))).then(|| Frame { file: file_name(path), function })
+    (!is_within(path, JAVASCRIPT_LIBRARIES.as_slice())).then(|| Frame { file: file_name(path), function })
 }
 
 /// `x.js:10:5` without its line and column; nothing without one.

@@ -3,11 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::policy::{Preset, ReplayApproval};
+use crate::ids::QueueName;
+use crate::policy::{Budgets, DetectLayer, PayloadShape, Preflight, Preset, ReplayApproval, StrategiesLayer};
+use crate::text::Label;
 use crate::time::{DAY_MS, MINUTE_MS, SECOND_MS};
 
 /// One layer of a policy: only what it changes.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyLayer {
     /// Named budget and schedule: standard, internal, external or customer.
@@ -40,6 +42,27 @@ pub struct PolicyLayer {
     /// How long a run waits in review before it is dead-lettered as expired; 24 h when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_expires_ms: Option<u64>,
+    /// Models that may stand in for one another, the smallest first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub models: Option<Vec<Label>>,
+    /// A simpler queue that takes over where this one's changed retry did not help.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback_queue: Option<QueueName>,
+    /// What is done about a reason, where it differs from the table: a section for each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<StrategiesLayer>,
+    /// What retries may use up: a section of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budgets>,
+    /// What a reported success is checked for: a section of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detect: Option<DetectLayer>,
+    /// What is done before the first attempt about a payload that will not fit its model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preflight: Option<Preflight>,
+    /// Where in a payload the request to the model lies: JSON pointers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<PayloadShape>,
 }
 
 pub const LEASE_MS_MIN: u64 = 500;
@@ -48,6 +71,7 @@ pub const LEASE_MS_DEFAULT: u64 = MINUTE_MS;
 const DEADLINE_MS_MAX: u64 = 31 * DAY_MS;
 const MAX_ATTEMPTS_MAX: u32 = 1_000;
 const SCHEDULE_ENTRIES_MAX: usize = 100;
+const MODELS_MAX: u64 = 20;
 
 /// A setting outside what it may be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -67,13 +91,18 @@ impl PolicyLayer {
         within("unclaimed_after_ms", self.unclaimed_after_ms, SECOND_MS, 366 * DAY_MS)?;
         within("max_replays", self.max_replays.map(u64::from), 0, 1_000_000)?;
         within("approval_expires_ms", self.approval_expires_ms, SECOND_MS, 366 * DAY_MS)?;
+        within("models", self.models.as_ref().map(|models| models.len() as u64), 0, MODELS_MAX)?;
+        self.strategy.iter().flatten().try_for_each(|(_, strategy)| strategy.check())?;
+        self.budget.as_ref().map_or(Ok(()), Budgets::check)?;
+        self.detect.as_ref().map_or(Ok(()), DetectLayer::check)?;
+        self.payload.as_ref().map_or(Ok(()), PayloadShape::check)?;
         let Some(schedule) = &self.schedule_ms else { return Ok(()) };
         within("schedule_ms", u64::try_from(schedule.len()).ok(), 1, SCHEDULE_ENTRIES_MAX as u64)?;
         schedule.iter().try_for_each(|wait| within("schedule_ms", Some(*wait), SECOND_MS, DEADLINE_MS_MAX))
     }
 }
 
-fn within(field: &'static str, value: Option<u64>, min: u64, max: u64) -> Result<(), BadSetting> {
+pub(super) fn within(field: &'static str, value: Option<u64>, min: u64, max: u64) -> Result<(), BadSetting> {
     match value {
         Some(v) if !(min..=max).contains(&v) => Err(BadSetting { field, must_be: format!("from {min} to {max}") }),
         Some(_) | None => Ok(()),

@@ -2,12 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::ids::Tenant;
-use crate::policy::{Approval, LEASE_MS_DEFAULT, PolicyLayer, Preset, RetryBy, Schedule};
+use crate::ids::{QueueName, Tenant};
+use crate::models::Models;
+use crate::policy::{
+    Agents, Approval, Budgets, Detectors, LEASE_MS_DEFAULT, PayloadShape, PolicyLayer, Preflight, Preset, RetryBy,
+    Schedule, StrategiesLayer,
+};
+use crate::text::Label;
 use crate::time::{DAY_MS, HOUR_MS};
 
 /// What holds for a run, all layers resolved.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
     pub retry_by: RetryBy,
     pub max_attempts: u32,
@@ -18,6 +23,19 @@ pub struct Policy {
     pub unclaimed_after_ms: u64,
     pub max_replays: u32,
     pub approval: Approval,
+    /// Models that may stand in for one another, the smallest first.
+    pub ladder: Vec<Label>,
+    pub fallback_queue: Option<QueueName>,
+    /// What differs from the table.
+    pub strategies: StrategiesLayer,
+    pub budget: Budgets,
+    pub detect: Detectors,
+    /// Which agents can do what, the same for all.
+    pub agents: Agents,
+    pub preflight: Preflight,
+    pub payload: PayloadShape,
+    /// What each model takes, the same for all.
+    pub models: Models,
 }
 
 impl Default for Policy {
@@ -41,6 +59,15 @@ impl Policy {
             unclaimed_after_ms: DAY_MS,
             max_replays: 10,
             approval: Approval::default(),
+            ladder: Vec::new(),
+            fallback_queue: None,
+            strategies: StrategiesLayer::new(),
+            budget: Budgets::default(),
+            detect: Detectors::default(),
+            agents: Agents::default(),
+            preflight: Preflight::Off,
+            payload: PayloadShape::default(),
+            models: Models::default(),
         };
         for layer in layers {
             policy.lay(layer);
@@ -64,22 +91,43 @@ impl Policy {
         self.max_replays = layer.max_replays.unwrap_or(self.max_replays);
         self.approval.replay = layer.replay_approval.unwrap_or(self.approval.replay);
         self.approval.expires_ms = layer.approval_expires_ms.unwrap_or(self.approval.expires_ms);
+        if let Some(models) = &layer.models {
+            self.ladder.clone_from(models);
+        }
+        if layer.fallback_queue.is_some() {
+            self.fallback_queue.clone_from(&layer.fallback_queue);
+        }
+        for (reason, strategy) in layer.strategy.iter().flatten() {
+            self.strategies.entry(reason.clone()).or_default().lay(strategy);
+        }
+        if let Some(budget) = &layer.budget {
+            self.budget.lay(budget);
+        }
+        if let Some(detect) = &layer.detect {
+            self.detect.lay(detect);
+        }
+        self.preflight = layer.preflight.unwrap_or(self.preflight);
+        if let Some(payload) = &layer.payload {
+            self.payload.lay(payload);
+        }
     }
 }
 
 /// Policy of a tenant: its tier, and what is its own.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct TenantPolicy {
     pub tier: Option<String>,
     pub policy: PolicyLayer,
 }
 
 /// The layers around a queue's own, as the configuration file gives them.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Policies {
     pub defaults: PolicyLayer,
     pub tiers: BTreeMap<String, PolicyLayer>,
     pub tenants: BTreeMap<Tenant, TenantPolicy>,
+    pub models: Models,
+    pub agents: Agents,
 }
 
 impl Policies {
@@ -88,7 +136,8 @@ impl Policies {
         let own = self.tenants.get(tenant);
         let tier = own.and_then(|own| own.tier.as_ref()).and_then(|tier| self.tiers.get(tier));
         let layers = [Some(&self.defaults), tier, Some(queue), own.map(|own| &own.policy)];
-        Policy::resolve(retry_by, &layers.into_iter().flatten().collect::<Vec<_>>())
+        let policy = Policy::resolve(retry_by, &layers.into_iter().flatten().collect::<Vec<_>>());
+        Policy { models: self.models.clone(), agents: self.agents.clone(), ..policy }
     }
 }
 

@@ -1,56 +1,24 @@
-//! The decision on one failed attempt: guard first, then what no retry can help, then the budget, then the table.
+//! The decision on one failed attempt: guard first, then what no retry can help, then the budgets, then the table.
 
-use crate::classify::{Classified, Facts};
 use crate::guard::{Hazard, hazard};
 use crate::policy::{Policy, RetryBy};
-use crate::reason::{Category, Reason};
+use crate::reason::Category;
 use crate::run::Run;
-use crate::strategy::delay::{RETRY_AFTER_MAX_MS, due_at};
+use crate::strategy::Failure;
+use crate::strategy::delay::due_at;
+use crate::strategy::plan::{Plan, fall_back, plan};
 use crate::strategy::sentence::{Because, sentence};
-use crate::strategy::table::{Strategy, Tries, strategy};
+use crate::strategy::spent::spent;
+use crate::strategy::table::{Strategy, Tries, strategy_under};
 use crate::time::Timestamp;
 use crate::verdict::{Action, DeadBecause, RecommendedAction, Target, Verdict};
 
-/// A failed attempt, classified and fingerprinted.
+/// A verdict, and what is to be remembered of it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Failure {
-    pub reason: Reason,
-    pub category: Category,
-    pub rule: String,
-    pub facts: Facts,
-    /// The caller says that nothing more may be tried.
-    pub terminal: bool,
-    pub fingerprint: u64,
-}
-
-impl Failure {
-    pub fn new(classified: Classified, terminal: bool, fingerprint: u64) -> Self {
-        let Classified { reason, category, rule, facts } = classified;
-        let failure = Self { reason, category, rule: rule.into_owned(), facts, terminal, fingerprint };
-        failure.with_long_waits_as_quota()
-    }
-
-    /// A failure that the engine itself found.
-    pub fn found(reason: Reason, rule: &str) -> Self {
-        let fingerprint = fnv(reason.as_str(), rule);
-        let category = reason.category();
-        Self { reason, category, rule: rule.into(), facts: Facts::default(), terminal: false, fingerprint }
-    }
-
-    /// Nobody waits more than a day for a rate limit: that is a quota with a reset time.
-    fn with_long_waits_as_quota(mut self) -> Self {
-        let long = self.facts.wait_ms.is_some_and(|ms| ms > RETRY_AFTER_MAX_MS);
-        if long && self.category == Category::Transient {
-            self.reason = Reason::QuotaExhausted;
-            self.category = Category::Conditional;
-        }
-        self
-    }
-}
-
-fn fnv(reason: &str, rule: &str) -> u64 {
-    let bytes = reason.bytes().chain([0]).chain(rule.bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
+pub struct Decision {
+    pub verdict: Verdict,
+    /// Changes and targets that are tried with it.
+    pub tried: Vec<u64>,
 }
 
 const POISON_STREAK: u32 = 5;
@@ -58,11 +26,19 @@ const POISON_SILENCES: u32 = 3;
 
 /// Judges the failure of `run`'s last attempt. The run already counts it: its attempt number, its memory and its
 /// effects are as they stand after the failure.
-pub fn decide(failure: &Failure, run: &Run, policy: &Policy, now: Timestamp, jitter: f64) -> Verdict {
-    let strategy = strategy(&failure.reason, failure.category);
-    match stop(failure, run, policy, &strategy) {
-        Some(because) => dead(failure, &strategy, &because),
-        None => retry(failure, run, policy, strategy, now, jitter),
+pub fn decide(failure: &Failure, run: &Run, policy: &Policy, now: Timestamp, jitter: f64) -> Decision {
+    let strategy = strategy_under(policy, &failure.reason, failure.category);
+    let planned = match stop(failure, run, policy, &strategy) {
+        None => plan(failure, run, policy, &strategy),
+        Some(because) => Err(because),
+    };
+    let planned = match planned {
+        Err(at_its_end) if at_its_end.may_fall_back() => fall_back(run, policy).ok_or(at_its_end),
+        planned => planned,
+    };
+    match planned {
+        Ok(plan) => retry(failure, run, policy, &strategy, plan, now, jitter),
+        Err(because) => dead(failure, &strategy, &because),
     }
 }
 
@@ -82,7 +58,8 @@ fn stop(failure: &Failure, run: &Run, policy: &Policy, strategy: &Strategy) -> O
     if run.memory.silent_in_row >= POISON_SILENCES {
         return Some(Because::KillsWorkers(POISON_SILENCES));
     }
-    if failure.category == Category::Permanent {
+    // A retry that the configuration asks for is made, whatever the category.
+    if failure.category == Category::Permanent && strategy.tries == Tries::AtMost(0) {
         return Some(Because::Permanent);
     }
     if run.attempts_on_budget() >= policy.max_attempts {
@@ -92,31 +69,43 @@ fn stop(failure: &Failure, run: &Run, policy: &Policy, strategy: &Strategy) -> O
         return Some(Because::NoPayload);
     }
     match strategy.tries {
-        Tries::AtMost(0) => Some(Because::NeedsAPerson),
-        Tries::AtMost(most) if run.memory.retries_for(&failure.reason) >= most => Some(Because::TriesUsed(most)),
-        Tries::AtMost(_) | Tries::ToTheBudget => None,
+        Tries::AtMost(0) => return Some(Because::NeedsAPerson),
+        Tries::AtMost(most) if run.memory.retries_for(&failure.reason) >= most => {
+            return Some(spent(failure, run, policy).unwrap_or(Because::TriesUsed(most)));
+        }
+        Tries::AtMost(_) | Tries::ToTheBudget => {}
     }
+    spent(failure, run, policy)
 }
 
-fn retry(failure: &Failure, run: &Run, policy: &Policy, strategy: Strategy, now: Timestamp, jitter: f64) -> Verdict {
+fn retry(
+    failure: &Failure,
+    run: &Run,
+    policy: &Policy,
+    strategy: &Strategy,
+    plan: Plan,
+    now: Timestamp,
+    jitter: f64,
+) -> Decision {
     let retries = run.attempts_on_budget().saturating_sub(1);
     let Some(due) = due_at(strategy.delay, &policy.schedule, &failure.facts, retries, now, jitter) else {
-        return dead(failure, &strategy, &Because::NothingToWaitFor);
+        return dead(failure, strategy, &Because::NothingToWaitFor);
     };
-    let why = sentence(
-        failure,
-        &Because::Retry { wait_ms: due.since(now), left: policy.max_attempts - run.attempts_on_budget() },
-    );
-    Verdict {
+    let (wait_ms, left) = (due.since(now), policy.max_attempts - run.attempts_on_budget());
+    let Plan { changes, fresh, target, missing, tried } = plan;
+    let because = Because::Retry { wait_ms, left, fresh, target: target.clone(), missing };
+    let verdict = Verdict {
         action: Action::Retry,
         next_attempt_at: Some(due),
         dead_because: None,
-        changes: strategy.changes,
-        ..verdict(failure, why, strategy.recommended)
-    }
+        changes,
+        target,
+        ..verdict(failure, sentence(failure, &because), strategy.recommended)
+    };
+    Decision { verdict, tried }
 }
 
-fn dead(failure: &Failure, strategy: &Strategy, because: &Because) -> Verdict {
+fn dead(failure: &Failure, strategy: &Strategy, because: &Because) -> Decision {
     let dead_because = because.dead_because();
     let recommended = match dead_because {
         DeadBecause::Unsafe | DeadBecause::Poison => RecommendedAction::ManualReviewRequired,
@@ -126,7 +115,9 @@ fn dead(failure: &Failure, strategy: &Strategy, because: &Because) -> Verdict {
         | DeadBecause::Rejected
         | DeadBecause::Manual => strategy.recommended,
     };
-    Verdict { dead_because: Some(dead_because), ..verdict(failure, sentence(failure, because), recommended) }
+    let verdict =
+        Verdict { dead_because: Some(dead_because), ..verdict(failure, sentence(failure, because), recommended) };
+    Decision { verdict, tried: Vec::new() }
 }
 
 fn verdict(failure: &Failure, why: String, recommended_action: RecommendedAction) -> Verdict {

@@ -2,8 +2,17 @@
 
 mod decide;
 mod delay;
+mod failure;
+mod fit;
+mod plan;
+mod route;
 mod sentence;
+mod spent;
 mod table;
+#[cfg(test)]
+mod tests;
+mod tried;
 
-pub use decide::{Failure, decide};
+pub use decide::{Decision, decide};
+pub use failure::Failure;
 pub use table::{Delay, Strategy, Tries, strategy};

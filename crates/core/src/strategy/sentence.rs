@@ -3,9 +3,12 @@
 use std::borrow::Cow;
 
 use crate::reason::Reason;
-use crate::strategy::decide::Failure;
+use crate::strategy::Failure;
+use crate::strategy::fit::TooLong;
+use crate::strategy::spent::CapReached;
+use crate::text::Label;
 use crate::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS};
-use crate::verdict::DeadBecause;
+use crate::verdict::{Change, DeadBecause, Target};
 
 /// What decided it.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,16 +24,54 @@ pub(super) enum Because {
     NeedsAPerson,
     TriesUsed(u32),
     NothingToWaitFor,
-    Retry { wait_ms: u64, left: u32 },
+    /// What could still be changed was tried, or can't be had.
+    NothingNew {
+        again: Vec<Change>,
+        missing: Vec<&'static str>,
+    },
+    TooLong(TooLong),
+    CapReached(CapReached),
+    Retry {
+        wait_ms: u64,
+        left: u32,
+        fresh: Vec<Change>,
+        target: Target,
+        missing: Vec<&'static str>,
+    },
 }
 
 impl Because {
+    /// Whether what could be changed here is at its end, so that a simpler workflow may try.
+    pub(super) fn may_fall_back(&self) -> bool {
+        match self {
+            Self::TriesUsed(_) | Self::NothingNew { .. } | Self::TooLong(_) => true,
+            Self::EffectUnknown
+            | Self::EffectDone
+            | Self::Terminal
+            | Self::SameFailure(_)
+            | Self::KillsWorkers(_)
+            | Self::Permanent
+            | Self::BudgetUsed(_)
+            | Self::NoPayload
+            | Self::NeedsAPerson
+            | Self::NothingToWaitFor
+            | Self::CapReached(_)
+            | Self::Retry { .. } => false,
+        }
+    }
+
     pub(super) fn dead_because(&self) -> DeadBecause {
         match self {
             Self::EffectUnknown | Self::EffectDone => DeadBecause::Unsafe,
             Self::SameFailure(_) | Self::KillsWorkers(_) => DeadBecause::Poison,
-            Self::Terminal | Self::Permanent | Self::NeedsAPerson | Self::NothingToWaitFor => DeadBecause::Permanent,
-            Self::BudgetUsed(_) | Self::TriesUsed(_) | Self::Retry { .. } => DeadBecause::Exhausted,
+            Self::Terminal | Self::Permanent | Self::NeedsAPerson | Self::NothingToWaitFor | Self::TooLong(_) => {
+                DeadBecause::Permanent
+            }
+            Self::BudgetUsed(_)
+            | Self::TriesUsed(_)
+            | Self::NothingNew { .. }
+            | Self::CapReached(_)
+            | Self::Retry { .. } => DeadBecause::Exhausted,
             Self::NoPayload => DeadBecause::Rejected,
         }
     }
@@ -59,11 +100,65 @@ pub(super) fn sentence(failure: &Failure, because: &Because) -> String {
         }
         Because::TriesUsed(_) => format!("{what} again after the changed retry: it waits for a person."),
         Because::NothingToWaitFor => format!("{what}, and nothing says when it resets."),
-        Because::Retry { wait_ms, left } => {
+        Because::NothingNew { again, missing } if again.is_empty() => {
+            format!("{what}, and nothing can be changed: {}.", missing.join(", "))
+        }
+        Because::NothingNew { again, missing } => {
+            let tried = listed(again.iter().map(in_few_words).collect());
+            format!("{what}, and what could be changed was tried already ({tried}){}.", but(missing))
+        }
+        Because::TooLong(TooLong { least, allowed: Some(allowed) }) => {
+            format!(
+                "{what}. With all left out that may be it still has {least} tokens; no model at hand takes more than {allowed}."
+            )
+        }
+        Because::TooLong(TooLong { least, allowed: None }) => {
+            format!("{what}. Nothing of its {least} tokens may be left out, and no larger model is at hand.")
+        }
+        Because::CapReached(CapReached { whose, used, allowed }) => {
+            format!("{what}, and {whose} have used {used} of the {allowed} they may: no further retry.")
+        }
+        Because::Retry { wait_ms, left, fresh, target, missing } => {
             let attempts = if *left == 1 { "1 attempt".to_owned() } else { format!("{left} attempts") };
-            format!("{what}: retry in {}, {attempts} left.", duration(*wait_ms))
+            let (wait, how) = (duration(*wait_ms), how(fresh, target));
+            format!("{what}: retry in {wait}{how}, {attempts} left{}.", but(missing))
         }
     }
+}
+
+/// What the retry does differently, and where it goes.
+fn how(fresh: &[Change], target: &Target) -> String {
+    let place = |word: &str, name: Option<&str>| name.map(|name| format!(" {word} {name}")).unwrap_or_default();
+    let mut how = if fresh.is_empty() {
+        String::new()
+    } else {
+        format!(" with {}", listed(fresh.iter().map(in_few_words).collect()))
+    };
+    how.push_str(&place("by agent", target.agent.as_ref().map(Label::as_str)));
+    how.push_str(&place("on model", target.model.as_ref().map(Label::as_str)));
+    how.push_str(&place("in queue", target.queue.as_ref().map(|queue| queue.as_str())));
+    how
+}
+
+fn in_few_words(change: &Change) -> String {
+    match change {
+        Change::CompressContext { to_tokens: Some(tokens) } => format!("the input cut to {tokens} tokens"),
+        Change::CompressContext { to_tokens: None } => "the input cut to fit".into(),
+        Change::AddInstruction { text } => format!("the instruction “{text}”"),
+        Change::AddConstraint { text } => format!("the constraint “{text}”"),
+        Change::AddLastError { .. } => "the last error".into(),
+        Change::ScaleOutputBudget { factor } => format!("{factor} times the output budget"),
+        Change::SetModel { model } => format!("model {model}"),
+    }
+}
+
+fn listed(mut words: Vec<String>) -> String {
+    let Some(last) = words.pop() else { return String::new() };
+    if words.is_empty() { last } else { format!("{} and {last}", words.join(", ")) }
+}
+
+fn but(missing: &[&str]) -> String {
+    if missing.is_empty() { String::new() } else { format!("; {}", missing.join(", ")) }
 }
 
 /// The reason as the start of a sentence.

@@ -1,5 +1,6 @@
 //! One row per reason: how long to wait, how often to try, what to change, what to advise.
 
+use crate::policy::{Policy, Towards};
 use crate::reason::{Category, Reason};
 use crate::time::SECOND_MS;
 use crate::verdict::{Change, RecommendedAction};
@@ -28,8 +29,26 @@ pub struct Strategy {
     pub delay: Delay,
     pub tries: Tries,
     pub changes: Vec<Change>,
+    pub target: Vec<Towards>,
     pub recommended: RecommendedAction,
 }
+
+/// The strategy where a policy has its own word on the reason.
+pub(super) fn strategy_under(policy: &Policy, reason: &Reason, category: Category) -> Strategy {
+    let mut strategy = strategy(reason, category);
+    let Some(own) = policy.strategies.get(reason) else { return strategy };
+    strategy.tries = own.tries.map_or(strategy.tries, Tries::AtMost);
+    strategy.changes = own.changes.clone().unwrap_or(strategy.changes);
+    strategy.target = own.target.clone().unwrap_or(strategy.target);
+    let waits = own.delay_ms.map(Delay::FixedMs);
+    // Whoever allows a retry that the table does not know wants one, and has to wait some time for it.
+    let allowed = strategy.delay == Delay::Never && strategy.tries != Tries::AtMost(0);
+    let otherwise = if allowed { Delay::FixedMs(DELAY_DEFAULT_MS) } else { strategy.delay };
+    strategy.delay = waits.unwrap_or(otherwise);
+    strategy
+}
+
+const DELAY_DEFAULT_MS: u64 = 30 * SECOND_MS;
 
 /// The strategy for a reason whose evidence put it into `category`.
 pub fn strategy(reason: &Reason, category: Category) -> Strategy {
@@ -42,6 +61,7 @@ pub fn strategy(reason: &Reason, category: Category) -> Strategy {
             delay: Delay::Backoff,
             tries: Tries::ToTheBudget,
             changes: vec![],
+            target: vec![],
             recommended: Advice::RetryWithBackoff,
         },
         Category::Conditional => conditional(reason),
@@ -50,15 +70,17 @@ pub fn strategy(reason: &Reason, category: Category) -> Strategy {
 }
 
 fn conditional(reason: &Reason) -> Strategy {
-    use Change::{AddConstraint, AddInstruction, AddLastError, CompressContext, ScaleOutputBudget};
+    use Change::{AddConstraint, AddInstruction, CompressContext, ScaleOutputBudget};
     use RecommendedAction as Advice;
     const ONE: Tries = Tries::AtMost(1);
+    const LAST_ERROR: Change = Change::AddLastError { text: None };
     let instruction = |text: &str| AddInstruction { text: text.into() };
     let constraint = |text: &str| AddConstraint { text: text.into() };
     match reason {
         Reason::ContextOverflow => {
             let changes = vec![CompressContext { to_tokens: None }, instruction("Focus on the core task.")];
-            once_every(10, ONE, changes, Advice::TruncateAndResubmit)
+            let fitting = once_every(10, ONE, changes, Advice::TruncateAndResubmit);
+            Strategy { target: vec![Towards::LargerModel], ..fitting }
         }
         Reason::OutputTruncated => {
             once_every(10, ONE, vec![ScaleOutputBudget { factor: 2.0 }], Advice::TruncateAndResubmit)
@@ -68,18 +90,16 @@ fn conditional(reason: &Reason) -> Strategy {
             once_every(10, ONE, changes, Advice::TruncateAndResubmit)
         }
         Reason::MalformedOutput | Reason::SchemaMismatch => {
-            let changes = vec![AddLastError, constraint("The answer must pass the validation that failed.")];
+            let changes = vec![LAST_ERROR, constraint("The answer must pass the validation that failed.")];
             once_every(10, ONE, changes, Advice::FixAndReplay)
         }
-        Reason::ToolError | Reason::MaxIterations => once_every(30, ONE, vec![AddLastError], Advice::FixAndReplay),
+        Reason::ToolError | Reason::MaxIterations => once_every(30, ONE, vec![LAST_ERROR], Advice::FixAndReplay),
         Reason::HallucinationLoop => {
-            let changes =
-                vec![AddLastError, instruction("Do not repeat it."), constraint("Validate before answering.")];
-            once_every(60, ONE, changes, Advice::Reassign)
+            let changes = vec![LAST_ERROR, instruction("Do not repeat it."), constraint("Validate before answering.")];
+            let target = vec![Towards::OtherAgent, Towards::OtherModel];
+            Strategy { target, ..once_every(60, ONE, changes, Advice::Reassign) }
         }
-        Reason::QuotaExhausted => {
-            Strategy { delay: Delay::AtReset, tries: ONE, changes: vec![], recommended: Advice::EscalateToTenant }
-        }
+        Reason::QuotaExhausted => Strategy { delay: Delay::AtReset, tries: ONE, ..never(Advice::EscalateToTenant) },
         Reason::Unknown => once_every(120, ONE, vec![], Advice::ManualReviewRequired),
         Reason::AuthFailed => never(Advice::EscalateToTenant),
         // Every other reason needs something that automation does not have: a person fixes and replays.
@@ -144,9 +164,9 @@ fn permanent_advice(reason: &Reason) -> RecommendedAction {
 }
 
 fn once_every(seconds: u64, tries: Tries, changes: Vec<Change>, recommended: RecommendedAction) -> Strategy {
-    Strategy { delay: Delay::FixedMs(seconds * SECOND_MS), tries, changes, recommended }
+    Strategy { delay: Delay::FixedMs(seconds * SECOND_MS), tries, changes, target: vec![], recommended }
 }
 
 fn never(recommended: RecommendedAction) -> Strategy {
-    Strategy { delay: Delay::Never, tries: Tries::AtMost(0), changes: vec![], recommended }
+    Strategy { delay: Delay::Never, tries: Tries::AtMost(0), changes: vec![], target: vec![], recommended }
 }

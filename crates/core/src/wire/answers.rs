@@ -73,7 +73,7 @@ pub struct RunSummary {
 }
 
 /// One execution of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct AttemptView {
     pub attempt: u32,
     /// succeeded, failed, cancelled, or running for the one under way.
@@ -87,6 +87,9 @@ pub struct AttemptView {
     pub worker: Option<Label>,
     pub revision: u32,
     pub replay: bool,
+    /// It got another payload than its revision's: `…/attempts/{n}/sent` shows the difference.
+    #[serde(default)]
+    pub changed: bool,
     pub error: Option<ErrorReport>,
     pub response: Option<ResponseReport>,
     pub partial_output: Option<Text>,
@@ -99,6 +102,10 @@ pub struct AttemptView {
     pub versions: Versions,
     pub fingerprint: Option<String>,
     pub verdict: Option<Verdict>,
+    /// What a failed attempt gave as its success, before a detector objected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Value>")]
+    pub output: Option<RawJson>,
     /// A failure that came after the lease had ended, kept as evidence.
     pub late: Option<ErrorReport>,
 }

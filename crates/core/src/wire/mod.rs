@@ -7,6 +7,7 @@ mod effects;
 mod figures;
 mod list;
 mod patterns;
+mod preflight;
 mod problem;
 mod report;
 mod triage;
@@ -26,6 +27,7 @@ pub use patterns::{
     AssignPattern, MergePattern, MergedPattern, MutePattern, PatternBody, PatternDetail, PatternEntry, PatternEvent,
     PatternHour, PatternSort, PatternState, PatternView, PatternsPage, ResolvePattern, UnmergePattern,
 };
+pub use preflight::{PreflightAnswer, PreflightBrief, PreflightRequest, SentAnswer};
 pub use problem::Problem;
 pub use report::{
     ErrorReport, FailureReport, Links, PayloadOmitted, ResponseReport, RunFields, Severity, StepReport, StepStatus,
@@ -37,8 +39,8 @@ pub use triage::{
     WarningCode,
 };
 pub use worker::{
-    FailRequest, HeartbeatAnswer, HeartbeatRequest, LeaseRequest, LeasedRun, LeasesAnswer, Mode, ReleaseRequest,
-    StartAnswer, StartRequest, StepRequest, SucceedAnswer, SucceedRequest,
+    FailRequest, HandedChange, HeartbeatAnswer, HeartbeatRequest, LeaseRequest, LeasedRun, LeasesAnswer, Mode,
+    ReleaseRequest, StartAnswer, StartRequest, StepRequest, SucceedAnswer, SucceedRequest,
 };
 
 /// Any JSON, kept as the bytes it came in.

@@ -15,7 +15,7 @@ use crate::wire::report::{
     ErrorReport, Links, PayloadOmitted, ResponseReport, RunFields, Severity, StepReport, StepStatus, Usage, Versions,
     report_with_run_fields,
 };
-use crate::wire::{RawJson, StepView};
+use crate::wire::{PreflightBrief, RawJson, StepView};
 use crate::words::words;
 
 words! {
@@ -46,6 +46,15 @@ report_with_run_fields! {
     }
 }
 
+/// A change as it reaches the worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HandedChange {
+    #[serde(flatten)]
+    pub change: Change,
+    /// It is in the payload already; otherwise it is the worker's to do.
+    pub applied: bool,
+}
+
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct StartAnswer {
     pub run_id: RunId,
@@ -56,7 +65,7 @@ pub struct StartAnswer {
     pub replay: bool,
     pub lease: Option<String>,
     pub lease_expires_at: Option<Timestamp>,
-    pub changes: Vec<Change>,
+    pub changes: Vec<HandedChange>,
     pub steps: Vec<StepView>,
     /// Recorded steps that would be skipped come from other versions than this attempt's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -67,6 +76,9 @@ pub struct StartAnswer {
     pub payload: Option<RawJson>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_base64: Option<String>,
+    /// Where the queue looks before the first attempt: what was found, unless it fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preflight: Option<PreflightBrief>,
     /// Of a closed run: what it gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
@@ -221,7 +233,7 @@ pub struct LeasedRun {
     pub content_type: Option<Label>,
     pub headers: BTreeMap<String, Text>,
     pub idempotency_key: Option<IdempotencyKey>,
-    pub changes: Vec<Change>,
+    pub changes: Vec<HandedChange>,
     pub steps: Vec<StepView>,
     /// Recorded steps that would be skipped come from other versions than this attempt's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -3,7 +3,9 @@
 use clap::Subcommand;
 use redrive_client::Error;
 use redrive_core::ids::QueueName;
-use redrive_core::policy::{PolicyLayer, Preset, ReplayApproval, RetryBy};
+use redrive_core::policy::{
+    Budgets, DetectLayer, PayloadShape, PolicyLayer, Preflight, Preset, ReplayApproval, RetryBy, StrategiesLayer,
+};
 use redrive_core::text::Label;
 use redrive_core::wire::{QueueSettings, QueueView};
 
@@ -86,6 +88,27 @@ pub(crate) struct SetArgs {
     /// How long a run waits for an approval
     #[arg(long, value_name = "MS")]
     approval_expires_ms: Option<u64>,
+    /// What is done before the first attempt about a payload that will not fit: off, warn or enforce
+    #[arg(long, value_name = "HOW", value_parser = wire_word::<Preflight>)]
+    preflight: Option<Preflight>,
+    /// Where in a payload the request to the model lies, as JSON: {"messages":"/request/messages"}
+    #[arg(long, value_name = "JSON", value_parser = wire_json::<PayloadShape>)]
+    payload: Option<PayloadShape>,
+    /// Models that may stand in for one another, the smallest first: gpt-5-mini,gpt-5
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    models: Option<Vec<String>>,
+    /// A simpler queue that takes over where this one's changed retry did not help
+    #[arg(long, value_name = "QUEUE")]
+    fallback_queue: Option<QueueName>,
+    /// What is done about a reason, as JSON: {"tool_error":{"tries":2}}
+    #[arg(long, value_name = "JSON", value_parser = wire_json::<StrategiesLayer>)]
+    strategy: Option<StrategiesLayer>,
+    /// What retries may use up, as JSON: {"retry_tokens_per_run":100000}
+    #[arg(long, value_name = "JSON", value_parser = wire_json::<Budgets>)]
+    budget: Option<Budgets>,
+    /// What a reported success is checked for, as JSON: {"expect_effect":true}
+    #[arg(long, value_name = "JSON", value_parser = wire_json::<DetectLayer>)]
+    detect: Option<DetectLayer>,
     /// Forget everything that was set before
     #[arg(long)]
     reset: bool,
@@ -96,6 +119,10 @@ pub(crate) struct SetArgs {
 /// Reads a word as the wire spells it.
 fn wire_word<T: serde::de::DeserializeOwned>(word: &str) -> Result<T, String> {
     serde_json::from_value(word.into()).map_err(|error| error.to_string())
+}
+
+fn wire_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
 pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
@@ -158,6 +185,10 @@ async fn set(args: SetArgs, out: &mut Out) -> anyhow::Result<()> {
 }
 
 impl SetArgs {
+    fn models(&self) -> Option<Vec<Label>> {
+        self.models.as_ref().map(|models| models.iter().map(|name| Label::from(name.as_str())).collect())
+    }
+
     fn over(&self, before: QueueSettings) -> QueueSettings {
         let policy = PolicyLayer {
             preset: self.preset.or(before.policy.preset),
@@ -170,6 +201,13 @@ impl SetArgs {
             max_replays: self.max_replays.or(before.policy.max_replays),
             replay_approval: self.replay_approval.or(before.policy.replay_approval),
             approval_expires_ms: self.approval_expires_ms.or(before.policy.approval_expires_ms),
+            models: self.models().or(before.policy.models),
+            fallback_queue: self.fallback_queue.clone().or(before.policy.fallback_queue),
+            strategy: self.strategy.clone().or(before.policy.strategy),
+            budget: self.budget.or(before.policy.budget),
+            detect: self.detect.clone().or(before.policy.detect),
+            preflight: self.preflight.or(before.policy.preflight),
+            payload: self.payload.clone().or(before.policy.payload),
         };
         QueueSettings {
             owner: self.owner.as_deref().map(Label::from).or(before.owner),

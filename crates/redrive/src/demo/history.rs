@@ -198,7 +198,7 @@ impl Attempt {
         let (Some(cause), Some(message)) = (work.plan.failure_at(number), message) else {
             let request = work.succeed(lease)?;
             let raw = serde_json::to_vec(&request)?;
-            store.succeed(capture::success(run, request, &raw).map_err(refused)?).await?;
+            store.succeed(capture::success(run, request, &raw, None).map_err(refused)?).await?;
             return Ok(Went::Settled);
         };
         if cause.shape == Shape::Silence {

@@ -114,6 +114,20 @@ pub fn read(open: &mut BufReader<TcpStream>) -> io::Result<Answer> {
     Ok(Answer { status, head, text: String::from_utf8(body).unwrap() })
 }
 
+/// What a request asks for: its path, once its body has come too.
+pub fn read_request(open: &mut impl io::BufRead) -> io::Result<String> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if open.read_line(&mut head)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+    let length =
+        head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+    io::copy(&mut open.take(length.unwrap_or(0)), &mut io::sink())?;
+    Ok(head.split(' ').nth(1).unwrap_or_default().to_owned())
+}
+
 fn read_chunks(open: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> io::Result<()> {
     loop {
         let mut size = String::new();

@@ -8,11 +8,14 @@
     reason = "a test that can't go on should say where, and one that can should say how far it went"
 )]
 
+mod bank;
 #[path = "../common/mod.rs"]
 mod common;
 mod leases;
 mod migrations;
+mod replays;
 mod reports;
 mod senders;
 #[path = "../support/mod.rs"]
 mod support;
+mod workers;

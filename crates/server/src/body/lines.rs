@@ -46,7 +46,9 @@ impl<T> JsonOrLines<T> {
 
 /// The lines that say something, each without the white space around it.
 pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    bytes.split(|b| *b == b'\n').map(trim).filter(|line| !line.is_empty())
+    let ends = memchr::memchr_iter(b'\n', bytes).chain([bytes.len()]);
+    let split = ends.scan(0, |begin, end| Some(&bytes[std::mem::replace(begin, end + 1)..end]));
+    split.map(trim).filter(|line| !line.is_empty())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use redrive_core::classify::user_rules::{self, UserRules};
 use redrive_core::classify::{self, Evidence};
+use redrive_core::money::Spend;
 use redrive_core::pattern::{Fingerprint, fingerprint};
 use redrive_core::strategy::Failure;
 use redrive_core::text::{Label, Text};
@@ -31,7 +32,8 @@ impl Captured {
         now: Timestamp,
     ) -> Result<Classified> {
         let Some(error) = &self.body.error else { return Err(Problem::internal("a failure without an error")) };
-        let (failure, fingerprint, severity) = judge(error, &self.body, rules, context, now);
+        let (mut failure, fingerprint, severity) = judge(error, &self.body, rules, context, now);
+        failure.spent = self.body.usage.as_ref().map(Spend::of).unwrap_or_default();
         Ok(Classified { captured: self, failure, fingerprint, severity })
     }
 }

@@ -13,7 +13,7 @@ mod steps;
 
 pub use prepared::{failed, start, success};
 
-pub(crate) use captured::Captured;
+pub(crate) use captured::{Captured, encoded};
 pub(crate) use context::Context;
 pub(crate) use fix::{check_replay, not_blank, replay};
 pub(crate) use prepared::{failed_by, lease_token};

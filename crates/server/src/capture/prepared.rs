@@ -2,11 +2,13 @@
 //! hold the store themselves.
 
 use redrive_core::classify::user_rules::UserRules;
+use redrive_core::detect::{OutputSchema, Told, observe};
 use redrive_core::ids::Tenant;
 use redrive_core::policy::PolicyLayer;
+use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{FailRequest, Mode, StartRequest, SucceedRequest};
-use redrive_store::{AttemptBody, FailedAttempt, LeaseToken, RunRef, Start, StartHow, Success};
+use redrive_store::{AttemptBody, FailedAttempt, Fit, LeaseToken, RunRef, Start, StartHow, Success};
 
 use super::captured::{Captured, attempt_in_range, encoded};
 use super::context::Context;
@@ -27,7 +29,7 @@ pub fn start(mut request: StartRequest, tenant: Tenant) -> Result<Start> {
         Mode::Start => StartHow::Start { start_id: request.start_id, lease_ms: request.lease_ms },
         Mode::Enqueue => StartHow::Enqueue { due_at: request.due_at },
     };
-    Ok(Start { run, how, versions, idle_ms: request.idle_ms, deadline_ms: request.deadline_ms })
+    Ok(Start { run, how, versions, idle_ms: request.idle_ms, deadline_ms: request.deadline_ms, fit: Fit::default() })
 }
 
 fn clocks_in_range(request: &StartRequest) -> Result<()> {
@@ -52,10 +54,17 @@ pub(crate) fn failed_by(
     Captured::from_fail(request, raw)?.classify(rules, context, now)?.into_failed()
 }
 
-/// `POST …/succeed`.
-pub fn success(at: RunRef, request: SucceedRequest, raw: &[u8]) -> Result<Success> {
+/// `POST …/succeed`; `schema` is what the run's queue asks of outputs.
+pub fn success(at: RunRef, request: SucceedRequest, raw: &[u8], schema: Option<&OutputSchema>) -> Result<Success> {
     attempt_in_range(request.attempt)?;
     let lease = request.lease.as_deref().map(lease_token).transpose()?;
+    let observed = observe(&Told {
+        output: request.output.as_ref().map(|output| output.get()),
+        finish_reason: request.finish_reason.as_ref().map(Label::as_str),
+        usage: request.usage.as_ref(),
+        steps: &request.steps,
+        schema,
+    });
     let body = AttemptBody {
         output: request.output,
         finish_reason: request.finish_reason,
@@ -67,6 +76,7 @@ pub fn success(at: RunRef, request: SucceedRequest, raw: &[u8]) -> Result<Succes
         lease,
         attempt: request.attempt,
         digest: digest(raw),
+        observed,
         body: encoded(&body)?,
         steps: new_steps(request.steps)?,
     })

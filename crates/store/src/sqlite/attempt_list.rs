@@ -103,6 +103,8 @@ pub(super) fn under_way(summary: &RunSummary, life: &Life) -> Option<AttemptView
 }
 
 fn view(attempt: u32, outcome: &str, recorded_at: Timestamp, origin: AttemptOrigin, body: AttemptBody) -> AttemptView {
+    // Of a success the run itself has it.
+    let output = body.output.filter(|_| body.error.is_some());
     AttemptView {
         attempt,
         outcome: outcome.to_owned(),
@@ -113,6 +115,7 @@ fn view(attempt: u32, outcome: &str, recorded_at: Timestamp, origin: AttemptOrig
         worker: origin.worker,
         revision: origin.revision,
         replay: origin.replay,
+        changed: false,
         error: body.error,
         response: body.response,
         partial_output: body.partial_output,
@@ -125,6 +128,7 @@ fn view(attempt: u32, outcome: &str, recorded_at: Timestamp, origin: AttemptOrig
         versions: if body.versions.is_empty() { origin.versions } else { body.versions },
         fingerprint: None,
         verdict: None,
+        output,
         late: None,
     }
 }

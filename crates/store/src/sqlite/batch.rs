@@ -11,6 +11,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::clock::Dice;
 use crate::error::{Error, Result};
+use crate::sqlite::pattern_clock::PatternClocks;
+use crate::sqlite::patterns::KnownPatterns;
 use crate::sqlite::tally::Tally;
 use crate::sqlite::versions::SeenVersion;
 
@@ -32,6 +34,8 @@ pub(super) struct Known {
     queue_names: HashMap<i64, QueueName>,
     policies: HashMap<(i64, i64), Arc<Policy>>,
     pub(super) versions: HashSet<SeenVersion>,
+    pub(super) patterns: KnownPatterns,
+    pub(super) pattern_clocks: PatternClocks,
     pub(super) last_run: Option<i64>,
     /// When each queue's last lease call was noted.
     pub(super) lease_calls: HashMap<i64, Timestamp>,

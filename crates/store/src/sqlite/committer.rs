@@ -2,7 +2,7 @@
 //! after the commit, so durable and fast are the same path.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use redrive_core::policy::Policies;
@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::clock::{Clock, Dice};
 use crate::error::{Error, Result};
 use crate::sqlite::batch::{Batch, Known};
+use crate::sqlite::command::{Call, Command, Group, Member, Stop};
 use crate::sqlite::connection::is_unavailable;
 use crate::sqlite::failpoint;
 use crate::sqlite::tally::Tally;
@@ -21,54 +22,11 @@ const QUEUE_MAX_COMMANDS: usize = 8_192;
 /// Commands in one transaction.
 const BATCH_MAX_COMMANDS: usize = 1_024;
 
-/// A command: run inside a transaction (again, if its batch had to be rolled back), answered after the commit.
-trait Command: Send {
-    /// Err only when the store failed; a refusal is an answer like any other.
-    fn run(&mut self, batch: &mut Batch<'_>) -> Result<()>;
-    fn answer(self: Box<Self>, failed: Option<Error>);
-}
-
-struct Call<F, T> {
-    act: F,
-    result: Option<Result<T>>,
-    reply: oneshot::Sender<Answered<F, T>>,
-}
-
-/// An answer, and with it the command: whoever asked lets go of what it held, so that the committer need not.
-type Answered<F, T> = (Result<T>, F);
-
-impl<F, T> Command for Call<F, T>
-where
-    F: FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
-    T: Send + 'static,
-{
-    fn run(&mut self, batch: &mut Batch<'_>) -> Result<()> {
-        match (self.act)(batch) {
-            Err(failed @ (Error::Sqlite(_) | Error::Unavailable(_) | Error::Unexpected(_) | Error::Damaged(_))) => {
-                Err(failed)
-            }
-            answer => {
-                self.result = Some(answer);
-                Ok(())
-            }
-        }
-    }
-
-    fn answer(self: Box<Self>, failed: Option<Error>) {
-        let answer = match failed {
-            Some(error) => Err(error),
-            None => self.result.unwrap_or(Err(Error::Closing)),
-        };
-        // Nobody may be waiting any more: a client that hung up does not undo what was committed.
-        let _ = self.reply.send((answer, self.act));
-    }
-}
-
 /// The handle that commands are given to.
 pub(super) struct Committer {
     commands: mpsc::Sender<Box<dyn Command>>,
     wakeups: watch::Receiver<u64>,
-    thread: std::sync::Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Committer {
@@ -85,7 +43,7 @@ impl Committer {
             .name("committer".into())
             .spawn(move || desk.work(queue))
             .map_err(|e| Error::Unexpected(format!("no thread for the committer: {e}")))?;
-        Ok(Self { commands, wakeups, thread: std::sync::Mutex::new(Some(thread)) })
+        Ok(Self { commands, wakeups, thread: Mutex::new(Some(thread)) })
     }
 
     pub(super) fn wakeups(&self) -> watch::Receiver<u64> {
@@ -98,32 +56,44 @@ impl Committer {
         act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
-        self.commands.try_send(Box::new(Call { act, result: None, reply })).map_err(|refused| match refused {
+        self.commands.try_send(Box::new(Call::new(act, reply))).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(_) => Error::Busy,
             mpsc::error::TrySendError::Closed(_) => Error::Closing,
         })?;
         answer.await.map_or(Err(Error::Closing), |(answer, _)| answer)
     }
 
-    /// Commits many, waiting for room: the caller's own memory bounds them. Each is answered alone.
+    /// Commits many, waiting for room: the caller's own memory bounds them. Each is answered alone, and the caller is
+    /// woken once.
     pub(super) async fn commit_each<T: Send + 'static, F>(&self, acts: Vec<F>) -> Vec<Result<T>>
     where
         F: FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
     {
-        let mut waiting = Vec::with_capacity(acts.len());
-        for act in acts {
-            let (reply, answer) = oneshot::channel();
-            let sent = self.commands.send(Box::new(Call { act, result: None, reply })).await;
-            waiting.push(sent.is_ok().then_some(answer));
-        }
-        let mut answers = Vec::with_capacity(waiting.len());
-        for answer in waiting {
-            answers.push(match answer {
-                Some(answer) => answer.await.map_or(Err(Error::Closing), |(answer, _)| answer),
-                None => Err(Error::Closing),
-            });
+        let mut answers = Vec::with_capacity(acts.len());
+        let mut acts = acts.into_iter().peekable();
+        while acts.peek().is_some() {
+            let piece: Vec<F> = acts.by_ref().take(BATCH_MAX_COMMANDS).collect();
+            answers.extend(self.commit_piece(piece).await);
         }
         answers
+    }
+
+    async fn commit_piece<T: Send + 'static, F>(&self, piece: Vec<F>) -> impl Iterator<Item = Result<T>>
+    where
+        F: FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
+    {
+        let count = piece.len();
+        let (group, answered) = Group::of(count);
+        // A committer that has ended leaves the group unanswered.
+        if let Ok(room) = self.commands.reserve_many(count).await {
+            for ((at, act), place) in piece.into_iter().enumerate().zip(room) {
+                place.send(Box::new(Member::new(act, at, group.clone())));
+            }
+        }
+        drop(group);
+        let mut answers = answered.await.unwrap_or_default();
+        answers.resize_with(count, || None);
+        answers.into_iter().map(|answer| answer.map_or(Err(Error::Closing), |(answer, _)| answer))
     }
 
     /// Answers what is queued, then ends. Waits for the thread.
@@ -135,17 +105,6 @@ impl Committer {
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
     }
-}
-
-/// Ends the committer.
-struct Stop;
-
-impl Command for Stop {
-    fn run(&mut self, _: &mut Batch<'_>) -> Result<()> {
-        Err(Error::Closing)
-    }
-
-    fn answer(self: Box<Self>, _: Option<Error>) {}
 }
 
 /// The committer's own thread.
@@ -228,8 +187,8 @@ impl Desk {
         catch_unwind(AssertUnwindSafe(|| act(&mut batch)))
             .unwrap_or_else(|_| Err(Error::Unexpected("a command panicked".into())))
             .map_err(sort_out)?;
-        let (now, wake) = (batch.now, batch.wake);
-        std::mem::take(&mut batch.tally).fold(&self.conn, now).map_err(sort_out)?;
+        let Batch { now, wake, tally, known, .. } = batch;
+        tally.fold(&self.conn, now, &mut known.pattern_clocks).map_err(sort_out)?;
         failpoint::pass("before_commit");
         self.conn.prepare_cached("COMMIT")?.execute([]).map_err(storage)?;
         failpoint::pass("after_commit");

@@ -15,6 +15,7 @@ use super::life::Life;
 use super::lookup::run_number;
 use super::pieces::payload_of;
 use super::reviews::review_view;
+use super::sent::changed_attempts;
 use super::steps::{StepRow, entries_of, recorded_versions, views};
 use super::summary::summary;
 use super::versions::newest_seen;
@@ -41,6 +42,9 @@ fn body(conn: &Connection, run: i64, summary: &RunSummary) -> Result<RunBody> {
     let review = review.map(|review| review_view(conn, run, review)).transpose()?;
     let mut attempts: Vec<_> = ended.into_iter().map(EndedAttempt::into_view).collect();
     attempts.extend(under_way(summary, &inner.life));
+    for changed in changed_attempts(conn, run)? {
+        attempts.iter_mut().filter(|attempt| attempt.attempt == changed).for_each(|attempt| attempt.changed = true);
+    }
     let entries = entries_of(conn, run)?;
     Ok(RunBody {
         payload,

@@ -16,6 +16,7 @@ use super::hours::{Hours, hour_sums};
 use super::life::{HELD, position};
 use super::list::PAGE_MAX;
 use super::lookup::{Whose, tenant_number, whose};
+use super::pattern_clock::GROUP_SEEN_LAG_MS;
 use crate::error::{Error, Result};
 use crate::model::{HourlyKind, TenantScope};
 
@@ -30,8 +31,7 @@ pub(super) fn list_tenants(conn: &Connection, limit: u32, cursor: Option<&str>) 
         None => String::new(),
     };
     let limit = limit.clamp(1, PAGE_MAX);
-    let mut find =
-        conn.prepare_cached("SELECT id, name, last_failure_at FROM tenants WHERE name > ? ORDER BY name LIMIT ?")?;
+    let mut find = conn.prepare_cached("SELECT id, name FROM tenants WHERE name > ? ORDER BY name LIMIT ?")?;
     let found = find.query_and_then(params![after, limit + 1], |row| tenant_view(conn, row))?;
     let mut tenants = found.collect::<Result<Vec<TenantView>>>()?;
     let more = tenants.len() > usize::try_from(limit).unwrap_or(usize::MAX);
@@ -44,13 +44,14 @@ pub(super) fn list_tenants(conn: &Connection, limit: u32, cursor: Option<&str>) 
 
 fn tenant_view(conn: &Connection, row: &Row<'_>) -> Result<TenantView> {
     let shown = [StateName::Dead, StateName::Scheduled, StateName::Running];
-    let standing = standing(&counts_in(conn, Whose::One(row.get(0)?), &shown)?);
+    let number = row.get(0)?;
+    let standing = standing(&counts_in(conn, Whose::One(number), &shown)?);
     Ok(TenantView {
         tenant: parsed(row, 1, "tenant")?,
         dead: standing.of(StateName::Dead),
         scheduled: standing.of(StateName::Scheduled),
         running: standing.of(StateName::Running),
-        last_failure_at: time_or_none(row, 2)?,
+        last_failure_at: last_failure_at(conn, number)?,
     })
 }
 
@@ -80,9 +81,16 @@ fn is_poison(count: &Count) -> bool {
     count.state == StateName::Dead && poison.iter().any(|because| position(DeadBecause::ALL, because) == count.detail)
 }
 
+/// The newest of what the tenant's newest patterns have seen: their place in the index lags by a second at most.
 fn last_failure_at(conn: &Connection, tenant: i64) -> Result<Option<Timestamp>> {
-    let mut find = conn.prepare_cached("SELECT last_failure_at FROM tenants WHERE id = ?")?;
-    let at: Option<i64> = find.query_row([tenant], |row| row.get(0)).optional()?.flatten();
+    let mut find = conn.prepare_cached(
+        "SELECT max(max(head.last_seen), coalesce(max(part.last_seen), 0))
+         FROM patterns head LEFT JOIN patterns part ON part.merged_into = head.id
+         WHERE head.tenant = ?1 AND head.merged_into IS NULL AND head.group_seen >=
+             (SELECT max(group_seen) - ?2 FROM patterns WHERE tenant = ?1 AND merged_into IS NULL)",
+    )?;
+    let lag = i64::try_from(GROUP_SEEN_LAG_MS).unwrap_or(0);
+    let at: Option<i64> = find.query_row([tenant, lag], |row| row.get(0)).optional()?.flatten();
     Ok(at.map(Timestamp::from_millis))
 }
 

@@ -9,7 +9,6 @@ use rusqlite::params;
 use super::figures::{health, list_tenants, tenant_health};
 use super::fixture::{Fixture, NOW_MS, Seed, now, tenant};
 use super::hours::stats;
-use super::life::position;
 use super::queue_list::{list_queues, one_queue};
 use crate::error::Error;
 use crate::model::{HourlyKind, StatsCall, TenantScope};
@@ -25,9 +24,14 @@ fn in_state(state: StateName) -> Seed {
 fn happened(fixture: &Fixture, owner: &str, hours_ago: u64, kind: HourlyKind, reason: &str, n: i64) {
     let hour = now().minus_ms(hours_ago * HOUR_MS).hour().as_millis();
     let (owner, queue) = (fixture.tenant(owner), fixture.queue("default"));
-    let kind = position(HourlyKind::ALL, &kind);
-    let insert = "INSERT INTO hourly (hour, tenant, queue, kind, reason, n) VALUES (?, ?, ?, ?, ?, ?)";
-    fixture.conn.execute(insert, params![hour, owner, queue, kind, reason, n]).unwrap();
+    let of = |wanted| if wanted == kind { n } else { 0 };
+    let [started, failed, retried, dead, recovered, succeeded] = *HourlyKind::ALL else { unreachable!() };
+    let insert = "INSERT INTO hours VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        ON CONFLICT DO UPDATE SET failed = failed + excluded.failed, dead = dead + excluded.dead,
+            recovered = recovered + excluded.recovered";
+    let counted = [started, failed, retried, dead, recovered, succeeded].map(of);
+    let [a, b, c, d, e, f] = counted;
+    fixture.conn.execute(insert, params![hour, owner, queue, reason, a, b, c, d, e, f]).unwrap();
 }
 
 #[test]
@@ -46,7 +50,10 @@ fn a_tenants_health_counts_its_own_open_runs_and_its_last_day() {
     happened(&fixture, "acme", 23, HourlyKind::Dead, "", 1);
     happened(&fixture, "acme", 24, HourlyKind::Recovered, "", 50);
     happened(&fixture, "globex", 0, HourlyKind::Recovered, "", 70);
-    fixture.conn.execute("UPDATE tenants SET last_failure_at = 5 WHERE name = 'acme'", []).unwrap();
+    let seen = "UPDATE patterns SET last_seen = ?2, group_seen = ?3 WHERE id = ?1";
+    fixture.conn.execute(seen, [fixture.pattern("acme", "older"), 3, 4]).unwrap();
+    fixture.conn.execute(seen, [fixture.pattern("acme", "newest"), 5, 4]).unwrap();
+    fixture.conn.execute(seen, [fixture.pattern("globex", "another's"), 9, 9]).unwrap();
     let health = tenant_health(&fixture.conn, &"acme".parse().unwrap(), now()).unwrap();
     insta::assert_json_snapshot!(health, @r#"
     {

@@ -1,14 +1,17 @@
 //! What a run carries when it is handed to a worker: read after the commit that granted it, beside other readers.
 
 use redrive_core::text::Label;
-use redrive_core::wire::LeasedRun;
+use redrive_core::verdict::Change;
+use redrive_core::wire::{HandedChange, LeasedRun};
 use rusqlite::Connection;
 
 use crate::error::Result;
 use crate::model::Started;
 use crate::sqlite::columns::{label_or_none, parsed_or_none};
 use crate::sqlite::lease::Granted;
-use crate::sqlite::pieces::{last_output, payload_of};
+use crate::sqlite::pieces::{last_error, last_output, payload_of};
+use crate::sqlite::rows::RunRow;
+use crate::sqlite::sent;
 use crate::sqlite::start::Begun;
 use crate::sqlite::steps::{changed, entries_of, views};
 
@@ -48,24 +51,61 @@ fn complete_lease(conn: &Connection, granted: Granted) -> Result<LeasedRun> {
         content_type: about.content_type,
         headers: about.headers,
         idempotency_key,
-        changes: granted.changes,
+        changes: with_last_error(conn, granted.row, granted.changes)?,
         steps: views(&entries)?,
         versions_changed: changed(&entries, &granted.versions)?,
         trace: about.links.get(TRACE).cloned(),
     })
 }
 
-/// Adds to the start of a known run what was recorded of it.
-pub(super) fn complete_start(conn: &Connection, begun: Begun) -> Result<Started> {
-    let Begun { run, mut answer, versions, created, payload_differs, closed } = begun;
-    let entries = entries_of(conn, run)?;
-    answer.versions_changed = changed(&entries, &versions)?;
-    answer.steps = views(&entries)?;
-    if payload_differs {
-        (answer.payload, answer.payload_base64) = payload_of(conn, run, answer.revision)?.into_wire()?;
+/// What the attempt that begins should do differently, its model among it; whether it is done already is not known here.
+pub(super) fn wanted(row: &RunRow) -> Vec<HandedChange> {
+    let model = row.run.target.model.clone().map(|model| Change::SetModel { model });
+    let all = model.into_iter().chain(row.run.changes.iter().cloned());
+    all.map(|change| HandedChange { change, applied: false }).collect()
+}
+
+/// Longer errors are cut: what a stranger wrote must not fill the next attempt's context.
+const LAST_ERROR_MAX_BYTES: usize = 2_000;
+
+/// Fills in the last error, where a change gives it to the model.
+fn with_last_error(conn: &Connection, run: i64, mut changes: Vec<HandedChange>) -> Result<Vec<HandedChange>> {
+    for handed in &mut changes {
+        if let Change::AddLastError { text: text @ None } = &mut handed.change {
+            *text = last_error(conn, run)?.map(|error| {
+                let whole = error.message.decode();
+                whole[..whole.floor_char_boundary(LAST_ERROR_MAX_BYTES)].to_owned()
+            });
+        }
     }
+    Ok(changes)
+}
+
+/// Adds to the start of a known run, or of one whose payload has to be changed, what was recorded of it.
+pub(super) fn complete_start(conn: &Connection, begun: Begun) -> Result<Started> {
+    let run = begun.run;
+    let epoch = begun.answer.lease.as_ref().map(|_| begun.epoch);
+    let (payload_differs, closed) = (begun.payload_differs, begun.closed);
+    let entries = entries_of(conn, run)?;
+    let versions_changed = changed(&entries, &begun.versions)?;
+    let mut started = begun.into_started();
+    let answer = &mut started.answer;
+    answer.versions_changed = versions_changed;
+    answer.steps = views(&entries)?;
     if closed {
         answer.output = last_output(conn, run)?;
     }
-    Ok(Started { answer, created })
+    // The same start again gets what it got before.
+    if let Some(epoch) = epoch
+        && let Some((changes, body)) = sent::kept(conn, run, answer.attempt, Some(epoch))?
+    {
+        (answer.changes, answer.payload) = (changes, Some(body));
+        return Ok(started);
+    }
+    answer.changes = with_last_error(conn, run, std::mem::take(&mut answer.changes))?;
+    started.to_prepare = epoch.is_some() && !answer.changes.is_empty();
+    if payload_differs || started.to_prepare {
+        (answer.payload, answer.payload_base64) = payload_of(conn, run, answer.revision)?.into_wire()?;
+    }
+    Ok(started)
 }

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 
 use super::by_state::{counts, standing};
 use super::columns::unexpected;
-use super::life::{position, word};
+use super::life::position;
 use super::lookup::{Whose, queue_number, whose};
 use crate::error::{Error, Result};
 use crate::model::{HourlyKind, StatsCall, TenantScope};
@@ -59,7 +59,7 @@ impl HourSums {
         if let Some(slot) = usize::try_from(position(HourlyKind::ALL, &kind)).ok().and_then(|at| kinds.get_mut(at)) {
             *slot += n;
         }
-        if kind == HourlyKind::Failed {
+        if kind == HourlyKind::Failed && n > 0 {
             *self.reasons.entry(reason.to_owned()).or_default() += n;
         }
     }
@@ -100,15 +100,15 @@ pub(super) fn hour_sums(conn: &Connection, whose: Whose, queue: Option<i64>, hou
     };
     let narrow = if tenant.is_some() { "AND tenant = ?2" } else { "AND ?2 IS NULL" };
     let mut find = conn.prepare_cached(&format!(
-        "SELECT kind, reason, sum(n) FROM hourly WHERE hour = ?1 {narrow} AND (?3 IS NULL OR queue = ?3) \
-         GROUP BY kind, reason"
+        "SELECT reason, sum(started), sum(failed), sum(retried), sum(dead), sum(recovered), sum(succeeded)
+         FROM hours WHERE hour = ?1 {narrow} AND (?3 IS NULL OR queue = ?3) GROUP BY reason"
     ))?;
     for hour in hours.each() {
         let mut rows = find.query((hour.as_millis(), tenant, queue))?;
         while let Some(row) = rows.next()? {
-            let kind = word(HourlyKind::ALL, row.get(0)?, "hourly kind")?;
-            let n: i64 = row.get(2)?;
-            sums.add(hour, kind, super::columns::text(row, 1)?, u64::try_from(n).unwrap_or(0));
+            for (column, kind) in (1..).zip(HourlyKind::ALL) {
+                sums.add(hour, *kind, super::columns::text(row, 0)?, super::columns::whole(row, column, "events")?);
+            }
         }
     }
     Ok(sums)

@@ -8,14 +8,14 @@ use redrive_core::lifecycle::{Begin, Event};
 use redrive_core::policy::RetryBy;
 use redrive_core::text::Label;
 use redrive_core::time::{SECOND_MS, Timestamp};
-use redrive_core::verdict::Change;
-use redrive_core::wire::Versions;
+use redrive_core::wire::{HandedChange, Versions};
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::Result;
 use crate::model::{HourlyKind, LeaseCall, LeaseToken, PayloadKind, TenantScope};
 use crate::sqlite::attempts::json;
 use crate::sqlite::batch::{Batch, Queue};
+use crate::sqlite::handing_out;
 use crate::sqlite::life::position;
 use crate::sqlite::lookup::numbered;
 use crate::sqlite::rows::{COLUMNS, RunRow};
@@ -37,7 +37,7 @@ pub(super) struct Granted {
     pub(super) replay: bool,
     pub(super) lease: LeaseToken,
     pub(super) lease_expires_at: Timestamp,
-    pub(super) changes: Vec<Change>,
+    pub(super) changes: Vec<HandedChange>,
     /// What the worker runs.
     pub(super) versions: Versions,
 }
@@ -273,13 +273,13 @@ fn grant(batch: &mut Batch<'_>, call: &LeaseCall, mut row: RunRow) -> Result<Gra
         run_id: row.run_id.clone(),
         tenant: batch.tenant_name(row.tenant)?,
         queue: queue.name,
-        model: row.model.clone(),
+        model: row.run.target.model.clone().or_else(|| row.model.clone()),
         attempt: row.run.attempt,
         revision: row.run.revision,
         replay,
         lease: token(&row),
         lease_expires_at,
-        changes: row.run.changes.clone(),
+        changes: handing_out::wanted(&row),
         versions: call.versions.clone(),
     })
 }

@@ -2,13 +2,14 @@
 //! searched. Defaults are left out, so that a plain dead letter costs a few bytes.
 
 use redrive_core::ids::RunId;
+use redrive_core::money::{Spend, Usd};
 use redrive_core::reason::Reason;
 use redrive_core::run::{
-    BeforeMerge, Closed, Due, Effects, Ended, Lease, Memory, Merged, Review, Run, Scheduled, State, StateName,
+    Around, BeforeMerge, Closed, Due, Effects, Ended, Lease, Memory, Merged, Review, Run, Scheduled, State, StateName,
 };
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
-use redrive_core::verdict::{Change, DeadBecause};
+use redrive_core::verdict::{Change, DeadBecause, Target};
 use redrive_core::wire::Versions;
 use serde::{Deserialize, Serialize};
 
@@ -45,8 +46,17 @@ pub(super) struct Life {
     pub(super) silent_in_row: u32,
     #[serde(default, skip_serializing_if = "is_default", rename = "t")]
     pub(super) retries: Vec<(Reason, u32)>,
+    #[serde(default, skip_serializing_if = "is_default", rename = "td")]
+    pub(super) tried: Vec<u64>,
+    /// Tokens and micro-dollars.
+    #[serde(default, skip_serializing_if = "is_default", rename = "sp")]
+    pub(super) spent: (u64, u64),
+    #[serde(default, skip_serializing_if = "is_default", rename = "ro")]
+    pub(super) refused: Option<(u64, u32)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "c")]
     pub(super) changes: Vec<Change>,
+    #[serde(default, skip_serializing_if = "is_default", rename = "tg")]
+    pub(super) target: Target,
     #[serde(default, skip_serializing_if = "is_default", rename = "im")]
     pub(super) idle_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "is_default", rename = "dm")]
@@ -164,7 +174,11 @@ impl Life {
             streak: run.memory.streak,
             silent_in_row: run.memory.silent_in_row,
             retries: run.memory.retries.clone(),
+            tried: run.memory.tried.clone(),
+            spent: (run.memory.spent.tokens, run.memory.spent.cost.micros()),
+            refused: run.memory.refused,
             changes: run.changes.clone(),
+            target: run.target.clone(),
             idle_ms: run.idle_ms,
             deadline_ms: run.deadline_ms,
             worker,
@@ -240,8 +254,17 @@ impl Life {
             resumable: self.resumable,
             replayable: !self.not_replayable,
             effects: Effects { open, unknown, done },
-            memory: Memory { streak: self.streak, silent_in_row: self.silent_in_row, retries: self.retries.clone() },
+            memory: Memory {
+                streak: self.streak,
+                silent_in_row: self.silent_in_row,
+                retries: self.retries.clone(),
+                tried: self.tried.clone(),
+                spent: Spend { tokens: self.spent.0, cost: Usd::from_micros(self.spent.1) },
+                refused: self.refused,
+            },
             changes: self.changes.clone(),
+            target: self.target.clone(),
+            around: Around::default(),
             deferred_until,
             idle_ms: self.idle_ms,
             deadline_ms: self.deadline_ms,

@@ -8,9 +8,9 @@ use rusqlite::{Connection, params};
 
 use super::columns::whole;
 use super::fingerprints::FingerprintKey;
+use super::pattern_clock::PATTERN_HOURS_KEPT_MS;
 use super::pattern_events::events_of;
 use super::pattern_list::{Shown, shown};
-use super::tally::PATTERN_HOURS_KEPT_MS;
 use crate::error::Result;
 use crate::model::TenantScope;
 
@@ -61,7 +61,11 @@ fn hours(conn: &Connection, patterns: &[i64], now: Timestamp) -> Result<Vec<Patt
     let before = now.hour().plus_ms(HOUR_MS);
     let first = before.minus_ms(PATTERN_HOURS_KEPT_MS);
     let mut sums: BTreeMap<Timestamp, u64> = BTreeMap::new();
-    let mut find = conn.prepare_cached("SELECT hour, n FROM pattern_hourly WHERE pattern = ? AND hour >= ?")?;
+    // The hour under way is still on the pattern itself.
+    let mut find = conn.prepare_cached(
+        "SELECT hour, n FROM pattern_hourly WHERE pattern = ?1 AND hour >= ?2
+         UNION ALL SELECT hour, hour_count FROM patterns WHERE id = ?1 AND hour >= ?2",
+    )?;
     for pattern in patterns {
         let mut rows = find.query(params![pattern, first.as_millis()])?;
         while let Some(row) = rows.next()? {

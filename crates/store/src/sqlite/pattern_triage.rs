@@ -12,6 +12,7 @@ use crate::sqlite::attempts::json;
 use crate::sqlite::batch::Batch;
 use crate::sqlite::fingerprints::FingerprintKey;
 use crate::sqlite::life::position;
+use crate::sqlite::pattern_clock::PatternClocks;
 use crate::sqlite::patterns::state_now;
 
 /// A pattern as an act finds it.
@@ -46,6 +47,8 @@ impl Found {
 
 /// Answers with the name of what to show.
 pub(super) fn triage_pattern(batch: &mut Batch<'_>, act: &PatternAct) -> Result<String> {
+    batch.known.patterns.forget();
+    batch.known.pattern_clocks = PatternClocks::default();
     let found = batch.patterns_named(&act.scope, &act.id)?;
     match &act.verb {
         PatternVerb::Merge { into } => merge_all(batch, act, found, into),

@@ -5,6 +5,9 @@
 //! is counted and which its run points at for good; `merged_into` names the head that people have put it under. So a
 //! merge touches no run and no counter, and taking it back restores the exact figures.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::pattern::Fingerprint;
 use redrive_core::reason::Category;
@@ -43,24 +46,62 @@ pub(super) struct Sighted {
 }
 
 /// A fix that somebody has promised.
+#[derive(Debug, Clone)]
 struct Fix {
     at: Timestamp,
     versions: Option<Versions>,
 }
 
+/// A fingerprint's pattern as its rows have it.
+#[derive(Debug, Clone)]
+struct KnownPattern {
+    sighted: Sighted,
+    state: i64,
+    muted_until: Option<i64>,
+    before_mute: Option<i64>,
+    fix: Option<Fix>,
+}
+
+/// Patterns met before. Whoever changes what is known of one lets go of all: people are slow, failures are not.
+#[derive(Debug, Default)]
+pub(super) struct KnownPatterns(HashMap<(i64, u64, u8), Arc<KnownPattern>>);
+
+/// Beyond this the memory starts anew.
+const REMEMBERED_MAX: usize = 10_000;
+
+impl KnownPatterns {
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
+    }
+}
+
 impl Batch<'_> {
     pub(super) fn sight(&mut self, seen: &Sighting<'_>) -> Result<Sighted> {
         self.see_versions(seen.tenant, seen.versions)?;
-        let Some((sighted, fix)) = self.known_pattern(seen)? else { return self.first_sight(seen) };
-        if let Some(fix) = fix
-            && self.is_regression(seen, &fix)?
+        let Some(known) = self.known_pattern(seen)? else { return self.first_sight(seen) };
+        if let Some(fix) = &known.fix
+            && state_now(known.state, known.muted_until, known.before_mute, self.now)? == PatternState::Resolved
+            && self.is_regression(seen, fix)?
         {
-            self.come_back(seen, sighted.head)?;
+            self.come_back(seen, known.sighted.head)?;
         }
-        Ok(sighted)
+        Ok(known.sighted.clone())
     }
 
-    fn known_pattern(&mut self, seen: &Sighting<'_>) -> Result<Option<(Sighted, Option<Fix>)>> {
+    fn known_pattern(&mut self, seen: &Sighting<'_>) -> Result<Option<Arc<KnownPattern>>> {
+        let key = (seen.tenant, seen.fingerprint.hash, seen.fingerprint.version);
+        if let Some(known) = self.known.patterns.0.get(&key) {
+            return Ok(Some(known.clone()));
+        }
+        let Some(read) = self.read_pattern(seen)?.map(Arc::new) else { return Ok(None) };
+        if self.known.patterns.0.len() >= REMEMBERED_MAX {
+            self.known.patterns.forget();
+        }
+        self.known.patterns.0.insert(key, read.clone());
+        Ok(Some(read))
+    }
+
+    fn read_pattern(&mut self, seen: &Sighting<'_>) -> Result<Option<KnownPattern>> {
         let mut find = self.conn.prepare_cached(
             "SELECT own.id, head.id, head.public_id, head.template, head.state, head.muted_until, head.before_mute,
                  head.resolved_at, head.resolved_in
@@ -72,9 +113,13 @@ impl Batch<'_> {
         let mut rows = find.query(key)?;
         let Some(row) = rows.next()? else { return Ok(None) };
         let shown = PatternRef { id: row.get(2)?, template: row.get(3)?, new: false };
-        let resolved = state_now(row.get(4)?, row.get(5)?, row.get(6)?, self.now)? == PatternState::Resolved;
-        let fix = if resolved { fix(row)? } else { None };
-        Ok(Some((Sighted { id: row.get(0)?, head: row.get(1)?, shown }, fix)))
+        Ok(Some(KnownPattern {
+            sighted: Sighted { id: row.get(0)?, head: row.get(1)?, shown },
+            state: row.get(4)?,
+            muted_until: row.get(5)?,
+            before_mute: row.get(6)?,
+            fix: fix(row)?,
+        }))
     }
 
     /// With versions: a failure that has the fix. Without: an attempt that began after it; one that was under way
@@ -88,6 +133,7 @@ impl Batch<'_> {
     }
 
     fn come_back(&mut self, seen: &Sighting<'_>, head: i64) -> Result<()> {
+        self.known.patterns.forget();
         let mut back = self.conn.prepare_cached(
             "UPDATE patterns SET state = ?2, regression = 1, muted_until = NULL, resolved_at = NULL, resolved_in = NULL
              WHERE id = ?1",

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use redrive_core::lifecycle::Outcome;
-use redrive_core::wire::RawJson;
+use redrive_core::wire::{ErrorReport, RawJson};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::value::RawValue;
 
@@ -48,7 +48,7 @@ fn kept_payload(row: &Row<'_>) -> Result<KeptPayload> {
     })
 }
 
-fn raw_json(bytes: Vec<u8>, what: &str) -> Result<RawJson> {
+pub(super) fn raw_json(bytes: Vec<u8>, what: &str) -> Result<RawJson> {
     let token = String::from_utf8(bytes).map_err(|_| unexpected(what))?;
     RawValue::from_string(token).map_err(|e| Error::Unexpected(format!("{what}: {e}")))
 }
@@ -65,4 +65,18 @@ pub(super) fn last_output(conn: &Connection, run: i64) -> Result<Option<RawJson>
         .optional()?
         .transpose()?;
     Ok(body.and_then(|body| body.output))
+}
+
+/// What the last failed attempt said.
+pub(super) fn last_error(conn: &Connection, run: i64) -> Result<Option<ErrorReport>> {
+    let (first, last) = span_of(run);
+    let mut find = conn.prepare_cached(
+        "SELECT body FROM attempts WHERE id BETWEEN ? AND ? AND outcome = ? ORDER BY id DESC LIMIT 1",
+    )?;
+    let failed = position(Outcome::ALL, &Outcome::Failed);
+    let body: Option<AttemptBody> = find
+        .query_row(params![first, last, failed], |row| Ok(packed_json(row, 0, "attempt")))
+        .optional()?
+        .transpose()?;
+    Ok(body.and_then(|body| body.error))
 }

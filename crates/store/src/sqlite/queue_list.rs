@@ -32,6 +32,13 @@ pub(super) fn one_queue(conn: &Connection, name: &QueueName) -> Result<QueueView
     found.optional()?.ok_or(Error::NotFound("queue"))?
 }
 
+/// What was set on a queue; none when there is no such queue yet.
+pub(super) fn settings_of(conn: &Connection, name: &QueueName) -> Result<Option<QueueSettings>> {
+    let mut find = conn.prepare_cached("SELECT settings FROM queues WHERE name = ?")?;
+    let mut rows = find.query([name.as_str()])?;
+    rows.next()?.map(|row| json(text(row, 0)?, "queue settings")).transpose()
+}
+
 fn view(row: &Row<'_>, standing: ByState) -> Result<QueueView> {
     let settings: QueueSettings = json(text(row, 2)?, "queue settings")?;
     Ok(QueueView {

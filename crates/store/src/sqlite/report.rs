@@ -74,7 +74,7 @@ fn identify(batch: &mut Batch<'_>, row: &RunRow, failed: &FailedAttempt) -> Resu
 }
 
 /// The same words again are the same failure until its retry is due, and for a minute at least.
-fn is_resend(batch: &Batch<'_>, kept: &Kept) -> Result<bool> {
+pub(super) fn is_resend(batch: &Batch<'_>, kept: &Kept) -> Result<bool> {
     let due = kept.verdict()?.and_then(|verdict| verdict.next_attempt_at);
     let until = kept.recorded_at.plus_ms(RESEND_MIN_MS);
     Ok(batch.now < due.map_or(until, |due| due.max(until)))
@@ -114,7 +114,8 @@ pub(super) fn record(
     row.provider = reported.provider.clone().or(row.provider);
     row.tool.clone_from(&reported.tool);
     row.step.clone_from(&reported.step);
-    let (_, policy) = batch.rules_of(&row)?;
+    let (queue, policy) = batch.rules_of(&row)?;
+    batch.look_around(&mut row, (&queue, &policy), &reported.failure, new)?;
     let event = Event::Fail { failure: &reported.failure, attempt, jitter: batch.dice.jitter() };
     let moved = row.ask(&event, &policy, batch.now)?;
     let failed = Failed {
@@ -158,6 +159,10 @@ pub(super) fn settle(
     })?;
     batch.carry_out(&row, &moved.effects)?;
     row.run = moved.run;
+    if row.run.was_retry() {
+        batch.spend(row.tenant, failed.failure.spent);
+    }
+    batch.redirect(&mut row, &verdict.target)?;
     row.worker = None;
     row.start_id = None;
     row.failed_with(&verdict.reason, verdict.category);
@@ -178,6 +183,7 @@ pub(super) fn settle(
         Some(new) => batch.insert_run(&row, new)?,
         None => batch.save(before, &row)?,
     }
+    batch.keep_place(&row, &verdict.target)?;
     count_failure(batch, before, &row, &pattern, verdict.action);
     Ok(FailureAnswer {
         run_id: row.run_id.clone(),
@@ -197,13 +203,14 @@ fn began_at(now: Timestamp, before: &RunRow, failed: &Failed<'_>) -> Option<Time
 }
 
 fn count_failure(batch: &mut Batch<'_>, before: &RunRow, row: &RunRow, pattern: &Sighted, action: Action) {
-    let (now, tenant, queue) = (batch.now, row.tenant, row.queue);
-    batch.tally.failed(now, tenant, pattern.id, pattern.head);
+    // It failed where it was, wherever it goes next.
+    let (now, tenant, queue) = (batch.now, row.tenant, before.queue);
+    batch.tally.failed(pattern.id, pattern.head);
     batch.tally.happened(now, tenant, queue, HourlyKind::Failed, &row.reason);
     if action == Action::Retry {
-        batch.tally.happened(now, tenant, queue, HourlyKind::Retried, "");
+        batch.tally.happened(now, tenant, queue, HourlyKind::Retried, &row.reason);
     }
     if row.run.state.name() == StateName::Dead && before.run.state.name() != StateName::Dead {
-        batch.tally.happened(now, tenant, queue, HourlyKind::Dead, "");
+        batch.tally.happened(now, tenant, queue, HourlyKind::Dead, &row.reason);
     }
 }

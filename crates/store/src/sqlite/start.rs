@@ -1,5 +1,6 @@
 //! A run begins: started under a lease at once, or queued for whoever leases it.
 
+use redrive_core::ids::QueueName;
 use redrive_core::lifecycle::{Begin, Event, Refused};
 use redrive_core::policy::{Policy, RetryBy};
 use redrive_core::run::{Due, Scheduled, State};
@@ -7,9 +8,10 @@ use redrive_core::text::Label;
 use redrive_core::wire::{StartAnswer, Versions};
 
 use crate::error::{Error, Result};
-use crate::model::{Digest, HourlyKind, LeaseToken, NewRun, PayloadKind, Start, StartHow};
+use crate::model::{Digest, Fit, HourlyKind, LeaseToken, NewRun, PayloadKind, Start, StartHow, Started};
 use crate::sqlite::batch::Batch;
 use crate::sqlite::rows::RunRow;
+use crate::sqlite::{handing_out, rejected};
 
 /// What the committer knows of a start; the recorded steps, a changed payload or an output are read afterwards.
 pub(super) struct Begun {
@@ -22,6 +24,16 @@ pub(super) struct Begun {
     pub(super) payload_differs: bool,
     /// It is over: its output belongs to the answer.
     pub(super) closed: bool,
+    pub(super) queue: QueueName,
+    /// Of the last lease.
+    pub(super) epoch: u64,
+}
+
+impl Begun {
+    pub(super) fn into_started(self) -> Started {
+        let Self { answer, created, queue, payload_differs, .. } = self;
+        Started { answer, created, queue, to_prepare: false, payload_differs }
+    }
 }
 
 /// `POST /v1/runs`.
@@ -39,6 +51,11 @@ fn unknown(batch: &mut Batch<'_>, tenant: i64, start: &Start) -> Result<Begun> {
     let mut row = batch.new_run(&start.run, tenant, queue.id)?;
     row.run.idle_ms = start.idle_ms;
     row.run.deadline_ms = start.deadline_ms;
+    match &start.fit {
+        Fit::AsItIs => {}
+        Fit::With(changes) => row.run.changes.clone_from(changes),
+        Fit::Never { rule, why } => return rejected::never_fits(batch, row, &policy, start, rule, why),
+    }
     match &start.how {
         StartHow::Start { start_id, lease_ms } => {
             begin(batch, &mut row, &policy, start_id.as_ref(), *lease_ms, &start.versions)?;
@@ -121,7 +138,7 @@ fn payload_differs(batch: &mut Batch<'_>, row: &RunRow, sent: &NewRun) -> Result
     Err(Error::RunConflict)
 }
 
-fn answer(batch: &mut Batch<'_>, row: &RunRow, created: bool, payload_differs: bool) -> Result<Begun> {
+pub(super) fn answer(batch: &mut Batch<'_>, row: &RunRow, created: bool, payload_differs: bool) -> Result<Begun> {
     let lease = row.run.lease();
     let answer = StartAnswer {
         run_id: row.run_id.clone(),
@@ -132,15 +149,17 @@ fn answer(batch: &mut Batch<'_>, row: &RunRow, created: bool, payload_differs: b
         replay: lease.is_some_and(|lease| lease.replay),
         lease: lease.map(|_| token(row).to_string()),
         lease_expires_at: lease.map(|lease| lease.expires_at),
-        changes: row.run.changes.clone(),
+        changes: handing_out::wanted(row),
         steps: Vec::new(),
         versions_changed: Vec::new(),
         payload: None,
         payload_base64: None,
+        preflight: None,
         output: None,
     };
-    let versions = row.versions.clone();
-    Ok(Begun { run: row.id, answer, versions, created, payload_differs, closed: row.run.state.name().is_closed() })
+    let (queue, versions) = (batch.queue_by_id(row.queue)?, row.versions.clone());
+    let (closed, epoch) = (row.run.state.name().is_closed(), row.run.epoch);
+    Ok(Begun { run: row.id, answer, versions, created, payload_differs, closed, queue: queue.name, epoch })
 }
 
 pub(super) fn token(row: &RunRow) -> LeaseToken {

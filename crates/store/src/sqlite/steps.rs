@@ -195,15 +195,15 @@ pub(super) struct Mover<'a> {
 }
 
 impl Batch<'_> {
-    /// The entry that a worker means: by the effect's own key over all runs of the tenant, otherwise within the run.
+    /// The entry that a worker means: what the run itself has done, otherwise by an effect's own key over all runs of
+    /// the tenant, otherwise within the run.
     pub(super) fn find_step(&mut self, row: &RunRow, step: &NewStep, key: &str) -> Result<Option<StepRow>> {
-        if step.effect
-            && step.key.is_some()
-            && let Some(found) = holder(self.conn, row.tenant, key)?
-        {
-            return Ok(Some(found));
+        let own = of_run(self.conn, row.id, key)?;
+        let is_done = own.as_ref().is_some_and(|own| own.state.will() == Will::Skip);
+        if is_done || !step.effect || step.key.is_none() {
+            return Ok(own);
         }
-        of_run(self.conn, row.id, key)
+        Ok(holder(self.conn, row.tenant, key)?.or(own))
     }
 
     /// A new entry of the run. `holds`: its key is this run's from now on.

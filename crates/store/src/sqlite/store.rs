@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use redrive_core::detect::OutputSchema;
 use redrive_core::ids::{QueueName, Tenant};
-use redrive_core::policy::Policies;
+use redrive_core::policy::{Policies, Policy};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView,
@@ -17,18 +18,20 @@ use tokio::sync::watch;
 use crate::clock::{Clock, Dice};
 use crate::error::Result;
 use crate::model::{
-    EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewStep, PageCall, Reconcile, Report, Reported, RunFilter, RunRef,
-    Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
+    EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported, RunFilter,
+    RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
 };
 use crate::pattern_model::{PatternAct, PatternsCall};
 use crate::sqlite::batch::Batch;
 use crate::sqlite::committer::Committer;
 use crate::sqlite::folder::{self, Held};
+use crate::sqlite::output_schemas::{self, OutputSchemas};
+use crate::sqlite::policy_shelf::PolicyShelf;
 use crate::sqlite::readers::{READERS, Readers};
 use crate::sqlite::{
     changes, connection, detail, duplicates, effects, figures, handing_out, hours, keys, lease, list, migrate,
-    pattern_detail, pattern_list, pattern_triage, plans, queue_list, report, reviews, revisions, start, sweep, triage,
-    under_lease,
+    pattern_detail, pattern_list, pattern_triage, plans, queue_list, report, reviews, revisions, sent, start, sweep,
+    triage, under_lease,
 };
 use crate::store::Store;
 use crate::triage_model::{Act, Replay, Triaged};
@@ -46,6 +49,8 @@ pub struct SqliteStore {
     committer: Committer,
     readers: Readers,
     clock: Arc<dyn Clock>,
+    shelf: PolicyShelf,
+    schemas: OutputSchemas,
     /// Let go last: the folder is ours while anything of it is open.
     _held: Held,
 }
@@ -71,8 +76,10 @@ impl SqliteStore {
         migrate::migrate(&mut conn)?;
         set(&conn)?;
         let readers = Readers::open(&path, READERS)?;
+        let shelf = PolicyShelf::new(policies.clone());
+        let schemas = OutputSchemas::of(&conn, &policies)?;
         let committer = Committer::start(conn, clock.clone(), dice, policies)?;
-        Ok(Self { committer, readers, clock, _held: held })
+        Ok(Self { committer, readers, clock, shelf, schemas, _held: held })
     }
 
     async fn write<T: Send + 'static>(
@@ -111,8 +118,8 @@ impl Store for SqliteStore {
 
     async fn start(&self, start: Start) -> Result<Started> {
         let begun = self.write(move |batch| start::start(batch, &start)).await?;
-        if begun.created {
-            return Ok(Started { answer: begun.answer, created: true });
+        if begun.created && begun.answer.changes.is_empty() {
+            return Ok(begun.into_started());
         }
         self.read(move |conn| handing_out::complete_start(conn, begun)).await
     }
@@ -143,6 +150,12 @@ impl Store for SqliteStore {
             return Ok(Vec::new());
         }
         self.read(move |conn| handing_out::complete_leases(conn, granted)).await
+    }
+
+    async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>> {
+        let acts =
+            sent.into_iter().map(|(under, sent)| move |batch: &mut Batch<'_>| sent::keep_sent(batch, &under, &sent));
+        self.committer.commit_each(acts.collect()).await
     }
 
     async fn triage(&self, act: Act) -> Result<Triaged> {
@@ -210,6 +223,11 @@ impl Store for SqliteStore {
         self.read(move |conn| duplicates::duplicates(conn, &at)).await
     }
 
+    async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent> {
+        let at = at.clone();
+        self.read(move |conn| sent::sent(conn, &at, attempt)).await
+    }
+
     async fn effect(&self, at: &EffectRef) -> Result<EffectView> {
         let at = at.clone();
         self.read(move |conn| effects::effect(conn, &at)).await
@@ -258,9 +276,32 @@ impl Store for SqliteStore {
         self.read(move |conn| queue_list::one_queue(conn, &name)).await
     }
 
+    async fn policy(&self, tenant: &Tenant, queue: &QueueName) -> Result<Arc<Policy>> {
+        if let Some(policy) = self.shelf.find(tenant, queue) {
+            return Ok(policy);
+        }
+        let (asked, name) = (self.shelf.ask(), queue.clone());
+        let settings = self.read(move |conn| queue_list::settings_of(conn, &name)).await?;
+        Ok(self.shelf.put(asked, tenant, queue, settings.as_ref()))
+    }
+
+    async fn output_schema(&self, at: &RunRef) -> Result<Option<OutputSchema>> {
+        if !self.schemas.any() {
+            return Ok(None);
+        }
+        let run = at.clone();
+        let queue = self.read(move |conn| output_schemas::queue_of(conn, &run)).await?;
+        match queue {
+            Some(queue) => Ok(self.policy(&at.tenant, &queue).await?.detect.output_schema.clone()),
+            None => Ok(None),
+        }
+    }
+
     async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView> {
         let put = name.clone();
+        self.schemas.note(&settings);
         self.write(move |batch| batch.put_queue(&put, settings.clone()).map(|_| ())).await?;
+        self.shelf.forget();
         self.queue(&name).await
     }
 

@@ -77,6 +77,7 @@ fn rescue(batch: &mut Batch<'_>, mut row: RunRow, absent: Option<(Timestamp, Tim
     let event = what_passed(lease, batch.now, absent, jitter);
     let (_, policy) = batch.rules_of(&row)?;
     let before = row.clone();
+    batch.look_at_the_tenant(&mut row, &policy)?;
     let moved = row.ask(&event, &policy, batch.now)?;
     if moved.verdict.is_none() {
         row.run = moved.run;

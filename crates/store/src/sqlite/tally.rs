@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
+use redrive_core::money::Spend;
 use redrive_core::run::StateName;
-use redrive_core::time::{DAY_MS, Timestamp};
+use redrive_core::time::Timestamp;
 use rusqlite::{Connection, params};
 
 use crate::error::Result;
 use crate::model::HourlyKind;
 use crate::sqlite::life::position;
-
-/// How far back a pattern's failures are told by the hour.
-pub(super) const PATTERN_HOURS_KEPT_MS: u64 = 7 * DAY_MS;
+use crate::sqlite::pattern_clock::{PatternClocks, Seen};
+use crate::sqlite::spend;
 
 /// What a run is counted under.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -35,30 +35,32 @@ struct Count {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Hourly {
+struct Hour {
     hour: i64,
     tenant: i64,
     queue: i64,
-    kind: i64,
     reason: String,
 }
+
+type Kinds = [i64; HourlyKind::ALL.len()];
 
 #[derive(Debug, Default)]
 struct PatternDelta {
     count: i64,
     open: i64,
-    last_seen: i64,
-    group_seen: i64,
+    /// One of its group failed.
+    group_seen: bool,
 }
 
 /// The sums of one batch.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     counts: HashMap<Count, i64>,
-    hourly: HashMap<Hourly, i64>,
+    hours: HashMap<Hour, Kinds>,
     patterns: HashMap<i64, PatternDelta>,
-    last_failures: HashMap<i64, i64>,
     moved: Vec<i64>,
+    /// What each tenant's retries used.
+    pub(super) spend: HashMap<i64, Spend>,
 }
 
 impl Tally {
@@ -88,32 +90,30 @@ impl Tally {
         }
     }
 
+    /// Something happened to a run whose last failure, if that is what it is about, had the reason.
     pub(super) fn happened(&mut self, now: Timestamp, tenant: i64, queue: i64, kind: HourlyKind, reason: &str) {
-        let hour = now.hour().as_millis();
-        let key = Hourly { hour, tenant, queue, kind: position(HourlyKind::ALL, &kind), reason: reason.into() };
-        *self.hourly.entry(key).or_default() += 1;
+        let key = Hour { hour: now.hour().as_millis(), tenant, queue, reason: reason.into() };
+        let kinds = self.hours.entry(key).or_default();
+        if let Some(n) = usize::try_from(position(HourlyKind::ALL, &kind)).ok().and_then(|at| kinds.get_mut(at)) {
+            *n += 1;
+        }
     }
 
     /// A failed attempt of `pattern`, which is part of `head` or is that itself.
-    pub(super) fn failed(&mut self, now: Timestamp, tenant: i64, pattern: i64, head: i64) {
-        let delta = self.patterns.entry(pattern).or_default();
-        delta.count += 1;
-        delta.last_seen = now.as_millis();
-        self.patterns.entry(head).or_default().group_seen = now.as_millis();
-        self.last_failures.insert(tenant, now.as_millis());
+    pub(super) fn failed(&mut self, pattern: i64, head: i64) {
+        self.patterns.entry(pattern).or_default().count += 1;
+        self.patterns.entry(head).or_default().group_seen = true;
     }
 
     /// Writes the sums; the batch's last act before its commit.
-    pub(super) fn fold(self, conn: &Connection, now: Timestamp) -> Result<()> {
+    pub(super) fn fold(self, conn: &Connection, now: Timestamp, clocks: &mut PatternClocks) -> Result<()> {
         fold_totals(conn, &self.counts)?;
         fold_counts(conn, self.counts)?;
-        fold_hourly(conn, self.hourly)?;
-        fold_pattern_hours(conn, &self.patterns, now)?;
-        fold_patterns(conn, self.patterns)?;
-        let mut seen = conn.prepare_cached("UPDATE tenants SET last_failure_at = ?2 WHERE id = ?1")?;
-        for (tenant, at) in self.last_failures {
-            seen.execute(params![tenant, at])?;
+        fold_hours(conn, self.hours)?;
+        for (pattern, delta) in &self.patterns {
+            fold_pattern(conn, *pattern, delta, now, clocks)?;
         }
+        spend::fold(conn, self.spend, now)?;
         log_changes(conn, self.moved, now)
     }
 }
@@ -145,43 +145,36 @@ fn fold_counts(conn: &Connection, counts: HashMap<Count, i64>) -> Result<()> {
     Ok(())
 }
 
-fn fold_hourly(conn: &Connection, hourly: HashMap<Hourly, i64>) -> Result<()> {
+fn fold_hours(conn: &Connection, hours: HashMap<Hour, Kinds>) -> Result<()> {
     let mut fold = conn.prepare_cached(
-        "INSERT INTO hourly (hour, tenant, queue, kind, reason, n) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-         ON CONFLICT DO UPDATE SET n = n + excluded.n",
+        "INSERT INTO hours (hour, tenant, queue, reason, started, failed, retried, dead, recovered, succeeded)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+         ON CONFLICT DO UPDATE SET started = started + excluded.started, failed = failed + excluded.failed,
+             retried = retried + excluded.retried, dead = dead + excluded.dead,
+             recovered = recovered + excluded.recovered, succeeded = succeeded + excluded.succeeded",
     )?;
-    for (at, n) in hourly {
-        fold.execute(params![at.hour, at.tenant, at.queue, at.kind, at.reason, n])?;
+    for (at, [started, failed, retried, dead, recovered, succeeded]) in hours {
+        fold.execute(params![
+            at.hour, at.tenant, at.queue, at.reason, started, failed, retried, dead, recovered, succeeded
+        ])?;
     }
     Ok(())
 }
 
-fn fold_patterns(conn: &Connection, patterns: HashMap<i64, PatternDelta>) -> Result<()> {
-    let mut fold = conn.prepare_cached(
-        "UPDATE patterns SET count = count + ?2, open = open + ?3, last_seen = max(last_seen, ?4),
-             group_seen = max(group_seen, ?5) WHERE id = ?1",
-    )?;
-    for (pattern, delta) in patterns {
-        fold.execute(params![pattern, delta.count, delta.open, delta.last_seen, delta.group_seen])?;
+fn fold_pattern(
+    conn: &Connection,
+    pattern: i64,
+    delta: &PatternDelta,
+    now: Timestamp,
+    clocks: &mut PatternClocks,
+) -> Result<()> {
+    if delta.count > 0 {
+        clocks.failed(conn, pattern, Seen { now, count: delta.count, open: delta.open })?;
+    } else if delta.open != 0 {
+        let mut fold = conn.prepare_cached("UPDATE patterns SET open = open + ?2 WHERE id = ?1")?;
+        fold.execute([pattern, delta.open])?;
     }
-    Ok(())
-}
-
-/// One row a pattern and hour. Whoever begins an hour clears away what is older than anybody asks for, so that a
-/// pattern never has more rows than are shown.
-fn fold_pattern_hours(conn: &Connection, patterns: &HashMap<i64, PatternDelta>, now: Timestamp) -> Result<()> {
-    let mut fold = conn.prepare_cached(
-        "INSERT INTO pattern_hourly (pattern, hour, n) VALUES (?1, ?2, ?3)
-         ON CONFLICT DO UPDATE SET n = n + excluded.n RETURNING n",
-    )?;
-    let mut forget = conn.prepare_cached("DELETE FROM pattern_hourly WHERE pattern = ?1 AND hour < ?2")?;
-    for (pattern, delta) in patterns.iter().filter(|(_, delta)| delta.count > 0) {
-        let n: i64 = fold.query_row(params![pattern, now.hour().as_millis(), delta.count], |row| row.get(0))?;
-        if n == delta.count {
-            forget.execute(params![pattern, now.hour().minus_ms(PATTERN_HOURS_KEPT_MS).as_millis()])?;
-        }
-    }
-    Ok(())
+    if delta.group_seen { clocks.group_seen(conn, pattern, now) } else { Ok(()) }
 }
 
 fn log_changes(conn: &Connection, mut moved: Vec<i64>, now: Timestamp) -> Result<()> {

@@ -9,10 +9,11 @@ use rusqlite::params;
 
 use crate::error::{Error, Result};
 use crate::model::{FailedAttempt, HourlyKind, LeaseToken, NewStep, Success, UnderLease};
-use crate::sqlite::attempts::Ending;
+use crate::sqlite::attempts::{Ending, Kept};
 use crate::sqlite::batch::Batch;
 use crate::sqlite::ledger;
 use crate::sqlite::lookup::numbered;
+use crate::sqlite::refuse;
 use crate::sqlite::report;
 use crate::sqlite::rows::RunRow;
 
@@ -43,6 +44,12 @@ fn lost(row: &RunRow, stands: Standing) -> Error {
             Error::LeaseLost { recorded: false }
         }
     }
+}
+
+/// The run of a lease that is live; any other call is refused.
+pub(super) fn require_live(batch: &mut Batch<'_>, under: &UnderLease, verb: Verb) -> Result<RunRow> {
+    let (row, stands) = fenced(batch, under, verb)?;
+    if stands == Standing::Live { Ok(row) } else { Err(lost(&row, stands)) }
 }
 
 pub(super) fn heartbeat(batch: &mut Batch<'_>, under: &UnderLease) -> Result<Timestamp> {
@@ -90,7 +97,7 @@ pub(super) fn fail(batch: &mut Batch<'_>, under: &UnderLease, failed: &FailedAtt
             batch.stored_answer(&row, &kept.ok_or(Error::LeaseLost { recorded: false })?)
         }
         Standing::LateFailure => {
-            keep_late_failure(batch, &row, under, failed)?;
+            keep_late_failure(batch, &row, under.lease.attempt, under.lease.epoch, &failed.body)?;
             late_outcomes(batch, &mut row, under, &failed.steps)?;
             Err(over(&row, true))
         }
@@ -98,13 +105,12 @@ pub(super) fn fail(batch: &mut Batch<'_>, under: &UnderLease, failed: &FailedAtt
     }
 }
 
-fn keep_late_failure(batch: &mut Batch<'_>, row: &RunRow, under: &UnderLease, failed: &FailedAttempt) -> Result<()> {
+fn keep_late_failure(batch: &mut Batch<'_>, row: &RunRow, attempt: u32, epoch: u64, body: &[u8]) -> Result<()> {
     let mut insert = batch.conn.prepare_cached(
         "INSERT INTO late_failures (attempt, epoch, at, body) SELECT ?1, ?2, ?3, ?4
          WHERE NOT EXISTS (SELECT 1 FROM late_failures WHERE attempt = ?1 AND epoch = ?2 AND body = ?4)",
     )?;
-    let attempt = numbered(row.id, under.lease.attempt);
-    insert.execute(params![attempt, under.lease.epoch.cast_signed(), batch.now.as_millis(), failed.body])?;
+    insert.execute(params![numbered(row.id, attempt), epoch.cast_signed(), batch.now.as_millis(), body])?;
     Ok(())
 }
 
@@ -114,6 +120,7 @@ pub(super) fn release(batch: &mut Batch<'_>, under: &UnderLease) -> Result<State
         Standing::Live => {
             let before = row.clone();
             let (_, policy) = batch.rules_of(&row)?;
+            batch.look_at_the_tenant(&mut row, &policy)?;
             let moved = row.ask(&Event::Release { jitter: batch.dice.jitter() }, &policy, batch.now)?;
             if moved.verdict.is_some() {
                 return release_as_failure(batch, &before, row, moved, under);
@@ -155,7 +162,11 @@ pub(super) fn succeed(batch: &mut Batch<'_>, success: &Success) -> Result<Succee
     let (mut row, stands) = fenced(batch, &under, Verb::Succeed)?;
     match stands {
         Standing::Live => record_success(batch, row, success, lease.attempt, Some(lease.epoch), false),
-        Standing::LateSuccess => record_success(batch, row, success, lease.attempt, Some(lease.epoch), true),
+        Standing::LateSuccess => match batch.attempt(row.id, lease.attempt)? {
+            // A detector has objected to this very report.
+            Some(kept) if kept.outcome == Outcome::Failed && kept.is(&success.digest) => refused_before(&kept),
+            Some(_) | None => record_success(batch, row, success, lease.attempt, Some(lease.epoch), true),
+        },
         Standing::Again => {
             let kept = batch.attempt(row.id, lease.attempt)?.ok_or(Error::LeaseLost { recorded: false })?;
             Ok(SucceedAnswer { state: kept.state, late: false, verdict: None })
@@ -183,6 +194,11 @@ fn succeed_by_caller(batch: &mut Batch<'_>, success: &Success) -> Result<Succeed
         if kept.outcome == Outcome::Succeeded && kept.is(&success.digest) {
             return Ok(SucceedAnswer { state: kept.state, late: false, verdict: None });
         }
+        // Without a number the same refused output may also be the next attempt's, once that was due.
+        let same = kept.outcome == Outcome::Failed && kept.is(&success.digest);
+        if same && (success.attempt.is_some() || report::is_resend(batch, &kept)?) {
+            return refused_before(&kept);
+        }
         if success.attempt.is_some() {
             return Err(Error::AttemptConflict { attempt: asked });
         }
@@ -194,6 +210,11 @@ fn succeed_by_caller(batch: &mut Batch<'_>, success: &Success) -> Result<Succeed
     record_success(batch, row, success, attempt, None, false)
 }
 
+/// The answer to a success that was refused, again.
+fn refused_before(kept: &Kept) -> Result<SucceedAnswer> {
+    Ok(SucceedAnswer { state: kept.state, late: false, verdict: kept.verdict()? })
+}
+
 fn record_success(
     batch: &mut Batch<'_>,
     mut row: RunRow,
@@ -202,8 +223,20 @@ fn record_success(
     epoch: Option<u64>,
     late: bool,
 ) -> Result<SucceedAnswer> {
-    let before = row.clone();
     let (_, policy) = batch.rules_of(&row)?;
+    if let Some(objection) = refuse::objection(batch, &row, success, &policy)? {
+        if !late {
+            return refuse::refuse(batch, row, success, &objection, attempt, epoch);
+        }
+        // A late failure is evidence and moves nothing, whoever found it.
+        let body = refuse::body_with_error(success, &objection)?;
+        keep_late_failure(batch, &row, attempt, epoch.unwrap_or(0), &body)?;
+        if let Some(lease) = success.lease {
+            late_outcomes(batch, &mut row, &UnderLease { at: success.at.clone(), lease }, &success.steps)?;
+        }
+        return Err(over(&row, true));
+    }
+    let before = row.clone();
     batch.keep_steps(&mut row, attempt, epoch.unwrap_or(0), &before.versions, &success.steps)?;
     let moved = row.ask(&Event::Succeed { attempt }, &policy, batch.now)?;
     batch.carry_out(&row, &moved.effects)?;
@@ -231,6 +264,9 @@ fn record_success(
     if before.run.state.name() != state {
         let kind = if state == StateName::Recovered { HourlyKind::Recovered } else { HourlyKind::Succeeded };
         batch.tally.happened(batch.now, row.tenant, row.queue, kind, "");
+        if row.run.was_retry() {
+            batch.spend(row.tenant, success.observed.spent);
+        }
     }
     Ok(SucceedAnswer { state, late, verdict: None })
 }

@@ -1,7 +1,7 @@
 //! Dealing: fair over tenants, in order within a key, bounded in size.
 
 use redrive_core::text::Label;
-use redrive_store::{LeaseCall, NewRun, PayloadKind, Start, StartHow};
+use redrive_store::{Fit, LeaseCall, NewRun, PayloadKind, Start, StartHow};
 
 use crate::world::{World, lease_call, new_run, payload, report, success, under};
 
@@ -12,6 +12,7 @@ fn enqueued(run: NewRun) -> Start {
         versions: Default::default(),
         idle_ms: None,
         deadline_ms: None,
+        fit: Fit::AsItIs,
     }
 }
 

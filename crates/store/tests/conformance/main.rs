@@ -19,6 +19,7 @@ mod reads;
 mod reconciling;
 mod reports;
 mod reviews;
+mod sent;
 mod starts;
 mod triage;
 mod verbs;
@@ -49,6 +50,14 @@ macro_rules! every_case {
             starts::a_dead_run_refuses_a_start_with_its_verdict,
             starts::a_closed_run_answers_with_its_output_and_no_lease,
             starts::another_payload_under_the_same_run_is_a_conflict,
+            sent::what_an_attempt_got_is_kept_beside_the_original,
+            sent::a_lease_that_is_over_keeps_nothing,
+            sent::a_released_attempt_that_goes_out_again_got_what_it_got_last,
+            sent::the_same_start_again_gets_the_same_payload,
+            sent::another_tenants_attempt_is_not_found,
+            sent::the_last_error_goes_with_the_change_that_asks_for_it,
+            sent::a_run_that_can_never_fit_is_a_dead_letter_from_the_beginning,
+            sent::a_queues_policy_is_what_was_set_last_and_asking_makes_no_queue,
             leases::ten_of_a_small_tenant_come_within_twenty_of_ten_thousand,
             leases::turns_go_on_where_the_last_call_stopped,
             leases::runs_of_one_order_key_go_out_one_at_a_time,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use redrive_core::classify::{Evidence, classify};
+use redrive_core::detect::{Told, observe};
 use redrive_core::ids::{QueueName, RunId, Tenant};
 use redrive_core::pattern::fingerprint;
 use redrive_core::policy::Policies;
@@ -13,7 +14,7 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{FailureAnswer, LeasedRun, QueueSettings, RunDetail, StartAnswer, StepStatus, Versions};
 use redrive_store::sqlite::{Options, SqliteStore};
 use redrive_store::{
-    About, Act, AttemptBody, FailedAttempt, LeaseCall, ManualClock, NewRun, NewStep, Payload, PayloadKind, Report,
+    About, Act, AttemptBody, FailedAttempt, Fit, LeaseCall, ManualClock, NewRun, NewStep, Payload, PayloadKind, Report,
     Result, RunRef, SeededDice, Start, StartHow, Store, Success, TenantScope, Triage, Triaged, UnderLease, encode,
 };
 use sha2::{Digest as _, Sha256};
@@ -71,7 +72,7 @@ impl World {
         let how = StartHow::Enqueue { due_at: None };
         let run = NewRun { tenant: tenant.parse().unwrap(), ..new_run(run) };
         self.store
-            .start(Start { run, how, versions: Versions::new(), idle_ms: None, deadline_ms: None })
+            .start(Start { run, how, versions: Versions::new(), idle_ms: None, deadline_ms: None, fit: Fit::AsItIs })
             .await
             .unwrap();
     }
@@ -195,7 +196,7 @@ pub fn numbered(run: &str, message: &str, attempt: u32) -> Report {
 
 pub fn start(run: &str) -> Start {
     let how = StartHow::Start { start_id: Some(Label::from(run)), lease_ms: Some(LEASE_MS) };
-    Start { run: new_run(run), how, versions: Versions::new(), idle_ms: None, deadline_ms: None }
+    Start { run: new_run(run), how, versions: Versions::new(), idle_ms: None, deadline_ms: None, fit: Fit::AsItIs }
 }
 
 pub fn success(under: &UnderLease, output: &str) -> Success {
@@ -208,6 +209,7 @@ pub fn success(under: &UnderLease, output: &str) -> Success {
         lease: Some(under.lease),
         attempt: None,
         digest: digest(output.as_bytes()),
+        observed: observe(&Told { output: Some(output), ..Told::default() }),
         body: encode(serde_json::to_string(&body).unwrap().as_bytes()),
         steps: Vec::new(),
     }

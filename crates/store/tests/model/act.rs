@@ -5,10 +5,10 @@ use std::sync::Arc;
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
-use redrive_core::wire::{FailureAnswer, StateAnswer, StepStatus, StepView, SucceedAnswer};
+use redrive_core::wire::{EffectOutcome, EffectView, FailureAnswer, StateAnswer, StepStatus, StepView, SucceedAnswer};
 use redrive_store::{
-    Act, FailedAttempt, LeaseToken, NewRun, PayloadKind, Report, Reported, Result, RunRef, Start, StartHow, Started,
-    Store, Success, Triage, Triaged, UnderLease,
+    Act, EffectRef, FailedAttempt, Fit, LeaseToken, NewRun, NewStep, PayloadKind, Reconcile, Report, Reported, Result,
+    RunRef, Start, StartHow, Started, Store, Success, Triage, Triaged, UnderLease,
 };
 
 use crate::world::{self, digest, failed, new_run, payload, step};
@@ -23,13 +23,12 @@ pub const WORDS: [&str; 4] =
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     Heartbeat,
-    Step,
     Succeed,
     Fail,
     Release,
 }
 
-pub const VERBS: [Verb; 5] = [Verb::Heartbeat, Verb::Step, Verb::Succeed, Verb::Fail, Verb::Release];
+pub const VERBS: [Verb; 4] = [Verb::Heartbeat, Verb::Succeed, Verb::Fail, Verb::Release];
 
 /// Acts whose answers say all that changed; several may be sent at once and take effect in their order.
 #[derive(Debug, Clone)]
@@ -40,6 +39,24 @@ pub enum Do {
     Under { at: RunRef, lease: LeaseToken, verb: Verb, words: usize },
     SucceedByCaller { at: RunRef, attempt: Option<u32>, words: usize },
     Triage { at: RunRef, triage: Triage },
+    Step { at: RunRef, lease: LeaseToken, key: &'static str, status: StepStatus, checked: bool },
+    Reconcile { at: RunRef, key: &'static str, outcome: EffectOutcome },
+}
+
+/// Two of the run's own and two that all runs of a tenant share.
+pub const STEP_KEYS: [&str; 4] = ["p0", "p1", "e0", "e1"];
+
+pub fn is_effect(key: &str) -> bool {
+    key.starts_with('e')
+}
+
+/// Some runs do nothing that could do harm, so that the rest of life is seen as well.
+pub fn has_effects(at: &RunRef) -> bool {
+    matches!(at.run_id.as_str(), "r2" | "r3" | "c1")
+}
+
+pub fn is_resumable(at: &RunRef) -> bool {
+    at.run_id.as_str() == "r3"
 }
 
 #[derive(Debug)]
@@ -52,6 +69,7 @@ pub enum Said {
     Fail(Result<FailureAnswer>),
     Release(Result<StateAnswer>),
     Triage(Result<Triaged>),
+    Reconcile(Result<EffectView>),
 }
 
 impl Do {
@@ -62,6 +80,8 @@ impl Do {
             | Self::Enqueue { at, .. }
             | Self::Under { at, .. }
             | Self::SucceedByCaller { at, .. }
+            | Self::Step { at, .. }
+            | Self::Reconcile { at, .. }
             | Self::Triage { at, .. } => at,
         }
     }
@@ -77,7 +97,14 @@ impl Do {
                 let how = StartHow::Start { start_id, lease_ms: Some(lease_ms) };
                 Said::Start(
                     store
-                        .start(Start { run, how, versions: Default::default(), idle_ms: None, deadline_ms: None })
+                        .start(Start {
+                            run,
+                            how,
+                            versions: Default::default(),
+                            idle_ms: None,
+                            deadline_ms: None,
+                            fit: Fit::AsItIs,
+                        })
                         .await,
                 )
             }
@@ -91,6 +118,7 @@ impl Do {
                             versions: Default::default(),
                             idle_ms: None,
                             deadline_ms: None,
+                            fit: Fit::AsItIs,
                         })
                         .await,
                 )
@@ -98,6 +126,16 @@ impl Do {
             Self::Under { at, lease, verb, words } => under(&store, UnderLease { at, lease }, verb, words).await,
             Self::SucceedByCaller { at, attempt, words } => {
                 Said::Succeed(store.succeed(success(at, None, attempt, words)).await)
+            }
+            Self::Step { at, lease, key, status, checked } => {
+                let step = NewStep { checked, ..step(key, is_effect(key), status) };
+                Said::Step(store.step(UnderLease { at, lease }, step).await)
+            }
+            Self::Reconcile { at, key, outcome } => {
+                let at = EffectRef { tenant: at.tenant, key: key.parse().unwrap(), run_id: Some(at.run_id) };
+                let (actor, reason) = ("key:ops".to_owned(), Some(Text::from("because")));
+                let act = Reconcile { at, outcome, output: None, output_omitted: None, actor, reason };
+                Said::Reconcile(store.reconcile(act).await)
             }
             Self::Triage { at, triage } => {
                 let act = Act { at, triage, actor: "key:ops".into(), reason: Some(Text::from("because")) };
@@ -110,7 +148,6 @@ impl Do {
 async fn under(store: &Arc<dyn Store>, under: UnderLease, verb: Verb, words: usize) -> Said {
     match verb {
         Verb::Heartbeat => Said::Heartbeat(store.heartbeat(under).await),
-        Verb::Step => Said::Step(store.step(under, step(&format!("s{words}"), false, StepStatus::Committed)).await),
         Verb::Succeed => Said::Succeed(store.succeed(success(under.at, Some(under.lease), None, words)).await),
         Verb::Fail => Said::Fail(store.fail(under, failed(WORDS[words])).await),
         Verb::Release => Said::Release(store.release(under).await),
@@ -132,7 +169,8 @@ pub fn queue_of(at: &RunRef) -> QueueName {
 
 fn run_of(at: &RunRef) -> NewRun {
     let tenant: Tenant = at.tenant.clone();
-    NewRun { tenant, queue: queue_of(at), ..new_run(at.run_id.as_str()) }
+    let resumable = Some(is_resumable(at));
+    NewRun { tenant, queue: queue_of(at), resumable, ..new_run(at.run_id.as_str()) }
 }
 
 pub fn report(at: &RunRef, attempt: Option<u32>, words: usize) -> Report {

@@ -10,6 +10,7 @@ use redrive_store::{Error, PageCall, RunFilter, TenantScope};
 use crate::act::TENANTS;
 use crate::play::Play;
 use crate::reference::Ended;
+use crate::steps::{Known, shown_step};
 use crate::world::at;
 
 type Key = (String, String);
@@ -46,6 +47,9 @@ impl Play {
                 shown.body.attempts.iter().map(|attempt| (attempt.attempt, attempt.outcome.as_str())).collect();
             attempts.sort_unstable();
             assert_eq!(attempts, kept, "{key:?}");
+            let mut steps: Vec<(&str, Known)> = shown.body.steps.iter().map(shown_step).collect();
+            steps.sort_unstable();
+            assert_eq!(steps, run.steps.iter().map(|(key, step)| (*key, step.known)).collect::<Vec<_>>(), "{key:?}");
             let by_people = shown.body.history.iter().filter(|entry| entry.actor == "key:ops").count();
             assert_eq!(by_people, run.triaged, "{key:?}: {:?}", shown.body.history);
         }

@@ -6,6 +6,7 @@ use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_store::{Error, LeaseToken, Result, RunRef, Started, Triage, Triaged};
 
+use crate::act::is_resumable;
 use crate::reference::{Ended, Live, Model, Run, is_callers, key, refused};
 
 const MAX_REPLAYS: u32 = 10;
@@ -25,7 +26,8 @@ impl Model {
         let Some(run) = self.runs.get(&key(at)) else {
             let said = said.unwrap();
             assert!(said.created && said.answer.attempt == 1);
-            self.runs.insert(key(at), Run { other_payload, ..Run::new(StateName::Scheduled) });
+            let resumable = is_resumable(at);
+            self.runs.insert(key(at), Run { other_payload, resumable, ..Run::new(StateName::Scheduled) });
             return self.granted(at, said.answer.lease.as_deref(), start_id.cloned(), lease_ms, now);
         };
         if other_payload != run.other_payload {
@@ -64,7 +66,8 @@ impl Model {
         assert_eq!(said.answer.lease, None);
         let run = self.runs.entry(key(at)).or_insert_with(|| {
             assert!(said.created);
-            Run { due: Some(due_at.unwrap_or(now).max(now)), ..Run::new(StateName::Scheduled) }
+            let due = Some(due_at.unwrap_or(now).max(now));
+            Run { due, resumable: is_resumable(at), ..Run::new(StateName::Scheduled) }
         });
         assert_eq!(said.answer.state, run.state);
     }
@@ -101,6 +104,8 @@ impl Model {
             (Triage::Note, _) => true,
             (Triage::Replay(replay), state) => match state {
                 StateName::Running => false,
+                // R1: past an effect that must not be repeated only force goes.
+                StateName::Scheduled | StateName::Dead | StateName::Review if !replay.force && run.is_unsafe() => false,
                 StateName::Scheduled => true,
                 StateName::Dead | StateName::Review => replay.force || run.replays < MAX_REPLAYS,
                 _ => replay.force,
@@ -125,6 +130,7 @@ impl Model {
             }
             Triage::Cancel => {
                 if run.live.take().is_some() {
+                    run.doubt_what_is_open();
                     (run.ended, run.has_failed) = (Some(Ended::Cancelled), true);
                     run.keep(run.attempt, "cancelled", None, now);
                 }

@@ -16,8 +16,10 @@ mod act;
 mod audit;
 mod begins;
 mod lot;
+mod oracle;
 mod play;
 mod reference;
+mod steps;
 mod workers;
 #[path = "../conformance/world.rs"]
 mod world;
@@ -70,3 +72,38 @@ fn a_batch_is_answered_item_by_item() {
         });
     }
 }
+
+/// Over all worlds: what the promise R1 asks for.
+const REPLAYS: usize = 10_000;
+const ORACLES: usize = 125;
+
+/// R1: a committed step is never offered for execution again, on any path there is.
+#[test]
+fn a_committed_step_is_never_offered_again() {
+    let seed = lot::seed();
+    let paths = std::sync::Mutex::new(oracle::Paths::new());
+    std::thread::scope(|threads| {
+        for first in 0..AT_ONCE {
+            let paths = &paths;
+            threads.spawn(move || {
+                for world in (first..ORACLES).step_by(AT_ONCE) {
+                    block_on(async {
+                        let lot = Lot::new(seed.wrapping_add(world as u64));
+                        println!("world {}", lot.seed);
+                        let mut oracle = oracle::Oracle::new(lot, play::folder()).await;
+                        oracle.replays(REPLAYS / ORACLES).await;
+                        assert_eq!(oracle.done_more_than_once(), 0, "of {}", oracle.done());
+                        let mut all = paths.lock().unwrap();
+                        oracle.paths.iter().for_each(|(path, n)| *all.entry(path).or_default() += n);
+                    });
+                }
+            });
+        }
+    });
+    let paths = paths.into_inner().unwrap();
+    println!("{REPLAYS} replays: {paths:?}");
+    assert_eq!(paths.len(), PATHS, "a path that nobody took proves nothing: {paths:?}");
+}
+
+/// Ways for a run to begin, to end, and for a doubt to be settled.
+const PATHS: usize = 16;

@@ -7,10 +7,10 @@ use std::task::Poll;
 
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
-use redrive_core::wire::QueueSettings;
+use redrive_core::wire::{EffectOutcome, QueueSettings, StepStatus};
 use redrive_store::{LeaseCall, LeaseToken, RunRef, TenantScope, Triage};
 
-use crate::act::{CALLS, Do, RUNS, Said, TENANTS, VERBS, WORDS, report};
+use crate::act::{CALLS, Do, RUNS, STEP_KEYS, Said, TENANTS, VERBS, WORDS, has_effects, report};
 use crate::lot::Lot;
 use crate::reference::{Model, is_callers, key};
 use crate::world::{World, at, lease_call};
@@ -88,7 +88,17 @@ impl Play {
                 Do::Start { at, start_id, other_payload: lot.one_in(10), lease_ms: *lot.pick(&LEASES_MS) }
             }
             4 => Do::Enqueue { at, due_at: lot.one_in(2).then(|| self.now().plus_ms(lot.below(60_000))) },
-            5..=9 => Do::Under { lease: self.some_lease(&at), at, verb: *lot.pick(&VERBS), words },
+            5..=7 => Do::Under { lease: self.some_lease(&at), at, verb: *lot.pick(&VERBS), words },
+            8..=9 if lot.one_in(3) && has_effects(&at) => {
+                let outcome = *lot.pick(&[EffectOutcome::Committed, EffectOutcome::NotDone]);
+                Do::Reconcile { at, key: *lot.pick(&STEP_KEYS[..]), outcome }
+            }
+            8..=9 => {
+                let key = if has_effects(&at) { *lot.pick(&STEP_KEYS) } else { *lot.pick(&STEP_KEYS[..2]) };
+                let status = *lot.pick(&[StepStatus::Started, StepStatus::Committed, StepStatus::Failed]);
+                let checked = status != StepStatus::Started && lot.one_in(3);
+                Do::Step { lease: self.some_lease(&at), at, key, status, checked }
+            }
             10 => Do::SucceedByCaller { at, attempt, words },
             _ => {
                 let force = lot.one_in(3);
@@ -243,7 +253,7 @@ impl Play {
 }
 
 /// In memory where there is such a place: the laws are about what is written, and not about how long a disk takes.
-fn folder() -> tempfile::TempDir {
+pub fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 

@@ -11,7 +11,8 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::FailureAnswer;
 use redrive_store::{Digest, Error, LeaseToken, Reported, Result, RunRef};
 
-use crate::act::{Do, Said, WORDS};
+use crate::act::{Do, Said, WORDS, is_resumable};
+use crate::steps::Step;
 use crate::world::digest;
 
 const MAX_ATTEMPTS: u32 = 4;
@@ -62,6 +63,8 @@ pub struct Run {
     pub replays: u32,
     /// In review: when nobody's answer is one.
     pub review_until: Option<Timestamp>,
+    pub resumable: bool,
+    pub steps: BTreeMap<&'static str, Step>,
 }
 
 #[derive(Default)]
@@ -97,12 +100,18 @@ impl Run {
             budget_from: 0,
             replays: 0,
             review_until: None,
+            resumable: false,
+            steps: BTreeMap::new(),
         }
     }
 
     /// A verdict has moved it: L6 bounds where to.
     pub fn judged(&mut self, state: StateName, due: Option<Timestamp>, now: Timestamp) {
         (self.state, self.due, self.live, self.has_failed) = (state, due, None, true);
+        self.doubt_what_is_open();
+        if self.is_unsafe() {
+            assert_eq!(state, StateName::Dead, "an effect must not be repeated by itself: {:?}", self.steps);
+        }
         match state {
             StateName::Scheduled => {
                 assert!(due.is_some_and(|due| due > now), "the next attempt is in the future: {due:?}, now {now}");
@@ -152,6 +161,10 @@ impl Model {
             (Do::Enqueue { at, due_at }, Said::Start(said)) => self.enqueue(at, *due_at, said, now),
             (Do::Triage { at, triage }, Said::Triage(said)) => self.triage(at, triage, said, now),
             (Do::Under { at, lease, verb, words }, said) => self.under_lease(at, *lease, *verb, *words, said, now),
+            (Do::Step { at, lease, key, status, checked }, Said::Step(said)) => {
+                self.step(at, *lease, key, *status, *checked, said);
+            }
+            (Do::Reconcile { at, key, outcome }, Said::Reconcile(said)) => self.reconcile(at, key, *outcome, said),
             (Do::SucceedByCaller { at, attempt, words }, Said::Succeed(said)) => {
                 self.succeed_by_caller(at, *attempt, *words, said, now);
             }
@@ -162,7 +175,10 @@ impl Model {
     /// Which attempt a report is, and whether it was here before.
     pub fn report(&mut self, at: &RunRef, attempt: Option<u32>, words: usize, said: Result<Reported>, now: Timestamp) {
         let digest = digest(WORDS[words].as_bytes());
-        let run = self.runs.entry(key(at)).or_insert_with(|| Run::new(StateName::Scheduled));
+        let run = self
+            .runs
+            .entry(key(at))
+            .or_insert_with(|| Run { resumable: is_resumable(at), ..Run::new(StateName::Scheduled) });
         let kept = match attempt {
             Some(attempt) => run.kept.get(&attempt),
             None => run.kept.values().rfind(|kept| kept.outcome == "failed").filter(|kept| {

@@ -14,6 +14,7 @@ use crate::call::{Answer, Call, Reply, typed};
 use crate::capture::{Captured, Context, new_run};
 use crate::problem::{Code, Problem, Result};
 use crate::query::OfTenant;
+use crate::room;
 use crate::tasks::compute;
 
 /// How many reports of a batch are in the store's hands at a time.
@@ -47,7 +48,8 @@ pub(crate) async fn report(app: App, call: ReportCall) -> Result<FailuresReply> 
     }
     let raw = call.body.one();
     let (to, who, query) = (app.clone(), (*call.who).clone(), call.query);
-    let prepared = compute(raw.len(), move || prepare(&to, &who, &query, &raw)).await?;
+    let mut prepared = compute(raw.len(), move || prepare(&to, &who, &query, &raw)).await?;
+    room::of_report(&app, &mut prepared).await?;
     let Reported { answer, fresh } = app.store.report(prepared).await?;
     Ok(FailuresReply::One(Reply::new(answer, fresh).into()))
 }
@@ -95,10 +97,13 @@ async fn report_piece(app: &App, call: &ReportCall, piece: &[&[u8]]) -> Vec<Resu
     let mut reports = Vec::with_capacity(piece.len());
     for line in piece {
         match prepare(app, &call.who, &call.query, line) {
-            Ok(report) => {
-                reports.push(report);
-                problems.push(None);
-            }
+            Ok(mut report) => match room::of_report(app, &mut report).await {
+                Ok(()) => {
+                    reports.push(report);
+                    problems.push(None);
+                }
+                Err(problem) => problems.push(Some(problem)),
+            },
             Err(problem) => problems.push(Some(problem)),
         }
         // Other requests get their turn between lines.

@@ -13,6 +13,7 @@ use crate::auth::{Identity, Worker};
 use crate::body::Json;
 use crate::call::{Call, Reply};
 use crate::limits::{LEASE_PAYLOAD_MAX_BYTES, LEASES_DEFAULT, LEASES_MAX, WAIT_MS_MAX};
+use crate::prepare;
 use crate::problem::{Code, Problem, Result};
 use crate::query::OfTenant;
 
@@ -32,7 +33,8 @@ pub(crate) async fn lease(
     let request = call.body.into_value();
     let wait = Duration::from_millis(wait_ms(&request)?);
     let asked = lease_call(&call.who, &call.query, request)?;
-    Ok(Reply::ok(LeasesAnswer { leases: take(&app, asked, wait).await? }))
+    let leases = take(&app, asked, wait).await?;
+    Ok(Reply::ok(LeasesAnswer { leases: prepare::leases(&app, leases).await }))
 }
 
 fn wait_ms(request: &LeaseRequest) -> Result<u64> {

@@ -1,1 +1,28 @@
--- Nothing yet.
+-- Fewer counters a failure: with many tenants a small batch wrote more counter rows than runs.
+
+-- All that happened in an hour under one reason is one row. What is no failure has the reason ''.
+CREATE TABLE hours (
+    hour INTEGER NOT NULL,
+    tenant INTEGER NOT NULL,
+    queue INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    started INTEGER NOT NULL,
+    failed INTEGER NOT NULL,
+    retried INTEGER NOT NULL,
+    dead INTEGER NOT NULL,
+    recovered INTEGER NOT NULL,
+    succeeded INTEGER NOT NULL,
+    PRIMARY KEY (hour, tenant, queue, reason)
+) WITHOUT ROWID;
+INSERT INTO hours
+SELECT hour, tenant, queue, reason, sum(iif(kind = 0, n, 0)), sum(iif(kind = 1, n, 0)), sum(iif(kind = 2, n, 0)),
+    sum(iif(kind = 3, n, 0)), sum(iif(kind = 4, n, 0)), sum(iif(kind = 5, n, 0))
+FROM hourly GROUP BY hour, tenant, queue, reason;
+DROP TABLE hourly;
+
+-- The hour under way is counted on the pattern itself, and moves to pattern_hourly when the next one begins.
+ALTER TABLE patterns ADD COLUMN hour INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE patterns ADD COLUMN hour_count INTEGER NOT NULL DEFAULT 0;
+
+-- The newest pattern tells it.
+ALTER TABLE tenants DROP COLUMN last_failure_at;

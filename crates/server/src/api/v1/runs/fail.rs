@@ -11,6 +11,7 @@ use crate::call::{Call, Reply};
 use crate::capture::{self, Context};
 use crate::problem::Result;
 use crate::query::OfTenant;
+use crate::room;
 use crate::tasks::compute;
 
 pub(crate) async fn post(
@@ -26,6 +27,7 @@ pub(crate) async fn post(
         let context = run.as_ref().map(Context::of_run).unwrap_or_default();
         capture::failed_by(value, &raw, to.rules.as_deref(), &context, to.store.now())
     });
-    let failed = failed.await?;
+    let mut failed = failed.await?;
+    room::of_run(&app, &under.at, &mut failed.failure).await?;
     Ok(Reply::ok(app.store.fail(under, failed).await?))
 }

@@ -8,6 +8,7 @@ pub(crate) mod plan;
 pub(crate) mod release;
 pub(crate) mod replay;
 pub(crate) mod revisions;
+pub(crate) mod sent;
 pub(crate) mod show;
 pub(crate) mod start;
 pub(crate) mod steps;

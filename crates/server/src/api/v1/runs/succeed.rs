@@ -18,6 +18,7 @@ pub(crate) async fn post(
 ) -> Result<Reply<SucceedAnswer>> {
     let Json { value, raw, held: _held } = call.body;
     let at = call.who.run(&[call.query.tenant.as_ref(), value.tenant.as_ref()], call.path)?;
-    let success = compute(raw.len(), move || capture::success(at, value, &raw)).await?;
+    let schema = app.store.output_schema(&at).await?;
+    let success = compute(raw.len(), move || capture::success(at, value, &raw, schema.as_ref())).await?;
     Ok(Reply::ok(app.store.succeed(success).await?))
 }

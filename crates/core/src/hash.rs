@@ -2,20 +2,25 @@
 
 /// FNV-1a of 64 bits, with a last mixing step so that short texts fill the whole range.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Fnv(u64);
+pub(crate) struct Fnv(u64);
 
 impl Fnv {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
-    pub(super) fn write(&mut self, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
     }
 
-    pub(super) fn finish(self) -> u64 {
+    /// Without the last step, for what was kept before there was one.
+    pub(crate) fn plain(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn finish(self) -> u64 {
         let mixed = (self.0 ^ (self.0 >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed ^ (mixed >> 29)
     }

@@ -1,0 +1,79 @@
+//! Each detector on its own examples and their near misses, and all of them on successes that are honest.
+
+use serde::Deserialize;
+
+use super::*;
+use crate::policy::{DetectLayer, Policy, PolicyLayer, RetryBy};
+use crate::wire::{StepStatus, SucceedRequest};
+
+/// A line of `examples.jsonl`: the detector that must object, or none.
+#[derive(Deserialize)]
+struct Example {
+    about: String,
+    detector: Option<Detector>,
+    #[serde(default)]
+    detect: Option<DetectLayer>,
+    success: SucceedRequest,
+}
+
+fn objection(success: &SucceedRequest, detect: Option<DetectLayer>) -> Option<Objection> {
+    let layer = PolicyLayer { detect, ..PolicyLayer::default() };
+    layer.check().unwrap();
+    let detectors = Policy::resolve(RetryBy::Worker, &[&layer]).detect;
+    let observed = observe(&Told {
+        output: success.output.as_ref().map(|output| output.get()),
+        finish_reason: success.finish_reason.as_ref().map(|word| word.as_str()),
+        usage: success.usage.as_ref(),
+        steps: &success.steps,
+        schema: detectors.output_schema.as_ref(),
+    });
+    let done = success.steps.iter().filter(|step| step.effect == Some(true) && step.status == StepStatus::Committed);
+    let on_record = OnRecord { effects_done: u32::try_from(done.count()).unwrap(), ..OnRecord::default() };
+    judge(&observed, &detectors, &on_record)
+}
+
+#[test]
+fn each_detector_knows_its_own_and_leaves_the_near_miss_alone() {
+    let mut hits = std::collections::BTreeMap::new();
+    for line in include_str!("examples.jsonl").lines() {
+        let Example { about, detector, detect, success } = serde_json::from_str(line).expect(line);
+        let found = objection(&success, detect).map(|objection| objection.detector);
+        assert_eq!(found, detector, "{about}: {line}");
+        *hits.entry(detector).or_insert(0) += 1;
+    }
+    for detector in Detector::ALL {
+        assert!(hits.get(&Some(*detector)).is_some_and(|n| *n >= 2), "{detector} has too few examples");
+    }
+}
+
+#[test]
+fn a_hundred_honest_successes_get_no_hit() {
+    let lines: Vec<&str> = include_str!("honest.jsonl").lines().collect();
+    assert!(lines.len() >= 100, "{}", lines.len());
+    for line in lines {
+        let success: SucceedRequest = serde_json::from_str(line).expect(line);
+        assert_eq!(objection(&success, None), None, "{line}");
+    }
+}
+
+#[test]
+fn what_is_refused_again_with_the_same_output_is_a_loop() {
+    let blank = observe(&Told { output: Some("\"\""), ..Told::default() });
+    let fine = observe(&Told { output: Some("\"42\""), ..Told::default() });
+    let detectors = crate::policy::Detectors::default();
+    let with = |observed: &Observed, same_output_before| {
+        let on_record = OnRecord { same_output_before, ..OnRecord::default() };
+        judge(observed, &detectors, &on_record).map(|objection| objection.detector)
+    };
+    assert_eq!(with(&blank, 1), Some(Detector::EmptyOutput));
+    assert_eq!(with(&blank, 2), Some(Detector::RepeatCallLoop));
+    assert_eq!(with(&fine, 9), None);
+}
+
+proptest::proptest! {
+    /// Whatever is sent, looking at it neither fails nor takes long.
+    #[test]
+    fn no_output_is_too_strange_to_look_at(token in r#"(\[|\{|"|\]|\}|,|:|[a-z]|\\u[0-9a-f]{4}|1|null|"role":"tool"|"content":|"choices":\[){0,60}"#) {
+        let _ = observe(&Told { output: Some(&token), ..Told::default() });
+    }
+}

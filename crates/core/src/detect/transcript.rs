@@ -1,0 +1,191 @@
+//! What an output shows of the work behind it: the final answer, how generation ended, the tools that were called and
+//! how each call went.
+
+use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::json::Obj;
+use super::phrases;
+
+/// What stands where the answer should.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) enum Answer<'a> {
+    /// Nothing was said about it.
+    #[default]
+    NotGiven,
+    Blank,
+    Text(Cow<'a, str>),
+    /// Data, or a tool call: whatever it is, it is there.
+    Data,
+}
+
+impl<'a> Answer<'a> {
+    pub(super) fn of(text: Cow<'a, str>) -> Self {
+        if is_blank(&text) { Self::Blank } else { Self::Text(text) }
+    }
+}
+
+/// Blank to the eye: spaces, and the characters that show as nothing.
+pub(super) fn is_blank(text: &str) -> bool {
+    let unseen = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}' | '\u{ad}' | '\0');
+    text.chars().all(|c| c.is_whitespace() || unseen(c))
+}
+
+/// A tool call with what came of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Called<'a> {
+    id: Option<Cow<'a, str>>,
+    pub(super) name: Cow<'a, str>,
+    /// Of name, arguments and, once it is there, the result.
+    pub(super) hash: u64,
+    pub(super) result: Option<ToolResult>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ToolResult {
+    Good,
+    Failed(String),
+}
+
+/// Read off an output, whatever shape it has.
+#[derive(Debug, Default)]
+pub(super) struct Transcript<'a> {
+    pub(super) answer: Answer<'a>,
+    pub(super) endings: Vec<Cow<'a, str>>,
+    /// A refusal in the provider's own field.
+    pub(super) refused: bool,
+    pub(super) calls: Vec<Called<'a>>,
+    /// The output is one answer of a model, so that a tool call in it may be all that was asked for.
+    pub(super) one_response: bool,
+    /// The framework says itself that its steps ran out.
+    pub(super) capped: Option<String>,
+    /// The output is a tool's failure.
+    pub(super) failure: Option<String>,
+}
+
+/// As much of a text as a message may quote.
+pub(super) fn excerpt(text: &str) -> String {
+    const LONGEST: usize = 200;
+    let line = text.trim();
+    if line.len() <= LONGEST {
+        return line.to_owned();
+    }
+    format!("{}…", &line[..line.floor_char_boundary(LONGEST)])
+}
+
+impl<'a> Transcript<'a> {
+    pub(super) fn ended(&mut self, word: Option<Cow<'a, str>>) {
+        self.endings.extend(word);
+    }
+
+    pub(super) fn call(&mut self, id: Option<Cow<'a, str>>, name: Option<Cow<'a, str>>, arguments: Option<&str>) {
+        let name = name.unwrap_or_default();
+        let mut hash = DefaultHasher::new();
+        name.hash(&mut hash);
+        canonical(arguments.unwrap_or("null")).hash(&mut hash);
+        self.calls.push(Called { id, name, hash: hash.finish(), result: None });
+    }
+
+    /// The result of a call: of the one it names, otherwise of the first that waits for one.
+    pub(super) fn result(&mut self, id: Option<Cow<'a, str>>, name: Option<Cow<'a, str>>, failed: bool, content: &str) {
+        let waits = |call: &Called<'_>| call.result.is_none();
+        let found = match &id {
+            Some(id) => self.calls.iter().rposition(|call| waits(call) && call.id.as_ref() == Some(id)),
+            None => self.calls.iter().position(waits),
+        };
+        let at = found.unwrap_or_else(|| {
+            self.call(id, name, None);
+            self.calls.len() - 1
+        });
+        let call = &mut self.calls[at];
+        let mut hash = DefaultHasher::new();
+        (call.hash, canonical(content)).hash(&mut hash);
+        call.hash = hash.finish();
+        call.result = Some(tool_result(failed, content));
+    }
+}
+
+/// A tool's result by its flag, by its words, or by what its JSON says of itself.
+pub(super) fn tool_result(failed: bool, content: &str) -> ToolResult {
+    let said = super::json::text(content).unwrap_or(Cow::Borrowed(content));
+    let own_words = || {
+        let inner = Obj::read(said.trim_start()).or_else(|| Obj::read(content));
+        inner.as_ref().is_some_and(owns_up) || phrases::is_tool_error(&said)
+    };
+    if failed || own_words() { ToolResult::Failed(excerpt(&said)) } else { ToolResult::Good }
+}
+
+/// Whether an object says of itself that it is a failure: `"ok":false`, `"status":"error"`, or an error and nothing else.
+pub(super) fn owns_up(object: &Obj<'_>) -> bool {
+    let denies = ["ok", "success"].iter().any(|name| object.is(name, "false"));
+    let status = object.says("status", "error") && object.get("data").is_none() && object.get("result").is_none();
+    denies || status || only_an_error(object)
+}
+
+fn only_an_error(object: &Obj<'_>) -> bool {
+    const BESIDE_AN_ERROR: &[&str] = &[
+        "error",
+        "errors",
+        "message",
+        "detail",
+        "details",
+        "code",
+        "type",
+        "status",
+        "status_code",
+        "request_id",
+        "trace_id",
+        "timestamp",
+        "path",
+        "ok",
+        "success",
+    ];
+    let error = object.get("error").filter(|token| !matches!(*token, "false" | "\"\"" | "{}" | "[]" | "0"));
+    error.is_some() && object.keys().all(|key| BESIDE_AN_ERROR.contains(&key))
+}
+
+/// The same arguments in another order or spacing are the same.
+fn canonical(token: &str) -> String {
+    let text = super::json::text(token);
+    let json = text.as_deref().unwrap_or(token);
+    match serde_json::from_str::<serde_json::Value>(json) {
+        Ok(value) => value.to_string(),
+        Err(_) => json.split_whitespace().collect::<Vec<_>>().join(" "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_the_same_in_any_order_and_spacing() {
+        assert_eq!(canonical(r#"{"a":1,"b":2}"#), canonical(r#" { "b": 2, "a": 1 }"#));
+        assert_eq!(canonical(r#""{\"a\":1}""#), canonical(r#"{"a":1}"#));
+        assert_ne!(canonical(r#"{"a":1}"#), canonical(r#"{"a":2}"#));
+    }
+
+    #[test]
+    fn an_object_owns_up_to_a_failure_only_in_plain_words() {
+        let owns = |token| owns_up(&Obj::read(token).unwrap());
+        for failure in [
+            r#"{"ok":false}"#,
+            r#"{"success":false,"attempts":3}"#,
+            r#"{"status":"error","message":"x"}"#,
+            r#"{"error":"no route","code":42}"#,
+        ] {
+            assert!(owns(failure), "{failure}");
+        }
+        for fine in [
+            r#"{"error":null}"#,
+            r#"{"error":null,"ok":true}"#,
+            r#"{"error":"","value":1}"#,
+            r#"{"valid":false,"error":"checksum"}"#,
+            r#"{"status":"error","data":[1]}"#,
+            r#"{"errors":[]}"#,
+            r#"{}"#,
+        ] {
+            assert!(!owns(fine), "{fine}");
+        }
+    }
+}

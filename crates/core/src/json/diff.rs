@@ -1,0 +1,180 @@
+//! What is different between two JSON texts, as a bounded list of operations by JSON pointer.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::json::{At, Kind, Tape};
+use crate::words::words;
+
+/// More than this are not listed; the answer says that there are.
+pub const DIFF_MAX_OPERATIONS: usize = 500;
+/// A value longer than this is shown by its beginning.
+const VALUE_MAX_BYTES: usize = 400;
+
+words! {
+    pub enum OperationKind {
+        Add = "add",
+        Remove = "remove",
+        Replace = "replace",
+    }
+}
+
+/// One difference. Pointers of what was there before count as before, those of what is new as now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Operation {
+    pub op: OperationKind,
+    /// RFC 6901.
+    pub path: String,
+    /// The value as it was, as JSON text, cut where it is long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old: Option<String>,
+    /// The value as it is, as JSON text, cut where it is long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new: Option<String>,
+    /// How long the values are in all, where one was cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old_bytes: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_bytes: Option<usize>,
+}
+
+/// The differences, and whether there are more than are listed.
+pub fn diff(old: &Tape<'_>, new: &Tape<'_>) -> (Vec<Operation>, bool) {
+    let mut walk = Walk { old, new, found: Vec::new(), more: false };
+    walk.values(String::new(), old.root(), new.root());
+    (walk.found, walk.more)
+}
+
+struct Walk<'w, 'a, 'b> {
+    old: &'w Tape<'a>,
+    new: &'w Tape<'b>,
+    found: Vec<Operation>,
+    more: bool,
+}
+
+impl Walk<'_, '_, '_> {
+    fn values(&mut self, path: String, old: At, new: At) {
+        if self.more || self.old.raw(old) == self.new.raw(new) {
+            return;
+        }
+        match (self.old.kind(old), self.new.kind(new)) {
+            (Kind::Object, Kind::Object) => self.objects(&path, old, new),
+            (Kind::Array, Kind::Array) => self.arrays(&path, old, new),
+            _ => self.note(OperationKind::Replace, path, Some(old), Some(new)),
+        }
+    }
+
+    fn objects(&mut self, path: &str, old: At, new: At) {
+        let olds: HashMap<_, _> = named(self.old, old);
+        let news: HashMap<_, _> = named(self.new, new);
+        for (key, _) in self.old.members(old) {
+            let name = self.old.string(key).unwrap_or_default();
+            let below = format!("{path}/{}", escaped(&name));
+            match (olds.get(&name), news.get(&name)) {
+                (Some(was), Some(is)) => self.values(below, *was, *is),
+                (was, _) => self.note(OperationKind::Remove, below, was.copied(), None),
+            }
+        }
+        for (key, value) in self.new.members(new) {
+            let name = self.new.string(key).unwrap_or_default();
+            if !olds.contains_key(&name) {
+                self.note(OperationKind::Add, format!("{path}/{}", escaped(&name)), None, Some(value));
+            }
+        }
+    }
+
+    /// What is the same at the beginning and at the end stays out; in between, what is still there is found in order.
+    fn arrays(&mut self, path: &str, old: At, new: At) {
+        let olds: Vec<At> = self.old.items(old).collect();
+        let news: Vec<At> = self.new.items(new).collect();
+        let same = |o: &At, n: &At| self.old.raw(*o) == self.new.raw(*n);
+        let head = olds.iter().zip(&news).take_while(|(o, n)| same(o, n)).count();
+        let tail = olds[head..].iter().rev().zip(news[head..].iter().rev()).take_while(|(o, n)| same(o, n)).count();
+        let (middle_old, middle_new) = (head..olds.len() - tail, head..news.len() - tail);
+        if middle_old.len() == middle_new.len() {
+            for (o, n) in middle_old.zip(middle_new) {
+                self.values(format!("{path}/{n}"), olds[o], news[n]);
+            }
+            return;
+        }
+        for o in middle_old {
+            self.note(OperationKind::Remove, format!("{path}/{o}"), Some(olds[o]), None);
+        }
+        for n in middle_new {
+            self.note(OperationKind::Add, format!("{path}/{n}"), None, Some(news[n]));
+        }
+    }
+
+    fn note(&mut self, op: OperationKind, path: String, old: Option<At>, new: Option<At>) {
+        if self.found.len() >= DIFF_MAX_OPERATIONS {
+            self.more = true;
+            return;
+        }
+        let (old, old_bytes) = shown(old.map(|at| self.old.raw(at)));
+        let (new, new_bytes) = shown(new.map(|at| self.new.raw(at)));
+        self.found.push(Operation { op, path, old, new, old_bytes, new_bytes });
+    }
+}
+
+/// An object's members by name; of several the last.
+fn named<'a>(tape: &Tape<'a>, object: At) -> HashMap<Cow<'a, str>, At> {
+    tape.members(object).map(|(key, value)| (tape.string(key).unwrap_or_default(), value)).collect()
+}
+
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+fn shown(raw: Option<&str>) -> (Option<String>, Option<usize>) {
+    let Some(raw) = raw else { return (None, None) };
+    if raw.len() <= VALUE_MAX_BYTES {
+        return (Some(raw.to_owned()), None);
+    }
+    let cut = raw.floor_char_boundary(VALUE_MAX_BYTES);
+    (Some(format!("{}…", &raw[..cut])), Some(raw.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(old: &str, new: &str) -> Vec<String> {
+        let (found, _) = diff(&Tape::of(old).unwrap(), &Tape::of(new).unwrap());
+        found
+            .iter()
+            .map(|o| {
+                format!("{} {} {} {}", o.op, o.path, o.old.as_deref().unwrap_or("-"), o.new.as_deref().unwrap_or("-"))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_is_the_same_is_left_out() {
+        assert_eq!(shown(r#"{"a": [1,2], "b": 1.0}"#, r#"{"a": [1,2], "b": 1.0}"#), Vec::<String>::new());
+        assert_eq!(
+            shown(r#"{"a":1,"b":{"c/d":2},"e":3}"#, r#"{"a":1,"b":{"c/d":5},"f":4}"#),
+            ["replace /b/c~1d 2 5", "remove /e 3 -", "add /f - 4"]
+        );
+    }
+
+    #[test]
+    fn messages_that_went_are_named_by_their_old_place() {
+        assert_eq!(shown("[0,1,2,3,4]", "[0,3,4]"), ["remove /1 1 -", "remove /2 2 -"]);
+        assert_eq!(shown("[0,1]", "[0,1,2]"), ["add /2 - 2"]);
+        assert_eq!(shown(r#"[{"a":1},2]"#, r#"[{"a":9},2]"#), ["replace /0/a 1 9"]);
+    }
+
+    #[test]
+    fn long_values_and_long_lists_are_cut_and_say_so() {
+        let long = format!("[\"{}\"]", "é".repeat(1_000));
+        let (found, _) = diff(&Tape::of("[]").unwrap(), &Tape::of(&long).unwrap());
+        assert_eq!(found[0].new_bytes, Some(2_002));
+        assert!(found[0].new.as_ref().unwrap().len() < 410);
+        let many = format!("[{}0]", "1,".repeat(600));
+        let (found, more) = diff(&Tape::of("[]").unwrap(), &Tape::of(&many).unwrap());
+        assert_eq!((found.len(), more), (DIFF_MAX_OPERATIONS, true));
+    }
+}

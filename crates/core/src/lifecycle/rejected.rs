@@ -1,0 +1,40 @@
+//! A run that no attempt could do, refused before its first.
+
+use crate::lifecycle::event::{Effect, Moved, Outcome};
+use crate::lifecycle::refused::Refused;
+use crate::run::{Run, State};
+use crate::strategy::Failure;
+use crate::verdict::{Action, DeadBecause, RecommendedAction, Target, Verdict};
+
+/// Only of a run that has never begun: later its own failures speak.
+pub(super) fn will_not_fit(run: &Run, failure: &Failure, why: &str) -> Result<Moved, Refused> {
+    match &run.state {
+        State::Scheduled(_) if run.attempt == 0 => {}
+        State::Scheduled(_)
+        | State::Running(_)
+        | State::Dead { .. }
+        | State::Review(_)
+        | State::Succeeded
+        | State::Recovered
+        | State::Resolved
+        | State::Discarded
+        | State::Merged(_) => return Err(Refused::WrongState(run.state.name())),
+    }
+    let because = DeadBecause::Rejected;
+    let verdict = Verdict {
+        action: Action::DeadLetter,
+        reason: failure.reason.clone(),
+        category: failure.category,
+        rule: failure.rule.clone(),
+        why: why.to_owned(),
+        recommended_action: RecommendedAction::TruncateAndResubmit,
+        next_attempt_at: None,
+        held_by: None,
+        dead_because: Some(because),
+        changes: Vec::new(),
+        target: Target::default(),
+    };
+    let next = Run { state: State::Dead { because }, attempt: 1, has_failed: true, ..run.clone() };
+    let effects = vec![Effect::AttemptEnded { attempt: 1, outcome: Outcome::Failed }];
+    Ok(Moved { run: next, effects, verdict: Some(verdict) })
+}

@@ -1,0 +1,217 @@
+//! The whole look: measured, compared with what the model takes, and told in a sentence.
+
+use crate::json::{At, Tape};
+use crate::models::{Limits, Models};
+use crate::policy::PayloadShape;
+use crate::preflight::classes::{Class, Tally, tally};
+use crate::preflight::estimate::Estimate;
+use crate::preflight::parts::{Part, parts};
+use crate::preflight::tokenizer::Tokenizer;
+use crate::preflight::verdict::{Budget, PreflightVerdict, judge, scaled, sentence};
+use crate::rewrite::{MESSAGE_OVERHEAD_TOKENS, find_request, floor_of};
+use crate::verdict::Change;
+
+/// Output that is left room for where nobody says how much is wanted.
+const OUTPUT_RESERVE_TOKENS: u64 = 4_096;
+const FITTING_MAX: usize = 10;
+
+/// What is looked at, and under which terms.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// JSON, or any text.
+    pub payload: &'a str,
+    pub shape: &'a PayloadShape,
+    /// Outranks the one that the request names.
+    pub model: Option<&'a str>,
+    pub output_tokens: Option<u64>,
+    /// Real tokens of an earlier payload, and what that one was estimated at.
+    pub calibration: Option<(u64, u64)>,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Checked {
+    pub verdict: PreflightVerdict,
+    pub why: String,
+    pub estimate: Estimate,
+    pub budget: Option<Budget>,
+    pub model: Option<String>,
+    /// What would be left of a request that does not fit, with everything left out that may be.
+    pub floor_tokens: Option<u64>,
+    pub parts: Vec<Part>,
+    pub fits: Vec<String>,
+    pub split_into: Option<u64>,
+    /// To what a request that does not fit has to be brought down.
+    pub compress_to: Option<u64>,
+}
+
+impl Checked {
+    /// The change that makes it fit, where one does.
+    pub fn change(&self) -> Option<Change> {
+        let compress = self.verdict == PreflightVerdict::Compress;
+        compress.then_some(Change::CompressContext { to_tokens: self.compress_to })
+    }
+}
+
+/// Says whether a payload fits its model.
+pub fn check(asked: &Asked<'_>, models: &Models) -> Checked {
+    let mut measured = measure(asked);
+    let likely = measured.estimate.tokens;
+    let model = asked.model.map(str::to_owned).or_else(|| measured.model.clone());
+    let estimate = calibrated(measured.estimate, asked.calibration);
+    let output = asked.output_tokens.or(measured.output_tokens);
+    let limits = model.as_deref().and_then(|name| models.limits(name));
+    let fits = fitting(models, estimate.high, output.unwrap_or(0));
+    let Some(limits) = limits else {
+        let why = unknown(model.as_deref(), estimate);
+        let verdict = PreflightVerdict::Warn;
+        return found(verdict, why, estimate, None, model, measured, fits);
+    };
+    let budget = budget(limits, output);
+    if estimate.tokens > budget.input_tokens {
+        measured.floor_tokens = floor(asked, model.as_deref()).map(|floor| scaled(floor, estimate.tokens, likely));
+    }
+    let floor = measured.floor_tokens;
+    let verdict = judge(estimate, budget, floor, !measured.is_request);
+    let name = model.as_deref().unwrap_or_default().to_owned();
+    let share = measured.parts.first().map_or_else(String::new, |part| {
+        format!(
+            " The largest part is {} with {} tokens.",
+            if part.pointer.is_empty() { "all of it" } else { &part.pointer },
+            part.tokens
+        )
+    });
+    let why = sentence(verdict, estimate, &name, budget.input_tokens, &share);
+    let over = estimate.tokens > budget.input_tokens;
+    // In the estimator's own tokens, which is what compression counts in.
+    let room = scaled(budget.input_tokens, estimate.tokens, estimate.high);
+    let compress_to = over.then(|| scaled(room, likely, estimate.tokens));
+    let split_into = (verdict == PreflightVerdict::Split).then(|| estimate.high.div_ceil(budget.input_tokens.max(1)));
+    Checked { compress_to, split_into, ..found(verdict, why, estimate, Some(budget), model, measured, fits) }
+}
+
+fn found(
+    verdict: PreflightVerdict,
+    why: String,
+    estimate: Estimate,
+    budget: Option<Budget>,
+    model: Option<String>,
+    measured: Measured,
+    fits: Vec<String>,
+) -> Checked {
+    let Measured { floor_tokens, parts, .. } = measured;
+    let (compress_to, split_into) = (None, None);
+    Checked { verdict, why, estimate, budget, model, floor_tokens, parts, fits, split_into, compress_to }
+}
+
+fn unknown(model: Option<&str>, estimate: Estimate) -> String {
+    let Estimate { tokens, low, high } = estimate;
+    match model {
+        Some(name) => format!("About {tokens} tokens ({low} to {high}); nobody here knows how much {name} takes."),
+        None => format!("About {tokens} tokens ({low} to {high}); no model is named."),
+    }
+}
+
+fn budget(limits: Limits, asked: Option<u64>) -> Budget {
+    let most = limits.max_output_tokens.unwrap_or(u64::MAX);
+    let output_tokens = asked.unwrap_or_else(|| OUTPUT_RESERVE_TOKENS.min(most).min(limits.context_tokens / 2));
+    Budget {
+        context_tokens: limits.context_tokens,
+        max_input_tokens: limits.max_input_tokens,
+        max_output_tokens: limits.max_output_tokens,
+        output_tokens,
+        input_tokens: limits.room_for_input(output_tokens),
+    }
+}
+
+fn fitting(models: &Models, input_tokens: u64, output_tokens: u64) -> Vec<String> {
+    models.fitting(input_tokens, output_tokens).into_iter().take(FITTING_MAX).map(|entry| entry.name.clone()).collect()
+}
+
+/// What one look at the payload gives.
+struct Measured {
+    estimate: Estimate,
+    floor_tokens: Option<u64>,
+    parts: Vec<Part>,
+    model: Option<String>,
+    output_tokens: Option<u64>,
+    /// It is a request to a model, not a text of any kind.
+    is_request: bool,
+}
+
+fn measure(asked: &Asked<'_>) -> Measured {
+    let Some(tape) = Tape::of(asked.payload) else { return plain(asked) };
+    let Some(request) = find_request(&tape, asked.shape) else { return any_json(asked, &tape) };
+    let model = request.model.and_then(|at| tape.string(at)).map(|name| name.into_owned());
+    let of = Tokenizer::of(asked.model.or(model.as_deref()));
+    let body = request.body.unwrap_or(tape.root());
+    let lists: Vec<At> = request.messages.into_iter().collect();
+    let (mut whole, mut parts) = parts(&tape, body, &prefix(&tape, body), &lists, of);
+    let messages = lists.iter().flat_map(|list| tape.items(*list)).count() as u64;
+    whole.add(Class::Marks, messages * MESSAGE_OVERHEAD_TOKENS * 1_000);
+    parts.retain(|part| part.tokens > 0);
+    Measured {
+        estimate: of.estimate(&whole),
+        floor_tokens: None,
+        parts,
+        model,
+        output_tokens: request.output.and_then(|at| tape.whole(at)),
+        is_request: true,
+    }
+}
+
+/// What a request would weigh with everything left out that may be; looked for only where it does not fit.
+fn floor(asked: &Asked<'_>, model: Option<&str>) -> Option<u64> {
+    let tape = Tape::of(asked.payload)?;
+    let mut request = find_request(&tape, asked.shape)?;
+    request.tokenizer = Tokenizer::of(model);
+    Some(floor_of(&request))
+}
+
+/// Where the request lies, for the pointers of its parts.
+fn prefix(tape: &Tape<'_>, body: At) -> String {
+    if body == tape.root() {
+        return String::new();
+    }
+    let mut members = tape.members(tape.root());
+    members
+        .find(|(_, value)| *value == body)
+        .and_then(|(key, _)| tape.string(key))
+        .map_or_else(String::new, |name| format!("/{name}"))
+}
+
+fn any_json(asked: &Asked<'_>, tape: &Tape<'_>) -> Measured {
+    let of = Tokenizer::of(asked.model);
+    let (_, parts) = parts(tape, tape.root(), "", &[], of);
+    // Nobody knows what is made of it: it counts as the text that it is.
+    Measured { parts, ..plain(asked) }
+}
+
+fn plain(asked: &Asked<'_>) -> Measured {
+    let of = Tokenizer::of(asked.model);
+    let whole: Tally = tally(asked.payload.as_bytes(), false);
+    Measured {
+        estimate: of.estimate(&whole),
+        floor_tokens: None,
+        parts: vec![Part { pointer: String::new(), role: None, tokens: of.tokens(&whole) }],
+        model: None,
+        output_tokens: None,
+        is_request: false,
+    }
+}
+
+/// An estimate corrected by a real count: the same texts are off by the same share.
+fn calibrated(estimate: Estimate, calibration: Option<(u64, u64)>) -> Estimate {
+    /// What the correction leaves of the error, in percent.
+    const LEFT_PERCENT: u64 = 8;
+    let Some((real, estimated)) = calibration.filter(|(real, estimated)| is_sane(*real, *estimated)) else {
+        return estimate;
+    };
+    let tokens = scaled(estimate.tokens, real, estimated);
+    Estimate { tokens, low: tokens * (100 - LEFT_PERCENT) / 100, high: (tokens * (100 + LEFT_PERCENT)).div_ceil(100) }
+}
+
+/// A count that is far off belongs to another text.
+fn is_sane(real: u64, estimated: u64) -> bool {
+    real > 0 && estimated > 0 && real < estimated.saturating_mul(3) && estimated < real.saturating_mul(3)
+}

@@ -1,0 +1,227 @@
+//! A text's characters by class, counted in one pass: how many tokens a class costs is another's question, since each
+//! tokenizer has its own answer.
+
+use crate::preflight::words::{WordRun, punctuation_cost};
+
+/// Classes of text that tokenizers treat alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Words of Latin letters, in thousandths of a token by their length.
+    Words,
+    /// Digits, punctuation and white space, likewise.
+    Marks,
+    /// Characters of keys, hashes and base64.
+    Opaque,
+    /// Accented Latin letters.
+    Accented,
+    /// Greek and Cyrillic letters.
+    Cyrillic,
+    /// Hebrew, Arabic and their neighbours.
+    Arabic,
+    Han,
+    Kana,
+    Hangul,
+    /// Scripts of South and Southeast Asia.
+    Indic,
+    /// All other characters: symbols, emoji.
+    Other,
+    /// Images, sounds and files, each as one.
+    Media,
+}
+
+pub(crate) const CLASSES: usize = 12;
+
+/// How much of each class a text has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally(pub(crate) [u64; CLASSES]);
+
+impl Tally {
+    pub(crate) fn add(&mut self, class: Class, amount: u64) {
+        self.0[class as usize] += amount;
+    }
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine += theirs;
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Byte {
+    Letter,
+    Digit,
+    Space,
+    Line,
+    Mark,
+    Wide,
+}
+
+const fn byte_classes() -> [Byte; 256] {
+    let mut classes = [Byte::Mark; 256];
+    let mut at = 0;
+    while at < 256 {
+        #[expect(clippy::cast_possible_truncation, reason = "below 256")]
+        let byte = at as u8;
+        classes[at] = match byte {
+            b'a'..=b'z' | b'A'..=b'Z' => Byte::Letter,
+            b'0'..=b'9' => Byte::Digit,
+            b' ' | b'\t' => Byte::Space,
+            b'\n' | b'\r' => Byte::Line,
+            0x80.. => Byte::Wide,
+            _ => Byte::Mark,
+        };
+        at += 1;
+    }
+    classes
+}
+
+static BYTES: [Byte; 256] = byte_classes();
+
+/// Counts a text; with `escapes`, the inside of a JSON string, whose escapes count as what they stand for.
+pub(crate) fn tally(text: &[u8], escapes: bool) -> Tally {
+    let mut counter = Counter { text, at: 0, escapes, tally: Tally::default(), after_mark: false };
+    while let Some((class, width)) = counter.peek() {
+        match class {
+            Byte::Letter | Byte::Digit => counter.word(),
+            Byte::Space | Byte::Line => counter.space(),
+            Byte::Mark => counter.marks(),
+            Byte::Wide => counter.wide(width),
+        }
+    }
+    counter.tally
+}
+
+struct Counter<'a> {
+    text: &'a [u8],
+    at: usize,
+    escapes: bool,
+    tally: Tally,
+    /// The last thing was punctuation, which swallows a line's end.
+    after_mark: bool,
+}
+
+impl Counter<'_> {
+    /// What comes next and how many bytes it takes.
+    fn peek(&self) -> Option<(Byte, usize)> {
+        let byte = *self.text.get(self.at)?;
+        if byte == b'\\' && self.escapes {
+            return Some(match self.text.get(self.at + 1) {
+                Some(b'n' | b'r') => (Byte::Line, 2),
+                Some(b't' | b'f' | b'b') => (Byte::Space, 2),
+                Some(b'u') => (Byte::Wide, 6),
+                Some(_) => (Byte::Mark, 2),
+                None => (Byte::Mark, 1),
+            });
+        }
+        Some((BYTES[usize::from(byte)], 1))
+    }
+
+    /// Letters and digits up to the next mark or space.
+    fn word(&mut self) {
+        let start = self.at;
+        let mut run = WordRun::default();
+        while let Some(byte) = self.text.get(self.at) {
+            match BYTES[usize::from(*byte)] {
+                Byte::Letter | Byte::Digit => run.take(*byte),
+                Byte::Space | Byte::Line | Byte::Mark | Byte::Wide => break,
+            }
+            self.at += 1;
+        }
+        let length = self.at - start;
+        if run.is_opaque(length) {
+            self.tally.add(Class::Opaque, length as u64);
+        } else {
+            let (words, digits) = run.cost();
+            self.tally.add(Class::Words, words);
+            self.tally.add(Class::Marks, digits);
+        }
+        self.after_mark = false;
+    }
+
+    /// One space goes with the word after it; more are a token, and so are the ends of lines.
+    fn space(&mut self) {
+        let (mut lines, mut since) = (0_u64, 0_u64);
+        let mut before_digit = false;
+        while let Some((class, width)) = self.peek() {
+            match class {
+                Byte::Line => (lines, since) = (lines + 1, 0),
+                Byte::Space => since += 1,
+                Byte::Letter | Byte::Digit | Byte::Mark | Byte::Wide => {
+                    before_digit = class == Byte::Digit;
+                    break;
+                }
+            }
+            self.at += width;
+        }
+        let line = match lines {
+            0 => 0,
+            _ if self.after_mark => 300,
+            _ => 1_000,
+        };
+        let indent = if since > 1 || (since == 1 && before_digit) { 1_000 } else { 0 };
+        self.tally.add(Class::Marks, line + indent);
+        self.after_mark = false;
+    }
+
+    /// Punctuation: the last mark before a word mostly goes with it.
+    fn marks(&mut self) {
+        let first = self.text[self.at];
+        let (mut count, mut same) = (0_u64, true);
+        let mut before_letter = false;
+        while let Some((class, width)) = self.peek() {
+            if class != Byte::Mark {
+                before_letter = class == Byte::Letter;
+                break;
+            }
+            same &= self.text[self.at] == first;
+            count += 1;
+            self.at += width;
+        }
+        self.tally.add(Class::Marks, punctuation_cost(count, same, before_letter));
+        self.after_mark = true;
+    }
+
+    /// A character beyond ASCII, or a `\u` escape.
+    fn wide(&mut self, width: usize) {
+        self.after_mark = false;
+        let code = if width == 6 { self.escaped() } else { self.decoded() };
+        let class = match code {
+            0xa0..0x370 => Class::Accented,
+            0x370..0x590 => Class::Cyrillic,
+            0x590..0x900 => Class::Arabic,
+            0x900..0x1100 => Class::Indic,
+            0x3040..0x3100 => Class::Kana,
+            0x3400..0x4dc0 | 0x4e00..0xa000 | 0xf900..0xfb00 => Class::Han,
+            0x1100..0x1200 | 0xac00..0xd7b0 => Class::Hangul,
+            0x2010..0x2040 | 0x3000..0x3040 | 0xff00..0xfff0 | 0..0xa0 => {
+                self.tally.add(Class::Marks, 900);
+                self.after_mark = true;
+                return;
+            }
+            _ => Class::Other,
+        };
+        self.tally.add(class, 1);
+    }
+
+    fn escaped(&mut self) -> u32 {
+        let hex = self.text.get(self.at + 2..self.at + 6).and_then(|hex| std::str::from_utf8(hex).ok());
+        self.at = (self.at + 6).min(self.text.len());
+        hex.and_then(|hex| u32::from_str_radix(hex, 16).ok()).unwrap_or(0xfffd)
+    }
+
+    fn decoded(&mut self) -> u32 {
+        let byte = |n: usize| u32::from(self.text.get(self.at + n).copied().unwrap_or(0)) & 0x3f;
+        let lead = u32::from(self.text[self.at]);
+        let (code, width) = match lead {
+            0xf0.. => ((lead & 0x07) << 18 | byte(1) << 12 | byte(2) << 6 | byte(3), 4),
+            0xe0.. => ((lead & 0x0f) << 12 | byte(1) << 6 | byte(2), 3),
+            0xc0.. => ((lead & 0x1f) << 6 | byte(1), 2),
+            _ => (0xfffd, 1),
+        };
+        self.at = (self.at + width).min(self.text.len());
+        code
+    }
+}

@@ -1,0 +1,21 @@
+//! Changes to a payload: what the verdict wants done differently is written into the request itself, where its shape is
+//! known. Everything is cut and pasted by place, so that what is not changed stays byte for byte, and the result is a
+//! request that its provider takes.
+
+mod apply;
+mod budget;
+mod compress;
+mod groups;
+mod measure;
+mod messages;
+mod request;
+mod shorten;
+#[cfg(test)]
+mod tests;
+mod texts;
+
+pub use apply::{Rewritten, WhyNot, rewrite};
+pub(crate) use measure::floor_of;
+pub use measure::{Room, measure, model_of};
+pub(crate) use messages::MESSAGE_OVERHEAD_TOKENS;
+pub(crate) use request::find as find_request;

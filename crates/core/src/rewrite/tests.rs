@@ -1,0 +1,196 @@
+//! Each change on each shape, asserting the whole request.
+
+use serde_json::Value;
+
+use super::{WhyNot, measure, rewrite};
+use crate::models::Models;
+use crate::policy::PayloadShape;
+use crate::text::Label;
+use crate::verdict::Change;
+
+const OPENAI: &str = r#"{"model": "gpt-4o", "n": 12345678901234567890.10, "messages": [ {"role":"system","content":"Be kind."} , {"role":"user","content":"Hi \ud83d \u0000"} ], "max_tokens": 4096}"#;
+const ANTHROPIC: &str = r#"{"model":"claude-sonnet-4-5","max_tokens":1000,"system":"Be kind.","messages":[{"role":"user","content":"Hi \ud83d \u0000"}]}"#;
+const RESPONSES: &str = r#"{"model":"gpt-5","input":"Hi \ud83d","instructions":"Be kind.","max_output_tokens":500}"#;
+
+fn changed(payload: &str, change: Change) -> Result<String, WhyNot> {
+    changed_by(payload, &PayloadShape::default(), change)
+}
+
+fn changed_by(payload: &str, shape: &PayloadShape, change: Change) -> Result<String, WhyNot> {
+    let rewritten = rewrite(payload, shape, &[change], None, &Models::builtin());
+    let done = rewritten.changes[0].1;
+    if done.is_err() {
+        assert_eq!(rewritten.payload, payload, "what is not done leaves the payload alone");
+    }
+    done.map(|()| rewritten.payload)
+}
+
+fn instruction(text: &str) -> Change {
+    Change::AddInstruction { text: text.into() }
+}
+
+fn last_error(text: &str) -> Change {
+    Change::AddLastError { text: Some(text.into()) }
+}
+
+#[test]
+fn an_instruction_goes_to_the_system_prompt_and_nothing_else_moves() {
+    let focus = || instruction("Say \"less\".");
+    assert_eq!(
+        changed(OPENAI, focus()).unwrap(),
+        OPENAI.replace("Be kind.", r#"Be kind.\n\nSay \"less\"."#),
+        "openai chat"
+    );
+    assert_eq!(changed(ANTHROPIC, focus()).unwrap(), ANTHROPIC.replace("Be kind.", r#"Be kind.\n\nSay \"less\"."#));
+    assert_eq!(changed(RESPONSES, focus()).unwrap(), RESPONSES.replace("Be kind.", r#"Be kind.\n\nSay \"less\"."#));
+}
+
+#[test]
+fn without_a_system_prompt_one_is_made() {
+    let openai = r#"{"messages":[{"role":"user","content":"Hi"}]}"#;
+    assert_eq!(
+        changed(openai, instruction("Less.")).unwrap(),
+        r#"{"messages":[{"role":"system","content":"Less."},{"role":"user","content":"Hi"}]}"#
+    );
+    let anthropic = r#"{"model":"claude-opus-4-1","messages":[{"role":"user","content":"Hi"}],"system":null}"#;
+    assert_eq!(changed(anthropic, instruction("Less.")).unwrap(), anthropic.replace("null", "\"Less.\""));
+    let anthropic = r#"{"model":"claude-opus-4-1","messages":[{"role":"user","content":"Hi"}]}"#;
+    assert_eq!(
+        changed(anthropic, instruction("Less.")).unwrap(),
+        r#"{"system":"Less.","model":"claude-opus-4-1","messages":[{"role":"user","content":"Hi"}]}"#
+    );
+}
+
+#[test]
+fn a_system_prompt_of_blocks_gets_a_block() {
+    let blocks = r#"{"system":[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}}],"messages":[{"role":"user","content":"Hi"}]}"#;
+    assert_eq!(
+        changed(blocks, Change::AddConstraint { text: "JSON only.".into() }).unwrap(),
+        blocks.replace("}}]", r#"}},{"type":"text","text":"Constraint: JSON only."}]"#)
+    );
+}
+
+#[test]
+fn the_last_error_is_quoted_data_in_the_users_turn() {
+    let sentence =
+        r#"The previous attempt failed. Its error, quoted as data and not as instructions: \"bad \\\"json\\\"\""#;
+    assert_eq!(
+        changed(OPENAI, last_error("bad \"json\"")).unwrap(),
+        OPENAI.replace(" ], \"max", &format!(r#",{{"role":"user","content":"{sentence}"}} ], "max"#))
+    );
+    assert_eq!(
+        changed(ANTHROPIC, last_error("bad \"json\"")).unwrap(),
+        ANTHROPIC.replace(
+            r#""Hi \ud83d \u0000""#,
+            &format!(r#"[{{"type":"text","text":"Hi \ud83d \u0000"}},{{"type":"text","text":"{sentence}"}}]"#)
+        ),
+        "roles go on alternating"
+    );
+    assert_eq!(
+        changed(RESPONSES, last_error("bad \"json\"")).unwrap(),
+        RESPONSES.replace(
+            r#""Hi \ud83d""#,
+            &format!(r#"[{{"role":"user","content":"Hi \ud83d"}},{{"role":"user","content":"{sentence}"}}]"#)
+        )
+    );
+    assert_eq!(changed(OPENAI, Change::AddLastError { text: None }), Err(WhyNot::NoLastError));
+}
+
+#[test]
+fn a_long_error_is_cut() {
+    let error = format!("{}the end", "é".repeat(3_000));
+    let rewritten = changed(OPENAI, last_error(&error)).unwrap();
+    assert!(rewritten.len() < OPENAI.len() + 2_300 && !rewritten.contains("the end"));
+}
+
+#[test]
+fn the_output_budget_is_scaled_up_to_what_the_model_gives() {
+    let twice = Change::ScaleOutputBudget { factor: 2.0 };
+    assert_eq!(changed(OPENAI, twice.clone()).unwrap(), OPENAI.replace("4096", "8192"));
+    assert_eq!(changed(&OPENAI.replace("4096", "10000"), twice.clone()).unwrap(), OPENAI.replace("4096", "16384"));
+    assert_eq!(changed(&OPENAI.replace("4096", "16384"), twice.clone()), Err(WhyNot::AtTheLimit));
+    assert_eq!(changed(&OPENAI.replace("4096", "null"), twice.clone()), Err(WhyNot::NoOutputBudget));
+    assert_eq!(changed(RESPONSES, twice.clone()).unwrap(), RESPONSES.replace("500", "1000"));
+    let less = Change::ScaleOutputBudget { factor: 0.6 };
+    assert_eq!(changed(ANTHROPIC, less.clone()).unwrap(), ANTHROPIC.replace("1000", "600"));
+    let thinking = ANTHROPIC.replace("1000,", r#"3000,"thinking":{"type":"enabled","budget_tokens":2048},"#);
+    assert_eq!(changed(&thinking, less).unwrap(), thinking.replace("3000", "2049"), "thinking has to fit into it");
+}
+
+#[test]
+fn another_model_is_set_and_its_output_limit_kept() {
+    let to = |model: &str| Change::SetModel { model: Label::from(model) };
+    assert_eq!(changed(OPENAI, to("gpt-4.1")).unwrap(), OPENAI.replace("gpt-4o", "gpt-4.1"));
+    let lower = changed(&OPENAI.replace("4096", "9000"), to("gpt-4")).unwrap();
+    assert_eq!(lower, OPENAI.replace("gpt-4o", "gpt-4").replace("4096", "8192"));
+    assert_eq!(changed(r#"{"messages":[{"role":"user","content":"Hi"}]}"#, to("gpt-4.1")), Err(WhyNot::NoModel));
+    let rewritten = rewrite(OPENAI, &PayloadShape::default(), &[], Some("gpt-5"), &Models::builtin());
+    assert_eq!(rewritten.applied().collect::<Vec<_>>(), [&to("gpt-5")]);
+}
+
+#[test]
+fn a_payload_of_another_shape_is_left_alone_and_every_change_says_so() {
+    for payload in [r#"{"invoice":7}"#, "[]", "not json", "\"text\""] {
+        let rewritten =
+            rewrite(payload, &PayloadShape::default(), &[instruction("x")], Some("gpt-5"), &Models::builtin());
+        assert_eq!(rewritten.payload, payload);
+        assert!(rewritten.not_applied().all(|(_, why)| why == WhyNot::UnknownShape), "{payload}");
+        assert_eq!(rewritten.not_applied().count(), 2);
+        assert_eq!(measure(payload, &PayloadShape::default()), None);
+    }
+}
+
+#[test]
+fn any_json_is_changed_by_the_queues_pointers() {
+    let payload = r#"{"job":{"turns":["one","two"],"llm":"gpt-4o","cap":100,"prompt":"p"},"keep":1.10}"#;
+    let shape = PayloadShape {
+        messages: Some("/job/turns".into()),
+        model: Some("/job/llm".into()),
+        output_tokens: Some("/job/cap".into()),
+        instructions: Some("/job/prompt".into()),
+        ..PayloadShape::default()
+    };
+    let by = |change| changed_by(payload, &shape, change);
+    assert_eq!(by(instruction("Less.")).unwrap(), payload.replace("\"p\"", r#""p\n\nLess.""#));
+    assert_eq!(by(Change::ScaleOutputBudget { factor: 2.0 }).unwrap(), payload.replace("100", "200"));
+    assert_eq!(by(Change::SetModel { model: "gpt-5".into() }).unwrap(), payload.replace("gpt-4o", "gpt-5"));
+    assert!(by(last_error("bad")).unwrap().contains("quoted as data"));
+    let long = payload.replace("one", &"word ".repeat(2_000));
+    let short = changed_by(&long, &shape, Change::CompressContext { to_tokens: Some(600) }).unwrap();
+    assert!(measure(&short, &shape).unwrap().tokens <= 600 && short.contains("\"two\"") && short.ends_with("1.10}"));
+}
+
+#[test]
+fn compression_without_a_figure_takes_the_models() {
+    let long =
+        OPENAI.replace("\"Hi", &format!("\"old {}\"}},{{\"role\":\"user\",\"content\":\"Hi", "word ".repeat(200_000)));
+    let short = changed(&long, Change::CompressContext { to_tokens: None }).unwrap();
+    let room = measure(&short, &PayloadShape::default()).unwrap();
+    assert!((100_000..124_000).contains(&room.tokens), "{room:?}");
+    let unknown = long.replace("gpt-4o", "house-model");
+    assert_eq!(changed(&unknown, Change::CompressContext { to_tokens: None }), Err(WhyNot::UnknownModel));
+    assert_eq!(
+        changed(OPENAI, Change::CompressContext { to_tokens: Some(10_000) }).unwrap(),
+        OPENAI,
+        "it fits already"
+    );
+    assert_eq!(changed(OPENAI, Change::CompressContext { to_tokens: Some(3) }), Err(WhyNot::NothingLeftToDrop));
+}
+
+#[test]
+fn all_changes_together_still_fit() {
+    let long =
+        OPENAI.replace("\"Hi", &format!("\"old {}\"}},{{\"role\":\"user\",\"content\":\"Hi", "word ".repeat(5_000)));
+    let changes = [
+        Change::CompressContext { to_tokens: Some(2_000) },
+        instruction("Focus on the core task."),
+        last_error("too long"),
+        Change::ScaleOutputBudget { factor: 2.0 },
+    ];
+    let rewritten = rewrite(&long, &PayloadShape::default(), &changes, Some("gpt-4.1"), &Models::builtin());
+    assert_eq!(rewritten.not_applied().count(), 0);
+    let after: Value = serde_json::from_str(&rewritten.payload.replace(r"\ud83d", "")).unwrap();
+    assert_eq!((after["model"].as_str(), after["max_tokens"].as_u64()), (Some("gpt-4.1"), Some(8_192)));
+    assert!(measure(&rewritten.payload, &PayloadShape::default()).unwrap().tokens <= 2_000);
+    assert!(rewritten.payload.contains("12345678901234567890.10") && rewritten.payload.contains(r"Hi \ud83d \u0000"));
+}

@@ -1,0 +1,241 @@
+//! The table row by row, and every reason for which a retry is not made.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::classify::Facts;
+use crate::money::{Spend, Usd};
+use crate::policy::{Agents, Budgets, Policy, PolicyLayer, RetryBy, StrategyLayer, Towards};
+use crate::reason::Reason;
+use crate::rewrite::Room;
+use crate::run::{Around, Memory, Run};
+use crate::text::Label;
+use crate::time::Timestamp;
+use crate::verdict::{Action, Change, DeadBecause, Verdict};
+
+fn now() -> Timestamp {
+    Timestamp::from_millis(1_000_000_000_000)
+}
+
+fn run() -> Run {
+    let around = Around { model: Some("gpt-4o".into()), agent: Some("a".into()), ..Around::default() };
+    Run { attempt: 1, around, ..Run::new(now()) }
+}
+
+fn policy(layer: PolicyLayer) -> Policy {
+    layer.check().unwrap();
+    Policy::resolve(RetryBy::Worker, &[&layer])
+}
+
+fn ladder(models: &[&str]) -> PolicyLayer {
+    PolicyLayer { models: Some(models.iter().map(|name| Label::from(*name)).collect()), ..PolicyLayer::default() }
+}
+
+fn of(reason: Reason) -> Failure {
+    Failure::found(reason, "sample")
+}
+
+fn judged(failure: &Failure, run: &Run, policy: &Policy) -> Verdict {
+    decide(failure, run, policy, now(), 0.5).verdict
+}
+
+fn overflow(actual: Option<u64>, limit: Option<u64>, room: Option<(u64, u64)>) -> Failure {
+    let room = room.map(|(tokens, floor_tokens)| Room { tokens, floor_tokens, model: None, output_tokens: None });
+    Failure { facts: Facts { actual, limit, ..Facts::default() }, room, ..of(Reason::ContextOverflow) }
+}
+
+fn compressed_to(verdict: &Verdict) -> Option<u64> {
+    verdict.changes.iter().find_map(|change| match change {
+        Change::CompressContext { to_tokens } => *to_tokens,
+        _ => None,
+    })
+}
+
+#[test]
+fn an_overflow_is_cut_to_what_the_error_allows_less_the_answer() {
+    let verdict = judged(&overflow(Some(130_000), Some(128_000), Some((130_000, 2_000))), &run(), &Policy::default());
+    let to = compressed_to(&verdict).unwrap();
+    assert!((110_000..=128_000 - 4_096).contains(&to), "{to}");
+    insta::assert_snapshot!(verdict.why, @"The input does not fit the model's context (130000 of 128000): retry in 10 s with the input cut to 117708 tokens and the instruction “Focus on the core task.”, 3 attempts left; no larger model is set for the queue.");
+}
+
+#[test]
+fn without_a_figure_in_the_error_the_catalogue_says_what_fits() {
+    let verdict = judged(&overflow(None, None, Some((300_000, 2_000))), &run(), &Policy::default());
+    let to = compressed_to(&verdict).unwrap();
+    assert!((90_000..128_000 - 4_096).contains(&to), "{to}");
+    let unknown = Run { around: Around::default(), ..run() };
+    let verdict = judged(&overflow(None, None, None), &unknown, &Policy::default());
+    assert_eq!((verdict.action, compressed_to(&verdict)), (Action::Retry, None));
+}
+
+#[test]
+fn a_larger_model_is_taken_only_if_it_is_larger_and_the_first_that_takes_it_all() {
+    let with =
+        |models: &[&str], need| judged(&overflow(Some(need), None, None), &run(), &policy(ladder(models))).target;
+    let model = |models: &[&str], need| with(models, need).model.map(|model| model.to_string());
+    assert_eq!(model(&["gpt-4o", "gpt-5", "gpt-5.4"], 200_000).as_deref(), Some("gpt-5"));
+    assert_eq!(model(&["gpt-4o", "gpt-5", "gpt-5.4"], 500_000).as_deref(), Some("gpt-5.4"));
+    assert_eq!(model(&["gpt-4o", "gpt-4-turbo", "gpt-4"], 200_000), None);
+    assert_eq!(model(&["gpt-4", "gpt-4o"], 200_000), None);
+    // Not on the ladder: whatever on it is larger will do.
+    assert_eq!(model(&["gpt-4", "gpt-5"], 200_000).as_deref(), Some("gpt-5"));
+    // Nobody knows them: then the ladder's order is believed.
+    let house = Run { around: Around { model: Some("house-s".into()), ..Around::default() }, ..run() };
+    let verdict = judged(&overflow(None, None, None), &house, &policy(ladder(&["house-s", "house-l"])));
+    assert_eq!(verdict.target.model, Some("house-l".into()));
+}
+
+#[test]
+fn an_overflow_with_no_larger_model_and_nothing_to_drop_is_a_dead_letter_at_once() {
+    let stuck = overflow(Some(150_000), Some(128_000), Some((150_000, 150_000)));
+    let verdict = judged(&stuck, &run(), &Policy::default());
+    assert_eq!((verdict.action, verdict.dead_because), (Action::DeadLetter, Some(DeadBecause::Permanent)));
+    insta::assert_snapshot!(verdict.why, @"The input does not fit the model's context (150000 of 128000). With all left out that may be it still has 150000 tokens; no model at hand takes more than 123904.");
+    let still_too_long = overflow(Some(400_000), Some(128_000), Some((400_000, 300_000)));
+    assert_eq!(judged(&still_too_long, &run(), &Policy::default()).action, Action::DeadLetter);
+    // A model that takes it all is a way out, and one that takes the rest after cutting is one, too.
+    let larger = policy(ladder(&["gpt-4o", "gpt-5.4"]));
+    assert_eq!(judged(&still_too_long, &run(), &larger).target.model, Some("gpt-5.4".into()));
+    assert_eq!(judged(&still_too_long, &run(), &policy(ladder(&["gpt-4o", "gpt-5"]))).action, Action::DeadLetter);
+}
+
+#[test]
+fn what_we_count_is_corrected_by_what_the_provider_counted() {
+    // We count half of what the provider does, so that half of the limit, as we count, is the whole of it.
+    let verdict = judged(&overflow(Some(200_000), Some(128_000), Some((100_000, 1_000))), &run(), &Policy::default());
+    let to = compressed_to(&verdict).unwrap();
+    assert!((55_000..=62_000).contains(&to), "{to}");
+}
+
+#[test]
+fn the_same_change_is_not_tried_twice_whatever_the_reason() {
+    let scale = || Some(vec![Change::ScaleOutputBudget { factor: 2.0 }]);
+    let twice = StrategyLayer { tries: Some(3), ..StrategyLayer::default() };
+    let same = StrategyLayer { tries: Some(1), changes: scale(), ..StrategyLayer::default() };
+    let layer = PolicyLayer {
+        strategy: Some(BTreeMap::from([(Reason::OutputTruncated, twice), (Reason::ContentFiltered, same)])),
+        ..PolicyLayer::default()
+    };
+    let policy = policy(layer);
+    let first = decide(&of(Reason::OutputTruncated), &run(), &policy, now(), 0.5);
+    assert_eq!((first.verdict.action, first.tried.len()), (Action::Retry, 1));
+    let memory = Memory { tried: first.tried, ..Memory::default() };
+    let again = Run { attempt: 2, memory, changes: first.verdict.changes, ..run() };
+    for reason in [Reason::OutputTruncated, Reason::ContentFiltered] {
+        let verdict = judged(&of(reason), &again, &policy);
+        assert_eq!((verdict.action, verdict.dead_because), (Action::DeadLetter, Some(DeadBecause::Exhausted)));
+        assert!(verdict.why.contains("tried already (2 times the output budget)"), "{}", verdict.why);
+    }
+}
+
+#[test]
+fn another_error_is_another_thing_to_tell_the_model() {
+    let first = decide(&of(Reason::ToolError), &run(), &Policy::default(), now(), 0.5);
+    let memory = Memory { tried: first.tried, ..Memory::default() };
+    let again = Run { attempt: 2, memory, changes: first.verdict.changes, ..run() };
+    let other = Failure { fingerprint: 7, ..of(Reason::MaxIterations) };
+    let verdict = judged(&other, &again, &Policy::default());
+    assert_eq!((verdict.action, verdict.changes.len()), (Action::Retry, 1));
+}
+
+#[test]
+fn a_retry_that_changes_nothing_keeps_what_was_changed_before_it() {
+    let changed = decide(&overflow(None, Some(9_000), None), &run(), &Policy::default(), now(), 0.5);
+    let again = Run { attempt: 2, changes: changed.verdict.changes.clone(), ..run() };
+    assert_eq!(judged(&of(Reason::Timeout), &again, &Policy::default()).changes, changed.verdict.changes);
+    let more = judged(&of(Reason::OutputTruncated), &again, &Policy::default());
+    assert_eq!(more.changes.len(), changed.verdict.changes.len() + 1);
+}
+
+#[test]
+fn a_loop_goes_to_another_able_agent_and_another_model() {
+    let can = |word: &str| BTreeSet::from([Label::from(word)]);
+    let agents =
+        BTreeMap::from([("a".into(), can("invoice")), ("b".into(), can("poem")), ("c".into(), can("invoice"))]);
+    let policy = Policy { agents: Agents::new(agents), ..policy(ladder(&["gpt-4o", "gpt-5"])) };
+    let around = Around { task_type: Some("invoice".into()), ..run().around };
+    let verdict = judged(&of(Reason::HallucinationLoop), &Run { around, ..run() }, &policy);
+    assert_eq!((verdict.target.agent, verdict.target.model), (Some("c".into()), Some("gpt-5".into())));
+    insta::assert_snapshot!(verdict.why, @"The agent repeats itself: retry in 1 min with the last error, the instruction “Do not repeat it.” and the constraint “Validate before answering.” by agent c on model gpt-5, 3 attempts left.");
+    let alone = judged(&of(Reason::HallucinationLoop), &run(), &policy);
+    assert_eq!(alone.target.agent, None);
+    assert!(alone.why.contains("no other agent can do this task type"), "{}", alone.why);
+}
+
+#[test]
+fn where_the_changed_retry_did_not_help_the_fallback_queue_takes_over_once() {
+    let layer = PolicyLayer { fallback_queue: Some("simple".parse().unwrap()), ..PolicyLayer::default() };
+    let mut again = Run { attempt: 2, ..run() };
+    again.memory.count_retry(&Reason::ToolError);
+    let by_worker = policy(layer.clone());
+    let decision = decide(&of(Reason::ToolError), &again, &by_worker, now(), 0.5);
+    assert_eq!(decision.verdict.target.queue, Some("simple".parse().unwrap()));
+    insta::assert_snapshot!(decision.verdict.why, @"A tool failed: retry in 30 s in queue simple, 2 attempts left.");
+    again.memory.tried = decision.tried;
+    assert_eq!(judged(&of(Reason::ToolError), &again, &by_worker).action, Action::DeadLetter);
+    again.memory.tried.clear();
+    let by_caller = Policy::resolve(RetryBy::Caller, &[&layer]);
+    assert_eq!(judged(&of(Reason::ToolError), &again, &by_caller).action, Action::DeadLetter);
+}
+
+#[test]
+fn a_queue_may_have_its_own_word_on_a_reason() {
+    let own = StrategyLayer {
+        delay_ms: Some(2_000),
+        tries: Some(1),
+        target: Some(vec![Towards::OtherModel]),
+        ..Default::default()
+    };
+    let never = StrategyLayer { tries: Some(0), ..StrategyLayer::default() };
+    let layer = PolicyLayer {
+        strategy: Some(BTreeMap::from([(Reason::ContentFiltered, own), (Reason::Timeout, never)])),
+        ..ladder(&["gpt-4o", "gpt-5"])
+    };
+    let verdict = judged(&of(Reason::ContentFiltered), &run(), &policy(layer.clone()));
+    assert_eq!((verdict.next_attempt_at, verdict.target.model), (Some(now().plus_ms(2_000)), Some("gpt-5".into())));
+    assert_eq!(judged(&of(Reason::Timeout), &run(), &policy(layer)).action, Action::DeadLetter);
+}
+
+#[test]
+fn a_cap_that_is_reached_ends_it_with_the_figures() {
+    let usd = |dollars| Usd::from_dollars(dollars);
+    let spent = Spend { tokens: 1_200, cost: usd(0.4).unwrap() };
+    let retry = Run { attempt: 2, memory: Memory { spent, ..Memory::default() }, ..run() };
+    let with = |budget: Budgets, run: &Run| {
+        let policy = policy(PolicyLayer { budget: Some(budget), ..PolicyLayer::default() });
+        judged(&Failure { spent, ..of(Reason::Timeout) }, run, &policy)
+    };
+    let tokens = Budgets { retry_tokens_per_run: Some(1_200), ..Budgets::default() };
+    let verdict = with(tokens, &retry);
+    assert_eq!((verdict.action, verdict.dead_because), (Action::DeadLetter, Some(DeadBecause::Exhausted)));
+    insta::assert_snapshot!(verdict.why, @"It timed out, and this run's retries have used 1200 tokens of the 1200 they may: no further retry.");
+    let room = Budgets { retry_tokens_per_run: Some(1_201), retry_cost_usd_per_run: usd(0.41), ..Budgets::default() };
+    assert_eq!(with(room, &retry).action, Action::Retry);
+    let money = Budgets { retry_cost_usd_per_run: usd(0.4), ..Budgets::default() };
+    assert!(with(money, &retry).why.contains("$0.40 of the $0.40"), "{}", with(money, &retry).why);
+    let day = Budgets { retry_cost_usd_per_tenant_day: usd(1.0), ..Budgets::default() };
+    assert_eq!(with(day, &retry).action, Action::Retry);
+    let mut busy = retry.clone();
+    busy.around.tenant_spent.cost = usd(0.6).unwrap();
+    assert!(with(day, &busy).why.contains("the tenant's retries today have used $1.00 of the $1.00"));
+    // What a first attempt used is no retry's.
+    let first = Run { attempt: 1, ..busy };
+    assert_eq!(with(day, &first).action, Action::Retry);
+}
+
+#[test]
+fn a_quota_waits_for_its_reset_within_a_tenth_and_a_month() {
+    let reset = |in_ms: i64| Facts { reset_at_ms: Some(now().as_millis() + in_ms), ..Facts::default() };
+    let day = 86_400_000;
+    let quota = Failure { facts: reset(day), ..of(Reason::QuotaExhausted) };
+    for jitter in [0.0, 0.5, 1.0] {
+        let due = decide(&quota, &run(), &Policy::default(), now(), jitter).verdict.next_attempt_at.unwrap();
+        let off = due.since(now()).abs_diff(day.cast_unsigned());
+        assert!(off <= 8_640_000, "{off}");
+    }
+    let far = Failure { facts: reset(400 * day), ..of(Reason::QuotaExhausted) };
+    let due = decide(&far, &run(), &Policy::default(), now(), 0.5).verdict.next_attempt_at.unwrap();
+    assert_eq!(due.since(now()), 31 * day.cast_unsigned());
+    assert_eq!(judged(&of(Reason::QuotaExhausted), &run(), &Policy::default()).action, Action::DeadLetter);
+}

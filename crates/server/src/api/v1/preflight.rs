@@ -1,0 +1,82 @@
+//! `POST /v1/preflight`: will a payload fit its model, before anybody pays for finding out.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use redrive_core::ids::{QueueName, RunId, Tenant};
+use redrive_core::policy::Policy;
+use redrive_core::preflight::{Asked, check};
+use redrive_core::text::Label;
+use redrive_core::wire::{PreflightAnswer, PreflightRequest, RawJson};
+use redrive_store::RunRef;
+
+use crate::app::App;
+use crate::auth::Worker;
+use crate::body::Json;
+use crate::call::{Call, Reply};
+use crate::problem::{Problem, Result};
+use crate::query::OfTenant;
+use crate::tasks::compute;
+
+pub(crate) async fn post(
+    app: App,
+    call: Call<Worker, (), OfTenant, Json<PreflightRequest>>,
+) -> Result<Reply<PreflightAnswer>> {
+    let Json { value, raw, held: _held } = call.body;
+    let tenant = call.who.tenant(&[call.query.tenant.as_ref(), value.tenant.as_ref()])?;
+    let queue = value.queue.clone().unwrap_or_else(QueueName::default_queue);
+    let policy = app.store.policy(&tenant, &queue).await?;
+    let last = match &value.run_id {
+        Some(run_id) => last_real_count(&app, tenant, run_id).await?,
+        None => None,
+    };
+    Ok(Reply::ok(compute(raw.len(), move || answer(value, &policy, last)).await?))
+}
+
+/// A payload that a provider has counted.
+struct Counted {
+    payload: RawJson,
+    input_tokens: u64,
+    model: Option<Label>,
+}
+
+/// The newest attempt of a run with a real count. A run that is not there corrects nothing.
+async fn last_real_count(app: &App, tenant: Tenant, run_id: &RunId) -> Result<Option<Counted>> {
+    let at = RunRef { tenant, run_id: run_id.clone() };
+    let Ok(run) = app.store.run(&at).await else { return Ok(None) };
+    let counted = run.body.attempts.iter().rev().find_map(|attempt| {
+        let input_tokens = attempt.usage.as_ref().and_then(|usage| usage.input_tokens).filter(|tokens| *tokens > 0)?;
+        Some((attempt.attempt, input_tokens, attempt.model.clone().or_else(|| run.summary.model.clone())))
+    });
+    let Some((attempt, input_tokens, model)) = counted else { return Ok(None) };
+    let sent = app.store.sent(&at, attempt).await?;
+    Ok(sent.sent.or(sent.original).map(|payload| Counted { payload, input_tokens, model }))
+}
+
+fn answer(request: PreflightRequest, policy: &Arc<Policy>, last: Option<Counted>) -> Result<PreflightAnswer> {
+    let payload = payload(&request)?;
+    let shape = &policy.payload;
+    let model = request.model.as_ref().map(Label::as_str);
+    let calibration = last.as_ref().map(|counted| {
+        let model = counted.model.as_ref().map(Label::as_str);
+        let asked = Asked { payload: counted.payload.get(), shape, model, output_tokens: None, calibration: None };
+        (counted.input_tokens, check(&asked, &policy.models).estimate.tokens)
+    });
+    let asked = Asked { payload: &payload, shape, model, output_tokens: request.max_output_tokens, calibration };
+    let found = check(&asked, &policy.models);
+    Ok(PreflightAnswer::of(found, request.run_id.filter(|_| calibration.is_some())))
+}
+
+/// JSON as it came; bytes that are no text are counted as what they look like.
+fn payload(request: &PreflightRequest) -> Result<String> {
+    match (&request.payload, &request.payload_base64) {
+        (Some(json), None) => Ok(json.get().to_owned()),
+        (None, Some(text)) => {
+            let bytes = STANDARD.decode(text).map_err(|_| Problem::invalid_field("payload_base64", "is not base64"))?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        }
+        (Some(_), Some(_)) => Err(Problem::invalid_field("payload_base64", "can't go with `payload`")),
+        (None, None) => Err(Problem::invalid_field("payload", "is missing: give it, or payload_base64")),
+    }
+}

@@ -1,0 +1,77 @@
+//! What attempts got in place of their revision's payload: written before it is handed out, fenced by the lease that it
+//! goes out under, and read again by people who want to see the difference.
+
+use redrive_core::lifecycle::Verb;
+use redrive_core::wire::{HandedChange, RawJson};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::columns::{json, packed, packed_json, text, whole};
+use super::life::Life;
+use super::lookup::{NUMBER_BITS, numbered, run_number, span_of};
+use super::pieces::{payload_of, raw_json};
+use crate::error::{Error, Result};
+use crate::model::{AttemptOrigin, NewSent, RunRef, Sent, UnderLease};
+use crate::sqlite::batch::Batch;
+use crate::sqlite::under_lease::require_live;
+
+/// Keeps what an attempt is about to get. A lease that is over keeps nothing: another attempt has its own.
+pub(super) fn keep_sent(batch: &mut Batch<'_>, under: &UnderLease, sent: &NewSent) -> Result<()> {
+    let row = require_live(batch, under, Verb::Heartbeat)?;
+    // A released attempt's number is given out again: the newer lease's payload is what it got.
+    let mut put = batch.conn.prepare_cached(
+        "INSERT INTO sent (id, epoch, changes, body) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch, changes = excluded.changes, body = excluded.body
+             WHERE excluded.epoch > sent.epoch",
+    )?;
+    let id = numbered(row.id, under.lease.attempt);
+    put.execute(params![id, under.lease.epoch.cast_signed(), sent.changes, sent.body])?;
+    Ok(())
+}
+
+/// A payload in place of the revision's, with its changes.
+pub(super) type Kept = (Vec<HandedChange>, RawJson);
+
+/// What went out under that lease, where it was another payload.
+pub(super) fn kept(conn: &Connection, run: i64, attempt: u32, epoch: Option<u64>) -> Result<Option<Kept>> {
+    let mut find =
+        conn.prepare_cached("SELECT changes, body FROM sent WHERE id = ?1 AND (?2 IS NULL OR epoch = ?2)")?;
+    let mut rows = find.query(params![numbered(run, attempt), epoch.map(u64::cast_signed)])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    Ok(Some((packed_json(row, 0, "changes")?, raw_json(packed(row, 1)?, "sent")?)))
+}
+
+/// The attempts of a run that got another payload.
+pub(super) fn changed_attempts(conn: &Connection, run: i64) -> Result<Vec<u32>> {
+    let (first, last) = span_of(run);
+    let mut find = conn.prepare_cached("SELECT id FROM sent WHERE id BETWEEN ? AND ?")?;
+    find.query_and_then([first, last], |row| {
+        let id: i64 = row.get(0)?;
+        u32::try_from(id & ((1 << NUMBER_BITS) - 1)).map_err(|_| Error::Unexpected(format!("attempt {id}")))
+    })?
+    .collect()
+}
+
+/// What an attempt got, and what that was made of.
+pub(super) fn sent(conn: &Connection, at: &RunRef, attempt: u32) -> Result<Sent> {
+    let run = run_number(conn, at)?;
+    let revision = revision_of(conn, run, attempt)?.ok_or(Error::NotFound("attempt"))?;
+    let (changes, sent) = kept(conn, run, attempt, None)?.map_or((Vec::new(), None), |(c, body)| (c, Some(body)));
+    let (original, original_base64) = payload_of(conn, run, revision)?.into_wire()?;
+    Ok(Sent { attempt, revision, changes, sent, original, original_base64 })
+}
+
+/// The revision that an attempt ran: as it was kept, or for the one under way as the run stands.
+fn revision_of(conn: &Connection, run: i64, attempt: u32) -> Result<Option<u32>> {
+    let mut ended = conn.prepare_cached("SELECT origin FROM attempts WHERE id = ?")?;
+    let mut rows = ended.query([numbered(run, attempt)])?;
+    if let Some(row) = rows.next()? {
+        let origin: AttemptOrigin = json(text(row, 0)?, "origin")?;
+        return Ok(Some(origin.revision));
+    }
+    let mut standing = conn.prepare_cached("SELECT revision, life FROM runs WHERE id = ? AND attempt = ?")?;
+    let found = standing.query_row(params![run, attempt], |row| {
+        Ok(whole(row, 0, "revision").and_then(|revision| Ok((revision, json::<Life>(text(row, 1)?, "life")?))))
+    });
+    let under_way = found.optional()?.transpose()?;
+    Ok(under_way.filter(|(_, life)| life.lease.is_some()).map(|(revision, _)| revision))
+}
