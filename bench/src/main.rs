@@ -14,6 +14,7 @@ mod ingest;
 mod lists;
 mod load;
 mod made;
+mod preflight;
 mod process;
 mod raw;
 mod sample;
@@ -83,6 +84,9 @@ fn main() -> Result<()> {
 async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     if plan.wants("classify") {
         classify::measure(figures);
+    }
+    if plan.wants("preflight") {
+        preflight::measure(figures);
     }
     if plan.wants("ingest") {
         ingest::measure(plan, figures).await?;

@@ -3,7 +3,7 @@
 use redrive_core::ids::{QueueName, RunId, Tenant};
 use redrive_core::wire::{
     ChangesAnswer, CreateKey, CreatedKey, HealthAnswer, KeyView, KeysAnswer, LimitsAnswer, QueueSettings, QueueView,
-    QueuesAnswer, RunDetail, RunsPage, StatsAnswer, TenantHealth, TenantsAnswer,
+    QueuesAnswer, RunDetail, RunsPage, SentAnswer, StatsAnswer, TenantHealth, TenantsAnswer,
 };
 
 use crate::call::Call;
@@ -34,6 +34,11 @@ impl Client {
     /// Everything kept of one run.
     pub fn run(&self, run_id: &RunId) -> Call<RunDetail> {
         self.get(&["runs", run_id.as_str()], &self.tenant_pair())
+    }
+
+    /// What an attempt got, and how that differs from its revision's payload.
+    pub fn sent(&self, run_id: &RunId, attempt: u32) -> Call<SentAnswer> {
+        self.get(&["runs", run_id.as_str(), "attempts", &attempt.to_string(), "sent"], &self.tenant_pair())
     }
 
     pub fn tenants(&self, limit: Option<u32>, cursor: Option<&str>) -> Call<TenantsAnswer> {

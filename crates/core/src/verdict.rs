@@ -81,7 +81,7 @@ pub enum Change {
     },
     /// Ask another model: the verdict's target.
     SetModel {
-        model: Label,
+        model: String,
     },
 }
 
@@ -137,4 +137,26 @@ pub struct Verdict {
     pub dead_because: Option<DeadBecause>,
     pub changes: Vec<Change>,
     pub target: Target,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_change_reads_back_from_its_own_json_and_says_its_name() {
+        for change in [
+            Change::CompressContext { to_tokens: Some(7) },
+            Change::AddInstruction { text: "a".into() },
+            Change::AddConstraint { text: "b".into() },
+            Change::AddLastError { text: None },
+            Change::AddLastError { text: Some("\u{0} c".into()) },
+            Change::ScaleOutputBudget { factor: 0.6 },
+            Change::SetModel { model: "gpt-5".into() },
+        ] {
+            let json = serde_json::to_string(&change).unwrap();
+            assert!(json.contains(&format!("\"change\":\"{}\"", change.as_str())), "{json}");
+            assert_eq!(serde_json::from_str::<Change>(&json).unwrap(), change);
+        }
+    }
 }

@@ -3,7 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    classify, completions, demo, doctor, effects, generate, health, keys, patterns, queues, runs, serve, tenants,
+    classify, completions, demo, doctor, effects, generate, health, keys, patterns, preflight, queues, runs, serve,
+    tenants,
 };
 
 /// The dead letter queue and recovery pipeline for AI agent work
@@ -48,6 +49,8 @@ pub(crate) enum Command {
     Doctor(doctor::Args),
     /// Say why errors failed and which belong together, without a server
     Classify(classify::Args),
+    /// Say whether a payload fits its model, without a server
+    Preflight(preflight::Args),
     /// Print the completions of a shell
     Completions(completions::Args),
     /// Print a file that is made from the code
@@ -86,6 +89,9 @@ mod tests {
             "redrive patterns assign p1 --nobody",
             "redrive patterns merge p1 p2",
             "redrive classify failures.jsonl --explain --config c.toml",
+            "redrive preflight request.json --model gpt-5 --max-output-tokens 1000 --queue mail --config c.toml --json",
+            "redrive runs show a --attempt 2 --diff --json",
+            "redrive queues set mail --preflight enforce --payload {\"messages\":\"/m\"}",
             "redrive doctor --data d --deep --json",
         ] {
             let read = Cli::try_parse_from(line.split(' '));
@@ -101,6 +107,9 @@ mod tests {
             "redrive runs list --limit 0",
             "redrive runs list --limit 5 --all",
             "redrive runs show a/b",
+            "redrive runs show a --diff",
+            "redrive queues set mail --preflight maybe",
+            "redrive queues set mail --payload {\"massages\":\"/m\"}",
             "redrive runs list --reason nonsense",
             "redrive effects reconcile k",
             "redrive effects reconcile k --outcome maybe",

@@ -30,7 +30,8 @@ fn main() -> ExitCode {
 
 fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
     use commands::{
-        classify, completions, demo, doctor, effects, generate, health, keys, patterns, queues, runs, serve, tenants,
+        classify, completions, demo, doctor, effects, generate, health, keys, patterns, preflight, queues, runs, serve,
+        tenants,
     };
     match command {
         Command::Demo(args) => demo::run(&args, out),
@@ -45,6 +46,7 @@ fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
         Command::Keys(command) => keys::run(command, out),
         Command::Doctor(args) => doctor::run(&args, out),
         Command::Classify(args) => classify::run(&args, out),
+        Command::Preflight(args) => preflight::run(&args, out),
         Command::Completions(args) => completions::run(&args, out),
         Command::Generate(args) => generate::run(&args, out),
     }

@@ -64,6 +64,18 @@ impl FromPath for (Tenant, RunId) {
     }
 }
 
+/// The number of an attempt.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AttemptNumber(pub u32);
+
+impl FromPath for (RunId, AttemptNumber) {
+    fn read(params: &Params) -> Result<Self> {
+        let number = params.id::<RunId>("attempt")?;
+        let number = number.as_str().parse().map_err(|_| Problem::bad_id("attempt"))?;
+        Ok((params.id("run_id")?, AttemptNumber(number)))
+    }
+}
+
 /// One version of a run's payload.
 #[derive(Debug)]
 pub(crate) struct RevisionOf {
@@ -74,18 +86,6 @@ pub(crate) struct RevisionOf {
 impl FromPath for RevisionOf {
     fn read(params: &Params) -> Result<Self> {
         Ok(Self { run_id: params.id("run_id")?, revision: params.id("revision")? })
-    }
-}
-
-/// The number of an attempt.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct AttemptNumber(pub u32);
-
-impl FromPath for (RunId, AttemptNumber) {
-    fn read(params: &Params) -> Result<Self> {
-        let number = params.id::<RunId>("attempt")?;
-        let number = number.as_str().parse().map_err(|_| Problem::bad_id("attempt"))?;
-        Ok((params.id("run_id")?, AttemptNumber(number)))
     }
 }
 

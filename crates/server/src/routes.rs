@@ -40,6 +40,7 @@ fn reading() -> Vec<Route> {
     vec![
         by::<TenantReader>().get("/v1/runs", "List runs", runs::list::get),
         by::<AnyKey>().get("/v1/runs/{run_id}", "Everything kept of a run", runs::show::get),
+        by::<AnyKey>().get("/v1/runs/{run_id}/attempts/{attempt}/sent", "What an attempt got", runs::sent::get),
         by::<TenantReader>().get("/v1/runs/{run_id}/plan", "What a replay would do", runs::plan::get),
         by::<TenantReader>().post("/v1/runs/{run_id}/plan", OK, "What a replay with a fix would do", runs::plan::post),
         by::<TenantReader>().get(
@@ -52,7 +53,6 @@ fn reading() -> Vec<Route> {
             "Runs that look like the same work",
             runs::duplicates::get,
         ),
-        by::<AnyKey>().get("/v1/runs/{run_id}/attempts/{attempt}/sent", "What an attempt got", runs::sent::get),
         by::<AnyKey>().get("/v1/effects/{key}", "Look an effect up in the ledger", effects::show::get),
         by::<TenantReader>().get("/v1/patterns", "List patterns", patterns::list::get),
         by::<TenantReader>().get(

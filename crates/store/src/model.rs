@@ -178,7 +178,8 @@ pub struct Report {
 pub struct NewStep {
     pub name: Label,
     pub key: Option<StepKey>,
-    pub effect: bool,
+    /// None: as it was recorded before; a new one counts as an effect.
+    pub effect: Option<bool>,
     pub status: StepStatus,
     /// The JSON token, encoded; none above the limit.
     pub output: Option<Vec<u8>>,

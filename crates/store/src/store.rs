@@ -75,11 +75,11 @@ pub trait Store: Send + Sync + 'static {
 
     async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage>;
     async fn run(&self, at: &RunRef) -> Result<RunDetail>;
+    /// What an attempt got, and what that was made of.
+    async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent>;
     /// A payload as it was at a revision; without one, as it is.
     async fn revision(&self, at: &RunRef, revision: Option<u32>) -> Result<RevisionView>;
     async fn duplicates(&self, at: &RunRef) -> Result<DuplicatesAnswer>;
-    /// What an attempt got, and what that was made of.
-    async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent>;
     async fn effect(&self, at: &EffectRef) -> Result<EffectView>;
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage>;
     async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail>;

@@ -1,5 +1,6 @@
 //! The suites that `cargo xtask test` runs, one file each: add the file, then its line in [`ALL`].
 
+mod python;
 mod workspace;
 
 use std::process::Command;
@@ -17,4 +18,4 @@ pub(crate) struct Suite {
 }
 
 /// In the order in which they run.
-pub(crate) const ALL: &[Suite] = &[workspace::SUITE];
+pub(crate) const ALL: &[Suite] = &[workspace::SUITE, python::SUITE];

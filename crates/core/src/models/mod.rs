@@ -6,3 +6,4 @@ mod catalogue;
 mod name;
 
 pub use catalogue::{BadModel, Limits, ModelEntry, Models};
+pub use name::maker;

@@ -34,6 +34,11 @@ pub(super) fn plain(name: &str) -> String {
     if rest.starts_with("claude") { rest.replace('.', "-") } else { rest.to_owned() }
 }
 
+/// The first word of a name, by which makers call their models.
+pub fn maker(name: &str) -> String {
+    plain(name).split('-').next().unwrap_or_default().to_owned()
+}
+
 /// Whether `name` is `family` itself or a dated or suffixed one of it. Another version of it is not.
 pub(super) fn is_of(name: &str, family: &str) -> bool {
     match name.strip_prefix(family) {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::QueueName;
 use crate::policy::{Budgets, DetectLayer, PayloadShape, Preflight, Preset, ReplayApproval, StrategiesLayer};
-use crate::text::Label;
+use crate::text::LABEL_MAX_BYTES;
 use crate::time::{DAY_MS, MINUTE_MS, SECOND_MS};
 
 /// One layer of a policy: only what it changes.
@@ -36,15 +36,9 @@ pub struct PolicyLayer {
     /// Replays allowed before only `force` gets through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_replays: Option<u32>,
-    /// Which replays wait for somebody's approval; never when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replay_approval: Option<ReplayApproval>,
-    /// How long a run waits in review before it is dead-lettered as expired; 24 h when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub approval_expires_ms: Option<u64>,
     /// Models that may stand in for one another, the smallest first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub models: Option<Vec<Label>>,
+    pub models: Option<Vec<String>>,
     /// A simpler queue that takes over where this one's changed retry did not help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback_queue: Option<QueueName>,
@@ -63,6 +57,12 @@ pub struct PolicyLayer {
     /// Where in a payload the request to the model lies: JSON pointers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<PayloadShape>,
+    /// Which replays wait for somebody's approval; never when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay_approval: Option<ReplayApproval>,
+    /// How long a run waits in review before it is dead-lettered as expired; 24 h when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_expires_ms: Option<u64>,
 }
 
 pub const LEASE_MS_MIN: u64 = 500;
@@ -90,12 +90,17 @@ impl PolicyLayer {
         within("deadline_ms", self.deadline_ms, LEASE_MS_MIN, DEADLINE_MS_MAX)?;
         within("unclaimed_after_ms", self.unclaimed_after_ms, SECOND_MS, 366 * DAY_MS)?;
         within("max_replays", self.max_replays.map(u64::from), 0, 1_000_000)?;
-        within("approval_expires_ms", self.approval_expires_ms, SECOND_MS, 366 * DAY_MS)?;
-        within("models", self.models.as_ref().map(|models| models.len() as u64), 0, MODELS_MAX)?;
+        let models = self.models.as_deref().unwrap_or_default();
+        within("models", Some(models.len() as u64), 0, MODELS_MAX)?;
+        if models.iter().any(|name| name.trim().is_empty() || name.len() > LABEL_MAX_BYTES) {
+            let must_be = format!("names of 1 to {LABEL_MAX_BYTES} bytes");
+            return Err(BadSetting { field: "models", must_be });
+        }
         self.strategy.iter().flatten().try_for_each(|(_, strategy)| strategy.check())?;
         self.budget.as_ref().map_or(Ok(()), Budgets::check)?;
         self.detect.as_ref().map_or(Ok(()), DetectLayer::check)?;
         self.payload.as_ref().map_or(Ok(()), PayloadShape::check)?;
+        within("approval_expires_ms", self.approval_expires_ms, SECOND_MS, 366 * DAY_MS)?;
         let Some(schedule) = &self.schedule_ms else { return Ok(()) };
         within("schedule_ms", u64::try_from(schedule.len()).ok(), 1, SCHEDULE_ENTRIES_MAX as u64)?;
         schedule.iter().try_for_each(|wait| within("schedule_ms", Some(*wait), SECOND_MS, DEADLINE_MS_MAX))

@@ -22,7 +22,6 @@ pub struct Policy {
     pub deadline_ms: u64,
     pub unclaimed_after_ms: u64,
     pub max_replays: u32,
-    pub approval: Approval,
     /// Models that may stand in for one another, the smallest first.
     pub ladder: Vec<Label>,
     pub fallback_queue: Option<QueueName>,
@@ -36,6 +35,7 @@ pub struct Policy {
     pub payload: PayloadShape,
     /// What each model takes, the same for all.
     pub models: Models,
+    pub approval: Approval,
 }
 
 impl Default for Policy {
@@ -58,7 +58,6 @@ impl Policy {
             deadline_ms: HOUR_MS,
             unclaimed_after_ms: DAY_MS,
             max_replays: 10,
-            approval: Approval::default(),
             ladder: Vec::new(),
             fallback_queue: None,
             strategies: StrategiesLayer::new(),
@@ -68,6 +67,7 @@ impl Policy {
             preflight: Preflight::Off,
             payload: PayloadShape::default(),
             models: Models::default(),
+            approval: Approval::default(),
         };
         for layer in layers {
             policy.lay(layer);
@@ -89,10 +89,8 @@ impl Policy {
         self.deadline_ms = layer.deadline_ms.unwrap_or(self.deadline_ms);
         self.unclaimed_after_ms = layer.unclaimed_after_ms.unwrap_or(self.unclaimed_after_ms);
         self.max_replays = layer.max_replays.unwrap_or(self.max_replays);
-        self.approval.replay = layer.replay_approval.unwrap_or(self.approval.replay);
-        self.approval.expires_ms = layer.approval_expires_ms.unwrap_or(self.approval.expires_ms);
         if let Some(models) = &layer.models {
-            self.ladder.clone_from(models);
+            self.ladder = models.iter().map(|name| Label::from(name.as_str())).collect();
         }
         if layer.fallback_queue.is_some() {
             self.fallback_queue.clone_from(&layer.fallback_queue);
@@ -110,6 +108,8 @@ impl Policy {
         if let Some(payload) = &layer.payload {
             self.payload.lay(payload);
         }
+        self.approval.replay = layer.replay_approval.unwrap_or(self.approval.replay);
+        self.approval.expires_ms = layer.approval_expires_ms.unwrap_or(self.approval.expires_ms);
     }
 }
 

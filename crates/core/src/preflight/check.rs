@@ -1,7 +1,7 @@
 //! The whole look: measured, compared with what the model takes, and told in a sentence.
 
 use crate::json::{At, Tape};
-use crate::models::{Limits, Models};
+use crate::models::{Limits, Models, maker};
 use crate::policy::PayloadShape;
 use crate::preflight::classes::{Class, Tally, tally};
 use crate::preflight::estimate::Estimate;
@@ -13,7 +13,7 @@ use crate::verdict::Change;
 
 /// Output that is left room for where nobody says how much is wanted.
 const OUTPUT_RESERVE_TOKENS: u64 = 4_096;
-const FITTING_MAX: usize = 10;
+const FITTING_MAX: usize = 20;
 
 /// What is looked at, and under which terms.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +61,7 @@ pub fn check(asked: &Asked<'_>, models: &Models) -> Checked {
     let estimate = calibrated(measured.estimate, asked.calibration);
     let output = asked.output_tokens.or(measured.output_tokens);
     let limits = model.as_deref().and_then(|name| models.limits(name));
-    let fits = fitting(models, estimate.high, output.unwrap_or(0));
+    let fits = fitting(models, model.as_deref(), estimate.high, output.unwrap_or(0));
     let Some(limits) = limits else {
         let why = unknown(model.as_deref(), estimate);
         let verdict = PreflightVerdict::Warn;
@@ -124,8 +124,12 @@ fn budget(limits: Limits, asked: Option<u64>) -> Budget {
     }
 }
 
-fn fitting(models: &Models, input_tokens: u64, output_tokens: u64) -> Vec<String> {
-    models.fitting(input_tokens, output_tokens).into_iter().take(FITTING_MAX).map(|entry| entry.name.clone()).collect()
+/// The same maker's first: to change the maker is to change the request.
+fn fitting(models: &Models, like: Option<&str>, input_tokens: u64, output_tokens: u64) -> Vec<String> {
+    let wanted = like.map(maker);
+    let mut fitting = models.fitting(input_tokens, output_tokens);
+    fitting.sort_by_key(|entry| Some(maker(&entry.name)) != wanted);
+    fitting.into_iter().take(FITTING_MAX).map(|entry| entry.name.clone()).collect()
 }
 
 /// What one look at the payload gives.

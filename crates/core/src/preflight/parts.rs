@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::json::{At, Kind, Tape};
 use crate::preflight::classes::Tally;
 use crate::preflight::tokenizer::Tokenizer;
-use crate::preflight::weigh::tally_of;
+use crate::preflight::weigh::{is_seen, tally_of};
 
 /// More than this are not listed.
 const PARTS_MAX: usize = 20;
@@ -24,6 +24,7 @@ pub struct Part {
 
 /// The tally of a whole payload, and its parts, the largest first. `lists` are shown item by item.
 pub(super) fn parts(tape: &Tape<'_>, body: At, prefix: &str, lists: &[At], of: Tokenizer) -> (Tally, Vec<Part>) {
+    let is_request = !lists.is_empty();
     let mut whole = Tally::default();
     let mut parts = Vec::new();
     let mut note = |pointer: String, at: At, role: Option<String>| {
@@ -41,7 +42,7 @@ pub(super) fn parts(tape: &Tape<'_>, body: At, prefix: &str, lists: &[At], of: T
                             tape.get(item, "role").and_then(|role| tape.string(role)).map(|role| role.into_owned());
                         note(format!("{prefix}/{name}/{n}"), item, role);
                     }
-                } else {
+                } else if !is_request || is_seen(tape, key, value) {
                     note(format!("{prefix}/{name}"), value, None);
                 }
             }

@@ -15,6 +15,15 @@ pub(crate) fn weigh(tape: &Tape<'_>, at: At, tokenizer: Tokenizer) -> u64 {
     tokenizer.tokens(&tally_of(tape, at))
 }
 
+/// Whether a member of a request reaches the model: settings and names do not.
+pub(crate) fn is_seen(tape: &Tape<'_>, key: At, value: At) -> bool {
+    match tape.kind(value) {
+        Kind::Object | Kind::Array => tape.raw(key) != "\"metadata\"",
+        Kind::String => matches!(tape.raw(key).trim_matches('"'), "system" | "instructions" | "input" | "prompt"),
+        Kind::Other => false,
+    }
+}
+
 pub(crate) fn tally_of(tape: &Tape<'_>, at: At) -> Tally {
     let mut sum = Tally::default();
     add(tape, at, &mut sum);

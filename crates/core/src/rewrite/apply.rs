@@ -9,7 +9,6 @@ use crate::rewrite::compress::compress;
 use crate::rewrite::measure::{measure, model};
 use crate::rewrite::request::{Request, find};
 use crate::rewrite::texts::{add_system, add_user, quoted};
-use crate::text::Label;
 use crate::verdict::Change;
 
 /// A quoted error is cut here: what a stranger wrote must not fill the context.
@@ -65,7 +64,7 @@ pub fn rewrite(
     models: &Models,
 ) -> Rewritten {
     let named = |change: &Change| matches!(change, Change::SetModel { .. });
-    let target = target_model.filter(|_| !changes.iter().any(named)).map(Label::from);
+    let target = target_model.filter(|_| !changes.iter().any(named)).map(str::to_owned);
     let asked: Vec<Change> =
         target.map(|model| Change::SetModel { model }).into_iter().chain(changes.iter().cloned()).collect();
     // What adds text comes before what makes room for it.
@@ -131,11 +130,11 @@ fn target(request: &Request<'_, '_>, asked: Option<u64>, models: &Models) -> Res
     Ok(safe_target(limits.room_for_input(output), &name))
 }
 
-fn set_model(request: &Request<'_, '_>, model: &Label, models: &Models) -> Result<Splices, WhyNot> {
+fn set_model(request: &Request<'_, '_>, model: &str, models: &Models) -> Result<Splices, WhyNot> {
     let at = request.model.ok_or(WhyNot::NoModel)?;
     let mut splices = Splices::default();
-    splices.replace(request.tape.span(at), quoted(model.as_str()));
-    cap(request, models.limits(model.as_str()), &mut splices);
+    splices.replace(request.tape.span(at), quoted(model));
+    cap(request, models.limits(model), &mut splices);
     Ok(splices)
 }
 

@@ -1,8 +1,8 @@
 //! What a request weighs, and what it would weigh with everything left out that may be.
 
-use crate::json::{Kind, Tape};
+use crate::json::Tape;
 use crate::policy::PayloadShape;
-use crate::preflight::weigh;
+use crate::preflight::{is_seen, weigh};
 use crate::rewrite::compress::{NOTE_TOKENS, last_texts};
 use crate::rewrite::groups::plan;
 use crate::rewrite::messages::{Message, messages};
@@ -49,14 +49,10 @@ pub(crate) fn model(request: &Request<'_, '_>) -> Option<String> {
 /// What stays whatever happens to the messages: system, tools, formats.
 pub(crate) fn fixed_tokens(request: &Request<'_, '_>) -> u64 {
     let tape = request.tape;
-    let counted = |name: &str| matches!(name, "\"system\"" | "\"instructions\"" | "\"input\"");
     let beside: u64 = match request.body {
         Some(body) => tape
             .members(body)
-            .filter(|(key, value)| {
-                let structured = matches!(tape.kind(*value), Kind::Object | Kind::Array) || counted(tape.raw(*key));
-                Some(*value) != request.messages && structured
-            })
+            .filter(|(key, value)| Some(*value) != request.messages && is_seen(tape, *key, *value))
             .map(|(_, value)| weigh(tape, value, request.tokenizer))
             .sum(),
         None => request.system.iter().chain(&request.instructions).map(|at| weigh(tape, *at, request.tokenizer)).sum(),

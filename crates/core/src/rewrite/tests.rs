@@ -5,7 +5,6 @@ use serde_json::Value;
 use super::{WhyNot, measure, rewrite};
 use crate::models::Models;
 use crate::policy::PayloadShape;
-use crate::text::Label;
 use crate::verdict::Change;
 
 const OPENAI: &str = r#"{"model": "gpt-4o", "n": 12345678901234567890.10, "messages": [ {"role":"system","content":"Be kind."} , {"role":"user","content":"Hi \ud83d \u0000"} ], "max_tokens": 4096}"#;
@@ -119,7 +118,7 @@ fn the_output_budget_is_scaled_up_to_what_the_model_gives() {
 
 #[test]
 fn another_model_is_set_and_its_output_limit_kept() {
-    let to = |model: &str| Change::SetModel { model: Label::from(model) };
+    let to = |model: &str| Change::SetModel { model: model.into() };
     assert_eq!(changed(OPENAI, to("gpt-4.1")).unwrap(), OPENAI.replace("gpt-4o", "gpt-4.1"));
     let lower = changed(&OPENAI.replace("4096", "9000"), to("gpt-4")).unwrap();
     assert_eq!(lower, OPENAI.replace("gpt-4o", "gpt-4").replace("4096", "8192"));

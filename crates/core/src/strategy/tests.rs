@@ -28,7 +28,7 @@ fn policy(layer: PolicyLayer) -> Policy {
 }
 
 fn ladder(models: &[&str]) -> PolicyLayer {
-    PolicyLayer { models: Some(models.iter().map(|name| Label::from(*name)).collect()), ..PolicyLayer::default() }
+    PolicyLayer { models: Some(models.iter().map(ToString::to_string).collect()), ..PolicyLayer::default() }
 }
 
 fn of(reason: Reason) -> Failure {

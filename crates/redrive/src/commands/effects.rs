@@ -24,7 +24,8 @@ pub(crate) enum Command {
 #[derive(Debug, clap::Args)]
 struct Which {
     /// The effect's key, as `redrive runs show` prints it
-    key: StepKey,
+    #[arg(value_name = "KEY")]
+    effect: StepKey,
     /// Of which run; needed for plain steps, and for effects that gave no key of their own
     #[arg(long = "run", value_name = "RUN_ID")]
     run_id: Option<RunId>,
@@ -62,7 +63,7 @@ fn json(text: &str) -> Result<RawJson, serde_json::Error> {
 pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
     match command {
         Command::Show(ShowArgs { which, remote }) => {
-            let call = remote.client()?.effect(&which.key, which.run_id.as_ref());
+            let call = remote.client()?.effect(&which.effect, which.run_id.as_ref());
             told(call, &remote, out).await
         }
         Command::Reconcile(args) => {
@@ -74,7 +75,7 @@ pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
             }
             let reason = reason.as_deref().map(Text::from);
             let found = ReconcileRequest { tenant: None, outcome, output, reason };
-            let call = remote.client()?.reconcile(&which.key, which.run_id.as_ref(), &found);
+            let call = remote.client()?.reconcile(&which.effect, which.run_id.as_ref(), &found);
             told(call, &remote, out).await
         }
     }

@@ -82,12 +82,6 @@ pub(crate) struct SetArgs {
     /// Replays allowed before only --force gets through
     #[arg(long)]
     max_replays: Option<u32>,
-    /// Which replays wait for somebody's approval: never, unsafe, severity>=X or always
-    #[arg(long, value_name = "WHICH", value_parser = wire_word::<ReplayApproval>)]
-    replay_approval: Option<ReplayApproval>,
-    /// How long a run waits for an approval
-    #[arg(long, value_name = "MS")]
-    approval_expires_ms: Option<u64>,
     /// What is done before the first attempt about a payload that will not fit: off, warn or enforce
     #[arg(long, value_name = "HOW", value_parser = wire_word::<Preflight>)]
     preflight: Option<Preflight>,
@@ -109,6 +103,12 @@ pub(crate) struct SetArgs {
     /// What a reported success is checked for, as JSON: {"expect_effect":true}
     #[arg(long, value_name = "JSON", value_parser = wire_json::<DetectLayer>)]
     detect: Option<DetectLayer>,
+    /// Which replays wait for somebody's approval: never, unsafe, severity>=X or always
+    #[arg(long, value_name = "WHICH", value_parser = wire_word::<ReplayApproval>)]
+    replay_approval: Option<ReplayApproval>,
+    /// How long a run waits for an approval
+    #[arg(long, value_name = "MS")]
+    approval_expires_ms: Option<u64>,
     /// Forget everything that was set before
     #[arg(long)]
     reset: bool,
@@ -185,10 +185,6 @@ async fn set(args: SetArgs, out: &mut Out) -> anyhow::Result<()> {
 }
 
 impl SetArgs {
-    fn models(&self) -> Option<Vec<Label>> {
-        self.models.as_ref().map(|models| models.iter().map(|name| Label::from(name.as_str())).collect())
-    }
-
     fn over(&self, before: QueueSettings) -> QueueSettings {
         let policy = PolicyLayer {
             preset: self.preset.or(before.policy.preset),
@@ -199,15 +195,15 @@ impl SetArgs {
             deadline_ms: self.deadline_ms.or(before.policy.deadline_ms),
             unclaimed_after_ms: self.unclaimed_after_ms.or(before.policy.unclaimed_after_ms),
             max_replays: self.max_replays.or(before.policy.max_replays),
-            replay_approval: self.replay_approval.or(before.policy.replay_approval),
-            approval_expires_ms: self.approval_expires_ms.or(before.policy.approval_expires_ms),
-            models: self.models().or(before.policy.models),
+            models: self.models.clone().or(before.policy.models),
             fallback_queue: self.fallback_queue.clone().or(before.policy.fallback_queue),
             strategy: self.strategy.clone().or(before.policy.strategy),
             budget: self.budget.or(before.policy.budget),
             detect: self.detect.clone().or(before.policy.detect),
             preflight: self.preflight.or(before.policy.preflight),
             payload: self.payload.clone().or(before.policy.payload),
+            replay_approval: self.replay_approval.or(before.policy.replay_approval),
+            approval_expires_ms: self.approval_expires_ms.or(before.policy.approval_expires_ms),
         };
         QueueSettings {
             owner: self.owner.as_deref().map(Label::from).or(before.owner),

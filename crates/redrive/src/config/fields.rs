@@ -32,7 +32,7 @@ fn kind(property: &Value, definitions: &Value) -> String {
     }
     if let Some(Value::Array(options)) = property.get("anyOf").or_else(|| property.get("oneOf")) {
         let kinds: Vec<String> =
-            options.iter().map(|option| kind(option, definitions)).filter(|k| k != "null").collect();
+            options.iter().map(|option| kind(option, definitions)).filter(|k| !k.is_empty()).collect();
         return kinds.join(", ");
     }
     if let Some(word) = text(property, "const") {
@@ -42,15 +42,28 @@ fn kind(property: &Value, definitions: &Value) -> String {
         let words: Vec<String> = words.iter().filter_map(Value::as_str).map(|word| format!("`{word}`")).collect();
         return words.join(", ");
     }
-    match property.get("type") {
-        Some(Value::String(kind)) if kind == "array" => "list of integers".into(),
-        Some(Value::String(kind)) => kind.clone(),
-        Some(Value::Array(kinds)) => match kinds.iter().filter_map(Value::as_str).find(|kind| *kind != "null") {
-            Some("array") => "list of integers".into(),
-            Some(kind) => kind.into(),
-            None => String::new(),
-        },
-        _ => String::new(),
+    let kinds = match property.get("type") {
+        Some(Value::Array(kinds)) => kinds.as_slice(),
+        Some(one) => std::slice::from_ref(one),
+        None => &[],
+    };
+    let kinds: Vec<&str> = kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null").collect();
+    match kinds.as_slice() {
+        ["array"] => list(&property["items"], definitions),
+        ["object"] => SECTION.into(),
+        kinds => kinds.join(", "),
+    }
+}
+
+/// What stands under a heading of its own.
+pub(super) const SECTION: &str = "section";
+
+fn list(items: &Value, definitions: &Value) -> String {
+    match kind(items, definitions).as_str() {
+        "integer" => "list of integers".into(),
+        "string" => "list of strings".into(),
+        SECTION | "" => "list".into(),
+        words => format!("list of {words}"),
     }
 }
 

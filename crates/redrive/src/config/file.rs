@@ -5,8 +5,9 @@ use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::Context;
+use redrive_core::detect::OutputSchema;
 use redrive_core::ids::QueueName;
-use redrive_core::policy::{Policies, PolicyLayer, RetryBy, TenantPolicy};
+use redrive_core::policy::{Agents, Policies, PolicyLayer, RetryBy, TenantPolicy};
 use redrive_core::text::{LABEL_MAX_BYTES, Label};
 use redrive_core::wire::QueueSettings;
 use schemars::JsonSchema;
@@ -16,11 +17,12 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::complaint::{Complaint, Source};
 use super::fields::nearest;
+use super::models::models;
 use super::rules::{Rules, rules};
 use super::section::Section;
 use super::settings::ServerSection;
 
-pub(super) const SECTIONS: [&str; 6] = ["server", "defaults", "tier", "queue", "tenant", "rule"];
+pub(super) const SECTIONS: [&str; 8] = ["server", "defaults", "tier", "queue", "tenant", "agent", "rule", "model"];
 
 /// What a file says, checked.
 #[derive(Debug, Default)]
@@ -43,6 +45,15 @@ pub(super) struct QueueKeys {
     instructions: Option<String>,
     /// Who executes retries: `worker` (whoever leases the queue) or `caller` (the reporter's own broker or loop).
     retry_by: Option<RetryBy>,
+    /// A file with a JSON Schema for outputs, from where this file is; the same as `output_schema` under `detect`.
+    output_schema_file: Option<String>,
+}
+
+/// What an agent can do.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct AgentKeys {
+    /// Task types; `*` is all of them.
+    can: Vec<String>,
 }
 
 /// A tenant's own keys; its policy's figures stand beside them.
@@ -82,8 +93,12 @@ impl ConfigFile {
             let tenant = tenant(source, &name, value, &file.policies.tiers)?;
             file.policies.tenants.insert(id(source, &name)?, tenant);
         }
+        file.policies.agents = agents(source, &mut root)?;
         if let Some(value) = root.remove("rule") {
             file.rules = rules(source, value)?;
+        }
+        if let Some(value) = root.remove("model") {
+            file.policies.models = models(source, value)?;
         }
         nothing_else(source, &root)?;
         Ok(file)
@@ -120,7 +135,12 @@ fn queue(
 ) -> Result<QueueSettings, Complaint> {
     let mut section = Section::new(source, &format!("queue.{}", name.get_ref()), value)?;
     let own: QueueKeys = section.take()?;
-    let policy = section.take_policy()?;
+    let mut policy = section.take_policy()?;
+    if let Some(file) = &own.output_schema_file {
+        let schema = schema_file(source, file);
+        let schema = schema.map_err(|what| section.complain_of_value("output_schema_file", what))?;
+        policy.detect.get_or_insert_default().output_schema = Some(schema);
+    }
     if own.owner.as_ref().is_some_and(|owner| owner.len() > LABEL_MAX_BYTES) {
         return Err(section.complain_of_value("owner", format!("`owner` is longer than {LABEL_MAX_BYTES} bytes")));
     }
@@ -149,6 +169,25 @@ fn tenant(
     }
     section.finish()?;
     Ok(TenantPolicy { tier, policy })
+}
+
+fn agents(source: Source<'_>, root: &mut DeTable<'_>) -> Result<Agents, Complaint> {
+    let mut agents = BTreeMap::new();
+    for (name, value) in named(source, "agent", root)? {
+        let mut section = Section::new(source, &format!("agent.{}", name.get_ref()), value)?;
+        let AgentKeys { can } = section.take()?;
+        section.finish()?;
+        let can = can.iter().map(|task| Label::from(task.as_str())).collect();
+        agents.insert(Label::from(name.get_ref().as_ref()), can);
+    }
+    Ok(Agents::new(agents))
+}
+
+/// A schema that lies in a file of its own.
+fn schema_file(source: Source<'_>, name: &str) -> Result<OutputSchema, String> {
+    let path = source.path.parent().unwrap_or(Path::new("")).join(name);
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn nothing_else(source: Source<'_>, root: &DeTable<'_>) -> Result<(), Complaint> {

@@ -105,3 +105,44 @@ fn a_file_that_is_not_toml_is_refused_with_its_place() {
     assert!(refused("[server]\nlisten = \n").starts_with("redrive.toml:2:"), "{}", refused("[server]\nlisten = \n"));
     assert!(refused("[defaults]\nlease_ms = 500\nlease_ms = 600\n").starts_with("redrive.toml:3:1: duplicate key"));
 }
+
+#[test]
+fn strategies_budgets_detectors_and_agents_are_sections() {
+    let text = "[agent.biller]\ncan = ['invoice']\n[queue.q]\nmodels = ['s', 'l']\n[queue.q.strategy.tool_error]\ntries = 2\n\
+                changes = [{ change = 'add_instruction', text = 'Look twice.' }]\n[queue.q.budget]\nretry_cost_usd_per_run = 0.5\n\
+                [queue.q.detect]\noutput_schema = { required = ['total'] }\nexpect_tools = ['mail']\n";
+    let file = parse(text).unwrap();
+    let policy = &file.queues[&"q".parse::<QueueName>().unwrap()].policy;
+    assert_eq!(policy.models.as_deref().map(<[_]>::len), Some(2));
+    assert_eq!(policy.strategy.as_ref().unwrap()[&"tool_error".parse().unwrap()].tries, Some(2));
+    assert!(policy.budget.unwrap().retry_cost_usd_per_run.is_some());
+    assert!(policy.detect.as_ref().unwrap().output_schema.is_some());
+    assert!(!file.policies.agents.is_empty());
+}
+
+#[test]
+fn a_mistake_in_such_a_section_is_refused_with_its_place() {
+    for (text, said) in [
+        ("[queue.q.strategy.tired]\ntries = 1\n", "redrive.toml:1:19: `tired` is not a reason"),
+        ("[queue.q.strategy.bug]\ntrys = 1\n", "redrive.toml:2:1: unknown field `trys`"),
+        ("[queue.q.strategy.bug]\ntries = 5000\n", "redrive.toml:1:10: `strategy.tries` must be from 0 to 1000"),
+        ("[defaults.detect]\nrepeats_in_row = 1\n", "redrive.toml:1:1: `detect.repeats_in_row` must be"),
+        ("[defaults.detect]\noutput_schema = { type = 'txt' }\n", "redrive.toml:2:17: `type` has a value"),
+        ("[agent.a]\ncan = ['x']\ncant = ['y']\n", "redrive.toml:3:1: unknown key `cant` in [agent.a]"),
+        ("[queue.q]\noutput_schema_file = 'none.json'\n", "redrive.toml:2:22: none.json: No such file"),
+    ] {
+        assert!(refused(text).starts_with(said), "{}", refused(text));
+    }
+}
+
+#[test]
+fn a_schema_may_lie_in_a_file_beside() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("out.json"), r#"{"required":["total"]}"#).unwrap();
+    let path = folder.path().join("redrive.toml");
+    let text = "[queue.q]\noutput_schema_file = 'out.json'\n";
+    let file = ConfigFile::parse(Source { path: &path, text }).unwrap();
+    assert!(file.queues.values().next().unwrap().policy.detect.as_ref().unwrap().output_schema.is_some());
+    std::fs::write(folder.path().join("out.json"), "{").unwrap();
+    assert!(ConfigFile::parse(Source { path: &path, text }).is_err());
+}

@@ -3,6 +3,7 @@
 mod complaint;
 mod fields;
 mod file;
+mod models;
 mod path;
 mod reference;
 mod rules;

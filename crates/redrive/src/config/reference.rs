@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use redrive_core::policy::PolicyLayer;
+use redrive_core::models::ModelEntry;
+use redrive_core::policy::{Budgets, DetectLayer, PayloadShape, PolicyLayer, StrategyLayer};
 
 use super::fields::{Field, fields};
-use super::file::{QueueKeys, TenantKeys};
+use super::file::{AgentKeys, QueueKeys, TenantKeys};
 use super::settings::ServerSection;
 
 const EXAMPLE: &str = include_str!("example.toml");
@@ -28,9 +29,24 @@ pub(crate) fn page() -> String {
     let policy = "The figures of a policy: in `[defaults]`, `[tier.NAME]`, `[queue.NAME]` and `[tenant.NAME]`, each over the ones\n\
                   before it. A `preset` brings its own budget and schedule, which outrank single figures of an earlier layer.";
     table(&mut page, "Policy", policy, &fields::<PolicyLayer>());
+    let strategy = "In `[queue.NAME.strategy.REASON]`, and in the same way under `[defaults]`, `[tier.NAME]` and `[tenant.NAME]`: what\n\
+                    differs from the table in [strategies](strategies/README.md).";
+    table(&mut page, "`strategy.REASON`", strategy, &fields::<StrategyLayer>());
+    let budget =
+        "In `[queue.NAME.budget]` and the same under the other layers: [spend caps](strategies/spend-caps.md).";
+    table(&mut page, "`budget`", budget, &fields::<Budgets>());
+    let detect = "In `[queue.NAME.detect]` and the same under the other layers: [detectors](detectors.md).";
+    table(&mut page, "`detect`", detect, &fields::<DetectLayer>());
     let queue = "Beside the policy's figures. A queue that is named here is set anew at every start.";
     table(&mut page, "`[queue.NAME]`", queue, &fields::<QueueKeys>());
     table(&mut page, "`[tenant.NAME]`", "Beside the policy's figures.", &fields::<TenantKeys>());
+    let payload = "The pointers of a policy's `payload` (RFC 6901), for payloads that do not show by themselves where the request to the\n\
+                   model lies: [changes](changes.md).";
+    table(&mut page, "`payload`", payload, &fields::<PayloadShape>());
+    let model = "What a model takes, over the built-in catalogue: [preflight](preflight.md).";
+    table(&mut page, "`[[model]]`", model, &fields::<ModelEntry>());
+    let agent = "Which agents can do what, for a retry that goes to another one.";
+    table(&mut page, "`[agent.NAME]`", agent, &fields::<AgentKeys>());
     page
 }
 
@@ -47,26 +63,51 @@ mod tests {
 
     use super::*;
     use crate::config::complaint::Source;
+    use crate::config::fields::SECTION;
     use crate::config::file::ConfigFile;
 
     #[test]
     fn the_example_is_accepted() {
-        let file = ConfigFile::parse(Source { path: Path::new("example.toml"), text: EXAMPLE }).unwrap();
+        let file = ConfigFile::parse(Source {
+            path: Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/config/example.toml")),
+            text: EXAMPLE,
+        })
+        .unwrap();
         assert_eq!((file.queues.len(), file.policies.tenants.len(), file.policies.tiers.len()), (1, 1, 1));
     }
 
     #[test]
     fn the_example_has_every_key_there_is() {
-        let all = [fields::<ServerSection>(), fields::<PolicyLayer>(), fields::<QueueKeys>(), fields::<TenantKeys>()];
+        let all = [
+            fields::<ServerSection>(),
+            fields::<PolicyLayer>(),
+            fields::<StrategyLayer>(),
+            fields::<Budgets>(),
+            fields::<DetectLayer>(),
+            fields::<QueueKeys>(),
+            fields::<TenantKeys>(),
+            fields::<AgentKeys>(),
+            fields::<ModelEntry>(),
+        ];
         for field in all.concat() {
             let line = format!("\n{} = ", field.name);
-            assert!(EXAMPLE.contains(&line), "`{}` is not in the example", field.name);
+            let heading = |end: &str| EXAMPLE.contains(&format!(".{}{end}", field.name));
+            let section = field.kind == SECTION && (heading("]\n") || heading("."));
+            assert!(EXAMPLE.contains(&line) || section, "`{}` is not in the example", field.name);
         }
     }
 
     #[test]
     fn every_key_is_explained() {
-        for field in [fields::<ServerSection>(), fields::<PolicyLayer>()].concat() {
+        let explained = [
+            fields::<ServerSection>(),
+            fields::<PolicyLayer>(),
+            fields::<StrategyLayer>(),
+            fields::<Budgets>(),
+            fields::<DetectLayer>(),
+            fields::<AgentKeys>(),
+        ];
+        for field in explained.concat() {
             assert!(!field.about.is_empty() && !field.kind.is_empty(), "{field:?}");
         }
     }

@@ -49,7 +49,9 @@ impl<'a> Section<'a> {
 
     pub(super) fn take_policy(&mut self) -> Result<PolicyLayer, Complaint> {
         let policy: PolicyLayer = self.take()?;
-        policy.check().map_err(|bad| self.complain_of_value(bad.field, bad.to_string()))?;
+        // A figure in a section of its own is pointed at by that section.
+        let key = |field: &'static str| field.split('.').next().unwrap_or(field);
+        policy.check().map_err(|bad| self.complain_of_value(key(bad.field), bad.to_string()))?;
         Ok(policy)
     }
 

@@ -39,7 +39,7 @@ pub(crate) fn new_steps(steps: Vec<StepReport>) -> Result<Vec<NewStep>> {
     steps.into_iter().enumerate().map(one).collect()
 }
 
-/// A step that does not say whether it changes the world counts as one that does. `within` is where its fields lie.
+/// What the store takes of a step; `within` is where its fields lie.
 pub(crate) fn new_step(step: Step, within: &str) -> Result<NewStep> {
     let bad = |field: &str, must: &str| Err(Problem::invalid_field(&format!("{within}{field}"), must));
     let status = match step.status {
@@ -51,9 +51,9 @@ pub(crate) fn new_step(step: Step, within: &str) -> Result<NewStep> {
         return bad("check", &format!("must be at most {STEP_CHECK_MAX_BYTES} bytes"));
     }
     let (output, output_omitted) = kept_output(step.output.as_ref());
-    let check = step.check.map(|check| encode(check.token().as_bytes()));
-    let effect = step.effect.unwrap_or(true);
-    Ok(NewStep { name: step.name, key: step.key, effect, status, output, output_omitted, check, checked: step.checked })
+    let check = step.check.as_ref().map(|check| encode(check.token().as_bytes()));
+    let Step { name, key, effect, checked, .. } = step;
+    Ok(NewStep { name, key, effect, status, output, output_omitted, check, checked })
 }
 
 /// An output, encoded; above the limit only what it was.
@@ -75,12 +75,6 @@ mod tests {
 
     fn step(text: &str) -> Result<NewStep> {
         new_step(serde_json::from_str::<StepReport>(text).unwrap().into(), "")
-    }
-
-    #[test]
-    fn a_step_that_does_not_say_effect_is_one() {
-        assert!(step(r#"{"name":"a","status":"started"}"#).unwrap().effect);
-        assert!(!step(r#"{"name":"a","status":"started","effect":false}"#).unwrap().effect);
     }
 
     #[test]

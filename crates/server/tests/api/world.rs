@@ -80,16 +80,21 @@ impl World {
         Self::made(Limits::default(), Some(Arc::new(rules))).await
     }
 
+    /// With a deployment's own policies.
+    pub async fn under(policies: Policies) -> Self {
+        Self::made_under(Limits::default(), None, policies).await
+    }
+
     async fn made(limits: Limits, rules: Option<Arc<UserRules>>) -> Self {
+        Self::made_under(limits, rules, Policies::default()).await
+    }
+
+    async fn made_under(limits: Limits, rules: Option<Arc<UserRules>>, policies: Policies) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(NOON)));
         let dice: Arc<dyn Dice> = Arc::new(SeededDice::new(7));
-        let options = Options {
-            folder: folder.path().join("data"),
-            clock: clock.clone(),
-            dice: dice.clone(),
-            policies: Policies::default(),
-        };
+        let options =
+            Options { folder: folder.path().join("data"), clock: clock.clone(), dice: dice.clone(), policies };
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open(options).unwrap());
         let app = App::new(store.clone(), dice.clone(), rules, limits);
         let key = |role, tenant: Option<&str>| {
@@ -158,7 +163,7 @@ impl World {
 
     pub async fn lease(&self, max: u32) -> Vec<Value> {
         let answered = self.work("/v1/leases", format!(r#"{{"queues":["*"],"max":{max}}}"#)).await;
-        answered.get("leases").as_array().cloned().unwrap()
+        answered.get("leases").as_array().cloned().unwrap_or_else(|| panic!("{}", answered.text))
     }
 
     pub async fn show(&self, run: &str) -> Value {
@@ -172,6 +177,12 @@ impl World {
     pub async fn retried_by_caller(&self, queue: &str) {
         let path = format!("/v1/queues/{queue}");
         let answered = self.call(Method::PUT, &path, &self.admin, r#"{"retry_by":"caller"}"#).await;
+        assert_eq!(answered.status, 200, "{}", answered.text);
+    }
+
+    pub async fn set_queue(&self, queue: &str, settings: Value) {
+        let path = format!("/v1/queues/{queue}");
+        let answered = self.call(Method::PUT, &path, &self.admin, settings.to_string()).await;
         assert_eq!(answered.status, 200, "{}", answered.text);
     }
 

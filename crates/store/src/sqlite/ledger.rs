@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::model::{NewStep, UnderLease};
 use crate::sqlite::batch::Batch;
 use crate::sqlite::rows::RunRow;
-use crate::sqlite::steps::{COLUMNS, Mover, StepRow, WORKER, holder, of_run};
+use crate::sqlite::steps::{COLUMNS, Mover, StepRow, WORKER, holder, is_effect, of_run};
 
 /// `POST …/steps` under a live lease. The caller keeps the run afterwards.
 pub(super) fn record(
@@ -60,8 +60,7 @@ fn keep(
         None => batch.insert_step(row, by, key, step, state, holds)?,
     }
     let before = own.as_ref().map(|own| (own.effect, own.state));
-    let effect = step.effect || own.as_ref().is_some_and(|own| own.effect);
-    ledger::recount(&mut row.run.effects, before, (effect, state));
+    ledger::recount(&mut row.run.effects, before, (is_effect(step, own.as_ref()), state));
     of_run(batch.conn, row.id, key)?.ok_or_else(vanished)?.view(false)
 }
 
@@ -107,7 +106,8 @@ pub(super) fn record_late(
             let versions = found.versions()?;
             let by = Mover { attempt: found.attempt, epoch, versions: &versions };
             batch.move_step(&found, by, step, state, holds)?;
-            ledger::recount(&mut row.run.effects, Some((found.effect, found.state)), (found.effect, state));
+            let after = (is_effect(step, Some(&found)), state);
+            ledger::recount(&mut row.run.effects, Some((found.effect, found.state)), after);
             let note = format!("{} {}", found.key, step.status);
             batch.note_move(row, row, WORKER, "late_outcome", Some(&Text::from(note.as_str())))?;
         }

@@ -26,7 +26,7 @@ pub(super) fn objection(
     success: &Success,
     policy: &Policy,
 ) -> Result<Option<Objection>> {
-    let committed = |step: &&crate::model::NewStep| step.effect && step.status == StepStatus::Committed;
+    let committed = |step: &&crate::model::NewStep| step.effect != Some(false) && step.status == StepStatus::Committed;
     let reported = u32::try_from(success.steps.iter().filter(committed).count()).unwrap_or(u32::MAX);
     let steps_done = if policy.detect.expect_tools.is_empty() { Vec::new() } else { steps_done(batch, row.id)? };
     let refused = row.run.memory.refused.filter(|(output, _)| success.observed.output_hash == Some(*output));

@@ -200,7 +200,7 @@ impl Batch<'_> {
     pub(super) fn find_step(&mut self, row: &RunRow, step: &NewStep, key: &str) -> Result<Option<StepRow>> {
         let own = of_run(self.conn, row.id, key)?;
         let is_done = own.as_ref().is_some_and(|own| own.state.will() == Will::Skip);
-        if is_done || !step.effect || step.key.is_none() {
+        if is_done || !is_effect(step, own.as_ref()) || step.key.is_none() {
             return Ok(own);
         }
         Ok(holder(self.conn, row.tenant, key)?.or(own))
@@ -232,7 +232,7 @@ impl Batch<'_> {
             key,
             step.key.is_some(),
             step.name.as_str(),
-            step.effect,
+            is_effect(step, None),
             position(StepStatus::ALL, &state.status()),
             outcome_column(state),
             holds && state.holds(),
@@ -247,7 +247,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// Moves an entry on by a worker's word. Once an effect, always one; the check stays unless another is declared.
+    /// Moves an entry on by a worker's word; the check stays unless another is declared.
     pub(super) fn move_step(
         &mut self,
         found: &StepRow,
@@ -257,7 +257,7 @@ impl Batch<'_> {
         holds: bool,
     ) -> Result<()> {
         let mut update = self.conn.prepare_cached(
-            "UPDATE steps SET attempt = ?2, epoch = ?3, used_epoch = ?3, effect = max(effect, ?4), status = ?5,
+            "UPDATE steps SET attempt = ?2, epoch = ?3, used_epoch = ?3, effect = ?4, status = ?5,
                  outcome = ?6, holds = ?7, began_at = CASE WHEN ?8 THEN ?9 ELSE began_at END, at = ?9, used_at = ?9,
                  output = ?10, omitted_bytes = ?11, omitted_sha256 = ?12, verify = coalesce(?13, verify),
                  versions = ?14, settled_by = ?15 WHERE id = ?1 AND status = ?16",
@@ -266,7 +266,7 @@ impl Batch<'_> {
             found.id,
             by.attempt,
             by.epoch.cast_signed(),
-            step.effect,
+            is_effect(step, Some(found)),
             position(StepStatus::ALL, &state.status()),
             outcome_column(state),
             holds && state.holds(),
@@ -339,6 +339,12 @@ impl Batch<'_> {
         update.execute([run, number(StepStatus::Unknown), number(StepStatus::Started), self.now.as_millis()])?;
         Ok(())
     }
+}
+
+/// Once an effect, always one; what does not say is what it was, and a new one is an effect.
+pub(super) fn is_effect(step: &NewStep, recorded: Option<&StepRow>) -> bool {
+    let before = recorded.map(|recorded| recorded.effect);
+    before == Some(true) || step.effect.or(before).unwrap_or(true)
 }
 
 /// Who settles a doubt under a lease.

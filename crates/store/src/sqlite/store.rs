@@ -213,6 +213,11 @@ impl Store for SqliteStore {
         self.read(move |conn| detail::run_detail(conn, &at)).await
     }
 
+    async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent> {
+        let at = at.clone();
+        self.read(move |conn| sent::sent(conn, &at, attempt)).await
+    }
+
     async fn revision(&self, at: &RunRef, revision: Option<u32>) -> Result<RevisionView> {
         let at = at.clone();
         self.read(move |conn| revisions::revision(conn, &at, revision)).await
@@ -221,11 +226,6 @@ impl Store for SqliteStore {
     async fn duplicates(&self, at: &RunRef) -> Result<DuplicatesAnswer> {
         let at = at.clone();
         self.read(move |conn| duplicates::duplicates(conn, &at)).await
-    }
-
-    async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent> {
-        let at = at.clone();
-        self.read(move |conn| sent::sent(conn, &at, attempt)).await
     }
 
     async fn effect(&self, at: &EffectRef) -> Result<EffectView> {

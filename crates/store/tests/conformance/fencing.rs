@@ -6,7 +6,7 @@ use redrive_core::wire::StepStatus::{Committed, Failed, Started, Unknown};
 use redrive_store::{Error, FailedAttempt, LeaseToken, Success, UnderLease};
 
 use crate::reports::{BUG, TIMEOUT};
-use crate::world::{LEASE_MS, World, failed, step, success};
+use crate::world::{LEASE_MS, World, failed, step, success, unnamed};
 
 /// An attempt that left `charge` open and went quiet, and the forced replay that took its place.
 async fn superseded(world: &World) -> (UnderLease, UnderLease) {
@@ -17,8 +17,8 @@ async fn superseded(world: &World) -> (UnderLease, UnderLease) {
     (old, world.replay("r1").await)
 }
 
-fn lost<T: std::fmt::Debug>(said: Result<T, Error>, recorded: bool, what: &str) {
-    assert!(matches!(said, Err(Error::LeaseLost { recorded: found }) if found == recorded), "{what}: {said:?}");
+fn lost<T: std::fmt::Debug>(said: &Result<T, Error>, recorded: bool, what: &str) {
+    assert!(matches!(said, Err(Error::LeaseLost { recorded: found }) if *found == recorded), "{what}: {said:?}");
 }
 
 async fn charge(world: &World) -> StepStatus {
@@ -28,21 +28,21 @@ async fn charge(world: &World) -> StepStatus {
 pub async fn every_verb_under_an_old_epoch_changes_nothing_but_what_that_epoch_began(world: World) {
     let (old, new) = superseded(&world).await;
     let before = world.show("r1").await.summary;
-    lost(world.store.heartbeat(old.clone()).await, false, "heartbeat");
-    lost(world.store.release(old.clone()).await, false, "release");
-    lost(world.store.succeed(success(&old, "1")).await, false, "succeed");
-    lost(world.store.fail(old.clone(), failed(BUG)).await, true, "fail is kept as evidence");
+    lost(&world.store.heartbeat(old.clone()).await, false, "heartbeat");
+    lost(&world.store.release(old.clone()).await, false, "release");
+    lost(&world.store.succeed(success(&old, "1")).await, false, "succeed");
+    lost(&world.store.fail(old.clone(), failed(BUG)).await, true, "fail is kept as evidence");
     for (key, effect) in [("load", false), ("mail", true)] {
         for status in [Started, Committed, Failed] {
-            lost(world.store.step(old.clone(), step(key, effect, status)).await, false, "what it never began");
+            lost(&world.store.step(old.clone(), step(key, effect, status)).await, false, "what it never began");
         }
     }
-    lost(world.store.step(old.clone(), step("charge", true, Started)).await, false, "it begins nothing");
+    lost(&world.store.step(old.clone(), step("charge", true, Started)).await, false, "it begins nothing");
     assert_eq!((charge(&world).await, world.entries("r1").await.len()), (Unknown, 1));
     for again in ["first", "again"] {
-        lost(world.store.step(old.clone(), step("charge", true, Committed)).await, true, again);
+        lost(&world.store.step(old.clone(), step("charge", true, Committed)).await, true, again);
     }
-    lost(world.store.step(old, step("charge", true, Failed)).await, false, "done stays done");
+    lost(&world.store.step(old, step("charge", true, Failed)).await, false, "done stays done");
     let mut after = world.show("r1").await.summary;
     after.updated_at = before.updated_at;
     assert_eq!((charge(&world).await, after), (Committed, before));
@@ -53,7 +53,7 @@ pub async fn a_late_ending_still_tells_the_outcomes_of_what_it_began(world: Worl
     let (old, _) = superseded(&world).await;
     let steps = vec![step("charge", true, Committed), step("mail", true, Committed)];
     let told = Success { steps: steps.clone(), ..success(&old, "1") };
-    lost(world.store.succeed(told).await, true, "succeed");
+    lost(&world.store.succeed(told).await, true, "succeed");
     assert_eq!(world.entries("r1").await, [("charge".to_owned(), Committed)], "and of nothing else");
 
     let (_, quiet) = world.start("r2").await;
@@ -61,7 +61,7 @@ pub async fn a_late_ending_still_tells_the_outcomes_of_what_it_began(world: Worl
     world.wait(LEASE_MS + 1);
     world.store.rescue_expired(100).await.unwrap();
     let steps = vec![step("r2:charge", true, Failed)];
-    lost(world.store.fail(quiet, FailedAttempt { steps, ..failed(TIMEOUT) }).await, true, "fail");
+    lost(&world.store.fail(quiet, FailedAttempt { steps, ..failed(TIMEOUT) }).await, true, "fail");
     assert_eq!(world.entries("r2").await, [("r2:charge".to_owned(), Failed)]);
 }
 
@@ -69,7 +69,7 @@ pub async fn a_lease_that_nobody_gave_settles_nothing(world: World) {
     let (old, _) = superseded(&world).await;
     for forged in [LeaseToken { run: old.lease.run + 1, ..old.lease }, LeaseToken { attempt: 9, ..old.lease }] {
         let under = UnderLease { lease: forged, ..old.clone() };
-        lost(world.store.step(under, step("charge", true, Committed)).await, false, "forged");
+        lost(&world.store.step(under, step("charge", true, Committed)).await, false, "forged");
     }
     assert_eq!(charge(&world).await, Unknown);
 }
@@ -79,10 +79,25 @@ pub async fn a_late_outcome_is_in_the_history_and_the_run_stays(world: World) {
     world.store.step(under.clone(), step("charge", true, Started)).await.unwrap();
     world.wait(LEASE_MS + 1);
     world.store.rescue_expired(100).await.unwrap();
-    lost(world.store.step(under, step("charge", true, Committed)).await, true, "late");
+    lost(&world.store.step(under, step("charge", true, Committed)).await, true, "late");
     let shown = world.show("r1").await;
     assert_eq!(shown.summary.state, StateName::Dead);
     let last = shown.body.history.last().unwrap();
     let note = last.note.as_ref().map(|note| note.decode().into_owned());
     assert_eq!((last.event.as_str(), note.as_deref()), ("late_outcome", Some("charge committed")));
+}
+
+pub async fn unnamed_effects_are_settled_late_in_the_order_of_their_beginning(world: World) {
+    let (_, under) = world.start("r1").await;
+    for _ in 0..2 {
+        world.store.step(under.clone(), unnamed("mail", Started)).await.unwrap();
+    }
+    world.wait(LEASE_MS + 1);
+    world.store.rescue_expired(100).await.unwrap();
+    for expected in [[Committed, Unknown], [Committed, Failed]] {
+        let status = if expected[1] == Unknown { Committed } else { Failed };
+        lost(&world.store.step(under.clone(), unnamed("mail", status)).await, true, "late");
+        let shown: Vec<StepStatus> = world.entries("r1").await.into_iter().map(|(_, status)| status).collect();
+        assert_eq!(shown, expected);
+    }
 }

@@ -98,7 +98,7 @@ pub async fn a_replay_changes_agent_queue_and_model_and_says_something(world: Wo
     let told = (leased.queue.as_str(), leased.agent.unwrap().to_string(), leased.model.unwrap().to_string());
     assert_eq!(told, ("simple", "careful".to_owned(), "larger".to_owned()));
     let changes: Vec<Change> = leased.changes.into_iter().map(|handed| handed.change).collect();
-    let model = Label::from("larger");
+    let model = "larger".to_owned();
     assert_eq!(changes, [Change::SetModel { model }, Change::AddInstruction { text: "do not guess".into() }]);
     let history = world.show("r1").await.body.history;
     let fix = history.iter().find(|entry| entry.event == "fix").unwrap().note.as_ref().unwrap().decode().into_owned();

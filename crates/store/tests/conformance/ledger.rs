@@ -129,6 +129,18 @@ pub async fn a_plain_step_that_turns_out_an_effect_is_guarded(world: World) {
     assert_eq!(answer.verdict.dead_because, Some(DeadBecause::Unsafe));
 }
 
+pub async fn a_step_that_does_not_say_is_what_it_was_and_a_new_one_is_an_effect(world: World) {
+    let silent = |key: &str, status| NewStep { effect: None, ..step(key, true, status) };
+    let (_, plain) = world.start("plain").await;
+    world.replays(&plain, step("load", false, Started)).await;
+    world.replays(&plain, silent("load", Committed)).await;
+    let (_, new) = world.start("new").await;
+    world.replays(&new, silent("charge", Committed)).await;
+    for (under, state) in [(plain, StateName::Scheduled), (new, StateName::Dead)] {
+        assert_eq!(world.store.fail(under, failed(TIMEOUT)).await.unwrap().state, state);
+    }
+}
+
 pub async fn effects_told_with_an_ending_are_guarded_on_every_path(world: World) {
     let told = |status| FailedAttempt { steps: vec![unnamed("mail", status)], ..failed(TIMEOUT) };
     for (run, status) in [("done", Committed), ("open", Started)] {

@@ -4,6 +4,7 @@ use redrive_core::ids::QueueName;
 use redrive_core::policy::{PolicyLayer, Preflight};
 use redrive_core::reason::Reason;
 use redrive_core::run::StateName;
+use redrive_core::strategy::Failure;
 use redrive_core::verdict::{Change, DeadBecause};
 use redrive_core::wire::{HandedChange, QueueSettings};
 use redrive_store::{Error, Fit, NewSent, RunRef, Start, StartHow, UnderLease, encode};
@@ -90,7 +91,11 @@ pub async fn another_tenants_attempt_is_not_found(world: World) {
 }
 
 pub async fn the_last_error_goes_with_the_change_that_asks_for_it(world: World) {
-    world.store.report(report("a", "Invalid JSON in the model's answer: expected value")).await.unwrap();
+    let mut failed = report("a", "any");
+    failed.failed.failure = Failure::found(Reason::ToolError, "sample");
+    let error = serde_json::json!({"error": {"message": "the tool said no"}});
+    failed.failed.body = encode(error.to_string().as_bytes());
+    world.store.report(failed).await.unwrap();
     world.wait(60_000);
     let (run, _) = world.lease_one().await;
     let errors: Vec<_> = run
@@ -101,7 +106,7 @@ pub async fn the_last_error_goes_with_the_change_that_asks_for_it(world: World) 
             _ => None,
         })
         .collect();
-    assert_eq!(errors, [Some("Invalid JSON in the model's answer: expected value".to_owned())]);
+    assert_eq!(errors, [Some("the tool said no".to_owned())]);
     assert!(run.changes.iter().all(|handed| !handed.applied));
 }
 

@@ -219,7 +219,7 @@ pub fn step(key: &str, effect: bool, status: StepStatus) -> NewStep {
     NewStep {
         name: Label::from(key),
         key: Some(key.parse().unwrap()),
-        effect,
+        effect: Some(effect),
         status,
         output: (status == StepStatus::Committed).then(|| encode(b"\"done\"")),
         output_omitted: None,

@@ -9,7 +9,7 @@ use redrive_core::text::{Label, Text};
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{EffectOutcome, StepStatus};
 use redrive_store::{
-    EffectRef, Error, FailedAttempt, Fit, NewRun, NewStep, Reconcile, RunRef, Start, StartHow, Success, Triage,
+    EffectRef, Error, FailedAttempt, Fit, NewRun, NewStep, Reconcile, Replay, RunRef, Start, StartHow, Success, Triage,
     UnderLease,
 };
 
@@ -42,6 +42,12 @@ struct Scripted {
     fact: (String, String),
 }
 
+impl Scripted {
+    fn is_effect(&self) -> bool {
+        self.step.effect == Some(true)
+    }
+}
+
 /// How often each path was taken.
 pub type Paths = BTreeMap<&'static str, usize>;
 
@@ -61,7 +67,7 @@ fn scripted(at: &RunRef, n: u64) -> Scripted {
         1 => (step(&format!("{}-charge-{n}", at.run_id), true, StepStatus::Started), own),
         // Each of them the next one of its name.
         2 => (unnamed("send mail", StepStatus::Started), own),
-        3 => (NewStep { effect: false, ..unnamed("read", StepStatus::Started) }, own),
+        3 => (NewStep { effect: Some(false), ..unnamed("read", StepStatus::Started) }, own),
         _ => (step(&format!("shared-{n}"), true, StepStatus::Started), at.tenant.to_string()),
     };
     Scripted { step, fact: (scope, format!("step {n}")) }
@@ -208,7 +214,7 @@ impl Oracle {
             let scripted = scripted(at, n);
             let said = self.world.store.step(under.clone(), scripted.step.clone()).await;
             let fact = self.facts.entry(scripted.fact.clone()).or_default();
-            fact.effect = scripted.step.effect;
+            fact.effect = scripted.is_effect();
             match said {
                 Ok(view) if view.replayed => {
                     assert!(fact.acknowledged, "{at:?} {n} was skipped, and nobody has done it");
@@ -273,8 +279,8 @@ impl Oracle {
             chance => {
                 fact.done += u32::from(chance > 7);
                 // A plain step may be done anew; an effect may not.
-                fact.in_doubt = scripted.step.effect;
-                if chance == 9 && scripted.step.effect {
+                fact.in_doubt = scripted.is_effect();
+                if chance == 9 && scripted.is_effect() {
                     self.late.push((under.clone(), Scripted { step: done, fact: scripted.fact.clone() }));
                 }
                 false

@@ -91,7 +91,7 @@ impl Play {
             5..=7 => Do::Under { lease: self.some_lease(&at), at, verb: *lot.pick(&VERBS), words },
             8..=9 if lot.one_in(3) && has_effects(&at) => {
                 let outcome = *lot.pick(&[EffectOutcome::Committed, EffectOutcome::NotDone]);
-                Do::Reconcile { at, key: *lot.pick(&STEP_KEYS[..]), outcome }
+                Do::Reconcile { at, key: STEP_KEYS[lot.upto(STEP_KEYS.len())], outcome }
             }
             8..=9 => {
                 let key = if has_effects(&at) { *lot.pick(&STEP_KEYS) } else { *lot.pick(&STEP_KEYS[..2]) };

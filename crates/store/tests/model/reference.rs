@@ -61,10 +61,10 @@ pub struct Run {
     pub other_payload: bool,
     pub budget_from: u32,
     pub replays: u32,
-    /// In review: when nobody's answer is one.
-    pub review_until: Option<Timestamp>,
     pub resumable: bool,
     pub steps: BTreeMap<&'static str, Step>,
+    /// In review: when nobody's answer is one.
+    pub review_until: Option<Timestamp>,
 }
 
 #[derive(Default)]
@@ -99,9 +99,9 @@ impl Run {
             other_payload: false,
             budget_from: 0,
             replays: 0,
-            review_until: None,
             resumable: false,
             steps: BTreeMap::new(),
+            review_until: None,
         }
     }
 

@@ -8,6 +8,7 @@ mod plan;
 mod proposal;
 mod receipt;
 mod revision;
+mod sent;
 mod show;
 mod tail;
 mod triage;

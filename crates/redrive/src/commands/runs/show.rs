@@ -3,7 +3,7 @@
 use redrive_core::ids::RunId;
 
 use crate::commands::now;
-use crate::commands::runs::{page, receipt, revision};
+use crate::commands::runs::{page, receipt, revision, sent};
 use crate::out::Out;
 use crate::remote::Remote;
 
@@ -14,13 +14,16 @@ pub(crate) struct Args {
     #[arg(long, help_heading = "Output")]
     full: bool,
     /// What happened, in plain words for the customer it was for
-    #[arg(long, conflicts_with_all = ["full", "revision"], help_heading = "Output")]
+    #[arg(long, conflicts_with_all = ["full", "version"], help_heading = "Output")]
     receipt: bool,
     /// The payload as it was at this revision
-    #[arg(long, value_name = "N", conflicts_with = "full", help_heading = "Output")]
+    #[arg(long, value_name = "N", group = "version", conflicts_with = "full", help_heading = "Output")]
     revision: Option<u32>,
-    /// What that revision changed
-    #[arg(long, requires = "revision", conflicts_with = "json", help_heading = "Output")]
+    /// What this attempt got: its payload as it went out
+    #[arg(long, value_name = "N", group = "version", conflicts_with = "full", help_heading = "Output")]
+    attempt: Option<u32>,
+    /// With --revision or --attempt: only what is different
+    #[arg(long, requires = "version", conflicts_with = "json", help_heading = "Output")]
     diff: bool,
     #[command(flatten)]
     remote: Remote,
@@ -36,6 +39,13 @@ pub(crate) async fn run(args: Args, out: &mut Out) -> anyhow::Result<()> {
             return Ok(out.json(&client.revision(&args.run_id, number).text().await?)?);
         }
         return revision::show(&client, &args.run_id, number, out).await;
+    }
+    if let Some(attempt) = args.attempt {
+        let call = client.sent(&args.run_id, attempt);
+        if args.remote.json {
+            return Ok(out.json(&call.text().await?)?);
+        }
+        return sent::print(&call.await?, args.diff, out);
     }
     let call = client.run(&args.run_id);
     if args.receipt {
