@@ -9,7 +9,7 @@ use redrive_core::text::{Label, Text};
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{EffectOutcome, StepStatus};
 use redrive_store::{
-    EffectRef, Error, FailedAttempt, Fit, NewRun, NewStep, Reconcile, Replay, RunRef, Start, StartHow, Success, Triage,
+    EffectRef, Error, FailedAttempt, Fit, NewRun, NewStep, Reconcile, RunRef, Start, StartHow, Success, Triage,
     UnderLease,
 };
 
