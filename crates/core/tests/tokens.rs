@@ -1,4 +1,5 @@
 //! Estimates against real tokenizers: the truth lies between the figures that we state, for every kind of text we know of.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use redrive_core::preflight::{Estimate, Tokenizer, estimate_text};
 use tiktoken_rs::{CoreBPE, cl100k_base, o200k_base};

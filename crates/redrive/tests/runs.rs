@@ -273,3 +273,40 @@ async fn what_an_attempt_got_can_be_seen_beside_what_it_was_made_of() {
     let (code, _) = refusal(&house.cli(&["runs", "show", "a", "--attempt", "9"]));
     assert_eq!(code, Some(1));
 }
+
+#[tokio::test]
+async fn what_a_person_decides_is_decided_by_command_line() {
+    let folder = folder();
+    let house = house(folder.path());
+    for run in ["task-1", "task-2"] {
+        house.worker.report(&refused_key(run, "Invalid API key provided")).await.unwrap();
+    }
+    let told = |args: &[&str]| text(&house.cli(args));
+    assert_eq!(told(&["runs", "review", "task-1", "--reason", "odd"]), "task-1  review\n");
+    let page = told(&["runs", "show", "task-1"]);
+    assert!(page.contains("IN REVIEW") && page.contains("redrive runs approve task-1"), "{page}");
+    let hash = json(&house.cli(&["runs", "plan", "task-1", "--json"]))["hash"].as_str().unwrap().to_owned();
+    let (code, own) = refusal(&house.cli(&["runs", "approve", "task-1", "--plan-hash", &hash]));
+    assert!(code == Some(1) && own.contains("own_request"), "{own}");
+    assert_eq!(told(&["runs", "reject", "task-1"]), "task-1  dead\n");
+    assert_eq!(told(&["runs", "defer", "task-1", "--until", "8h"]), "task-1  dead\n");
+    assert!(!told(&["runs", "list"]).contains("task-1"));
+    assert_eq!(told(&["runs", "assign", "task-1", "--to", "mia"]), "task-1  dead\n");
+    assert!(told(&["runs", "list", "--assigned-to", "mia", "--state", "dead"]).contains("task-1"));
+    assert_eq!(told(&["runs", "reassign", "task-1", "--agent", "other"]), "task-1  dead\n");
+    let alike = told(&["runs", "duplicates", "task-1"]);
+    assert!(alike.contains("task-2") && alike.contains("payload and failure"), "{alike}");
+    assert_eq!(told(&["runs", "merge", "task-1", "--into", "task-2"]), "task-1  merged\n");
+    assert_eq!(told(&["runs", "unmerge", "task-1"]), "task-1  dead\n");
+    let fix = folder.path().join("fix.json");
+    std::fs::write(&fix, r#"{"n":1.50}"#).unwrap();
+    let fix = fix.to_str().unwrap();
+    assert_eq!(
+        told(&["runs", "replay", "task-1", "--fix-file", fix, "--instruction", "slowly", "--model", "larger"]),
+        "task-1  scheduled\n"
+    );
+    let diff = told(&["runs", "show", "task-1", "--revision", "2", "--diff"]);
+    assert!(diff.contains("- 12345678901234567890.10") && diff.contains("+ 1.50"), "{diff}");
+    let (code, usage) = refusal(&house.cli(&["runs", "reassign", "task-1"]));
+    assert!(code == Some(2) && usage.contains("--agent"), "{usage}");
+}

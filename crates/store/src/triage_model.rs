@@ -4,6 +4,7 @@ use redrive_core::ids::{QueueName, RunId};
 use redrive_core::plan::Proposed;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
+use redrive_core::verdict::Target;
 use redrive_core::wire::StateAnswer;
 
 use crate::model::{Payload, RunRef};
@@ -65,14 +66,16 @@ pub struct Replay {
 }
 
 impl Replay {
+    pub(crate) fn target(&self) -> Target {
+        Target { agent: self.agent.clone(), model: self.model.clone(), queue: self.queue.clone() }
+    }
+
     /// As far as a plan depends on it.
     pub(crate) fn proposed(&self) -> Proposed {
         Proposed {
             payload: self.fix.as_ref().map(|fix| fix.payload.digest.to_vec()),
             instruction: self.instruction.clone(),
-            model: self.model.clone(),
-            agent: self.agent.clone(),
-            queue: self.queue.as_ref().map(|queue| Label::from(queue.as_str())),
+            target: self.target(),
             from_step: self.from_step.clone(),
         }
     }

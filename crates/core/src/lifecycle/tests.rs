@@ -175,7 +175,7 @@ fn an_approval_is_a_persons_replay_of_exactly_the_plan_that_was_approved() {
     assert_eq!(approve(&review, "h", noon().plus_ms(1_000)).unwrap_err(), Refused::ReviewExpired);
     let approved = approve(&review, "h", noon()).unwrap().run;
     assert_eq!((approved.replays, approved.attempts_on_budget(), approved.memory.silent_in_row), (1, 0, 0));
-    let mut doubtful = review.clone();
+    let mut doubtful = review;
     doubtful.effects.unknown = 1;
     assert_eq!(approve(&doubtful, "h", noon()).unwrap_err(), Refused::EffectUnknown);
 }

@@ -12,7 +12,7 @@ use crate::policy::Policy;
 use crate::run::{Run, Scheduled, State};
 use crate::text::{Label, Text};
 use crate::time::Timestamp;
-use crate::verdict::{Change, DeadBecause};
+use crate::verdict::{Change, DeadBecause, Target};
 use crate::wire::{PlanStep, PlanWarning, Severity};
 
 /// A recorded step, as far as a plan depends on it.
@@ -32,9 +32,7 @@ pub struct Proposed {
     /// The new payload, by its digest.
     pub payload: Option<Vec<u8>>,
     pub instruction: Option<Text>,
-    pub model: Option<Label>,
-    pub agent: Option<Label>,
-    pub queue: Option<Label>,
+    pub target: Target,
     pub from_step: Option<Label>,
 }
 
@@ -122,6 +120,7 @@ pub fn fixed(run: &Run, proposed: &Proposed) -> Run {
     if let Some(text) = &proposed.instruction {
         next.changes = vec![Change::AddInstruction { text: text.decode().into_owned() }];
     }
+    next.target.over(&proposed.target);
     next
 }
 

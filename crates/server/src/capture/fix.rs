@@ -71,13 +71,13 @@ fn fixed(fix: &Fix, current: &RevisionView, max_bytes: usize) -> Result<FixedPay
     let Some(before) = &current.payload else {
         return Err(Problem::invalid_field("fix.json_patch", "needs a payload that is JSON: give a whole one instead"));
     };
-    let after = patch::apply(before.get(), operations, max_bytes).map_err(refused)?;
+    let after = patch::apply(before.get(), operations, max_bytes).map_err(|bad| refused(&bad))?;
     let after = serde_json::value::RawValue::from_string(after).map_err(|e| Problem::internal(&e.to_string()))?;
     let patch = serde_json::to_vec(operations).map_err(|e| Problem::internal(&e.to_string()))?;
     Ok(FixedPayload { from_revision, payload: payload(Some(&after), None, None)?, patch: Some(encode(&patch)) })
 }
 
-fn refused(bad: BadPatch) -> Problem {
+fn refused(bad: &BadPatch) -> Problem {
     let code = match bad.why {
         Why::TestFailed => Code::PatchTestFailed,
         Why::BadPointer

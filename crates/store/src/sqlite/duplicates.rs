@@ -1,72 +1,105 @@
 //! Runs that look like the same work: the same idempotency key, or the same payload that failed the same way. What is
-//! compared never leaves the store, and the search is bounded.
+//! compared never leaves the store. An index over keys and payloads would cost every report that has one, for a question
+//! that a person asks now and then: the search looks around the run instead, and says when there may be more.
 
 use redrive_core::wire::{Duplicate, DuplicatesAnswer, Likeness};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::{Error, Result};
 use crate::model::{PayloadKind, RunRef};
 use crate::sqlite::life::position;
 use crate::sqlite::lookup::{numbered, run_number};
+use crate::sqlite::received::last_id;
 use crate::sqlite::summary::summary;
 
 /// More than anybody looks through by hand.
 const DUPLICATES_MAX: usize = 100;
-/// Runs of one pattern whose payload is compared, the newest first.
-const LOOKS_MAX: usize = 20_000;
+/// Runs received before and after it whose idempotency key is compared.
+const NEAR_RUNS: i64 = 25_000;
+/// Runs of its pattern whose key and payload are compared, the newest first.
+const ALIKE_RUNS: usize = 20_000;
+
+/// What a run is compared by.
+struct Own {
+    id: i64,
+    tenant: i64,
+    key: Option<String>,
+    pattern: Option<i64>,
+    /// As first captured; none when there was no payload.
+    payload: Option<Vec<u8>>,
+}
+
+/// What was found, and whether everything was looked at.
+struct Found {
+    runs: Vec<(i64, Likeness)>,
+    all_seen: bool,
+}
 
 /// `GET …/duplicates`.
 pub(super) fn duplicates(conn: &Connection, at: &RunRef) -> Result<DuplicatesAnswer> {
-    let run = run_number(conn, at)?;
-    let mut found: Vec<(i64, Likeness)> =
-        by_key(conn, run)?.into_iter().map(|run| (run, Likeness::IdempotencyKey)).collect();
-    let (by_payload, all_seen) = by_payload(conn, run)?;
-    for like in by_payload {
-        if !found.iter().any(|(known, _)| *known == like) {
-            found.push((like, Likeness::Payload));
+    let own = own(conn, run_number(conn, at)?)?;
+    let (near, alike) = (near(conn, &own)?, alike(conn, &own)?);
+    let mut found = near.runs;
+    for (run, same) in alike.runs {
+        if !found.iter().any(|(known, _)| *known == run) {
+            found.push((run, same));
         }
     }
     found.sort_by_key(|(run, _)| std::cmp::Reverse(*run));
-    let more = found.len() > DUPLICATES_MAX || !all_seen;
+    let more = found.len() > DUPLICATES_MAX || !near.all_seen || !alike.all_seen;
     found.truncate(DUPLICATES_MAX);
     let duplicates = found.into_iter().map(|(run, same)| Ok(Duplicate { same, run: summary(conn, run)? }));
     Ok(DuplicatesAnswer { duplicates: duplicates.collect::<Result<_>>()?, more })
 }
 
-fn by_key(conn: &Connection, run: i64) -> Result<Vec<i64>> {
-    let mut find = conn.prepare_cached(
-        "SELECT other.id FROM runs own JOIN runs other
-             ON other.tenant = own.tenant AND other.idempotency_key = own.idempotency_key
-         WHERE own.id = ?1 AND own.idempotency_key IS NOT NULL AND other.id <> own.id ORDER BY other.id DESC LIMIT ?2",
-    )?;
-    let found = find.query_map(params![run, DUPLICATES_MAX + 1], |row| row.get(0))?;
-    Ok(found.collect::<Result<_, _>>()?)
+fn own(conn: &Connection, id: i64) -> Result<Own> {
+    let mut find = conn.prepare_cached("SELECT tenant, idempotency_key, pattern FROM runs WHERE id = ?1")?;
+    let (tenant, key, pattern) = find.query_row([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let mut find = conn.prepare_cached("SELECT digest FROM payloads WHERE id = ?1 AND kind <> ?2")?;
+    let none = position(PayloadKind::ALL, &PayloadKind::None);
+    let payload = find.query_row([numbered(id, 1), none], |row| row.get(0)).optional()?;
+    Ok(Own { id, tenant, key, pattern, payload })
 }
 
-/// And whether every run of the pattern was looked at.
-fn by_payload(conn: &Connection, run: i64) -> Result<(Vec<i64>, bool)> {
+/// Received about when it was: whoever sends twice mostly does so soon.
+fn near(conn: &Connection, own: &Own) -> Result<Found> {
+    let Some(key) = &own.key else { return Ok(Found { runs: Vec::new(), all_seen: true }) };
+    let (first, last) = (own.id - NEAR_RUNS, own.id + NEAR_RUNS);
     let mut find = conn.prepare_cached(
-        "SELECT runs.pattern, payloads.digest FROM runs JOIN payloads ON payloads.id = ?2
-         WHERE runs.id = ?1 AND runs.pattern IS NOT NULL AND payloads.kind <> ?3",
+        "SELECT id FROM runs WHERE id BETWEEN ?1 AND ?2 AND tenant = ?3 AND idempotency_key = ?4 AND id <> ?5
+         ORDER BY id DESC LIMIT ?6",
     )?;
-    let none = position(PayloadKind::ALL, &PayloadKind::None);
-    let mut rows = find.query(params![run, numbered(run, 1), none])?;
-    let Some(own) = rows.next()? else { return Ok((Vec::new(), true)) };
-    let (pattern, digest): (i64, Vec<u8>) = (own.get(0)?, own.get(1)?);
-    let mut near = conn
+    let found = find.query_map(params![first, last, own.tenant, key, own.id, DUPLICATES_MAX + 1], |row| {
+        Ok((row.get(0)?, Likeness::IdempotencyKey))
+    })?;
+    let runs = found.collect::<Result<Vec<_>, _>>()?;
+    Ok(Found { runs, all_seen: first <= 1 && last_id(conn)? <= last })
+}
+
+/// Failed the same way.
+fn alike(conn: &Connection, own: &Own) -> Result<Found> {
+    let mut of_pattern = conn
         .prepare_cached("SELECT id FROM runs INDEXED BY runs_pattern WHERE pattern = ?1 ORDER BY id DESC LIMIT ?2")?;
-    let mut same = conn.prepare_cached("SELECT 1 FROM payloads WHERE id = ?1 AND digest = ?2")?;
-    let (mut found, mut looked_at) = (Vec::new(), 0);
-    let mut rows = near.query(params![pattern, LOOKS_MAX + 1])?;
+    let mut same_key = conn.prepare_cached("SELECT 1 FROM runs WHERE id = ?1 AND idempotency_key = ?2")?;
+    let mut same_payload = conn.prepare_cached("SELECT 1 FROM payloads WHERE id = ?1 AND digest = ?2")?;
+    let mut found = Found { runs: Vec::new(), all_seen: true };
+    let mut rows = of_pattern.query(params![own.pattern, ALIKE_RUNS + 1])?;
+    let mut looked_at = 0;
     while let Some(row) = rows.next()? {
         let other: i64 = row.get(0)?;
         looked_at += 1;
-        if looked_at > LOOKS_MAX || found.len() > DUPLICATES_MAX {
-            return Ok((found, false));
+        if looked_at > ALIKE_RUNS || found.runs.len() > DUPLICATES_MAX {
+            found.all_seen = false;
+            break;
         }
-        if other != run && same.exists(params![numbered(other, 1), digest]).map_err(Error::from)? {
-            found.push(other);
+        if other == own.id {
+            continue;
+        }
+        if own.key.is_some() && same_key.exists(params![other, own.key]).map_err(Error::from)? {
+            found.runs.push((other, Likeness::IdempotencyKey));
+        } else if own.payload.is_some() && same_payload.exists(params![numbered(other, 1), own.payload])? {
+            found.runs.push((other, Likeness::Payload));
         }
     }
-    Ok((found, true))
+    Ok(found)
 }

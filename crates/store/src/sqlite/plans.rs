@@ -44,10 +44,9 @@ pub(super) fn plan(batch: &mut Batch<'_>, at: &RunRef, replay: &Replay) -> Resul
     })
 }
 
-/// A plan, and where its attempt goes.
+/// A plan, and the rules of where its attempt goes.
 pub(super) struct Planned {
     pub(super) plan: Plan,
-    pub(super) queue: Queue,
     pub(super) policy: std::sync::Arc<Policy>,
 }
 
@@ -65,8 +64,8 @@ impl Batch<'_> {
         let own = self.own_of(row)?;
         let entries = entries_of(self.conn, row.id)?;
         let steps = entries.iter().map(StepRow::fact).collect::<Result<Vec<_>>>()?;
-        let agent = proposed.agent.as_ref().or(own.agent.as_ref());
-        let model = proposed.model.as_ref().or(row.model.as_ref());
+        let agent = proposed.target.agent.as_ref().or(own.agent.as_ref());
+        let model = proposed.target.model.as_ref().or(row.model.as_ref());
         let situation = Situation {
             run: &row.run,
             steps: &steps,
@@ -82,14 +81,13 @@ impl Batch<'_> {
             busy: self.busy(row, own.order_key.as_deref())?,
         };
         let plan = make(&situation).map_err(|_| Error::NoSuchStep)?;
-        Ok(Planned { plan, queue, policy })
+        Ok(Planned { plan, policy })
     }
 
     /// The queue named, which has to be there, or the run's own.
     fn target_queue(&mut self, row: &RunRow, proposed: &Proposed) -> Result<Queue> {
-        let Some(name) = &proposed.queue else { return self.queue_by_id(row.queue) };
-        let name = name.as_str().parse().map_err(|_| Error::NotFound("queue"))?;
-        self.find_queue(&name)?.ok_or(Error::NotFound("queue"))
+        let Some(name) = &proposed.target.queue else { return self.queue_by_id(row.queue) };
+        self.find_queue(name)?.ok_or(Error::NotFound("queue"))
     }
 
     fn own_of(&self, row: &RunRow) -> Result<Own> {

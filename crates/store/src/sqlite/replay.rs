@@ -147,8 +147,7 @@ fn carry_out(
     let mut row = before.clone();
     batch.carry_out(&row, &moved.effects)?;
     row.run = moved.run;
-    row.queue = planned.queue.id;
-    row.model = replay.model.clone().or(row.model);
+    batch.redirect(&mut row, &replay.target())?;
     if let Some(fix) = &replay.fix {
         batch.keep_revision(&row, fix, &act.actor)?;
     }
@@ -156,7 +155,7 @@ fn carry_out(
         batch.do_again(row.id, key.as_str())?;
     }
     batch.save(before, &row)?;
-    batch.send_to(&row, replay.agent.as_ref())?;
+    batch.keep_place(&row, &replay.target())?;
     batch.forget_request(row.id)?;
     if let Some(what) = in_words(replay, row.run.revision) {
         batch.note_move(before, before, &act.actor, "fix", Some(&Text::from(what.as_str())))?;
@@ -199,14 +198,6 @@ impl Batch<'_> {
             "UPDATE steps SET status = ?3, outcome = NULL WHERE run = ?1 AND key = ?2 AND effect = 0",
         )?;
         update.execute(params![run, key, position(StepStatus::ALL, &StepStatus::Failed)])?;
-        Ok(())
-    }
-
-    /// The queue of `row`, and another agent where one is named.
-    pub(super) fn send_to(&mut self, row: &RunRow, agent: Option<&Label>) -> Result<()> {
-        let mut update =
-            self.conn.prepare_cached("UPDATE runs SET queue = ?2, agent = coalesce(?3, agent) WHERE id = ?1")?;
-        update.execute(params![row.id, row.queue, agent.map(Label::as_str)])?;
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ use redrive_core::ids::QueueName;
 use redrive_core::lifecycle::{Event, Outcome};
 use redrive_core::run::{State, StateName};
 use redrive_core::text::{Label, Text};
+use redrive_core::verdict::Target;
 use rusqlite::params;
 
 use crate::codec::encode;
@@ -77,10 +78,12 @@ fn reassign(
     let (_, policy) = batch.rules_of(&row)?;
     row.run = row.ask(&Event::Reassign, &policy, batch.now)?.run;
     if let Some(queue) = queue {
-        row.queue = batch.find_queue(queue)?.ok_or(Error::NotFound("queue"))?.id;
+        batch.find_queue(queue)?.ok_or(Error::NotFound("queue"))?;
     }
+    let target = Target { agent: agent.cloned(), model: None, queue: queue.cloned() };
+    batch.redirect(&mut row, &target)?;
     batch.save(&before, &row)?;
-    batch.send_to(&row, agent)?;
+    batch.keep_place(&row, &target)?;
     batch.wake |= row.run.due_at().is_some();
     let to = [agent.map(|agent| format!("agent {agent}")), queue.map(|queue| format!("queue {queue}"))];
     let to = to.into_iter().flatten().collect::<Vec<_>>().join(", ");

@@ -97,8 +97,9 @@ pub async fn a_replay_changes_agent_queue_and_model_and_says_something(world: Wo
     let (leased, _) = world.lease_one().await;
     let told = (leased.queue.as_str(), leased.agent.unwrap().to_string(), leased.model.unwrap().to_string());
     assert_eq!(told, ("simple", "careful".to_owned(), "larger".to_owned()));
-    let changes: Vec<Change> = leased.changes.iter().map(|handed| handed.change.clone()).collect();
-    assert_eq!(changes, [Change::AddInstruction { text: "do not guess".into() }]);
+    let changes: Vec<Change> = leased.changes.into_iter().map(|handed| handed.change).collect();
+    let model = "larger".to_owned();
+    assert_eq!(changes, [Change::SetModel { model }, Change::AddInstruction { text: "do not guess".into() }]);
     let history = world.show("r1").await.body.history;
     let fix = history.iter().find(|entry| entry.event == "fix").unwrap().note.as_ref().unwrap().decode().into_owned();
     assert_eq!(fix, "With an instruction, model larger, agent careful, queue simple.");
