@@ -2,6 +2,8 @@
 //! is left alone, system and last turn stay, and no more is left out than has to be.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
 use std::collections::HashSet;
 
 use proptest::prelude::*;

@@ -1,6 +1,8 @@
 //! Estimates against real tokenizers: the truth lies between the figures that we state, for every kind of text we know of.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+#![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
+
 use redrive_core::preflight::{Estimate, Tokenizer, estimate_text};
 use tiktoken_rs::{CoreBPE, cl100k_base, o200k_base};
 

@@ -1,15 +1,15 @@
 //! The whole look: measured, compared with what the model takes, and told in a sentence.
 
-use crate::json::{At, Kind, Tape};
+use crate::json::{Kind, Tape};
 use crate::models::{Limits, Models, maker};
 use crate::policy::PayloadShape;
-use crate::preflight::classes::{Class, Tally, tally};
+use crate::preflight::classes::{Tally, tally};
 use crate::preflight::estimate::Estimate;
-use crate::preflight::parts::{Part, parts};
+use crate::preflight::parts::{Part, of_any, of_request};
 use crate::preflight::tokenizer::Tokenizer;
 use crate::preflight::verdict::{Budget, PreflightVerdict, judge, scaled, sentence};
 use crate::preflight::weigh::tally_of;
-use crate::rewrite::{MESSAGE_OVERHEAD_TOKENS, find_request, floor_of};
+use crate::rewrite::{find_request, floor, messages};
 use crate::verdict::Change;
 
 /// Output that is left room for where nobody says how much is wanted.
@@ -37,7 +37,7 @@ pub struct Checked {
     pub estimate: Estimate,
     pub budget: Option<Budget>,
     pub model: Option<String>,
-    /// What would be left of a request that does not fit, with everything left out that may be.
+    /// What would be left of a request with everything left out that may be.
     pub floor_tokens: Option<u64>,
     pub parts: Vec<Part>,
     pub fits: Vec<String>,
@@ -58,6 +58,8 @@ impl Checked {
 pub fn check(asked: &Asked<'_>, models: &Models) -> Checked {
     let mut measured = measure(asked);
     let likely = measured.estimate.tokens;
+    let real = |tokens| scaled(tokens, calibrated(measured.estimate, asked.calibration).tokens, likely);
+    measured.floor_tokens = measured.floor_tokens.map(real);
     let model = asked.model.map(str::to_owned).or_else(|| measured.model.clone());
     let estimate = calibrated(measured.estimate, asked.calibration);
     let output = asked.output_tokens.or(measured.output_tokens);
@@ -69,9 +71,6 @@ pub fn check(asked: &Asked<'_>, models: &Models) -> Checked {
         return found(verdict, why, estimate, None, model, measured, fits);
     };
     let budget = budget(limits, output);
-    if estimate.tokens > budget.input_tokens {
-        measured.floor_tokens = floor(asked, model.as_deref()).map(|floor| scaled(floor, estimate.tokens, likely));
-    }
     let floor = measured.floor_tokens;
     let verdict = judge(estimate, budget, floor, !measured.is_request);
     let name = model.as_deref().unwrap_or_default().to_owned();
@@ -129,7 +128,7 @@ fn budget(limits: Limits, asked: Option<u64>) -> Budget {
 fn fitting(models: &Models, like: Option<&str>, input_tokens: u64, output_tokens: u64) -> Vec<String> {
     let wanted = like.map(maker);
     let mut fitting = models.fitting(input_tokens, output_tokens);
-    fitting.sort_by_key(|entry| Some(maker(&entry.name)) != wanted);
+    fitting.sort_by_cached_key(|entry| Some(maker(&entry.name)) != wanted);
     fitting.into_iter().take(FITTING_MAX).map(|entry| entry.name.clone()).collect()
 }
 
@@ -146,55 +145,26 @@ struct Measured {
 
 fn measure(asked: &Asked<'_>) -> Measured {
     let Some(tape) = Tape::of(asked.payload) else { return plain(asked) };
-    let Some(request) = find_request(&tape, asked.shape) else { return any_json(asked, &tape) };
-    let model = request.model.and_then(|at| tape.string(at)).map(|name| name.into_owned());
-    let of = Tokenizer::of(asked.model.or(model.as_deref()));
-    let lists: Vec<At> = request.messages.into_iter().collect();
-    let (body, prefix) = place(&tape, asked.shape, request.body, request.messages);
-    let (mut whole, mut parts) = parts(&tape, body, &prefix, &lists, of);
-    if request.body.is_none() {
-        request.system.iter().chain(&request.instructions).for_each(|at| whole += tally_of(&tape, *at));
+    let Some(mut request) = find_request(&tape, asked.shape) else { return any_json(asked, &tape) };
+    if asked.model.is_some() {
+        request.tokenizer = Tokenizer::of(asked.model);
     }
-    let messages = lists.iter().flat_map(|list| tape.items(*list)).count() as u64;
-    whole.add(Class::Marks, messages * MESSAGE_OVERHEAD_TOKENS * 1_000);
-    parts.retain(|part| part.tokens > 0);
+    let messages = messages(&request);
+    let (whole, parts) = of_request(&request, &messages, asked.shape);
+    let estimate = request.tokenizer.estimate(&whole);
     Measured {
-        estimate: of.estimate(&whole),
-        floor_tokens: None,
+        estimate,
+        floor_tokens: Some(floor(&messages, estimate.tokens)),
         parts,
-        model,
+        model: request.model.and_then(|at| tape.string(at)).map(|name| name.into_owned()),
         output_tokens: request.output.and_then(|at| tape.whole(at)),
         is_request: true,
     }
 }
 
-/// What a request would weigh with everything left out that may be; looked for only where it does not fit.
-fn floor(asked: &Asked<'_>, model: Option<&str>) -> Option<u64> {
-    let tape = Tape::of(asked.payload)?;
-    let mut request = find_request(&tape, asked.shape)?;
-    request.tokenizer = Tokenizer::of(model);
-    Some(floor_of(&request))
-}
-
-/// Where the request lies, and the pointer to it.
-fn place(tape: &Tape<'_>, shape: &PayloadShape, body: Option<At>, messages: Option<At>) -> (At, String) {
-    let named = |pointer: &Option<String>| pointer.clone().unwrap_or_default();
-    match (body, messages) {
-        (Some(body), _) if body == tape.root() => (body, String::new()),
-        (Some(body), _) if shape.request.is_some() => (body, named(&shape.request)),
-        (Some(body), _) => {
-            let inside = tape.members(tape.root()).find(|(_, value)| *value == body);
-            let name = inside.and_then(|(key, _)| tape.string(key)).unwrap_or_default();
-            (body, format!("/{}", name.replace('~', "~0").replace('/', "~1")))
-        }
-        (None, Some(list)) => (list, named(&shape.messages)),
-        (None, None) => (tape.root(), String::new()),
-    }
-}
-
 fn any_json(asked: &Asked<'_>, tape: &Tape<'_>) -> Measured {
     let of = Tokenizer::of(asked.model);
-    let (_, parts) = parts(tape, tape.root(), "", &[], of);
+    let parts = of_any(tape, of);
     // Nobody knows what is made of it: it counts as the text that it is.
     let text = plain(asked);
     let estimate = match tape.kind(tape.root()) {

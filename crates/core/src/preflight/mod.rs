@@ -10,9 +10,11 @@ mod weigh;
 mod words;
 
 pub use check::{Asked, Checked, check};
+pub(crate) use classes::Class;
 pub use classes::Tally;
 pub use estimate::{Estimate, count_json, count_text, estimate_text, safe_target};
 pub use parts::Part;
+pub(crate) use tokenizer::MILLI;
 pub use tokenizer::Tokenizer;
 pub use verdict::{Budget, PreflightVerdict};
 pub(crate) use weigh::{is_seen, tally_of, tally_without, weigh};

@@ -30,7 +30,7 @@ pub fn measure(payload: &str, shape: &PayloadShape) -> Option<Room> {
     let tokens = fixed + messages.iter().map(|message| message.tokens).sum::<u64>();
     Some(Room {
         tokens,
-        floor_tokens: floor(&messages, tokens).min(tokens),
+        floor_tokens: floor(&messages, tokens),
         model: model(&request),
         output_tokens: request.output.and_then(|at| tape.whole(at)),
     })
@@ -60,17 +60,11 @@ pub(crate) fn fixed_tokens(request: &Request<'_, '_>) -> u64 {
     beside + 3
 }
 
-/// What a request would weigh with everything left out that may be.
-pub(crate) fn floor_of(request: &Request<'_, '_>) -> u64 {
-    let messages = messages(request);
-    let tokens = fixed_tokens(request) + messages.iter().map(|message| message.tokens).sum::<u64>();
-    floor(&messages, tokens).min(tokens)
-}
-
-fn floor(messages: &[Message<'_>], tokens: u64) -> u64 {
+/// What a request of `tokens` would weigh with everything left out that may be.
+pub(crate) fn floor(messages: &[Message<'_>], tokens: u64) -> u64 {
     let plan = plan(messages);
     let droppable: u64 = plan.droppable.iter().flatten().map(|n| messages[*n].tokens).sum();
     let cuttable: u64 =
         last_texts(messages, &plan).iter().map(|(_, tokens)| tokens.saturating_sub(SHORTEST_TOKENS)).sum();
-    tokens.saturating_sub(droppable + cuttable) + NOTE_TOKENS
+    (tokens.saturating_sub(droppable + cuttable) + NOTE_TOKENS).min(tokens)
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use crate::json::{At, Kind, Tape};
 use crate::policy::PayloadFormat;
-use crate::preflight::{tally_of, tally_without};
+use crate::preflight::{Class, MILLI, Tally, tally_of, tally_without};
 use crate::rewrite::request::Request;
 
 /// What a message is to the conversation.
@@ -29,6 +29,7 @@ pub(crate) struct Message<'a> {
     pub(crate) at: At,
     pub(crate) part: Part,
     pub(crate) tokens: u64,
+    pub(crate) tally: Tally,
     /// Ids of the calls that it makes, and of those that it answers.
     pub(crate) calls: Vec<Cow<'a, str>>,
     pub(crate) answers: Vec<Cow<'a, str>>,
@@ -37,7 +38,7 @@ pub(crate) struct Message<'a> {
 }
 
 /// Around each message the provider puts a few tokens of its own.
-pub(crate) const MESSAGE_OVERHEAD_TOKENS: u64 = 4;
+const MESSAGE_OVERHEAD_TOKENS: u64 = 4;
 
 pub(crate) fn messages<'a>(request: &Request<'_, 'a>) -> Vec<Message<'a>> {
     let Some(list) = request.messages else { return Vec::new() };
@@ -66,11 +67,13 @@ fn weigh(request: &Request<'_, '_>, message: &mut Message<'_>) {
         *tokens = tokenizer.tokens(&tally);
         whole += tally;
     }
-    message.tokens = tokenizer.tokens(&whole) + MESSAGE_OVERHEAD_TOKENS;
+    whole.add(Class::Marks, MESSAGE_OVERHEAD_TOKENS * MILLI);
+    message.tokens = tokenizer.tokens(&whole);
+    message.tally = whole;
 }
 
 fn message<'a>(at: At, part: Part) -> Message<'a> {
-    Message { at, part, tokens: 0, calls: Vec::new(), answers: Vec::new(), texts: Vec::new() }
+    Message { at, part, tokens: 0, tally: Tally::default(), calls: Vec::new(), answers: Vec::new(), texts: Vec::new() }
 }
 
 fn openai_chat<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {

@@ -15,7 +15,7 @@ mod tests;
 mod texts;
 
 pub use apply::{Rewritten, WhyNot, rewrite};
-pub(crate) use measure::floor_of;
+pub(crate) use measure::floor;
 pub use measure::{Room, measure, model_of};
-pub(crate) use messages::MESSAGE_OVERHEAD_TOKENS;
-pub(crate) use request::find as find_request;
+pub(crate) use messages::{Message, messages};
+pub(crate) use request::{Request, find as find_request};

@@ -43,7 +43,7 @@ pub struct PreflightAnswer {
     /// What the model takes; none when nobody here knows it.
     pub budget: Option<Budget>,
     pub model: Option<String>,
-    /// Of a request that does not fit: what would be left of it with everything left out that may be.
+    /// What would be left of a request with everything left out that may be; none when the payload's shape is not known.
     pub floor_tokens: Option<u64>,
     /// The largest parts, the largest first.
     pub parts: Vec<Part>,
