@@ -98,13 +98,13 @@ fn samples(state: StateName, into: Option<&RunId>) -> Vec<Run> {
             into.map(|into| State::Merged(Merged { into: into.clone(), before })).into_iter().collect()
         }
     };
-    states
-        .into_iter()
-        .map(|state| {
-            let has_failed = state.name() != StateName::Succeeded && state.name() != StateName::Running;
-            Run { state, attempt: 1, epoch: 1, epoch_attempt: 1, has_failed, ..Run::new(past) }
-        })
-        .collect()
+    let begun = states.into_iter().map(|state| {
+        let has_failed = state.name() != StateName::Succeeded && state.name() != StateName::Running;
+        Run { state, attempt: 1, epoch: 1, epoch_attempt: 1, has_failed, ..Run::new(past) }
+    });
+    // One that nobody has begun yet, as it was enqueued.
+    let fresh = (state == StateName::Scheduled).then(|| Run::new(past));
+    begun.chain(fresh).collect()
 }
 
 fn variants<'a>(name: EventName, failures: &'a [Failure], into: Option<&RunId>) -> Vec<Event<'a>> {

@@ -15,4 +15,4 @@ pub use estimate::{Estimate, count_json, count_text, estimate_text, safe_target}
 pub use parts::Part;
 pub use tokenizer::Tokenizer;
 pub use verdict::{Budget, PreflightVerdict};
-pub(crate) use weigh::{is_seen, weigh};
+pub(crate) use weigh::{is_seen, tally_of, tally_without, weigh};

@@ -25,13 +25,19 @@ pub(crate) fn is_seen(tape: &Tape<'_>, key: At, value: At) -> bool {
 }
 
 pub(crate) fn tally_of(tape: &Tape<'_>, at: At) -> Tally {
+    tally_without(tape, at, &[])
+}
+
+/// The tally of a value without the strings `but`, in order, which are counted by themselves.
+pub(crate) fn tally_without(tape: &Tape<'_>, at: At, but: &[At]) -> Tally {
     let mut sum = Tally::default();
-    add(tape, at, &mut sum);
+    add(tape, at, but, &mut sum);
     sum
 }
 
-fn add(tape: &Tape<'_>, at: At, sum: &mut Tally) {
+fn add(tape: &Tape<'_>, at: At, but: &[At], sum: &mut Tally) {
     match tape.kind(at) {
+        Kind::String if but.binary_search(&at).is_ok() => {}
         Kind::String => *sum += string(tape, at),
         Kind::Other => {
             *sum += tally(tape.raw(at).as_bytes(), false);
@@ -39,20 +45,20 @@ fn add(tape: &Tape<'_>, at: At, sum: &mut Tally) {
         }
         Kind::Array => {
             for item in tape.items(at) {
-                add(tape, item, sum);
+                add(tape, item, but, sum);
                 sum.add(Class::Marks, MILLI / 4);
             }
         }
         Kind::Object if is_media(tape, at) => sum.add(Class::Media, 1),
         Kind::Object => {
             for (key, value) in tape.members(at) {
-                member(tape, key, value, sum);
+                member(tape, key, value, but, sum);
             }
         }
     }
 }
 
-fn member(tape: &Tape<'_>, key: At, value: At, sum: &mut Tally) {
+fn member(tape: &Tape<'_>, key: At, value: At, but: &[At], sum: &mut Tally) {
     let raw = tape.raw(key);
     let name = raw.get(1..raw.len() - 1).unwrap_or_default();
     if UNSEEN.contains(&name) {
@@ -63,7 +69,7 @@ fn member(tape: &Tape<'_>, key: At, value: At, sum: &mut Tally) {
         // Quotes and colon, mostly in one token with what is beside them.
         sum.add(Class::Marks, MILLI);
     }
-    add(tape, value, sum);
+    add(tape, value, but, sum);
 }
 
 fn string(tape: &Tape<'_>, at: At) -> Tally {

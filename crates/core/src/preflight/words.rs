@@ -30,7 +30,6 @@ pub(super) struct WordRun {
     digits: u64,
     words: u64,
     numbers: u64,
-    changes: usize,
 }
 
 impl WordRun {
@@ -56,7 +55,6 @@ impl WordRun {
         if !(kind == Last::Lower && self.last == Last::Upper) {
             self.end();
         }
-        self.changes += usize::from(self.last != Last::Nothing);
         self.last = kind;
     }
 
@@ -70,10 +68,6 @@ impl WordRun {
         (self.upper, self.lower, self.digits) = (0, 0, 0);
     }
 
-    pub(super) fn is_opaque(&self, length: usize) -> bool {
-        length >= OPAQUE_FROM && self.changes * 5 >= length
-    }
-
     /// Of the words and of the numbers.
     pub(super) fn cost(mut self) -> (u64, u64) {
         self.end();
@@ -81,12 +75,26 @@ impl WordRun {
     }
 }
 
-fn by_letters(letters: u64) -> u64 {
+/// A word of so many letters.
+pub(super) fn by_letters(letters: u64) -> u64 {
     let at = usize::try_from(letters).unwrap_or(usize::MAX);
     match BY_LETTERS.get(at) {
         Some(cost) => *cost,
         None => BY_LETTERS[20] + (letters - 20) * EACH_BEYOND,
     }
+}
+
+/// Whether a run of letters and digits keeps changing between them, as no word does.
+pub(super) fn is_opaque(run: &[u8]) -> bool {
+    const fn kind(byte: u8) -> u8 {
+        // Small letters, capitals and digits differ in these bits.
+        byte >> 5
+    }
+    if run.len() < OPAQUE_FROM {
+        return false;
+    }
+    let changes: usize = run.windows(2).map(|two| usize::from(kind(two[0]) != kind(two[1]))).sum();
+    changes * 5 >= run.len()
 }
 
 /// A run of punctuation: pairs are mostly one token, the same mark again and again is one for many.

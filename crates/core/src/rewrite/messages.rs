@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use crate::json::{At, Kind, Tape};
 use crate::policy::PayloadFormat;
-use crate::preflight::weigh;
+use crate::preflight::{tally_of, tally_without};
 use crate::rewrite::request::Request;
 
 /// What a message is to the conversation.
@@ -49,13 +49,24 @@ pub(crate) fn messages<'a>(request: &Request<'_, 'a>) -> Vec<Message<'a>> {
             PayloadFormat::Anthropic => anthropic(tape, at),
             PayloadFormat::Plain => plain(tape, at),
         };
-        message.tokens = weigh(tape, at, request.tokenizer) + MESSAGE_OVERHEAD_TOKENS;
-        for (text, tokens) in &mut message.texts {
-            *tokens = weigh(tape, *text, request.tokenizer);
-        }
+        weigh(request, &mut message);
         message
     };
     tape.items(list).map(read).collect()
+}
+
+/// Each text once: what a message weighs is what its texts do, and the rest.
+fn weigh(request: &Request<'_, '_>, message: &mut Message<'_>) {
+    let (tape, tokenizer) = (request.tape, request.tokenizer);
+    message.texts.sort_by_key(|(at, _)| *at);
+    let texts: Vec<At> = message.texts.iter().map(|(at, _)| *at).collect();
+    let mut whole = tally_without(tape, message.at, &texts);
+    for (at, tokens) in &mut message.texts {
+        let tally = tally_of(tape, *at);
+        *tokens = tokenizer.tokens(&tally);
+        whole += tally;
+    }
+    message.tokens = tokenizer.tokens(&whole) + MESSAGE_OVERHEAD_TOKENS;
 }
 
 fn message<'a>(at: At, part: Part) -> Message<'a> {

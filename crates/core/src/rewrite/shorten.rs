@@ -102,3 +102,37 @@ fn escape_width(bytes: &[u8]) -> usize {
         _ => 1,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_shortened_is_still_a_token_and_fits(
+            pieces in prop::collection::vec("[a-z ]{0,9}|[é漢😀]{1,4}|(\\\\\\\\|\\\\n|\\\\\"|\\\\ud83d|\\\\ud83d\\\\ude00|\\\\u0000){1,5}", 40..200),
+            to in 32_u64..200,
+        ) {
+            let token = format!("\"{}\"", pieces.concat());
+            let tokens = count_json(&token, Tokenizer::O200k);
+            if let Some(short) = shortened(&token, tokens, to, Tokenizer::O200k) {
+                prop_assert!(serde_json::from_str::<&serde_json::value::RawValue>(&short).is_ok(), "{short}");
+                prop_assert!(count_json(&short, Tokenizer::O200k) <= to);
+                // A pair of surrogates is kept whole or not at all.
+                let halves = |text: &str| text.matches("\\ude00").count() - text.matches("\\ud83d\\ude00").count();
+                prop_assert_eq!(halves(&short), 0, "{}", short);
+            } else {
+                prop_assert!(tokens <= to || to < 60, "{tokens} could have been {to}");
+            }
+        }
+    }
+
+    #[test]
+    fn beginning_and_end_stay() {
+        let token = format!("\"begin {} end\"", "middle ".repeat(500));
+        let short = shortened(&token, count_json(&token, Tokenizer::O200k), 100, Tokenizer::O200k).unwrap();
+        assert!(short.starts_with("\"begin ") && short.ends_with(" end\"") && short.contains("tokens left out"));
+    }
+}

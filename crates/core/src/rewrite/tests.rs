@@ -193,3 +193,25 @@ fn all_changes_together_still_fit() {
     assert!(measure(&rewritten.payload, &PayloadShape::default()).unwrap().tokens <= 2_000);
     assert!(rewritten.payload.contains("12345678901234567890.10") && rewritten.payload.contains(r"Hi \ud83d \u0000"));
 }
+
+proptest::proptest! {
+    #[test]
+    fn any_payload_is_changed_or_left_alone_without_a_panic(
+        role in "user|assistant|system|tool", content in r#""[a-z ]{0,30}"|null|7|\[\]|\[\{"type":"text","text":"x"\}\]|\[\{"type":"tool_result"\}\]"#,
+        more in r#"|,"system":null|,"system":\[\]|,"max_tokens":-1|,"max_tokens":"x"|,"model":5|,"model":"gpt-4"|,"tool_calls":\[\]"#,
+        n in 0_usize..4,
+    ) {
+        let message = format!(r#"{{"role":"{role}","content":{content}}}"#);
+        let payload = format!(r#"{{"messages":[{}]{more}}}"#, vec![message; n].join(","));
+        let changes = [
+            Change::CompressContext { to_tokens: Some(8) },
+            instruction("Less."),
+            last_error("e"),
+            Change::ScaleOutputBudget { factor: f64::NAN },
+            Change::SetModel { model: "gpt-5".into() },
+        ];
+        let rewritten = rewrite(&payload, &PayloadShape::default(), &changes, None, &Models::builtin());
+        proptest::prop_assert!(serde_json::from_str::<Value>(&rewritten.payload).is_ok(), "{}", rewritten.payload);
+        let _ = measure(&payload, &PayloadShape::default());
+    }
+}
