@@ -140,3 +140,43 @@ fn a_configuration_that_is_wrong_refuses_to_start_and_names_the_line() {
     let missing = redrive().current_dir(folder.path()).args(["serve", "--config", "no.toml"]).output().unwrap();
     assert!(refusal(&missing).1.starts_with("redrive: no.toml: "));
 }
+
+#[test]
+fn preflight_says_whether_a_payload_fits_and_exits_accordingly() {
+    let folder = folder();
+    let ask = |payload: &str, args: &[&str]| {
+        std::fs::write(folder.path().join("payload"), payload).unwrap();
+        redrive().current_dir(folder.path()).args(["preflight", "payload"]).args(args).output().unwrap()
+    };
+    let chat = |words: usize| {
+        let old = "old ".repeat(words);
+        format!(
+            r#"{{"model":"gpt-4o","messages":[{{"role":"user","content":"{old}"}},{{"role":"user","content":"now"}}]}}"#
+        )
+    };
+    let fits = text(&ask(&chat(10), &[]));
+    assert!(fits.starts_with("ok: About ") && fits.contains("/messages/0"), "{fits}");
+
+    let too_long = ask(&chat(200_000), &["--json"]);
+    assert_eq!(too_long.status.code(), Some(1), "what does not fit is not well");
+    let answer: serde_json::Value = serde_json::from_slice(&too_long.stdout).unwrap();
+    assert_eq!((&answer["verdict"], &answer["largest"]["pointer"]), (&"compress".into(), &"/messages/0".into()));
+
+    let unknown = text(&ask("any text at all", &["--model", "house-model"]));
+    assert!(unknown.starts_with("warn: ") && unknown.contains("nobody here knows"), "{unknown}");
+
+    let config =
+        "[[model]]\nname = 'house-model'\ncontext_tokens = 10\n[queue.jobs]\npayload = { messages = '/turns' }\n";
+    std::fs::write(folder.path().join("c.toml"), config).unwrap();
+    let words = "one ".repeat(20);
+    let known = ask(&words, &["--model", "house-model", "--config", "c.toml", "--json"]);
+    let known: serde_json::Value = serde_json::from_slice(&known.stdout).unwrap();
+    assert_eq!((&known["verdict"], &known["budget"]["context_tokens"]), (&"split".into(), &10.into()));
+    let turns = text(&ask(r#"{"turns":["one","two"]}"#, &["--queue", "jobs", "--config", "c.toml"]));
+    assert!(turns.contains("/turns/0"), "{turns}");
+
+    std::fs::write(folder.path().join("c.toml"), "[[model]]\nname = 'm'\ncontext_tokens = 0\n").unwrap();
+    let (code, complaint) = refusal(&ask("x", &["--config", "c.toml"]));
+    assert_eq!(code, Some(1));
+    assert_eq!(complaint, "redrive: c.toml:3:18: model `m`: `context_tokens` must be from 1 to 1000000000\n");
+}

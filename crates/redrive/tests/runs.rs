@@ -287,3 +287,26 @@ async fn what_a_person_decides_is_decided_by_command_line() {
     let (code, usage) = refusal(&house.cli(&["runs", "reassign", "task-1"]));
     assert!(code == Some(2) && usage.contains("--agent"), "{usage}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_attempt_got_can_be_seen_beside_what_it_was_made_of() {
+    let folder = folder();
+    let house = house(folder.path());
+    let mut report = failure(id("a"), "the tool said no \u{1b}[31m");
+    report.error.reason = Some("tool_error".parse().unwrap());
+    let payload = r#"{"messages":[{"role":"user","content":"Do it."}]}"#;
+    report.payload = Some(serde_json::value::RawValue::from_string(payload.into()).unwrap());
+    house.worker.report(&report).await.unwrap();
+    text(&house.cli(&["runs", "replay", "a"]));
+    let call = LeaseRequest { queues: vec!["*".into()], ..serde_json::from_str(r#"{"queues":[]}"#).unwrap() };
+    let leased = house.worker.lease(&call).await.unwrap().leases;
+    assert!(leased[0].changes[0].applied);
+
+    let plain = text(&house.cli(&["runs", "show", "a", "--attempt", "1", "--diff"]));
+    assert_eq!(plain, "attempt 1 of a, revision 1: the payload went out as it is\n");
+    let shown = text(&house.cli(&["runs", "show", "a", "--attempt", "2", "--diff"]));
+    assert!(shown.starts_with("attempt 2 of a, revision 1: the payload was changed\n  add_last_error"), "{shown}");
+    assert!(shown.contains("+ /messages/1: ") && !shown.contains('\u{1b}'), "{shown}");
+    let (code, _) = refusal(&house.cli(&["runs", "show", "a", "--attempt", "9"]));
+    assert_eq!(code, Some(1));
+}

@@ -111,7 +111,8 @@ fn anthropic_message<'a>(transcript: &mut Transcript<'a>, object: &Obj<'a>) -> b
 /// OpenAI's Responses.
 fn responses<'a>(transcript: &mut Transcript<'a>, object: &Obj<'a>) -> bool {
     let items = object.list("output");
-    if !object.says("object", "response") && !(items.is_some() && object.has("incomplete_details")) {
+    let is_response = object.says("object", "response") || (items.is_some() && object.has("incomplete_details"));
+    if !is_response {
         return false;
     }
     transcript.one_response = true;

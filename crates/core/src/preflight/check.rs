@@ -1,6 +1,6 @@
 //! The whole look: measured, compared with what the model takes, and told in a sentence.
 
-use crate::json::{At, Tape};
+use crate::json::{At, Kind, Tape};
 use crate::models::{Limits, Models, maker};
 use crate::policy::PayloadShape;
 use crate::preflight::classes::{Class, Tally, tally};
@@ -8,6 +8,7 @@ use crate::preflight::estimate::Estimate;
 use crate::preflight::parts::{Part, parts};
 use crate::preflight::tokenizer::Tokenizer;
 use crate::preflight::verdict::{Budget, PreflightVerdict, judge, scaled, sentence};
+use crate::preflight::weigh::tally_of;
 use crate::rewrite::{MESSAGE_OVERHEAD_TOKENS, find_request, floor_of};
 use crate::verdict::Change;
 
@@ -148,9 +149,12 @@ fn measure(asked: &Asked<'_>) -> Measured {
     let Some(request) = find_request(&tape, asked.shape) else { return any_json(asked, &tape) };
     let model = request.model.and_then(|at| tape.string(at)).map(|name| name.into_owned());
     let of = Tokenizer::of(asked.model.or(model.as_deref()));
-    let body = request.body.unwrap_or(tape.root());
     let lists: Vec<At> = request.messages.into_iter().collect();
-    let (mut whole, mut parts) = parts(&tape, body, &prefix(&tape, body), &lists, of);
+    let (body, prefix) = place(&tape, asked.shape, request.body, request.messages);
+    let (mut whole, mut parts) = parts(&tape, body, &prefix, &lists, of);
+    if request.body.is_none() {
+        request.system.iter().chain(&request.instructions).for_each(|at| whole += tally_of(&tape, *at));
+    }
     let messages = lists.iter().flat_map(|list| tape.items(*list)).count() as u64;
     whole.add(Class::Marks, messages * MESSAGE_OVERHEAD_TOKENS * 1_000);
     parts.retain(|part| part.tokens > 0);
@@ -172,23 +176,32 @@ fn floor(asked: &Asked<'_>, model: Option<&str>) -> Option<u64> {
     Some(floor_of(&request))
 }
 
-/// Where the request lies, for the pointers of its parts.
-fn prefix(tape: &Tape<'_>, body: At) -> String {
-    if body == tape.root() {
-        return String::new();
+/// Where the request lies, and the pointer to it.
+fn place(tape: &Tape<'_>, shape: &PayloadShape, body: Option<At>, messages: Option<At>) -> (At, String) {
+    let named = |pointer: &Option<String>| pointer.clone().unwrap_or_default();
+    match (body, messages) {
+        (Some(body), _) if body == tape.root() => (body, String::new()),
+        (Some(body), _) if shape.request.is_some() => (body, named(&shape.request)),
+        (Some(body), _) => {
+            let inside = tape.members(tape.root()).find(|(_, value)| *value == body);
+            let name = inside.and_then(|(key, _)| tape.string(key)).unwrap_or_default();
+            (body, format!("/{}", name.replace('~', "~0").replace('/', "~1")))
+        }
+        (None, Some(list)) => (list, named(&shape.messages)),
+        (None, None) => (tape.root(), String::new()),
     }
-    let mut members = tape.members(tape.root());
-    members
-        .find(|(_, value)| *value == body)
-        .and_then(|(key, _)| tape.string(key))
-        .map_or_else(String::new, |name| format!("/{name}"))
 }
 
 fn any_json(asked: &Asked<'_>, tape: &Tape<'_>) -> Measured {
     let of = Tokenizer::of(asked.model);
     let (_, parts) = parts(tape, tape.root(), "", &[], of);
     // Nobody knows what is made of it: it counts as the text that it is.
-    Measured { parts, ..plain(asked) }
+    let text = plain(asked);
+    let estimate = match tape.kind(tape.root()) {
+        Kind::String => of.estimate(&tally_of(tape, tape.root())),
+        Kind::Object | Kind::Array | Kind::Other => text.estimate,
+    };
+    Measured { estimate, parts, ..text }
 }
 
 fn plain(asked: &Asked<'_>) -> Measured {

@@ -86,7 +86,13 @@ fn by_structure(tape: &Tape<'_>) -> Option<At> {
 
 fn looks_like_one(tape: &Tape<'_>, body: At) -> bool {
     let chat = tape.get(body, "messages").and_then(|list| tape.items(list).next());
-    chat.is_some_and(|first| tape.get(first, "role").is_some()) || is_responses(tape, Some(body))
+    chat.is_some_and(|first| speaks(tape, first)) || is_responses(tape, Some(body))
+}
+
+/// Whether a message's role is one of a conversation's: other lists of messages have roles too.
+fn speaks(tape: &Tape<'_>, message: At) -> bool {
+    let role = tape.get(message, "role").map_or("", |role| tape.raw(role));
+    matches!(role, "\"system\"" | "\"developer\"" | "\"user\"" | "\"assistant\"" | "\"tool\"" | "\"function\"")
 }
 
 /// OpenAI responses: `model` beside `input`, a text or a list of items.
@@ -165,6 +171,8 @@ mod tests {
             (r#"{"id":7,"request":{"model":"gpt-5","messages":[{"role":"user","content":"hi"}]}}"#, Some(OpenaiChat)),
             (r#"{"a":{"messages":[{"role":"user"}]},"b":{"messages":[{"role":"user"}]}}"#, None),
             (r#"{"messages":["hello"],"amount":3}"#, None),
+            (r#"{"messages":[{"role":"sender","content":"a mail"}]}"#, None),
+            (r#"{"model":"text-embedding-3","input":["a","b"]}"#, None),
             (r#"{"invoice":9}"#, None),
             ("[1,2]", None),
         ] {

@@ -109,7 +109,7 @@ fn the_output_budget_is_scaled_up_to_what_the_model_gives() {
     assert_eq!(changed(&OPENAI.replace("4096", "10000"), twice.clone()).unwrap(), OPENAI.replace("4096", "16384"));
     assert_eq!(changed(&OPENAI.replace("4096", "16384"), twice.clone()), Err(WhyNot::AtTheLimit));
     assert_eq!(changed(&OPENAI.replace("4096", "null"), twice.clone()), Err(WhyNot::NoOutputBudget));
-    assert_eq!(changed(RESPONSES, twice.clone()).unwrap(), RESPONSES.replace("500", "1000"));
+    assert_eq!(changed(RESPONSES, twice).unwrap(), RESPONSES.replace("500", "1000"));
     let less = Change::ScaleOutputBudget { factor: 0.6 };
     assert_eq!(changed(ANTHROPIC, less.clone()).unwrap(), ANTHROPIC.replace("1000", "600"));
     let thinking = ANTHROPIC.replace("1000,", r#"3000,"thinking":{"type":"enabled","budget_tokens":2048},"#);

@@ -67,7 +67,7 @@ fn other_model(run: &Run, policy: &Policy) -> Result<Label, &'static str> {
     }
     // One step up where there is one: what repeats itself is rarely helped by less.
     let at = policy.ladder.iter().position(|model| Some(model) == run.around.model.as_ref());
-    let up = new_models(run, policy).find(|(n, _)| at.is_none_or(|at| *n > at));
+    let up = at.and_then(|at| new_models(run, policy).find(|(n, _)| *n > at));
     let chosen = up.or_else(|| new_models(run, policy).last()).map(|(_, model)| model.clone());
     chosen.ok_or("no other of the queue's models is left")
 }

@@ -164,9 +164,10 @@ fn but(missing: &[&str]) -> String {
 /// The reason as the start of a sentence.
 fn what_happened(failure: &Failure) -> String {
     let extent = match (failure.facts.actual, failure.facts.limit) {
-        (Some(actual), Some(limit)) => format!(" ({actual} of {limit})"),
-        (None, Some(limit)) => format!(" (limit {limit})"),
-        (Some(_) | None, None) => String::new(),
+        // Figures that don't show what was passed (a cost below one, a rate's share) would only puzzle.
+        (Some(actual), Some(limit)) if actual > limit && limit > 0 => format!(" ({actual} of {limit})"),
+        (None, Some(limit)) if limit > 0 => format!(" (limit {limit})"),
+        (Some(_) | None, Some(_) | None) => String::new(),
     };
     format!("{}{extent}", in_words(&failure.reason))
 }

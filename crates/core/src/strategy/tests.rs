@@ -92,6 +92,10 @@ fn an_overflow_with_no_larger_model_and_nothing_to_drop_is_a_dead_letter_at_once
     let verdict = judged(&stuck, &run(), &Policy::default());
     assert_eq!((verdict.action, verdict.dead_because), (Action::DeadLetter, Some(DeadBecause::Permanent)));
     insta::assert_snapshot!(verdict.why, @"The input does not fit the model's context (150000 of 128000). With all left out that may be it still has 150000 tokens; no model at hand takes more than 123904.");
+    // Also where nobody knows the model: what can't be made shorter stays too long.
+    let house = Run { around: Around::default(), ..run() };
+    let verdict = judged(&overflow(None, None, Some((5_000, 5_000))), &house, &Policy::default());
+    assert!(verdict.why.ends_with("Nothing of its 5000 tokens may be left out, and no larger model is at hand."));
     let still_too_long = overflow(Some(400_000), Some(128_000), Some((400_000, 300_000)));
     assert_eq!(judged(&still_too_long, &run(), &Policy::default()).action, Action::DeadLetter);
     // A model that takes it all is a way out, and one that takes the rest after cutting is one, too.
@@ -216,7 +220,7 @@ fn a_cap_that_is_reached_ends_it_with_the_figures() {
     assert!(with(money, &retry).why.contains("$0.40 of the $0.40"), "{}", with(money, &retry).why);
     let day = Budgets { retry_cost_usd_per_tenant_day: usd(1.0), ..Budgets::default() };
     assert_eq!(with(day, &retry).action, Action::Retry);
-    let mut busy = retry.clone();
+    let mut busy = retry;
     busy.around.tenant_spent.cost = usd(0.6).unwrap();
     assert!(with(day, &busy).why.contains("the tenant's retries today have used $1.00 of the $1.00"));
     // What a first attempt used is no retry's.

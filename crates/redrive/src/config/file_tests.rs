@@ -146,3 +146,48 @@ fn a_schema_may_lie_in_a_file_beside() {
     std::fs::write(folder.path().join("out.json"), "{").unwrap();
     assert!(ConfigFile::parse(Source { path: &path, text }).is_err());
 }
+
+#[test]
+fn models_of_the_deployments_own_outrank_the_catalogue() {
+    let file = parse("[[model]]\nname = 'gpt-5'\ncontext_tokens = 9_000\n").unwrap();
+    assert_eq!(file.policies.models.limits("openai/gpt-5").unwrap().context_tokens, 9_000);
+    assert_eq!(
+        refused("[[model]]\nname = 'm'\ncontext_tokens = 9\ncolour = 1\n"),
+        "redrive.toml:4:1: unknown key `colour` in [model]"
+    );
+    assert_eq!(
+        refused("[[model]]\nname = 'm'\ncontext_tokens = 9\nmax_output_tokens = 10\n"),
+        "redrive.toml:4:21: model `m`: `max_output_tokens` must be from 1 to `context_tokens`"
+    );
+    assert_eq!(refused("[model]\nname = 'm'\n"), "redrive.toml:1:1: `model` is a list of sections: write [[model]]");
+}
+
+#[test]
+fn pointers_of_a_payload_are_checked() {
+    let file = parse("[queue.mail]\npayload = { messages = '/a/b' }\npreflight = 'warn'\n").unwrap();
+    let mail = &file.queues[&"mail".parse::<QueueName>().unwrap()];
+    assert_eq!(mail.policy.payload.as_ref().unwrap().messages.as_deref(), Some("/a/b"));
+    assert!(
+        refused("[defaults]\npayload = { messages = 'a' }\n")
+            .starts_with("redrive.toml:2:11: `payload` must be JSON pointers")
+    );
+}
+
+/// Whoever copies a piece of configuration from these pages must not be refused.
+#[test]
+fn the_configuration_in_the_docs_of_strategies_and_detectors_is_accepted() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let mut pages = vec![docs.join("detectors.md")];
+    for folder in ["strategies", "recipes"] {
+        pages.extend(std::fs::read_dir(docs.join(folder)).unwrap().map(|entry| entry.unwrap().path()));
+    }
+    let mut examples = 0;
+    for page in pages {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for example in text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+            parse(example).unwrap_or_else(|complaint| panic!("{}: {complaint}\n{example}", page.display()));
+            examples += 1;
+        }
+    }
+    assert!(examples >= 10, "{examples}");
+}

@@ -40,13 +40,13 @@ pub(crate) fn page() -> String {
     let queue = "Beside the policy's figures. A queue that is named here is set anew at every start.";
     table(&mut page, "`[queue.NAME]`", queue, &fields::<QueueKeys>());
     table(&mut page, "`[tenant.NAME]`", "Beside the policy's figures.", &fields::<TenantKeys>());
+    let agent = "Which agents can do what, for a retry that goes to another one.";
+    table(&mut page, "`[agent.NAME]`", agent, &fields::<AgentKeys>());
     let payload = "The pointers of a policy's `payload` (RFC 6901), for payloads that do not show by themselves where the request to the\n\
                    model lies: [changes](changes.md).";
     table(&mut page, "`payload`", payload, &fields::<PayloadShape>());
     let model = "What a model takes, over the built-in catalogue: [preflight](preflight.md).";
     table(&mut page, "`[[model]]`", model, &fields::<ModelEntry>());
-    let agent = "Which agents can do what, for a retry that goes to another one.";
-    table(&mut page, "`[agent.NAME]`", agent, &fields::<AgentKeys>());
     page
 }
 

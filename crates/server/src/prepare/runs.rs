@@ -49,12 +49,13 @@ async fn kept<N>(app: &App, made: Vec<(N, (UnderLease, Made))>) -> Vec<(N, Chang
     if made.is_empty() {
         return Vec::new();
     }
-    let (mut going, mut keep): (Vec<(N, Changed)>, Vec<(UnderLease, NewSent)>) = (Vec::new(), Vec::new());
+    let (mut going, mut keep) = (Vec::new(), Vec::new());
     for (n, (under, made)) in made {
         going.push((n, (made.payload, made.changes)));
         keep.push((under, made.keep));
     }
-    let runs: Vec<RunId> = keep.iter().map(|(under, _)| under.at.run_id.clone()).collect();
+    let run_of = |(under, _): &(UnderLease, NewSent)| under.at.run_id.clone();
+    let runs: Vec<RunId> = keep.iter().map(run_of).collect();
     let done = app.store.keep_sent(keep).await;
     going
         .into_iter()

@@ -60,7 +60,7 @@ fn complete_lease(conn: &Connection, granted: Granted) -> Result<LeasedRun> {
 
 /// What the attempt that begins should do differently, its model among it; whether it is done already is not known here.
 pub(super) fn wanted(row: &RunRow) -> Vec<HandedChange> {
-    let model = row.run.target.model.clone().map(|model| Change::SetModel { model: model.to_string() });
+    let model = row.run.target.model.as_ref().map(|model| Change::SetModel { model: model.to_string() });
     let all = model.into_iter().chain(row.run.changes.iter().cloned());
     all.map(|change| HandedChange { change, applied: false }).collect()
 }

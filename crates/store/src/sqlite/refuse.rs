@@ -2,22 +2,22 @@
 
 use redrive_core::classify::Evidence;
 use redrive_core::detect::{Objection, OnRecord, judge};
+use redrive_core::ledger::Known;
 use redrive_core::lifecycle::Event;
 use redrive_core::pattern::fingerprint;
 use redrive_core::policy::Policy;
 use redrive_core::strategy::Failure;
 use redrive_core::text::Text;
 use redrive_core::wire::{ErrorReport, StepStatus, SucceedAnswer, Versions};
-use rusqlite::params;
 
 use crate::codec::{decode, encode};
 use crate::error::{Error, Result};
-use crate::model::{AttemptBody, Success};
+use crate::model::{AttemptBody, NewStep, Success};
 use crate::sqlite::attempts::json;
 use crate::sqlite::batch::Batch;
-use crate::sqlite::life::position;
 use crate::sqlite::report::{Failed, settle};
 use crate::sqlite::rows::RunRow;
+use crate::sqlite::steps::{entries_of, is_effect};
 
 /// Asks whether the success counts, with what the store knows beside the report.
 pub(super) fn objection(
@@ -26,7 +26,7 @@ pub(super) fn objection(
     success: &Success,
     policy: &Policy,
 ) -> Result<Option<Objection>> {
-    let committed = |step: &&crate::model::NewStep| step.effect != Some(false) && step.status == StepStatus::Committed;
+    let committed = |step: &&NewStep| is_effect(step, None) && step.status == StepStatus::Committed;
     let reported = u32::try_from(success.steps.iter().filter(committed).count()).unwrap_or(u32::MAX);
     let steps_done = if policy.detect.expect_tools.is_empty() { Vec::new() } else { steps_done(batch, row.id)? };
     let refused = row.run.memory.refused.filter(|(output, _)| success.observed.output_hash == Some(*output));
@@ -38,12 +38,10 @@ pub(super) fn objection(
     Ok(judge(&success.observed, &policy.detect, &on_record))
 }
 
+/// The names of what happened; a step that was reconciled may not have.
 fn steps_done(batch: &Batch<'_>, run: i64) -> Result<Vec<String>> {
-    let mut find =
-        batch.conn.prepare_cached("SELECT DISTINCT name FROM steps WHERE run = ?1 AND status IN (?2, ?3)")?;
-    let done = [StepStatus::Committed, StepStatus::Reconciled].map(|status| position(StepStatus::ALL, &status));
-    let names = find.query_map(params![run, done[0], done[1]], |row| row.get(0))?;
-    Ok(names.collect::<rusqlite::Result<_>>()?)
+    let done = entries_of(batch.conn, run)?.into_iter().filter(|entry| entry.state.known() == Known::Done);
+    Ok(done.map(|entry| entry.name).collect())
 }
 
 /// Records the attempt as failed, with a verdict, and says so.

@@ -9,6 +9,7 @@
     reason = "a case that can't go on fails"
 )]
 
+mod decisions;
 mod engine;
 mod fencing;
 mod fixes;
@@ -146,6 +147,9 @@ macro_rules! every_case {
             patterns::another_tenants_pattern_is_not_found,
             patterns::failures_are_told_by_the_hour_for_seven_days,
             patterns::lists_are_narrowed_and_sorted,
+            decisions::a_fallback_queue_gets_the_run_and_its_counters,
+            decisions::a_refused_success_is_a_failure_and_the_same_again_gets_its_answer,
+            decisions::what_a_tenants_retries_use_is_summed_by_the_day,
             engine::a_run_left_alone_becomes_a_silent_failure,
             engine::our_own_absence_extends_a_lease_once,
             engine::an_idle_attempt_and_a_passed_deadline_are_timeouts,

@@ -106,4 +106,4 @@ fn a_committed_step_is_never_offered_again() {
 }
 
 /// Ways for a run to begin, to end, and for a doubt to be settled.
-const PATHS: usize = 16;
+const PATHS: usize = 19;

@@ -9,8 +9,8 @@ use redrive_core::text::{Label, Text};
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{EffectOutcome, StepStatus};
 use redrive_store::{
-    EffectRef, Error, FailedAttempt, Fit, NewRun, NewStep, Reconcile, RunRef, Start, StartHow, Success, Triage,
-    UnderLease,
+    Act, EffectRef, Error, FailedAttempt, Fit, NewRun, NewStep, Reconcile, Replay, Result, RunRef, Start, StartHow,
+    Success, Triage, Triaged, UnderLease,
 };
 
 use crate::act::CALLS;
@@ -108,13 +108,19 @@ impl Oracle {
             Err(error) => panic!("{error}"),
         };
         match shown.summary.state {
-            StateName::Scheduled => {}
-            StateName::Dead => self.settle_doubts(at).await,
-            StateName::Succeeded | StateName::Recovered => self.took("replay of a closed run"),
+            StateName::Scheduled => self.merge_and_back(at).await,
+            StateName::Dead => {
+                self.settle_doubts(at).await;
+                self.merge_and_back(at).await;
+                if !self.approved(at).await {
+                    self.replay(at).await;
+                }
+            }
+            StateName::Succeeded | StateName::Recovered => {
+                self.took("replay of a closed run");
+                self.replay(at).await;
+            }
             other => panic!("{at:?} is {other}"),
-        }
-        if shown.summary.state != StateName::Scheduled {
-            self.replay(at).await;
         }
         self.world.wait(600_000);
         if at.run_id.as_str().starts_with('c') {
@@ -152,19 +158,73 @@ impl Oracle {
         Some(UnderLease { at: at.clone(), lease: lease.parse().unwrap() })
     }
 
+    async fn triage(&self, at: &RunRef, triage: Triage) -> Result<Triaged> {
+        let reason = Some(Text::from("go"));
+        self.world.store.triage(Act { at: at.clone(), triage, actor: "ops".into(), reason }).await
+    }
+
     /// A person's replay: by the guard where it lets it through, by force where it does not.
     async fn replay(&mut self, at: &RunRef) {
+        let from_step = self.a_plain_step(at).await;
         for force in [false, true] {
-            let triage = Triage::replay(force);
-            let act =
-                redrive_store::Act { at: at.clone(), triage, actor: "ops".into(), reason: Some(Text::from("go")) };
-            match self.world.store.triage(act).await {
+            let replay = Replay { force, from_step: from_step.clone(), ..Replay::default() };
+            match self.triage(at, Triage::Replay(Box::new(replay))).await {
+                Ok(_) if from_step.is_some() => return self.go_on_from_there(at).await,
                 Ok(_) => return self.took(if force { "forced replay" } else { "replay" }),
                 Err(Error::Refused(_)) => {}
                 Err(error) => panic!("{error}"),
             }
         }
         panic!("force was refused");
+    }
+
+    /// Now and then the replay is to go on from a step in the middle.
+    async fn a_plain_step(&self, at: &RunRef) -> Option<Label> {
+        let steps = self.world.store.run(at).await.unwrap().body.steps;
+        let plain: Vec<Label> = steps.into_iter().filter(|step| !step.effect).map(|step| step.name).collect();
+        (!plain.is_empty() && self.lot.one_in(5)).then(|| self.lot.pick(&plain).clone())
+    }
+
+    /// What is to be done again is no longer done. Effects are not among it: that is checked like everything else.
+    async fn go_on_from_there(&mut self, at: &RunRef) {
+        for step in self.world.store.run(at).await.unwrap().body.steps {
+            if !step.effect && step.status != StepStatus::Committed {
+                self.facts.get_mut(&self.fact_of(at, step.key.as_str())).unwrap().acknowledged = false;
+            }
+        }
+        self.took("replay from a step");
+    }
+
+    /// A merge that is taken back leaves everything where it was.
+    async fn merge_and_back(&mut self, at: &RunRef) {
+        let into = RunRef { run_id: RUNS[self.lot.upto(4)].parse().unwrap(), ..at.clone() };
+        if into == *at || !self.lot.one_in(4) || self.world.store.run(&into).await.is_err() {
+            return;
+        }
+        let before = self.world.store.run(at).await.unwrap().summary.state;
+        if self.triage(at, Triage::Merge { into: into.run_id }).await.is_ok() {
+            assert_eq!(self.triage(at, Triage::Unmerge).await.unwrap().answer.state, before);
+            self.took("merge and unmerge");
+        }
+    }
+
+    /// Put aside, planned, approved; what the guard refuses is not approved either, and waits for force.
+    async fn approved(&mut self, at: &RunRef) -> bool {
+        if !self.lot.one_in(4) {
+            return false;
+        }
+        self.triage(at, Triage::Review).await.unwrap();
+        let plan = self.world.store.plan(at, Replay::default()).await.unwrap();
+        let approve = Triage::Approve { plan_hash: Label::from(plan.hash.as_str()), own_too: true };
+        match self.triage(at, approve).await {
+            Ok(done) => {
+                assert_eq!(done.answer.state, StateName::Scheduled);
+                self.took("approve");
+                true
+            }
+            Err(Error::Refused(_)) => false,
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// Most doubts are settled by somebody who went and looked; some are left to the step's own check.
@@ -189,16 +249,17 @@ impl Oracle {
 
     /// Which step of the script a key on record stands for.
     fn fact_of(&self, at: &RunRef, key: &str) -> (String, String) {
-        let mut mails = 0;
+        let mut of_name: BTreeMap<String, u32> = BTreeMap::new();
         for n in 0.. {
             let scripted = scripted(at, n);
             let known = match &scripted.step.key {
                 Some(key) => key.as_str().to_owned(),
-                None if n % 5 == 2 => {
-                    mails += 1;
-                    if mails == 1 { "step:send_mail".to_owned() } else { format!("step:send_mail:{mails}") }
+                None => {
+                    let stem = format!("step:{}", scripted.step.name.as_str().replace(' ', "_"));
+                    let nth = of_name.entry(stem.clone()).or_default();
+                    *nth += 1;
+                    if *nth == 1 { stem } else { format!("{stem}:{nth}") }
                 }
-                None => continue,
             };
             if known == key {
                 return scripted.fact;
@@ -295,11 +356,7 @@ impl Oracle {
         let (path, state) = match self.lot.below(6) {
             0 => ("fail", store.fail(under.clone(), failed("Request timed out")).await.unwrap().state),
             1 => ("release", store.release(under.clone()).await.unwrap().state),
-            2 => {
-                let act =
-                    redrive_store::Act { at: at.clone(), triage: Triage::Cancel, actor: "ops".into(), reason: None };
-                ("cancel", store.triage(act).await.unwrap().answer.state)
-            }
+            2 => ("cancel", self.triage(at, Triage::Cancel).await.unwrap().answer.state),
             3 => {
                 let told = Success { steps: Vec::new(), ..success(under, "1") };
                 ("succeed", store.succeed(told).await.unwrap().state)
@@ -342,8 +399,8 @@ impl Oracle {
         let shown = self.world.store.run(at).await.unwrap();
         let mut doubts = 0;
         for step in &shown.body.steps {
-            let plain_unnamed = step.key.as_str().starts_with("step:read");
-            if plain_unnamed || step.key.as_str().starts_with("shared-") {
+            // Another run may know more of what all of them share.
+            if step.key.as_str().starts_with("shared-") {
                 continue;
             }
             let fact = self.facts[&self.fact_of(at, step.key.as_str())];

@@ -1,7 +1,5 @@
 //! `POST /v1/preflight`: will a payload fit its model, before anybody pays for finding out.
 
-use std::sync::Arc;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use redrive_core::ids::{QueueName, RunId, Tenant};
@@ -31,7 +29,7 @@ pub(crate) async fn post(
         Some(run_id) => last_real_count(&app, tenant, run_id).await?,
         None => None,
     };
-    Ok(Reply::ok(compute(raw.len(), move || answer(value, &policy, last)).await?))
+    Ok(Reply::ok(compute(raw.len(), move || answer(value, &policy, last.as_ref())).await?))
 }
 
 /// A payload that a provider has counted.
@@ -54,11 +52,11 @@ async fn last_real_count(app: &App, tenant: Tenant, run_id: &RunId) -> Result<Op
     Ok(sent.sent.or(sent.original).map(|payload| Counted { payload, input_tokens, model }))
 }
 
-fn answer(request: PreflightRequest, policy: &Arc<Policy>, last: Option<Counted>) -> Result<PreflightAnswer> {
+fn answer(request: PreflightRequest, policy: &Policy, last: Option<&Counted>) -> Result<PreflightAnswer> {
     let payload = payload(&request)?;
     let shape = &policy.payload;
     let model = request.model.as_ref().map(Label::as_str);
-    let calibration = last.as_ref().map(|counted| {
+    let calibration = last.map(|counted| {
         let model = counted.model.as_ref().map(Label::as_str);
         let asked = Asked { payload: counted.payload.get(), shape, model, output_tokens: None, calibration: None };
         (counted.input_tokens, check(&asked, &policy.models).estimate.tokens)
