@@ -23,7 +23,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", group = "version", conflicts_with = "full", help_heading = "Output")]
     attempt: Option<u32>,
     /// With --revision or --attempt: only what is different
-    #[arg(long, requires = "version", conflicts_with = "json", help_heading = "Output")]
+    #[arg(long, requires = "version", help_heading = "Output")]
     diff: bool,
     #[command(flatten)]
     remote: Remote,
@@ -32,11 +32,11 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, out: &mut Out) -> anyhow::Result<()> {
     let client = args.remote.client()?;
     if let Some(number) = args.revision {
-        if args.diff {
-            return revision::diff(&client, &args.run_id, number, out).await;
-        }
         if args.remote.json {
             return Ok(out.json(&client.revision(&args.run_id, number).text().await?)?);
+        }
+        if args.diff {
+            return revision::diff(&client, &args.run_id, number, out).await;
         }
         return revision::show(&client, &args.run_id, number, out).await;
     }
