@@ -115,6 +115,12 @@ fn small_letters(text: &[u8]) -> usize {
     count + rest.iter().take_while(|byte| byte.is_ascii_lowercase()).count()
 }
 
+/// How many Chinese characters a text begins with: those whose first byte says so.
+fn han_characters(text: &[u8]) -> usize {
+    let (threes, _) = text.as_chunks::<3>();
+    threes.iter().take_while(|three| matches!(three[0], 0xe5..=0xe9)).count()
+}
+
 struct Counter<'a> {
     text: &'a [u8],
     at: usize,
@@ -215,16 +221,24 @@ impl Counter<'_> {
     fn marks(&mut self) {
         let first = self.text[self.at];
         let (mut count, mut same) = (0_u64, true);
-        let mut before_letter = false;
-        while let Some((class, width)) = self.peek() {
-            if class != Byte::Mark {
-                before_letter = class == Byte::Letter;
+        while let Some(byte) = self.text.get(self.at) {
+            if BYTES[usize::from(*byte)] != Byte::Mark {
                 break;
             }
-            same &= self.text[self.at] == first;
+            let mut width = 1;
+            if *byte == b'\\' && self.escapes {
+                match self.text.get(self.at + 1) {
+                    // An escaped line's end, space or character is no mark.
+                    Some(b'n' | b'r' | b't' | b'f' | b'b' | b'u') => break,
+                    Some(_) => width = 2,
+                    None => {}
+                }
+            }
+            same &= *byte == first;
             count += 1;
             self.at += width;
         }
+        let before_letter = self.text.get(self.at).is_some_and(|byte| BYTES[usize::from(*byte)] == Byte::Letter);
         self.tally.add(Class::Marks, punctuation_cost(count, same, before_letter));
         self.after_mark = true;
     }
@@ -232,6 +246,12 @@ impl Counter<'_> {
     /// A character beyond ASCII, or a `\u` escape.
     fn wide(&mut self, width: usize) {
         self.after_mark = false;
+        let han = han_characters(&self.text[self.at..]);
+        if han > 0 {
+            self.at += 3 * han;
+            self.tally.add(Class::Han, han as u64);
+            return;
+        }
         let code = if width == 6 { self.escaped() } else { self.decoded() };
         let class = match code {
             0xa0..0x370 => Class::Accented,
