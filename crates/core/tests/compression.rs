@@ -1,6 +1,5 @@
 //! Compression over made-up histories of 1,000 to 500,000 tokens with tools, in both formats: it fits, no call or result
 //! is left alone, system and last turn stay, and no more is left out than has to be.
-#![allow(clippy::unwrap_used, reason = "a test")]
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 
