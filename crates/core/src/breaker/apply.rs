@@ -26,7 +26,8 @@ pub enum Event {
         by: ByHand,
         until: Option<Timestamp>,
     },
-    ClosedByHand,
+    /// Somebody closed it, or a wider breaker has taken over: what was counted is forgotten.
+    Reset,
 }
 
 /// What surrounds a move.
@@ -53,7 +54,7 @@ pub fn apply(breaker: &Breaker, event: &Event, turn: Turn<'_>) -> Breaker {
         Event::OpenedByHand { by, until } => {
             stands(State::Open { until: *until, tries: 0, by_hand: Some(by.clone()) }, turn)
         }
-        Event::ClosedByHand => closed(turn),
+        Event::Reset => closed(turn),
     }
 }
 

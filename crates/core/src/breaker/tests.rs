@@ -122,7 +122,7 @@ fn a_late_result_from_before_the_opening_moves_nothing() {
         watched.give(&late(counts));
         assert_eq!(watched.breaker, before);
     }
-    watched.give(&Event::ClosedByHand);
+    watched.give(&Event::Reset);
     let before = watched.breaker.clone();
     (0..10).for_each(|_| watched.give(&late(Counts::Failure)));
     assert_eq!(watched.breaker, before);
@@ -272,7 +272,7 @@ proptest! {
                     watched.give(&Event::OpenedByHand { by: ByHand { actor: "ops".into(), reason: None }, until });
                     probing = None;
                 }
-                Does::Close => { watched.give(&Event::ClosedByHand); probing = None; }
+                Does::Close => { watched.give(&Event::Reset); probing = None; }
                 Does::Begin { .. } => {}
             }
             prop_assert!(watched.breaker.generation >= before.generation);

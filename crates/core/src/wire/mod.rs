@@ -3,6 +3,7 @@
 
 mod admin;
 mod answers;
+mod breakers;
 mod effects;
 mod figures;
 mod list;
@@ -16,6 +17,9 @@ mod worker;
 pub use admin::{CreateKey, CreatedKey, KeyView, KeysAnswer, QueueSettings, QueueView, QueuesAnswer, Role};
 pub use answers::{
     AttemptView, FailureAnswer, HistoryEntry, PatternRef, RunBody, RunDetail, RunSummary, StateAnswer, StepView,
+};
+pub use breakers::{
+    BreakerAction, BreakerEntry, BreakerRequest, BreakerScope, BreakerView, BreakersAnswer, TenantBreaker,
 };
 pub use effects::{EffectOutcome, EffectView, ReconcileRequest};
 pub use figures::{
