@@ -24,7 +24,7 @@ pub use breakers::{
 pub use effects::{EffectOutcome, EffectView, ReconcileRequest};
 pub use figures::{
     ChangeEntry, ChangesAnswer, HealthAnswer, LimitsAnswer, QueueAlert, StatsAnswer, StatsPoint, TenantHealth,
-    TenantView, TenantsAnswer,
+    TenantLimits, TenantView, TenantsAnswer,
 };
 pub use list::{DlqAnswer, DlqMessage, DlqStatus, RunsPage, Sort};
 pub use patterns::{

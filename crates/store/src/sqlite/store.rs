@@ -268,8 +268,8 @@ impl Store for SqliteStore {
     }
 
     async fn tenant_health(&self, tenant: &Tenant) -> Result<TenantHealth> {
-        let (tenant, now) = (tenant.clone(), self.now());
-        self.read(move |conn| figures::tenant_health(conn, &tenant, now)).await
+        let (tenant, limits, now) = (tenant.clone(), self.shelf.limits_of(tenant), self.now());
+        self.read(move |conn| figures::tenant_health(conn, &tenant, limits, now)).await
     }
 
     async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer> {

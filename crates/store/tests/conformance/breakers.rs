@@ -343,10 +343,12 @@ pub async fn a_restart_keeps_breakers_windows_and_holds(world: World) {
     );
     world.wait(OPENING_MS);
     world.store.release_held(10).await.unwrap();
-    let probe = world.lease(100).await.pop().unwrap();
+    let given = world.lease(100).await;
+    let probes: Vec<&LeasedRun> = given.iter().filter(|leased| leased.tenant.as_str() == "acme").collect();
+    assert_eq!(probes.len(), 1);
     let world = world.restarted().await;
     assert!(world.lease(100).await.is_empty(), "the slot is taken after a restart, too");
-    world.store.succeed(success(&under(&probe), "\"ok\"")).await.unwrap();
+    world.store.succeed(success(&under(probes[0]), "\"ok\"")).await.unwrap();
     assert_eq!(stands(&world, "acme").await, []);
 }
 
@@ -369,4 +371,6 @@ pub async fn a_tenant_at_its_limit_is_passed_over(world: World) {
     assert_eq!(world.store.lease(only).await.unwrap().len(), 1);
     let health = world.store.tenant_health(&"limited".parse().unwrap()).await.unwrap();
     assert_eq!((health.held, health.pending_retries), (0, 16), "they stay due");
+    let limits = health.limits.unwrap();
+    assert_eq!((limits.running, limits.max_running, limits.leases_per_s), (3, Some(3), Some(2.0)));
 }
