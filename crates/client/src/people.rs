@@ -2,8 +2,9 @@
 
 use redrive_core::ids::{QueueName, RunId, Tenant};
 use redrive_core::wire::{
-    ChangesAnswer, CreateKey, CreatedKey, HealthAnswer, KeyView, KeysAnswer, LimitsAnswer, QueueSettings, QueueView,
-    QueuesAnswer, RunDetail, RunsPage, SentAnswer, StatsAnswer, TenantHealth, TenantsAnswer,
+    BreakerRequest, BreakerView, BreakersAnswer, ChangesAnswer, CreateKey, CreatedKey, HealthAnswer, KeyView,
+    KeysAnswer, LimitsAnswer, QueueSettings, QueueView, QueuesAnswer, RunDetail, RunsPage, SentAnswer, StatsAnswer,
+    TenantBreaker, TenantHealth, TenantsAnswer,
 };
 
 use crate::call::Call;
@@ -50,6 +51,20 @@ impl Client {
 
     pub fn tenant_health(&self, tenant: &Tenant) -> Call<TenantHealth> {
         self.get(&["tenants", tenant.as_str(), "health"], &Vec::new())
+    }
+
+    /// Breakers that are not closed, or have seen failures lately.
+    pub fn breakers(&self) -> Call<BreakersAnswer> {
+        self.get(&["breakers"], &self.tenant_pair())
+    }
+
+    pub fn tenant_breaker(&self, tenant: &Tenant) -> Call<TenantBreaker> {
+        self.get(&["tenants", tenant.as_str(), "breaker"], &Vec::new())
+    }
+
+    /// Opens or closes a tenant's breaker by hand: operators.
+    pub fn operate_breaker(&self, tenant: &Tenant, request: &BreakerRequest) -> Call<BreakerView> {
+        self.post(&["tenants", tenant.as_str(), "breaker"], request)
     }
 
     pub fn health(&self) -> Call<HealthAnswer> {

@@ -4,6 +4,7 @@
 mod hash;
 mod words;
 
+pub mod breaker;
 pub mod classify;
 pub mod detect;
 pub mod guard;

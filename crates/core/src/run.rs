@@ -210,6 +210,16 @@ pub struct Around {
     pub task_type: Option<Label>,
     /// What the tenant's retries have used up today, this attempt not counted.
     pub tenant_spent: Spend,
+    /// What holds the run's retries, the first that applies.
+    pub holds: Vec<Hold>,
+}
+
+/// Something that holds retries back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    pub by: Label,
+    /// Only while it asks the same model.
+    pub of_model: bool,
 }
 
 /// One unit of agent work, as far as decisions need it.
@@ -294,6 +304,21 @@ impl Run {
             | State::Resolved
             | State::Discarded
             | State::Merged(_) => None,
+        }
+    }
+
+    /// Whether the attempt that waits was asked for by a person.
+    pub fn is_replay(&self) -> bool {
+        match &self.state {
+            State::Scheduled(scheduled) => scheduled.replay,
+            State::Running(_)
+            | State::Dead { .. }
+            | State::Review(_)
+            | State::Succeeded
+            | State::Recovered
+            | State::Resolved
+            | State::Discarded
+            | State::Merged(_) => false,
         }
     }
 

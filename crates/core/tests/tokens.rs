@@ -1,5 +1,4 @@
 //! Estimates against real tokenizers: the truth lies between the figures that we state, for every kind of text we know of.
-#![allow(clippy::unwrap_used, reason = "a test")]
 
 #![allow(clippy::unwrap_used, reason = "a test that can't go on fails")]
 

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    classify, completions, demo, doctor, effects, generate, health, keys, patterns, preflight, queues, runs, serve,
-    tenants,
+    breakers, classify, completions, demo, doctor, effects, generate, health, keys, patterns, preflight, queues, runs,
+    serve, tenants,
 };
 
 /// The dead letter queue and recovery pipeline for AI agent work
@@ -38,6 +38,8 @@ pub(crate) enum Command {
     /// List tenants, and how one of them stands
     #[command(subcommand)]
     Tenants(tenants::Command),
+    /// List breakers that are not closed, or have seen failures
+    Breakers(breakers::ListArgs),
     /// How things stand: what waits for a person, what for a worker
     Health(health::HealthArgs),
     /// How things went, hour by hour
@@ -88,6 +90,10 @@ mod tests {
             "redrive patterns mute p1 --until 8h",
             "redrive patterns assign p1 --nobody",
             "redrive patterns merge p1 p2",
+            "redrive breakers --json",
+            "redrive tenants breaker show acme",
+            "redrive tenants breaker open acme --reason freeze --until 2h --provider openai --model gpt-5",
+            "redrive tenants breaker close acme --reason over --environment staging",
             "redrive classify failures.jsonl --explain --config c.toml",
             "redrive preflight request.json --model gpt-5 --max-output-tokens 1000 --queue mail --config c.toml --json",
             "redrive runs show a --attempt 2 --diff --json",
@@ -118,6 +124,8 @@ mod tests {
             "redrive patterns resolve p1 --in-version abc",
             "redrive patterns assign p1",
             "redrive patterns merge p1",
+            "redrive tenants breaker open acme",
+            "redrive tenants breaker close acme --reason r --until 2h",
             "redrive keys create --role god",
             "redrive queues set mail --retry-by nobody",
             "redrive demo --speed 0",

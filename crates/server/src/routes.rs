@@ -36,7 +36,7 @@ fn work() -> Vec<Route> {
 
 /// What people and programs look at.
 fn reading() -> Vec<Route> {
-    use v1::{changes, effects, health, limits, patterns, runs, stats, tenants};
+    use v1::{breakers, changes, effects, health, limits, patterns, runs, stats, tenants};
     vec![
         by::<TenantReader>().get("/v1/runs", "List runs", runs::list::get),
         by::<AnyKey>().get("/v1/runs/{run_id}", "Everything kept of a run", runs::show::get),
@@ -62,6 +62,8 @@ fn reading() -> Vec<Route> {
         ),
         by::<TenantReader>().get("/v1/tenants", "List tenants", tenants::list),
         by::<TenantReader>().get("/v1/tenants/{tenant}/health", "How a tenant stands", tenants::health),
+        by::<TenantReader>().get("/v1/tenants/{tenant}/breaker", "What holds a tenant's retries", breakers::show),
+        by::<TenantReader>().get("/v1/breakers", "Breakers that are not closed, or have seen failures", breakers::list),
         by::<TenantReader>().get("/v1/health", "What waits for a person or a worker", health::get),
         by::<TenantReader>().get("/v1/stats", "Figures hour by hour", stats::get),
         by::<TenantReader>().get("/v1/changes", "Runs that moved since the last look", changes::get),
@@ -115,8 +117,14 @@ fn causes() -> Vec<Route> {
 }
 
 fn administration() -> Vec<Route> {
-    use v1::{keys, queues};
+    use v1::{breakers, keys, queues};
     vec![
+        by::<Operator>().post(
+            "/v1/tenants/{tenant}/breaker",
+            OK,
+            "Hold a tenant's retries and replays, or let them go",
+            breakers::operate,
+        ),
         by::<Operator>().get("/v1/queues", "List queues", queues::list),
         by::<Operator>().get("/v1/queues/{name}", "A queue", queues::show),
         by::<Admin>().row(Method::PUT, "/v1/queues/{name}", OK, "Set a queue", queues::put),

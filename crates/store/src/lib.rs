@@ -1,6 +1,7 @@
 //! Where runs are kept: one trait in domain verbs, and SQLite behind it. Every rule is asked of `redrive_core`;
 //! here is only how it becomes durable.
 
+mod breaker_model;
 mod clock;
 mod codec;
 mod error;
@@ -11,6 +12,7 @@ mod triage_model;
 
 pub mod sqlite;
 
+pub use breaker_model::BreakerAct;
 pub use clock::{Clock, Dice, ManualClock, SeededDice, SystemClock, SystemDice};
 pub use codec::{CodecError, decode, encode};
 pub use error::{Error, Result};

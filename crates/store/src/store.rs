@@ -9,12 +9,13 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::Policy;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView,
-    PatternsPage, PlanAnswer, QueueSettings, QueueView, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer,
-    StepView, SucceedAnswer, TenantHealth, TenantsAnswer,
+    BreakerView, BreakersAnswer, ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun,
+    PatternDetail, PatternView, PatternsPage, PlanAnswer, QueueSettings, QueueView, RevisionView, RunDetail, RunsPage,
+    StateAnswer, StatsAnswer, StepView, SucceedAnswer, TenantBreaker, TenantHealth, TenantsAnswer,
 };
 use tokio::sync::watch;
 
+use crate::breaker_model::BreakerAct;
 use crate::error::Result;
 use crate::model::{
     EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported, RunFilter,
@@ -56,6 +57,9 @@ pub trait Store: Send + Sync + 'static {
     /// The pattern as it stands afterwards; after a merge, the one that it became part of.
     async fn triage_pattern(&self, act: PatternAct) -> Result<PatternView>;
 
+    /// Opens or closes a breaker by hand, with a name and a reason.
+    async fn operate_breaker(&self, act: BreakerAct) -> Result<BreakerView>;
+
     // What the engine does, a bounded piece at a time.
 
     /// Says that this replica is there; notices when none was.
@@ -66,6 +70,9 @@ pub trait Store: Send + Sync + 'static {
     async fn reject_unclaimed(&self, most: usize) -> Result<Swept>;
     /// Dead-letters runs whose approval nobody gave in time.
     async fn expire_reviews(&self, most: usize) -> Result<Swept>;
+    /// Lets go of what closed breakers held, a little at a time, the tenants in turn; one run to find out where a breaker
+    /// is half open.
+    async fn release_held(&self, most: usize) -> Result<Swept>;
     /// Forgets changes older than what anybody still asks for.
     async fn trim_changes(&self, most: usize) -> Result<Swept>;
     /// Forgets ledger entries long unused whose run is gone.
@@ -85,6 +92,9 @@ pub trait Store: Send + Sync + 'static {
     async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail>;
     async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer>;
     async fn tenant_health(&self, tenant: &Tenant) -> Result<TenantHealth>;
+    /// Breakers that are not closed, or have seen failures lately.
+    async fn breakers(&self, scope: &TenantScope) -> Result<BreakersAnswer>;
+    async fn tenant_breaker(&self, tenant: &Tenant) -> Result<TenantBreaker>;
     async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer>;
     async fn stats(&self, scope: &TenantScope, call: StatsCall) -> Result<StatsAnswer>;
     async fn changes(&self, scope: &TenantScope, since: Option<String>) -> Result<ChangesAnswer>;

@@ -5,7 +5,7 @@ use crate::lifecycle::event::{Begin, Effect, Moved, Outcome};
 use crate::lifecycle::refused::Refused;
 use crate::policy::Policy;
 use crate::reason::{Category, Reason};
-use crate::run::{BeforeMerge, Due, Ended, Lease, Memory, Merged, Run, Scheduled, State};
+use crate::run::{BeforeMerge, Due, Ended, Hold, Lease, Memory, Merged, Run, Scheduled, State};
 use crate::strategy::{Decision, Failure, decide};
 use crate::text::Label;
 use crate::time::{MINUTE_MS, SECOND_MS, Timestamp};
@@ -143,11 +143,13 @@ fn judge(
         next.memory.spent = next.memory.spent.plus(failure.spent);
     }
     let Decision { verdict, tried } = decide(failure, &next, policy, now, jitter);
-    let verdict = parked(verdict, &next, policy);
+    let verdict = held(parked(verdict, &next, policy), &next);
     settle(&mut next, &verdict, now);
-    if verdict.action == Action::Retry {
+    if verdict.action != Action::DeadLetter {
         next.memory.count_retry(&failure.reason);
         next.memory.tried.extend(tried);
+    }
+    if verdict.action == Action::Retry {
         effects.push(Effect::Wake);
     }
     effects.push(Effect::AttemptEnded { attempt, outcome: Outcome::Failed });
@@ -164,6 +166,21 @@ fn parked(verdict: Verdict, run: &Run, policy: &Policy) -> Verdict {
     let why =
         format!("{} It has been replayed {} times and is parked: only force replays it.", verdict.why, run.replays);
     Verdict { dead_because: Some(DeadBecause::Exhausted), why, ..verdict }
+}
+
+/// A retry that something holds is granted all the same, and waits for its holder instead of a time.
+fn held(verdict: Verdict, run: &Run) -> Verdict {
+    let applies = |hold: &&Hold| !hold.of_model || verdict.target.model.is_none();
+    match (verdict.action, run.around.holds.iter().find(applies)) {
+        (Action::Retry, Some(hold)) => Verdict {
+            action: Action::Hold,
+            next_attempt_at: None,
+            why: format!("{}; held until {} closes.", verdict.why.trim_end_matches('.'), hold.by),
+            held_by: Some(hold.by.clone()),
+            ..verdict
+        },
+        (Action::Retry | Action::Hold | Action::DeadLetter, _) => verdict,
+    }
 }
 
 fn settle(run: &mut Run, verdict: &Verdict, now: Timestamp) {

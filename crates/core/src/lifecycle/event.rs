@@ -70,7 +70,10 @@ pub enum Event<'a> {
     Hold {
         by: Label,
     },
-    Unhold,
+    /// Its holder lets go; `due` is when it comes up, so that not all of them come up at once.
+    Unhold {
+        due: Timestamp,
+    },
     Merge {
         into: RunId,
     },
@@ -137,7 +140,7 @@ impl Event<'_> {
             Self::Reassign => EventName::Reassign,
             Self::Assign => EventName::Assign,
             Self::Hold { .. } => EventName::Hold,
-            Self::Unhold => EventName::Unhold,
+            Self::Unhold { .. } => EventName::Unhold,
             Self::Merge { .. } => EventName::Merge,
             Self::Unmerge => EventName::Unmerge,
             Self::Resolve => EventName::Resolve,

@@ -43,7 +43,7 @@ pub fn apply(run: &Run, event: &Event<'_>, policy: &Policy, now: Timestamp) -> R
         Event::Reassign => triage::reassign(run),
         Event::Assign => triage::assign(run),
         Event::Hold { by } => triage::hold(run, by),
-        Event::Unhold => triage::unhold(run, now),
+        Event::Unhold { due } => triage::unhold(run, *due, now),
         Event::Merge { into } => triage::merge(run, into),
         Event::Unmerge => triage::unmerge(run, now),
         Event::Resolve => triage::close(run, crate::run::State::Resolved),

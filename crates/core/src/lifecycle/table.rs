@@ -144,7 +144,7 @@ fn variants<'a>(name: EventName, failures: &'a [Failure], into: Option<&RunId>) 
         EventName::Reassign => vec![Event::Reassign],
         EventName::Assign => vec![Event::Assign],
         EventName::Hold => vec![Event::Hold { by: Label::from("breaker") }],
-        EventName::Unhold => vec![Event::Unhold],
+        EventName::Unhold => vec![Event::Unhold { due: now }],
         EventName::Merge => into.map(|into| Event::Merge { into: into.clone() }).into_iter().collect(),
         EventName::Unmerge => vec![Event::Unmerge],
         EventName::Resolve => vec![Event::Resolve],

@@ -275,7 +275,7 @@ fn any_event() -> impl Strategy<Value = Event<'static>> {
         1 => Just(Event::Resolve),
         1 => Just(Event::Discard),
         1 => Just(Event::Hold { by: crate::text::Label::from("breaker") }),
-        1 => Just(Event::Unhold),
+        1 => Just(Event::Unhold { due: Timestamp::default() }),
         1 => any::<bool>().prop_map(|force| Event::Review(asked(force))),
         1 => Just(Event::Approve { plan_hash: "h" }),
         1 => Just(Event::ReviewExpired),
@@ -312,4 +312,25 @@ proptest! {
             run = moved.run;
         }
     }
+}
+
+#[test]
+fn a_retry_that_something_holds_waits_for_its_holder() {
+    let hold = |by: &str, of_model| crate::run::Hold { by: crate::text::Label::from(by), of_model };
+    let mut run = Run::new(noon());
+    run.around.holds = vec![hold("breaker:x", true)];
+    let timeout = Failure::found(Reason::Timeout, "sample");
+    let fail = Event::Fail { failure: &timeout, attempt: 1, jitter: 0.5 };
+    let moved = apply(&run, &fail, &Policy::default(), noon()).unwrap();
+    let verdict = moved.verdict.unwrap();
+    assert_eq!((verdict.action, verdict.next_attempt_at), (crate::verdict::Action::Hold, None));
+    assert_eq!(verdict.held_by.unwrap().as_str(), "breaker:x");
+    assert_eq!(moved.run.memory.retries_for(&Reason::Timeout), 1);
+    let due = noon().plus_ms(5);
+    let released = apply(&moved.run, &Event::Unhold { due }, &Policy::default(), noon()).unwrap().run;
+    assert_eq!(released.due_at(), Some(due));
+    let bug = Failure::found(Reason::Bug, "sample");
+    let dead =
+        apply(&run, &Event::Fail { failure: &bug, attempt: 1, jitter: 0.5 }, &Policy::default(), noon()).unwrap();
+    assert_eq!(dead.run.state.name(), StateName::Dead);
 }

@@ -232,10 +232,17 @@ pub(super) fn hold(run: &Run, by: &Label) -> Result<Moved, Refused> {
     Ok(Moved::plain(Run { state: State::Scheduled(held), ..run.clone() }))
 }
 
-pub(super) fn unhold(run: &Run, now: Timestamp) -> Result<Moved, Refused> {
+pub(super) fn unhold(run: &Run, due: Timestamp, now: Timestamp) -> Result<Moved, Refused> {
     let scheduled = waiting(run)?;
+    let due = due.max(now);
     match &scheduled.due {
-        Due::Held(_) => Ok(Moved::with(schedule(run, now, scheduled.replay), vec![Effect::Wake])),
+        Due::Held(_) => {
+            // Somebody said: not before then.
+            let due = run.deferred_until.map_or(due, |until| until.max(due));
+            let scheduled = Scheduled { due: Due::At(due), replay: scheduled.replay };
+            let next = Run { state: State::Scheduled(scheduled), ..run.clone() };
+            Ok(Moved::with(next, vec![Effect::Wake]))
+        }
         Due::At(_) => Ok(Moved::plain(run.clone())),
     }
 }

@@ -65,6 +65,16 @@ pub struct Situation<'a> {
     pub policy: &'a Policy,
     /// The run that has its order key under way.
     pub busy: Option<RunId>,
+    /// The breaker that stands open where the attempt goes.
+    pub breaker: Option<OpenBreaker>,
+}
+
+/// A breaker that is not closed, as far as a plan tells of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenBreaker {
+    pub name: Label,
+    /// A person opened it: replays wait too.
+    pub by_hand: bool,
 }
 
 /// A plan, and what the store needs to carry it out.
@@ -101,7 +111,7 @@ pub fn plan(situation: &Situation<'_>) -> Result<Plan, NoSuchStep> {
         hash: hash(situation, fixed.revision, &planned),
         revision: fixed.revision,
         versions_changed: situation.versions_changed.clone(),
-        held_by: held_by(run).cloned(),
+        held_by: held_by(run).cloned().or_else(|| freeze(situation).cloned()),
         approval_needed: approval_needed(situation, over_effect),
         again: again.collect(),
         warnings: warnings(situation, &fixed, over_effect),
@@ -161,6 +171,11 @@ fn approval_needed(situation: &Situation<'_>, over_effect: bool) -> bool {
     let was_unsafe = matches!(run.state, State::Dead { because: DeadBecause::Unsafe });
     let is_unsafe = over_effect || was_unsafe || hazard(run).is_some();
     policy.approval.is_needed(situation.severity, is_unsafe)
+}
+
+/// A breaker that somebody opened holds what a person asks for, too.
+fn freeze<'a>(situation: &'a Situation<'_>) -> Option<&'a Label> {
+    situation.breaker.as_ref().filter(|breaker| breaker.by_hand).map(|breaker| &breaker.name)
 }
 
 pub(super) fn held_by(run: &Run) -> Option<&Label> {

@@ -41,6 +41,7 @@ fn situation<'a>(run: &'a Run, steps: &'a [StepFact], proposed: &'a Proposed, po
         severity: Severity::Normal,
         policy,
         busy: None,
+        breaker: None,
     }
 }
 
@@ -153,4 +154,20 @@ fn approval_is_asked_for_by_policy_and_never_for_a_plain_retry_now() {
     assert!(!needed(&waiting, &nothing, &asks(ReplayApproval::Always)));
     let instructed = Proposed { instruction: Some(Text::from("x")), ..Proposed::default() };
     assert!(needed(&waiting, &instructed, &asks(ReplayApproval::Always)));
+}
+
+#[test]
+fn an_open_breaker_is_a_warning_and_a_freeze_holds_and_neither_is_another_plan() {
+    let (run, proposed, policy) = (dead(), Proposed::default(), Policy::default());
+    let base = situation(&run, &[], &proposed, &policy);
+    let with = |by_hand| {
+        let breaker = Some(super::OpenBreaker { name: Label::from("breaker:x"), by_hand });
+        plan(&Situation { breaker, ..base.clone() }).unwrap()
+    };
+    let (open, frozen) = (with(false), with(true));
+    assert_eq!((open.held_by.clone(), frozen.held_by.clone()), (None, Some(Label::from("breaker:x"))));
+    for plan in [&open, &frozen] {
+        assert!(plan.warnings.iter().any(|warning| warning.code == WarningCode::BreakerOpen), "{plan:?}");
+    }
+    assert_eq!((open.hash, frozen.hash), (plan(&base).unwrap().hash, plan(&base).unwrap().hash));
 }

@@ -29,6 +29,14 @@ pub(super) fn warnings(situation: &Situation<'_>, fixed: &Run, over_effect: bool
         names(steps.iter().filter(omitted))
             .map(|names| (WarningCode::OutputOmitted, format!("Done, but the output was too large to keep: {names}."))),
         held_by(run).map(|by| (WarningCode::Held, format!("Held by {by}: a replay makes it due now."))),
+        situation.breaker.as_ref().map(|breaker| {
+            let what = if breaker.by_hand {
+                "was opened by hand: the replay waits until it closes"
+            } else {
+                "is open: a replay passes it, and may well fail as the others did"
+            };
+            (WarningCode::BreakerOpen, format!("{} {what}.", breaker.name))
+        }),
         situation.busy.as_ref().map(|busy| {
             (
                 WarningCode::OrderKeyBusy,

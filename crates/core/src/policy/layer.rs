@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::QueueName;
-use crate::policy::{Budgets, DetectLayer, PayloadShape, Preflight, Preset, ReplayApproval, StrategiesLayer};
+use crate::policy::{
+    BreakerLayer, Budgets, DetectLayer, Limits, PayloadShape, Preflight, Preset, ReplayApproval, StrategiesLayer,
+};
 use crate::text::LABEL_MAX_BYTES;
 use crate::time::{DAY_MS, MINUTE_MS, SECOND_MS};
 
@@ -63,6 +65,12 @@ pub struct PolicyLayer {
     /// How long a run waits in review before it is dead-lettered as expired; 24 h when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_expires_ms: Option<u64>,
+    /// When failing work is held back: a section of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breaker: Option<BreakerLayer>,
+    /// How much of the workers a tenant may have at a time: a section of its own. A queue's is not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Limits>,
 }
 
 pub const LEASE_MS_MIN: u64 = 500;
@@ -100,6 +108,8 @@ impl PolicyLayer {
         self.budget.as_ref().map_or(Ok(()), Budgets::check)?;
         self.detect.as_ref().map_or(Ok(()), DetectLayer::check)?;
         self.payload.as_ref().map_or(Ok(()), PayloadShape::check)?;
+        self.breaker.as_ref().map_or(Ok(()), BreakerLayer::check)?;
+        self.limits.as_ref().map_or(Ok(()), Limits::check)?;
         within("approval_expires_ms", self.approval_expires_ms, SECOND_MS, 366 * DAY_MS)?;
         let Some(schedule) = &self.schedule_ms else { return Ok(()) };
         within("schedule_ms", u64::try_from(schedule.len()).ok(), 1, SCHEDULE_ENTRIES_MAX as u64)?;

@@ -3,9 +3,11 @@
 
 mod agents;
 mod approval;
+mod breaker;
 mod budgets;
 mod detectors;
 mod layer;
+mod limits;
 mod payload;
 mod preset;
 mod resolved;
@@ -13,9 +15,11 @@ mod strategies;
 
 pub use agents::Agents;
 pub use approval::{Approval, NoSuchApproval, ReplayApproval};
+pub use breaker::{BreakerLayer, BreakerSettings};
 pub use budgets::Budgets;
 pub use detectors::{DetectLayer, Detectors};
 pub use layer::{BadSetting, LEASE_MS_DEFAULT, LEASE_MS_MAX, LEASE_MS_MIN, PolicyLayer};
+pub use limits::Limits;
 pub use payload::{PayloadFormat, PayloadShape, Preflight};
 pub use preset::{Preset, RetryBy, Schedule};
 pub use resolved::{Policies, Policy, TenantPolicy};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::ids::{QueueName, Tenant};
 use crate::models::Models;
 use crate::policy::{
-    Agents, Approval, Budgets, Detectors, LEASE_MS_DEFAULT, PayloadShape, PolicyLayer, Preflight, Preset, RetryBy,
-    Schedule, StrategiesLayer,
+    Agents, Approval, BreakerSettings, Budgets, Detectors, LEASE_MS_DEFAULT, Limits, PayloadShape, PolicyLayer,
+    Preflight, Preset, RetryBy, Schedule, StrategiesLayer,
 };
 use crate::text::Label;
 use crate::time::{DAY_MS, HOUR_MS};
@@ -36,6 +36,8 @@ pub struct Policy {
     /// What each model takes, the same for all.
     pub models: Models,
     pub approval: Approval,
+    pub breaker: BreakerSettings,
+    pub limits: Limits,
 }
 
 impl Default for Policy {
@@ -68,6 +70,8 @@ impl Policy {
             payload: PayloadShape::default(),
             models: Models::default(),
             approval: Approval::default(),
+            breaker: BreakerSettings::default(),
+            limits: Limits::default(),
         };
         for layer in layers {
             policy.lay(layer);
@@ -109,6 +113,12 @@ impl Policy {
             self.payload.lay(payload);
         }
         self.approval.replay = layer.replay_approval.unwrap_or(self.approval.replay);
+        if let Some(breaker) = &layer.breaker {
+            self.breaker.lay(breaker);
+        }
+        if let Some(limits) = &layer.limits {
+            self.limits.lay(limits);
+        }
         self.approval.expires_ms = layer.approval_expires_ms.unwrap_or(self.approval.expires_ms);
     }
 }
@@ -138,6 +148,24 @@ impl Policies {
         let layers = [Some(&self.defaults), tier, Some(queue), own.map(|own| &own.policy)];
         let policy = Policy::resolve(retry_by, &layers.into_iter().flatten().collect::<Vec<_>>());
         Policy { models: self.models.clone(), agents: self.agents.clone(), ..policy }
+    }
+
+    /// What a tenant may have of the workers: one figure over all its queues.
+    pub fn limits_of(&self, tenant: &Tenant) -> Limits {
+        let own = self.tenants.get(tenant);
+        let tier = own.and_then(|own| own.tier.as_ref()).and_then(|tier| self.tiers.get(tier));
+        let mut limits = Limits::default();
+        for layer in [Some(&self.defaults), tier, own.map(|own| &own.policy)].into_iter().flatten() {
+            if let Some(layer) = &layer.limits {
+                limits.lay(layer);
+            }
+        }
+        limits
+    }
+
+    /// What holds for breakers that are nobody's own.
+    pub fn shared_breakers(&self) -> BreakerSettings {
+        Policy::resolve(RetryBy::default(), &[&self.defaults]).breaker
     }
 }
 

@@ -20,6 +20,17 @@ pub struct TenantHealth {
     pub last_failure_at: Option<Timestamp>,
     /// Of the runs that failed and came to an end in the last 24 h, the share that recovered.
     pub recovery_rate_pct: Option<f64>,
+    /// What it may have of the workers at a time, where anybody has set it a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<TenantLimits>,
+}
+
+/// A tenant's limits, and how much of them it uses.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TenantLimits {
+    pub running: u64,
+    pub max_running: Option<u64>,
+    pub leases_per_s: Option<f64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

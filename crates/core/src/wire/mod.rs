@@ -3,6 +3,7 @@
 
 mod admin;
 mod answers;
+mod breakers;
 mod effects;
 mod figures;
 mod list;
@@ -17,10 +18,13 @@ pub use admin::{CreateKey, CreatedKey, KeyView, KeysAnswer, QueueSettings, Queue
 pub use answers::{
     AttemptView, FailureAnswer, HistoryEntry, PatternRef, RunBody, RunDetail, RunSummary, StateAnswer, StepView,
 };
+pub use breakers::{
+    BreakerAction, BreakerEntry, BreakerRequest, BreakerScope, BreakerView, BreakersAnswer, TenantBreaker,
+};
 pub use effects::{EffectOutcome, EffectView, ReconcileRequest};
 pub use figures::{
     ChangeEntry, ChangesAnswer, HealthAnswer, LimitsAnswer, QueueAlert, StatsAnswer, StatsPoint, TenantHealth,
-    TenantView, TenantsAnswer,
+    TenantLimits, TenantView, TenantsAnswer,
 };
 pub use list::{DlqAnswer, DlqMessage, DlqStatus, RunsPage, Sort};
 pub use patterns::{

@@ -1,5 +1,6 @@
 //! One file for each command: what it takes, and what it does.
 
+pub(crate) mod breakers;
 pub(crate) mod classify;
 pub(crate) mod completions;
 pub(crate) mod demo;

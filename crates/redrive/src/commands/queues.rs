@@ -4,7 +4,8 @@ use clap::Subcommand;
 use redrive_client::Error;
 use redrive_core::ids::QueueName;
 use redrive_core::policy::{
-    Budgets, DetectLayer, PayloadShape, PolicyLayer, Preflight, Preset, ReplayApproval, RetryBy, StrategiesLayer,
+    BreakerLayer, Budgets, DetectLayer, PayloadShape, PolicyLayer, Preflight, Preset, ReplayApproval, RetryBy,
+    StrategiesLayer,
 };
 use redrive_core::text::Label;
 use redrive_core::wire::{QueueSettings, QueueView};
@@ -97,6 +98,9 @@ pub(crate) struct SetArgs {
     /// What is done about a reason, as JSON: {"tool_error":{"tries":2}}
     #[arg(long, value_name = "JSON", value_parser = wire_json::<StrategiesLayer>)]
     strategy: Option<StrategiesLayer>,
+    /// When failing work is held back, as JSON: {"min_attempts":50}
+    #[arg(long, value_name = "JSON", value_parser = wire_json::<BreakerLayer>)]
+    breaker: Option<BreakerLayer>,
     /// What retries may use up, as JSON: {"retry_tokens_per_run":100000}
     #[arg(long, value_name = "JSON", value_parser = wire_json::<Budgets>)]
     budget: Option<Budgets>,
@@ -204,6 +208,9 @@ impl SetArgs {
             payload: self.payload.clone().or(before.policy.payload),
             replay_approval: self.replay_approval.or(before.policy.replay_approval),
             approval_expires_ms: self.approval_expires_ms.or(before.policy.approval_expires_ms),
+            breaker: self.breaker.or(before.policy.breaker),
+            // A tenant's, over all its queues: no queue has any.
+            limits: before.policy.limits,
         };
         QueueSettings {
             owner: self.owner.as_deref().map(Label::from).or(before.owner),

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use redrive_core::ids::Tenant;
 
-use crate::commands::now;
+use crate::commands::{breakers, now};
 use crate::escape;
 use crate::out::Out;
 use crate::remote::Remote;
@@ -17,6 +17,9 @@ pub(crate) enum Command {
     List(ListArgs),
     /// How a tenant stands
     Health(HealthArgs),
+    /// What holds a tenant's retries; hold them, or let them go
+    #[command(subcommand)]
+    Breaker(breakers::Command),
 }
 
 #[derive(Debug, clap::Args)]
@@ -42,6 +45,7 @@ pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
     match command {
         Command::List(args) => list(args, out).await,
         Command::Health(args) => health(args, out).await,
+        Command::Breaker(command) => breakers::run(command, out).await,
     }
 }
 
@@ -89,7 +93,12 @@ async fn health(args: HealthArgs, out: &mut Out) -> anyhow::Result<()> {
         ("recovery rate in 24 h", or_dash(health.recovery_rate_pct.map(|rate| format!("{rate:.1} %")))),
         ("last failure", or_dash(health.last_failure_at.map(|at| relative(at, now())))),
     ];
-    for (name, value) in facts {
+    let limits = health.limits.map(|limits| {
+        let running = limits.max_running.map(|most| format!("{} of {most} attempts under way", limits.running));
+        let rate = limits.leases_per_s.map(|rate| format!("{rate} leases a second"));
+        ("limits", running.into_iter().chain(rate).collect::<Vec<_>>().join(", "))
+    });
+    for (name, value) in facts.into_iter().chain(limits) {
         out.line(format_args!("{name:<31}{value}"))?;
     }
     Ok(())

@@ -141,6 +141,10 @@ fn queue(
         let schema = schema.map_err(|what| section.complain_of_value("output_schema_file", what))?;
         policy.detect.get_or_insert_default().output_schema = Some(schema);
     }
+    if policy.limits.is_some() {
+        let what = "`limits` belong to a tenant, its tier or the defaults: one figure over all its queues";
+        return Err(section.complain_of_value("limits", what));
+    }
     if own.owner.as_ref().is_some_and(|owner| owner.len() > LABEL_MAX_BYTES) {
         return Err(section.complain_of_value("owner", format!("`owner` is longer than {LABEL_MAX_BYTES} bytes")));
     }

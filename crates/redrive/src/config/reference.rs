@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use redrive_core::models::ModelEntry;
-use redrive_core::policy::{Budgets, DetectLayer, PayloadShape, PolicyLayer, StrategyLayer};
+use redrive_core::policy::{BreakerLayer, Budgets, DetectLayer, Limits, PayloadShape, PolicyLayer, StrategyLayer};
 
 use super::fields::{Field, fields};
 use super::file::{AgentKeys, QueueKeys, TenantKeys};
@@ -37,6 +37,11 @@ pub(crate) fn page() -> String {
     table(&mut page, "`budget`", budget, &fields::<Budgets>());
     let detect = "In `[queue.NAME.detect]` and the same under the other layers: [detectors](detectors.md).";
     table(&mut page, "`detect`", detect, &fields::<DetectLayer>());
+    let breaker = "In `[defaults.breaker]` and the same under the other layers: [breakers](breakers.md).";
+    table(&mut page, "`breaker`", breaker, &fields::<BreakerLayer>());
+    let limits =
+        "In `[defaults.limits]`, `[tier.NAME.limits]` and `[tenant.NAME.limits]`: [limits](breakers.md#limits).";
+    table(&mut page, "`limits`", limits, &fields::<Limits>());
     let queue = "Beside the policy's figures. A queue that is named here is set anew at every start.";
     table(&mut page, "`[queue.NAME]`", queue, &fields::<QueueKeys>());
     table(&mut page, "`[tenant.NAME]`", "Beside the policy's figures.", &fields::<TenantKeys>());

@@ -42,12 +42,12 @@ impl Batch<'_> {
         Ok(())
     }
 
-    /// What the tenant's retries have used, where anybody has set them a cap.
+    /// What the tenant's retries have used, where anybody has set them a cap, and what holds them.
     pub(super) fn look_at_the_tenant(&mut self, row: &mut RunRow, policy: &Policy) -> Result<()> {
         if policy.budget.look_at_the_tenant() {
             row.run.around.tenant_spent = self.spent_today(row.tenant)?;
         }
-        Ok(())
+        self.look_at_breakers(row, policy)
     }
 
     fn agent_and_task(&self, run: i64) -> Result<(Option<Label>, Option<Label>)> {

@@ -138,7 +138,7 @@ impl Batch<'_> {
             attempt: kept.attempt,
             verdict: kept.verdict()?.ok_or_else(missing)?,
             pattern: self.pattern_shown(pattern, kept.pattern_new)?,
-            breaker: "closed".into(),
+            breaker: self.breaker_state(row)?.to_string(),
         })
     }
 

@@ -4,13 +4,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use redrive_core::ids::{QueueName, Tenant};
-use redrive_core::policy::{Policies, Policy};
+use redrive_core::policy::{Limits, Policies, Policy};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::QueueSettings;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::clock::Dice;
 use crate::error::{Error, Result};
+use crate::sqlite::breakers::Breakers;
+use crate::sqlite::limits::Buckets;
 use crate::sqlite::pattern_clock::PatternClocks;
 use crate::sqlite::patterns::KnownPatterns;
 use crate::sqlite::tally::Tally;
@@ -41,11 +43,15 @@ pub(super) struct Known {
     pub(super) lease_calls: HashMap<i64, Timestamp>,
     /// The tenant that the last lease call of a scope ended with; only a place to begin.
     pub(super) last_served: i64,
+    pub(super) breakers: Breakers,
+    pub(super) limits: HashMap<i64, Limits>,
+    pub(super) buckets: Buckets,
 }
 
 impl Known {
     pub(super) fn forget(&mut self) {
-        *self = Self { last_served: self.last_served, ..Self::default() };
+        let buckets = std::mem::take(&mut self.buckets);
+        *self = Self { last_served: self.last_served, buckets, ..Self::default() };
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::clock::{Clock, Dice};
 use crate::error::{Error, Result};
 use crate::sqlite::batch::{Batch, Known};
+use crate::sqlite::breakers;
 use crate::sqlite::command::{Call, Command, Group, Member, Stop};
 use crate::sqlite::connection::is_unavailable;
 use crate::sqlite::failpoint;
@@ -187,6 +188,7 @@ impl Desk {
         catch_unwind(AssertUnwindSafe(|| act(&mut batch)))
             .unwrap_or_else(|_| Err(Error::Unexpected("a command panicked".into())))
             .map_err(sort_out)?;
+        breakers::fold(&mut batch).map_err(sort_out)?;
         let Batch { now, wake, tally, known, .. } = batch;
         tally.fold(&self.conn, now, &mut known.pattern_clocks).map_err(sort_out)?;
         failpoint::pass("before_commit");

@@ -1,11 +1,13 @@
 //! How it stands: tenants and the whole.
 
 use redrive_core::ids::{QueueName, Tenant};
-use redrive_core::policy::RetryBy;
+use redrive_core::policy::{Limits, RetryBy};
 use redrive_core::run::StateName;
 use redrive_core::time::{MINUTE_MS, Timestamp};
 use redrive_core::verdict::DeadBecause;
-use redrive_core::wire::{HealthAnswer, QueueAlert, QueueSettings, TenantHealth, TenantView, TenantsAnswer};
+use redrive_core::wire::{
+    HealthAnswer, QueueAlert, QueueSettings, TenantHealth, TenantLimits, TenantView, TenantsAnswer,
+};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::by_state::{Count, counts, counts_in, standing};
@@ -55,7 +57,12 @@ fn tenant_view(conn: &Connection, row: &Row<'_>) -> Result<TenantView> {
     })
 }
 
-pub(super) fn tenant_health(conn: &Connection, tenant: &Tenant, now: Timestamp) -> Result<TenantHealth> {
+pub(super) fn tenant_health(
+    conn: &Connection,
+    tenant: &Tenant,
+    limits: Limits,
+    now: Timestamp,
+) -> Result<TenantHealth> {
     let number = tenant_number(conn, tenant)?.ok_or(Error::NotFound("tenant"))?;
     let counts = counts(conn, Whose::One(number))?;
     let of = |wanted: &dyn Fn(&Count) -> bool| {
@@ -73,6 +80,11 @@ pub(super) fn tenant_health(conn: &Connection, tenant: &Tenant, now: Timestamp) 
         recovered_24h: recovered,
         last_failure_at: last_failure_at(conn, number)?,
         recovery_rate_pct: share_pct(recovered, recovered + died),
+        limits: (!limits.is_none()).then(|| TenantLimits {
+            running: of(&|count| count.state == StateName::Running),
+            max_running: limits.max_running,
+            leases_per_s: limits.leases_per_s,
+        }),
     })
 }
 

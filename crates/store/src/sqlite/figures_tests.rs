@@ -1,5 +1,6 @@
 //! Figures over rows put in by hand.
 
+use redrive_core::policy::Limits;
 use redrive_core::reason::Reason;
 use redrive_core::run::StateName;
 use redrive_core::time::{HOUR_MS, MINUTE_MS, Timestamp};
@@ -54,7 +55,7 @@ fn a_tenants_health_counts_its_own_open_runs_and_its_last_day() {
     fixture.conn.execute(seen, [fixture.pattern("acme", "older"), 3, 4]).unwrap();
     fixture.conn.execute(seen, [fixture.pattern("acme", "newest"), 5, 4]).unwrap();
     fixture.conn.execute(seen, [fixture.pattern("globex", "another's"), 9, 9]).unwrap();
-    let health = tenant_health(&fixture.conn, &"acme".parse().unwrap(), now()).unwrap();
+    let health = tenant_health(&fixture.conn, &"acme".parse().unwrap(), Limits::default(), now()).unwrap();
     insta::assert_json_snapshot!(health, @r#"
     {
       "pending_retries": 2,
@@ -67,7 +68,7 @@ fn a_tenants_health_counts_its_own_open_runs_and_its_last_day() {
       "recovery_rate_pct": 66.7
     }
     "#);
-    let unheard = tenant_health(&fixture.conn, &"nobody".parse().unwrap(), now());
+    let unheard = tenant_health(&fixture.conn, &"nobody".parse().unwrap(), Limits::default(), now());
     assert!(matches!(unheard, Err(Error::NotFound("tenant"))));
 }
 

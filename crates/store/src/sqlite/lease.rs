@@ -1,7 +1,7 @@
 //! Dealing due runs to workers: round robin over the tenants that have some, in due order within each, starting after
 //! the one served last. Whatever one tenant's backlog, another's few runs come up at once.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::lifecycle::{Begin, Event};
@@ -15,6 +15,7 @@ use crate::error::Result;
 use crate::model::{HourlyKind, LeaseCall, LeaseToken, PayloadKind, TenantScope};
 use crate::sqlite::attempts::json;
 use crate::sqlite::batch::{Batch, Queue};
+use crate::sqlite::breakers::{Gate, Probes};
 use crate::sqlite::handing_out;
 use crate::sqlite::life::position;
 use crate::sqlite::lookup::numbered;
@@ -23,6 +24,11 @@ use crate::sqlite::start::token;
 
 /// A queue's last lease call is noted this often; nobody needs it finer.
 const CALL_NOTED_EVERY_MS: u64 = 10 * SECOND_MS;
+
+/// Due runs of one tenant that one call holds: a million of them hold nobody else up.
+const HELD_MAX_PER_TENANT: usize = 128;
+/// Of all tenants together; beyond it one each.
+const HELD_MAX: usize = 1_024;
 
 /// A run handed out; what it carries is read after the commit.
 #[derive(Debug, Clone)]
@@ -52,6 +58,35 @@ struct Deal<'a> {
     granted_any: bool,
     /// Order keys that this call has handed out: one run each.
     keys: HashSet<(i64, String)>,
+    /// Runs that were due and are held now.
+    held: usize,
+    held_of: HashMap<i64, usize>,
+    /// Tenants that get nothing more from this call.
+    done: HashSet<i64>,
+    /// What each tenant may still be given.
+    allowed: HashMap<i64, usize>,
+}
+
+impl Deal<'_> {
+    fn allowance(&mut self, batch: &mut Batch<'_>, tenant: i64) -> Result<usize> {
+        if let Some(left) = self.allowed.get(&tenant) {
+            return Ok(*left);
+        }
+        let left = batch.allowance(tenant)?;
+        self.allowed.insert(tenant, left);
+        Ok(left)
+    }
+
+    /// Holds a due run, unless the call has held enough: whoever has more of them waits for the next one.
+    fn hold(&mut self, batch: &mut Batch<'_>, row: RunRow, by: Label) -> Result<()> {
+        let of_tenant = self.held_of.entry(row.tenant).or_default();
+        *of_tenant += 1;
+        if *of_tenant >= HELD_MAX_PER_TENANT || self.held >= HELD_MAX {
+            self.done.insert(row.tenant);
+        }
+        self.held += 1;
+        batch.hold(row, by)
+    }
 }
 
 /// `POST /v1/leases`.
@@ -63,9 +98,29 @@ pub(super) fn lease(batch: &mut Batch<'_>, call: &LeaseCall) -> Result<Vec<Grant
     });
     let runs_left = usize::try_from(call.max).unwrap_or(0);
     let bytes_left = call.payload_max_bytes;
-    let mut deal = Deal { call, queues, agents, runs_left, bytes_left, granted_any: false, keys: HashSet::new() };
-    let tenants = tenants_in_turn(batch, &deal)?;
-    let hands = deal_rounds(batch, &mut deal, &tenants)?;
+    let mut deal = Deal {
+        call,
+        queues,
+        agents,
+        runs_left,
+        bytes_left,
+        granted_any: false,
+        keys: HashSet::new(),
+        held: 0,
+        held_of: HashMap::new(),
+        done: HashSet::new(),
+        allowed: HashMap::new(),
+    };
+    let mut hands = Vec::new();
+    // Runs that a breaker holds leave room, which goes to whoever comes next.
+    loop {
+        let held = deal.held;
+        let tenants = tenants_in_turn(batch, &mut deal)?;
+        hands.extend(deal_rounds(batch, &mut deal, &tenants)?);
+        if deal.held == held || deal.runs_left == 0 {
+            break;
+        }
+    }
     let granted = interleave(hands);
     if let Some(last) = granted.last() {
         batch.known.last_served = last.0;
@@ -115,9 +170,10 @@ impl Batch<'_> {
 }
 
 /// Tenants with due work, beginning after the one served last; no more of them than there are runs to give.
-fn tenants_in_turn(batch: &mut Batch<'_>, deal: &Deal<'_>) -> Result<Vec<i64>> {
+fn tenants_in_turn(batch: &mut Batch<'_>, deal: &mut Deal<'_>) -> Result<Vec<i64>> {
     if let TenantScope::One(tenant) = &deal.call.scope {
-        return Ok(batch.find_tenant(tenant)?.into_iter().collect());
+        let only = batch.find_tenant(tenant)?.filter(|only| !deal.done.contains(only));
+        return Ok(only.into_iter().collect());
     }
     let first = batch.known.last_served;
     let mut tenants = Vec::new();
@@ -125,7 +181,7 @@ fn tenants_in_turn(batch: &mut Batch<'_>, deal: &Deal<'_>) -> Result<Vec<i64>> {
         let mut at = after;
         while tenants.len() < deal.runs_left {
             let Some(next) = next_tenant(batch, deal, at)?.filter(|next| *next <= up_to) else { break };
-            if has_due(batch, deal, next)? {
+            if !deal.done.contains(&next) && deal.allowance(batch, next)? > 0 && has_due(batch, deal, next)? {
                 tenants.push(next);
             }
             at = next;
@@ -182,8 +238,27 @@ fn deal_rounds(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenants: &[i64]) -> R
     Ok(hands)
 }
 
-/// Hands up to `share` of a tenant's due runs out, in due order over the queues.
+/// Hands up to `share` of a tenant's due runs out, within its limits; those that a breaker holds are not among them.
 fn deal_to(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenant: i64, share: usize) -> Result<Vec<Granted>> {
+    let share = share.min(deal.allowance(batch, tenant)?);
+    let mut granted = Vec::new();
+    loop {
+        let held = deal.held;
+        let most = share - granted.len();
+        granted.extend(deal_some(batch, deal, tenant, most)?);
+        let more = deal.held > held && granted.len() < share && deal.runs_left > 0 && !deal.done.contains(&tenant);
+        if !more {
+            break;
+        }
+    }
+    if let Some(left) = deal.allowed.get_mut(&tenant) {
+        *left -= granted.len();
+    }
+    Ok(granted)
+}
+
+/// Looks at as many due runs as there is room for, in due order over the queues.
+fn deal_some(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenant: i64, share: usize) -> Result<Vec<Granted>> {
     let mut candidates = Vec::new();
     for queue in &deal.queues {
         candidates.extend(due_runs(batch, deal, queue.id, tenant, share)?);
@@ -191,9 +266,16 @@ fn deal_to(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenant: i64, share: usize
     candidates.sort_by_key(|candidate| (candidate.row.run.due_at(), candidate.row.id));
     let mut granted = Vec::new();
     for candidate in candidates {
-        if granted.len() == share {
+        if granted.len() == share || deal.done.contains(&tenant) {
             break;
         }
+        let probes = match batch.gate(&candidate.row)? {
+            Gate::Open(probes) => probes,
+            Gate::Held(by) => {
+                deal.hold(batch, candidate.row, by)?;
+                continue;
+            }
+        };
         if deal.granted_any && candidate.bytes > deal.bytes_left {
             // No room for it in this answer: it is first in the next one.
             deal.runs_left = 0;
@@ -207,7 +289,7 @@ fn deal_to(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenant: i64, share: usize
         deal.bytes_left = deal.bytes_left.saturating_sub(candidate.bytes);
         deal.granted_any = true;
         deal.runs_left -= 1;
-        granted.push(grant(batch, deal.call, candidate.row)?);
+        granted.push(grant(batch, deal.call, candidate.row, probes)?);
     }
     Ok(granted)
 }
@@ -255,7 +337,7 @@ fn payload_bytes(batch: &Batch<'_>, row: &RunRow) -> Result<usize> {
     Ok(found.map_or(0, |(stored, head)| crate::codec::decoded_len(stored, &head)))
 }
 
-fn grant(batch: &mut Batch<'_>, call: &LeaseCall, mut row: RunRow) -> Result<Granted> {
+fn grant(batch: &mut Batch<'_>, call: &LeaseCall, mut row: RunRow, probes: Probes) -> Result<Granted> {
     let before = row.clone();
     let (queue, policy) = batch.rules_of(&row)?;
     let begin = Begin { lease_ms: call.lease_ms.unwrap_or(policy.lease_ms), ..Begin::default() };
@@ -264,6 +346,8 @@ fn grant(batch: &mut Batch<'_>, call: &LeaseCall, mut row: RunRow) -> Result<Gra
     row.versions.clone_from(&call.versions);
     batch.see_versions(row.tenant, &call.versions)?;
     row.start_id = None;
+    batch.begun(&mut row, probes, &policy)?;
+    batch.count_lease(row.tenant)?;
     batch.save(&before, &row)?;
     batch.tally.happened(batch.now, row.tenant, row.queue, HourlyKind::Started, "");
     let (replay, lease_expires_at) =

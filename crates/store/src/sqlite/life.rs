@@ -79,6 +79,9 @@ pub(super) struct Life {
     /// What the attempt under way runs with.
     #[serde(default, skip_serializing_if = "is_default", rename = "v")]
     pub(super) versions: Versions,
+    /// When the attempt under way began, as breakers count it.
+    #[serde(default, skip_serializing_if = "is_default", rename = "bg")]
+    pub(super) generation: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

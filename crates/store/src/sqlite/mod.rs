@@ -4,6 +4,7 @@ mod around;
 mod attempt_list;
 mod attempts;
 mod batch;
+mod breakers;
 mod by_state;
 mod changes;
 mod columns;
@@ -35,6 +36,7 @@ mod lanes;
 mod lease;
 mod ledger;
 mod life;
+mod limits;
 mod list;
 #[cfg(test)]
 mod list_tests;

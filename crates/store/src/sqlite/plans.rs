@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use redrive_core::ids::RunId;
 use redrive_core::ledger::{VersionChange, versions_changed};
-use redrive_core::plan::{GoesTo, Plan, Proposed, Situation, plan as make};
+use redrive_core::plan::{GoesTo, OpenBreaker, Plan, Proposed, Situation, plan as make};
 use redrive_core::policy::Policy;
 use redrive_core::run::State;
 use redrive_core::text::Label;
@@ -79,9 +79,21 @@ impl Batch<'_> {
             severity: own.severity,
             policy: &policy,
             busy: self.busy(row, own.order_key.as_deref())?,
+            breaker: self.breaker_on_the_way(row, model, &policy)?,
         };
         let plan = make(&situation).map_err(|_| Error::NoSuchStep)?;
         Ok(Planned { plan, policy })
+    }
+
+    /// The breaker that stands open where the attempt goes, which may be another model.
+    fn breaker_on_the_way(
+        &mut self,
+        row: &RunRow,
+        model: Option<&Label>,
+        policy: &Policy,
+    ) -> Result<Option<OpenBreaker>> {
+        let goes = RunRow { model: model.cloned(), ..row.clone() };
+        self.open_breaker(&goes, policy)
     }
 
     /// The queue named, which has to be there, or the run's own.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redrive_core::ids::{QueueName, Tenant};
-use redrive_core::policy::{Policies, Policy};
+use redrive_core::policy::{Limits, Policies, Policy};
 use redrive_core::wire::QueueSettings;
 
 /// Names are strangers' to choose: past so many the shelf begins anew.
@@ -29,6 +29,10 @@ pub(super) struct Asked(u64);
 impl PolicyShelf {
     pub(super) fn new(policies: Policies) -> Self {
         Self { policies, kept: Mutex::default() }
+    }
+
+    pub(super) fn limits_of(&self, tenant: &Tenant) -> Limits {
+        self.policies.limits_of(tenant)
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {

@@ -64,6 +64,7 @@ pub(super) fn refuse(
         ..Failure::objected(objection, &fingerprint)
     };
     let (queue, policy) = batch.rules_of(&row)?;
+    batch.attempt_ended(&row, epoch, Some(&failure.reason), &policy)?;
     batch.look_around(&mut row, (&queue, &policy), &failure, None)?;
     let event = Event::Fail { failure: &failure, attempt, jitter: batch.dice.jitter() };
     let moved = row.ask(&event, &policy, batch.now)?;

@@ -115,6 +115,7 @@ pub(super) fn record(
     row.tool.clone_from(&reported.tool);
     row.step.clone_from(&reported.step);
     let (queue, policy) = batch.rules_of(&row)?;
+    batch.attempt_ended(&row, epoch, Some(&reported.failure.reason), &policy)?;
     batch.look_around(&mut row, (&queue, &policy), &reported.failure, new)?;
     let event = Event::Fail { failure: &reported.failure, attempt, jitter: batch.dice.jitter() };
     let moved = row.ask(&event, &policy, batch.now)?;
@@ -188,6 +189,7 @@ pub(super) fn settle(
     }
     batch.keep_place(&row, &target)?;
     count_failure(batch, before, &row, &pattern, verdict.action);
+    let breaker = batch.breaker_state(&row)?.to_string();
     Ok(FailureAnswer {
         run_id: row.run_id.clone(),
         tenant: batch.tenant_name(row.tenant)?,
@@ -195,7 +197,7 @@ pub(super) fn settle(
         attempt: failed.attempt,
         verdict,
         pattern: pattern.shown,
-        breaker: "closed".into(),
+        breaker,
     })
 }
 
@@ -210,7 +212,7 @@ fn count_failure(batch: &mut Batch<'_>, before: &RunRow, row: &RunRow, pattern: 
     let (now, tenant, queue) = (batch.now, row.tenant, before.queue);
     batch.tally.failed(pattern.id, pattern.head);
     batch.tally.happened(now, tenant, queue, HourlyKind::Failed, &row.reason);
-    if action == Action::Retry {
+    if action != Action::DeadLetter {
         batch.tally.happened(now, tenant, queue, HourlyKind::Retried, &row.reason);
     }
     if row.run.state.name() == StateName::Dead && before.run.state.name() != StateName::Dead {

@@ -40,10 +40,13 @@ pub(super) struct RunRow {
     pub(super) start_id: Option<Label>,
     /// What the attempt under way runs with, as its worker said.
     pub(super) versions: Versions,
+    pub(super) environment: Label,
+    /// When the attempt under way began, as breakers count it.
+    pub(super) generation: u64,
 }
 
 pub(super) const COLUMNS: &str = "id, tenant, queue, run_id, state, detail, due, wake, attempt, revision, reason, category, \
-     pattern, deferred_until, held_by, merged_into, replays, life, model, provider, tool, step";
+     pattern, deferred_until, held_by, merged_into, replays, life, model, provider, tool, step, environment";
 
 static FIND: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM runs WHERE key_hash = ?1 AND tenant = ?2 AND run_id = ?3"));
@@ -84,6 +87,8 @@ impl RunRow {
             worker: life.worker,
             start_id: life.start_id,
             versions: life.versions,
+            environment: Label::from(row.get_ref("environment")?.as_str().map_err(rusqlite::Error::from)?),
+            generation: life.generation,
         })
     }
 
@@ -158,6 +163,8 @@ impl Batch<'_> {
             worker: None,
             start_id: None,
             versions: Versions::new(),
+            environment: new.environment.clone(),
+            generation: 0,
         })
     }
 
@@ -338,6 +345,7 @@ fn life(row: &RunRow) -> Result<String> {
     let mut life = Life::of(&row.run, row.worker.clone(), row.start_id.clone());
     if row.run.state.name() == StateName::Running {
         life.versions.clone_from(&row.versions);
+        life.generation = row.generation;
     }
     serde_json::to_string(&life).map_err(|e| Error::Unexpected(e.to_string()))
 }

@@ -10,6 +10,7 @@ use redrive_core::wire::{StartAnswer, Versions};
 use crate::error::{Error, Result};
 use crate::model::{Digest, Fit, HourlyKind, LeaseToken, NewRun, PayloadKind, Start, StartHow, Started};
 use crate::sqlite::batch::Batch;
+use crate::sqlite::breakers::{Gate, Probes};
 use crate::sqlite::rows::RunRow;
 use crate::sqlite::{handing_out, rejected};
 
@@ -58,7 +59,9 @@ fn unknown(batch: &mut Batch<'_>, tenant: i64, start: &Start) -> Result<Begun> {
     }
     match &start.how {
         StartHow::Start { start_id, lease_ms } => {
+            let probes = batch.gate_as_advice(&row, &policy)?;
             begin(batch, &mut row, &policy, start_id.as_ref(), *lease_ms, &start.versions)?;
+            batch.begun(&mut row, probes, &policy)?;
         }
         StartHow::Enqueue { due_at } => {
             let due = due_at.unwrap_or(batch.now).max(batch.now);
@@ -82,7 +85,9 @@ fn known(batch: &mut Batch<'_>, mut row: RunRow, start: &Start) -> Result<Begun>
     match &row.run.state {
         State::Scheduled(_) => {
             let before = row.clone();
+            let probes = may_begin(batch, &row, &policy)?;
             begin(batch, &mut row, &policy, start_id.as_ref(), *lease_ms, &start.versions)?;
+            batch.begun(&mut row, probes, &policy)?;
             batch.save(&before, &row)?;
             answer(batch, &row, false, differs)
         }
@@ -95,6 +100,23 @@ fn known(batch: &mut Batch<'_>, mut row: RunRow, start: &Start) -> Result<Begun>
         }
         State::Succeeded | State::Recovered | State::Resolved | State::Discarded => answer(batch, &row, false, false),
         State::Merged(merged) => Err(Refused::MergedInto(merged.into.clone()).into()),
+    }
+}
+
+/// Whether a run that is due may begin. One that a breaker holds is held from now on; to a caller that is advice.
+fn may_begin(batch: &mut Batch<'_>, row: &RunRow, policy: &Policy) -> Result<Probes> {
+    if policy.retry_by == RetryBy::Caller {
+        return batch.gate_as_advice(row, policy);
+    }
+    let due = row.run.due_at().is_some_and(|due| due <= batch.now);
+    match batch.gate(row)? {
+        Gate::Held(by) if due => {
+            batch.hold(row.clone(), by.clone())?;
+            Err(Refused::Held(by.to_string()).into())
+        }
+        // What is not due, or held already, is refused for that.
+        Gate::Held(_) => Ok(Probes::default()),
+        Gate::Open(probes) => Ok(probes),
     }
 }
 

@@ -9,12 +9,13 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::{Policies, Policy};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun, PatternDetail, PatternView,
-    PatternsPage, PlanAnswer, QueueSettings, QueueView, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer,
-    StepView, SucceedAnswer, TenantHealth, TenantsAnswer,
+    BreakerView, BreakersAnswer, ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun,
+    PatternDetail, PatternView, PatternsPage, PlanAnswer, QueueSettings, QueueView, RevisionView, RunDetail, RunsPage,
+    StateAnswer, StatsAnswer, StepView, SucceedAnswer, TenantBreaker, TenantHealth, TenantsAnswer,
 };
 use tokio::sync::watch;
 
+use crate::breaker_model::BreakerAct;
 use crate::clock::{Clock, Dice};
 use crate::error::Result;
 use crate::model::{
@@ -29,9 +30,9 @@ use crate::sqlite::output_schemas::{self, OutputSchemas};
 use crate::sqlite::policy_shelf::PolicyShelf;
 use crate::sqlite::readers::{READERS, Readers};
 use crate::sqlite::{
-    changes, connection, detail, duplicates, effects, figures, handing_out, hours, keys, lease, list, migrate,
-    pattern_detail, pattern_list, pattern_triage, plans, queue_list, report, reviews, revisions, sent, start, sweep,
-    triage, under_lease,
+    breakers, changes, connection, detail, duplicates, effects, figures, handing_out, hours, keys, lease, list,
+    migrate, pattern_detail, pattern_list, pattern_triage, plans, queue_list, report, reviews, revisions, sent, start,
+    sweep, triage, under_lease,
 };
 use crate::store::Store;
 use crate::triage_model::{Act, Replay, Triaged};
@@ -178,6 +179,25 @@ impl Store for SqliteStore {
         self.read(move |conn| pattern_list::one_pattern(conn, &scope, &shown, now)).await
     }
 
+    async fn operate_breaker(&self, act: BreakerAct) -> Result<BreakerView> {
+        self.write(move |batch| breakers::operate(batch, &act)).await
+    }
+
+    async fn release_held(&self, most: usize) -> Result<Swept> {
+        self.write(move |batch| breakers::release_held(batch, most)).await
+    }
+
+    // Breakers live with the committer: what it answers is how they stand.
+    async fn breakers(&self, scope: &TenantScope) -> Result<BreakersAnswer> {
+        let scope = scope.clone();
+        self.write(move |batch| breakers::breakers(batch, &scope)).await
+    }
+
+    async fn tenant_breaker(&self, tenant: &Tenant) -> Result<TenantBreaker> {
+        let tenant = tenant.clone();
+        self.write(move |batch| breakers::tenant_breaker(batch, &tenant)).await
+    }
+
     async fn stamp(&self, replica: &str) -> Result<()> {
         let replica = replica.to_owned();
         self.write(move |batch| sweep::stamp(batch, &replica)).await
@@ -248,8 +268,8 @@ impl Store for SqliteStore {
     }
 
     async fn tenant_health(&self, tenant: &Tenant) -> Result<TenantHealth> {
-        let (tenant, now) = (tenant.clone(), self.now());
-        self.read(move |conn| figures::tenant_health(conn, &tenant, now)).await
+        let (tenant, limits, now) = (tenant.clone(), self.shelf.limits_of(tenant), self.now());
+        self.read(move |conn| figures::tenant_health(conn, &tenant, limits, now)).await
     }
 
     async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer> {

@@ -109,6 +109,8 @@ pub(super) fn settle_found(
     epoch: u64,
 ) -> Result<FailureAnswer> {
     let verdict = moved.verdict.as_ref().ok_or_else(|| Error::Unexpected("a failure without a verdict".into()))?;
+    let (_, policy) = batch.rules_of(before)?;
+    batch.attempt_ended(before, Some(epoch), Some(&verdict.reason), &policy)?;
     let failure = Failure::found(verdict.reason.clone(), &verdict.rule);
     let fingerprint = Fingerprint {
         version: FINGERPRINT_VERSION,

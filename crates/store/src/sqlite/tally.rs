@@ -76,6 +76,12 @@ impl Tally {
         self.count(to, 1);
     }
 
+    /// By how many the batch has changed what a tenant has under way.
+    pub(super) fn running(&self, tenant: i64) -> i64 {
+        let running = position(StateName::ALL, &StateName::Running);
+        self.counts.iter().filter(|(at, _)| at.tenant == tenant && at.state == running).map(|(_, n)| n).sum()
+    }
+
     fn count(&mut self, at: &Standing, by: i64) {
         let key = Count {
             state: position(StateName::ALL, &at.state),

@@ -237,6 +237,8 @@ fn record_success(
         return Err(over(&row, true));
     }
     let before = row.clone();
+    // What was counted as silent is not counted again.
+    batch.attempt_ended(&row, epoch.filter(|_| !late), None, &policy)?;
     batch.keep_steps(&mut row, attempt, epoch.unwrap_or(0), &before.versions, &success.steps)?;
     let moved = row.ask(&Event::Succeed { attempt }, &policy, batch.now)?;
     batch.carry_out(&row, &moved.effects)?;

@@ -9,6 +9,7 @@
     reason = "a case that can't go on fails"
 )]
 
+mod breakers;
 mod decisions;
 mod engine;
 mod fencing;
@@ -65,6 +66,21 @@ macro_rules! every_case {
             leases::an_agent_gets_only_what_it_can_do,
             leases::an_answer_holds_at_most_its_bytes_but_at_least_one_run,
             leases::a_queue_whose_caller_retries_is_never_leased,
+            breakers::most_attempts_failing_open_it_and_what_falls_due_is_held,
+            breakers::half_open_lets_one_of_a_hundred_through_to_sixteen_workers,
+            breakers::a_crashed_probe_frees_the_slot,
+            breakers::a_cancelled_probe_frees_the_slot,
+            breakers::late_results_and_other_tenants_failures_move_nothing,
+            breakers::reports_in_one_call_are_held_but_never_counted,
+            breakers::an_open_breaker_delays_nobody_else,
+            breakers::down_for_everybody_is_one_breaker,
+            breakers::environments_have_their_own,
+            breakers::a_freeze_holds_replays_and_ends_by_itself,
+            breakers::a_replay_passes_an_open_breaker_and_the_plan_warns,
+            breakers::a_held_run_refuses_a_start_and_a_caller_passes,
+            breakers::what_is_let_go_comes_up_in_turn_and_apart,
+            breakers::a_restart_keeps_breakers_windows_and_holds,
+            breakers::a_tenant_at_its_limit_is_passed_over,
             workers::a_heartbeat_renews_and_a_late_one_is_refused,
             workers::success_recovers_a_run_that_had_failed,
             workers::the_same_end_again_gets_the_stored_answer,

@@ -6,7 +6,7 @@ use redrive_core::classify::{Evidence, classify};
 use redrive_core::detect::{Told, observe};
 use redrive_core::ids::{QueueName, RunId, Tenant};
 use redrive_core::pattern::fingerprint;
-use redrive_core::policy::Policies;
+use redrive_core::policy::{Limits, Policies, PolicyLayer, TenantPolicy};
 use redrive_core::run::StateName;
 use redrive_core::strategy::Failure;
 use redrive_core::text::{Label, Text};
@@ -35,12 +35,23 @@ impl World {
     }
 
     pub fn sqlite_in(folder: tempfile::TempDir) -> Self {
-        let clock = Arc::new(ManualClock::at(Timestamp::from_millis(NOON)));
+        Self::opened(folder, Arc::new(ManualClock::at(Timestamp::from_millis(NOON))))
+    }
+
+    /// The same store after a restart; time has stood still.
+    pub async fn restarted(self) -> Self {
+        let Self { store, clock, _folder } = self;
+        store.close().await;
+        drop(store);
+        Self::opened(_folder, clock)
+    }
+
+    fn opened(folder: tempfile::TempDir, clock: Arc<ManualClock>) -> Self {
         let options = Options {
             folder: folder.path().join("data"),
             clock: clock.clone(),
             dice: Arc::new(SeededDice::new(7)),
-            policies: Policies::default(),
+            policies: policies(),
         };
         Self { store: Arc::new(SqliteStore::open(options).unwrap()), clock, _folder: folder }
     }
@@ -109,6 +120,14 @@ impl World {
         let settings = QueueSettings { retry_by: redrive_core::policy::RetryBy::Caller, ..QueueSettings::default() };
         self.store.put_queue(queue.parse().unwrap(), settings).await.unwrap();
     }
+}
+
+/// The defaults for all but one tenant, which has limits.
+fn policies() -> Policies {
+    let limits = Some(Limits { max_running: Some(3), leases_per_s: Some(2.0) });
+    let policy = PolicyLayer { limits, ..PolicyLayer::default() };
+    let limited = TenantPolicy { tier: None, policy };
+    Policies { tenants: [("limited".parse().unwrap(), limited)].into(), ..Policies::default() }
 }
 
 pub fn at(tenant: &str, run: &str) -> RunRef {

@@ -26,5 +26,8 @@ pub(crate) async fn put(
     if let Err(bad) = settings.policy.check() {
         return Err(Problem::invalid_field(&format!("policy.{}", bad.field), format_args!("must be {}", bad.must_be)));
     }
+    if settings.policy.limits.is_some() {
+        return Err(Problem::invalid_field("policy.limits", "belong to a tenant, its tier or the defaults"));
+    }
     Ok(Reply::ok(app.store.put_queue(call.path, settings).await?))
 }

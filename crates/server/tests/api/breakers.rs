@@ -1,0 +1,107 @@
+//! Breakers over HTTP: seen, worked by hand, felt by those who lease and start.
+
+use redrive_core::policy::{BreakerLayer, Limits, Policies, PolicyLayer};
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+const OWN: &str = "breaker:tenant/production/acme";
+
+/// Five failed attempts are enough here.
+async fn world() -> World {
+    let breaker = Some(BreakerLayer { min_attempts: Some(5), ..BreakerLayer::default() });
+    let limits = Some(Limits { max_running: Some(50), leases_per_s: None });
+    let defaults = PolicyLayer { breaker, limits, ..PolicyLayer::default() };
+    World::under(Policies { defaults, ..Policies::default() }).await
+}
+
+async fn broken(world: &World) -> Value {
+    let mut last = Value::Null;
+    for n in 0..5 {
+        let lease = world.begin(&format!("b{n}")).await;
+        let body = json!({"lease": lease, "error": {"message": "Request timed out"}});
+        last = world.work(&format!("/v1/runs/b{n}/fail"), body).await.json();
+    }
+    last
+}
+
+#[tokio::test]
+async fn a_failure_that_opens_it_says_so_and_waits_for_it() {
+    let world = world().await;
+    let answer = broken(&world).await;
+    assert_eq!((&answer["state"], &answer["breaker"]), (&json!("scheduled"), &json!("open")));
+    let verdict = &answer["verdict"];
+    assert_eq!((&verdict["action"], &verdict["held_by"]), (&json!("hold"), &json!(OWN)));
+    assert_eq!(verdict["next_attempt_at"], Value::Null);
+    let listed = world.get("/v1/runs?held=true", &world.tenant).await.json();
+    assert_eq!((&listed["total"], &listed["runs"][0]["held_by"]), (&json!(1), &json!(OWN)));
+    let start = world.start("b4").await;
+    assert_eq!(start.short(), (409, "held".into()));
+    assert_eq!(start.get("held_by"), OWN);
+    let shown = world.get("/v1/tenants/acme/breaker", &world.tenant).await.json();
+    assert_eq!((&shown["state"], &shown["breakers"][0]["held"]), (&json!("open"), &json!(1)));
+    assert_eq!(shown["history"][0]["event"], "opened");
+}
+
+#[tokio::test]
+async fn a_tenant_sees_its_own_breakers_and_moves_none() {
+    let world = world().await;
+    broken(&world).await;
+    world.fail("theirs").await;
+    world.post("/v1/failures", &world.other_worker, r#"{"run_id":"r","error":{"message":"m"}}"#).await;
+    let names =
+        |answer: Value| answer["breakers"].as_array().unwrap().iter().map(|b| b["name"].clone()).collect::<Vec<_>>();
+    assert_eq!(names(world.get("/v1/breakers", &world.operator).await.json()), [OWN]);
+    assert_eq!(names(world.get("/v1/breakers", &world.tenant).await.json()), [OWN]);
+    assert!(names(world.get("/v1/breakers", &world.other_tenant).await.json()).is_empty());
+    assert_eq!(world.get("/v1/tenants/acme/breaker", &world.other_tenant).await.status, 404);
+    let close = json!({"action": "close", "reason": "mine"});
+    assert_eq!(world.post("/v1/tenants/acme/breaker", &world.tenant, close).await.status, 403);
+}
+
+#[tokio::test]
+async fn a_freeze_is_opened_with_a_reason_and_a_time_and_closed_by_name() {
+    let world = world().await;
+    world.kill("dead").await;
+    let path = "/v1/tenants/acme/breaker";
+    for (bad, code) in [
+        (json!({"action": "open", "reason": " "}), "reason_required"),
+        (json!({"action": "open", "reason": "r", "until": "2001-01-01T00:00:00Z"}), "invalid_field"),
+        (json!({"action": "close", "reason": "r", "until": "2099-01-01T00:00:00Z"}), "invalid_field"),
+        (json!({"action": "open", "reason": "r", "untill": "2099-01-01T00:00:00Z"}), "unknown_field"),
+    ] {
+        assert_eq!(world.post(path, &world.operator, &bad).await.short().1, code, "{bad}");
+    }
+    assert_eq!(
+        world.post("/v1/tenants/nobody/breaker", &world.operator, json!({"action":"open","reason":"r"})).await.status,
+        404
+    );
+    let until = "2027-01-15T09:00:00.000Z";
+    let opened =
+        world.post(path, &world.operator, json!({"action": "open", "reason": "release", "until": until})).await;
+    assert_eq!(
+        (opened.get("state"), opened.get("until"), opened.get("reason")),
+        (json!("open"), json!(until), json!("release"))
+    );
+    let plan = world.get("/v1/runs/dead/plan", &world.tenant).await.json();
+    assert_eq!((&plan["held_by"], &plan["warnings"][0]["code"]), (&json!(OWN), &json!("breaker_open")));
+    assert_eq!(world.post("/v1/runs/dead/replay", &world.tenant, "{}").await.status, 200);
+    assert!(world.lease(10).await.is_empty());
+    let closed = world.post(path, &world.operator, json!({"action": "close", "reason": "done"})).await;
+    assert_eq!(closed.short(), (200, "closed".into()));
+    world.store.release_held(10).await.unwrap();
+    world.wait(100);
+    assert_eq!(world.lease(10).await.len(), 1);
+    let history = world.get(path, &world.tenant).await.get("history");
+    let events: Vec<&str> = history.as_array().unwrap().iter().map(|entry| entry["event"].as_str().unwrap()).collect();
+    assert_eq!(events, ["closed", "opened"]);
+    assert!(history[0]["actor"].as_str().unwrap().starts_with("operator:"));
+}
+
+#[tokio::test]
+async fn limits_are_told_with_a_tenants_health() {
+    let world = world().await;
+    world.begin("one").await;
+    let health = world.get("/v1/tenants/acme/health", &world.tenant).await.json();
+    assert_eq!(health["limits"], json!({"running": 1, "max_running": 50, "leases_per_s": null}));
+}

@@ -1,0 +1,376 @@
+//! Breakers and limits: what opens them, whom they hold, how they let go.
+
+use redrive_core::breaker::StateName as Stands;
+use redrive_core::run::StateName;
+use redrive_core::text::{Label, Text};
+use redrive_core::time::Timestamp;
+use redrive_core::verdict::Action;
+use redrive_core::wire::{BreakerAction, BreakerScope, BreakerView, LeasedRun, Sort, WarningCode};
+use redrive_store::{
+    BreakerAct, LeaseCall, NewRun, PageCall, Replay, RunFilter, Start, StartHow, TenantScope, Triage, UnderLease,
+};
+
+use crate::world::{World, at, failed, lease_call, new_run, report, start, success, under};
+
+/// So many failed attempts open a breaker by the defaults.
+const ENOUGH: usize = 20;
+/// Longer than the first opening lasts, its jitter included.
+const OPENING_MS: u64 = 40_000;
+const TIMED_OUT: &str = "Request timed out";
+const OWN: &str = "breaker:tenant/production/acme";
+
+fn of(tenant: &str, run: &str) -> NewRun {
+    NewRun { tenant: tenant.parse().unwrap(), ..new_run(run) }
+}
+
+fn asking(tenant: &str, run: &str, model: &str) -> NewRun {
+    NewRun { provider: Some(Label::from("openai")), model: Some(Label::from(model)), ..of(tenant, run) }
+}
+
+async fn begin(world: &World, run: NewRun) -> UnderLease {
+    let at = at(run.tenant.as_str(), run.run_id.as_str());
+    let answer = world.store.start(Start { run, ..start("r") }).await.unwrap().answer;
+    UnderLease { at, lease: answer.lease.unwrap().parse().unwrap() }
+}
+
+async fn enqueue(world: &World, run: NewRun) {
+    world.store.start(Start { run, how: StartHow::Enqueue { due_at: None }, ..start("r") }).await.unwrap();
+}
+
+/// Attempts that began here and failed.
+async fn failures(world: &World, n: usize, run: impl Fn(usize) -> NewRun) {
+    for n in 0..n {
+        let under = begin(world, run(n)).await;
+        world.store.fail(under, failed(TIMED_OUT)).await.unwrap();
+    }
+}
+
+/// A breaker of acme's that has just opened.
+async fn broken(world: &World) {
+    failures(world, ENOUGH, |n| of("acme", &format!("broke{n}"))).await;
+}
+
+async fn stands(world: &World, tenant: &str) -> Vec<(String, Stands)> {
+    let all = world.store.tenant_breaker(&tenant.parse().unwrap()).await.unwrap().breakers;
+    all.into_iter().map(|breaker| (breaker.name.to_string(), breaker.state)).collect()
+}
+
+async fn all(world: &World) -> Vec<BreakerView> {
+    world.store.breakers(&TenantScope::All).await.unwrap().breakers
+}
+
+async fn held(world: &World) -> u64 {
+    let filter = RunFilter { held: Some(true), ..RunFilter::default() };
+    let page = PageCall { sort: Sort::NewestFirst, limit: 500, cursor: None, count: true };
+    world.store.runs(&TenantScope::All, filter, page).await.unwrap().total.unwrap()
+}
+
+async fn by_hand(world: &World, action: BreakerAction, until: Option<Timestamp>) -> BreakerView {
+    let act = BreakerAct {
+        tenant: "acme".parse().unwrap(),
+        environment: Label::from("production"),
+        provider: None,
+        model: None,
+        action,
+        until,
+        actor: "key:ops".into(),
+        reason: Some(Text::from("maintenance")),
+    };
+    world.store.operate_breaker(act).await.unwrap()
+}
+
+/// All that comes up in the next minutes, with whom it comes up for.
+async fn drain(world: &World) -> Vec<LeasedRun> {
+    let mut leased = Vec::new();
+    for _ in 0..10 {
+        world.store.release_held(500).await.unwrap();
+        world.wait(5_000);
+        leased.extend(world.lease(500).await);
+    }
+    leased
+}
+
+pub async fn most_attempts_failing_open_it_and_what_falls_due_is_held(world: World) {
+    failures(&world, ENOUGH - 1, |n| of("acme", &format!("r{n}"))).await;
+    let last = begin(&world, of("acme", "last")).await;
+    let answer = world.store.fail(last, failed(TIMED_OUT)).await.unwrap();
+    assert_eq!((answer.breaker.as_str(), answer.verdict.action), ("open", Action::Hold));
+    assert_eq!((answer.verdict.held_by.unwrap().as_str(), answer.verdict.next_attempt_at), (OWN, None));
+    assert_eq!(stands(&world, "acme").await, [(OWN.to_owned(), Stands::Open)]);
+    assert_eq!(held(&world).await, 1);
+    world.wait(25_000);
+    assert!(world.lease(100).await.is_empty());
+    // A run whose retry was due in the meantime is held, and none is lost.
+    let waiting = world.store.tenant_health(&"acme".parse().unwrap()).await.unwrap();
+    assert_eq!((waiting.pending_retries, waiting.held), (20, held(&world).await));
+    assert!(waiting.held > 1);
+    assert_eq!(all(&world).await[0].held, waiting.held);
+}
+
+pub async fn half_open_lets_one_of_a_hundred_through_to_sixteen_workers(world: World) {
+    broken(&world).await;
+    for n in 0..100 {
+        enqueue(&world, of("acme", &format!("waits{n}"))).await;
+    }
+    assert!(world.lease(1_000).await.is_empty());
+    let mut probes = Vec::new();
+    for round in 0..3 {
+        world.wait(OPENING_MS << round);
+        world.store.release_held(500).await.unwrap();
+        let mut workers = tokio::task::JoinSet::new();
+        for _ in 0..16 {
+            let store = world.store.clone();
+            workers.spawn(async move { store.lease(lease_call(10)).await.unwrap() });
+        }
+        let given: Vec<LeasedRun> = workers.join_all().await.into_iter().flatten().collect();
+        assert_eq!(given.len(), 1, "round {round}");
+        assert_eq!(stands(&world, "acme").await[0].1, Stands::HalfOpen);
+        probes.push(given[0].run_id.clone());
+        world.store.release_held(500).await.unwrap();
+        assert!(world.lease(100).await.is_empty(), "one at a time");
+        if round < 2 {
+            world.store.fail(under(&given[0]), failed(TIMED_OUT)).await.unwrap();
+            assert_eq!(stands(&world, "acme").await[0].1, Stands::Open);
+        } else {
+            world.store.succeed(success(&under(&given[0]), "\"ok\"")).await.unwrap();
+        }
+    }
+    assert!(stands(&world, "acme").await.is_empty(), "closed, and nothing counted");
+    // 120 runs in all, one of which has succeeded.
+    assert_eq!(drain(&world).await.len(), 119);
+    assert_eq!(held(&world).await, 0);
+}
+
+pub async fn a_crashed_probe_frees_the_slot(world: World) {
+    broken(&world).await;
+    world.wait(OPENING_MS);
+    world.store.release_held(500).await.unwrap();
+    let probe = world.lease(1_000).await;
+    assert_eq!(probe.len(), 1);
+    world.wait(crate::world::LEASE_MS + 1);
+    world.store.stamp("here").await.unwrap();
+    world.store.rescue_expired(100).await.unwrap();
+    assert_eq!(stands(&world, "acme").await[0].1, Stands::HalfOpen);
+    world.store.release_held(500).await.unwrap();
+    assert_eq!(world.lease(1_000).await.len(), 1);
+    assert!(world.lease(1_000).await.is_empty());
+}
+
+pub async fn a_cancelled_probe_frees_the_slot(world: World) {
+    broken(&world).await;
+    world.wait(OPENING_MS);
+    world.store.release_held(500).await.unwrap();
+    let probe = world.lease(1_000).await.pop().unwrap();
+    world.triage(probe.run_id.as_str(), Triage::Cancel).await.unwrap();
+    world.store.release_held(500).await.unwrap();
+    assert_eq!(world.lease(1_000).await.len(), 1);
+}
+
+pub async fn late_results_and_other_tenants_failures_move_nothing(world: World) {
+    let mut late = Vec::new();
+    for n in 0..2 * ENOUGH {
+        late.push(begin(&world, of("acme", &format!("late{n}"))).await);
+    }
+    enqueue(&world, of("globex", "theirs")).await;
+    broken(&world).await;
+    assert!(stands(&world, "globex").await.is_empty());
+    assert_eq!(world.lease(10).await.len(), 1, "another tenant's run goes out");
+    by_hand(&world, BreakerAction::Close, None).await;
+    for under in late {
+        let answer = world.store.fail(under, failed(TIMED_OUT)).await.unwrap();
+        assert_eq!(answer.breaker, "closed");
+    }
+    assert!(stands(&world, "acme").await.is_empty());
+    let now = begin(&world, of("acme", "now")).await;
+    world.store.fail(now, failed(TIMED_OUT)).await.unwrap();
+    assert_eq!(all(&world).await[0].failed, Some(1), "what begins after it counts");
+}
+
+pub async fn reports_in_one_call_are_held_but_never_counted(world: World) {
+    for n in 0..2 * ENOUGH {
+        world.fail(&format!("told{n}"), TIMED_OUT).await;
+    }
+    assert!(stands(&world, "acme").await.is_empty());
+    broken(&world).await;
+    let answer = world.store.report(report("after", TIMED_OUT)).await.unwrap().answer;
+    assert_eq!((answer.verdict.action, answer.breaker.as_str()), (Action::Hold, "open"));
+    assert_eq!(answer.state, StateName::Scheduled);
+}
+
+pub async fn an_open_breaker_delays_nobody_else(world: World) {
+    broken(&world).await;
+    for n in 0..1_000 {
+        enqueue(&world, of("acme", &format!("many{n}"))).await;
+    }
+    for n in 0..10 {
+        enqueue(&world, of("globex", &format!("few{n}"))).await;
+    }
+    // However the calls are cut: every lease that is given is the other tenant's, and none of them waits.
+    for max in [1, 1, 3, 5] {
+        let given = world.lease(max).await;
+        assert_eq!(given.len(), max as usize);
+        assert!(given.iter().all(|leased| leased.tenant.as_str() == "globex"));
+    }
+}
+
+pub async fn down_for_everybody_is_one_breaker(world: World) {
+    for n in 0..ENOUGH / 2 {
+        for tenant in ["acme", "globex"] {
+            failures(&world, 1, |_| asking(tenant, &format!("r{n}"), "gpt-5")).await;
+        }
+    }
+    let breakers = all(&world).await;
+    let open: Vec<&BreakerView> = breakers.iter().filter(|breaker| breaker.state == Stands::Open).collect();
+    assert_eq!(open.len(), 1, "{breakers:?}");
+    assert_eq!(open[0].name.as_str(), "breaker:everywhere/production/openai/gpt-5");
+    assert_eq!((open[0].scope, open[0].tenant.clone()), (BreakerScope::Everywhere, None));
+    enqueue(&world, asking("initech", "same", "gpt-5")).await;
+    enqueue(&world, asking("initech", "other", "gpt-4o")).await;
+    let given: Vec<String> = world.lease(100).await.into_iter().map(|leased| leased.run_id.to_string()).collect();
+    assert_eq!(given, ["other"]);
+    // One tenant's word alone is not enough for others.
+    failures(&world, 2 * ENOUGH, |n| asking("umbrella", &format!("r{n}"), "o3")).await;
+    let own = stands(&world, "umbrella").await.into_iter().find(|(name, _)| name.contains("o3")).unwrap();
+    assert_eq!(own, ("breaker:model/production/umbrella/openai/o3".to_owned(), Stands::Open));
+    enqueue(&world, asking("initech", "o3", "o3")).await;
+    assert_eq!(world.lease(100).await.len(), 1);
+}
+
+pub async fn environments_have_their_own(world: World) {
+    let staging = |run: &str| NewRun { environment: Label::from("staging"), ..of("acme", run) };
+    failures(&world, ENOUGH, |n| staging(&format!("r{n}"))).await;
+    enqueue(&world, staging("held")).await;
+    enqueue(&world, of("acme", "goes")).await;
+    let given = world.lease(100).await;
+    assert_eq!(given.len(), 1);
+    assert_eq!(given[0].run_id.as_str(), "goes");
+}
+
+pub async fn a_freeze_holds_replays_and_ends_by_itself(world: World) {
+    let (_, dies) = world.start("dies").await;
+    world.store.fail(dies, failed("KeyError: 'x'")).await.unwrap();
+    let until = world.store.now().plus_ms(60_000);
+    let view = by_hand(&world, BreakerAction::Open, Some(until)).await;
+    assert_eq!((view.state, view.by_hand, view.until), (Stands::Open, true, Some(until)));
+    assert_eq!((view.opened_by.as_deref(), view.reason), (Some("key:ops"), Some(Text::from("maintenance"))));
+    let plan = world.store.plan(&at("acme", "dies"), Replay::default()).await.unwrap();
+    assert_eq!(plan.held_by.unwrap().as_str(), OWN);
+    world.triage("dies", Triage::Replay(Box::default())).await.unwrap();
+    assert!(world.lease(10).await.is_empty());
+    assert_eq!(world.show("dies").await.summary.held_by.unwrap().as_str(), OWN);
+    world.wait(59_000);
+    world.store.release_held(10).await.unwrap();
+    assert!(world.lease(10).await.is_empty());
+    world.wait(2_000);
+    world.store.release_held(10).await.unwrap();
+    world.wait(100);
+    let given = world.lease(10).await;
+    assert!(given.len() == 1 && given[0].replay, "it comes back as the replay that it was");
+    let told = world.store.tenant_breaker(&"acme".parse().unwrap()).await.unwrap().history;
+    let told: Vec<(&str, &str)> = told.iter().map(|entry| (entry.actor.as_str(), entry.event.as_str())).collect();
+    assert_eq!(told, [("engine", "closed"), ("key:ops", "opened")]);
+}
+
+pub async fn a_replay_passes_an_open_breaker_and_the_plan_warns(world: World) {
+    let (_, dies) = world.start("dies").await;
+    world.store.fail(dies, failed("KeyError: 'x'")).await.unwrap();
+    broken(&world).await;
+    let plan = world.store.plan(&at("acme", "dies"), Replay::default()).await.unwrap();
+    assert_eq!((plan.held_by, plan.warnings.last().unwrap().code), (None, WarningCode::BreakerOpen));
+    world.triage("dies", Triage::Replay(Box::default())).await.unwrap();
+    let given = world.lease(100).await;
+    assert_eq!(given.len(), 1);
+    // Its own retries are automation's again.
+    let answer = world.store.fail(under(&given[0]), failed(TIMED_OUT)).await.unwrap();
+    assert_eq!(answer.verdict.action, Action::Hold);
+}
+
+pub async fn a_held_run_refuses_a_start_and_a_caller_passes(world: World) {
+    enqueue(&world, of("acme", "due")).await;
+    broken(&world).await;
+    for _ in 0..2 {
+        let refused = world.store.start(start("due")).await.unwrap_err().to_string();
+        assert_eq!(refused, format!("held by {OWN}"));
+    }
+    assert_eq!(world.show("due").await.summary.held_by.unwrap().as_str(), OWN);
+    world.retried_by_caller("default").await;
+    assert!(world.store.start(start("due")).await.unwrap().answer.lease.is_some());
+}
+
+pub async fn what_is_let_go_comes_up_in_turn_and_apart(world: World) {
+    for n in 0..ENOUGH / 2 {
+        for tenant in ["acme", "globex"] {
+            failures(&world, 1, |_| asking(tenant, &format!("r{n}"), "gpt-5")).await;
+        }
+    }
+    for n in 0..30 {
+        enqueue(&world, asking("acme", &format!("big{n}"), "gpt-5")).await;
+    }
+    for n in 0..5 {
+        enqueue(&world, asking("globex", &format!("small{n}"), "gpt-5")).await;
+    }
+    assert!(world.lease(1_000).await.is_empty());
+    world.wait(OPENING_MS);
+    let probe = world.lease(1_000).await;
+    assert_eq!(probe.len(), 1);
+    world.store.succeed(success(&under(&probe[0]), "\"ok\"")).await.unwrap();
+    assert!(all(&world).await.iter().all(|view| view.state == Stands::Closed));
+    world.store.release_held(20).await.unwrap();
+    let filter = RunFilter { held: Some(false), states: vec![StateName::Scheduled], ..RunFilter::default() };
+    let page = PageCall { sort: Sort::NewestFirst, limit: 500, cursor: None, count: true };
+    let runs = world.store.runs(&TenantScope::All, filter, page).await.unwrap().runs;
+    let mut let_go: Vec<_> = runs.iter().filter(|run| run.next_attempt_at > Some(world.store.now())).collect();
+    let_go.sort_by_key(|run| run.next_attempt_at);
+    let tenants: Vec<&str> = let_go.iter().take(10).map(|run| run.tenant.as_str()).collect();
+    assert_eq!(tenants.iter().filter(|tenant| **tenant == "globex").count(), 5, "{tenants:?}");
+    assert!(let_go.windows(2).all(|pair| pair[0].next_attempt_at < pair[1].next_attempt_at));
+}
+
+pub async fn a_restart_keeps_breakers_windows_and_holds(world: World) {
+    failures(&world, ENOUGH - 1, |n| of("acme", &format!("r{n}"))).await;
+    failures(&world, 3, |n| of("globex", &format!("r{n}"))).await;
+    let old = begin(&world, of("globex", "old")).await;
+    let world = world.restarted().await;
+    failures(&world, 1, |_| of("acme", "last")).await;
+    assert_eq!(stands(&world, "acme").await, [(OWN.to_owned(), Stands::Open)]);
+    let (before, was_held) = (all(&world).await, held(&world).await);
+    let world = world.restarted().await;
+    assert_eq!((all(&world).await, held(&world).await), (before, was_held));
+    world.store.fail(old, failed(TIMED_OUT)).await.unwrap();
+    assert_eq!(
+        all(&world).await.iter().find(|view| view.tenant == Some("globex".parse().unwrap())).unwrap().failed,
+        Some(4)
+    );
+    world.wait(OPENING_MS);
+    world.store.release_held(10).await.unwrap();
+    let given = world.lease(100).await;
+    let probes: Vec<&LeasedRun> = given.iter().filter(|leased| leased.tenant.as_str() == "acme").collect();
+    assert_eq!(probes.len(), 1);
+    let world = world.restarted().await;
+    assert!(world.lease(100).await.is_empty(), "the slot is taken after a restart, too");
+    world.store.succeed(success(&under(probes[0]), "\"ok\"")).await.unwrap();
+    assert_eq!(stands(&world, "acme").await, []);
+}
+
+pub async fn a_tenant_at_its_limit_is_passed_over(world: World) {
+    for n in 0..20 {
+        enqueue(&world, of("limited", &format!("l{n}"))).await;
+        enqueue(&world, of("acme", &format!("a{n}"))).await;
+    }
+    let of_limited = |given: &[LeasedRun]| given.iter().filter(|leased| leased.tenant.as_str() == "limited").count();
+    let first = world.lease(10).await;
+    assert_eq!((first.len(), of_limited(&first)), (10, 2), "two a second");
+    assert_eq!(of_limited(&world.lease(4).await), 0);
+    world.wait(1_000);
+    assert_eq!(of_limited(&world.lease(100).await), 1, "three at once");
+    world.wait(5_000);
+    let only = LeaseCall { scope: TenantScope::One("limited".parse().unwrap()), ..lease_call(10) };
+    assert!(world.store.lease(only.clone()).await.unwrap().is_empty());
+    let mine = first.iter().find(|leased| leased.tenant.as_str() == "limited").unwrap();
+    world.store.succeed(success(&under(mine), "\"ok\"")).await.unwrap();
+    assert_eq!(world.store.lease(only).await.unwrap().len(), 1);
+    let health = world.store.tenant_health(&"limited".parse().unwrap()).await.unwrap();
+    assert_eq!((health.held, health.pending_retries), (0, 16), "they stay due");
+    let limits = health.limits.unwrap();
+    assert_eq!((limits.running, limits.max_running, limits.leases_per_s), (3, Some(3), Some(2.0)));
+}
