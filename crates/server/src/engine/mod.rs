@@ -2,6 +2,7 @@
 
 mod changes;
 mod ledger;
+mod operations;
 mod rescue;
 mod reviews;
 mod service;
@@ -10,6 +11,7 @@ mod unclaimed;
 
 pub use changes::TrimChanges;
 pub use ledger::TrimLedger;
+pub use operations::Operations;
 pub use rescue::Rescue;
 pub use reviews::Reviews;
 pub use service::{Engine, Service};
