@@ -37,6 +37,11 @@ pub(super) struct Outcomes {
 }
 
 impl Outcomes {
+    /// The canary is looked at: once it has passed, the rest goes at once.
+    pub(super) fn judges(&self) -> bool {
+        self.canary.is_some()
+    }
+
     /// Whether it is worth a commit.
     pub(super) fn tell(&self, row: &OperationRow, spec: &NewOperation, now: Timestamp) -> bool {
         let time_is_up = row.settle_until.is_some_and(|until| until <= now);
@@ -208,7 +213,8 @@ fn joined(conn: &Connection, row: &OperationRow) -> Result<Joined> {
 pub(super) fn conclude(row: &mut OperationRow, now: Timestamp) {
     let settled = row.unsettled() == 0 || row.settle_until.is_some_and(|until| until <= now);
     match row.state {
-        OperationState::Running if row.all_moved && settled => {
+        // A pause holds moves up, and there are none left.
+        OperationState::Running | OperationState::Paused if row.all_moved && settled => {
             row.state = OperationState::Completed;
             row.ended_at = Some(now);
             row.open = false;

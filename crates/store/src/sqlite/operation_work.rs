@@ -101,7 +101,7 @@ impl Worker<'_> {
             Ok((row.open && outcomes.tell(&row, &asked, now)).then_some(outcomes))
         });
         let Some(outcomes) = found.await? else { return Ok(Swept::default()) };
-        let (replica, more) = (replica.to_owned(), outcomes.more);
+        let (replica, more) = (replica.to_owned(), outcomes.more || outcomes.judges());
         let keep = move |batch: &mut Batch<'_>| operation_settle::keep(batch, id, &replica, &spec, &outcomes);
         let kept = self.committer.commit(keep).await?;
         let moved = kept.unwrap_or(0);
