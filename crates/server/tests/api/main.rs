@@ -22,6 +22,7 @@ mod fixes;
 mod isolation;
 mod leases;
 mod lists;
+mod operations;
 mod pages;
 mod patterns;
 mod preflight;
