@@ -37,7 +37,8 @@ fn a_bulk_replay_killed_fifty_times_moves_each_item_once() {
     let (mut kills, mut before) = (1, moved(folder.path()));
     while kills < KILLS && before < RUNS as i64 {
         let point = lot.pick(&["mid_operation", "mid_operation", "before_commit", "after_commit"]);
-        let nth = if *point == "mid_operation" { 1 + lot.below(ITEMS_MAX) } else { 3 + lot.below(6) };
+        let left = u64::try_from(RUNS as i64 - before).unwrap();
+        let nth = if *point == "mid_operation" { 1 + lot.below(ITEMS_MAX.min(left)) } else { 3 + lot.below(6) };
         // It may die before it even listens: its engine is at work as soon as it is up.
         if let Ok(server) = Server::of(serve(folder.path()).env("REDRIVE_ABORT_AT", format!("{point}:{nth}"))) {
             let (status, _) = server.ended();

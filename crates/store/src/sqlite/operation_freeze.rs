@@ -71,12 +71,13 @@ fn by_filter(conn: &Connection, row: &OperationRow, filter: &RunFilter) -> Resul
     let mut scan = Scan::begin(conn, &wanted, Sort::Received, Some(Place(from, 0)), PIECE_RUNS)?;
     for _ in 0..LOOKS_MAX {
         let Some(candidate) = scan.next()? else { return Ok(found) };
+        // One more than a piece holds tells whether anything is left.
+        if candidate.hit && found.runs.len() == PIECE_RUNS {
+            break;
+        }
         found.to = candidate.run;
         if candidate.hit {
             found.runs.push((candidate.run, Made::Nothing));
-        }
-        if found.runs.len() == PIECE_RUNS {
-            break;
         }
     }
     found.whole = false;

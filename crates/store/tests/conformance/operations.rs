@@ -335,7 +335,10 @@ pub async fn one_replica_at_a_time_works_an_operation(world: World) {
 }
 
 pub async fn beyond_ten_thousand_the_set_is_frozen_in_pieces_and_nothing_moves_before_it_is_whole(world: World) {
-    fail_all(&world, (0..11_000).map(|n| format!("r{n:05}"))).await;
+    fail_all(&world, (0..10_000).map(|n| format!("r{n:05}"))).await;
+    let exactly = make(&world, NewOperation { dry_run: true, ..over(dead(), Bulk::Resolve) }).await;
+    assert_eq!((exactly.preparing, exactly.matched), (false, 10_000));
+    fail_all(&world, (10_000..11_000).map(|n| format!("r{n:05}"))).await;
     let operation = make(&world, over(dead(), Bulk::Resolve)).await;
     assert_eq!((operation.preparing, operation.matched), (true, 10_000));
     world.store.work_operations(REPLICA).await.unwrap();
