@@ -72,7 +72,7 @@ impl Play {
             .map(|n| {
                 let in_doubt = r#","steps":[{"name":"charge","effect":true,"status":"started"}]"#;
                 // Of each tenant one in ten.
-                let steps = if n / TENANTS.len() % 10 == 0 { in_doubt } else { "" };
+                let steps = if (n / TENANTS.len()).is_multiple_of(10) { in_doubt } else { "" };
                 let tenant = TENANTS[n % TENANTS.len()];
                 format!(
                     r#"{{"tenant":"{tenant}","run_id":"invoice-{n}","payload":{{"n":{n}}},"error":{{"message":"KeyError: 'total'","terminal":true}}{steps}}}"#
