@@ -14,6 +14,7 @@ mod ingest;
 mod lists;
 mod load;
 mod made;
+mod operations;
 mod preflight;
 mod process;
 mod raw;
@@ -93,6 +94,9 @@ async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     }
     if plan.wants("claims") {
         claims::measure(plan, figures).await?;
+    }
+    if plan.wants("operations") {
+        operations::measure(plan, figures).await?;
     }
     if plan.wants("lists") {
         lists::measure(plan, figures).await?;

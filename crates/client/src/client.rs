@@ -85,6 +85,12 @@ impl Client {
         self.with_body(Method::POST, path, body)
     }
 
+    /// To a path that takes no body.
+    pub(crate) fn post_nothing<T>(&self, path: &[&str]) -> Call<T> {
+        let url = self.url(path);
+        Call::new(url.to_string(), Ok(self.http.post(url)))
+    }
+
     pub(crate) fn put<T>(&self, path: &[&str], body: &impl Serialize) -> Call<T> {
         self.with_body(Method::PUT, path, body)
     }

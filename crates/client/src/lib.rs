@@ -21,6 +21,7 @@ mod client;
 mod effects;
 mod error;
 mod handle;
+mod operations;
 mod patterns;
 mod payload;
 mod people;

@@ -121,7 +121,7 @@ pub(crate) fn one(pairs: &mut Pairs, name: &'static str, value: Option<impl Disp
     pairs.extend(value.map(|value| (name, value.to_string())));
 }
 
-fn many(pairs: &mut Pairs, name: &'static str, values: &[impl Display]) {
+pub(crate) fn many(pairs: &mut Pairs, name: &'static str, values: &[impl Display]) {
     if !values.is_empty() {
         let words: Vec<String> = values.iter().map(ToString::to_string).collect();
         pairs.push((name, words.join(",")));

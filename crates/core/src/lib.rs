@@ -14,6 +14,7 @@ pub mod ledger;
 pub mod lifecycle;
 pub mod models;
 pub mod money;
+pub mod operation;
 pub mod patch;
 pub mod pattern;
 pub mod plan;

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    breakers, classify, completions, demo, doctor, effects, generate, health, keys, patterns, preflight, queues, runs,
-    serve, tenants,
+    breakers, classify, completions, demo, doctor, effects, generate, health, keys, operations, patterns, preflight,
+    queues, runs, serve, tenants,
 };
 
 /// The dead letter queue and recovery pipeline for AI agent work
@@ -32,6 +32,9 @@ pub(crate) enum Command {
     /// List root causes: failures that have one thing in common
     #[command(subcommand)]
     Patterns(patterns::Command),
+    /// Do one thing to many runs: preview it, start it, follow it
+    #[command(subcommand)]
+    Operations(operations::Command),
     /// List queues, read one, say whose it is and what it allows
     #[command(subcommand)]
     Queues(queues::Command),
@@ -94,6 +97,10 @@ mod tests {
             "redrive tenants breaker show acme",
             "redrive tenants breaker open acme --reason freeze --until 2h --provider openai --model gpt-5",
             "redrive tenants breaker close acme --reason over --environment staging",
+            "redrive operations create replay --where state=dead --where queue=mail --canary 10 --max-failure-share 0.1 --rate-per-s 50 --dry-run",
+            "redrive operations create assign --id a --id b --tenant acme --to ops --reason mine",
+            "redrive operations items op-1 --outcome failed,skipped --json",
+            "redrive operations watch op-1 --every-ms 200",
             "redrive classify failures.jsonl --explain --config c.toml",
             "redrive preflight request.json --model gpt-5 --max-output-tokens 1000 --queue mail --config c.toml --json",
             "redrive runs show a --attempt 2 --diff --json",
@@ -126,6 +133,11 @@ mod tests {
             "redrive patterns merge p1",
             "redrive tenants breaker open acme",
             "redrive tenants breaker close acme --reason r --until 2h",
+            "redrive operations create",
+            "redrive operations create explode --all",
+            "redrive operations create discard --all --id a",
+            "redrive operations create replay --all --max-failure-share 0.1",
+            "redrive operations items op-1 --outcome lost",
             "redrive keys create --role god",
             "redrive queues set mail --retry-by nobody",
             "redrive demo --speed 0",

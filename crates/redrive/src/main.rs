@@ -30,13 +30,14 @@ fn main() -> ExitCode {
 
 fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
     use commands::{
-        breakers, classify, completions, demo, doctor, effects, generate, health, keys, patterns, preflight, queues,
-        runs, serve, tenants,
+        breakers, classify, completions, demo, doctor, effects, generate, health, keys, operations, patterns,
+        preflight, queues, runs, serve, tenants,
     };
     match command {
         Command::Demo(args) => demo::run(&args, out),
         Command::Serve(args) => serve::run(args, out),
         Command::Runs(command) => commands::block_on(runs::run(command, out)),
+        Command::Operations(command) => commands::block_on(operations::run(command, out)),
         Command::Effects(command) => commands::block_on(effects::run(command, out)),
         Command::Patterns(command) => commands::block_on(patterns::run(command, out)),
         Command::Queues(command) => commands::block_on(queues::run(command, out)),

@@ -24,6 +24,11 @@ pub const SEARCH_MAX_BYTES: usize = 200;
 /// It travels with the run's row, so it is words and no document.
 pub const INSTRUCTION_MAX_BYTES: usize = 8 * 1024;
 
+/// Runs that an operation may name one by one.
+pub const OPERATION_IDS_MAX: usize = 10_000;
+/// Their first attempts are looked at in every round.
+pub const CANARY_MAX_RUNS: u32 = 1_000;
+
 /// What a deployment may set.
 #[derive(Debug, Clone)]
 pub struct Limits {

@@ -12,7 +12,7 @@ const NEW_OR_OK: &[u16] = &[201, 200];
 
 /// Every route there is.
 pub fn table() -> Vec<Route> {
-    [work(), reading(), triage(), causes(), administration(), plain_recovery(), probes()]
+    [work(), reading(), triage(), causes(), bulk(), administration(), plain_recovery(), probes()]
         .into_iter()
         .flatten()
         .collect()
@@ -113,6 +113,21 @@ fn causes() -> Vec<Route> {
         by::<TenantReader>().post("/v1/patterns/{id}/note", OK, "Add a note", triage::note),
         by::<TenantReader>().post("/v1/patterns/{id}/merge", OK, "It is the same as another", triage::merge),
         by::<TenantReader>().post("/v1/patterns/{id}/unmerge", OK, "It is not the same after all", triage::unmerge),
+    ]
+}
+
+/// What is done to many runs at once.
+fn bulk() -> Vec<Route> {
+    use v1::operations::{create, items, list, show, steer};
+    vec![
+        by::<Operator>().post("/v1/operations", &[201], "Do one thing to many runs, or preview it", create::post),
+        by::<Operator>().get("/v1/operations", "List operations", list::get),
+        by::<Operator>().get("/v1/operations/{id}", "How far an operation is", show::get),
+        by::<Operator>().get("/v1/operations/{id}/items", "What became of each run of its set", items::get),
+        by::<Operator>().post("/v1/operations/{id}/start", OK, "Start what was previewed", steer::start),
+        by::<Operator>().post("/v1/operations/{id}/pause", OK, "Move no more for now", steer::pause),
+        by::<Operator>().post("/v1/operations/{id}/resume", OK, "Go on", steer::resume),
+        by::<Operator>().post("/v1/operations/{id}/cancel", OK, "Move no more", steer::cancel),
     ]
 }
 

@@ -38,6 +38,9 @@ pub enum Error {
     NoSuchStep,
     #[error("whoever asked for an approval can't give it")]
     OwnRequest,
+    /// An operation can't be steered that way from where it is.
+    #[error("the operation is {0}")]
+    OperationIs(redrive_core::wire::OperationState),
     #[error("{0}")]
     MergeRefused(&'static str),
     #[error("the same effect is open in another run")]

@@ -31,7 +31,7 @@ pub enum TenantScope {
 }
 
 /// One run, named.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRef {
     pub tenant: Tenant,
     pub run_id: RunId,
@@ -360,7 +360,7 @@ pub struct Swept {
 }
 
 /// `GET /v1/runs`: every field narrows.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunFilter {
     pub tenant: Option<Tenant>,
     pub states: Vec<StateName>,

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use redrive_core::detect::OutputSchema;
 use redrive_core::ids::{QueueName, Tenant};
+use redrive_core::operation::Steer;
 use redrive_core::policy::Policy;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     BreakerView, BreakersAnswer, ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun,
-    PatternDetail, PatternView, PatternsPage, PlanAnswer, QueueSettings, QueueView, RevisionView, RunDetail, RunsPage,
-    StateAnswer, StatsAnswer, StepView, SucceedAnswer, TenantBreaker, TenantHealth, TenantsAnswer,
+    OperationItemsPage, OperationView, OperationsPage, PatternDetail, PatternView, PatternsPage, PlanAnswer,
+    QueueSettings, QueueView, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer,
+    TenantBreaker, TenantHealth, TenantsAnswer,
 };
 use tokio::sync::watch;
 
@@ -21,6 +23,7 @@ use crate::model::{
     EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported, RunFilter,
     RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
 };
+use crate::operation_model::{ItemsCall, NewOperation};
 use crate::pattern_model::{PatternAct, PatternsCall};
 use crate::triage_model::{Act, Replay, Triaged};
 
@@ -59,6 +62,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Opens or closes a breaker by hand, with a name and a reason.
     async fn operate_breaker(&self, act: BreakerAct) -> Result<BreakerView>;
+    /// Freezes the set: up to 10,000 runs before it answers, the rest in the engine's rounds.
+    async fn create_operation(&self, new: NewOperation, actor: String) -> Result<OperationView>;
+    /// Starts, pauses, resumes or cancels: holds from the next batch of items on.
+    async fn steer_operation(&self, id: &str, by: Steer) -> Result<OperationView>;
 
     // What the engine does, a bounded piece at a time.
 
@@ -73,6 +80,8 @@ pub trait Store: Send + Sync + 'static {
     /// Lets go of what closed breakers held, a little at a time, the tenants in turn; one run to find out where a breaker
     /// is half open.
     async fn release_held(&self, most: usize) -> Result<Swept>;
+    /// A piece of each operation that is open: its set, its moves, its outcomes.
+    async fn work_operations(&self, replica: &str) -> Result<Swept>;
     /// Forgets changes older than what anybody still asks for.
     async fn trim_changes(&self, most: usize) -> Result<Swept>;
     /// Forgets ledger entries long unused whose run is gone.
@@ -90,6 +99,9 @@ pub trait Store: Send + Sync + 'static {
     async fn effect(&self, at: &EffectRef) -> Result<EffectView>;
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage>;
     async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail>;
+    async fn operations(&self, limit: u32, cursor: Option<String>) -> Result<OperationsPage>;
+    async fn operation(&self, id: &str) -> Result<OperationView>;
+    async fn operation_items(&self, id: &str, call: ItemsCall) -> Result<OperationItemsPage>;
     async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer>;
     async fn tenant_health(&self, tenant: &Tenant) -> Result<TenantHealth>;
     /// Breakers that are not closed, or have seen failures lately.

@@ -7,6 +7,7 @@ mod breakers;
 mod effects;
 mod figures;
 mod list;
+mod operations;
 mod patterns;
 mod preflight;
 mod problem;
@@ -27,6 +28,11 @@ pub use figures::{
     TenantLimits, TenantView, TenantsAnswer,
 };
 pub use list::{DlqAnswer, DlqMessage, DlqStatus, RunsPage, Sort};
+pub use operations::{
+    Canary, CanaryState, CanaryView, ItemOutcome, Joined, NamedRun, OneOrMany, OperationAction, OperationFilter,
+    OperationItem, OperationItemsPage, OperationRequest, OperationSample, OperationState, OperationView,
+    OperationsPage,
+};
 pub use patterns::{
     AssignPattern, MergePattern, MergedPattern, MutePattern, PatternBody, PatternDetail, PatternEntry, PatternEvent,
     PatternHour, PatternSort, PatternState, PatternView, PatternsPage, ResolvePattern, UnmergePattern,

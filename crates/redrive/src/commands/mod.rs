@@ -10,6 +10,7 @@ pub(crate) mod effects;
 pub(crate) mod generate;
 pub(crate) mod health;
 pub(crate) mod keys;
+pub(crate) mod operations;
 pub(crate) mod patterns;
 pub(crate) mod preflight;
 pub(crate) mod queues;

@@ -13,6 +13,7 @@ mod bank;
 mod common;
 mod leases;
 mod migrations;
+mod operations;
 mod replays;
 mod reports;
 mod senders;

@@ -2,6 +2,7 @@
 
 mod changes;
 mod ledger;
+mod operations;
 mod release;
 mod rescue;
 mod reviews;
@@ -11,6 +12,7 @@ mod unclaimed;
 
 pub use changes::TrimChanges;
 pub use ledger::TrimLedger;
+pub use operations::Operations;
 pub use release::Release;
 pub use rescue::Rescue;
 pub use reviews::Reviews;

@@ -72,6 +72,8 @@ codes! {
         "`parameter` names it. A filter that would be ignored is refused, so that a typo never widens a list.";
     InvalidParameter = "invalid_parameter", UNPROCESSABLE_ENTITY, "A query parameter can't be used",
         "`parameter` names it, and `detail` says what it has to be.";
+    FilterRequired = "filter_required", UNPROCESSABLE_ENTITY, "The filter is empty",
+        "An operation without a filter would be about every run there is. Narrow it, name `ids`, or say `all`: true.";
     TenantRequired = "tenant_required", UNPROCESSABLE_ENTITY, "The tenant has to be named",
         "This key spans all tenants, and the call is about one run: name the tenant in the body or with `?tenant=`.";
     WrongTenant = "wrong_tenant", UNPROCESSABLE_ENTITY, "The tenant is not the key's",
@@ -116,6 +118,8 @@ codes! {
         "A `test` of the patch did not hold, and nothing was done. `operation` counts from 0, `pointer` names the place.";
     WrongState = "wrong_state", CONFLICT, "The run's state does not allow it",
         "`detail` names the state. Read the run and choose a move that fits.";
+    OperationState = "operation_state", CONFLICT, "The operation's state does not allow it",
+        "`state` is where it is. A preview is started, a running one paused or cancelled, a paused one resumed or cancelled; what was stopped, cancelled or completed stays so: make a new one over what is left.";
     LeaseLost = "lease_lost", CONFLICT, "The lease is over",
         "Another attempt has the run, or none. Stop working on it. With `recorded` true, what was said is kept as evidence.";
     Cancelled = "cancelled", CONFLICT, "The run was cancelled",

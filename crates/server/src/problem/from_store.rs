@@ -27,6 +27,7 @@ impl From<Error> for Problem {
             Error::RevisionChanged => Self::new(Code::PlanChanged, said),
             Error::NoSuchStep => Self::invalid_field("from_step", "names no step on record"),
             Error::OwnRequest => Self::new(Code::OwnRequest, said),
+            Error::OperationIs(state) => Self::new(Code::OperationState, said).with("state", state.as_str()),
             Error::MergeRefused(_) => Self::new(Code::MergeRefused, said),
             Error::EffectInProgress { run_id } => Self::new(Code::EffectInProgress, said).with("run_id", run_id),
             Error::EffectUnknown => Self::new(Code::EffectUnknown, said),

@@ -23,6 +23,7 @@ mod fixes;
 mod isolation;
 mod leases;
 mod lists;
+mod operations;
 mod pages;
 mod patterns;
 mod preflight;

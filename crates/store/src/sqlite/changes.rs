@@ -35,7 +35,7 @@ fn nothing(at: i64, reset: bool) -> ChangesAnswer {
 }
 
 /// The last commit's number, also after its row was trimmed.
-fn current(conn: &Connection) -> Result<i64> {
+pub(super) fn current(conn: &Connection) -> Result<i64> {
     let mut find = conn.prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'changes'")?;
     Ok(find.query_row([], |row| row.get(0)).optional()?.unwrap_or(0))
 }
@@ -70,7 +70,7 @@ fn moved_since(conn: &Connection, whose: Whose, since: i64) -> Result<(Vec<Chang
     Ok((entries.into_iter().map(|(_, entry)| entry).collect(), next))
 }
 
-fn run_numbers(bytes: &[u8]) -> Result<Vec<i64>> {
+pub(super) fn run_numbers(bytes: &[u8]) -> Result<Vec<i64>> {
     let (numbers, rest) = bytes.as_chunks::<8>();
     if !rest.is_empty() {
         return Err(unexpected("changes"));

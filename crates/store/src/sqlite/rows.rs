@@ -51,6 +51,8 @@ pub(super) const COLUMNS: &str = "id, tenant, queue, run_id, state, detail, due,
 static FIND: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM runs WHERE key_hash = ?1 AND tenant = ?2 AND run_id = ?3"));
 
+static FIND_BY_NUMBER: LazyLock<String> = LazyLock::new(|| format!("SELECT {COLUMNS} FROM runs WHERE id = ?1"));
+
 impl RunRow {
     pub(super) fn read(row: &Row<'_>) -> Result<Self> {
         let life: Life = serde_json::from_str(row.get_ref("life")?.as_str().map_err(rusqlite::Error::from)?)
@@ -133,6 +135,12 @@ impl Batch<'_> {
         let hash = key_hash(tenant, run_id.as_str());
         let mut find = self.conn.prepare_cached(&FIND)?;
         let mut rows = find.query(params![hash, tenant, run_id.as_str()])?;
+        rows.next()?.map(RunRow::read).transpose()
+    }
+
+    pub(super) fn run_by_number(&mut self, run: i64) -> Result<Option<RunRow>> {
+        let mut find = self.conn.prepare_cached(&FIND_BY_NUMBER)?;
+        let mut rows = find.query([run])?;
         rows.next()?.map(RunRow::read).transpose()
     }
 

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use redrive_core::detect::OutputSchema;
 use redrive_core::ids::{QueueName, Tenant};
+use redrive_core::operation::Steer;
 use redrive_core::policy::{Policies, Policy};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     BreakerView, BreakersAnswer, ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun,
-    PatternDetail, PatternView, PatternsPage, PlanAnswer, QueueSettings, QueueView, RevisionView, RunDetail, RunsPage,
-    StateAnswer, StatsAnswer, StepView, SucceedAnswer, TenantBreaker, TenantHealth, TenantsAnswer,
+    OperationItemsPage, OperationView, OperationsPage, PatternDetail, PatternView, PatternsPage, PlanAnswer,
+    QueueSettings, QueueView, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer,
+    TenantBreaker, TenantHealth, TenantsAnswer,
 };
 use tokio::sync::watch;
 
@@ -22,17 +24,19 @@ use crate::model::{
     EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported, RunFilter,
     RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
 };
+use crate::operation_model::{ItemsCall, NewOperation};
 use crate::pattern_model::{PatternAct, PatternsCall};
 use crate::sqlite::batch::Batch;
 use crate::sqlite::committer::Committer;
 use crate::sqlite::folder::{self, Held};
+use crate::sqlite::operation_work::Worker;
 use crate::sqlite::output_schemas::{self, OutputSchemas};
 use crate::sqlite::policy_shelf::PolicyShelf;
 use crate::sqlite::readers::{READERS, Readers};
 use crate::sqlite::{
     breakers, changes, connection, detail, duplicates, effects, figures, handing_out, hours, keys, lease, list,
-    migrate, pattern_detail, pattern_list, pattern_triage, plans, queue_list, report, reviews, revisions, sent, start,
-    sweep, triage, under_lease,
+    migrate, operation_list, operation_make, operation_steer, pattern_detail, pattern_list, pattern_triage, plans,
+    queue_list, report, reviews, revisions, sent, start, sweep, triage, under_lease,
 };
 use crate::store::Store;
 use crate::triage_model::{Act, Replay, Triaged};
@@ -88,6 +92,10 @@ impl SqliteStore {
         act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.committer.commit(act).await
+    }
+
+    fn worker(&self) -> Worker<'_> {
+        Worker { committer: &self.committer, readers: &self.readers, clock: &*self.clock }
     }
 
     async fn read<T: Send + 'static>(
@@ -198,6 +206,18 @@ impl Store for SqliteStore {
         self.write(move |batch| breakers::tenant_breaker(batch, &tenant)).await
     }
 
+    async fn create_operation(&self, new: NewOperation, actor: String) -> Result<OperationView> {
+        let id = self.write(move |batch| operation_make::make(batch, &new, &actor)).await?;
+        self.worker().freeze_at_once(id).await?;
+        self.read(move |conn| operation_list::one(conn, id)).await
+    }
+
+    async fn steer_operation(&self, id: &str, by: Steer) -> Result<OperationView> {
+        let id = operation_list::number(id)?;
+        self.write(move |batch| operation_steer::steer(batch, id, by)).await?;
+        self.read(move |conn| operation_list::one(conn, id)).await
+    }
+
     async fn stamp(&self, replica: &str) -> Result<()> {
         let replica = replica.to_owned();
         self.write(move |batch| sweep::stamp(batch, &replica)).await
@@ -213,6 +233,10 @@ impl Store for SqliteStore {
 
     async fn expire_reviews(&self, most: usize) -> Result<Swept> {
         self.write(move |batch| reviews::expire_reviews(batch, most)).await
+    }
+
+    async fn work_operations(&self, replica: &str) -> Result<Swept> {
+        self.worker().round(replica).await
     }
 
     async fn trim_changes(&self, most: usize) -> Result<Swept> {
@@ -261,6 +285,20 @@ impl Store for SqliteStore {
     async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail> {
         let (scope, id, now) = (scope.clone(), id.to_owned(), self.now());
         self.read(move |conn| pattern_detail::pattern_detail(conn, &scope, &id, now)).await
+    }
+
+    async fn operations(&self, limit: u32, cursor: Option<String>) -> Result<OperationsPage> {
+        self.read(move |conn| operation_list::list(conn, limit, cursor.as_deref())).await
+    }
+
+    async fn operation(&self, id: &str) -> Result<OperationView> {
+        let id = operation_list::number(id)?;
+        self.read(move |conn| operation_list::one(conn, id)).await
+    }
+
+    async fn operation_items(&self, id: &str, call: ItemsCall) -> Result<OperationItemsPage> {
+        let id = operation_list::number(id)?;
+        self.read(move |conn| operation_list::items(conn, id, &call)).await
     }
 
     async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer> {

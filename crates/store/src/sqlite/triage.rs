@@ -21,6 +21,12 @@ use crate::triage_model::{Act, Triage, Triaged};
 /// `POST /v1/runs/{run_id}/` and the verb.
 pub(super) fn triage(batch: &mut Batch<'_>, act: &Act) -> Result<Triaged> {
     let row = batch.require_run(&act.at)?;
+    let row = act_on(batch, row, act)?;
+    triaged(batch, &row)
+}
+
+/// The one way from a person's word to a run's move, whether it is about one run or about many.
+pub(super) fn act_on(batch: &mut Batch<'_>, row: RunRow, act: &Act) -> Result<RunRow> {
     let row = match &act.triage {
         Triage::Replay(replay) => replay::replay(batch, row, act, replay)?,
         Triage::Review => replay::review(batch, row, act)?,
@@ -42,7 +48,7 @@ pub(super) fn triage(batch: &mut Batch<'_>, act: &Act) -> Result<Triaged> {
             plain(batch, row, act, &event)?
         }
     };
-    triaged(batch, &row)
+    Ok(row)
 }
 
 /// A move that changes nothing but where the run is.

@@ -16,6 +16,7 @@ mod fencing;
 mod fixes;
 mod leases;
 mod ledger;
+mod operations;
 mod patterns;
 mod reads;
 mod reconciling;
@@ -149,6 +150,21 @@ macro_rules! every_case {
             verbs::a_failure_of_a_merged_run_is_its_targets_too,
             verbs::runs_merge_within_a_tenant_never_into_themselves_and_come_apart_again,
             verbs::duplicates_share_a_key_or_a_payload_that_failed_the_same_way,
+            operations::each_run_goes_through_the_single_verbs_guard,
+            operations::every_action_in_every_state_does_what_the_single_verb_does,
+            operations::what_was_previewed_is_exactly_what_is_started,
+            operations::outcomes_are_counted_and_end_the_operation,
+            operations::what_does_not_settle_in_time_does_not_hold_the_end_up,
+            operations::a_canary_that_fails_stops_the_rest_and_names_what_joined,
+            operations::a_canary_that_passes_lets_the_rest_go,
+            operations::a_canary_without_an_outcome_in_time_has_failed,
+            operations::pause_resume_and_cancel_hold_from_the_next_batch_on,
+            operations::a_rate_is_kept,
+            operations::a_patch_goes_over_every_payload_and_shows_what_it_does,
+            operations::runs_named_one_by_one_are_met_once_and_the_missing_are_counted,
+            operations::one_replica_at_a_time_works_an_operation,
+            operations::beyond_ten_thousand_the_set_is_frozen_in_pieces_and_nothing_moves_before_it_is_whole,
+            operations::pages_of_items_meet_each_once,
             patterns::a_resolved_pattern_seen_again_is_a_regression,
             patterns::an_attempt_from_before_the_resolve_is_no_regression,
             patterns::a_report_of_an_attempt_that_began_before_the_resolve_is_no_regression,

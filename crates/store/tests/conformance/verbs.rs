@@ -9,7 +9,7 @@ use crate::reports::{BUG, TIMEOUT};
 use crate::world::{World, at, failed, new_run, numbered, report, success};
 
 /// Brings a run of that name into a state.
-async fn bring(world: &World, run: &str, state: StateName) {
+pub async fn bring(world: &World, run: &str, state: StateName) {
     match state {
         StateName::Scheduled => drop(world.fail(run, TIMEOUT).await),
         StateName::Running => drop(world.start(run).await),

@@ -5,7 +5,7 @@ mod duplicates;
 mod list;
 mod page;
 mod plan;
-mod proposal;
+pub(crate) mod proposal;
 mod receipt;
 mod revision;
 mod sent;

@@ -1,14 +1,10 @@
-//! The stories of the docs, run as they stand: every `bash` block is a part of one script, and every line of a `text`
-//! block must be in what it printed.
-
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should say where")]
-
-mod support;
+//! The card that may have been charged: every `bash` block of the page is a part of one script, and every line of a
+//! `text` block must be in what it printed.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use support::{Server, folder, new_key, wait_for};
+use crate::support::{Server, folder, new_key, wait_for};
 
 /// The contents of all fenced blocks of that kind.
 fn blocks(page: &str, kind: &str) -> Vec<String> {
