@@ -159,6 +159,7 @@ macro_rules! every_case {
             operations::a_canary_that_passes_lets_the_rest_go,
             operations::a_canary_without_an_outcome_in_time_has_failed,
             operations::pause_resume_and_cancel_hold_from_the_next_batch_on,
+            operations::after_the_answer_to_a_cancel_nothing_moves,
             operations::a_rate_is_kept,
             operations::a_patch_goes_over_every_payload_and_shows_what_it_does,
             operations::runs_named_one_by_one_are_met_once_and_the_missing_are_counted,

@@ -271,6 +271,23 @@ pub async fn pause_resume_and_cancel_hold_from_the_next_batch_on(world: World) {
     assert!(matches!(again, Err(Error::OperationIs(OperationState::Cancelled))));
 }
 
+/// Whatever the round had already looked at.
+pub async fn after_the_answer_to_a_cancel_nothing_moves(world: World) {
+    fail_all(&world, (0..3_000).map(|n| format!("r{n:04}"))).await;
+    for _ in 0..6 {
+        let operation = make(&world, over(dead(), Bulk::Assign { to: Some(Label::from("ops")) })).await;
+        let cancel = async {
+            while look(&world, &operation).await.moved == 0 {
+                tokio::task::yield_now().await;
+            }
+            world.store.steer_operation(&operation.id, Steer::Cancel).await.unwrap()
+        };
+        let ((), cancelled) = tokio::join!(work(&world), cancel);
+        assert_eq!(look(&world, &operation).await.moved, cancelled.moved);
+        assert!(cancelled.moved < 3_000, "it was over before the cancel");
+    }
+}
+
 pub async fn a_rate_is_kept(world: World) {
     fail_all(&world, (0..100).map(|n| format!("r{n:03}"))).await;
     let operation = make(&world, NewOperation { rate_per_s: Some(10.0), ..over(dead(), Bulk::Resolve) }).await;
