@@ -89,6 +89,8 @@ mod tests {
             fields::<StrategyLayer>(),
             fields::<Budgets>(),
             fields::<DetectLayer>(),
+            fields::<BreakerLayer>(),
+            fields::<Limits>(),
             fields::<QueueKeys>(),
             fields::<TenantKeys>(),
             fields::<AgentKeys>(),
@@ -110,6 +112,8 @@ mod tests {
             fields::<StrategyLayer>(),
             fields::<Budgets>(),
             fields::<DetectLayer>(),
+            fields::<BreakerLayer>(),
+            fields::<Limits>(),
             fields::<AgentKeys>(),
         ];
         for field in explained.concat() {
