@@ -5,6 +5,7 @@ mod breaker_model;
 mod clock;
 mod codec;
 mod error;
+mod lease_model;
 mod model;
 mod operation_model;
 mod pattern_model;

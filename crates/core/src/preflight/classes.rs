@@ -1,7 +1,7 @@
 //! A text's characters by class, counted in one pass: how many tokens a class costs is another's question, since each
 //! tokenizer has its own answer.
 
-use crate::preflight::words::{WordRun, by_letters, is_opaque, punctuation_cost};
+use crate::preflight::words::{WordRun, by_digits, by_letters, is_opaque, punctuation_cost};
 
 /// Classes of text that tokenizers treat alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,6 +156,9 @@ impl Counter<'_> {
             if end > start + capital && !self.goes_on(end) {
                 self.at = end;
                 words += by_letters((end - start) as u64);
+            } else if let Some(digits) = self.plain_number() {
+                self.at += digits;
+                numbers += by_digits(digits as u64);
             } else {
                 let (of_words, of_numbers) = self.mixed();
                 words += of_words;
@@ -175,6 +178,12 @@ impl Counter<'_> {
     /// Whether a word has more letters or digits at `at`.
     fn goes_on(&self, at: usize) -> bool {
         self.text.get(at).is_some_and(|byte| matches!(BYTES[usize::from(*byte)], Byte::Letter | Byte::Digit))
+    }
+
+    /// How many digits stand here by themselves.
+    fn plain_number(&self) -> Option<usize> {
+        let digits = self.text[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        (digits > 0 && !self.goes_on(self.at + digits)).then_some(digits)
     }
 
     /// A run of small letters, capitals and digits: what its words and its numbers cost.

@@ -64,7 +64,7 @@ impl WordRun {
             (capitals, 0) => 1_000 + capitals.saturating_sub(3) * EACH_CAPITAL,
             (upper, lower) => by_letters(upper + lower),
         };
-        self.numbers += self.digits.div_ceil(3) * 1_000;
+        self.numbers += by_digits(self.digits);
         (self.upper, self.lower, self.digits) = (0, 0, 0);
     }
 
@@ -82,6 +82,11 @@ pub(super) fn by_letters(letters: u64) -> u64 {
         Some(cost) => *cost,
         None => BY_LETTERS[20] + (letters - 20) * EACH_BEYOND,
     }
+}
+
+/// A number of so many digits: three are one token.
+pub(super) fn by_digits(digits: u64) -> u64 {
+    digits.div_ceil(3) * 1_000
 }
 
 /// Whether a run of letters and digits keeps changing between them, as no word does.
