@@ -15,7 +15,8 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const CACHED_STATEMENTS: usize = 128;
 const CHECKPOINT_PAGES: u32 = 10_000;
 const WAL_KEPT_BYTES: u32 = 64 * 1024 * 1024;
-const WRITER_CACHE_KIB: i32 = 8 * 1024;
+/// The index by name has no order that new runs follow: it should fit whole while there are a million of them.
+const WRITER_CACHE_KIB: i32 = 32 * 1024;
 
 /// Opens the one connection that writes.
 pub(super) fn open_writer(path: &Path, create: bool) -> Result<Connection> {
