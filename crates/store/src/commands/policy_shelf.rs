@@ -10,7 +10,7 @@ use redrive_core::wire::QueueSettings;
 /// Names are strangers' to choose: past so many the shelf begins anew.
 const KEPT_MAX: usize = 4_096;
 
-pub(super) struct PolicyShelf {
+pub(crate) struct PolicyShelf {
     policies: Policies,
     kept: Mutex<Kept>,
 }
@@ -24,14 +24,14 @@ struct Kept {
 
 /// When a policy was asked for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked(u64);
+pub(crate) struct Asked(u64);
 
 impl PolicyShelf {
-    pub(super) fn new(policies: Policies) -> Self {
+    pub(crate) fn new(policies: Policies) -> Self {
         Self { policies, kept: Mutex::default() }
     }
 
-    pub(super) fn limits_of(&self, tenant: &Tenant) -> Limits {
+    pub(crate) fn limits_of(&self, tenant: &Tenant) -> Limits {
         self.policies.limits_of(tenant)
     }
 
@@ -39,16 +39,16 @@ impl PolicyShelf {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn find(&self, tenant: &Tenant, queue: &QueueName) -> Option<Arc<Policy>> {
+    pub(crate) fn find(&self, tenant: &Tenant, queue: &QueueName) -> Option<Arc<Policy>> {
         self.kept().by_name.get(&(tenant.clone(), queue.clone())).cloned()
     }
 
-    pub(super) fn ask(&self) -> Asked {
+    pub(crate) fn ask(&self) -> Asked {
         Asked(self.kept().round)
     }
 
     /// Resolves what was read. A queue that is not there is not kept: its first run makes it.
-    pub(super) fn put(
+    pub(crate) fn put(
         &self,
         asked: Asked,
         tenant: &Tenant,
@@ -73,7 +73,7 @@ impl PolicyShelf {
         policy
     }
 
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         let mut kept = self.kept();
         kept.round += 1;
         kept.by_name.clear();

@@ -2,14 +2,14 @@
 
 /// The two columns that name a fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct FingerprintKey {
-    pub(super) version: u8,
+pub(crate) struct FingerprintKey {
+    pub(crate) version: u8,
     /// The hash's bits as SQLite keeps them.
-    pub(super) hash: i64,
+    pub(crate) hash: i64,
 }
 
 impl FingerprintKey {
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (version, hash) = text.split_once('-')?;
         let key = Self { version: version.parse().ok()?, hash: u64::from_str_radix(hash, 16).ok()?.cast_signed() };
         // One spelling only.

@@ -21,109 +21,109 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 /// A run's inner life. Field names are short because every row carries them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Life {
+pub(crate) struct Life {
     #[serde(default, skip_serializing_if = "is_default", rename = "e")]
-    pub(super) epoch: u64,
+    pub(crate) epoch: u64,
     #[serde(default, skip_serializing_if = "is_default", rename = "ea")]
-    pub(super) epoch_attempt: u32,
+    pub(crate) epoch_attempt: u32,
     #[serde(default, skip_serializing_if = "is_default", rename = "en")]
-    pub(super) ended: Option<Ended>,
+    pub(crate) ended: Option<Ended>,
     #[serde(default, skip_serializing_if = "is_default", rename = "f")]
-    pub(super) has_failed: bool,
+    pub(crate) has_failed: bool,
     #[serde(default, skip_serializing_if = "is_default", rename = "b")]
-    pub(super) budget_from: u32,
+    pub(crate) budget_from: u32,
     #[serde(default, skip_serializing_if = "is_default", rename = "r")]
-    pub(super) releases_in_row: u32,
+    pub(crate) releases_in_row: u32,
     #[serde(default, skip_serializing_if = "is_default", rename = "rs")]
-    pub(super) resumable: bool,
+    pub(crate) resumable: bool,
     #[serde(default, skip_serializing_if = "is_default", rename = "np")]
-    pub(super) not_replayable: bool,
+    pub(crate) not_replayable: bool,
     #[serde(default, skip_serializing_if = "is_default", rename = "fx")]
-    pub(super) effects: (u32, u32, u32),
+    pub(crate) effects: (u32, u32, u32),
     #[serde(default, skip_serializing_if = "is_default", rename = "s")]
-    pub(super) streak: Option<(u64, u32)>,
+    pub(crate) streak: Option<(u64, u32)>,
     #[serde(default, skip_serializing_if = "is_default", rename = "si")]
-    pub(super) silent_in_row: u32,
+    pub(crate) silent_in_row: u32,
     #[serde(default, skip_serializing_if = "is_default", rename = "t")]
-    pub(super) retries: Vec<(Reason, u32)>,
+    pub(crate) retries: Vec<(Reason, u32)>,
     #[serde(default, skip_serializing_if = "is_default", rename = "td")]
-    pub(super) tried: Vec<u64>,
+    pub(crate) tried: Vec<u64>,
     /// Tokens and micro-dollars.
     #[serde(default, skip_serializing_if = "is_default", rename = "sp")]
-    pub(super) spent: (u64, u64),
+    pub(crate) spent: (u64, u64),
     #[serde(default, skip_serializing_if = "is_default", rename = "ro")]
-    pub(super) refused: Option<(u64, u32)>,
+    pub(crate) refused: Option<(u64, u32)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "c")]
-    pub(super) changes: Vec<Change>,
+    pub(crate) changes: Vec<Change>,
     #[serde(default, skip_serializing_if = "is_default", rename = "tg")]
-    pub(super) target: Target,
+    pub(crate) target: Target,
     #[serde(default, skip_serializing_if = "is_default", rename = "im")]
-    pub(super) idle_ms: Option<u64>,
+    pub(crate) idle_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "is_default", rename = "dm")]
-    pub(super) deadline_ms: Option<u64>,
+    pub(crate) deadline_ms: Option<u64>,
     /// Scheduled or running: the attempt is a replay.
     #[serde(default, skip_serializing_if = "is_default", rename = "rp")]
-    pub(super) replay: bool,
+    pub(crate) replay: bool,
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "l")]
-    pub(super) lease: Option<LeaseLife>,
+    pub(crate) lease: Option<LeaseLife>,
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "rv")]
-    pub(super) review: Option<ReviewLife>,
+    pub(crate) review: Option<ReviewLife>,
     /// Merged: what it was dead for before; none when it was scheduled.
     #[serde(default, skip_serializing_if = "is_default", rename = "m")]
-    pub(super) before_merge: Option<DeadBecause>,
+    pub(crate) before_merge: Option<DeadBecause>,
     /// Who began the attempt under way.
     #[serde(default, skip_serializing_if = "is_default", rename = "w")]
-    pub(super) worker: Option<Label>,
+    pub(crate) worker: Option<Label>,
     #[serde(default, skip_serializing_if = "is_default", rename = "sid")]
-    pub(super) start_id: Option<Label>,
+    pub(crate) start_id: Option<Label>,
     /// What the attempt under way runs with.
     #[serde(default, skip_serializing_if = "is_default", rename = "v")]
-    pub(super) versions: Versions,
+    pub(crate) versions: Versions,
     /// When the attempt under way began, as breakers count it.
     #[serde(default, skip_serializing_if = "is_default", rename = "bg")]
-    pub(super) generation: u64,
+    pub(crate) generation: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct LeaseLife {
-    pub(super) x: i64,
-    pub(super) ms: u64,
+pub(crate) struct LeaseLife {
+    pub(crate) x: i64,
+    pub(crate) ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) idle: Option<u64>,
-    pub(super) p: i64,
-    pub(super) d: i64,
-    pub(super) b: i64,
+    pub(crate) idle: Option<u64>,
+    pub(crate) p: i64,
+    pub(crate) d: i64,
+    pub(crate) b: i64,
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(super) ext: bool,
+    pub(crate) ext: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct ReviewLife {
-    pub(super) proposed: String,
-    pub(super) plan_hash: String,
-    pub(super) expires_at: i64,
-    pub(super) before: DeadBecause,
+pub(crate) struct ReviewLife {
+    pub(crate) proposed: String,
+    pub(crate) plan_hash: String,
+    pub(crate) expires_at: i64,
+    pub(crate) before: DeadBecause,
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(super) reopens: Option<Closed>,
+    pub(crate) reopens: Option<Closed>,
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(super) force: bool,
+    pub(crate) force: bool,
 }
 
 /// The columns that, with [`Life`], make a run.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct StateColumns {
-    pub(super) state: StateName,
-    pub(super) detail: i64,
-    pub(super) due: Option<Timestamp>,
-    pub(super) wake: Option<Timestamp>,
-    pub(super) held_by: Option<Label>,
-    pub(super) merged_into: Option<RunId>,
+pub(crate) struct StateColumns {
+    pub(crate) state: StateName,
+    pub(crate) detail: i64,
+    pub(crate) due: Option<Timestamp>,
+    pub(crate) wake: Option<Timestamp>,
+    pub(crate) held_by: Option<Label>,
+    pub(crate) merged_into: Option<RunId>,
 }
 
-pub(super) const HELD: i64 = 1;
+pub(crate) const HELD: i64 = 1;
 
 impl StateColumns {
-    pub(super) fn of(run: &Run) -> Self {
+    pub(crate) fn of(run: &Run) -> Self {
         let mut columns = Self {
             state: run.state.name(),
             detail: 0,
@@ -152,18 +152,18 @@ impl StateColumns {
 }
 
 /// A word's number in its list: how words lie in columns.
-pub(super) fn position<T: PartialEq>(all: &[T], word: &T) -> i64 {
+pub(crate) fn position<T: PartialEq>(all: &[T], word: &T) -> i64 {
     all.iter().position(|w| w == word).and_then(|n| i64::try_from(n).ok()).unwrap_or(-1)
 }
 
 /// The word of a number.
-pub(super) fn word<T: Copy>(all: &[T], number: i64, what: &str) -> Result<T> {
+pub(crate) fn word<T: Copy>(all: &[T], number: i64, what: &str) -> Result<T> {
     let found = usize::try_from(number).ok().and_then(|n| all.get(n)).copied();
     found.ok_or_else(|| Error::Unexpected(format!("{what} {number}")))
 }
 
 impl Life {
-    pub(super) fn of(run: &Run, worker: Option<Label>, start_id: Option<Label>) -> Self {
+    pub(crate) fn of(run: &Run, worker: Option<Label>, start_id: Option<Label>) -> Self {
         let mut life = Self {
             epoch: run.epoch,
             epoch_attempt: run.epoch_attempt,
@@ -234,7 +234,7 @@ impl Life {
     }
 
     /// The run as the transition table knows it.
-    pub(super) fn to_run(
+    pub(crate) fn to_run(
         &self,
         columns: &StateColumns,
         attempt: u32,
