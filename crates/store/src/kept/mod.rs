@@ -6,6 +6,7 @@ pub(crate) mod by_state;
 pub(crate) mod columns;
 pub(crate) mod counts;
 pub(crate) mod cursor;
+pub(crate) mod figures;
 pub(crate) mod filter;
 pub(crate) mod history;
 pub(crate) mod hours;

@@ -1,10 +1,11 @@
 //! Patterns as they are shown: one tenant's, or all tenants' of one fingerprint as one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use redrive_core::ids::Tenant;
 use redrive_core::reason::Category;
-use redrive_core::wire::{PatternEntry, PatternEvent, PatternState, PatternView};
+use redrive_core::time::{DAY_MS, HOUR_MS, SECOND_MS, Timestamp};
+use redrive_core::wire::{MergedPattern, PatternEntry, PatternEvent, PatternHour, PatternState, PatternView};
 
 use super::columns::{
     Columns, flag, json, label_or_none, number, owned, owned_or_none, packed_note, parsed, time, time_or_none, whole,
@@ -13,6 +14,10 @@ use crate::commands::fingerprints::FingerprintKey;
 use crate::commands::life::word;
 use crate::error::Result;
 
+/// How far back a pattern's failures are told by the hour.
+pub(crate) const PATTERN_HOURS_KEPT_MS: u64 = 7 * DAY_MS;
+/// How far a pattern's place in lists may lag behind its last failure.
+pub(crate) const GROUP_SEEN_LAG_MS: u64 = SECOND_MS;
 /// Tenants that a row over all of them names.
 const TENANTS_MAX: usize = 20;
 /// Of many events, the last are shown.
@@ -97,4 +102,36 @@ pub(crate) fn event(row: &impl Columns) -> Result<PatternEntry> {
         about: owned_or_none(row, 4)?,
         note: packed_note(row, 5)?,
     })
+}
+
+/// Of all these events, the oldest first, the last that are shown.
+pub(crate) fn last_events(mut events: Vec<PatternEntry>) -> Vec<PatternEntry> {
+    events.sort_by_key(|event| event.at);
+    events.split_off(events.len().saturating_sub(EVENTS_MAX))
+}
+
+/// `row`: its number, id, fingerprint's version and hash, template, count, open.
+pub(crate) fn part(row: &impl Columns) -> Result<(i64, MergedPattern)> {
+    let part = MergedPattern {
+        id: owned(row, 1)?,
+        fingerprint: FingerprintKey { version: whole(row, 2, "fingerprint version")?, hash: number(row, 3)? }
+            .to_string(),
+        template: owned(row, 4)?,
+        count: whole(row, 5, "count")?,
+        open: whole(row, 6, "open")?,
+    };
+    Ok((number(row, 0)?, part))
+}
+
+/// The hours that a pattern's failures are told by: the first of them, and the one after the last.
+pub(crate) fn hours_told(now: Timestamp) -> (Timestamp, Timestamp) {
+    let before = now.hour().plus_ms(HOUR_MS);
+    (before.minus_ms(PATTERN_HOURS_KEPT_MS), before)
+}
+
+/// Every hour of the span, also those in which nothing happened.
+pub(crate) fn each_hour(failed: &BTreeMap<Timestamp, u64>, now: Timestamp) -> Vec<PatternHour> {
+    let (first, before) = hours_told(now);
+    let each = std::iter::successors(Some(first), |hour| Some(hour.plus_ms(HOUR_MS))).take_while(|hour| *hour < before);
+    each.map(|hour| PatternHour { hour, failed: failed.get(&hour).copied().unwrap_or(0) }).collect()
 }

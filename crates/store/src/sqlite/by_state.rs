@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use redrive_core::run::StateName;
 use rusqlite::Connection;
 
-pub(super) use crate::kept::by_state::{ByState, Count, standing};
+pub(super) use crate::kept::by_state::{ByState, Count};
 
 use super::life::{position, word};
 use super::lookup::Whose;

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 use super::life::position;
 use crate::codec::encode;
 use crate::error::Result;
-use crate::kept::patterns::{EVENTS_MAX, event};
+use crate::kept::patterns::{EVENTS_MAX, event, last_events};
 use crate::sqlite::batch::Batch;
 
 impl Batch<'_> {
@@ -48,6 +48,5 @@ pub(super) fn events_of(conn: &Connection, patterns: &[i64]) -> Result<Vec<Patte
         own.reverse();
         entries.extend(own);
     }
-    entries.sort_by_key(|entry| entry.at);
-    Ok(entries.split_off(entries.len().saturating_sub(EVENTS_MAX)))
+    Ok(last_events(entries))
 }
