@@ -4,7 +4,9 @@
 mod breaker_model;
 mod clock;
 mod codec;
+mod commands;
 mod error;
+mod kept;
 mod lease_model;
 mod model;
 mod operation_model;

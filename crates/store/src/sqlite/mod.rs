@@ -12,7 +12,6 @@ mod command;
 mod committer;
 mod connection;
 mod counts;
-mod cursor;
 mod detail;
 #[cfg(test)]
 mod detail_tests;
@@ -24,7 +23,6 @@ mod figures;
 #[cfg(test)]
 mod figures_tests;
 mod filter;
-mod fingerprints;
 #[cfg(test)]
 mod fixture;
 mod folder;
@@ -35,7 +33,6 @@ mod keys;
 mod lanes;
 mod lease;
 mod ledger;
-mod life;
 mod limits;
 mod list;
 #[cfg(test)]
@@ -64,7 +61,6 @@ mod pattern_triage;
 mod patterns;
 mod pieces;
 mod plans;
-mod policy_shelf;
 mod predicate;
 mod queue_list;
 mod readers;
@@ -90,6 +86,9 @@ mod under_lease;
 mod versions;
 mod visit;
 mod words;
+
+use crate::commands::{fingerprints, life, policy_shelf};
+use crate::kept::cursor;
 
 pub use store::{Options, SqliteStore};
 pub use visit::{Setup, Visit};

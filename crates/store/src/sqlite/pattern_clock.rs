@@ -3,15 +3,13 @@
 
 use std::collections::HashMap;
 
-use redrive_core::time::{DAY_MS, SECOND_MS, Timestamp};
+use redrive_core::time::Timestamp;
 use rusqlite::{Connection, params};
+
+pub(super) use crate::kept::patterns::{GROUP_SEEN_LAG_MS, PATTERN_HOURS_KEPT_MS};
 
 use crate::error::Result;
 
-/// How far back a pattern's failures are told by the hour.
-pub(super) const PATTERN_HOURS_KEPT_MS: u64 = 7 * DAY_MS;
-/// How far a pattern's place in lists may lag behind its last failure.
-pub(super) const GROUP_SEEN_LAG_MS: u64 = SECOND_MS;
 /// Beyond this the memory starts anew.
 const REMEMBERED_MAX: usize = 10_000;
 

@@ -12,7 +12,7 @@ const CHECK_BYTES: usize = 8;
 const MAX_CHARS: usize = 1_000;
 
 /// Writes a position, sealed for `question`: everything that must be the same when it comes back.
-pub(super) fn seal(question: &str, position: &[u8]) -> String {
+pub(crate) fn seal(question: &str, position: &[u8]) -> String {
     let mut bytes = vec![VERSION];
     bytes.extend_from_slice(&check(question, position));
     bytes.extend_from_slice(position);
@@ -20,7 +20,7 @@ pub(super) fn seal(question: &str, position: &[u8]) -> String {
 }
 
 /// The position of a cursor that was sealed for the same question.
-pub(super) fn unseal(question: &str, cursor: &str) -> Result<Vec<u8>> {
+pub(crate) fn unseal(question: &str, cursor: &str) -> Result<Vec<u8>> {
     if cursor.len() > MAX_CHARS {
         return Err(Error::BadCursor);
     }
@@ -40,12 +40,12 @@ fn check(question: &str, position: &[u8]) -> [u8; CHECK_BYTES] {
 }
 
 /// A position made of numbers.
-pub(super) fn seal_numbers(question: &str, numbers: &[i64]) -> String {
+pub(crate) fn seal_numbers(question: &str, numbers: &[i64]) -> String {
     let bytes: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
     seal(question, &bytes)
 }
 
-pub(super) fn unseal_numbers<const N: usize>(question: &str, cursor: &str) -> Result<[i64; N]> {
+pub(crate) fn unseal_numbers<const N: usize>(question: &str, cursor: &str) -> Result<[i64; N]> {
     let bytes = unseal(question, cursor)?;
     let (numbers, rest) = bytes.as_chunks::<8>();
     let numbers: Vec<i64> = numbers.iter().map(|n| i64::from_le_bytes(*n)).collect();
