@@ -6,10 +6,10 @@ use redrive_core::reason::{Category, Reason};
 use redrive_core::strategy::Failure;
 use redrive_core::verdict::Target;
 
-use crate::error::Result;
-use crate::model::NewRun;
 use crate::commands::batch::{Batch, Queue};
 use crate::commands::run_row::RunRow;
+use crate::error::Result;
+use crate::model::NewRun;
 
 impl Batch<'_> {
     /// Fills in what the policy needs to judge `failure`; a run that is not in the store yet is `new`.

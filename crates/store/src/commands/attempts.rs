@@ -8,11 +8,14 @@ use redrive_core::verdict::Verdict;
 use redrive_core::wire::FailureAnswer;
 
 use crate::codec::{decode, encode};
-use crate::error::{Error, Result};
-use crate::model::{AttemptOrigin, Digest};
 use crate::commands::batch::Batch;
+use crate::commands::life::word;
 use crate::commands::rows::NewAttempt;
 use crate::commands::run_row::RunRow;
+use crate::error::{Error, Result};
+use crate::kept::columns::{Columns, flag, number, time};
+use crate::kept::lookup::number_of;
+use crate::model::{AttemptOrigin, Digest};
 
 /// An attempt to be kept.
 pub(crate) struct Ending<'a> {
@@ -29,6 +32,7 @@ pub(crate) struct Ending<'a> {
 }
 
 /// An attempt as it was kept.
+#[derive(Debug, Clone)]
 pub(crate) struct Kept {
     pub(crate) attempt: u32,
     pub(crate) outcome: Outcome,
@@ -41,7 +45,23 @@ pub(crate) struct Kept {
     pub(crate) verdict: Option<Vec<u8>>,
 }
 
+/// The columns of [`Kept::read`].
+pub(crate) const KEPT: &str = "id, outcome, digest, state, recorded_at, pattern, pattern_new, verdict";
+
 impl Kept {
+    pub(crate) fn read(row: &impl Columns) -> Result<Self> {
+        Ok(Self {
+            attempt: number_of(number(row, 0)?)?,
+            outcome: word(Outcome::ALL, number(row, 1)?, "outcome")?,
+            digest: row.bytes_or_none(2)?.map(<[u8]>::to_vec),
+            state: word(StateName::ALL, number(row, 3)?, "state")?,
+            recorded_at: time(row, 4)?,
+            pattern: row.number_or_none(5)?,
+            pattern_new: flag(row, 6)?,
+            verdict: row.bytes_or_none(7)?.map(<[u8]>::to_vec),
+        })
+    }
+
     pub(crate) fn is(&self, digest: &Digest) -> bool {
         self.digest.as_deref() == Some(digest.as_slice())
     }

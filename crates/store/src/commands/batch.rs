@@ -9,13 +9,13 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::QueueSettings;
 
 use crate::clock::Dice;
-use crate::error::{Error, Result};
 use crate::commands::breakers::Breakers;
 use crate::commands::limits::Buckets;
 use crate::commands::patterns::KnownPatterns;
 use crate::commands::rows::Rows;
 use crate::commands::tally::Tally;
 use crate::commands::versions::SeenVersion;
+use crate::error::{Error, Result};
 
 /// A queue as commands need it.
 #[derive(Debug, Clone)]

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 
-use crate::error::{Error, Result};
 use crate::commands::batch::Batch;
+use crate::error::{Error, Result};
 
 /// A command: run inside a transaction (again, if its batch had to be rolled back), answered after the commit.
 pub(crate) trait Command: Send {

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::model::{EffectRef, Reconcile, Swept};
 
 /// How long an entry whose run is gone is kept after its last use.
-const KEPT_MS: u64 = 90 * DAY_MS;
+pub(crate) const KEPT_MS: u64 = 90 * DAY_MS;
 
 const EFFECT: &str = "effect";
 

@@ -11,14 +11,14 @@ use redrive_core::time::{SECOND_MS, Timestamp};
 use redrive_core::verdict::Change;
 use redrive_core::wire::{HandedChange, Versions};
 
-use crate::error::Result;
-use crate::model::{HourlyKind, LeaseCall, LeaseToken, TenantScope};
 use crate::commands::attempts::json;
 use crate::commands::batch::{Batch, Queue};
 use crate::commands::breakers::{Gate, Probes};
 use crate::commands::rows::{Candidate, DueCall};
 use crate::commands::run_row::RunRow;
 use crate::commands::start::token;
+use crate::error::Result;
+use crate::model::{HourlyKind, LeaseCall, LeaseToken, TenantScope};
 
 /// A queue's last lease call is noted this often; nobody needs it finer.
 const CALL_NOTED_EVERY_MS: u64 = 10 * SECOND_MS;

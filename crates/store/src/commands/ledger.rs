@@ -4,12 +4,12 @@ use redrive_core::ledger::{self, By, EntryState, Recorded, Refused, Report, Unna
 use redrive_core::text::Text;
 use redrive_core::wire::{StepView, Versions};
 
+use crate::commands::batch::Batch;
+use crate::commands::rows::{MovedEntry, NewEntry};
+use crate::commands::run_row::RunRow;
+use crate::commands::steps::{Mover, StepRow, WORKER, is_effect};
 use crate::error::{Error, Result};
 use crate::model::{NewStep, UnderLease};
-use crate::commands::batch::Batch;
-use crate::commands::run_row::RunRow;
-use crate::commands::rows::{MovedEntry, NewEntry};
-use crate::commands::steps::{Mover, StepRow, WORKER, is_effect};
 
 /// `POST …/steps` under a live lease. The caller keeps the run afterwards.
 pub(crate) fn record(

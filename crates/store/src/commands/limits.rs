@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use redrive_core::policy::Limits;
 use redrive_core::time::{SECOND_MS, Timestamp};
 
-use crate::error::Result;
 use crate::commands::batch::Batch;
+use crate::error::Result;
 
 /// Leases that a tenant may still have, refilled by the clock.
 #[derive(Debug, Clone, Copy)]

@@ -4,11 +4,11 @@ use redrive_core::ids::RunId;
 use redrive_core::lifecycle::{Event, Refused};
 use redrive_core::run::State;
 
-use crate::error::{Error, Result};
-use crate::model::FailedAttempt;
 use crate::commands::batch::Batch;
 use crate::commands::report::record;
 use crate::commands::run_row::RunRow;
+use crate::error::{Error, Result};
+use crate::model::FailedAttempt;
 
 /// A chain is at most this long: each link was a person's act.
 const CHAIN_MAX: usize = 100;

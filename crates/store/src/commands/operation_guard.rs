@@ -3,10 +3,10 @@
 
 use redrive_core::lifecycle::Event;
 
-use crate::error::{Error, Result};
 use crate::commands::batch::Batch;
 use crate::commands::merges;
 use crate::commands::run_row::RunRow;
+use crate::error::{Error, Result};
 use crate::triage_model::Triage;
 
 pub(crate) const CHANGED: &str = "changed";

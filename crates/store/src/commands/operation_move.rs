@@ -7,9 +7,6 @@ use redrive_core::text::Text;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{CanaryState, ItemOutcome, OperationState};
 
-use crate::error::Result;
-use crate::model::RunRef;
-use crate::operation_model::NewOperation;
 use crate::commands::batch::Batch;
 use crate::commands::failpoint;
 use crate::commands::operation_freeze::PIECE_RUNS;
@@ -20,6 +17,9 @@ use crate::commands::operation_settle::conclude;
 use crate::commands::rows::Stood;
 use crate::commands::run_row::RunRow;
 use crate::commands::triage::act_on;
+use crate::error::Result;
+use crate::model::RunRef;
+use crate::operation_model::NewOperation;
 use crate::triage_model::{Act, Triage};
 
 /// The next items, and what the fix makes of each.

@@ -1,18 +1,16 @@
 //! The same fix over many payloads: made beside the writer, bound to the revision it was made from.
 
+use redrive_core::ids::{RunId, Tenant};
 use redrive_core::json::{self, Tape};
 use redrive_core::patch::{self, Operation, Why};
 use redrive_core::wire::{Fix, OperationSample, RawJson, ReplayRequest};
-use rusqlite::{Connection, OptionalExtension};
 use sha2::{Digest as _, Sha256};
 
 use crate::codec::encode;
+use crate::commands::attempts;
 use crate::error::Result;
 use crate::model::{Digest, Payload, PayloadKind};
 use crate::operation_model::{Bulk, BulkReplay};
-use crate::commands::attempts;
-use crate::commands::columns::{parsed, whole};
-use crate::commands::pieces::payload_of;
 use crate::triage_model::{FixedPayload, Replay, Triage};
 
 /// How much payload one piece may hold in memory.

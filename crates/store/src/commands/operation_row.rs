@@ -7,8 +7,10 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{CanaryState, OperationAction, OperationState};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
 use crate::commands::batch::Batch;
+use crate::commands::life::word;
+use crate::error::{Error, Result};
+use crate::kept::columns::{Columns, flag, json, number, owned, owned_or_none, text, time, time_or_none, whole};
 
 /// How long a replica has an operation to itself after its last piece.
 const HELD_MS: u64 = 10_000;
@@ -61,7 +63,46 @@ pub(crate) fn add(tally: &mut BTreeMap<String, u64>, what: &str, n: u64) {
     }
 }
 
+pub(crate) const COLUMNS: &str = "id, action, state, preparing, all_moved, open, actor, created_at, started_at, ended_at, last_run, \
+     prepared_to, moved_to, matched, eligible, moved, succeeded, failed, skipped, tallies, canary, canary_until, \
+     stopped_because, joined, pace_from, pace_moved, changes_seen, settle_until, holder, held_until";
+
 impl OperationRow {
+    pub(crate) fn read(row: &impl Columns) -> Result<Self> {
+        let canary = row.number_or_none(20)?;
+        Ok(Self {
+            id: number(row, 0)?,
+            action: word(OperationAction::ALL, number(row, 1)?, "action")?,
+            state: word(OperationState::ALL, number(row, 2)?, "operation state")?,
+            preparing: flag(row, 3)?,
+            all_moved: flag(row, 4)?,
+            open: flag(row, 5)?,
+            actor: owned(row, 6)?,
+            created_at: time(row, 7)?,
+            started_at: time_or_none(row, 8)?,
+            ended_at: time_or_none(row, 9)?,
+            last_run: number(row, 10)?,
+            prepared_to: number(row, 11)?,
+            moved_to: number(row, 12)?,
+            matched: whole(row, 13, "matched")?,
+            eligible: whole(row, 14, "eligible")?,
+            moved: whole(row, 15, "moved")?,
+            succeeded: whole(row, 16, "succeeded")?,
+            failed: whole(row, 17, "failed")?,
+            skipped: whole(row, 18, "skipped")?,
+            tallies: json(text(row, 19)?, "tallies")?,
+            canary: canary.map(|n| word(CanaryState::ALL, n, "canary")).transpose()?,
+            canary_until: time_or_none(row, 21)?,
+            stopped_because: owned_or_none(row, 22)?,
+            joined: owned_or_none(row, 23)?,
+            pace: Pace { from: time(row, 24)?, moved: whole(row, 25, "pace")? },
+            changes_seen: number(row, 26)?,
+            settle_until: time_or_none(row, 27)?,
+            holder: owned_or_none(row, 28)?,
+            held_until: time(row, 29)?,
+        })
+    }
+
     /// Outcomes that are still awaited.
     pub(crate) fn unsettled(&self) -> u64 {
         match self.action {
@@ -91,4 +132,14 @@ impl Batch<'_> {
     pub(crate) fn operation(&mut self, id: i64) -> Result<OperationRow> {
         self.rows.operation(id)?.ok_or(Error::NotFound("operation"))
     }
+}
+
+pub(crate) fn public_id(id: i64) -> String {
+    format!("op-{id}")
+}
+
+/// One spelling only: what we did not write ourselves is no operation.
+pub(crate) fn number_of(id: &str) -> Result<i64> {
+    let number = id.strip_prefix("op-").and_then(|number| number.parse().ok());
+    number.filter(|number| public_id(*number) == id).ok_or(Error::NotFound("operation"))
 }

@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::operation_model::NewOperation;
 
 /// Changed runs that one round looks at.
-pub(crate) const LOOKS_MAX: usize = 4_000;
+pub(crate) const CHANGED_LOOKS_MAX: usize = 4_000;
 /// Patterns of the canary that are asked after.
 const PATTERNS_MAX: usize = 100;
 const JOINED_NAMED: usize = 20;

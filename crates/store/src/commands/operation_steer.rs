@@ -3,9 +3,9 @@
 use redrive_core::operation::{Pace, Steer, steer as decide};
 use redrive_core::wire::OperationState;
 
-use crate::error::{Error, Result};
 use crate::commands::batch::Batch;
 use crate::commands::operation_settle::conclude;
+use crate::error::{Error, Result};
 
 pub(crate) fn steer(batch: &mut Batch<'_>, id: i64, by: Steer) -> Result<()> {
     let mut row = batch.operation(id)?;

@@ -4,15 +4,16 @@
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{PatternEvent, PatternState, Versions};
 
-use crate::error::{Error, Result};
-use crate::model::TenantScope;
-use crate::pattern_model::{PatternAct, PatternVerb};
 use crate::commands::attempts::json;
 use crate::commands::batch::Batch;
 use crate::commands::fingerprints::FingerprintKey;
 use crate::commands::life::position;
 use crate::commands::patterns::state_now;
 use crate::commands::rows::PatternChange;
+use crate::error::{Error, Result};
+use crate::kept::columns::{Columns, number, owned, owned_or_none, whole};
+use crate::model::TenantScope;
+use crate::pattern_model::{PatternAct, PatternVerb};
 
 /// A pattern as an act finds it.
 #[derive(Debug, Clone)]
@@ -25,6 +26,23 @@ pub(crate) struct Found {
     pub(crate) merged: Option<(i64, String)>,
     /// Its state, until when it is muted, and what it was before.
     pub(crate) state: (i64, Option<i64>, Option<i64>),
+}
+
+/// The columns of [`Found::read`] and where they come from.
+pub(crate) const FOUND: &str = "p.id, p.tenant, p.public_id, p.fp_version, p.fp_hash, h.id, h.public_id, p.state, \
+     p.muted_until, p.before_mute FROM patterns p LEFT JOIN patterns h ON h.id = p.merged_into";
+
+impl Found {
+    pub(crate) fn read(row: &impl Columns) -> Result<Self> {
+        Ok(Self {
+            id: number(row, 0)?,
+            tenant: number(row, 1)?,
+            public_id: owned(row, 2)?,
+            key: FingerprintKey { version: whole(row, 3, "fingerprint")?, hash: number(row, 4)? },
+            merged: row.number_or_none(5)?.zip(owned_or_none(row, 6)?),
+            state: (number(row, 7)?, row.number_or_none(8)?, row.number_or_none(9)?),
+        })
+    }
 }
 
 /// Answers with the name of what to show.

@@ -16,10 +16,11 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{PatternEvent, PatternRef, PatternState, Versions};
 use sha2::{Digest as _, Sha256};
 
-use crate::error::{Error, Result};
 use crate::commands::batch::Batch;
 use crate::commands::life::word;
 use crate::commands::rows::PatternChange;
+use crate::error::{Error, Result};
+use crate::kept::columns::{Columns, number, owned, owned_or_none};
 
 /// Who is named for what nobody did.
 const ENGINE: &str = "redrive";
@@ -60,6 +61,23 @@ pub(crate) struct KnownPattern {
     pub(crate) muted_until: Option<i64>,
     pub(crate) before_mute: Option<i64>,
     pub(crate) fix: Option<Fix>,
+}
+
+/// The columns of [`KnownPattern::read`], of a pattern `own` and its head.
+pub(crate) const KNOWN: &str = "own.id, head.id, head.public_id, head.template, head.state, head.muted_until, \
+     head.before_mute, head.resolved_at, head.resolved_in";
+
+impl KnownPattern {
+    pub(crate) fn read(row: &impl Columns) -> Result<Self> {
+        let shown = PatternRef { id: owned(row, 2)?, template: owned(row, 3)?, new: false };
+        Ok(Self {
+            sighted: Sighted { id: number(row, 0)?, head: number(row, 1)?, shown },
+            state: number(row, 4)?,
+            muted_until: row.number_or_none(5)?,
+            before_mute: row.number_or_none(6)?,
+            fix: Fix::kept(row.number_or_none(7)?, owned_or_none(row, 8)?.as_deref())?,
+        })
+    }
 }
 
 /// Patterns met before. Whoever changes what is known of one lets go of all: people are slow, failures are not.
@@ -156,7 +174,7 @@ pub(crate) fn state_now(
 
 impl Fix {
     /// As a pattern's row has it.
-    pub(crate) fn kept(at: Option<i64>, versions: Option<&str>) -> Result<Option<Self>> {
+    fn kept(at: Option<i64>, versions: Option<&str>) -> Result<Option<Self>> {
         let Some(at) = at else { return Ok(None) };
         let versions = versions.map(serde_json::from_str).transpose();
         let versions = versions.map_err(|e| Error::Unexpected(format!("a pattern's fix: {e}")))?;

@@ -9,11 +9,11 @@ use redrive_core::run::State;
 use redrive_core::text::Label;
 use redrive_core::wire::{PlanAnswer, Versions};
 
-use crate::error::{Error, Result};
-use crate::model::{AttemptOrigin, RunRef};
 use crate::commands::batch::{Batch, Queue};
 use crate::commands::run_row::RunRow;
 use crate::commands::steps::{StepRow, recorded_versions};
+use crate::error::{Error, Result};
+use crate::model::{AttemptOrigin, RunRef};
 use crate::triage_model::Replay;
 
 /// `GET …/plan`, `POST …/plan`.

@@ -11,13 +11,13 @@ use redrive_core::text::Text;
 use redrive_core::wire::{ErrorReport, StepStatus, SucceedAnswer, Versions};
 
 use crate::codec::{decode, encode};
-use crate::error::{Error, Result};
-use crate::model::{AttemptBody, NewStep, Success};
 use crate::commands::attempts::json;
 use crate::commands::batch::Batch;
 use crate::commands::report::{Failed, settle};
 use crate::commands::run_row::RunRow;
 use crate::commands::steps::is_effect;
+use crate::error::{Error, Result};
+use crate::model::{AttemptBody, NewStep, Success};
 
 /// Asks whether the success counts, with what the store knows beside the report.
 pub(crate) fn objection(

@@ -9,13 +9,13 @@ use redrive_core::text::Text;
 use redrive_core::wire::{ErrorReport, Versions};
 
 use crate::codec::encode;
-use crate::error::{Error, Result};
-use crate::model::{AttemptBody, Start, StartHow};
 use crate::commands::attempts::json;
 use crate::commands::batch::Batch;
 use crate::commands::report::{Failed, settle};
 use crate::commands::run_row::RunRow;
 use crate::commands::start::{Begun, answer};
+use crate::error::{Error, Result};
+use crate::model::{AttemptBody, Start, StartHow};
 
 /// What all of them have in common, whatever their size.
 const TEMPLATE: &str = "the payload will not fit the model's context";

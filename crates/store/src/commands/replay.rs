@@ -7,12 +7,12 @@ use redrive_core::run::{Review, State};
 use redrive_core::text::{Label, Text};
 use redrive_core::verdict::DeadBecause;
 
-use crate::error::{Error, Result};
 use crate::commands::batch::Batch;
 use crate::commands::plans::Planned;
 use crate::commands::reviews::Asked;
 use crate::commands::run_row::RunRow;
 use crate::commands::triage::note_with;
+use crate::error::{Error, Result};
 use crate::triage_model::{Act, Replay};
 
 /// `POST …/replay`.

@@ -8,13 +8,13 @@ use redrive_core::time::{MINUTE_MS, Timestamp};
 use redrive_core::verdict::{Action, Target};
 use redrive_core::wire::{FailureAnswer, Versions};
 
-use crate::error::{Error, Reported, Result};
-use crate::model::{Digest, FailedAttempt, HourlyKind, NewRun, Report};
 use crate::commands::attempts::{Ending, Kept};
 use crate::commands::batch::Batch;
 use crate::commands::merges;
 use crate::commands::patterns::{Sighted, Sighting};
 use crate::commands::run_row::RunRow;
+use crate::error::{Error, Reported, Result};
+use crate::model::{Digest, FailedAttempt, HourlyKind, NewRun, Report};
 
 /// How long a report without an attempt number counts as the same one again, at least.
 const RESEND_MIN_MS: u64 = MINUTE_MS;

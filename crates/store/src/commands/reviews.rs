@@ -7,12 +7,12 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{Fix, ReplayRequest};
 
 use crate::codec::{decode, encode};
-use crate::error::{Error, Result};
-use crate::model::{HourlyKind, Swept};
 use crate::commands::attempts::json;
 use crate::commands::batch::Batch;
 use crate::commands::rows::{KeptRequest, NewRequest};
 use crate::commands::run_row::RunRow;
+use crate::error::{Error, Result};
+use crate::model::{HourlyKind, Swept};
 use crate::triage_model::{FixedPayload, Replay};
 
 /// What somebody asked for.
@@ -45,8 +45,9 @@ impl Batch<'_> {
     pub(crate) fn asked_for(&mut self, row: &RunRow) -> Result<Option<Asked>> {
         let Some(KeptRequest { actor, request, payload }) = self.rows.request_of(row.id)? else { return Ok(None) };
         let request: ReplayRequest = match request {
-            Some(stored) => serde_json::from_slice(&decode(&stored)?)
-                .map_err(|e| Error::Unexpected(format!("request: {e}")))?,
+            Some(stored) => {
+                serde_json::from_slice(&decode(&stored)?).map_err(|e| Error::Unexpected(format!("request: {e}")))?
+            }
             None => ReplayRequest::default(),
         };
         let fix = match payload {

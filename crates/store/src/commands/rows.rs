@@ -32,7 +32,16 @@ use crate::model::{Digest, KeyRecord, NewRun, NewSent, NewStep, Payload, Swept};
 
 /// All of them.
 pub(crate) trait Rows:
-    NameRows + RunRows + WaitingRows + AttemptRows + LedgerRows + PatternRows + BreakerRows + ReviewRows + OperationRows + EngineRows
+    NameRows
+    + RunRows
+    + WaitingRows
+    + AttemptRows
+    + LedgerRows
+    + PatternRows
+    + BreakerRows
+    + ReviewRows
+    + OperationRows
+    + EngineRows
 {
 }
 
@@ -83,7 +92,7 @@ pub(crate) enum Changed {
 }
 
 /// What a run's row holds that few commands read.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Own {
     pub(crate) agent: Option<Label>,
     pub(crate) task_type: Option<Label>,
@@ -328,8 +337,12 @@ pub(crate) trait BreakerRows {
     /// Keeps others from moving breakers until the commit. True when they may have moved since they were read.
     fn lock_breakers(&mut self) -> Result<bool>;
     fn put_generation(&mut self, last: u64) -> Result<()>;
-    /// `life`: the breaker as JSON; none when it has nothing to say any more.
-    fn put_breaker(&mut self, key: &Key, tenant: Option<i64>, life: Option<&str>) -> Result<()>;
+    /// One that has seen nothing but successes, and has no row; where the batch's memory does not hold all of them.
+    fn quiet_breaker(&mut self, key: &Key) -> Result<Option<Breaker>>;
+    /// `life`: the breaker as JSON.
+    fn put_breaker(&mut self, key: &Key, tenant: Option<i64>, life: &str) -> Result<()>;
+    /// It has nothing to say, or not any more.
+    fn delete_breaker(&mut self, key: &Key, quiet: &Breaker) -> Result<()>;
     fn insert_breaker_event(
         &mut self,
         name: &Label,

@@ -9,12 +9,15 @@ use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Versions;
 
-use crate::error::{Error, Result};
-use crate::model::{NewRun, PayloadKind, RunRef};
 use crate::commands::batch::{Batch, Queue};
-use crate::commands::life::{Life, StateColumns, position};
+use crate::commands::life::{Life, StateColumns, position, word};
 use crate::commands::rows::Changed;
 use crate::commands::tally::Standing;
+use crate::error::{Error, Result};
+use crate::kept::columns::{
+    Columns, json, label, label_or_none, number, owned, parsed, parsed_or_none, text, time_or_none, whole,
+};
+use crate::model::{NewRun, PayloadKind, RunRef};
 
 /// A run as its row holds it.
 #[derive(Debug, Clone)]
@@ -42,7 +45,45 @@ pub(crate) struct RunRow {
     pub(crate) generation: u64,
 }
 
+/// The columns of a run, in the order in which [`RunRow::read`] takes them.
+pub(crate) const COLUMNS: &str = "id, tenant, queue, run_id, state, detail, due, wake, attempt, revision, reason, \
+     category, pattern, deferred_until, held_by, merged_into, replays, life, model, provider, tool, step, environment";
+/// How many they are: what else a statement reads comes after.
+pub(crate) const COLUMN_COUNT: usize = 23;
+
 impl RunRow {
+    pub(crate) fn read(row: &impl Columns) -> Result<Self> {
+        let life: Life = json(text(row, 17)?, "a run's life")?;
+        let columns = StateColumns {
+            state: word(StateName::ALL, number(row, 4)?, "state")?,
+            detail: number(row, 5)?,
+            due: time_or_none(row, 6)?,
+            wake: time_or_none(row, 7)?,
+            held_by: label_or_none(row, 14)?,
+            merged_into: parsed_or_none(row, 15, "merged into")?,
+        };
+        let (attempt, revision) = (whole(row, 8, "attempt")?, whole(row, 9, "revision")?);
+        Ok(Self {
+            id: number(row, 0)?,
+            tenant: number(row, 1)?,
+            queue: number(row, 2)?,
+            run_id: parsed(row, 3, "run id")?,
+            run: life.to_run(&columns, attempt, revision, whole(row, 16, "replays")?, time_or_none(row, 13)?)?,
+            reason: owned(row, 10)?,
+            category: number(row, 11)?,
+            pattern: row.number_or_none(12)?,
+            model: label_or_none(row, 18)?,
+            provider: label_or_none(row, 19)?,
+            tool: label_or_none(row, 20)?,
+            step: label_or_none(row, 21)?,
+            worker: life.worker,
+            start_id: life.start_id,
+            versions: life.versions,
+            environment: label(row, 22)?,
+            generation: life.generation,
+        })
+    }
+
     pub(crate) fn standing(&self) -> Standing {
         Standing {
             state: self.run.state.name(),

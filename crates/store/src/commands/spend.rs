@@ -2,8 +2,8 @@
 
 use redrive_core::money::Spend;
 
-use crate::error::Result;
 use crate::commands::batch::Batch;
+use crate::error::Result;
 
 impl Batch<'_> {
     /// A retry of the tenant has used this.

@@ -7,12 +7,12 @@ use redrive_core::run::{Due, Scheduled, State};
 use redrive_core::text::Label;
 use redrive_core::wire::{StartAnswer, Versions};
 
-use crate::error::{Error, Result};
-use crate::model::{Digest, Fit, HourlyKind, LeaseToken, NewRun, PayloadKind, Start, StartHow, Started};
 use crate::commands::batch::Batch;
 use crate::commands::breakers::{Gate, Probes};
 use crate::commands::run_row::RunRow;
 use crate::commands::{lease, rejected};
+use crate::error::{Error, Result};
+use crate::model::{Digest, Fit, HourlyKind, LeaseToken, NewRun, PayloadKind, Start, StartHow, Started};
 
 /// What the committer knows of a start; the recorded steps, a changed payload or an output are read afterwards.
 pub(crate) struct Begun {

@@ -8,11 +8,13 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{EffectOutcome, EffectView, PayloadOmitted, RawJson, StepStatus, StepView, Versions};
 
 use crate::codec::decode;
-use crate::error::{Error, Result};
-use crate::model::NewStep;
 use crate::commands::attempts::json;
 use crate::commands::batch::Batch;
+use crate::commands::life::word;
 use crate::commands::run_row::RunRow;
+use crate::error::{Error, Result};
+use crate::kept::columns::{Columns, flag, label_or_none, number, owned, owned_or_none, time, time_or_none, whole};
+use crate::model::NewStep;
 
 /// An entry as its row holds it.
 #[derive(Debug, Clone)]
@@ -38,7 +40,42 @@ pub(crate) struct StepRow {
     pub(crate) versions: Option<String>,
 }
 
+/// The columns of [`StepRow::read`].
+pub(crate) const COLUMNS: &str = "id, run, run_id, attempt, epoch, key, name, effect, status, outcome, began_at, at, \
+     used_at, used_epoch, settled_by, output, omitted_bytes, omitted_sha256, verify, versions";
+
 impl StepRow {
+    pub(crate) fn read(row: &impl Columns) -> Result<Self> {
+        let status = word(StepStatus::ALL, number(row, 8)?, "step status")?;
+        let outcome = row.number_or_none(9)?.map(|outcome| word(EffectOutcome::ALL, outcome, "effect outcome"));
+        let sha256 = label_or_none(row, 17)?;
+        let omitted = row.number_or_none(16)?.map(|bytes| PayloadOmitted {
+            bytes: bytes.cast_unsigned(),
+            sha256: sha256.unwrap_or_else(|| Label::from("")),
+        });
+        let kept = |at| Ok::<_, Error>(row.bytes_or_none(at)?.map(<[u8]>::to_vec));
+        Ok(Self {
+            id: number(row, 0)?,
+            run: row.number_or_none(1)?,
+            run_id: owned(row, 2)?,
+            attempt: whole(row, 3, "attempt")?,
+            epoch: number(row, 4)?.cast_unsigned(),
+            key: owned(row, 5)?,
+            name: owned(row, 6)?,
+            effect: flag(row, 7)?,
+            state: EntryState::of(status, outcome.transpose()?).ok_or_else(|| damaged("outcome"))?,
+            began_at: time_or_none(row, 10)?,
+            at: time(row, 11)?,
+            used_at: time(row, 12)?,
+            used_epoch: number(row, 13)?.cast_unsigned(),
+            settled_by: owned_or_none(row, 14)?,
+            output: kept(15)?,
+            omitted,
+            check: kept(18)?,
+            versions: owned_or_none(row, 19)?,
+        })
+    }
+
     /// As the moves of a run see it.
     pub(crate) fn entry(&self, run: i64) -> Entry {
         Entry { state: self.state, effect: self.effect, epoch: self.epoch, own: self.run == Some(run) }
@@ -112,7 +149,7 @@ impl StepRow {
     }
 }
 
-pub(crate) fn damaged(what: &str) -> Error {
+fn damaged(what: &str) -> Error {
     Error::Unexpected(format!("a step's {what} can't be read"))
 }
 

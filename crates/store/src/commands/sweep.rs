@@ -10,12 +10,12 @@ use redrive_core::time::{DAY_MS, Timestamp};
 use redrive_core::wire::FailureAnswer;
 
 use crate::codec::encode;
-use crate::error::{Error, Result};
-use crate::model::{AttemptBody, HourlyKind, Swept};
 use crate::commands::attempts::json;
 use crate::commands::batch::Batch;
 use crate::commands::report::{Failed, settle};
 use crate::commands::run_row::RunRow;
+use crate::error::{Error, Result};
+use crate::model::{AttemptBody, HourlyKind, Swept};
 
 /// A gap between stamps longer than this means that none of us was there.
 const ABSENT_AFTER_MS: u64 = 3_000;

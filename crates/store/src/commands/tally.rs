@@ -6,8 +6,8 @@ use redrive_core::money::Spend;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 
-use crate::model::HourlyKind;
 use crate::commands::life::position;
+use crate::model::HourlyKind;
 
 /// What a run is counted under.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -7,14 +7,14 @@ use redrive_core::text::{Label, Text};
 use redrive_core::verdict::Target;
 
 use crate::codec::encode;
-use crate::error::{Error, Result};
-use crate::model::{AttemptBody, HourlyKind};
 use crate::commands::attempts::{Ending, json};
 use crate::commands::batch::Batch;
 use crate::commands::rows::NewMove;
 use crate::commands::run_row::RunRow;
 use crate::commands::under_lease::state_answer;
 use crate::commands::{merges, replay};
+use crate::error::{Error, Result};
+use crate::model::{AttemptBody, HourlyKind};
 use crate::triage_model::{Act, Triage, Triaged};
 
 /// `POST /v1/runs/{run_id}/` and the verb.

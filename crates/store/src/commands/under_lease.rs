@@ -6,13 +6,13 @@ use redrive_core::run::{Ended, StateName};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{FailureAnswer, StateAnswer, StepView, SucceedAnswer};
 
-use crate::error::{Error, Result};
-use crate::model::{FailedAttempt, HourlyKind, LeaseToken, NewStep, Success, UnderLease};
 use crate::commands::attempts::{Ending, Kept};
 use crate::commands::batch::Batch;
 use crate::commands::ledger;
-use crate::commands::{refuse, report, sweep};
 use crate::commands::run_row::RunRow;
+use crate::commands::{refuse, report, sweep};
+use crate::error::{Error, Result};
+use crate::model::{FailedAttempt, HourlyKind, LeaseToken, NewStep, Success, UnderLease};
 
 /// The run that a lease names, and how a call under it stands.
 fn fenced(batch: &mut Batch<'_>, under: &UnderLease, verb: Verb) -> Result<(RunRow, Standing)> {

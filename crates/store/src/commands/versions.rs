@@ -4,8 +4,8 @@
 use redrive_core::text::Label;
 use redrive_core::wire::Versions;
 
-use crate::error::Result;
 use crate::commands::batch::Batch;
+use crate::error::Result;
 
 /// A tenant, a kind (worker, prompt, tool) and a version that are known to be in the table.
 pub(crate) type SeenVersion = (i64, String, String);
@@ -15,6 +15,18 @@ const REMEMBERED_MAX: usize = 10_000;
 /// Kinds of one report that are looked at: a deployment has a few.
 const KINDS_MAX: usize = 16;
 
+/// Of each kind among `kinds`, what `newest` says of it.
+pub(crate) fn newest_of<'a>(
+    kinds: impl IntoIterator<Item = &'a String>,
+    mut newest: impl FnMut(&str) -> Result<Option<String>>,
+) -> Result<Versions> {
+    let mut all = Versions::new();
+    for kind in kinds.into_iter().take(KINDS_MAX) {
+        all.extend(newest(kind)?.map(|version| (kind.clone(), Label::from(version.as_str()))));
+    }
+    Ok(all)
+}
+
 impl Batch<'_> {
     /// Of each kind among `kinds`, the version that the tenant met last.
     pub(crate) fn newest_seen<'a>(
@@ -22,12 +34,7 @@ impl Batch<'_> {
         tenant: i64,
         kinds: impl IntoIterator<Item = &'a String>,
     ) -> Result<Versions> {
-        let mut newest = Versions::new();
-        for kind in kinds.into_iter().take(KINDS_MAX) {
-            let version = self.rows.newest_version(tenant, kind)?;
-            newest.extend(version.map(|version| (kind.clone(), Label::from(version.as_str()))));
-        }
-        Ok(newest)
+        newest_of(kinds, |kind| self.rows.newest_version(tenant, kind))
     }
 
     /// Notes versions not met before. A version that was is a look into memory and no more.

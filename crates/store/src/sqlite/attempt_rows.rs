@@ -3,38 +3,22 @@
 use redrive_core::lifecycle::Outcome;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
-use rusqlite::{OptionalExtension, Params, Row, params};
+use rusqlite::{OptionalExtension, Params, params};
 
 use super::rows::SqliteRows;
 use crate::codec::encode;
-use crate::commands::attempts::Kept;
-use crate::commands::life::{position, word};
+use crate::commands::attempts::{KEPT, Kept};
+use crate::commands::life::position;
 use crate::commands::numbers::{numbered, span_of};
 use crate::commands::rows::{AttemptRows, NewAttempt, NewMove, NewRevision};
 use crate::error::Result;
 use crate::model::{Digest, NewSent, PayloadKind};
 
-const KEPT: &str = "id, outcome, digest, state, recorded_at, pattern, pattern_new, verdict";
-
-fn read_kept(row: &Row<'_>) -> Result<Kept> {
-    let id: i64 = row.get("id")?;
-    Ok(Kept {
-        attempt: u32::try_from(id & (numbered(1, 0) - 1)).unwrap_or(u32::MAX),
-        outcome: word(Outcome::ALL, row.get("outcome")?, "outcome")?,
-        digest: row.get("digest")?,
-        state: word(StateName::ALL, row.get("state")?, "state")?,
-        recorded_at: Timestamp::from_millis(row.get("recorded_at")?),
-        pattern: row.get("pattern")?,
-        pattern_new: row.get("pattern_new")?,
-        verdict: row.get("verdict")?,
-    })
-}
-
 impl SqliteRows<'_> {
     fn kept(&self, condition: &str, values: impl Params) -> Result<Option<Kept>> {
         let mut find = self.conn.prepare_cached(&format!("SELECT {KEPT} FROM attempts WHERE {condition}"))?;
         let mut rows = find.query(values)?;
-        rows.next()?.map(read_kept).transpose()
+        rows.next()?.map(Kept::read).transpose()
     }
 }
 

@@ -1,50 +1,25 @@
 //! Breakers' rows. There is one writer, so nobody has to be kept from moving one.
 
 use redrive_core::breaker::{Breaker, Key, Scope};
-use redrive_core::ids::Tenant;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::BreakerEntry;
-use rusqlite::types::ValueRef;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, params};
 
-use super::columns::{label, label_or_none, packed_text, parsed_or_none, time, unexpected};
 use super::rows::SqliteRows;
-use crate::codec::{decode, encode};
+use crate::codec::encode;
+use crate::commands::breakers::{COLUMNS, ENTRY, read_breaker, read_entry};
 use crate::commands::rows::BreakerRows;
-use crate::error::{Error, Result};
-
-fn read_breaker(row: &Row<'_>) -> Result<(Key, Breaker)> {
-    let unreadable = || Error::Unexpected("a breaker that watches nothing".into());
-    let tenant: Option<Tenant> = parsed_or_none(row, 1, "tenant")?;
-    let scope = match (tenant, label_or_none(row, 2)?, label_or_none(row, 3)?) {
-        (Some(tenant), Some(provider), Some(model)) => Scope::Model { tenant, provider, model },
-        (None, Some(provider), Some(model)) => Scope::Everywhere { provider, model },
-        (Some(tenant), None, None) => Scope::Tenant { tenant },
-        (_, None, Some(_)) | (_, Some(_), None) | (None, None, None) => return Err(unreadable()),
-    };
-    let life: Vec<u8> = row.get(4)?;
-    let breaker = serde_json::from_slice(&decode(&life)?).map_err(|e| Error::Unexpected(format!("a breaker: {e}")))?;
-    Ok((Key { environment: label(row, 0)?, scope }, breaker))
-}
-
-fn read_entry(row: &Row<'_>) -> Result<BreakerEntry> {
-    let note = match row.get_ref(4)? {
-        ValueRef::Null => None,
-        _ => Some(Text::from_token(packed_text(row, 4, "note")?).ok_or_else(|| unexpected("note"))?),
-    };
-    Ok(BreakerEntry { at: time(row, 0)?, breaker: label(row, 1)?, actor: row.get(2)?, event: row.get(3)?, note })
-}
+use crate::error::Result;
 
 impl BreakerRows for SqliteRows<'_> {
     fn breakers(&mut self) -> Result<(Vec<(Key, Breaker)>, u64)> {
         let mut last = self.conn.prepare_cached("SELECT last FROM breaker_generation")?;
         let last: Option<i64> = last.query_row([], |row| row.get(0)).optional()?;
-        let mut find = self.conn.prepare_cached(
-            "SELECT b.environment, t.name, b.provider, b.model, b.life
-             FROM breakers b LEFT JOIN tenants t ON t.id = b.tenant",
-        )?;
-        let all = find.query_and_then([], read_breaker)?.collect::<Result<_>>()?;
+        let mut find = self
+            .conn
+            .prepare_cached(&format!("SELECT {COLUMNS} FROM breakers b LEFT JOIN tenants t ON t.id = b.tenant"))?;
+        let all = find.query_and_then([], |row| read_breaker(row))?.collect::<Result<_>>()?;
         Ok((all, last.unwrap_or(0).cast_unsigned()))
     }
 
@@ -60,12 +35,17 @@ impl BreakerRows for SqliteRows<'_> {
         Ok(())
     }
 
-    fn put_breaker(&mut self, key: &Key, tenant: Option<i64>, life: Option<&str>) -> Result<()> {
-        let Some(life) = life else {
-            let mut forget = self.conn.prepare_cached("DELETE FROM breakers WHERE name = ?1")?;
-            forget.execute([key.name().as_str()])?;
-            return Ok(());
-        };
+    fn quiet_breaker(&mut self, _: &Key) -> Result<Option<Breaker>> {
+        Ok(None)
+    }
+
+    fn delete_breaker(&mut self, key: &Key, _: &Breaker) -> Result<()> {
+        let mut forget = self.conn.prepare_cached("DELETE FROM breakers WHERE name = ?1")?;
+        forget.execute([key.name().as_str()])?;
+        Ok(())
+    }
+
+    fn put_breaker(&mut self, key: &Key, tenant: Option<i64>, life: &str) -> Result<()> {
         let (provider, model) = match &key.scope {
             Scope::Tenant { .. } => (None, None),
             Scope::Model { provider, model, .. } | Scope::Everywhere { provider, model } => {
@@ -104,9 +84,9 @@ impl BreakerRows for SqliteRows<'_> {
     }
 
     fn breaker_events(&mut self, name: &Label, most: usize) -> Result<Vec<BreakerEntry>> {
-        let mut find = self.conn.prepare_cached(
-            "SELECT at, name, actor, event, note FROM breaker_events WHERE name = ?1 ORDER BY id DESC LIMIT ?2",
-        )?;
-        find.query_and_then(params![name.as_str(), most], read_entry)?.collect()
+        let mut find = self
+            .conn
+            .prepare_cached(&format!("SELECT {ENTRY} FROM breaker_events WHERE name = ?1 ORDER BY id DESC LIMIT ?2"))?;
+        find.query_and_then(params![name.as_str(), most], |row| read_entry(row))?.collect()
     }
 }

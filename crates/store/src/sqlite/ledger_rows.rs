@@ -1,60 +1,27 @@
 //! The ledger's rows.
 
 use redrive_core::ledger::EntryState;
-use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
-use redrive_core::wire::{EffectOutcome, PayloadOmitted, StepStatus};
-use rusqlite::{Connection, Params, Row, params};
+use redrive_core::wire::StepStatus;
+use rusqlite::{Connection, Params, params};
 
 use super::rows::SqliteRows;
-use crate::commands::life::{position, word};
+use crate::commands::life::position;
 use crate::commands::rows::{LedgerRows, MovedEntry, NewEntry, SettledEntry, outcome_column, status_column};
-use crate::commands::steps::{StepRow, damaged, versions_column};
+use crate::commands::steps::{COLUMNS, StepRow, versions_column};
 use crate::error::{Error, Result};
-
-const COLUMNS: &str = "id, run, run_id, attempt, epoch, key, name, effect, status, outcome, began_at, at, \
-     used_at, used_epoch, settled_by, output, omitted_bytes, omitted_sha256, verify, versions";
-
-fn read_step(row: &Row<'_>) -> Result<StepRow> {
-    let omitted_bytes: Option<u64> = row.get("omitted_bytes")?;
-    let sha256: Option<String> = row.get("omitted_sha256")?;
-    let status = word(StepStatus::ALL, row.get("status")?, "step status")?;
-    let outcome: Option<i64> = row.get("outcome")?;
-    let outcome = outcome.map(|outcome| word(EffectOutcome::ALL, outcome, "effect outcome")).transpose()?;
-    Ok(StepRow {
-        id: row.get("id")?,
-        run: row.get("run")?,
-        run_id: row.get("run_id")?,
-        attempt: row.get("attempt")?,
-        epoch: row.get::<_, i64>("epoch")?.cast_unsigned(),
-        key: row.get("key")?,
-        name: row.get("name")?,
-        effect: row.get("effect")?,
-        state: EntryState::of(status, outcome).ok_or_else(|| damaged("outcome"))?,
-        began_at: row.get::<_, Option<i64>>("began_at")?.map(Timestamp::from_millis),
-        at: Timestamp::from_millis(row.get("at")?),
-        used_at: Timestamp::from_millis(row.get("used_at")?),
-        used_epoch: row.get::<_, i64>("used_epoch")?.cast_unsigned(),
-        settled_by: row.get("settled_by")?,
-        output: row.get("output")?,
-        omitted: omitted_bytes
-            .map(|bytes| PayloadOmitted { bytes, sha256: Label::from(sha256.as_deref().unwrap_or_default()) }),
-        check: row.get("verify")?,
-        versions: row.get("versions")?,
-    })
-}
 
 /// Every entry of a run, in the order in which they began.
 pub(super) fn entries_of(conn: &Connection, run: i64) -> Result<Vec<StepRow>> {
     let mut find = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM steps WHERE run = ?1 ORDER BY id"))?;
-    find.query_and_then([run], read_step)?.collect()
+    find.query_and_then([run], |row| StepRow::read(row))?.collect()
 }
 
 impl SqliteRows<'_> {
     fn step(&self, condition: &str, values: impl Params) -> Result<Option<StepRow>> {
         let mut find = self.conn.prepare_cached(&format!("SELECT {COLUMNS} FROM steps WHERE {condition}"))?;
         let mut rows = find.query(values)?;
-        rows.next()?.map(read_step).transpose()
+        rows.next()?.map(StepRow::read).transpose()
     }
 }
 
@@ -71,7 +38,7 @@ impl LedgerRows for SqliteRows<'_> {
         let mut find = self
             .conn
             .prepare_cached(&format!("SELECT {COLUMNS} FROM steps WHERE run = ?1 AND key >= ?2 AND key < ?3"))?;
-        find.query_and_then(params![run, from, before], read_step)?.collect()
+        find.query_and_then(params![run, from, before], |row| StepRow::read(row))?.collect()
     }
 
     fn step_holder(&mut self, tenant: i64, key: &str) -> Result<Option<StepRow>> {

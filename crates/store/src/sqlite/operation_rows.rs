@@ -1,66 +1,26 @@
 //! Rows of operations and their items.
 
-use redrive_core::operation::Pace;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{CanaryState, ItemOutcome, NamedRun, OperationAction, OperationSample, OperationState};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::changes;
-use super::columns::{json, packed_json, packed_json_or_none, parsed, text, time, time_or_none, whole};
+use super::columns::{packed_json, packed_json_or_none, parsed};
 use super::received::last_id;
 use super::rows::SqliteRows;
 use crate::codec::encode;
 use crate::commands::attempts;
 use crate::commands::life::{position, word};
-use crate::commands::operation_row::OperationRow;
+use crate::commands::operation_row::{COLUMNS, OperationRow};
 use crate::commands::rows::{NewOperationRow, OperationRows, Stood};
 use crate::error::{Error, Result};
 use crate::operation_model::NewOperation;
 
-pub(super) const COLUMNS: &str = "id, action, state, preparing, all_moved, open, actor, created_at, started_at, ended_at, last_run, \
-     prepared_to, moved_to, matched, eligible, moved, succeeded, failed, skipped, tallies, canary, canary_until, \
-     stopped_because, joined, pace_from, pace_moved, changes_seen, settle_until, holder, held_until";
-
-pub(super) fn read_operation(row: &Row<'_>) -> Result<OperationRow> {
-    let canary = row.get::<_, Option<i64>>(20)?;
-    Ok(OperationRow {
-        id: row.get(0)?,
-        action: word(OperationAction::ALL, row.get(1)?, "action")?,
-        state: word(OperationState::ALL, row.get(2)?, "operation state")?,
-        preparing: row.get(3)?,
-        all_moved: row.get(4)?,
-        open: row.get(5)?,
-        actor: row.get(6)?,
-        created_at: time(row, 7)?,
-        started_at: time_or_none(row, 8)?,
-        ended_at: time_or_none(row, 9)?,
-        last_run: row.get(10)?,
-        prepared_to: row.get(11)?,
-        moved_to: row.get(12)?,
-        matched: whole(row, 13, "matched")?,
-        eligible: whole(row, 14, "eligible")?,
-        moved: whole(row, 15, "moved")?,
-        succeeded: whole(row, 16, "succeeded")?,
-        failed: whole(row, 17, "failed")?,
-        skipped: whole(row, 18, "skipped")?,
-        tallies: json(text(row, 19)?, "tallies")?,
-        canary: canary.map(|n| word(CanaryState::ALL, n, "canary")).transpose()?,
-        canary_until: time_or_none(row, 21)?,
-        stopped_because: row.get(22)?,
-        joined: row.get(23)?,
-        pace: Pace { from: time(row, 24)?, moved: whole(row, 25, "pace")? },
-        changes_seen: row.get(26)?,
-        settle_until: time_or_none(row, 27)?,
-        holder: row.get(28)?,
-        held_until: time(row, 29)?,
-    })
-}
-
 pub(super) fn find(conn: &Connection, id: i64) -> Result<OperationRow> {
     let mut find = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM operations WHERE id = ?1"))?;
     let mut rows = find.query([id])?;
-    rows.next()?.map(read_operation).transpose()?.ok_or(Error::NotFound("operation"))
+    rows.next()?.map(OperationRow::read).transpose()?.ok_or(Error::NotFound("operation"))
 }
 
 /// What was asked for.
@@ -187,10 +147,10 @@ impl OperationRows for SqliteRows<'_> {
         let mut find = self
             .conn
             .prepare_cached("SELECT state, attempt, revision FROM operation_items WHERE operation = ?1 AND run = ?2")?;
-        let stood: Option<(i64, u32, u32)> = find
-            .query_row([operation, run], |found| Ok((found.get(0)?, found.get(1)?, found.get(2)?)))
-            .optional()?;
-        let read = |(state, attempt, revision)| Ok(Stood { state: word(StateName::ALL, state, "state")?, attempt, revision });
+        let stood: Option<(i64, u32, u32)> =
+            find.query_row([operation, run], |found| Ok((found.get(0)?, found.get(1)?, found.get(2)?))).optional()?;
+        let read =
+            |(state, attempt, revision)| Ok(Stood { state: word(StateName::ALL, state, "state")?, attempt, revision });
         stood.map(read).transpose()
     }
 
@@ -228,9 +188,8 @@ impl OperationRows for SqliteRows<'_> {
             "SELECT tenants.name, runs.run_id FROM runs INDEXED BY runs_pattern JOIN tenants ON tenants.id = runs.tenant
              WHERE runs.pattern = ?1 AND runs.id > ?2 ORDER BY runs.id LIMIT ?3",
         )?;
-        let named = |found: &Row<'_>| {
-            Ok(NamedRun { tenant: parsed(found, 0, "tenant")?, run_id: parsed(found, 1, "run_id")? })
-        };
+        let named =
+            |found: &Row<'_>| Ok(NamedRun { tenant: parsed(found, 0, "tenant")?, run_id: parsed(found, 1, "run_id")? });
         find.query_and_then(params![pattern, after, i64::try_from(most).unwrap_or(0)], named)?.collect()
     }
 }

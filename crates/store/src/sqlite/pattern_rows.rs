@@ -6,61 +6,34 @@ use redrive_core::strategy::Failure;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{PatternEvent, PatternRef, PatternState};
-use rusqlite::{OptionalExtension, Params, Row, params};
+use rusqlite::{Params, params};
 
 use super::pattern_clock::PatternClocks;
 use super::rows::SqliteRows;
 use crate::codec::encode;
 use crate::commands::fingerprints::FingerprintKey;
 use crate::commands::life::position;
-use crate::commands::pattern_triage::Found;
-use crate::commands::patterns::{Fix, KnownPattern, Sighted};
+use crate::commands::pattern_triage::{FOUND, Found};
+use crate::commands::patterns::{KNOWN, KnownPattern};
 use crate::commands::rows::{PatternChange, PatternRows};
 use crate::error::Result;
 
-const FOUND: &str = "SELECT p.id, p.tenant, p.public_id, p.fp_version, p.fp_hash, h.id, h.public_id, p.state, \
-     p.muted_until, p.before_mute FROM patterns p LEFT JOIN patterns h ON h.id = p.merged_into";
-
-fn read_found(row: &Row<'_>) -> rusqlite::Result<Found> {
-    let head: Option<i64> = row.get(5)?;
-    let merged = head.map(|head| Ok::<_, rusqlite::Error>((head, row.get(6)?))).transpose()?;
-    Ok(Found {
-        id: row.get(0)?,
-        tenant: row.get(1)?,
-        public_id: row.get(2)?,
-        key: FingerprintKey { version: row.get(3)?, hash: row.get(4)? },
-        merged,
-        state: (row.get(7)?, row.get(8)?, row.get(9)?),
-    })
-}
-
 impl SqliteRows<'_> {
     fn patterns_where(&self, condition: &str, values: impl Params) -> Result<Vec<Found>> {
-        let mut find = self.conn.prepare_cached(&format!("{FOUND} {condition}"))?;
-        Ok(find.query_map(values, read_found)?.collect::<Result<_, _>>()?)
+        let mut find = self.conn.prepare_cached(&format!("SELECT {FOUND} {condition}"))?;
+        find.query_and_then(values, |row| Found::read(row))?.collect()
     }
 }
 
 impl PatternRows for SqliteRows<'_> {
     fn pattern_of(&mut self, tenant: i64, fingerprint: &Fingerprint) -> Result<Option<KnownPattern>> {
-        let mut find = self.conn.prepare_cached(
-            "SELECT own.id, head.id, head.public_id, head.template, head.state, head.muted_until, head.before_mute,
-                 head.resolved_at, head.resolved_in
-             FROM pattern_alias a JOIN patterns own ON own.id = a.pattern
+        let mut find = self.conn.prepare_cached(&format!(
+            "SELECT {KNOWN} FROM pattern_alias a JOIN patterns own ON own.id = a.pattern
                  JOIN patterns head ON head.id = coalesce(own.merged_into, own.id)
-             WHERE a.tenant = ?1 AND a.fp_hash = ?2 AND a.fp_version = ?3",
-        )?;
+             WHERE a.tenant = ?1 AND a.fp_hash = ?2 AND a.fp_version = ?3"
+        ))?;
         let mut rows = find.query(params![tenant, fingerprint.hash.cast_signed(), fingerprint.version])?;
-        let Some(row) = rows.next()? else { return Ok(None) };
-        let shown = PatternRef { id: row.get(2)?, template: row.get(3)?, new: false };
-        let versions: Option<String> = row.get(8)?;
-        Ok(Some(KnownPattern {
-            sighted: Sighted { id: row.get(0)?, head: row.get(1)?, shown },
-            state: row.get(4)?,
-            muted_until: row.get(5)?,
-            before_mute: row.get(6)?,
-            fix: Fix::kept(row.get(7)?, versions.as_deref())?,
-        }))
+        rows.next()?.map(KnownPattern::read).transpose()
     }
 
     fn insert_pattern(

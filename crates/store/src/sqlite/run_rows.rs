@@ -7,75 +7,34 @@ use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Severity;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, params};
 
 use super::columns::{label_or_none, parsed_or_none};
 use super::rows::SqliteRows;
-use crate::commands::life::{Life, StateColumns, position, word};
+use crate::commands::life::{StateColumns, position, word};
 use crate::commands::numbers::{key_hash, numbered};
 use crate::commands::rows::{Changed, Own, RunRows};
-use crate::commands::run_row::RunRow;
+use crate::commands::run_row::{COLUMNS, RunRow};
 use crate::error::{Error, Result};
 use crate::model::{NewRun, PayloadKind};
-
-pub(super) const COLUMNS: &str = "id, tenant, queue, run_id, state, detail, due, wake, attempt, revision, reason, category, \
-     pattern, deferred_until, held_by, merged_into, replays, life, model, provider, tool, step, environment";
 
 static FIND: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM runs WHERE key_hash = ?1 AND tenant = ?2 AND run_id = ?3"));
 
 static FIND_BY_NUMBER: LazyLock<String> = LazyLock::new(|| format!("SELECT {COLUMNS} FROM runs WHERE id = ?1"));
 
-pub(super) fn read_run(row: &Row<'_>) -> Result<RunRow> {
-    let life: Life = serde_json::from_str(row.get_ref("life")?.as_str().map_err(rusqlite::Error::from)?)
-        .map_err(|e| Error::Unexpected(format!("a run's life: {e}")))?;
-    let columns = StateColumns {
-        state: word(StateName::ALL, row.get("state")?, "state")?,
-        detail: row.get("detail")?,
-        due: row.get::<_, Option<i64>>("due")?.map(Timestamp::from_millis),
-        wake: row.get::<_, Option<i64>>("wake")?.map(Timestamp::from_millis),
-        held_by: label(row, "held_by")?,
-        merged_into: row.get::<_, Option<String>>("merged_into")?.and_then(|id| id.parse().ok()),
-    };
-    let deferred_until = row.get::<_, Option<i64>>("deferred_until")?.map(Timestamp::from_millis);
-    let run_id: String = row.get("run_id")?;
-    Ok(RunRow {
-        id: row.get("id")?,
-        tenant: row.get("tenant")?,
-        queue: row.get("queue")?,
-        run_id: run_id.parse().map_err(|_| Error::Unexpected(format!("run id {run_id:?}")))?,
-        run: life.to_run(&columns, row.get("attempt")?, row.get("revision")?, row.get("replays")?, deferred_until)?,
-        reason: row.get("reason")?,
-        category: row.get("category")?,
-        pattern: row.get("pattern")?,
-        model: label(row, "model")?,
-        provider: label(row, "provider")?,
-        tool: label(row, "tool")?,
-        step: label(row, "step")?,
-        worker: life.worker,
-        start_id: life.start_id,
-        versions: life.versions,
-        environment: Label::from(row.get_ref("environment")?.as_str().map_err(rusqlite::Error::from)?),
-        generation: life.generation,
-    })
-}
-
-fn label(row: &Row<'_>, column: &str) -> Result<Option<Label>> {
-    Ok(row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)?.map(Label::from))
-}
-
 impl RunRows for SqliteRows<'_> {
     fn find_run(&mut self, tenant: i64, run_id: &RunId) -> Result<Option<RunRow>> {
         let hash = key_hash(tenant, run_id.as_str());
         let mut find = self.conn.prepare_cached(&FIND)?;
         let mut rows = find.query(params![hash, tenant, run_id.as_str()])?;
-        rows.next()?.map(read_run).transpose()
+        rows.next()?.map(RunRow::read).transpose()
     }
 
     fn run_by_number(&mut self, run: i64) -> Result<Option<RunRow>> {
         let mut find = self.conn.prepare_cached(&FIND_BY_NUMBER)?;
         let mut rows = find.query([run])?;
-        rows.next()?.map(read_run).transpose()
+        rows.next()?.map(RunRow::read).transpose()
     }
 
     /// Numbers are given out by the committer alone, and the sequence keeps the highest for good.

@@ -6,18 +6,17 @@ use redrive_core::time::Timestamp;
 use rusqlite::{OptionalExtension, Params, params};
 
 use super::rows::SqliteRows;
-use super::run_rows::{COLUMNS, read_run};
 use crate::commands::life::position;
 use crate::commands::numbers::numbered;
 use crate::commands::rows::{Candidate, DueCall, WaitingRows};
-use crate::commands::run_row::RunRow;
+use crate::commands::run_row::{COLUMN_COUNT, COLUMNS, RunRow};
 use crate::error::Result;
 use crate::model::PayloadKind;
 
 impl SqliteRows<'_> {
     fn runs_where(&self, condition: &str, values: impl Params) -> Result<Vec<RunRow>> {
         let mut find = self.conn.prepare_cached(&format!("SELECT {COLUMNS} FROM runs {condition}"))?;
-        find.query_and_then(values, read_run)?.collect()
+        find.query_and_then(values, |row| RunRow::read(row))?.collect()
     }
 
     /// How large a payload is in an answer, without reading it: its stored length, or what its packing says.
@@ -78,8 +77,8 @@ impl WaitingRows for SqliteRows<'_> {
         let mut found = find.query(params![call.queue, call.tenant, call.now.as_millis(), agents, call.most])?;
         let mut candidates = Vec::new();
         while let Some(row) = found.next()? {
-            let order_key = row.get("order_key")?;
-            let row = read_run(row)?;
+            let order_key = row.get(COLUMN_COUNT)?;
+            let row = RunRow::read(row)?;
             if row.run.replayable {
                 let bytes = self.payload_bytes(&row)?;
                 candidates.push(Candidate { row, order_key, bytes });

@@ -5,15 +5,15 @@ use redrive_core::text::Label;
 use redrive_core::wire::{BreakerAction, BreakerView};
 
 use crate::breaker_model::BreakerAct;
-use crate::error::{Error, Result};
 use crate::commands::batch::Batch;
 use crate::commands::breakers::{kept, views};
+use crate::error::{Error, Result};
 
 /// `POST /v1/tenants/{tenant}/breaker`.
 pub(crate) fn operate(batch: &mut Batch<'_>, act: &BreakerAct) -> Result<BreakerView> {
     // Nobody makes a tenant by freezing it.
     batch.find_tenant(&act.tenant)?.ok_or(Error::NotFound("tenant"))?;
-    batch.load_breakers()?;
+    batch.lock_breakers()?;
     let key = Key { environment: act.environment.clone(), scope: scope(act) };
     let settings = batch.settings_of(&key);
     let event = match act.action {

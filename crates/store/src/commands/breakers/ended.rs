@@ -4,10 +4,10 @@ use redrive_core::breaker::{Counts, Event, Key, Probe, Scope, StateName, counts}
 use redrive_core::policy::Policy;
 use redrive_core::reason::Reason;
 
-use crate::error::Result;
 use crate::commands::batch::Batch;
 use crate::commands::breakers::kept;
 use crate::commands::run_row::RunRow;
+use crate::error::Result;
 
 impl Batch<'_> {
     /// Counts the end of the attempt under `epoch`; without a reason it was a success. Whoever was not begun here says
@@ -30,6 +30,11 @@ impl Batch<'_> {
             let counts = counts(&key.scope, failed);
             if counts == Counts::Nothing && !self.known.breakers.open.contains(&key) {
                 continue;
+            }
+            // A success beside nothing but successes keeps nobody waiting.
+            let quiet = self.known.breakers.all.get(&key).is_none_or(|breaker| breaker.is_blank());
+            if counts != Counts::Success || !quiet {
+                self.lock_breakers()?;
             }
             if failed == Some(&Reason::Silent) && self.known.breakers.open.contains(&key) {
                 // A worker that went quiet has found nothing out: the slot is free for the next.

@@ -7,9 +7,9 @@ use redrive_core::policy::{BreakerSettings, Policy};
 use redrive_core::run::Hold;
 use redrive_core::text::Label;
 
-use crate::error::Result;
 use crate::commands::batch::Batch;
 use crate::commands::run_row::RunRow;
+use crate::error::Result;
 
 /// The breakers that an attempt finds out about.
 #[derive(Debug, Default)]
@@ -56,6 +56,9 @@ impl Batch<'_> {
     fn standing_open(&mut self, row: &RunRow, settings: &BreakerSettings) -> Result<Vec<Key>> {
         let mut keys = self.keys_of(row)?;
         keys.retain(|key| self.known.breakers.open.contains(key));
+        if !keys.is_empty() {
+            self.lock_breakers()?;
+        }
         for key in &keys {
             self.tick(key, settings)?;
             self.free_lost_probe(key, settings)?;

@@ -7,10 +7,10 @@ use redrive_core::policy::BreakerSettings;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 
-use crate::error::Result;
 use crate::commands::batch::Batch;
 use crate::commands::breakers::kept;
 use crate::commands::run_row::RunRow;
+use crate::error::Result;
 
 /// Breakers that have seen nothing but successes are let go of beyond this many.
 const KNOWN_MAX: usize = 20_000;
@@ -46,7 +46,11 @@ impl Breakers {
     /// Takes over what the rows say.
     fn load(&mut self, all: Vec<(Key, Breaker)>, last: u64) {
         self.open = all.iter().filter(|(_, breaker)| !breaker.is_closed()).map(|(key, _)| key.clone()).collect();
-        (self.all, self.last, self.loaded) = (all.into_iter().collect(), last, true);
+        let moved = std::mem::replace(&mut self.all, all.into_iter().collect());
+        (self.last, self.loaded) = (last, true);
+        // Successes that nobody had to be kept from: they stay, unless there is a row by now.
+        self.dirty.retain(|key| !self.all.contains_key(key));
+        self.all.extend(moved.into_iter().filter(|(key, _)| self.dirty.contains(key)));
     }
 }
 
@@ -98,7 +102,10 @@ impl Batch<'_> {
     /// Moves a breaker; one that was not there has seen nothing yet. A change of state is written down.
     pub(crate) fn move_breaker(&mut self, key: &Key, event: &Event, settings: &BreakerSettings) -> Result<StateName> {
         let known = &mut self.known.breakers;
-        let before = known.all.get(key).cloned().unwrap_or_else(|| Breaker::new(0, self.now));
+        let before = match known.all.get(key) {
+            Some(breaker) => breaker.clone(),
+            None => self.rows.quiet_breaker(key)?.unwrap_or_else(|| Breaker::new(0, self.now)),
+        };
         let turn = Turn {
             settings,
             shared: key.tenant().is_none(),

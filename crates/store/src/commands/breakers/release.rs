@@ -8,11 +8,11 @@ use redrive_core::lifecycle::Event as Move;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 
-use crate::error::Result;
-use crate::model::Swept;
 use crate::commands::batch::Batch;
 use crate::commands::breakers::known::Releasing;
 use crate::commands::run_row::RunRow;
+use crate::error::Result;
+use crate::model::Swept;
 
 /// How far apart released runs come up: five hundred a second of one holder.
 const APART_MS: u64 = 2;
@@ -20,7 +20,7 @@ const APART_MS: u64 = 2;
 const AHEAD_MS: u64 = 2_000;
 
 pub(crate) fn release_held(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
-    batch.load_breakers()?;
+    batch.lock_breakers()?;
     for key in batch.known.breakers.open.iter().cloned().collect::<Vec<_>>() {
         let settings = batch.settings_of(&key);
         batch.tick(&key, &settings)?;

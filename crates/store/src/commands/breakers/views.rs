@@ -5,10 +5,10 @@ use redrive_core::ids::Tenant;
 use redrive_core::text::Label;
 use redrive_core::wire::{BreakerEntry, BreakerScope, BreakerView, BreakersAnswer, TenantBreaker};
 
-use crate::error::{Error, Result};
-use crate::model::TenantScope;
 use crate::commands::batch::Batch;
 use crate::commands::breakers::gate::worst;
+use crate::error::{Error, Result};
+use crate::model::TenantScope;
 
 const HELD_COUNT_MAX: u64 = 10_000;
 const HISTORY_MAX: usize = 50;
@@ -37,7 +37,7 @@ pub(crate) fn tenant_breaker(batch: &mut Batch<'_>, tenant: &Tenant) -> Result<T
 
 /// What is worth a look, as it stands now, in the order of their names.
 fn standing(batch: &mut Batch<'_>, wanted: impl Fn(&Key) -> bool) -> Result<Vec<Key>> {
-    batch.load_breakers()?;
+    batch.lock_breakers()?;
     let known = &batch.known.breakers.all;
     let mut keys: Vec<Key> =
         known.iter().filter(|(key, breaker)| wanted(key) && !breaker.is_blank()).map(|(key, _)| key.clone()).collect();
