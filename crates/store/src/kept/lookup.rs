@@ -16,3 +16,13 @@ pub(crate) enum Whose {
     /// A tenant that nothing was ever heard of.
     Nobody,
 }
+
+impl Whose {
+    pub(crate) fn sees(self, tenant: i64) -> bool {
+        match self {
+            Self::All => true,
+            Self::One(own) => own == tenant,
+            Self::Nobody => false,
+        }
+    }
+}

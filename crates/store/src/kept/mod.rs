@@ -3,9 +3,11 @@
 
 pub(crate) mod attempts;
 pub(crate) mod by_state;
+pub(crate) mod changes;
 pub(crate) mod columns;
 pub(crate) mod counts;
 pub(crate) mod cursor;
+pub(crate) mod duplicates;
 pub(crate) mod figures;
 pub(crate) mod filter;
 pub(crate) mod history;

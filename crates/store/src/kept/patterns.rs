@@ -20,6 +20,8 @@ pub(crate) const PATTERN_HOURS_KEPT_MS: u64 = 7 * DAY_MS;
 pub(crate) const GROUP_SEEN_LAG_MS: u64 = SECOND_MS;
 /// Tenants that a row over all of them names.
 const TENANTS_MAX: usize = 20;
+/// Parts that a page names.
+pub(crate) const PARTS_MAX: usize = 100;
 /// Of many events, the last are shown.
 pub(crate) const EVENTS_MAX: usize = 200;
 

@@ -10,11 +10,8 @@ use super::columns::whole;
 use super::pattern_events::events_of;
 use super::pattern_list::{Shown, shown};
 use crate::error::Result;
-use crate::kept::patterns::{each_hour, hours_told, part};
+use crate::kept::patterns::{PARTS_MAX, each_hour, hours_told, part};
 use crate::model::TenantScope;
-
-/// Parts that a page names.
-const PARTS_MAX: usize = 100;
 
 pub(super) fn pattern_detail(
     conn: &Connection,

@@ -1,0 +1,31 @@
+//! PostgreSQL behind the trait.
+#![allow(dead_code, reason = "reads come before the store that asks them")]
+
+mod attempt_list;
+mod by_state;
+mod changes;
+mod columns;
+mod counts;
+mod due;
+mod duplicates;
+mod failure;
+mod figures;
+mod filter;
+mod history_list;
+mod hours;
+mod keys;
+mod lanes;
+mod list;
+mod look;
+mod lookup;
+mod params;
+mod pattern_detail;
+mod pattern_list;
+mod pieces;
+mod predicate;
+mod queue_list;
+mod received;
+mod revisions;
+mod scan;
+mod sent;
+mod summary;
