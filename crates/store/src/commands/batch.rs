@@ -46,6 +46,17 @@ pub(crate) struct Known {
 }
 
 impl Known {
+    /// For a store that others write too: what they may have changed is looked at anew, queues only now and then.
+    pub(crate) fn look_anew(&mut self, queues_too: bool) {
+        self.patterns.forget();
+        self.breakers.forget();
+        if queues_too {
+            self.queues.clear();
+            self.queue_names.clear();
+            self.policies.clear();
+        }
+    }
+
     pub(crate) fn forget(&mut self) {
         let buckets = std::mem::take(&mut self.buckets);
         *self = Self { last_served: self.last_served, buckets, ..Self::default() };
@@ -105,7 +116,14 @@ impl Batch<'_> {
         if let Some(queue) = self.find_queue(name)? {
             return Ok(queue);
         }
-        self.put_queue(name, QueueSettings::default())
+        let json = serde_json::to_string(&QueueSettings::default()).map_err(|e| Error::Unexpected(e.to_string()))?;
+        let (id, settings) = self.rows.insert_queue(name, &json, self.now)?;
+        self.queue_as_kept(id, name, &settings)
+    }
+
+    fn queue_as_kept(&mut self, id: i64, name: &QueueName, settings: &str) -> Result<Queue> {
+        let settings = serde_json::from_str(settings).map_err(|e| Error::Unexpected(format!("queue {name}: {e}")))?;
+        Ok(self.know_queue(Queue { id, name: name.clone(), settings: Arc::new(settings) }))
     }
 
     pub(crate) fn find_queue(&mut self, name: &QueueName) -> Result<Option<Queue>> {
@@ -113,8 +131,7 @@ impl Batch<'_> {
             return Ok(Some(queue.clone()));
         }
         let Some((id, settings)) = self.rows.queue_named(name)? else { return Ok(None) };
-        let settings = serde_json::from_str(&settings).map_err(|e| Error::Unexpected(format!("queue {name}: {e}")))?;
-        Ok(Some(self.know_queue(Queue { id, name: name.clone(), settings: Arc::new(settings) })))
+        self.queue_as_kept(id, name, &settings).map(Some)
     }
 
     fn know_queue(&mut self, queue: Queue) -> Queue {

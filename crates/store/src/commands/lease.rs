@@ -14,7 +14,7 @@ use redrive_core::wire::{HandedChange, Versions};
 use crate::commands::attempts::json;
 use crate::commands::batch::{Batch, Queue};
 use crate::commands::breakers::{Gate, Probes};
-use crate::commands::rows::{Candidate, DueCall};
+use crate::commands::rows::{Candidate, DueCall, DueHint};
 use crate::commands::run_row::RunRow;
 use crate::commands::start::token;
 use crate::error::Result;
@@ -169,7 +169,7 @@ fn tenants_in_turn(batch: &mut Batch<'_>, deal: &mut Deal<'_>) -> Result<Vec<i64
     for (after, up_to) in [(first, i64::MAX), (i64::MIN, first)] {
         let mut at = after;
         while tenants.len() < deal.runs_left {
-            let next = batch.rows.next_tenant(&deal.numbers, at)?;
+            let next = batch.rows.next_tenant(&deal.numbers, at, batch.now)?;
             let Some(next) = next.filter(|next| *next <= up_to) else { break };
             let gets = !deal.done.contains(&next) && deal.allowance(batch, next)? > 0;
             if gets && batch.rows.has_due(&deal.numbers, next, batch.now)? {
@@ -187,6 +187,9 @@ type Hand = (i64, Vec<Granted>);
 fn deal_rounds(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenants: &[i64]) -> Result<Vec<Hand>> {
     let mut hands: Vec<Hand> = tenants.iter().map(|tenant| (*tenant, Vec::new())).collect();
     let mut hungry: Vec<usize> = (0..hands.len()).collect();
+    let most = deal.runs_left.div_ceil(hands.len().max(1));
+    let agents = deal.call.agents.as_deref();
+    batch.rows.expect_due(DueHint { queues: &deal.numbers, tenants, agents, now: batch.now, most })?;
     while !hungry.is_empty() && deal.runs_left > 0 {
         let share = deal.runs_left.div_ceil(hungry.len());
         let mut still = Vec::new();

@@ -68,6 +68,8 @@ pub(crate) trait NameRows {
     fn queue_named(&mut self, name: &QueueName) -> Result<Option<(i64, String)>>;
     fn queue_name(&mut self, queue: i64) -> Result<String>;
     fn queue_numbers(&mut self) -> Result<Vec<i64>>;
+    /// Makes it, unless somebody else just has; with the settings that it then has.
+    fn insert_queue(&mut self, name: &QueueName, settings: &str, now: Timestamp) -> Result<(i64, String)>;
     /// Makes it, or gives it other settings.
     fn put_queue(&mut self, name: &QueueName, settings: &str, now: Timestamp) -> Result<i64>;
     /// Workers have asked; without versions what is known of theirs stays.
@@ -139,11 +141,24 @@ pub(crate) struct DueCall<'a> {
     pub(crate) most: usize,
 }
 
+/// Which due runs a call is going to ask for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DueHint<'a> {
+    pub(crate) queues: &'a [i64],
+    pub(crate) tenants: &'a [i64],
+    pub(crate) agents: Option<&'a [Label]>,
+    pub(crate) now: Timestamp,
+    /// Of each tenant in each queue.
+    pub(crate) most: usize,
+}
+
 /// Runs that wait for their time, in the order in which they are looked for.
 pub(crate) trait WaitingRows {
     /// The next tenant after one with scheduled runs in any of the queues.
-    fn next_tenant(&mut self, queues: &[i64], after: i64) -> Result<Option<i64>>;
+    fn next_tenant(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<Option<i64>>;
     fn has_due(&mut self, queues: &[i64], tenant: i64, now: Timestamp) -> Result<bool>;
+    /// Due runs of these are about to be asked for.
+    fn expect_due(&mut self, hint: DueHint<'_>) -> Result<()>;
     /// In due order; none whose order key is busy, or that can't be replayed.
     fn due_runs(&mut self, call: DueCall<'_>) -> Result<Vec<Candidate>>;
     /// The next (queue, tenant) after `at` that has scheduled runs.

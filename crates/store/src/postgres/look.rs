@@ -17,7 +17,7 @@ const STATEMENTS_MAX: usize = 256;
 pub(super) struct Statements(Mutex<HashMap<Arc<str>, Statement>>);
 
 impl Statements {
-    pub(super) async fn prepared(&self, client: &Client, sql: &str) -> Result<Statement> {
+    pub(super) async fn prepared(&self, client: &Client, sql: &str) -> Result<Statement, tokio_postgres::Error> {
         if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(sql) {
             return Ok(known.clone());
         }

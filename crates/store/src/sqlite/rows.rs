@@ -55,6 +55,10 @@ impl NameRows for SqliteRows<'_> {
         queue_numbers(self.conn)
     }
 
+    fn insert_queue(&mut self, name: &QueueName, settings: &str, now: Timestamp) -> Result<(i64, String)> {
+        Ok((self.put_queue(name, settings, now)?, settings.to_owned()))
+    }
+
     fn put_queue(&mut self, name: &QueueName, settings: &str, now: Timestamp) -> Result<i64> {
         let mut put = self.conn.prepare_cached(
             "INSERT INTO queues (name, settings, created_at) VALUES (?1, ?2, ?3)

@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, Params, params};
 use super::rows::SqliteRows;
 use crate::commands::life::position;
 use crate::commands::numbers::numbered;
-use crate::commands::rows::{Candidate, DueCall, WaitingRows};
+use crate::commands::rows::{Candidate, DueCall, DueHint, WaitingRows};
 use crate::commands::run_row::{COLUMN_COUNT, COLUMNS, RunRow};
 use crate::error::Result;
 use crate::model::PayloadKind;
@@ -35,7 +35,7 @@ impl SqliteRows<'_> {
 }
 
 impl WaitingRows for SqliteRows<'_> {
-    fn next_tenant(&mut self, queues: &[i64], after: i64) -> Result<Option<i64>> {
+    fn next_tenant(&mut self, queues: &[i64], after: i64, _: Timestamp) -> Result<Option<i64>> {
         let mut find = self.conn.prepare_cached(
             "SELECT tenant FROM runs INDEXED BY runs_due
              WHERE queue = ?1 AND tenant > ?2 AND due IS NOT NULL ORDER BY tenant LIMIT 1",
@@ -58,6 +58,11 @@ impl WaitingRows for SqliteRows<'_> {
             }
         }
         Ok(false)
+    }
+
+    /// Reading one by one costs nothing here.
+    fn expect_due(&mut self, _: DueHint<'_>) -> Result<()> {
+        Ok(())
     }
 
     fn due_runs(&mut self, call: DueCall<'_>) -> Result<Vec<Candidate>> {

@@ -43,6 +43,11 @@ pub(crate) struct Releasing {
 }
 
 impl Breakers {
+    /// All but where letting go has come to.
+    pub(crate) fn forget(&mut self) {
+        *self = Self { releases: std::mem::take(&mut self.releases), ..Self::default() };
+    }
+
     /// Takes over what the rows say.
     fn load(&mut self, all: Vec<(Key, Breaker)>, last: u64) {
         self.open = all.iter().filter(|(_, breaker)| !breaker.is_closed()).map(|(key, _)| key.clone()).collect();
