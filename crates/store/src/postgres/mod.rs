@@ -11,6 +11,7 @@ mod duplicates;
 mod failure;
 mod figures;
 mod filter;
+mod fold;
 mod history_list;
 mod hours;
 mod keys;
