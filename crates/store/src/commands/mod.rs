@@ -1,6 +1,46 @@
-//! What commands and rows share, whatever the store.
+//! What commands do: written once, over the rows that each store keeps in its own way ([`rows`]). A command reads state,
+//! asks `redrive_core`, and writes the answer; the store's committer makes it durable and answers.
 
+pub(crate) mod around;
+pub(crate) mod attempts;
+pub(crate) mod batch;
+pub(crate) mod breakers;
+pub(crate) mod command;
+pub(crate) mod effects;
+pub(crate) mod failpoint;
 pub(crate) mod fingerprints;
+pub(crate) mod lease;
+pub(crate) mod ledger;
 pub(crate) mod life;
+pub(crate) mod limits;
+pub(crate) mod merges;
 pub(crate) mod numbers;
+pub(crate) mod operation_freeze;
+pub(crate) mod operation_guard;
+pub(crate) mod operation_make;
+pub(crate) mod operation_move;
+pub(crate) mod operation_patch;
+pub(crate) mod operation_row;
+pub(crate) mod operation_settle;
+pub(crate) mod operation_steer;
+pub(crate) mod pattern_triage;
+pub(crate) mod patterns;
+pub(crate) mod plans;
 pub(crate) mod policy_shelf;
+pub(crate) mod refuse;
+pub(crate) mod rejected;
+pub(crate) mod replay;
+pub(crate) mod report;
+pub(crate) mod reviews;
+pub(crate) mod revisions;
+pub(crate) mod rows;
+pub(crate) mod run_row;
+pub(crate) mod sent;
+pub(crate) mod spend;
+pub(crate) mod start;
+pub(crate) mod steps;
+pub(crate) mod sweep;
+pub(crate) mod tally;
+pub(crate) mod triage;
+pub(crate) mod under_lease;
+pub(crate) mod versions;

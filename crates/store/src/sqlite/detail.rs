@@ -11,14 +11,16 @@ use rusqlite::Connection;
 use super::attempt_list::{EndedAttempt, ended_attempts, under_way};
 use super::columns::{json, parsed_or_none, text};
 use super::history_list::history_of;
+use super::ledger_rows::entries_of;
 use super::life::Life;
 use super::lookup::run_number;
 use super::pieces::payload_of;
-use super::reviews::review_view;
+use super::review_rows::review_view;
+use super::rows::newest_version;
 use super::sent::changed_attempts;
-use super::steps::{StepRow, entries_of, recorded_versions, views};
 use super::summary::summary;
-use super::versions::newest_seen;
+use crate::commands::steps::{StepRow, recorded_versions, views};
+use crate::commands::versions::newest_of;
 use crate::error::{Error, Result};
 use crate::model::RunRef;
 
@@ -74,7 +76,7 @@ fn body(conn: &Connection, run: i64, summary: &RunSummary) -> Result<RunBody> {
 fn changed_since(conn: &Connection, tenant: i64, entries: &[StepRow]) -> Result<Vec<VersionChange>> {
     let recorded = recorded_versions(entries)?;
     let kinds: BTreeSet<&String> = recorded.iter().flat_map(|versions| versions.keys()).collect();
-    Ok(versions_changed(&recorded, &newest_seen(conn, tenant, kinds)?))
+    Ok(versions_changed(&recorded, &newest_of(kinds, |kind| newest_version(conn, tenant, kind))?))
 }
 
 /// What the run's row holds beside its summary.

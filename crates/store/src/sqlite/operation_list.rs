@@ -3,28 +3,18 @@
 use redrive_core::wire::{CanaryView, ItemOutcome, OperationItem, OperationItemsPage, OperationView, OperationsPage};
 use rusqlite::{Connection, params};
 
-use crate::error::{Error, Result};
+use crate::commands::operation_row::{COLUMNS, OperationRow, number_of, public_id};
+use crate::error::Result;
 use crate::operation_model::ItemsCall;
 use crate::sqlite::columns::{json, parsed_or_none};
 use crate::sqlite::cursor::{seal_numbers, unseal_numbers};
 use crate::sqlite::life::word;
 use crate::sqlite::list::PAGE_MAX;
-use crate::sqlite::operation_freeze::samples_of;
-use crate::sqlite::operation_row::{COLUMNS, OperationRow, find, spec};
+use crate::sqlite::operation_rows::{find, samples_of, spec};
 
 const OPERATIONS: &str = "operations";
 /// Items that one page may look at.
 const LOOKS_MAX: usize = 20_000;
-
-pub(super) fn public_id(id: i64) -> String {
-    format!("op-{id}")
-}
-
-/// One spelling only: what we did not write ourselves is no operation.
-pub(super) fn number(id: &str) -> Result<i64> {
-    let number = id.strip_prefix("op-").and_then(|number| number.parse().ok());
-    number.filter(|number| public_id(*number) == id).ok_or(Error::NotFound("operation"))
-}
 
 pub(super) fn one(conn: &Connection, id: i64) -> Result<OperationView> {
     view(conn, find(conn, id)?)
@@ -75,11 +65,12 @@ pub(super) fn list(conn: &Connection, limit: u32, cursor: Option<&str>) -> Resul
     let limit = limit.clamp(1, PAGE_MAX);
     let mut read =
         conn.prepare_cached(&format!("SELECT {COLUMNS} FROM operations WHERE id < ?1 ORDER BY id DESC LIMIT ?2"))?;
-    let rows = read.query_and_then(params![before, limit + 1], OperationRow::read)?.collect::<Result<Vec<_>>>()?;
+    let rows =
+        read.query_and_then(params![before, limit + 1], |row| OperationRow::read(row))?.collect::<Result<Vec<_>>>()?;
     let shown = usize::try_from(limit).unwrap_or(usize::MAX);
     let more = rows.len() > shown;
     let operations = rows.into_iter().take(shown).map(|row| view(conn, row)).collect::<Result<Vec<_>>>()?;
-    let last = operations.last().filter(|_| more).map(|last| number(&last.id)).transpose()?;
+    let last = operations.last().filter(|_| more).map(|last| number_of(&last.id)).transpose()?;
     Ok(OperationsPage { operations, next_cursor: last.map(|last| seal_numbers(OPERATIONS, &[last])) })
 }
 

@@ -7,14 +7,16 @@ use redrive_core::wire::{CanaryState, OperationState};
 use rusqlite::Connection;
 
 use crate::clock::Clock;
+use crate::commands::batch::Batch;
+use crate::commands::operation_row::{COLUMNS, OperationRow};
+use crate::commands::{operation_freeze, operation_move, operation_settle};
 use crate::error::Result;
 use crate::model::Swept;
 use crate::operation_model::NewOperation;
-use crate::sqlite::batch::Batch;
 use crate::sqlite::committer::Committer;
-use crate::sqlite::operation_row::{COLUMNS, OperationRow, find, spec};
+use crate::sqlite::operation_find::{find_outcomes, find_piece, find_turn};
+use crate::sqlite::operation_rows::{find, spec};
 use crate::sqlite::readers::Readers;
-use crate::sqlite::{operation_freeze, operation_move, operation_settle};
 
 /// A set of up to so many runs is frozen before the caller has its answer.
 const AT_ONCE_MAX: u64 = 10_000;
@@ -76,14 +78,14 @@ impl Worker<'_> {
 
     async fn freeze(&self, row: OperationRow, spec: Arc<NewOperation>) -> Result<Swept> {
         let (id, asked) = (row.id, spec.clone());
-        let found = self.readers.run(move |conn| operation_freeze::find(conn, &row, &asked)).await?;
+        let found = self.readers.run(move |conn| find_piece(conn, &row, &asked)).await?;
         let kept = self.committer.commit(move |batch| operation_freeze::keep(batch, id, &spec, &found)).await?;
         Ok(Swept { looked_at: 1, moved: usize::from(kept), more: true })
     }
 
     async fn take_turn(&self, replica: &str, row: OperationRow, spec: Arc<NewOperation>) -> Result<Swept> {
         let (id, asked, now) = (row.id, spec.clone(), self.clock.now());
-        let turn = self.readers.run(move |conn| operation_move::find(conn, &row, &asked, now)).await?;
+        let turn = self.readers.run(move |conn| find_turn(conn, &row, &asked, now)).await?;
         if turn.is_empty() {
             return Ok(Swept::default());
         }
@@ -97,7 +99,7 @@ impl Worker<'_> {
         let (asked, now) = (spec.clone(), self.clock.now());
         let found = self.readers.run(move |conn| {
             let row = find(conn, id)?;
-            let outcomes = operation_settle::find(conn, &row, &asked)?;
+            let outcomes = find_outcomes(conn, &row, &asked)?;
             Ok((row.open && outcomes.tell(&row, &asked, now)).then_some(outcomes))
         });
         let Some(outcomes) = found.await? else { return Ok(Swept::default()) };
@@ -111,7 +113,7 @@ impl Worker<'_> {
 
 fn open(conn: &Connection) -> Result<Vec<(OperationRow, NewOperation)>> {
     let mut read = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM operations WHERE open = 1 ORDER BY id"))?;
-    let rows = read.query_and_then([], OperationRow::read)?.collect::<Result<Vec<_>>>()?;
+    let rows = read.query_and_then([], |row| OperationRow::read(row))?.collect::<Result<Vec<_>>>()?;
     rows.into_iter().map(|row| spec(conn, row.id).map(|spec| (row, spec))).collect()
 }
 

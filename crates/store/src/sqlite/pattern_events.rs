@@ -1,38 +1,10 @@
 //! What is recorded of patterns: written with the act, in the same commit.
 
-use redrive_core::text::Text;
-use redrive_core::wire::{PatternEntry, PatternEvent};
+use redrive_core::wire::PatternEntry;
 use rusqlite::{Connection, params};
 
-use super::life::position;
-use crate::codec::encode;
 use crate::error::Result;
 use crate::kept::patterns::{EVENTS_MAX, event, last_events};
-use crate::sqlite::batch::Batch;
-
-impl Batch<'_> {
-    pub(super) fn note_pattern(
-        &mut self,
-        pattern: i64,
-        actor: &str,
-        event: PatternEvent,
-        about: Option<&str>,
-        note: Option<&Text>,
-    ) -> Result<()> {
-        let mut insert = self.conn.prepare_cached(
-            "INSERT INTO pattern_events (pattern, at, actor, event, about, note) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-        )?;
-        insert.execute(params![
-            pattern,
-            self.now.as_millis(),
-            actor,
-            position(PatternEvent::ALL, &event),
-            about,
-            note.map(|note| encode(note.token().as_bytes())),
-        ])?;
-        Ok(())
-    }
-}
 
 /// Of all these patterns together, the oldest first.
 pub(super) fn events_of(conn: &Connection, patterns: &[i64]) -> Result<Vec<PatternEntry>> {

@@ -19,6 +19,14 @@ use tokio::sync::watch;
 
 use crate::breaker_model::BreakerAct;
 use crate::clock::{Clock, Dice};
+use crate::commands::batch::Batch;
+use crate::commands::operation_row::number_of;
+use crate::commands::policy_shelf::PolicyShelf;
+use crate::commands::sent::keep_sent;
+use crate::commands::{
+    breakers, effects, lease, operation_make, operation_steer, pattern_triage, plans, report, reviews, start, sweep,
+    triage, under_lease,
+};
 use crate::error::Result;
 use crate::model::{
     EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported, RunFilter,
@@ -26,17 +34,15 @@ use crate::model::{
 };
 use crate::operation_model::{ItemsCall, NewOperation};
 use crate::pattern_model::{PatternAct, PatternsCall};
-use crate::sqlite::batch::Batch;
 use crate::sqlite::committer::Committer;
 use crate::sqlite::folder::{self, Held};
 use crate::sqlite::operation_work::Worker;
 use crate::sqlite::output_schemas::{self, OutputSchemas};
-use crate::sqlite::policy_shelf::PolicyShelf;
 use crate::sqlite::readers::{READERS, Readers};
+use crate::sqlite::rows::{Memory, SqliteRows};
 use crate::sqlite::{
-    breakers, changes, connection, detail, duplicates, effects, figures, handing_out, hours, keys, lease, list,
-    migrate, operation_list, operation_make, operation_steer, pattern_detail, pattern_list, pattern_triage, plans,
-    queue_list, report, reviews, revisions, sent, start, sweep, triage, under_lease,
+    changes, connection, detail, duplicates, figures, handing_out, hours, keys, list, migrate, operation_list,
+    pattern_detail, pattern_list, queue_list, revisions, sent,
 };
 use crate::store::Store;
 use crate::triage_model::{Act, Replay, Triaged};
@@ -162,8 +168,7 @@ impl Store for SqliteStore {
     }
 
     async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>> {
-        let acts =
-            sent.into_iter().map(|(under, sent)| move |batch: &mut Batch<'_>| sent::keep_sent(batch, &under, &sent));
+        let acts = sent.into_iter().map(|(under, sent)| move |batch: &mut Batch<'_>| keep_sent(batch, &under, &sent));
         self.committer.commit_each(acts.collect()).await
     }
 
@@ -213,7 +218,7 @@ impl Store for SqliteStore {
     }
 
     async fn steer_operation(&self, id: &str, by: Steer) -> Result<OperationView> {
-        let id = operation_list::number(id)?;
+        let id = number_of(id)?;
         self.write(move |batch| operation_steer::steer(batch, id, by)).await?;
         self.read(move |conn| operation_list::one(conn, id)).await
     }
@@ -244,7 +249,7 @@ impl Store for SqliteStore {
     }
 
     async fn trim_ledger(&self, most: usize) -> Result<Swept> {
-        self.write(move |batch| effects::trim(batch.conn, batch.now, most)).await
+        self.write(move |batch| effects::trim(batch, most)).await
     }
 
     async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage> {
@@ -274,7 +279,7 @@ impl Store for SqliteStore {
 
     async fn effect(&self, at: &EffectRef) -> Result<EffectView> {
         let at = at.clone();
-        self.read(move |conn| effects::effect(conn, &at)).await
+        self.read(move |conn| effects::effect(&mut SqliteRows { conn, memory: &mut Memory::default() }, &at)).await
     }
 
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage> {
@@ -292,12 +297,12 @@ impl Store for SqliteStore {
     }
 
     async fn operation(&self, id: &str) -> Result<OperationView> {
-        let id = operation_list::number(id)?;
+        let id = number_of(id)?;
         self.read(move |conn| operation_list::one(conn, id)).await
     }
 
     async fn operation_items(&self, id: &str, call: ItemsCall) -> Result<OperationItemsPage> {
-        let id = operation_list::number(id)?;
+        let id = number_of(id)?;
         self.read(move |conn| operation_list::items(conn, id, &call)).await
     }
 
@@ -372,12 +377,12 @@ impl Store for SqliteStore {
     }
 
     async fn put_key(&self, key: KeyRecord) -> Result<()> {
-        self.write(move |batch| keys::insert_key(batch.conn, &key)).await
+        self.write(move |batch| batch.rows.insert_key(&key)).await
     }
 
     async fn revoke_key(&self, id: &str) -> Result<bool> {
         let id = id.to_owned();
-        self.write(move |batch| keys::revoke_key(batch.conn, &id, batch.now)).await
+        self.write(move |batch| batch.rows.revoke_key(&id, batch.now)).await
     }
 
     async fn ready(&self) -> Result<()> {
