@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::kept::patterns::PATTERN_HOURS_KEPT_MS;
 
 /// Held while folding. The bytes are `redrive`, then a number of ours.
-const FOLD_LOCK: i64 = 0x7265_6472_6976_6501;
+const FOLD_LOCK: i64 = 0x7265_6472_6976_6502;
 /// Rows of each kind that one transaction folds.
 const PIECE_ROWS: u32 = 20_000;
 
