@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use rusqlite::{Connection, params};
 
-pub(super) use crate::kept::attempts::{EndedAttempt, under_way};
+pub(super) use crate::kept::attempts::EndedAttempt;
 
 use super::columns::{number, packed_json};
 use super::lookup::{number_of, span_of};

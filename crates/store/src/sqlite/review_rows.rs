@@ -1,10 +1,9 @@
 //! Rows of runs in review, and what their page shows of them.
 
 use redrive_core::time::Timestamp;
-use redrive_core::wire::{RawJson, ReviewView};
+use redrive_core::wire::ReviewView;
 use rusqlite::{Connection, params};
 
-use super::columns::{packed_json_or_none, time};
 use super::rows::SqliteRows;
 use crate::commands::life::{ReviewLife, position, word};
 use crate::commands::rows::{KeptRequest, NewRequest, ReviewRows};
@@ -69,11 +68,5 @@ impl ReviewRows for SqliteRows<'_> {
 pub(super) fn review_view(conn: &Connection, run: i64, review: &ReviewLife) -> Result<ReviewView> {
     let mut find = conn.prepare_cached("SELECT at, actor, request FROM reviews WHERE run = ?1")?;
     let mut rows = find.query([run])?;
-    let found = rows.next()?;
-    let (asked_at, asked_by, proposed): (Timestamp, String, Option<RawJson>) = match found {
-        Some(row) => (time(row, 0)?, row.get(1)?, packed_json_or_none(row, 2, "request")?),
-        None => (Timestamp::default(), String::new(), None),
-    };
-    let expires_at = Timestamp::from_millis(review.expires_at);
-    Ok(ReviewView { proposed, plan_hash: review.plan_hash.clone(), expires_at, asked_by, asked_at })
+    crate::kept::detail::review_view(rows.next()?, review)
 }

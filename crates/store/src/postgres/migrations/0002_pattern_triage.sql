@@ -4,7 +4,7 @@
 -- unmerging change this one column, whatever the number of runs. The group's figures are summed when they are read.
 -- Never a chain: what is merged is merged into a pattern that is not.
 ALTER TABLE patterns
-    ADD COLUMN merged_into BIGINT REFERENCES patterns (id),
+    ADD COLUMN merged_into BIGINT,
     -- When any of the group was last seen: what lists are sorted by.
     ADD COLUMN group_seen BIGINT NOT NULL DEFAULT 0,
     ADD COLUMN muted_until BIGINT,     -- muted: none means for good
