@@ -1,10 +1,12 @@
 //! PostgreSQL behind the trait.
 #![allow(dead_code, reason = "reads come before the store that asks them")]
 
+mod address;
 mod attempt_list;
 mod by_state;
 mod changes;
 mod columns;
+mod connection;
 mod counts;
 mod detail;
 mod due;
@@ -20,6 +22,7 @@ mod lanes;
 mod list;
 mod look;
 mod lookup;
+mod migrate;
 mod operation_find;
 mod operation_list;
 mod params;
@@ -28,9 +31,11 @@ mod pattern_list;
 mod pieces;
 mod predicate;
 mod queue_list;
+mod readers;
 mod received;
 mod revisions;
 mod scan;
 mod sent;
 mod steps;
 mod summary;
+mod tls;
