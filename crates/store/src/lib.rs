@@ -14,6 +14,7 @@ mod pattern_model;
 mod store;
 mod triage_model;
 
+pub mod copy;
 mod postgres;
 pub mod sqlite;
 

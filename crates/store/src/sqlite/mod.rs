@@ -48,6 +48,7 @@ mod pattern_rows;
 #[cfg(test)]
 mod pattern_tests;
 mod pieces;
+mod place;
 mod predicate;
 mod queue_list;
 mod readers;
@@ -67,5 +68,6 @@ mod words;
 use crate::commands::{fingerprints, life};
 use crate::kept::cursor;
 
+pub(crate) use place::FolderPlace;
 pub use store::{Options, SqliteStore};
 pub use visit::{Setup, Visit};
