@@ -14,7 +14,7 @@ mod pattern_model;
 mod store;
 mod triage_model;
 
-mod postgres;
+pub mod postgres;
 pub mod sqlite;
 
 pub use breaker_model::BreakerAct;

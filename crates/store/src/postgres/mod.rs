@@ -1,36 +1,66 @@
-//! PostgreSQL behind the trait.
-#![allow(dead_code, reason = "reads come before the store that asks them")]
+//! PostgreSQL behind the trait: a few lines that each fold what waits into one transaction, and connections that read.
 
+mod address;
 mod attempt_list;
+mod attempt_rows;
+mod breaker_rows;
 mod by_state;
 mod changes;
 mod columns;
+mod committer;
+mod connection;
+mod counter_deltas;
 mod counts;
 mod detail;
 mod due;
 mod duplicates;
+mod engine_rows;
+mod expected;
 mod failure;
 mod figures;
 mod filter;
 mod fold;
+mod handing_out;
 mod history_list;
 mod hours;
 mod keys;
 mod lanes;
+mod ledger_rows;
+mod line;
 mod list;
 mod look;
 mod lookup;
+mod marks;
+mod migrate;
 mod operation_find;
 mod operation_list;
+mod operation_rows;
+mod operation_work;
 mod params;
 mod pattern_detail;
 mod pattern_list;
+mod pattern_rows;
 mod pieces;
 mod predicate;
 mod queue_list;
+mod quiet;
+mod readers;
 mod received;
+mod review_rows;
 mod revisions;
+mod rows;
+mod run_rows;
 mod scan;
 mod sent;
+mod sheet;
 mod steps;
+mod store;
 mod summary;
+mod telling;
+mod time;
+mod tls;
+mod waiting_rows;
+mod wakeups;
+mod write_out;
+
+pub use store::{LINES, Options, PgStore};
