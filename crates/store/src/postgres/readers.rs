@@ -12,6 +12,10 @@ use crate::error::{Error, Result};
 
 /// Reads that go on at once; others wait their turn.
 const READERS: usize = 8;
+/// Statements are written so that one plan fits all values; what the planner would rather do on a table that is small
+/// today is wrong on the same table tomorrow.
+const SETTINGS: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; \
+     SET plan_cache_mode = force_generic_plan; SET default_transaction_read_only = on";
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 #[derive(Clone)]
@@ -42,6 +46,7 @@ impl Readers {
             }
         }
         let session = self.connect().await?;
+        session.client.batch_execute(SETTINGS).await?;
         session.client.batch_execute(BEGIN).await?;
         Ok(View { session, readers: self.clone(), _turn: turn })
     }
