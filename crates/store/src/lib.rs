@@ -15,7 +15,7 @@ mod store;
 mod triage_model;
 
 pub mod copy;
-mod postgres;
+pub mod postgres;
 pub mod sqlite;
 
 pub use breaker_model::BreakerAct;

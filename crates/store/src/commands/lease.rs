@@ -28,6 +28,11 @@ const HELD_MAX_PER_TENANT: usize = 128;
 /// Of all tenants together; beyond it one each.
 const HELD_MAX: usize = 1_024;
 
+/// The trace link, where the producer gave one.
+pub(crate) const TRACE: &str = "trace";
+/// Longer errors are cut: what a stranger wrote must not fill the next attempt's context.
+pub(crate) const LAST_ERROR_MAX_BYTES: usize = 2_000;
+
 /// A run handed out; what it carries is read after the commit.
 #[derive(Debug, Clone)]
 pub(crate) struct Granted {

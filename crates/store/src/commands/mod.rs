@@ -23,6 +23,8 @@ pub(crate) mod operation_patch;
 pub(crate) mod operation_row;
 pub(crate) mod operation_settle;
 pub(crate) mod operation_steer;
+pub(crate) mod operation_work;
+pub(crate) mod output_schemas;
 pub(crate) mod pattern_triage;
 pub(crate) mod patterns;
 pub(crate) mod plans;

@@ -18,9 +18,8 @@ use crate::error::Result;
 use crate::model::{NewSent, PayloadKind};
 
 static ONE: LazyLock<String> = LazyLock::new(|| format!("SELECT {KEPT} FROM attempts WHERE id = $1"));
-static LAST: LazyLock<String> = LazyLock::new(|| {
-    format!("SELECT {KEPT} FROM attempts WHERE id BETWEEN $1 AND $2 ORDER BY id DESC LIMIT 1")
-});
+static LAST: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {KEPT} FROM attempts WHERE id BETWEEN $1 AND $2 ORDER BY id DESC LIMIT 1"));
 static LAST_OF: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT {KEPT} FROM attempts WHERE id BETWEEN $1 AND $2 AND outcome = $3 ORDER BY id DESC LIMIT 1")
 });
@@ -39,7 +38,9 @@ impl PgRows<'_> {
             (Some(now), Some(stored)) if stored.attempt > now.attempt => Some(stored),
             (Some(now), _) => Some(now.clone()),
             // The batch may have put another end in its place.
-            (None, stored) => stored.filter(|kept| !self.sheet.out.attempts.contains_key(&(first + i64::from(kept.attempt)))),
+            (None, stored) => {
+                stored.filter(|kept| !self.sheet.out.attempts.contains_key(&(first + i64::from(kept.attempt))))
+            }
         }
     }
 

@@ -65,7 +65,8 @@ impl BreakerRows for PgRows<'_> {
                 (Some(provider.as_str().as_bytes()), Some(model.as_str().as_bytes()))
             }
         };
-        let sql = "INSERT INTO breakers (name, environment, tenant, provider, model, life) VALUES ($1, $2, $3, $4, $5, $6)
+        let sql =
+            "INSERT INTO breakers (name, environment, tenant, provider, model, life) VALUES ($1, $2, $3, $4, $5, $6)
              ON CONFLICT (name) DO UPDATE SET life = excluded.life";
         let name = key.name();
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 6] = [

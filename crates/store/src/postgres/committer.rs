@@ -248,17 +248,16 @@ impl Desk {
     fn transact(&mut self, commands: &mut [Queued]) -> std::result::Result<(), Failed> {
         self.connected().map_err(|error| Failed { error, how: Failure::Lost })?;
         let done = self.try_transact(commands);
-        let Some(line) = &mut self.line else { return done.map_err(|error| Failed { error, how: Failure::Lost }) };
-        let noted = line.take_failure();
-        done.map_err(|error| {
-            self.known.forget();
-            let how = noted.unwrap_or(Failure::Command);
-            if how == Failure::Lost || line.is_closed() || !line.roll_back() {
-                // With a transaction that may be open it is of no use to anybody.
-                self.line = None;
-            }
-            Failed { error, how }
-        })
+        let noted = self.line.as_mut().and_then(Line::take_failure);
+        let Err(error) = done else { return Ok(()) };
+        self.known.forget();
+        let how = noted.unwrap_or(Failure::Command);
+        let usable = |line: &mut Line| how != Failure::Lost && !line.is_closed() && line.roll_back();
+        if !self.line.as_mut().is_some_and(usable) {
+            // With a transaction that may be open it is of no use to anybody.
+            self.line = None;
+        }
+        Err(Failed { error, how })
     }
 
     fn connected(&mut self) -> Result<()> {
@@ -282,9 +281,8 @@ impl Desk {
 
     fn look_anew(&mut self) {
         let (set, now) = (self.shared.queues_set.load(Ordering::SeqCst), self.shared.time.now());
-        let old = set != self.queues_set
-            || now < self.queues_known_at
-            || now.since(self.queues_known_at) >= QUEUES_KNOWN_MS;
+        let old =
+            set != self.queues_set || now < self.queues_known_at || now.since(self.queues_known_at) >= QUEUES_KNOWN_MS;
         if old {
             (self.queues_set, self.queues_known_at) = (set, now);
         }

@@ -8,6 +8,7 @@ use redrive_core::ids::{RunId, Tenant};
 use redrive_core::lifecycle::Outcome;
 use redrive_core::time::Timestamp;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use super::columns::{number, owned};
 use super::connection::Session;
@@ -140,7 +141,7 @@ impl Wanted {
 
 type Read = std::result::Result<Vec<Row>, tokio_postgres::Error>;
 
-async fn read(session: &Session, rows: usize, sql: &str, values: &[&(dyn tokio_postgres::types::ToSql + Sync)]) -> Read {
+async fn read(session: &Session, rows: usize, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Read {
     if rows == 0 {
         return Ok(Vec::new());
     }
@@ -208,10 +209,12 @@ impl PgRows<'_> {
         let session = &self.line.session;
         let failed = position(Outcome::ALL, &Outcome::Failed);
         let numbers = i64::try_from(new).unwrap_or(0);
+        let of_numbers: [&(dyn ToSql + Sync); 1] = [&numbers];
+        let of_failures: [&(dyn ToSql + Sync); 2] = [&again, &failed];
         let (ids, failures) = self.line.wait(async {
             tokio::join!(
-                read(session, new, NEXT_NUMBERS, &[&numbers]),
-                read(session, again.len(), &LAST_FAILURES, &[&again, &failed]),
+                read(session, new, NEXT_NUMBERS, &of_numbers),
+                read(session, again.len(), &LAST_FAILURES, &of_failures),
             )
         });
         for row in self.line.noted(ids)?.iter().rev() {
@@ -241,12 +244,15 @@ async fn open(session: &Session, wanted: &Wanted) -> std::result::Result<Opened,
         session.statements.prepared(&session.client, sql).await?;
     }
     let (names, patterns) = (&wanted.names, &wanted.patterns);
+    let of_tenants: [&(dyn ToSql + Sync); 1] = [&wanted.tenants];
+    let of_runs: [&(dyn ToSql + Sync); 2] = [&names.0, &names.1];
+    let of_patterns: [&(dyn ToSql + Sync); 3] = [&patterns.0, &patterns.1, &patterns.2];
     let opened = tokio::join!(
         biased;
         session.client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED"),
-        read(session, wanted.tenants.len(), TENANTS, &[&wanted.tenants]),
-        read(session, names.0.len(), &RUNS, &[&names.0, &names.1]),
-        read(session, patterns.0.len(), &PATTERNS, &[&patterns.0, &patterns.1, &patterns.2]),
+        read(session, wanted.tenants.len(), TENANTS, &of_tenants),
+        read(session, names.0.len(), &RUNS, &of_runs),
+        read(session, patterns.0.len(), &PATTERNS, &of_patterns),
         read(session, 1, NOW, &[]),
     );
     opened.0?;

@@ -77,7 +77,8 @@ impl LedgerRows for PgRows<'_> {
     }
 
     fn insert_step(&mut self, new: &NewEntry<'_>, now: Timestamp) -> Result<()> {
-        let sql = "INSERT INTO steps (tenant, run, run_id, attempt, epoch, key, named, name, effect, status, outcome, holds,
+        let sql =
+            "INSERT INTO steps (tenant, run, run_id, attempt, epoch, key, named, name, effect, status, outcome, holds,
                  began_at, at, used_at, used_epoch, output, omitted_bytes, omitted_sha256, verify, versions)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14, $5, $15, $16, $17, $18, $19)";
         if let Some(kept) = self.sheet.runs.get_mut(&new.row.id) {

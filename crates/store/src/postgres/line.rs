@@ -13,6 +13,10 @@ use crate::error::{Error, Result};
 
 pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
+/// Every statement here finds its rows by an index, one by one, however small the tables are today.
+const SETTINGS: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
+     SET enable_bitmapscan = off; SET jit = off; SET plan_cache_mode = force_generic_plan";
+
 /// What is to be done about a statement that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
@@ -50,7 +54,11 @@ impl Line {
             .enable_time()
             .build()
             .map_err(|e| Error::Unexpected(format!("no runtime for a connection: {e}")))?;
-        let session = runtime.block_on(connect(address, |driver| drop(runtime.spawn(driver))))?;
+        let session = runtime.block_on(async {
+            let session = connect(address, |driver| drop(runtime.spawn(driver))).await?;
+            session.client.batch_execute(SETTINGS).await?;
+            Ok::<_, Error>(session)
+        })?;
         Ok(Self { session, runtime, failure: None })
     }
 

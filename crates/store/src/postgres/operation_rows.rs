@@ -220,7 +220,8 @@ impl PgRows<'_> {
             let sql = "INSERT INTO operation_items (operation, run, outcome, why, state, attempt, revision)
                  SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[],
                      $7::bigint[])";
-            let column = |of: fn(&(i64, i64, i64, Option<String>, Stood)) -> i64| new.iter().map(of).collect::<Vec<_>>();
+            let column =
+                |of: fn(&(i64, i64, i64, Option<String>, Stood)) -> i64| new.iter().map(of).collect::<Vec<_>>();
             let why: Vec<Option<&str>> = new.iter().map(|item| item.3.as_deref()).collect();
             self.line.execute(
                 sql,

@@ -169,7 +169,8 @@ impl PatternRows for PgRows<'_> {
     fn merge_pattern(&mut self, pattern: i64, head: i64) -> Result<()> {
         self.write_out()?;
         self.sheet.patterns.clear();
-        let seen = "UPDATE patterns SET group_seen = greatest(group_seen, (SELECT group_seen FROM patterns WHERE id = $1))
+        let seen =
+            "UPDATE patterns SET group_seen = greatest(group_seen, (SELECT group_seen FROM patterns WHERE id = $1))
              WHERE id = $2";
         self.run(seen, &[&pattern, &head])?;
         self.run("UPDATE patterns SET merged_into = $2 WHERE id = $1 OR merged_into = $1", &[&pattern, &head])?;

@@ -19,7 +19,8 @@ use crate::model::{NewRun, PayloadKind};
 
 static BY_NAME: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM runs WHERE tenant = $1 AND run_id = $2 FOR UPDATE", *COLUMNS));
-static BY_NUMBER: LazyLock<String> = LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = $1 FOR UPDATE", *COLUMNS));
+static BY_NUMBER: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = $1 FOR UPDATE", *COLUMNS));
 /// Locked in one order over all batches, so that no two wait for each other.
 static BY_NUMBERS: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = ANY($1) ORDER BY tenant, run_id FOR UPDATE", *COLUMNS));
@@ -94,7 +95,15 @@ impl RunRows for PgRows<'_> {
             idempotency_key: new.idempotency_key.as_ref().map(|key| key.as_str().to_owned()),
         };
         self.sheet.named.insert((row.tenant, row.run_id.as_str().to_owned()), Some(row.id));
-        let kept = SheetRun { row: row.clone(), own, assigned_to: None, updated_at: now, new: Some(columns), dirty: true, has_steps: false };
+        let kept = SheetRun {
+            row: row.clone(),
+            own,
+            assigned_to: None,
+            updated_at: now,
+            new: Some(columns),
+            dirty: true,
+            has_steps: false,
+        };
         self.sheet.runs.insert(row.id, kept);
         if new.payload.kind == PayloadKind::None && new.about.is_empty() {
             return Ok(());

@@ -9,8 +9,8 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::Severity;
 
 use crate::commands::attempts::Kept;
-use crate::commands::patterns::KnownPattern;
 use crate::commands::life::word;
+use crate::commands::patterns::KnownPattern;
 use crate::commands::rows::Own;
 use crate::commands::run_row::{self, RunRow};
 use crate::commands::tally::Tally;
@@ -126,9 +126,8 @@ pub(super) struct Out {
 }
 
 /// The columns of a run: as [`RunRow`] reads them, and then what it does not hold.
-pub(super) static COLUMNS: LazyLock<String> = LazyLock::new(|| {
-    format!("{}, agent, task_type, order_key, severity, assigned_to, updated_at", run_row::COLUMNS)
-});
+pub(super) static COLUMNS: LazyLock<String> =
+    LazyLock::new(|| format!("{}, agent, task_type, order_key, severity, assigned_to, updated_at", run_row::COLUMNS));
 /// How many they are.
 pub(super) const COLUMN_COUNT: usize = run_row::COLUMN_COUNT + 6;
 

@@ -270,7 +270,8 @@ impl WaitingRows for PgRows<'_> {
     }
 
     fn held_count(&mut self, holder: &Label, most: u64) -> Result<u64> {
-        let sql = "SELECT count(*) FROM (SELECT 1 FROM runs WHERE held_by = $1 AND held_by IS NOT NULL LIMIT $2) AS held";
+        let sql =
+            "SELECT count(*) FROM (SELECT 1 FROM runs WHERE held_by = $1 AND held_by IS NOT NULL LIMIT $2) AS held";
         let found = self.ask_after(sql, &[&holder.as_str().as_bytes(), &most.cast_signed()])?;
         found.first().map_or(Ok(0), |row| number(row, 0).map(i64::cast_unsigned))
     }

@@ -49,7 +49,8 @@ impl Sheet {
     /// In the order in which runs are locked and inserted everywhere.
     fn dirty(&self) -> Vec<&SheetRun> {
         let mut dirty: Vec<&SheetRun> = self.runs.values().filter(|kept| kept.dirty).collect();
-        dirty.sort_unstable_by(|a, b| (a.row.tenant, a.row.run_id.as_str()).cmp(&(b.row.tenant, b.row.run_id.as_str())));
+        dirty
+            .sort_unstable_by(|a, b| (a.row.tenant, a.row.run_id.as_str()).cmp(&(b.row.tenant, b.row.run_id.as_str())));
         dirty
     }
 
@@ -83,18 +84,8 @@ impl Out {
     }
 }
 
-const STATEMENTS: &[&str] = &[
-    PATTERNS,
-    ALIASES,
-    INSERT_RUNS,
-    UPDATE_RUNS,
-    ATTEMPTS,
-    PAYLOADS,
-    MOVES,
-    PATTERN_EVENTS,
-    DOUBTS,
-    SENT,
-];
+const STATEMENTS: &[&str] =
+    &[PATTERNS, ALIASES, INSERT_RUNS, UPDATE_RUNS, ATTEMPTS, PAYLOADS, MOVES, PATTERN_EVENTS, DOUBTS, SENT];
 
 /// Sends everything, then waits. A statement that fails makes the commit behind it a rollback.
 async fn send(
@@ -159,7 +150,8 @@ fn said(label: &Option<Label>) -> Option<&[u8]> {
     label.as_ref().map(|label| label.as_str().as_bytes())
 }
 
-const PATTERNS: &str = "INSERT INTO patterns (id, public_id, tenant, fp_version, fp_hash, template, reason, category, count,
+const PATTERNS: &str =
+    "INSERT INTO patterns (id, public_id, tenant, fp_version, fp_hash, template, reason, category, count,
          open, first_seen, last_seen, group_seen, state, regression)
      SELECT id, public_id, tenant, fp_version, fp_hash, template, reason, category, 0, 0, at, at, at, $10, 0
      FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[], $7::text[],

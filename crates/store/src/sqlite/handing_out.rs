@@ -5,7 +5,7 @@ use redrive_core::verdict::Change;
 use redrive_core::wire::{HandedChange, LeasedRun};
 use rusqlite::Connection;
 
-use crate::commands::lease::Granted;
+use crate::commands::lease::{Granted, LAST_ERROR_MAX_BYTES, TRACE};
 use crate::commands::start::Begun;
 use crate::commands::steps::{changed, views};
 use crate::error::Result;
@@ -14,9 +14,6 @@ use crate::sqlite::columns::{label_or_none, parsed_or_none};
 use crate::sqlite::ledger_rows::entries_of;
 use crate::sqlite::pieces::{last_error, last_output, payload_of};
 use crate::sqlite::sent;
-
-/// The trace link, where the producer gave one.
-const TRACE: &str = "trace";
 
 pub(super) fn complete_leases(conn: &Connection, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
     granted.into_iter().map(|granted| complete_lease(conn, granted)).collect()
@@ -57,9 +54,6 @@ fn complete_lease(conn: &Connection, granted: Granted) -> Result<LeasedRun> {
         trace: about.links.get(TRACE).cloned(),
     })
 }
-
-/// Longer errors are cut: what a stranger wrote must not fill the next attempt's context.
-const LAST_ERROR_MAX_BYTES: usize = 2_000;
 
 /// Fills in the last error, where a change gives it to the model.
 fn with_last_error(conn: &Connection, run: i64, mut changes: Vec<HandedChange>) -> Result<Vec<HandedChange>> {

@@ -39,7 +39,6 @@ mod operation_find;
 mod operation_list;
 mod operation_rows;
 mod operation_work;
-mod output_schemas;
 mod pattern_clock;
 mod pattern_detail;
 mod pattern_events;

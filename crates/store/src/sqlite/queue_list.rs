@@ -2,12 +2,14 @@
 
 use redrive_core::ids::QueueName;
 use redrive_core::wire::{QueueSettings, QueueView};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::by_state::by_queue;
-use super::columns::{json, text};
+use super::columns::{json, parsed, text};
+use super::lookup::{key_hash, tenant_number};
 use crate::error::{Error, Result};
 use crate::kept::queues::{QUEUES, view};
+use crate::model::RunRef;
 
 /// By name.
 pub(super) fn list_queues(conn: &Connection) -> Result<Vec<QueueView>> {
@@ -35,4 +37,16 @@ pub(super) fn settings_of(conn: &Connection, name: &QueueName) -> Result<Option<
     let mut find = conn.prepare_cached("SELECT settings FROM queues WHERE name = ?")?;
     let mut rows = find.query([name.as_str()])?;
     rows.next()?.map(|row| json(text(row, 0)?, "queue settings")).transpose()
+}
+
+/// The queue that a run is in; none where there is no such run.
+pub(super) fn queue_of(conn: &Connection, at: &RunRef) -> Result<Option<QueueName>> {
+    let Some(tenant) = tenant_number(conn, &at.tenant)? else { return Ok(None) };
+    let run_id = at.run_id.as_str();
+    let mut find = conn.prepare_cached(
+        "SELECT queues.name FROM runs JOIN queues ON queues.id = runs.queue
+         WHERE key_hash = ?1 AND tenant = ?2 AND run_id = ?3",
+    )?;
+    let found = find.query_row(params![key_hash(tenant, run_id), tenant, run_id], |row| Ok(parsed(row, 0, "queue")));
+    found.optional()?.transpose()
 }

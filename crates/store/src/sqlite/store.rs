@@ -21,11 +21,12 @@ use crate::breaker_model::BreakerAct;
 use crate::clock::{Clock, Dice};
 use crate::commands::batch::Batch;
 use crate::commands::operation_row::number_of;
+use crate::commands::output_schemas::OutputSchemas;
 use crate::commands::policy_shelf::PolicyShelf;
 use crate::commands::sent::keep_sent;
 use crate::commands::{
-    breakers, effects, lease, operation_make, operation_steer, pattern_triage, plans, report, reviews, start, sweep,
-    triage, under_lease,
+    breakers, effects, lease, operation_make, operation_steer, operation_work, pattern_triage, plans, report, reviews,
+    start, sweep, triage, under_lease,
 };
 use crate::copy::{half_copied, is_half_copied};
 use crate::error::Result;
@@ -37,8 +38,6 @@ use crate::operation_model::{ItemsCall, NewOperation};
 use crate::pattern_model::{PatternAct, PatternsCall};
 use crate::sqlite::committer::Committer;
 use crate::sqlite::folder::{self, Held};
-use crate::sqlite::operation_work::Worker;
-use crate::sqlite::output_schemas::{self, OutputSchemas};
 use crate::sqlite::readers::{READERS, Readers};
 use crate::sqlite::rows::{Memory, SqliteRows};
 use crate::sqlite::{
@@ -92,23 +91,19 @@ impl SqliteStore {
         set(&conn)?;
         let readers = Readers::open(&path, READERS)?;
         let shelf = PolicyShelf::new(policies.clone());
-        let schemas = OutputSchemas::of(&conn, &policies)?;
+        let schemas = OutputSchemas::of(&policies, &queue_list::list_queues(&conn)?);
         let committer = Committer::start(conn, clock.clone(), dice, policies)?;
         Ok(Self { committer, readers, clock, shelf, schemas, _held: held })
     }
 
-    async fn write<T: Send + 'static>(
+    pub(super) async fn write<T: Send + 'static>(
         &self,
         act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.committer.commit(act).await
     }
 
-    fn worker(&self) -> Worker<'_> {
-        Worker { committer: &self.committer, readers: &self.readers, clock: &*self.clock }
-    }
-
-    async fn read<T: Send + 'static>(
+    pub(super) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&rusqlite::Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -217,7 +212,7 @@ impl Store for SqliteStore {
 
     async fn create_operation(&self, new: NewOperation, actor: String) -> Result<OperationView> {
         let id = self.write(move |batch| operation_make::make(batch, &new, &actor)).await?;
-        self.worker().freeze_at_once(id).await?;
+        operation_work::freeze_at_once(self, id).await?;
         self.read(move |conn| operation_list::one(conn, id)).await
     }
 
@@ -245,7 +240,7 @@ impl Store for SqliteStore {
     }
 
     async fn work_operations(&self, replica: &str) -> Result<Swept> {
-        self.worker().round(replica).await
+        operation_work::round(self, replica).await
     }
 
     async fn trim_changes(&self, most: usize) -> Result<Swept> {
@@ -357,7 +352,7 @@ impl Store for SqliteStore {
             return Ok(None);
         }
         let run = at.clone();
-        let queue = self.read(move |conn| output_schemas::queue_of(conn, &run)).await?;
+        let queue = self.read(move |conn| queue_list::queue_of(conn, &run)).await?;
         match queue {
             Some(queue) => Ok(self.policy(&at.tenant, &queue).await?.detect.output_schema.clone()),
             None => Ok(None),
