@@ -4,7 +4,9 @@
 mod breaker_model;
 mod clock;
 mod codec;
+mod commands;
 mod error;
+mod kept;
 mod lease_model;
 mod model;
 mod operation_model;
@@ -12,6 +14,8 @@ mod pattern_model;
 mod store;
 mod triage_model;
 
+pub mod copy;
+pub mod postgres;
 pub mod sqlite;
 
 pub use breaker_model::BreakerAct;
