@@ -1,5 +1,6 @@
 //! Attempts' rows: written when an attempt ends, read again to answer the same report with the same words.
 
+use redrive_core::breaker::StateName as BreakerState;
 use redrive_core::lifecycle::Outcome;
 use redrive_core::pattern::Fingerprint;
 use redrive_core::run::StateName;
@@ -27,6 +28,8 @@ pub(super) struct Ending<'a> {
     pub(super) pattern: Option<i64>,
     pub(super) pattern_new: bool,
     pub(super) verdict: Option<&'a Verdict>,
+    /// As the answer tells it.
+    pub(super) breaker: BreakerState,
     pub(super) body: &'a [u8],
 }
 
@@ -40,6 +43,7 @@ pub(super) struct Kept {
     pattern: Option<i64>,
     pattern_new: bool,
     verdict: Option<Vec<u8>>,
+    origin: String,
 }
 
 impl Kept {
@@ -54,6 +58,7 @@ impl Kept {
             pattern: row.get("pattern")?,
             pattern_new: row.get("pattern_new")?,
             verdict: row.get("verdict")?,
+            origin: row.get("origin")?,
         })
     }
 
@@ -67,9 +72,15 @@ impl Kept {
             serde_json::from_slice(&decode(stored)?).map_err(|e| Error::Unexpected(format!("a verdict: {e}")))?;
         Ok(Some(verdict))
     }
+
+    fn breaker(&self) -> Result<BreakerState> {
+        let origin: AttemptOrigin =
+            serde_json::from_str(&self.origin).map_err(|e| Error::Unexpected(format!("an origin: {e}")))?;
+        Ok(origin.breaker.unwrap_or(BreakerState::Closed))
+    }
 }
 
-const KEPT: &str = "id, outcome, digest, state, recorded_at, pattern, pattern_new, verdict";
+const KEPT: &str = "id, outcome, digest, state, recorded_at, pattern, pattern_new, verdict, origin";
 
 impl Batch<'_> {
     pub(super) fn attempt(&mut self, run: i64, attempt: u32) -> Result<Option<Kept>> {
@@ -100,7 +111,7 @@ impl Batch<'_> {
     /// Keeps the end of an attempt of `row`, which already stands where the move left it; `before` is how it stood
     /// while the attempt was under way.
     pub(super) fn keep_attempt(&mut self, before: &RunRow, row: &RunRow, ending: &Ending<'_>) -> Result<()> {
-        let origin = json(&origin(before, row, ending.epoch))?;
+        let origin = json(&origin(before, row, ending))?;
         let verdict = ending.verdict.map(json).transpose()?.map(|verdict| encode(verdict.as_bytes()));
         // A late success replaces the silence that was put in its place.
         let mut insert = self.conn.prepare_cached(
@@ -138,7 +149,7 @@ impl Batch<'_> {
             attempt: kept.attempt,
             verdict: kept.verdict()?.ok_or_else(missing)?,
             pattern: self.pattern_shown(pattern, kept.pattern_new)?,
-            breaker: self.breaker_state(row)?.to_string(),
+            breaker: kept.breaker()?.to_string(),
         })
     }
 
@@ -148,8 +159,8 @@ impl Batch<'_> {
     }
 }
 
-fn origin(before: &RunRow, row: &RunRow, epoch: Option<u64>) -> AttemptOrigin {
-    let leased = epoch.map(|_| before);
+fn origin(before: &RunRow, row: &RunRow, ending: &Ending<'_>) -> AttemptOrigin {
+    let leased = ending.epoch.map(|_| before);
     let lease = leased.and_then(|before| before.run.lease());
     AttemptOrigin {
         began_at: lease.map(|lease| lease.began_at),
@@ -157,6 +168,7 @@ fn origin(before: &RunRow, row: &RunRow, epoch: Option<u64>) -> AttemptOrigin {
         revision: row.run.revision,
         replay: lease.is_some_and(|lease| lease.replay),
         versions: leased.map(|before| before.versions.clone()).unwrap_or_default(),
+        breaker: Some(ending.breaker).filter(|breaker| *breaker != BreakerState::Closed),
     }
 }
 

@@ -11,6 +11,8 @@ use crate::codec::encode;
 use crate::error::Result;
 use crate::sqlite::batch::Batch;
 
+/// Of one pattern; what is older is pushed out by what is newer.
+const KEPT_MAX: usize = 1_000;
 /// Of many, the last are shown.
 const SHOWN_MAX: usize = 200;
 
@@ -34,6 +36,11 @@ impl Batch<'_> {
             about,
             note.map(|note| encode(note.token().as_bytes())),
         ])?;
+        let mut forget = self.conn.prepare_cached(
+            "DELETE FROM pattern_events WHERE pattern = ?1 AND id <= (
+                 SELECT id FROM pattern_events WHERE pattern = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+        )?;
+        forget.execute(params![pattern, KEPT_MAX])?;
         Ok(())
     }
 }

@@ -171,6 +171,7 @@ pub(super) fn settle(
     row.start_id = None;
     row.failed_with(&verdict.reason, verdict.category);
     row.pattern = Some(pattern.id);
+    let breaker = batch.breaker_state(&row)?;
     let ending = Ending {
         attempt: failed.attempt,
         outcome: Outcome::Failed,
@@ -180,6 +181,7 @@ pub(super) fn settle(
         pattern: Some(pattern.id),
         pattern_new: pattern.shown.new,
         verdict: Some(&verdict),
+        breaker,
         body: failed.body,
     };
     batch.keep_attempt(before, &row, &ending)?;
@@ -189,7 +191,6 @@ pub(super) fn settle(
     }
     batch.keep_place(&row, &target)?;
     count_failure(batch, before, &row, &pattern, verdict.action);
-    let breaker = batch.breaker_state(&row)?.to_string();
     Ok(FailureAnswer {
         run_id: row.run_id.clone(),
         tenant: batch.tenant_name(row.tenant)?,
@@ -197,7 +198,7 @@ pub(super) fn settle(
         attempt: failed.attempt,
         verdict,
         pattern: pattern.shown,
-        breaker,
+        breaker: breaker.to_string(),
     })
 }
 

@@ -11,8 +11,12 @@ use crate::sqlite::batch::Batch;
 /// A tenant, a kind (worker, prompt, tool) and a version that are known to be in the table.
 pub(super) type SeenVersion = (i64, String, String);
 
-/// Beyond this the memory of what was written starts anew; the table forgets nothing.
+/// Beyond this the memory of what was written starts anew.
 const REMEMBERED_MAX: usize = 10_000;
+/// Versions of one tenant and kind that are kept: the newest.
+const KEPT_MAX: usize = 1_000;
+/// Old ones go when so many have come: whoever names each attempt another version pays for it now and then.
+const TRIMMED_EVERY: i64 = 64;
 /// Kinds of one report that are looked at: a deployment has a few.
 const KINDS_MAX: usize = 16;
 
@@ -44,11 +48,27 @@ impl Batch<'_> {
                 "INSERT INTO versions_seen (tenant, kind, version, first_seen) VALUES (?1, ?2, ?3, ?4)
                  ON CONFLICT DO NOTHING",
             )?;
-            insert.execute(params![tenant, kind, version.as_str(), self.now.as_millis()])?;
+            if insert.execute(params![tenant, kind, version.as_str(), self.now.as_millis()])? == 1
+                && self.conn.last_insert_rowid() % TRIMMED_EVERY == 0
+            {
+                self.forget_versions(tenant, kind)?;
+            }
             if self.known.versions.len() >= REMEMBERED_MAX {
                 self.known.versions.clear();
             }
             self.known.versions.insert(seen);
+        }
+        Ok(())
+    }
+
+    /// The oldest go. A version that comes back after it was forgotten counts as new.
+    fn forget_versions(&mut self, tenant: i64, kind: &str) -> Result<()> {
+        let mut forget = self.conn.prepare_cached(
+            "DELETE FROM versions_seen WHERE tenant = ?1 AND kind = ?2 AND id <= (
+                 SELECT id FROM versions_seen WHERE tenant = ?1 AND kind = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3)",
+        )?;
+        if forget.execute(params![tenant, kind, KEPT_MAX])? > 0 {
+            self.known.versions.clear();
         }
         Ok(())
     }
@@ -61,11 +81,10 @@ impl Batch<'_> {
                 continue;
             }
             let order = |version: &str| self.version_order(tenant, kind, version);
-            let (Some(carried), Some(fixed)) = (order(version.as_str())?, order(fixed.as_str())?) else {
-                return Ok(false);
-            };
-            if carried < fixed {
-                return Ok(false);
+            // One that was forgotten is older than all that are known.
+            match (order(version.as_str())?, order(fixed.as_str())?) {
+                (Some(carried), fixed) if fixed.is_none_or(|fixed| fixed <= carried) => {}
+                (Some(_) | None, _) => return Ok(false),
             }
         }
         Ok(true)

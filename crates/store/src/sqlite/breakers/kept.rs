@@ -5,13 +5,20 @@ use std::collections::HashMap;
 use redrive_core::breaker::{Breaker, Key, Scope};
 use redrive_core::ids::Tenant;
 use redrive_core::text::{Label, Text};
+use redrive_core::time::DAY_MS;
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::codec::{decode, encode};
 use crate::error::{Error, Result};
+use crate::model::Swept;
 use crate::sqlite::attempts::json;
 use crate::sqlite::batch::Batch;
 use crate::sqlite::columns::{label, label_or_none, parsed_or_none};
+
+/// Of one breaker; one that flaps for weeks pushes out nobody else's.
+const EVENTS_KEPT_MAX: usize = 1_000;
+/// Of all of them, also of those that are long gone.
+const EVENTS_KEPT_MS: u64 = 90 * DAY_MS;
 
 pub(super) fn load(batch: &Batch<'_>) -> Result<(HashMap<Key, Breaker>, u64)> {
     let mut last = batch.conn.prepare_cached("SELECT last FROM breaker_generation")?;
@@ -87,5 +94,21 @@ pub(super) fn note(batch: &Batch<'_>, name: &Label, actor: &str, event: &str, no
         .prepare_cached("INSERT INTO breaker_events (name, at, actor, event, note) VALUES (?1, ?2, ?3, ?4, ?5)")?;
     let note = note.map(|note| encode(note.token().as_bytes()));
     insert.execute(params![name.as_str(), batch.now.as_millis(), actor, event, note])?;
+    let mut forget = batch.conn.prepare_cached(
+        "DELETE FROM breaker_events WHERE name = ?1 AND id <= (
+             SELECT id FROM breaker_events WHERE name = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+    )?;
+    forget.execute(params![name.as_str(), EVENTS_KEPT_MAX])?;
     Ok(())
+}
+
+/// Forgets what happened to breakers long ago, the oldest first.
+pub(in crate::sqlite) fn trim_events(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
+    let oldest = batch.now.minus_ms(EVENTS_KEPT_MS).as_millis();
+    let mut forget = batch.conn.prepare_cached(
+        "DELETE FROM breaker_events WHERE id IN (
+             SELECT id FROM (SELECT id, at FROM breaker_events ORDER BY id LIMIT ?2) WHERE at < ?1)",
+    )?;
+    let gone = forget.execute(params![oldest, most])?;
+    Ok(Swept { looked_at: gone, moved: gone, more: gone == most })
 }

@@ -24,6 +24,9 @@ pub(in crate::sqlite) struct Breakers {
     pub(super) open: BTreeSet<Key>,
     /// The last generation that was given out.
     pub(super) last: u64,
+    /// Where a breaker begins that nothing is known of. It may have been forgotten since it last changed: results of
+    /// attempts that began before this say nothing of it.
+    pub(super) blank: u64,
     pub(super) last_changed: bool,
     /// Moved since the last commit.
     pub(super) dirty: BTreeSet<Key>,
@@ -50,7 +53,7 @@ impl Batch<'_> {
         let (all, last) = kept::load(self)?;
         let known = &mut self.known.breakers;
         known.open = all.iter().filter(|(_, breaker)| !breaker.is_closed()).map(|(key, _)| key.clone()).collect();
-        (known.all, known.last, known.loaded) = (all, last, true);
+        (known.all, known.last, known.blank, known.loaded) = (all, last, last, true);
         Ok(())
     }
 
@@ -83,7 +86,7 @@ impl Batch<'_> {
     /// Moves a breaker; one that was not there has seen nothing yet. A change of state is written down.
     pub(super) fn move_breaker(&mut self, key: &Key, event: &Event, settings: &BreakerSettings) -> Result<StateName> {
         let known = &mut self.known.breakers;
-        let before = known.all.get(key).cloned().unwrap_or_else(|| Breaker::new(0, self.now));
+        let before = known.all.get(key).cloned().unwrap_or_else(|| Breaker::new(known.blank, self.now));
         let turn = Turn {
             settings,
             shared: key.tenant().is_none(),
@@ -107,6 +110,7 @@ impl Batch<'_> {
         }
         if known.all.len() >= KNOWN_MAX && !known.all.contains_key(key) {
             known.all.retain(|_, breaker| !breaker.is_blank());
+            known.blank = known.last;
         }
         let said = in_words(&before, &after, event);
         known.all.insert(key.clone(), after);

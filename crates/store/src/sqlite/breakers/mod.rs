@@ -11,7 +11,7 @@ mod views;
 
 pub(super) use by_hand::operate;
 pub(super) use gate::{Gate, Probes};
-pub(super) use kept::fold;
+pub(super) use kept::{fold, trim_events};
 pub(super) use known::Breakers;
 pub(super) use release::release_held;
 pub(super) use views::{breakers, tenant_breaker};
