@@ -22,7 +22,10 @@ fn breakers_are_worked_by_hand() {
     let opened = run(&[&["breakers", "open"], &outage[..]].concat());
     assert_eq!(opened, "breaker:everywhere/production/openai/gpt-5 is open by hand\n");
     let shown = json(&server.cli(&key, &["breakers", "--json"]));
-    assert_eq!((&shown["breakers"][0]["scope"], &shown["breakers"][0]["by_hand"]), (&"everywhere".into(), &true.into()));
+    assert_eq!(
+        (&shown["breakers"][0]["scope"], &shown["breakers"][0]["by_hand"]),
+        (&"everywhere".into(), &true.into())
+    );
     let reset = run(&[&["breakers", "reset"], &outage[..]].concat());
     assert_eq!(reset, "breaker:everywhere/production/openai/gpt-5 is closed\n");
     assert_eq!(run(&["breakers"]), none);

@@ -36,7 +36,7 @@ pub async fn enqueue(world: &World, run: NewRun) {
 }
 
 /// Attempts that began here and failed.
-async fn failures(world: &World, n: usize, run: impl Fn(usize) -> NewRun) {
+pub async fn failures(world: &World, n: usize, run: impl Fn(usize) -> NewRun) {
     for n in 0..n {
         let under = begin(world, run(n)).await;
         world.store.fail(under, failed(TIMED_OUT)).await.unwrap();

@@ -6,7 +6,7 @@ use redrive_core::verdict::Action;
 use redrive_core::wire::{BreakerAction, LeasedRun, WarningCode};
 use redrive_store::{LeaseCall, Replay, TenantScope, Triage};
 
-use crate::breakers::{OWN, TIMED_OUT, broken, by_hand, enqueue, of};
+use crate::breakers::{OWN, TIMED_OUT, broken, by_hand, enqueue, failures, of};
 use crate::world::{World, at, failed, lease_call, success, under};
 
 pub async fn a_freeze_holds_replays_and_ends_by_itself(world: World) {
@@ -46,6 +46,15 @@ pub async fn a_replay_passes_an_open_breaker_and_the_plan_warns(world: World) {
     // Its own retries are automation's again.
     let answer = world.store.fail(under(&given[0]), failed(TIMED_OUT)).await.unwrap();
     assert_eq!(answer.verdict.action, Action::Hold);
+}
+
+pub async fn failures_older_than_the_window_are_not_told(world: World) {
+    failures(&world, 3, |n| of("acme", &format!("r{n}"))).await;
+    let told = async || world.store.breakers(&TenantScope::All).await.unwrap().breakers.pop().map(|it| it.failed);
+    world.wait(4 * 60_000);
+    assert_eq!(told().await, Some(Some(3)));
+    world.wait(60_000);
+    assert_eq!(told().await, None);
 }
 
 pub async fn what_happened_to_a_breaker_is_kept_for_a_season(world: World) {

@@ -76,6 +76,7 @@ macro_rules! every_case {
             breakers::results_from_before_an_opening_say_nothing_after_a_restart_either,
             breakers::a_report_sent_again_is_told_how_the_breaker_stood_then,
             freezes::what_happened_to_a_breaker_is_kept_for_a_season,
+            freezes::failures_older_than_the_window_are_not_told,
             breakers::reports_in_one_call_are_held_but_never_counted,
             breakers::an_open_breaker_delays_nobody_else,
             breakers::down_for_everybody_is_one_breaker,

@@ -181,7 +181,7 @@ impl Breakers {
         let breaker = self.known(watch);
         let is_late = began < breaker.changed;
         let (Now::Closed { ends }, Some(failed), false) = (&mut breaker.now, failed, is_late) else { return };
-        let bucket = now.as_millis().unsigned_abs() / BUCKET_MS;
+        let bucket = bucket_of(now);
         ends.retain(|end| end.bucket + BUCKETS > bucket);
         ends.push(Ended { bucket, tenant, failed });
         if trips(ends, watch.tenant.is_none()) {
@@ -261,10 +261,13 @@ impl Breakers {
                 (*until, *told) = (view.until, true);
             }
             let figures = match &breaker.now {
-                Now::Closed { ends } if ends.iter().all(|end| !end.failed) => continue,
                 Now::Closed { ends } => {
-                    let failed = ends.iter().filter(|end| end.failed).count();
-                    (Stands::Closed, None, false, false, Some((ends.len() as u64, failed as u64)))
+                    let recent = || ends.iter().filter(|end| end.bucket + BUCKETS > bucket_of(now));
+                    let (all, failed) = (recent().count() as u64, recent().filter(|end| end.failed).count() as u64);
+                    if failed == 0 {
+                        continue;
+                    }
+                    (Stands::Closed, None, false, false, Some((all, failed)))
                 }
                 Now::Open { until, by_hand, .. } => (Stands::Open, *until, *by_hand, false, None),
                 Now::HalfOpen { probe, .. } => (Stands::HalfOpen, None, false, probe.is_some(), None),
@@ -280,6 +283,10 @@ impl Breakers {
             .collect();
         assert_eq!(told, expected);
     }
+}
+
+fn bucket_of(now: Timestamp) -> u64 {
+    now.as_millis().unsigned_abs() / BUCKET_MS
 }
 
 /// Everybody's needs two tenants that fail, and counts none for more than half of the minimum.
