@@ -48,17 +48,17 @@ pub(super) struct Kept {
 
 impl Kept {
     fn read(row: &Row<'_>) -> Result<Self> {
-        let id: i64 = row.get("id")?;
+        let id: i64 = row.get(0)?;
         Ok(Self {
             attempt: u32::try_from(id & (numbered(1, 0) - 1)).unwrap_or(u32::MAX),
-            outcome: word(Outcome::ALL, row.get("outcome")?, "outcome")?,
-            digest: row.get("digest")?,
-            state: word(StateName::ALL, row.get("state")?, "state")?,
-            recorded_at: Timestamp::from_millis(row.get("recorded_at")?),
-            pattern: row.get("pattern")?,
-            pattern_new: row.get("pattern_new")?,
-            verdict: row.get("verdict")?,
-            origin: row.get("origin")?,
+            outcome: word(Outcome::ALL, row.get(1)?, "outcome")?,
+            digest: row.get(2)?,
+            state: word(StateName::ALL, row.get(3)?, "state")?,
+            recorded_at: Timestamp::from_millis(row.get(4)?),
+            pattern: row.get(5)?,
+            pattern_new: row.get(6)?,
+            verdict: row.get(7)?,
+            origin: row.get(8)?,
         })
     }
 
@@ -80,6 +80,7 @@ impl Kept {
     }
 }
 
+/// In the order in which [`Kept::read`] takes them.
 const KEPT: &str = "id, outcome, digest, state, recorded_at, pattern, pattern_new, verdict, origin";
 
 impl Batch<'_> {

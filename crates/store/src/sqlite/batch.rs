@@ -1,6 +1,6 @@
 //! What a command sees while it runs: the open transaction, the batch's one instant, the names it has met before.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use redrive_core::ids::{QueueName, Tenant};
@@ -13,6 +13,7 @@ use crate::clock::Dice;
 use crate::error::{Error, Result};
 use crate::sqlite::breakers::Breakers;
 use crate::sqlite::limits::Buckets;
+use crate::sqlite::map::Map;
 use crate::sqlite::pattern_clock::PatternClocks;
 use crate::sqlite::patterns::KnownPatterns;
 use crate::sqlite::tally::Tally;
@@ -30,21 +31,21 @@ pub(super) struct Queue {
 /// Dropped whenever a transaction is rolled back.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    tenants: HashMap<Tenant, i64>,
-    tenant_names: HashMap<i64, Tenant>,
-    queues: HashMap<QueueName, Queue>,
-    queue_names: HashMap<i64, QueueName>,
-    policies: HashMap<(i64, i64), Arc<Policy>>,
+    tenants: Map<Tenant, i64>,
+    tenant_names: Map<i64, Tenant>,
+    queues: Map<QueueName, Queue>,
+    queue_names: Map<i64, QueueName>,
+    policies: Map<(i64, i64), Arc<Policy>>,
     pub(super) versions: HashSet<SeenVersion>,
     pub(super) patterns: KnownPatterns,
     pub(super) pattern_clocks: PatternClocks,
     pub(super) last_run: Option<i64>,
     /// When each queue's last lease call was noted.
-    pub(super) lease_calls: HashMap<i64, Timestamp>,
+    pub(super) lease_calls: Map<i64, Timestamp>,
     /// The tenant that the last lease call of a scope ended with; only a place to begin.
     pub(super) last_served: i64,
     pub(super) breakers: Breakers,
-    pub(super) limits: HashMap<i64, Limits>,
+    pub(super) limits: Map<i64, Limits>,
     pub(super) buckets: Buckets,
 }
 

@@ -19,7 +19,7 @@ use crate::sqlite::breakers::{Gate, Probes};
 use crate::sqlite::handing_out;
 use crate::sqlite::life::position;
 use crate::sqlite::lookup::numbered;
-use crate::sqlite::rows::{COLUMNS, RunRow};
+use crate::sqlite::rows::{COLUMN_COUNT, COLUMNS, RunRow};
 use crate::sqlite::start::token;
 
 /// A queue's last lease call is noted this often; nobody needs it finer.
@@ -315,7 +315,7 @@ fn due_runs(batch: &Batch<'_>, deal: &Deal<'_>, queue: i64, tenant: i64, most: u
     let mut found = find.query(params![queue, tenant, batch.now.as_millis(), deal.agents, most])?;
     let mut candidates = Vec::new();
     while let Some(row) = found.next()? {
-        let order_key = row.get("order_key")?;
+        let order_key = row.get(COLUMN_COUNT)?;
         let row = RunRow::read(row)?;
         if row.run.replayable {
             let bytes = payload_bytes(batch, &row)?;
@@ -351,7 +351,7 @@ fn grant(batch: &mut Batch<'_>, call: &LeaseCall, mut row: RunRow, probes: Probe
     batch.begun(&mut row, probes, &policy)?;
     batch.count_lease(row.tenant)?;
     batch.save(&before, &row)?;
-    batch.tally.happened(batch.now, row.tenant, row.queue, HourlyKind::Started, "");
+    batch.tally.happened(batch.now, row.tenant, row.queue, HourlyKind::Started, None);
     let (replay, lease_expires_at) =
         row.run.lease().map_or((false, batch.now), |lease| (lease.replay, lease.expires_at));
     Ok(Granted {

@@ -41,6 +41,7 @@ mod list;
 #[cfg(test)]
 mod list_tests;
 mod lookup;
+mod map;
 mod merges;
 mod migrate;
 mod operation_freeze;

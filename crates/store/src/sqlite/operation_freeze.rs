@@ -20,8 +20,8 @@ use crate::sqlite::operation_patch::{Made, PIECE_MAX_BYTES, SAMPLES_MAX, bind, p
 use crate::sqlite::operation_row::{self, OperationRow, add};
 use crate::sqlite::scan::{Place, Scan};
 
-/// Runs of one piece, so that none holds up the writer for long.
-pub(super) const PIECE_RUNS: usize = 500;
+/// Runs of one piece: enough to share a commit among many, few enough not to hold up the writer for long.
+pub(super) const PIECE_RUNS: usize = 1_000;
 /// Rows that one piece may look at.
 const LOOKS_MAX: usize = 20_000;
 

@@ -6,7 +6,7 @@ use redrive_core::run::StateName;
 use redrive_core::text::Text;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{CanaryState, ItemOutcome, OperationState};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 use crate::error::Result;
 use crate::model::RunRef;
@@ -24,11 +24,19 @@ use crate::sqlite::rows::RunRow;
 use crate::sqlite::triage::act_on;
 use crate::triage_model::{Act, Triage};
 
-/// The next items, and what the fix makes of each.
+/// The next items.
 pub(super) struct Turn {
     from: i64,
-    items: Vec<(i64, Made)>,
+    items: Vec<Item>,
     last: bool,
+}
+
+/// A run of the set, and what the fix makes of it.
+struct Item {
+    run: i64,
+    /// State, attempt and revision when the set was frozen: written once, so they may be read beside the writer.
+    stood: (i64, u32, u32),
+    made: Made,
 }
 
 impl Turn {
@@ -54,14 +62,17 @@ pub(super) fn find(conn: &Connection, row: &OperationRow, spec: &NewOperation, n
         return Ok(turn);
     }
     let mut find = conn.prepare_cached(
-        "SELECT run FROM operation_items WHERE operation = ?1 AND run > ?2 AND outcome = ?3 ORDER BY run LIMIT ?4",
+        "SELECT run, state, attempt, revision FROM operation_items
+         WHERE operation = ?1 AND run > ?2 AND outcome = ?3 ORDER BY run LIMIT ?4",
     )?;
     let waiting = position(ItemOutcome::ALL, &ItemOutcome::Waiting);
-    let runs = find.query_map(params![row.id, row.moved_to, waiting, room], |found| found.get(0))?;
-    let runs: Vec<i64> = runs.collect::<Result<_, _>>()?;
+    let runs = find.query_map(params![row.id, row.moved_to, waiting, room], |found| {
+        Ok((found.get(0)?, (found.get(1)?, found.get(2)?, found.get(3)?)))
+    })?;
+    let runs: Vec<(i64, (i64, u32, u32))> = runs.collect::<Result<_, _>>()?;
     turn.last = runs.len() < room;
     let (patch, mut bytes) = (patch_of(&spec.bulk), 0);
-    for run in runs {
+    for (run, stood) in runs {
         if bytes > PIECE_MAX_BYTES {
             turn.last = false;
             break;
@@ -71,7 +82,7 @@ pub(super) fn find(conn: &Connection, row: &OperationRow, spec: &NewOperation, n
             None => Made::Nothing,
         };
         bytes += made.bytes();
-        turn.items.push((run, made));
+        turn.items.push(Item { run, stood, made });
     }
     Ok(turn)
 }
@@ -92,20 +103,19 @@ pub(super) fn take(
     let (_, pace) = allowance(spec.rate_per_s, row.pace, batch.now);
     let before = row.moved;
     let mut act = act_of(&row, spec)?;
-    for (run, made) in &turn.items {
-        let outcome = move_one(batch, &row, &mut act, *run, made)?;
-        match outcome {
+    for item in &turn.items {
+        match move_one(batch, &mut act, item)? {
             Some(why) => {
                 row.skipped += 1;
                 add(&mut row.tallies.skipped, why, 1);
-                settle_item(batch, id, *run, ItemOutcome::Skipped, Some(why))?;
+                settle_item(batch, id, item.run, ItemOutcome::Skipped, Some(why))?;
             }
             None => {
                 row.moved += 1;
-                settle_item(batch, id, *run, ItemOutcome::Moved, None)?;
+                settle_item(batch, id, item.run, ItemOutcome::Moved, None)?;
             }
         }
-        row.moved_to = *run;
+        row.moved_to = item.run;
         failpoint::pass("mid_operation");
     }
     row.all_moved = turn.last;
@@ -148,19 +158,13 @@ fn unnamed(e: impl std::fmt::Display) -> crate::error::Error {
 }
 
 /// None: it moved. Otherwise the code of why it did not.
-fn move_one(
-    batch: &mut Batch<'_>,
-    operation: &OperationRow,
-    act: &mut Act,
-    run: i64,
-    made: &Made,
-) -> Result<Option<&'static str>> {
-    let Some(row) = batch.run_by_number(run)? else { return Ok(Some(GONE)) };
-    bind(&mut act.triage, made.clone(), row.run.revision);
-    if is_changed(batch, operation.id, &row, &act.triage)? {
+fn move_one(batch: &mut Batch<'_>, act: &mut Act, item: &Item) -> Result<Option<&'static str>> {
+    let Some(row) = batch.run_by_number(item.run)? else { return Ok(Some(GONE)) };
+    bind(&mut act.triage, item.made.clone(), row.run.revision);
+    if is_changed(item, &row, &act.triage) {
         return Ok(Some(obstacle(batch, &row, &act.triage)?.unwrap_or(CHANGED)));
     }
-    if let Made::Not(why) = made {
+    if let Made::Not(why) = &item.made {
         return Ok(Some(why));
     }
     act.at = RunRef { tenant: batch.tenant_name(row.tenant)?, run_id: row.run_id.clone() };
@@ -172,17 +176,9 @@ fn move_one(
 
 /// What was looked at is what is moved: a run that is not where it was when the set was frozen is left alone. Who looks
 /// after a run does not depend on where it is.
-fn is_changed(batch: &Batch<'_>, operation: i64, row: &RunRow, triage: &Triage) -> Result<bool> {
-    if matches!(triage, Triage::Assign { .. }) {
-        return Ok(false);
-    }
-    let mut find = batch
-        .conn
-        .prepare_cached("SELECT state, attempt, revision FROM operation_items WHERE operation = ?1 AND run = ?2")?;
-    let stood: Option<(i64, u32, u32)> =
-        find.query_row([operation, row.id], |found| Ok((found.get(0)?, found.get(1)?, found.get(2)?))).optional()?;
+fn is_changed(item: &Item, row: &RunRow, triage: &Triage) -> bool {
     let stands = (position(StateName::ALL, &row.run.state.name()), row.run.attempt, row.run.revision);
-    Ok(stood != Some(stands))
+    !matches!(triage, Triage::Assign { .. }) && item.stood != stands
 }
 
 /// True when it was the first word on the item.

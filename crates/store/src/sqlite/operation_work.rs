@@ -54,19 +54,19 @@ impl Worker<'_> {
         if row.preparing {
             return self.freeze(row, spec).await;
         }
-        let id = row.id;
-        let moved = match row.state {
+        // What became of the items before is looked up while the writer moves the next ones.
+        let settles = self.settle(replica, row.id, spec.clone());
+        let (moved, settled) = match row.state {
             OperationState::Running if !row.all_moved && !awaits_canary(&row) => {
-                self.take_turn(replica, row, spec.clone()).await?
+                tokio::try_join!(self.take_turn(replica, row, spec), settles)?
             }
             OperationState::Preview
             | OperationState::Running
             | OperationState::Paused
             | OperationState::Stopped
             | OperationState::Cancelled
-            | OperationState::Completed => Swept::default(),
+            | OperationState::Completed => (Swept::default(), settles.await?),
         };
-        let settled = self.settle(replica, id, spec).await?;
         Ok(Swept {
             looked_at: moved.looked_at + settled.looked_at,
             moved: moved.moved + settled.moved,

@@ -1,12 +1,11 @@
 //! When patterns were seen, written as seldom as can be: the hour under way is counted on the pattern's own row, and the
 //! place that lists sort by moves at most once a second. Both are known from the last time, so that nothing is read.
 
-use std::collections::HashMap;
-
 use redrive_core::time::{DAY_MS, SECOND_MS, Timestamp};
 use rusqlite::{Connection, params};
 
 use crate::error::Result;
+use crate::sqlite::map::Map;
 
 /// How far back a pattern's failures are told by the hour.
 pub(super) const PATTERN_HOURS_KEPT_MS: u64 = 7 * DAY_MS;
@@ -24,7 +23,7 @@ struct PatternClock {
 
 /// What the committer knows to be written on patterns' rows.
 #[derive(Debug, Default)]
-pub(super) struct PatternClocks(HashMap<i64, PatternClock>);
+pub(super) struct PatternClocks(Map<i64, PatternClock>);
 
 /// Failed attempts of one pattern in one batch.
 #[derive(Debug, Clone, Copy)]

@@ -5,7 +5,6 @@
 //! is counted and which its run points at for good; `merged_into` names the head that people have put it under. So a
 //! merge touches no run and no counter, and taking it back restores the exact figures.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use redrive_core::ids::{RunId, Tenant};
@@ -20,6 +19,7 @@ use sha2::{Digest as _, Sha256};
 use crate::error::{Error, Result};
 use crate::sqlite::batch::Batch;
 use crate::sqlite::life::{position, word};
+use crate::sqlite::map::Map;
 
 /// Who is named for what nobody did.
 const ENGINE: &str = "redrive";
@@ -64,7 +64,7 @@ struct KnownPattern {
 
 /// Patterns met before. Whoever changes what is known of one lets go of all: people are slow, failures are not.
 #[derive(Debug, Default)]
-pub(super) struct KnownPatterns(HashMap<(i64, u64, u8), Arc<KnownPattern>>);
+pub(super) struct KnownPatterns(Map<(i64, u64, u8), Arc<KnownPattern>>);
 
 /// Beyond this the memory starts anew.
 const REMEMBERED_MAX: usize = 10_000;

@@ -1,6 +1,6 @@
 //! A run's row: found by name, changed as a whole, counted as it changes.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use redrive_core::ids::{QueueName, RunId, Tenant};
 use redrive_core::lifecycle::{self, Event, Moved, Refused};
@@ -15,6 +15,7 @@ use rusqlite::{OptionalExtension, Row, params};
 use crate::error::{Error, Result};
 use crate::model::{NewRun, PayloadKind, RunRef};
 use crate::sqlite::batch::{Batch, Queue};
+use crate::sqlite::columns::{label, label_or_none, text, time_or_none};
 use crate::sqlite::life::{Life, StateColumns, position, word};
 use crate::sqlite::lookup::{key_hash, numbered};
 use crate::sqlite::tally::Standing;
@@ -27,8 +28,8 @@ pub(super) struct RunRow {
     pub(super) queue: i64,
     pub(super) run_id: RunId,
     pub(super) run: Run,
-    /// Of the last failure; empty before the first.
-    pub(super) reason: String,
+    /// Of the last failure; empty before the first. Shared by all that counts under it.
+    pub(super) reason: Arc<str>,
     pub(super) category: i64,
     pub(super) pattern: Option<i64>,
     pub(super) model: Option<Label>,
@@ -45,8 +46,10 @@ pub(super) struct RunRow {
     pub(super) generation: u64,
 }
 
+/// In the order in which [`RunRow::read`] takes them: a look-up by name for each would cost more than the query.
 pub(super) const COLUMNS: &str = "id, tenant, queue, run_id, state, detail, due, wake, attempt, revision, reason, category, \
      pattern, deferred_until, held_by, merged_into, replays, life, model, provider, tool, step, environment";
+pub(super) const COLUMN_COUNT: usize = 23;
 
 static FIND: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM runs WHERE key_hash = ?1 AND tenant = ?2 AND run_id = ?3"));
@@ -55,41 +58,34 @@ static FIND_BY_NUMBER: LazyLock<String> = LazyLock::new(|| format!("SELECT {COLU
 
 impl RunRow {
     pub(super) fn read(row: &Row<'_>) -> Result<Self> {
-        let life: Life = serde_json::from_str(row.get_ref("life")?.as_str().map_err(rusqlite::Error::from)?)
-            .map_err(|e| Error::Unexpected(format!("a run's life: {e}")))?;
+        let life: Life =
+            serde_json::from_str(text(row, 17)?).map_err(|e| Error::Unexpected(format!("a run's life: {e}")))?;
         let columns = StateColumns {
-            state: word(StateName::ALL, row.get("state")?, "state")?,
-            detail: row.get("detail")?,
-            due: row.get::<_, Option<i64>>("due")?.map(Timestamp::from_millis),
-            wake: row.get::<_, Option<i64>>("wake")?.map(Timestamp::from_millis),
-            held_by: label(row, "held_by")?,
-            merged_into: row.get::<_, Option<String>>("merged_into")?.and_then(|id| id.parse().ok()),
+            state: word(StateName::ALL, row.get(4)?, "state")?,
+            detail: row.get(5)?,
+            due: time_or_none(row, 6)?,
+            wake: time_or_none(row, 7)?,
+            held_by: label_or_none(row, 14)?,
+            merged_into: row.get::<_, Option<String>>(15)?.and_then(|id| id.parse().ok()),
         };
-        let deferred_until = row.get::<_, Option<i64>>("deferred_until")?.map(Timestamp::from_millis);
-        let run_id: String = row.get("run_id")?;
+        let run_id = text(row, 3)?;
         Ok(Self {
-            id: row.get("id")?,
-            tenant: row.get("tenant")?,
-            queue: row.get("queue")?,
+            id: row.get(0)?,
+            tenant: row.get(1)?,
+            queue: row.get(2)?,
             run_id: run_id.parse().map_err(|_| Error::Unexpected(format!("run id {run_id:?}")))?,
-            run: life.to_run(
-                &columns,
-                row.get("attempt")?,
-                row.get("revision")?,
-                row.get("replays")?,
-                deferred_until,
-            )?,
-            reason: row.get("reason")?,
-            category: row.get("category")?,
-            pattern: row.get("pattern")?,
-            model: label(row, "model")?,
-            provider: label(row, "provider")?,
-            tool: label(row, "tool")?,
-            step: label(row, "step")?,
+            run: life.to_run(&columns, row.get(8)?, row.get(9)?, row.get(16)?, time_or_none(row, 13)?)?,
+            reason: row.get(10)?,
+            category: row.get(11)?,
+            pattern: row.get(12)?,
+            model: label_or_none(row, 18)?,
+            provider: label_or_none(row, 19)?,
+            tool: label_or_none(row, 20)?,
+            step: label_or_none(row, 21)?,
             worker: life.worker,
             start_id: life.start_id,
             versions: life.versions,
-            environment: Label::from(row.get_ref("environment")?.as_str().map_err(rusqlite::Error::from)?),
+            environment: label(row, 22)?,
             generation: life.generation,
         })
     }
@@ -111,7 +107,7 @@ impl RunRow {
     }
 
     pub(super) fn failed_with(&mut self, reason: &Reason, category: Category) {
-        self.reason = reason.as_str().to_owned();
+        self.reason = Arc::from(reason.as_str());
         self.category = position(&Category::ALL, &category);
     }
 
@@ -119,10 +115,6 @@ impl RunRow {
     pub(super) fn ask(&self, event: &Event<'_>, policy: &Policy, now: Timestamp) -> Result<Moved, Refused> {
         lifecycle::apply(&self.run, event, policy, now)
     }
-}
-
-pub(super) fn label(row: &Row<'_>, column: &str) -> Result<Option<Label>> {
-    Ok(row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)?.map(Label::from))
 }
 
 impl Batch<'_> {
@@ -161,7 +153,7 @@ impl Batch<'_> {
             queue,
             run_id: new.run_id.clone(),
             run,
-            reason: String::new(),
+            reason: Arc::from(""),
             category: -1,
             pattern: None,
             model: new.model.clone(),
@@ -217,7 +209,7 @@ impl Batch<'_> {
             row.run.revision,
             self.now.as_millis(),
             row.run.deferred_until.map(Timestamp::as_millis),
-            text(&columns.held_by),
+            said(&columns.held_by),
             columns.merged_into.as_ref().map(|id| id.as_str()),
             row.run.replays,
             life(row)?,
@@ -274,16 +266,16 @@ impl Batch<'_> {
             now,
             row.run.deferred_until.map(Timestamp::as_millis),
             new.environment.as_str(),
-            text(&new.agent),
-            text(&new.task_type),
-            text(&new.customer),
-            text(&row.model),
-            text(&row.provider),
-            text(&row.tool),
-            text(&row.step),
+            said(&new.agent),
+            said(&new.task_type),
+            said(&new.customer),
+            said(&row.model),
+            said(&row.provider),
+            said(&row.tool),
+            said(&row.step),
             new.idempotency_key.as_ref().map(|key| key.as_str()),
             new.order_key.as_ref().map(|key| key.as_str()),
-            text(&columns.held_by),
+            said(&columns.held_by),
             columns.merged_into.as_ref().map(|id| id.as_str()),
             row.run.replays,
             life(row)?,
@@ -311,11 +303,11 @@ impl Batch<'_> {
             row.pattern,
             self.now.as_millis(),
             row.run.deferred_until.map(Timestamp::as_millis),
-            text(&row.model),
-            text(&row.provider),
-            text(&row.tool),
-            text(&row.step),
-            text(&columns.held_by),
+            said(&row.model),
+            said(&row.provider),
+            said(&row.tool),
+            said(&row.step),
+            said(&columns.held_by),
             columns.merged_into.as_ref().map(|id| id.as_str()),
             row.run.replays,
             life(row)?,
@@ -338,7 +330,7 @@ impl Batch<'_> {
     }
 
     /// A run's queue, with the policy that holds for it there.
-    pub(super) fn rules_of(&mut self, row: &RunRow) -> Result<(Queue, std::sync::Arc<Policy>)> {
+    pub(super) fn rules_of(&mut self, row: &RunRow) -> Result<(Queue, Arc<Policy>)> {
         let queue = self.queue_by_id(row.queue)?;
         let policy = self.policy(&queue, row.tenant)?;
         Ok((queue, policy))
@@ -358,6 +350,6 @@ fn life(row: &RunRow) -> Result<String> {
     serde_json::to_string(&life).map_err(|e| Error::Unexpected(e.to_string()))
 }
 
-fn text(label: &Option<Label>) -> Option<&str> {
+fn said(label: &Option<Label>) -> Option<&str> {
     label.as_ref().map(Label::as_str)
 }

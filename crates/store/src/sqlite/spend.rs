@@ -1,13 +1,12 @@
 //! What retries use up: summed in memory with the batch, kept by tenant and day.
 
-use std::collections::HashMap;
-
 use redrive_core::money::{Spend, Usd};
 use redrive_core::time::{DAY_MS, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Result;
 use crate::sqlite::batch::Batch;
+use crate::sqlite::map::Map;
 
 /// Days are kept this long for whoever wants to look.
 const DAYS_KEPT_MS: u64 = 31 * DAY_MS;
@@ -34,7 +33,7 @@ impl Batch<'_> {
     }
 }
 
-pub(super) fn fold(conn: &Connection, spend: HashMap<i64, Spend>, now: Timestamp) -> Result<()> {
+pub(super) fn fold(conn: &Connection, spend: Map<i64, Spend>, now: Timestamp) -> Result<()> {
     if spend.is_empty() {
         return Ok(());
     }

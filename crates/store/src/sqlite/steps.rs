@@ -40,36 +40,37 @@ pub(super) struct StepRow {
     versions: Option<String>,
 }
 
+/// In the order in which [`StepRow::read`] takes them.
 pub(super) const COLUMNS: &str = "id, run, run_id, attempt, epoch, key, name, effect, status, outcome, began_at, at, \
      used_at, used_epoch, settled_by, output, omitted_bytes, omitted_sha256, verify, versions";
 
 impl StepRow {
     pub(super) fn read(row: &Row<'_>) -> Result<Self> {
-        let omitted_bytes: Option<u64> = row.get("omitted_bytes")?;
-        let sha256: Option<String> = row.get("omitted_sha256")?;
-        let status = word(StepStatus::ALL, row.get("status")?, "step status")?;
-        let outcome: Option<i64> = row.get("outcome")?;
+        let omitted_bytes: Option<u64> = row.get(16)?;
+        let sha256: Option<String> = row.get(17)?;
+        let status = word(StepStatus::ALL, row.get(8)?, "step status")?;
+        let outcome: Option<i64> = row.get(9)?;
         let outcome = outcome.map(|outcome| word(EffectOutcome::ALL, outcome, "effect outcome")).transpose()?;
         Ok(Self {
-            id: row.get("id")?,
-            run: row.get("run")?,
-            run_id: row.get("run_id")?,
-            attempt: row.get("attempt")?,
-            epoch: row.get::<_, i64>("epoch")?.cast_unsigned(),
-            key: row.get("key")?,
-            name: row.get("name")?,
-            effect: row.get("effect")?,
+            id: row.get(0)?,
+            run: row.get(1)?,
+            run_id: row.get(2)?,
+            attempt: row.get(3)?,
+            epoch: row.get::<_, i64>(4)?.cast_unsigned(),
+            key: row.get(5)?,
+            name: row.get(6)?,
+            effect: row.get(7)?,
             state: EntryState::of(status, outcome).ok_or_else(|| damaged("outcome"))?,
-            began_at: row.get::<_, Option<i64>>("began_at")?.map(Timestamp::from_millis),
-            at: Timestamp::from_millis(row.get("at")?),
-            used_at: Timestamp::from_millis(row.get("used_at")?),
-            used_epoch: row.get::<_, i64>("used_epoch")?.cast_unsigned(),
-            settled_by: row.get("settled_by")?,
-            output: row.get("output")?,
+            began_at: row.get::<_, Option<i64>>(10)?.map(Timestamp::from_millis),
+            at: Timestamp::from_millis(row.get(11)?),
+            used_at: Timestamp::from_millis(row.get(12)?),
+            used_epoch: row.get::<_, i64>(13)?.cast_unsigned(),
+            settled_by: row.get(14)?,
+            output: row.get(15)?,
             omitted: omitted_bytes
                 .map(|bytes| PayloadOmitted { bytes, sha256: Label::from(sha256.as_deref().unwrap_or_default()) }),
-            check: row.get("verify")?,
-            versions: row.get("versions")?,
+            check: row.get(18)?,
+            versions: row.get(19)?,
         })
     }
 

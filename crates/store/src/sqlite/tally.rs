@@ -1,6 +1,6 @@
 //! Counters, folded once per commit: what a batch changes is summed in memory and written as one row per counter.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use redrive_core::money::Spend;
 use redrive_core::run::StateName;
@@ -10,6 +10,7 @@ use rusqlite::{Connection, params};
 use crate::error::Result;
 use crate::model::HourlyKind;
 use crate::sqlite::life::position;
+use crate::sqlite::map::Map;
 use crate::sqlite::pattern_clock::{PatternClocks, Seen};
 use crate::sqlite::spend;
 
@@ -19,7 +20,7 @@ pub(super) struct Standing {
     pub(super) state: StateName,
     pub(super) tenant: i64,
     pub(super) queue: i64,
-    pub(super) reason: String,
+    pub(super) reason: Arc<str>,
     pub(super) detail: i64,
     /// The pattern it keeps open, if it is not closed.
     pub(super) pattern: Option<i64>,
@@ -30,7 +31,7 @@ struct Count {
     state: i64,
     tenant: i64,
     queue: i64,
-    reason: String,
+    reason: Arc<str>,
     detail: i64,
 }
 
@@ -39,7 +40,7 @@ struct Hour {
     hour: i64,
     tenant: i64,
     queue: i64,
-    reason: String,
+    reason: Option<Arc<str>>,
 }
 
 type Kinds = [i64; HourlyKind::ALL.len()];
@@ -55,12 +56,12 @@ struct PatternDelta {
 /// The sums of one batch.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    counts: HashMap<Count, i64>,
-    hours: HashMap<Hour, Kinds>,
-    patterns: HashMap<i64, PatternDelta>,
+    counts: Map<Count, i64>,
+    hours: Map<Hour, Kinds>,
+    patterns: Map<i64, PatternDelta>,
     moved: Vec<i64>,
     /// What each tenant's retries used.
-    pub(super) spend: HashMap<i64, Spend>,
+    pub(super) spend: Map<i64, Spend>,
 }
 
 impl Tally {
@@ -97,8 +98,15 @@ impl Tally {
     }
 
     /// Something happened to a run whose last failure, if that is what it is about, had the reason.
-    pub(super) fn happened(&mut self, now: Timestamp, tenant: i64, queue: i64, kind: HourlyKind, reason: &str) {
-        let key = Hour { hour: now.hour().as_millis(), tenant, queue, reason: reason.into() };
+    pub(super) fn happened(
+        &mut self,
+        now: Timestamp,
+        tenant: i64,
+        queue: i64,
+        kind: HourlyKind,
+        reason: Option<&Arc<str>>,
+    ) {
+        let key = Hour { hour: now.hour().as_millis(), tenant, queue, reason: reason.cloned() };
         let kinds = self.hours.entry(key).or_default();
         if let Some(n) = usize::try_from(position(HourlyKind::ALL, &kind)).ok().and_then(|at| kinds.get_mut(at)) {
             *n += 1;
@@ -125,8 +133,8 @@ impl Tally {
 }
 
 /// The same sums over all tenants: far fewer rows than the tenants' own.
-fn fold_totals(conn: &Connection, counts: &HashMap<Count, i64>) -> Result<()> {
-    let mut totals: HashMap<(i64, i64, &str, i64), i64> = HashMap::new();
+fn fold_totals(conn: &Connection, counts: &Map<Count, i64>) -> Result<()> {
+    let mut totals: Map<(i64, i64, &str, i64), i64> = Map::default();
     for (at, n) in counts {
         *totals.entry((at.state, at.queue, &at.reason, at.detail)).or_default() += n;
     }
@@ -140,7 +148,7 @@ fn fold_totals(conn: &Connection, counts: &HashMap<Count, i64>) -> Result<()> {
     Ok(())
 }
 
-fn fold_counts(conn: &Connection, counts: HashMap<Count, i64>) -> Result<()> {
+fn fold_counts(conn: &Connection, counts: Map<Count, i64>) -> Result<()> {
     let mut fold = conn.prepare_cached(
         "INSERT INTO counts (state, tenant, queue, reason, detail, n) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
          ON CONFLICT DO UPDATE SET n = n + excluded.n",
@@ -151,7 +159,7 @@ fn fold_counts(conn: &Connection, counts: HashMap<Count, i64>) -> Result<()> {
     Ok(())
 }
 
-fn fold_hours(conn: &Connection, hours: HashMap<Hour, Kinds>) -> Result<()> {
+fn fold_hours(conn: &Connection, hours: Map<Hour, Kinds>) -> Result<()> {
     let mut fold = conn.prepare_cached(
         "INSERT INTO hours (hour, tenant, queue, reason, started, failed, retried, dead, recovered, succeeded)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
@@ -160,8 +168,9 @@ fn fold_hours(conn: &Connection, hours: HashMap<Hour, Kinds>) -> Result<()> {
              recovered = recovered + excluded.recovered, succeeded = succeeded + excluded.succeeded",
     )?;
     for (at, [started, failed, retried, dead, recovered, succeeded]) in hours {
+        let reason = at.reason.as_deref().unwrap_or_default();
         fold.execute(params![
-            at.hour, at.tenant, at.queue, at.reason, started, failed, retried, dead, recovered, succeeded
+            at.hour, at.tenant, at.queue, reason, started, failed, retried, dead, recovered, succeeded
         ])?;
     }
     Ok(())
