@@ -247,6 +247,10 @@ impl Store for SqliteStore {
         self.write(move |batch| sweep::trim_changes(batch, most)).await
     }
 
+    async fn trim_events(&self, most: usize) -> Result<Swept> {
+        self.write(move |batch| breakers::trim_events(batch, most)).await
+    }
+
     async fn trim_ledger(&self, most: usize) -> Result<Swept> {
         self.write(move |batch| effects::trim(batch, most)).await
     }

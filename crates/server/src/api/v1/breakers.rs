@@ -1,4 +1,4 @@
-//! `GET /v1/breakers` and `GET·POST /v1/tenants/{tenant}/breaker`.
+//! `GET·POST /v1/breakers` and `GET·POST /v1/tenants/{tenant}/breaker`.
 
 use redrive_core::ids::Tenant;
 use redrive_core::text::Label;
@@ -35,7 +35,29 @@ pub(crate) async fn operate(
     call: Call<Operator, Tenant, NoQuery, Json<BreakerRequest>>,
 ) -> Result<Reply<BreakerView>> {
     let Call { who, path: tenant, body, .. } = call;
-    let BreakerRequest { action, reason, until, environment, provider, model } = body.into_value();
+    moved(&app, &who, Some(tenant), body.into_value()).await
+}
+
+/// Everybody's breaker for a provider and model: an outage that one person knows of stops all tenants' retries there.
+pub(crate) async fn operate_shared(
+    app: App,
+    call: Call<Operator, (), NoQuery, Json<BreakerRequest>>,
+) -> Result<Reply<BreakerView>> {
+    let Call { who, body, .. } = call;
+    let request = body.into_value();
+    if request.provider.is_none() && request.model.is_none() {
+        return Err(Problem::invalid_field("provider", "is needed, or model: a tenant's own breaker is its own"));
+    }
+    moved(&app, &who, None, request).await
+}
+
+async fn moved(
+    app: &App,
+    who: &Operator,
+    tenant: Option<Tenant>,
+    request: BreakerRequest,
+) -> Result<Reply<BreakerView>> {
+    let BreakerRequest { action, reason, until, environment, provider, model } = request;
     if reason.decode().trim().is_empty() {
         return Err(Problem::plain(Code::ReasonRequired));
     }
