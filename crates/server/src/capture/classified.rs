@@ -59,7 +59,8 @@ impl Classified {
     }
 }
 
-fn judge(
+/// Whoever asks: a report on its way in, or somebody who tries one out.
+pub(crate) fn judge(
     error: &ErrorReport,
     body: &AttemptBody,
     rules: Option<&UserRules>,

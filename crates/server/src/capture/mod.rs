@@ -15,6 +15,7 @@ mod steps;
 pub use prepared::{failed, start, success};
 
 pub(crate) use captured::{Captured, encoded};
+pub(crate) use classified::judge;
 pub(crate) use context::Context;
 pub(crate) use fix::{check_replay, not_blank, replay};
 pub(crate) use operation::operation;

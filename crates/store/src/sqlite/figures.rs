@@ -21,6 +21,7 @@ use super::lookup::{Whose, tenant_number, whose};
 use super::pattern_clock::GROUP_SEEN_LAG_MS;
 use crate::error::{Error, Result};
 use crate::model::{HourlyKind, TenantScope};
+use crate::standing_model::Standing;
 
 /// Due work and no lease call for this long: nobody seems to be there.
 const NO_WORKER_AFTER_MS: u64 = 5 * MINUTE_MS;
@@ -134,6 +135,22 @@ pub(super) fn health(conn: &Connection, scope: &TenantScope, now: Timestamp) -> 
         running: standing.of(StateName::Running),
         queues_without_workers,
         queues_without_owner: ownerless.map(|queue| queue.name).collect(),
+    })
+}
+
+pub(super) fn how_it_stands(conn: &Connection, scope: &TenantScope) -> Result<Standing> {
+    let counts = counts(conn, whose(conn, scope)?)?;
+    let sum = |wanted: &dyn Fn(&Count) -> bool| {
+        u64::try_from(counts.iter().filter(|count| wanted(count)).map(|count| count.n).sum::<i64>()).unwrap_or(0)
+    };
+    let dead = DeadBecause::ALL.iter().map(|because| {
+        let detail = position(DeadBecause::ALL, because);
+        (*because, sum(&|count| count.state == StateName::Dead && count.detail == detail))
+    });
+    Ok(Standing {
+        states: standing(&counts).all(),
+        dead: dead.filter(|(_, n)| *n > 0).collect(),
+        held: sum(&|count| count.state == StateName::Scheduled && count.detail == HELD),
     })
 }
 

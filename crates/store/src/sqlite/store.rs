@@ -38,6 +38,7 @@ use crate::sqlite::{
     migrate, operation_list, operation_make, operation_steer, pattern_detail, pattern_list, pattern_triage, plans,
     queue_list, report, reviews, revisions, sent, start, sweep, triage, under_lease,
 };
+use crate::standing_model::Standing;
 use crate::store::Store;
 use crate::triage_model::{Act, Replay, Triaged};
 
@@ -313,6 +314,11 @@ impl Store for SqliteStore {
     async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer> {
         let (scope, now) = (scope.clone(), self.now());
         self.read(move |conn| figures::health(conn, &scope, now)).await
+    }
+
+    async fn standing(&self, scope: &TenantScope) -> Result<Standing> {
+        let scope = scope.clone();
+        self.read(move |conn| figures::how_it_stands(conn, &scope)).await
     }
 
     async fn stats(&self, scope: &TenantScope, call: StatsCall) -> Result<StatsAnswer> {

@@ -6,7 +6,7 @@ use redrive_core::wire::{BreakerAction, BreakerRequest, BreakerView, BreakersAns
 use redrive_store::BreakerAct;
 
 use crate::app::App;
-use crate::auth::{Operator, TenantReader};
+use crate::auth::{Identity, Operator, TenantReader};
 use crate::body::Json;
 use crate::call::{Call, Reply};
 use crate::problem::{Code, Problem, Result};
@@ -35,7 +35,16 @@ pub(crate) async fn operate(
     call: Call<Operator, Tenant, NoQuery, Json<BreakerRequest>>,
 ) -> Result<Reply<BreakerView>> {
     let Call { who, path: tenant, body, .. } = call;
-    let BreakerRequest { action, reason, until, environment, provider, model } = body.into_value();
+    Ok(Reply::ok(operate_as(&app, &who, tenant, body.into_value()).await?))
+}
+
+pub(crate) async fn operate_as(
+    app: &App,
+    who: &Identity,
+    tenant: Tenant,
+    request: BreakerRequest,
+) -> Result<BreakerView> {
+    let BreakerRequest { action, reason, until, environment, provider, model } = request;
     if reason.decode().trim().is_empty() {
         return Err(Problem::plain(Code::ReasonRequired));
     }
@@ -49,5 +58,5 @@ pub(crate) async fn operate(
     let environment = environment.unwrap_or_else(|| Label::from(ENVIRONMENT_DEFAULT));
     let (actor, reason) = (who.actor(), Some(reason));
     let act = BreakerAct { tenant, environment, provider, model, action, until, actor, reason };
-    Ok(Reply::ok(app.store.operate_breaker(act).await?))
+    Ok(app.store.operate_breaker(act).await?)
 }
