@@ -37,8 +37,8 @@ async function end(child) {
 }
 
 /** The demo, as a newcomer meets it: `link` logs in once. */
-export async function startDemo(runs = 4000) {
-  const child = spawn(BINARY, ["demo", "--listen", "127.0.0.1:0", "--history-runs", String(runs), "--speed", "10"], {
+export async function startDemo(runs = 3000) {
+  const child = spawn(BINARY, ["demo", "--listen", "127.0.0.1:0", "--history-runs", String(runs), "--speed", "3"], {
     stdio: ["pipe", "pipe", "inherit"],
   });
   const text = await lineOf(child, (all) => (all.includes("Ctrl-C") ? all : null));

@@ -203,7 +203,7 @@ fn table(runs: &[RunSummary], now: Timestamp, selectable: bool) -> Markup {
         div.scroll { table id="runs" {
             thead { tr {
                 @if selectable { th { span.sr { "Select" } } }
-                th { "Run" } th { "What happened" } th.wide { "State" } th.num.wide { "Tries" } th.num { "Age" }
+                th { "Run" } th { "What happened" } th.wide { "State" } th.num.wide { "Tries" } th.num.wide { "Age" }
             } }
             tbody { @for run in runs { (row(run, now, selectable)) } }
         } }
@@ -224,12 +224,12 @@ fn row(run: &RunSummary, now: Timestamp, selectable: bool) -> Markup {
                     @if let Some(reason) = &run.reason { (reason) }
                     @if let Some(agent) = &run.agent { " · " (said(agent.as_str())) }
                     @if let Some(to) = &run.assigned_to { " · with " (said(to.as_str())) }
-                    span.narrow-only { " · " (state_badge(run)) }
+                    span.narrow-only { " · " (state_badge(run)) " " (ago(run.received_at, now)) }
                 }
             }
             td.wide { (state_badge(run)) }
             td.num.wide { (run.attempt) }
-            td.num.nowrap.muted { (ago(run.received_at, now)) }
+            td.num.nowrap.muted.wide { (ago(run.received_at, now)) }
         }
     }
 }

@@ -75,11 +75,12 @@ fn table(keys: &[KeyView], visit: &Visit) -> Markup {
 }
 
 fn make_key(who: &Visitor) -> Markup {
-    let roles = [("worker", "worker: reports and leases"), ("tenant", "tenant: reads and triages its own"), ("operator", "operator: all tenants, operations"), ("admin", "admin: keys and queues, too")];
+    let roles = [("worker", "worker"), ("tenant", "tenant"), ("operator", "operator"), ("admin", "admin")];
     let form = html! {
+        p.muted { "A worker reports and leases; a tenant reads and triages its own; an operator acts for all tenants and in bulk; an admin also looks after keys and queues." }
         div.grid {
             (choice("role", "Role", &roles, "worker"))
-            (field("tenant", "Tenant (worker and tenant keys; * spans all)", "", "default"))
+            (field("tenant", "Tenant (* spans all)", "", "default"))
             (field("note", "Note", "", "who has it"))
             label.field { span { "Expires (UTC; empty: never)" } input type="datetime-local" name="expires_at"; }
         }

@@ -159,11 +159,14 @@ async fn a_tenant_sees_its_own_and_an_operator_sees_all() {
     world.kill("ours-1").await;
     let theirs = r#"{"run_id":"theirs-1","error":{"message":"theirs broke","terminal":true}}"#;
     world.post("/v1/failures", &world.other_worker, theirs).await;
-    let own = front(&world, &log_in(&world, &world.tenant).await).await.text;
-    assert!(own.contains("ours-1") && own.contains("One run needs a person."), "{own}");
-    assert!(!own.contains("theirs"), "{own}");
-    let all = front(&world, &log_in(&world, &world.operator).await).await.text;
+    let (tenant, operator) = (log_in(&world, &world.tenant).await, log_in(&world, &world.operator).await);
+    let own = visit(&world, Method::GET, "/runs", &tenant).await.text;
+    assert!(own.contains("ours-1") && !own.contains("theirs"), "{own}");
+    let own = front(&world, &tenant).await.text;
+    assert!(own.contains("One run needs a person.") && !own.contains("theirs"), "{own}");
+    let all = visit(&world, Method::GET, "/runs", &operator).await.text;
     assert!(all.contains("ours-1") && all.contains("theirs-1"), "{all}");
+    assert!(front(&world, &operator).await.text.contains("2 runs need a person."));
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ pub(crate) fn bars(about: &str, series: &[(&str, &str)], bars: &[Bar]) -> Markup
         svg viewBox="0 0 870 178" width="100%" role="img" aria-label=(about) {
             @for step in 0..=2_u64 { (grid(top, step)) }
             @for (at, bar) in bars.iter().enumerate() { (stack(at, bars.len(), bar, series, top)) }
-            @for (at, bar) in bars.iter().enumerate().step_by((bars.len() / 4).max(1)) {
+            @for (at, bar) in bars.iter().enumerate().step_by((bars.len() / 4).max(1)).take(4) {
                 text x=(number(left(at, bars.len()))) y="170" { (bar.name) }
             }
         }
