@@ -15,7 +15,7 @@ export const sources = [
     (bench) => {
       const tsc = bench.packages().require.resolve("typescript/bin/tsc");
       const options = ["--noEmit", "--allowJs", "--checkJs", "--strict", "--noUncheckedIndexedAccess", "--target", "es2022"];
-      const more = ["--module", "esnext", "--moduleResolution", "bundler", "--lib", "es2022,dom,dom.iterable", "--types", ""];
+      const more = ["--module", "esnext", "--moduleResolution", "bundler", "--lib", "es2022,dom,dom.iterable"];
       try {
         execFileSync(process.execPath, [tsc, ...options, ...more, ...modules], { stdio: "pipe" });
       } catch (error) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, SET_COOKIE};
+use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY, SET_COOKIE};
 use http::{HeaderValue, Method, StatusCode};
 use maud::Markup;
 use redrive_core::time::Timestamp;
@@ -169,6 +169,8 @@ pub(crate) fn respond(status: StatusCode, html: Markup) -> Response {
     let mut response = (status, html.into_string()).into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    // Others learn nothing; but where nobody at all may learn it, browsers hide a form's own origin from us, too.
+    response.headers_mut().insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     response
 }
 

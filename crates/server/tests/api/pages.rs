@@ -183,7 +183,7 @@ async fn text_of_strangers_stays_text_and_nothing_is_run_or_fetched_from_elsewhe
         let policy = page.headers["content-security-policy"].to_str().unwrap();
         assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';"), "{policy}");
         assert!(!policy.contains("unsafe"), "{policy}");
-        assert_eq!(page.headers["cache-control"], "no-store");
+        assert_eq!((&page.headers["cache-control"], &page.headers["referrer-policy"]), (&"no-store".parse().unwrap(), &"same-origin".parse().unwrap()));
     }
     let run = visit(&world, Method::GET, "/runs/acme/x", &cookie).await.text;
     assert!(run.contains("&lt;script&gt;alert(1)") && run.contains("&lt;img src=x"), "{run}");
