@@ -1,5 +1,5 @@
-// axe on every page, light and dark, wide and on a phone: nothing serious, nothing critical, nothing wider than the
-// screen, and one primary button.
+// axe on every page, light and dark: nothing serious, nothing critical. There and on a phone nothing is wider than the
+// screen, and there is one primary button.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -14,19 +14,19 @@ async function pagesOf(server) {
   return [
     "/", "/patterns", `/patterns/${run.pattern}`, "/runs?state=dead", "/runs?q=nothing-like-it", "/runs/acme/axe-1", "/runs/acme/axe-2",
     "/runs/acme/axe-1/fix", "/runs/acme/axe-1/payload", "/runs/acme/axe-1/payload?view=hex", "/runs/acme/axe-1/attempts/1", "/operations",
-    `/operations/${made.id}`, "/operations/new?action=replay&state=dead", "/tenants", "/tenants/acme", "/queues", "/queues/invoices", "/settings",
+    `/operations/${made.id}`, "/operations/new?action=replay&state=dead", "/tenants", "/tenants/acme", "/queues", "/queues/invoices", "/settings", "/nowhere",
   ];
 }
 
-async function look(bench, options) {
+async function look(bench, options, withAxe = true) {
   const { page, server, done } = await bench.loggedIn("admin", options);
   const axe = readFileSync(bench.packages().require.resolve("axe-core/axe.min.js"), "utf8");
   const wrong = [];
   for (const path of ["/login", ...(await pagesOf(server))]) {
     await page.goto(server.url + path);
     // Through the browser's own door: the page's policy lets no foreign script in.
-    await page.evaluate(axe);
-    const found = await page.evaluate(() =>
+    if (withAxe) await page.evaluate(axe);
+    const found = !withAxe ? [] : await page.evaluate(() =>
       // @ts-ignore
       axe.run(document, { resultTypes: ["violations"] }).then(({ violations }) =>
         violations.filter((v) => ["serious", "critical"].includes(v.impact)).map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 120)).join(" | ")}`)));
@@ -43,5 +43,5 @@ async function look(bench, options) {
 export const accessibility = [
   ["axe_finds_nothing_serious_on_any_page_in_light", (bench) => look(bench, { colorScheme: "light" })],
   ["axe_finds_nothing_serious_on_any_page_in_dark", (bench) => look(bench, { colorScheme: "dark", reducedMotion: "reduce" })],
-  ["axe_finds_nothing_serious_on_a_phone", (bench) => look(bench, { viewport: { width: 375, height: 800 } })],
+  ["on_a_phone_nothing_is_wider_than_the_screen", (bench) => look(bench, { viewport: { width: 375, height: 800 } }, false)],
 ];

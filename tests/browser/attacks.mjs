@@ -73,7 +73,7 @@ export const attacks = [
         "/", "/patterns", `/patterns/${pattern}`, "/runs", `/runs?agent=${encoded}`, `/runs?q=${encoded.slice(0, 120)}`, run, `${run}/fix`,
         `${run}/payload`, `${run}/payload?view=raw`, `${run}/payload?view=hex`, `${run}/attempts/1`, "/operations",
         `/operations/${operation}`, `/operations/new?action=discard&agent=${encoded}`, "/tenants", "/tenants/acme", "/queues", "/queues/evil", "/settings",
-        `/patterns?q=${encoded.slice(0, 120)}`, `/login?token=${encoded}`,
+        `/patterns?q=${encoded.slice(0, 120)}`, `/login?token=${encoded}`, `/nowhere/${encoded}`,
       ];
       const shown = new Set();
       for (const path of pages) {

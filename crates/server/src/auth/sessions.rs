@@ -86,10 +86,21 @@ impl Sessions {
 
     /// The key behind a session that is not over; asking counts as a call.
     pub(crate) fn key_of(&self, token: &str, now: Timestamp) -> Option<KeyHash> {
+        self.look(token, now, true)
+    }
+
+    /// The same, but a page that only follows by itself keeps nobody logged in.
+    pub(crate) fn key_behind(&self, token: &str, now: Timestamp) -> Option<KeyHash> {
+        self.look(token, now, false)
+    }
+
+    fn look(&self, token: &str, now: Timestamp, counts: bool) -> Option<KeyHash> {
         let hash = hash_secret(token);
         let mut book = self.book();
         let session = book.sessions.get_mut(&hash).filter(|session| !session.is_over(now))?;
-        session.seen = session.seen.max(now);
+        if counts {
+            session.seen = session.seen.max(now);
+        }
         Some(session.key)
     }
 

@@ -19,8 +19,22 @@ const CANARY_WAIT_MS: u64 = 5 * 60 * 1_000;
 /// Runs that are named one by one: a page of them.
 const NAMED_MAX: usize = 500;
 const FILTERS: [&str; 16] = [
-    "tenant", "state", "queue", "agent", "reason", "category", "pattern", "dead_because", "severity", "environment",
-    "customer", "assigned_to", "held", "since", "until", "q",
+    "tenant",
+    "state",
+    "queue",
+    "agent",
+    "reason",
+    "category",
+    "pattern",
+    "dead_because",
+    "severity",
+    "environment",
+    "customer",
+    "assigned_to",
+    "held",
+    "since",
+    "until",
+    "q",
 ];
 
 /// A filter and an action, by name.
@@ -36,10 +50,24 @@ impl FromQuery for ComposeQuery {
             Param { name, about: "" }
         }
         [
-            param("action"), param("canary"), param("tenant"), param("state"), param("queue"), param("agent"),
-            param("reason"), param("category"), param("pattern"), param("dead_because"), param("severity"),
-            param("environment"), param("customer"), param("assigned_to"), param("held"), param("since"),
-            param("until"), param("q"),
+            param("action"),
+            param("canary"),
+            param("tenant"),
+            param("state"),
+            param("queue"),
+            param("agent"),
+            param("reason"),
+            param("category"),
+            param("pattern"),
+            param("dead_because"),
+            param("severity"),
+            param("environment"),
+            param("customer"),
+            param("assigned_to"),
+            param("held"),
+            param("since"),
+            param("until"),
+            param("q"),
         ]
     };
 
@@ -77,11 +105,17 @@ struct Draft {
 impl Draft {
     fn of(form: &Form) -> Result<Self> {
         let action = action_of(form.one("action").unwrap_or_default())?;
-        let filter = FILTERS.iter().filter_map(|name| {
-            Some(((*name).to_owned(), form.one(&format!("filter.{name}"))?.to_owned()))
-        });
-        let runs = if form.has("all") { Vec::new() } else { form.all("run").take(NAMED_MAX).map(str::to_owned).collect() };
-        Ok(Self { action, canary: form.one("canary_size").unwrap_or_default().to_owned(), filter: filter.collect(), runs })
+        let filter = FILTERS
+            .iter()
+            .filter_map(|name| Some(((*name).to_owned(), form.one(&format!("filter.{name}"))?.to_owned())));
+        let runs =
+            if form.has("all") { Vec::new() } else { form.all("run").take(NAMED_MAX).map(str::to_owned).collect() };
+        Ok(Self {
+            action,
+            canary: form.one("canary_size").unwrap_or_default().to_owned(),
+            filter: filter.collect(),
+            runs,
+        })
     }
 }
 
@@ -95,7 +129,9 @@ fn sheet(who: &Visitor, draft: &Draft) -> Result<Sheet> {
     let no_link = |(name, value): &(String, String)| Chip {
         name: name.replace('_', " "),
         value: value.clone(),
-        without: super::links::runs(draft.filter.iter().filter(|(n, _)| n != name).map(|(n, v)| (n.as_str(), v.as_str()))),
+        without: super::links::runs(
+            draft.filter.iter().filter(|(n, _)| n != name).map(|(n, v)| (n.as_str(), v.as_str())),
+        ),
     };
     let which: Vec<Chip> = draft.filter.iter().map(no_link).collect();
     let body = html! {
@@ -152,8 +188,12 @@ fn fields_of(draft: &Draft) -> Markup {
                 textarea.mono name="json_patch" rows="3" spellcheck="false" placeholder="[{\"op\":\"replace\",\"path\":\"/currency\",\"value\":\"EUR\"}]" {} }
         },
         OperationAction::Assign => field("to", "To (empty: nobody)", "", ""),
-        OperationAction::Reassign => html! { (field("agent", "Another agent", "", "")) (field("queue", "or another queue", "", "")) },
-        OperationAction::Defer => html! { label.field { span { "Not before (UTC)" } input type="datetime-local" name="until" required; } },
+        OperationAction::Reassign => {
+            html! { (field("agent", "Another agent", "", "")) (field("queue", "or another queue", "", "")) }
+        }
+        OperationAction::Defer => {
+            html! { label.field { span { "Not before (UTC)" } input type="datetime-local" name="until" required; } }
+        }
         OperationAction::Merge => field("into", "Into this run", "", "run id"),
         OperationAction::Resolve | OperationAction::Discard => html! {},
     }

@@ -45,10 +45,14 @@ pub(crate) fn whole(who: &Visitor, sheet: &Sheet, done: Option<Done>) -> Markup 
             form method="post" action="/logout" { (hidden("csrf", who.csrf())) button.quiet { "Log out" } }
         }
     };
-    document(&sheet.title, &bar, &html! {
-        @if let Some(done) = done { p.notice role="status" { (done.says()) } }
-        (sheet.main)
-    })
+    document(
+        &sheet.title,
+        &bar,
+        &html! {
+            @if let Some(done) = done { p.notice role="status" { (done.says()) } }
+            (sheet.main)
+        },
+    )
 }
 
 fn tabs(who: &Visitor) -> Vec<(Tab, String, &'static str)> {

@@ -26,4 +26,5 @@ mod tenants;
 mod tester;
 
 pub use page::{ForWhom, Page};
+pub(crate) use page::{is_for_a_person, nothing_here};
 pub use pages::table;

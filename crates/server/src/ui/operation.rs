@@ -73,7 +73,11 @@ fn heading(operation: &OperationView, who: &Visitor) -> Markup {
 /// What can be done with it now; the first is the advised one.
 fn steering(operation: &OperationView, who: &Visitor) -> Markup {
     let button = |verb: &str, word: &str, class: &str| {
-        post_form(&format!("/operations/{}/{verb}", operation.id), who.csrf(), &html! { button class=(class) { (word) } })
+        post_form(
+            &format!("/operations/{}/{verb}", operation.id),
+            who.csrf(),
+            &html! { button class=(class) { (word) } },
+        )
     };
     let start = format!("Start: {} {}", operation.action, of(operation.eligible, "run"));
     html! {
@@ -144,11 +148,16 @@ fn why_not(operation: &OperationView) -> Markup {
     if operation.ineligible.is_empty() && operation.skipped_because.is_empty() && operation.reasons.is_empty() {
         return html! {};
     }
-    panel("why", "What is in the set", &html! {}, &html! { div.scroll { table { tbody {
-        (table("Would not move", &operation.ineligible))
-        (table("Skipped", &operation.skipped_because))
-        (table("By reason", &operation.reasons))
-    } } } })
+    panel(
+        "why",
+        "What is in the set",
+        &html! {},
+        &html! { div.scroll { table { tbody {
+            (table("Would not move", &operation.ineligible))
+            (table("Skipped", &operation.skipped_because))
+            (table("By reason", &operation.reasons))
+        } } } },
+    )
 }
 
 fn samples(operation: &OperationView) -> Markup {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY, SET_COOKIE};
+use http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY, SET_COOKIE};
 use http::{HeaderValue, Method, StatusCode};
 use maud::Markup;
 use redrive_core::time::Timestamp;
@@ -78,7 +78,10 @@ impl Sheet {
 
 /// What a form leads to.
 pub(crate) enum Next {
-    Go { to: String, done: Done },
+    Go {
+        to: String,
+        done: Done,
+    },
     /// Where there is more to say than that it is done.
     Show(Sheet),
 }
@@ -184,6 +187,18 @@ pub(crate) fn see_other(to: &str, cookies: &[String]) -> Response {
         }
     }
     response
+}
+
+/// A browser that is not after the API.
+pub(crate) fn is_for_a_person(request: &Request) -> bool {
+    let accepts = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let path = request.uri().path();
+    accepts.contains("text/html") && !path.starts_with("/v1/") && !path.starts_with("/api/")
+}
+
+pub(crate) fn nothing_here() -> Response {
+    let problem = Problem::plain(Code::NotFound);
+    respond(problem.status(), layout::outside("Nothing here", &layout::problem(&problem).main))
 }
 
 /// To somebody who is logged in: what is in the way, and what to do about it.

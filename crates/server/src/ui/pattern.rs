@@ -62,9 +62,10 @@ fn heading(found: &PatternDetail, visit: &Visit<Named, OfTenant>) -> Markup {
         (of(pattern.count, "failed attempt")) " since " (ago(pattern.first_seen, visit.now)) ", last "
         (ago(pattern.last_seen, visit.now)) ". " (advice(pattern.category))
     };
-    let to = links::with("/operations/new", [
-        ("action", "replay"), ("pattern", pattern.id.as_str()), ("state", "dead"), ("canary", CANARY_RUNS),
-    ]);
+    let to = links::with(
+        "/operations/new",
+        [("action", "replay"), ("pattern", pattern.id.as_str()), ("state", "dead"), ("canary", CANARY_RUNS)],
+    );
     let actions = html! {
         a.button href=(links::runs([("pattern", pattern.id.as_str()), ("state", "dead,review,scheduled,running")])) { "See the runs" }
         @if visit.who.is_operator() && pattern.open > 0 { a.button.primary href=(to) { "Canary redrive…" } }
@@ -79,7 +80,9 @@ fn advice(category: redrive_core::reason::Category) -> &'static str {
     use redrive_core::reason::Category;
     match category {
         Category::Transient => "It passes by itself: what is still dead can be sent round again.",
-        Category::Conditional => "It passes once something changes that needs no code: a smaller input, another model, a grant.",
+        Category::Conditional => {
+            "It passes once something changes that needs no code: a smaller input, another model, a grant."
+        }
         Category::Permanent => "No retry helps before code, configuration, credentials or data are corrected.",
     }
 }
@@ -99,13 +102,29 @@ fn masked(found: &PatternDetail) -> Markup {
 
 fn trend(found: &PatternDetail) -> Markup {
     let hours = &found.body.hours;
-    let shown: Vec<Bar> = hours.iter().rev().take(DAYS_SHOWN * 24).rev().collect::<Vec<_>>().chunks(4).map(|hours| Bar {
-        name: hours.first().map_or_else(String::new, |hour| hour.hour.to_string().get(5..16).unwrap_or_default().replace('T', " ")),
-        values: vec![hours.iter().map(|hour| hour.failed).sum()],
-    }).collect();
+    let shown: Vec<Bar> = hours
+        .iter()
+        .rev()
+        .take(DAYS_SHOWN * 24)
+        .rev()
+        .collect::<Vec<_>>()
+        .chunks(4)
+        .map(|hours| Bar {
+            name: hours.first().map_or_else(String::new, |hour| {
+                hour.hour.to_string().get(5..16).unwrap_or_default().replace('T', " ")
+            }),
+            values: vec![hours.iter().map(|hour| hour.failed).sum()],
+            line: None,
+        })
+        .collect();
     let all: u64 = shown.iter().flat_map(|bar| &bar.values).sum();
     let about = format!("Failed attempts in steps of four hours over seven days: {} in all", grouped(all));
-    panel("trend", "Last 7 days", &html! { (of(all, "failure")) }, &html! { div.body { (bars(&about, &[("s-dead", "failed")], &shown)) } })
+    panel(
+        "trend",
+        "Last 7 days",
+        &html! { (of(all, "failure")) },
+        &html! { div.body { (bars(&about, &[("s-dead", "failed")], None, &shown)) } },
+    )
 }
 
 fn runs_of(found: &PatternDetail, runs: &[RunSummary], now: Timestamp) -> Markup {
@@ -142,13 +161,22 @@ fn facts_of(found: &PatternDetail, now: Timestamp) -> Markup {
         fact("Failures", &html! { (grouped(pattern.count)) }),
         fact("First seen", &ago(pattern.first_seen, now)),
         fact("Last seen", &ago(pattern.last_seen, now)),
-        fact("Owner", &html! { @match &pattern.owner { Some(owner) => (said(owner.as_str())), None => span.faint { "nobody" } } }),
-        fact("Tenants", &html! { @for (at, tenant) in pattern.tenants.iter().enumerate() { @if at > 0 { ", " } a href=(format!("/tenants/{tenant}")) { (said(tenant.as_str())) } } }),
+        fact(
+            "Owner",
+            &html! { @match &pattern.owner { Some(owner) => (said(owner.as_str())), None => span.faint { "nobody" } } },
+        ),
+        fact(
+            "Tenants",
+            &html! { @for (at, tenant) in pattern.tenants.iter().enumerate() { @if at > 0 { ", " } a href=(format!("/tenants/{tenant}")) { (said(tenant.as_str())) } } },
+        ),
     ];
     rows.extend(pattern.muted_until.map(|at| fact("Muted until", &html! { (exact(at)) })));
     rows.extend(pattern.resolved_at.map(|at| fact("Resolved", &ago(at, now))));
     if let Some(versions) = &pattern.resolved_in {
-        rows.push(fact("Resolved in", &html! { @for (kind, version) in versions { (said(kind)) " " (said(version.as_str())) " " } }));
+        rows.push(fact(
+            "Resolved in",
+            &html! { @for (kind, version) in versions { (said(kind)) " " (said(version.as_str())) " " } },
+        ));
     }
     panel("facts", "Pattern", &html! {}, &html! { div.body { (facts(&rows)) } })
 }
@@ -157,7 +185,7 @@ fn verbs(found: &PatternDetail, who: &Visitor) -> Markup {
     let at = links::pattern(&found.pattern.id);
     let verb = |name: &str, title: &str, fields: &Markup, button: &str| {
         html! { details name="verb" { summary { (title) }
-            (post_form(&format!("{at}/{name}"), who.csrf(), &html! { (fields) (reason_field(name == "note")) button { (button) } })) } }
+        (post_form(&format!("{at}/{name}"), who.csrf(), &html! { (fields) (reason_field(name == "note")) button { (button) } })) } }
     };
     let owner = found.pattern.owner.as_ref().map_or("", |owner| owner.as_str());
     let kinds = [("worker", "worker"), ("prompt", "prompt"), ("tool", "tool")];

@@ -91,10 +91,13 @@ fn nothing(filtered: bool) -> Markup {
     if filtered {
         return empty("No pattern matches.", &html! { a href="/patterns" { "Show all of them" } "." });
     }
-    empty("Nothing has failed yet.", &html! {
-        "As soon as a failure is reported it is read, masked and grouped. Try one out in the "
-        a href="/settings#tester" { "tester" } "."
-    })
+    empty(
+        "Nothing has failed yet.",
+        &html! {
+            "As soon as a failure is reported it is read, masked and grouped. Try one out in the "
+            a href="/settings#tester" { "tester" } "."
+        },
+    )
 }
 
 fn table(rows: &[PatternDetail], now: &redrive_core::time::Timestamp) -> Markup {

@@ -38,7 +38,11 @@ fn heading(queue: &QueueView) -> Markup {
         @if let Some(text) = &queue.settings.description { (said(&super::components::line(text))) }
     };
     let to = links::runs([("state", "dead"), ("queue", queue.name.as_str())]);
-    head(&headline, &why, &html! { @if queue.dead > 0 { a.button.primary href=(to) { "Review the " (grouped(queue.dead)) } } })
+    head(
+        &headline,
+        &why,
+        &html! { @if queue.dead > 0 { a.button.primary href=(to) { "Review the " (grouped(queue.dead)) } } },
+    )
 }
 
 fn documentation(queue: &QueueView) -> Markup {
@@ -59,24 +63,33 @@ fn policy_of(queue: &QueueView, policy: &Policy) -> Markup {
     let own = serde_json::to_string_pretty(&queue.settings.policy).unwrap_or_default();
     let rows = [
         fact("Attempts", &html! { "at most " (policy.max_attempts) }),
-        fact("Waits", &html! { @match &policy.schedule {
-            Schedule::Fixed(waits) => { @for (at, ms) in waits.iter().enumerate() { @if at > 0 { ", " } (span(*ms)) } }
-            Schedule::ByReason => "by reason, growing, with jitter",
-        } }),
+        fact(
+            "Waits",
+            &html! { @match &policy.schedule {
+                Schedule::Fixed(waits) => { @for (at, ms) in waits.iter().enumerate() { @if at > 0 { ", " } (span(*ms)) } }
+                Schedule::ByReason => "by reason, growing, with jitter",
+            } },
+        ),
         fact("Lease", &html! { (span(policy.lease_ms)) }),
         fact("Deadline", &html! { (span(policy.deadline_ms)) " an attempt" }),
         fact("Unclaimed after", &html! { (span(policy.unclaimed_after_ms)) }),
         fact("Replays", &html! { "at most " (policy.max_replays) }),
     ];
     let body = html! { div.body { (facts(&rows))
-        @if own != "{}" { details { summary { "What this queue sets itself" } pre tabindex="0" { bdi { (visible(&own)) } } } } } };
+    @if own != "{}" { details { summary { "What this queue sets itself" } pre tabindex="0" { bdi { (visible(&own)) } } } } } };
     panel("policy", "Policy", &html! {}, &body)
 }
 
 fn facts_of(queue: &QueueView, now: redrive_core::time::Timestamp) -> Markup {
     let rows = [
-        fact("Retried by", &html! { @match queue.settings.retry_by { RetryBy::Worker => "workers that lease it", RetryBy::Caller => "whoever reports its failures" } }),
-        fact("Last lease call", &html! { @match queue.last_lease_call_at { Some(at) => (ago(at, now)), None => "never" } }),
+        fact(
+            "Retried by",
+            &html! { @match queue.settings.retry_by { RetryBy::Worker => "workers that lease it", RetryBy::Caller => "whoever reports its failures" } },
+        ),
+        fact(
+            "Last lease call",
+            &html! { @match queue.last_lease_call_at { Some(at) => (ago(at, now)), None => "never" } },
+        ),
         fact("Running", &html! { (grouped(queue.running)) }),
         fact("Known since", &ago(queue.created_at, now)),
     ];
@@ -95,8 +108,13 @@ fn edit(queue: &QueueView, who: &Visitor) -> Markup {
         (long("instructions", "What to do when a run of it is dead", instructions.as_ref()))
         button { "Save" }
     };
-    panel("edit", "Write it down", &html! {}, &html! { div.body { details open[queue.ownerless] { summary { "Owner, runbook, instructions" }
-        (post_form(&format!("/queues/{}", queue.name), who.csrf(), &form)) } } })
+    panel(
+        "edit",
+        "Write it down",
+        &html! {},
+        &html! { div.body { details open[queue.ownerless] { summary { "Owner, runbook, instructions" }
+        (post_form(&format!("/queues/{}", queue.name), who.csrf(), &form)) } } },
+    )
 }
 
 /// Only what the form shows is set; the policy stays.

@@ -126,7 +126,8 @@ impl Asked {
 fn heading(given: &Asked, found: &RunsPage, may_bulk: bool) -> Markup {
     let only_dead = given.get("state") == Some("dead");
     let noun = if only_dead { "dead letter" } else { "run" };
-    let total = found.total.map(|total| format!("{}{}", if found.total_capped { "More than " } else { "" }, of(total, noun)));
+    let total =
+        found.total.map(|total| format!("{}{}", if found.total_capped { "More than " } else { "" }, of(total, noun)));
     let said = html! { (total.unwrap_or_else(|| format!("More {noun}s"))) @if given.filter().count() > 1 { " match" } };
     let why = html! {
         @if only_dead { "Automation must not continue these alone. Open one, or act on all that match after a preview." }
@@ -166,10 +167,13 @@ fn more_filters(given: &Asked, is_tenant: bool) -> Markup {
 
 fn nothing(given: &Asked) -> Markup {
     let body = if given.filter().next().is_none() {
-        empty("No run has been reported yet.", &html! {
-            "Report a failure with " code { "POST /v1/failures" } ", or start a run with " code { "POST /v1/runs" }
-            ". What needs a person will stand here."
-        })
+        empty(
+            "No run has been reported yet.",
+            &html! {
+                "Report a failure with " code { "POST /v1/failures" } ", or start a run with " code { "POST /v1/runs" }
+                ". What needs a person will stand here."
+            },
+        )
     } else {
         empty("No run matches.", &html! { "Remove a filter above, or " a href="/runs" { "show every run" } "." })
     };

@@ -92,7 +92,12 @@ fn make_key(who: &Visitor) -> Markup {
 pub(crate) async fn create(app: App, visit: Visit, form: Form) -> Result<Next> {
     let role = form.one("role").and_then(|word| word.parse::<Role>().ok());
     let role = role.ok_or_else(|| Problem::invalid_field("role", "must be worker, tenant, operator or admin"))?;
-    let request = CreateKey { role, tenant: form.label("tenant"), note: form.label("note"), expires_at: form.time("expires_at")? };
+    let request = CreateKey {
+        role,
+        tenant: form.label("tenant"),
+        note: form.label("note"),
+        expires_at: form.time("expires_at")?,
+    };
     let made = keys::make(&app, request).await?;
     let all = keys::all(&app).await?;
     let tester = tester::ask(&visit.who, &Form::default());

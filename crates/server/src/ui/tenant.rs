@@ -29,7 +29,9 @@ pub(crate) async fn get(app: App, visit: Visit<Tenant>) -> Result<Sheet> {
     let (health, breaker) = match (app.store.tenant_health(&tenant).await, app.store.tenant_breaker(&tenant).await) {
         (Ok(health), Ok(breaker)) => (health, breaker),
         // One's own tenant is there before its first report.
-        (Err(redrive_store::Error::NotFound(_)), _) if visit.who.own_tenant() == Some(&tenant) => return Ok(unheard(&tenant)),
+        (Err(redrive_store::Error::NotFound(_)), _) if visit.who.own_tenant() == Some(&tenant) => {
+            return Ok(unheard(&tenant));
+        }
         (Err(error), _) | (_, Err(error)) => return Err(error.into()),
     };
     let main = html! {
@@ -60,11 +62,17 @@ fn heading(tenant: &Tenant, health: &TenantHealth, breaker: &TenantBreaker, now:
         @if let Some(at) = health.last_failure_at { "Last failure " (ago(at, now)) "." }
     };
     let to = links::runs([("state", "dead,review"), ("tenant", tenant.as_str())]);
-    head(&headline, &why, &html! { @if health.escalated > 0 { a.button.primary href=(to) { "Review the " (grouped(health.escalated)) } } })
+    head(
+        &headline,
+        &why,
+        &html! { @if health.escalated > 0 { a.button.primary href=(to) { "Review the " (grouped(health.escalated)) } } },
+    )
 }
 
 fn figures(tenant: &Tenant, health: &TenantHealth) -> Markup {
-    let runs = |pairs: &[(&'static str, &'static str)]| links::runs(pairs.iter().copied().chain([("tenant", tenant.as_str())]));
+    let runs = |pairs: &[(&'static str, &'static str)]| {
+        links::runs(pairs.iter().copied().chain([("tenant", tenant.as_str())]))
+    };
     let figure = |to: String, word: &str, number: String, note: String| {
         html! { a href=(to) { span.muted { (word) } b { (number) } span.faint { (note) } } }
     };
@@ -101,12 +109,16 @@ fn row(tenant: &Tenant, breaker: &BreakerView, who: &Visitor, now: Timestamp) ->
 }
 
 fn close(tenant: &Tenant, breaker: &BreakerView, who: &Visitor) -> Markup {
-    post_form(&format!("/tenants/{tenant}/breaker"), who.csrf(), &html! {
-        (hidden("action", "close")) (hidden("environment", breaker.environment.as_str())) (hidden("reason", "closed at the desk"))
-        @if let Some(provider) = &breaker.provider { (hidden("provider", provider.as_str())) }
-        @if let Some(model) = &breaker.model { (hidden("model", model.as_str())) }
-        button { "Close" }
-    })
+    post_form(
+        &format!("/tenants/{tenant}/breaker"),
+        who.csrf(),
+        &html! {
+            (hidden("action", "close")) (hidden("environment", breaker.environment.as_str())) (hidden("reason", "closed at the desk"))
+            @if let Some(provider) = &breaker.provider { (hidden("provider", provider.as_str())) }
+            @if let Some(model) = &breaker.model { (hidden("model", model.as_str())) }
+            button { "Close" }
+        },
+    )
 }
 
 fn history(breaker: &TenantBreaker, now: Timestamp) -> Markup {
@@ -140,8 +152,13 @@ fn by_hand(tenant: &Tenant, who: &Visitor) -> Markup {
         label.field { span { "Until (UTC; empty: until closed)" } input type="datetime-local" name="until"; }
         (field("environment", "Environment", "production", "")) (reason_field(true)) button.danger { "Open the breaker" }
     };
-    panel("freeze", "Hold this tenant back", &html! {}, &html! { div.body { details { summary { "Open its breaker by hand" }
-        (post_form(&format!("/tenants/{tenant}/breaker"), who.csrf(), &form)) } } })
+    panel(
+        "freeze",
+        "Hold this tenant back",
+        &html! {},
+        &html! { div.body { details { summary { "Open its breaker by hand" }
+        (post_form(&format!("/tenants/{tenant}/breaker"), who.csrf(), &form)) } } },
+    )
 }
 
 pub(crate) async fn operate(app: App, visit: Visit<Tenant>, form: Form) -> Result<Next> {

@@ -36,7 +36,12 @@ pub(super) fn ask(who: &Visitor, form: &Form) -> Markup {
         }
         button.primary { "See what would happen" }
     };
-    panel("tester", "Tester", &html! { "nothing is stored" }, &html! { div.body { (post_form("/settings/test", who.csrf(), &body)) } })
+    panel(
+        "tester",
+        "Tester",
+        &html! { "nothing is stored" },
+        &html! { div.body { (post_form("/settings/test", who.csrf(), &body)) } },
+    )
 }
 
 pub(super) async fn answer(app: &App, who: &Visitor, form: &Form, now: Timestamp) -> Result<Markup> {
@@ -62,7 +67,8 @@ pub(super) async fn answer(app: &App, who: &Visitor, form: &Form, now: Timestamp
     let run = Run { attempt: 1, ..Run::new(now) };
     let verdict = decide(&failure, &run, &policy, now, 0.5).verdict;
     let message = error.message.decode();
-    let (kind, tool, provider) = (error.error_type.as_ref().map(|kind| kind.decode()), form.one("tool"), form.one("provider"));
+    let (kind, tool, provider) =
+        (error.error_type.as_ref().map(|kind| kind.decode()), form.one("tool"), form.one("provider"));
     let evidence = Evidence {
         text: &message,
         error_type: kind.as_deref(),
@@ -77,11 +83,19 @@ pub(super) async fn answer(app: &App, who: &Visitor, form: &Form, now: Timestamp
         fact("Pattern", &html! { (template(&fingerprint.template)) }),
         fact("Fingerprint", &html! { code { (fingerprint.id()) } }),
         fact("First attempt", &html! { (said(&verdict.why)) }),
-        fact("Next attempt", &html! { @match verdict.next_attempt_at { Some(at) => { (ago(at, now)) ", give or take the jitter" } None => "none" } }),
+        fact(
+            "Next attempt",
+            &html! { @match verdict.next_attempt_at { Some(at) => { (ago(at, now)) ", give or take the jitter" } None => "none" } },
+        ),
         fact("Strategy", &html! { (words(&strategy(&failure.reason, failure.category))) }),
         fact("Advised", &html! { (advice(verdict.recommended_action)) }),
     ];
-    Ok(panel("answer", "It would be", &html! { (failure.reason) }, &html! { div.body { (facts(&rows)) (why(&evidence)) } }))
+    Ok(panel(
+        "answer",
+        "It would be",
+        &html! { (failure.reason) },
+        &html! { div.body { (facts(&rows)) (why(&evidence)) } },
+    ))
 }
 
 /// The row of the table, as it stands there.

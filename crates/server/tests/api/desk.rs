@@ -94,11 +94,8 @@ async fn pattern_of(world: &World, run: &str, tenant: &str) -> String {
 #[tokio::test]
 async fn every_page_has_its_row() {
     let rows = rows();
-    let pages: Vec<(String, &str)> = ui::table()
-        .into_iter()
-        .filter(|page| page.asks)
-        .map(|page| (page.method.to_string(), page.path))
-        .collect();
+    let pages: Vec<(String, &str)> =
+        ui::table().into_iter().filter(|page| page.asks).map(|page| (page.method.to_string(), page.path)).collect();
     let missing: Vec<_> = pages.iter().filter(|(method, path)| !rows.contains_key(&(method.as_str(), *path))).collect();
     assert!(missing.is_empty(), "{missing:?}");
     assert_eq!(rows.len(), pages.len());
@@ -140,8 +137,12 @@ async fn a_tenant_and_an_admin_get_every_page_of_their_own_and_none_is_heavy() {
     let world = World::new().await;
     world.kill("ours").await;
     let own = Thing { tenant: "acme", run: "ours", pattern: pattern_of(&world, "ours", "acme").await };
-    let made = world.post("/v1/operations", &world.admin, r#"{"action":"replay","filter":{"q":"ours"},"dry_run":true}"#).await;
-    let operation = Thing { pattern: made.get("id").as_str().unwrap().to_owned(), ..Thing { tenant: "acme", run: "ours", pattern: String::new() } };
+    let made =
+        world.post("/v1/operations", &world.admin, r#"{"action":"replay","filter":{"q":"ours"},"dry_run":true}"#).await;
+    let operation = Thing {
+        pattern: made.get("id").as_str().unwrap().to_owned(),
+        ..Thing { tenant: "acme", run: "ours", pattern: String::new() }
+    };
     for (key, is_admin) in [(&world.tenant, false), (&world.admin, true)] {
         let cookie = log_in(&world, key).await;
         for page in ui::table().iter().filter(|page| page.asks && page.method == Method::GET) {
@@ -183,7 +184,9 @@ async fn an_operator_previews_what_was_ticked_in_two_tenants_and_starts_exactly_
     let world = World::new().await;
     world.kill("a").await;
     world.kill("b").await;
-    world.post("/v1/failures", &world.other_worker, r#"{"run_id":"c","error":{"message":"boom","terminal":true}}"#).await;
+    world
+        .post("/v1/failures", &world.other_worker, r#"{"run_id":"c","error":{"message":"boom","terminal":true}}"#)
+        .await;
     let cookie = log_in(&world, &world.operator).await;
     assert_eq!(send(&world, "/operations/new", &cookie, "action=discard&filter.state=dead").await.status, 422);
     let ticked = "run=acme%2Fa&run=globex%2Fc&action=discard";

@@ -57,7 +57,8 @@ pub async fn send(world: &World, path: &str, cookie: &str, fields: &str) -> Answ
 
 pub async fn post(world: &World, path: &str, cookie: &str, body: &str, origin: Option<&str>) -> Answered {
     let request = Request::builder().method(Method::POST).uri(path).header(header::HOST, "desk.example:7070");
-    let request = request.header(header::COOKIE, cookie).header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+    let request =
+        request.header(header::COOKIE, cookie).header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
     let request = origin.into_iter().fold(request, |request, origin| request.header(header::ORIGIN, origin));
     world.send(request.body(Body::from(body.to_owned())).unwrap()).await
 }
@@ -97,7 +98,8 @@ async fn a_form_without_its_sessions_token_or_from_another_site_does_nothing() {
     let own = page.split("name=\"csrf\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
     let from_elsewhere = post(&world, path, &cookie, &format!("csrf={own}"), Some("https://evil.example")).await;
     assert_eq!((from_elsewhere.status.as_u16(), world.state("ours").await), (403, "dead".into()));
-    let done = post(&world, path, &cookie, &format!("csrf={own}&reason=enough"), Some("http://desk.example:7070")).await;
+    let done =
+        post(&world, path, &cookie, &format!("csrf={own}&reason=enough"), Some("http://desk.example:7070")).await;
     assert_eq!((done.status.as_u16(), world.state("ours").await), (303, "discarded".into()));
 }
 
@@ -124,6 +126,14 @@ async fn a_session_ends_when_idle_when_old_and_when_one_logs_out() {
     assert_eq!(front(&world, &idle).await.status, 200);
     world.wait(SESSION_IDLE_MS);
     assert_eq!(front(&world, &idle).await.status, 401);
+    // A page that is left open and follows by itself keeps nobody logged in.
+    let left_open = log_in(&world, &world.operator).await;
+    for _ in 0..3 {
+        world.wait(SESSION_IDLE_MS / 3);
+        let request = Request::builder().uri("/").header(header::COOKIE, &left_open).header("x-redrive-follows", "1");
+        world.send(request.body(Body::empty()).unwrap()).await;
+    }
+    assert_eq!(front(&world, &left_open).await.status, 401);
     let busy = log_in(&world, &world.operator).await;
     for _ in 0..SESSION_MS / (SESSION_IDLE_MS / 2) - 1 {
         world.wait(SESSION_IDLE_MS / 2);
@@ -178,15 +188,38 @@ async fn text_of_strangers_stays_text_and_nothing_is_run_or_fetched_from_elsewhe
     for path in ["/", "/runs", "/runs/acme/x", "/patterns"] {
         let page = visit(&world, Method::GET, path, &cookie).await;
         let scripts = page.text.matches("<script").count();
-        assert!(scripts == 1 && page.text.contains("<script type=\"module\" src=\"/assets/desk.js\"></script>"), "{path}");
-        assert!(!page.text.contains("<img") && !page.text.contains(" style=") && !page.text.contains("<style"), "{path}");
+        assert!(
+            scripts == 1 && page.text.contains("<script type=\"module\" src=\"/assets/desk.js\"></script>"),
+            "{path}"
+        );
+        assert!(
+            !page.text.contains("<img") && !page.text.contains(" style=") && !page.text.contains("<style"),
+            "{path}"
+        );
         let policy = page.headers["content-security-policy"].to_str().unwrap();
         assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';"), "{policy}");
         assert!(!policy.contains("unsafe"), "{policy}");
-        assert_eq!((&page.headers["cache-control"], &page.headers["referrer-policy"]), (&"no-store".parse().unwrap(), &"same-origin".parse().unwrap()));
+        assert_eq!(
+            (&page.headers["cache-control"], &page.headers["referrer-policy"]),
+            (&"no-store".parse().unwrap(), &"same-origin".parse().unwrap())
+        );
     }
     let run = visit(&world, Method::GET, "/runs/acme/x", &cookie).await.text;
     assert!(run.contains("&lt;script&gt;alert(1)") && run.contains("&lt;img src=x"), "{run}");
+}
+
+#[tokio::test]
+async fn whoever_is_lost_gets_a_page_in_a_browser_and_a_problem_in_a_program() {
+    let world = World::new().await;
+    let lost = |path: &'static str, accept: &'static str| {
+        let request = Request::builder().uri(path).header(header::ACCEPT, accept);
+        world.send(request.body(Body::empty()).unwrap())
+    };
+    let page = lost("/nowhere", "text/html,*/*").await;
+    assert_eq!((page.status.as_u16(), page.text.contains("There is nothing here.")), (404, true));
+    for (path, accept) in [("/nowhere", "*/*"), ("/v1/nowhere", "text/html,*/*")] {
+        assert_eq!(lost(path, accept).await.short(), (404, "no_such_path".into()), "{path}");
+    }
 }
 
 #[tokio::test]

@@ -111,7 +111,10 @@ pub async fn a_first_look_says_why_the_dead_are_dead(world: World) {
         let standing = world.store.standing(&scope).await.unwrap();
         assert_eq!(standing.dead, [(DeadBecause::Permanent, 1)]);
         let of = |state| standing.of(state);
-        assert_eq!((of(StateName::Dead), of(StateName::Scheduled), of(StateName::Resolved), standing.held), (1, 1, 1, 0));
+        assert_eq!(
+            (of(StateName::Dead), of(StateName::Scheduled), of(StateName::Resolved), standing.held),
+            (1, 1, 1, 0)
+        );
     }
     let nobody = world.store.standing(&TenantScope::One("nobody".parse().unwrap())).await.unwrap();
     assert_eq!((nobody.of(StateName::Dead), nobody.dead.len()), (0, 0));

@@ -5,10 +5,11 @@
 const EVERY_MS = 5_000;
 const BUSY_EVERY_MS = 1_000;
 
-/** @returns {Promise<Document | null>} The page as it is now; null when it can't be had. */
+/** Asked for by the page itself, so that it keeps nobody logged in.
+ * @returns {Promise<Document | null>} The page as it is now; null when it can't be had. */
 export async function pageNow() {
   try {
-    const answer = await fetch(location.href, { credentials: "same-origin", headers: { accept: "text/html" } });
+    const answer = await fetch(location.href, { credentials: "same-origin", headers: { accept: "text/html", "x-redrive-follows": "1" } });
     if (!answer.ok) return null;
     return new DOMParser().parseFromString(await answer.text(), "text/html");
   } catch {

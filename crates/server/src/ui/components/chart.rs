@@ -7,20 +7,24 @@ const HEIGHT: f64 = 150.0;
 const LEFT: f64 = 36.0;
 const TOP: f64 = 8.0;
 
-/// One bar: its name, and as many values as there are series.
+/// One bar: its name, as many values as there are series, and what a line over the bars passes through.
 pub(crate) struct Bar {
     pub(crate) name: String,
     pub(crate) values: Vec<u64>,
+    pub(crate) line: Option<u64>,
 }
 
-/// Stacked bars. `series` is a class and a word for each value; the first stands at the bottom.
-pub(crate) fn bars(about: &str, series: &[(&str, &str)], bars: &[Bar]) -> Markup {
-    let most = bars.iter().map(|bar| bar.values.iter().sum::<u64>()).max().unwrap_or(0);
+/// Stacked bars. `series` is a class and a word for each value; the first stands at the bottom. `line` is what the line
+/// over them is of.
+pub(crate) fn bars(about: &str, series: &[(&str, &str)], line: Option<&str>, bars: &[Bar]) -> Markup {
+    let heights = bars.iter().map(|bar| bar.values.iter().sum::<u64>().max(bar.line.unwrap_or(0)));
+    let most = heights.max().unwrap_or(0);
     let top = nice(most);
     html! {
         svg viewBox="0 0 870 178" width="100%" role="img" aria-label=(about) {
             @for step in 0..=2_u64 { (grid(top, step)) }
             @for (at, bar) in bars.iter().enumerate() { (stack(at, bars.len(), bar, series, top)) }
+            @if line.is_some() { polyline class="s-over" points=(over(bars, top)) {} }
             @for (at, bar) in bars.iter().enumerate().step_by((bars.len() / 4).max(1)).take(4) {
                 text x=(number(left(at, bars.len()))) y="170" { (bar.name) }
             }
@@ -28,9 +32,12 @@ pub(crate) fn bars(about: &str, series: &[(&str, &str)], bars: &[Bar]) -> Markup
         details.data {
             summary { "As a table" }
             div.scroll { table {
-                thead { tr { th { "Time" } @for (_, word) in series { th.num { (word) } } } }
+                thead { tr { th { "Time" } @for (_, word) in series { th.num { (word) } } @if let Some(word) = line { th.num { (word) } } } }
                 tbody { @for bar in bars {
-                    tr { td { (bar.name) } @for value in &bar.values { td.num { (super::grouped(*value)) } } }
+                    tr {
+                        td { (bar.name) }
+                        @for value in bar.values.iter().chain(&bar.line) { td.num { (super::grouped(*value)) } }
+                    }
                 } }
             } }
         }
@@ -46,16 +53,27 @@ fn grid(top: u64, step: u64) -> Markup {
     }
 }
 
+fn over(bars: &[Bar], top: u64) -> String {
+    let middle = step(bars.len()) * 0.38;
+    let point = |(at, bar): (usize, &Bar)| {
+        format!("{:.1},{:.1}", left(at, bars.len()) + middle, y_of(bar.line.unwrap_or(0), top))
+    };
+    let points: Vec<String> = bars.iter().enumerate().map(point).collect();
+    points.join(" ")
+}
+
 fn stack(at: usize, all: usize, bar: &Bar, series: &[(&str, &str)], top: u64) -> Markup {
     let width = (step(all) * 0.76).max(1.0);
     let mut below = 0;
+    let mut pieces = Vec::new();
+    for (value, (class, _)) in bar.values.iter().zip(series).filter(|(value, _)| **value > 0) {
+        pieces.push((class, y_of(below, top), y_of(below + value, top)));
+        below += value;
+    }
+    let (x, width) = (number(left(at, all)), number(width));
     html! {
-        @for (value, (class, _)) in bar.values.iter().zip(series) {
-            @if *value > 0 {
-                @let (low, high) = (y_of(below, top), y_of(below + value, top));
-                rect class=(class) x=(number(left(at, all))) y=(number(high)) width=(number(width)) height=(number(low - high)) {}
-                @let _ = { below += value; };
-            }
+        @for (class, low, high) in pieces {
+            rect class=(class) x=(x) y=(number(high)) width=(width) height=(number(low - high)) {}
         }
     }
 }
@@ -119,12 +137,11 @@ mod tests {
 
     #[test]
     fn every_value_is_in_the_table_beside_the_chart_and_nothing_is_styled_inline() {
-        let shown = bars("Failures", &[("s-good", "recovered"), ("s-dead", "dead")], &[Bar {
-            name: "10:00".into(),
-            values: vec![3, 1],
-        }]);
+        let series = [("s-good", "recovered"), ("s-dead", "dead")];
+        let bar = Bar { name: "10:00".into(), values: vec![3, 1], line: Some(9) };
+        let shown = bars("Failures", &series, Some("failed"), &[bar]);
         let html = shown.into_string();
-        assert!(html.contains("<td class=\"num\">3</td><td class=\"num\">1</td>"), "{html}");
+        assert!(html.contains("<td class=\"num\">3</td><td class=\"num\">1</td><td class=\"num\">9</td>"), "{html}");
         assert_eq!(html.matches("<rect").count(), 2);
         assert!(!html.contains("style="));
     }

@@ -16,6 +16,6 @@ pub(crate) use badge::{
 pub(crate) use chart::{Bar, bars, spark};
 pub(crate) use form::{choice, field, hidden, post_form, reason_field};
 pub(crate) use number::{bytes, grouped, of, percent};
-pub(crate) use panel::{Chip, chips, empty, facts, fact, head, pager, panel};
+pub(crate) use panel::{Chip, chips, empty, fact, facts, head, pager, panel};
 pub(crate) use text::{line, link_or_text, said, template, visible};
 pub(crate) use when::{ago, ahead, clock, exact, span};

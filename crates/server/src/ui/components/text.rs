@@ -84,10 +84,7 @@ mod tests {
 
     #[test]
     fn text_of_strangers_is_escaped_isolated_and_shows_what_hides() {
-        assert_eq!(
-            said("<script>\u{202e}\0\r\n&").into_string(),
-            "<bdi>&lt;script&gt;\\u202e\\u0000\n&amp;</bdi>"
-        );
+        assert_eq!(said("<script>\u{202e}\0\r\n&").into_string(), "<bdi>&lt;script&gt;\\u202e\\u0000\n&amp;</bdi>");
     }
 
     #[test]

@@ -9,8 +9,8 @@ use redrive_core::run::StateName;
 use redrive_core::wire::{PatternDetail, StatsPoint};
 
 use self::read::Seen;
-use super::components::{ago, bars, empty, grouped, head, of, panel, pattern_badges, percent, span, spark, template};
 use super::components::{Bar, exact};
+use super::components::{ago, bars, empty, grouped, head, of, panel, pattern_badges, percent, span, spark, template};
 use super::layout::Tab;
 use super::links;
 use super::page::{Sheet, Visit};
@@ -93,11 +93,11 @@ fn rates(seen: &Seen) -> Markup {
         grouped(dead)
     );
     let legend = html! {
-        span.badge.good { "recovered" } " " span.badge.wait { "retried" } " " span.badge.dead { "dead" }
+        span.badge.good { "recovered" } " " span.badge.wait { "retried" } " " span.badge.dead { "dead" } " " span.badge { "— failed" }
     };
     let body = html! {
         div.body {
-            (bars(&about, &series, &shown))
+            (bars(&about, &series, Some("failed attempts"), &shown))
             p.muted { (grouped(failed)) " failed attempts in all"
                 @if let Some(first) = seen.stats.hours.first() { ", since " (exact(first.hour)) } "." }
         }
@@ -107,13 +107,19 @@ fn rates(seen: &Seen) -> Markup {
 
 fn bar(point: &StatsPoint) -> Bar {
     let hour = point.hour.to_string();
-    Bar { name: hour.get(11..16).unwrap_or_default().to_owned(), values: vec![point.recovered, point.retried, point.dead] }
+    Bar {
+        name: hour.get(11..16).unwrap_or_default().to_owned(),
+        values: vec![point.recovered, point.retried, point.dead],
+        line: Some(point.failed),
+    }
 }
 
 fn causes(seen: &Seen) -> Markup {
     let open: u64 = seen.patterns.iter().map(|detail| detail.pattern.open).sum();
-    let all = seen.standing.of(StateName::Dead) + seen.standing.of(StateName::Review)
-        + seen.standing.of(StateName::Scheduled) + seen.standing.of(StateName::Running);
+    let all = seen.standing.of(StateName::Dead)
+        + seen.standing.of(StateName::Review)
+        + seen.standing.of(StateName::Scheduled)
+        + seen.standing.of(StateName::Running);
     let end = html! {
         @if let Some(share) = percent(open.min(all), all) { span.wide { (seen.patterns.len()) " explain " (share) " of what is open · " } }
         a href="/patterns" { "All patterns" }

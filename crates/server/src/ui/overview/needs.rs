@@ -16,8 +16,16 @@ const NAMED_MAX: usize = 4;
 
 /// In the order in which they hurt.
 const KINDS: [(DeadBecause, &str, &str); 7] = [
-    (DeadBecause::Unsafe, "An effect was begun and nobody knows whether it happened, or it is done and can’t be repeated. Check, then go on.", "Reconcile…"),
-    (DeadBecause::Poison, "The same failure again and again, or it kills its workers. Mend the cause before it goes round once more.", "Look…"),
+    (
+        DeadBecause::Unsafe,
+        "An effect was begun and nobody knows whether it happened, or it is done and can’t be repeated. Check, then go on.",
+        "Reconcile…",
+    ),
+    (
+        DeadBecause::Poison,
+        "The same failure again and again, or it kills its workers. Mend the cause before it goes round once more.",
+        "Look…",
+    ),
     (DeadBecause::Permanent, "No retry can help: code, credentials or data have to be corrected first.", "Fix…"),
     (DeadBecause::Exhausted, "Every retry was used up. Once the cause has passed, send them round again.", "Redrive…"),
     (DeadBecause::Expired, "An approval or a deadline passed before anybody answered.", "Decide…"),

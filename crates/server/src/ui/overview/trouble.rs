@@ -23,7 +23,10 @@ pub(super) fn panel_of(seen: &Seen) -> Markup {
         rows.push(fact("Queue", &says));
     }
     for queue in seen.health.queues_without_owner.iter().take(ROWS_MAX) {
-        rows.push(fact("Queue", &html! { a href=(format!("/queues/{queue}")) { (said(queue.as_str())) } " has no owner" }));
+        rows.push(fact(
+            "Queue",
+            &html! { a href=(format!("/queues/{queue}")) { (said(queue.as_str())) } " has no owner" },
+        ));
     }
     for tenant in seen.tenants.iter().filter(|tenant| tenant.dead > 0).take(TENANTS_MAX) {
         let to = super::links::runs([("state", "dead"), ("tenant", tenant.tenant.as_str())]);

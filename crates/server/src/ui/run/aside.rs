@@ -13,11 +13,14 @@ pub(super) fn facts_of(seen: &Seen, now: Timestamp) -> Markup {
     let owner = seen.queue.as_ref().and_then(|queue| queue.settings.owner.as_ref());
     let mut rows = vec![
         fact("Tenant", &html! { a href=(format!("/tenants/{}", run.tenant)) { (said(run.tenant.as_str())) } }),
-        fact("Queue", &html! {
-            @if seen.queue.is_some() { a href=(format!("/queues/{}", run.queue)) { (said(run.queue.as_str())) } }
-            @else { (said(run.queue.as_str())) }
-            @if let Some(owner) = owner { " · owner " (said(owner.as_str())) }
-        }),
+        fact(
+            "Queue",
+            &html! {
+                @if seen.queue.is_some() { a href=(format!("/queues/{}", run.queue)) { (said(run.queue.as_str())) } }
+                @else { (said(run.queue.as_str())) }
+                @if let Some(owner) = owner { " · owner " (said(owner.as_str())) }
+            },
+        ),
     ];
     let mut add = |name: &str, value: Option<&str>| rows.extend(value.map(|value| fact(name, &said(value))));
     add("Agent", run.agent.as_ref().map(|label| label.as_str()));
@@ -43,8 +46,12 @@ pub(super) fn facts_of(seen: &Seen, now: Timestamp) -> Markup {
     for (name, to) in &body.links {
         rows.push(fact(name, &link_or_text(&to.decode())));
     }
-    panel("facts", "Run", &html! { span title=(exact(run.updated_at)) { "moved " (ago(run.updated_at, now)) } },
-        &html! { div.body { (facts(&rows)) } })
+    panel(
+        "facts",
+        "Run",
+        &html! { span title=(exact(run.updated_at)) { "moved " (ago(run.updated_at, now)) } },
+        &html! { div.body { (facts(&rows)) } },
+    )
 }
 
 /// What whoever owns the queue wrote for this moment.
@@ -53,12 +60,17 @@ pub(super) fn guidance(seen: &Seen) -> Markup {
     if body.instructions.is_none() && body.runbook.is_none() {
         return html! {};
     }
-    panel("instructions", "Instructions", &html! {}, &html! {
-        div.body {
-            @if let Some(text) = &body.instructions { div.lines { (said(text)) } }
-            @if let Some(runbook) = &body.runbook { p.muted { "Runbook: " (link_or_text(runbook)) } }
-        }
-    })
+    panel(
+        "instructions",
+        "Instructions",
+        &html! {},
+        &html! {
+            div.body {
+                @if let Some(text) = &body.instructions { div.lines { (said(text)) } }
+                @if let Some(runbook) = &body.runbook { p.muted { "Runbook: " (link_or_text(runbook)) } }
+            }
+        },
+    )
 }
 
 /// The pattern, its other runs, and what may be the same work.

@@ -112,13 +112,7 @@ async fn look(app: &App, who: &Visitor, at: &RunRef, current: &RevisionView, for
     Ok(Looked { diff: shown_diff(&operations, more), plan_shown: plan::steps(&seen, &plan), plan, payload })
 }
 
-fn sheet(
-    at: &RunRef,
-    who: &Visitor,
-    current: &RevisionView,
-    draft: &Draft,
-    looked: Option<Result<Looked>>,
-) -> Sheet {
+fn sheet(at: &RunRef, who: &Visitor, current: &RevisionView, draft: &Draft, looked: Option<Result<Looked>>) -> Sheet {
     let run = links::run(&at.tenant, &at.run_id);
     let why = html! {
         "Edit what is to be different, look at the differences and the plan, then send. It becomes revision "
@@ -204,7 +198,8 @@ fn pretty(current: &RevisionView) -> String {
     if text.len() > PRETTY_MAX_BYTES || text.contains('\n') {
         return text.to_owned();
     }
-    let (mut out, mut level, mut in_string, mut escaped) = (String::with_capacity(text.len() * 2), 0_usize, false, false);
+    let (mut out, mut level, mut in_string, mut escaped) =
+        (String::with_capacity(text.len() * 2), 0_usize, false, false);
     let mut chars = text.chars().filter(|c| !c.is_ascii_control()).peekable();
     while let Some(c) = chars.next() {
         if in_string {

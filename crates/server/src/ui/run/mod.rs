@@ -142,4 +142,3 @@ fn heading(seen: &Seen, who: &Visitor) -> Markup {
     };
     head(&name, &why, &next::actions(seen, who))
 }
-

@@ -51,8 +51,12 @@ pub(super) fn refused(seen: &Seen) -> Option<&str> {
 
 /// Exactly the plan that is shown below, or nothing.
 fn again(seen: &Seen, who: &Visitor, at: &str, word: &str) -> Markup {
-    post_form(&format!("{at}/replay"), who.csrf(), &html! {
-        @if let Some(plan) = &seen.plan { (hidden("plan_hash", &plan.hash)) }
-        button.primary data-key="r" { (word) }
-    })
+    post_form(
+        &format!("{at}/replay"),
+        who.csrf(),
+        &html! {
+            @if let Some(plan) = &seen.plan { (hidden("plan_hash", &plan.hash)) }
+            button.primary data-key="r" { (word) }
+        },
+    )
 }

@@ -93,7 +93,9 @@ fn value(tape: &Tape<'_>, at: At, level: usize, left: &mut usize) -> Markup {
                         break;
                     }
                     let name = tape.string(*key).unwrap_or_default();
-                    rows.push(html! { li { span.key { bdi { (visible(&name)) } } ": " (value(tape, *of, level + 1, left)) } });
+                    rows.push(
+                        html! { li { span.key { bdi { (visible(&name)) } } ": " (value(tape, *of, level + 1, left)) } },
+                    );
                 }
                 rows
             })
@@ -172,7 +174,10 @@ mod tests {
     #[test]
     fn bytes_are_shown_in_rows_with_their_place() {
         let html = hex(b"0123456789abcdef\0<", 0, 100).into_string();
-        assert!(html.contains("00000000  30 31") && html.contains("00000010  00 3c") && html.contains("·&lt;"), "{html}");
+        assert!(
+            html.contains("00000000  30 31") && html.contains("00000010  00 3c") && html.contains("·&lt;"),
+            "{html}"
+        );
         assert!(hex(b"abc", 99, 10).into_string().contains("hex"));
     }
 }

@@ -91,7 +91,10 @@ fn shown(kept: &Kept<'_>, all: &[u8], view: View, from: usize) -> (Markup, Optio
         (View::Raw, Kept::Json(text)) => {
             let begin = text.floor_char_boundary(from.min(text.len()));
             let end = text.floor_char_boundary(text.len().min(begin + RAW_PIECE_BYTES));
-            (html! { div.body { pre.wrap tabindex="0" { bdi { (visible(&text[begin..end])) } } } }, Some((end - begin).max(1)))
+            (
+                html! { div.body { pre.wrap tabindex="0" { bdi { (visible(&text[begin..end])) } } } },
+                Some((end - begin).max(1)),
+            )
         }
         (View::Hex, _) | (View::Tree | View::Raw, Kept::Bytes(_)) => {
             (html! { div.body { (hex(all, from, HEX_PIECE_BYTES)) } }, Some(HEX_PIECE_BYTES))

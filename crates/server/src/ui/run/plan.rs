@@ -17,7 +17,8 @@ pub(super) fn panel_of(seen: &Seen, who: &Visitor) -> Markup {
     if seen.run.summary.state == StateName::Merged {
         return html! {};
     }
-    let end = html! { "plan " code { (plan.hash.get(..HASH_SHOWN).unwrap_or(&plan.hash)) } " · revision " (plan.revision) };
+    let end =
+        html! { "plan " code { (plan.hash.get(..HASH_SHOWN).unwrap_or(&plan.hash)) } " · revision " (plan.revision) };
     let body = html! {
         (steps(seen, plan))
         (review(seen, who))

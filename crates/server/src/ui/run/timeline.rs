@@ -166,7 +166,9 @@ fn changes(verdict: &Verdict) -> Markup {
 
 pub(super) fn words(change: &Change) -> String {
     match change {
-        Change::CompressContext { to_tokens: Some(tokens) } => format!("context compressed to {} tokens", grouped(*tokens)),
+        Change::CompressContext { to_tokens: Some(tokens) } => {
+            format!("context compressed to {} tokens", grouped(*tokens))
+        }
         Change::CompressContext { to_tokens: None } => "context compressed".into(),
         Change::AddInstruction { text } => format!("instruction added (“{}”)", super::super::components::line(text)),
         Change::AddConstraint { text } => format!("constraint added (“{}”)", super::super::components::line(text)),
