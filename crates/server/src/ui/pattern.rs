@@ -93,8 +93,11 @@ fn masked(found: &PatternDetail) -> Markup {
     let body = html! {
         div.body {
             (template(&pattern.template))
-            p.muted { b { "Why grouped: " } "failures with this text are one cause. Parts in violet differ from run to run and "
-                "were masked before comparing: numbers, ids, names. The fingerprint is made of the rest: " code { (visible(&pattern.fingerprint)) } "." }
+            p.muted {
+                b { "Why grouped: " } "failures with this text are one cause. Parts in violet differ from run to run and "
+                "were masked before comparing: numbers, ids, names. The fingerprint is made of the rest: "
+                code { (visible(&pattern.fingerprint)) } "."
+            }
         }
     };
     panel("template", "What they have in common", &html! { (pattern.reason) " · " (pattern.category) }, &body)
@@ -133,7 +136,12 @@ fn runs_of(found: &PatternDetail, runs: &[RunSummary], now: Timestamp) -> Markup
         @if runs.is_empty() { (empty("No run stands here now.", &html! { "They have come to their end, or were merged elsewhere." })) } @else {
             div.scroll { table { tbody { @for run in runs { tr {
                 td.id { a href=(links::run(&run.tenant, &run.run_id)) { (said(run.run_id.as_str())) } }
-                td { (state_badge(run)) " " span.faint { (said(run.tenant.as_str())) @if let Some(agent) = &run.agent { " · " (said(agent.as_str())) } } }
+                td {
+                    (state_badge(run)) " "
+                    span.faint {
+                        (said(run.tenant.as_str())) @if let Some(agent) = &run.agent { " · " (said(agent.as_str())) }
+                    }
+                }
                 td.num.muted { (ago(run.received_at, now)) }
             } } } } }
         }
