@@ -15,6 +15,7 @@ mod bad_input;
 mod batches;
 mod breakers;
 mod changes;
+mod desk;
 mod detectors;
 mod dlq;
 mod effects;

@@ -199,6 +199,7 @@ macro_rules! every_case {
             reads::colliding_names_of_two_tenants_never_meet,
             reads::changes_name_each_moved_run_once,
             reads::health_names_a_queue_that_nobody_leases,
+            reads::a_first_look_says_why_the_dead_are_dead,
         }
     };
 }
