@@ -16,6 +16,7 @@ class _Result(unittest.TestResult):
     def __init__(self) -> None:
         super().__init__()
         self.passed = 0
+        self._began = time.monotonic()
         self.broken: list[tuple[str, str]] = []
 
     def startTest(self, test: unittest.TestCase) -> None:

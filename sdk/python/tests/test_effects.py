@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-import time
 
 from live import LiveCase, step_of, until
 from suite import main
@@ -94,11 +93,10 @@ class Effects(LiveCase):
 
 class Limits(LiveCase):
     def test_a_time_limit_ends_a_blocking_call_in_the_main_thread_and_reports_it(self) -> None:
-        began = time.monotonic()
         with self.assertRaises(redrive.TimeLimit), self.client.run("blocks", timeout_s=0.3) as run:
             with run.step("wait"):
-                threading.Event().wait(30)
-        self.assertLess(time.monotonic() - began, 15, "it did not wait for the call to end")
+                threading.Event().wait(60)
+                self.fail("it waited for the call to end")
         verdict = run.outcome(5).verdict
         self.assertEqual((verdict["reason"], verdict["action"]), ("timeout", "retry"))
         self.assertEqual(self.server.run("blocks")["step"], "wait")

@@ -18,6 +18,7 @@ from .errors import AlreadyDone, DeadLettered, LeaseLost, StartRefused, TimeLimi
 from .ledger import Ledger
 from .record import Record
 from .sender import Handed
+from .spool import SpoolFull
 from .step import Step
 from .transport import Answer
 
@@ -160,7 +161,14 @@ class Run(Ledger):
     # Beginning.
 
     def _begin(self) -> None:
-        answer = self._client.begin(self._start_record())
+        record = self._start_record()
+        try:
+            answer = self._client.begin(record)
+        except SpoolFull as full:
+            log.error("redrive: %s goes on unseen for now: %s", self.run_id, full)
+            self._unseen = True
+            self._client.sender.put(record)
+            return
         if answer is not None:
             self._take_start(answer, refuse=self._on_refused == "raise")
 

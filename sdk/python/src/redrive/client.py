@@ -13,7 +13,7 @@ from .heartbeat import Heartbeats
 from .record import Record
 from .sender import Sender
 from .settings import Settings, from_environment
-from .spool import Spool, SpoolFull
+from .spool import Spool
 from .timers import Timers
 from .transport import Answer, Away, Transport
 
@@ -70,16 +70,13 @@ class Client:
     # For runs.
 
     def begin(self, record: Record) -> Answer | None:
-        """The server's answer; none when the start is on disk instead, or nowhere."""
+        """The server's answer; none when the start is on disk instead. Raises `SpoolFull` when it is nowhere."""
         if not self.sender.is_away():
             try:
                 return self.post(record.path, record.wire, self.settings.wait_ms / 1000)
             except Away:
                 pass
-        try:
-            self.keep(record)
-        except SpoolFull as full:
-            log.error("redrive: %s goes on unseen: %s", record.run_id, full)
+        self.keep(record)
         return None
 
     def post(self, path: str, body: str, wait_s: float) -> Answer:

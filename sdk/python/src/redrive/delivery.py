@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .encode import body
-from .record import Record
+from .record import ENDS, Record
 from .transport import Answer, Away, Transport
 
 log = logging.getLogger("redrive")
@@ -32,9 +32,19 @@ class Delivery:
         self._transport, self._set_aside = transport, set_aside
         self._leases, self._starts = leases, starts
         self._stumbles: dict[int, int] = {}
+        self._ended: set[str] = set()
 
     def send(self, record: Record, wait_s: float) -> Answer | None:
         """The answer; none for what could not be said. Raises `Away` when it has to be tried again."""
+        if record.run in self._ended:
+            # An attempt has one end. A second one without its lease would be taken for another attempt's.
+            return None
+        answer = self._send(record, wait_s)
+        if record.do in ENDS:
+            self._ended.add(record.run)
+        return answer
+
+    def _send(self, record: Record, wait_s: float) -> Answer | None:
         if record.do == "start":
             return self._start(record, wait_s)
         if record.lease is None and record.run in self._leases:

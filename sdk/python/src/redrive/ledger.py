@@ -51,6 +51,8 @@ class Ledger:
         self._steps: list[Raw] = []
         self._flush_due = False
         self._doubtful: set[str] = set()
+        #: The start is in memory only: nothing that must survive us may rely on it.
+        self._unseen = False
 
     def _know(self, steps: Iterable[Mapping[str, Any]]) -> None:
         self._recorded.update((step["key"], step) for step in steps)
@@ -177,6 +179,8 @@ class Ledger:
     def _intend_offline(self, step: Step, text: str) -> None:
         if self._lease is not None and time.monotonic() > self._alive_until:
             raise LeaseLost(step.key, "the lease has run out while the server could not be reached")
+        if self._unseen and self._lease is None:
+            raise EffectRefused(step.key, "neither the server nor the disk has the run")
         if self._client.settings.effects_offline == "refuse":
             raise EffectRefused(step.key, "the server can't be asked whether it may be done")
         try:

@@ -19,6 +19,9 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 
+ENDS = frozenset({"succeed", "fail", "release"})
+
+
 @dataclass(frozen=True)
 class Record:
     do: str

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 from .delivery import Delivery
-from .record import Record
+from .record import ENDS, Record
 from .spool import Spool, SpoolFile, SpoolFull
 from .transport import Answer, Away, Transport
 
@@ -21,7 +21,6 @@ _WAIT_S = 10.0
 _RETRY_MIN_S, _RETRY_MAX_S = 0.1, 2.0
 _OTHERS_EVERY_S = 30.0
 _QUEUE_MAX = 10_000
-_MARK_EVERY = 50
 
 
 class Handed:
@@ -49,6 +48,8 @@ class Sender:
         self._queue: deque[Handed] = deque()
         self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
+        #: At exit two threads may be at it.
+        self._spooling = threading.Lock()
         self._busy = False
         self._stopped = False
         self._retry_s = 0.0
@@ -56,7 +57,9 @@ class Sender:
         self._others_at = 0.0
         self._full_until = 0.0
         self._own: tuple[SpoolFile, Delivery] | None = None
-        self._direct = Delivery(transport, spool.set_aside, {}, {})
+        #: Of runs whose start was answered after the fact; what follows of them may be in the queue already.
+        self._leases: dict[str, str | None] = {}
+        self._direct = Delivery(transport, spool.set_aside, self._leases, {})
 
     def put(self, record: Record) -> Handed:
         handed = Handed(record)
@@ -115,7 +118,7 @@ class Sender:
     def forget(self) -> None:
         """In a forked child: the thread and what it has in hand are the parent's."""
         self._queue, self._wake, self._thread = deque(), threading.Condition(), None
-        self._busy, self._own = False, None
+        self._busy, self._own, self._spooling = False, None, threading.Lock()
 
     def _run_thread(self) -> None:
         if self._thread is None and not self._stopped:
@@ -161,8 +164,8 @@ class Sender:
             if time.monotonic() >= self._others_at and not self._stopped:
                 self._others_at = time.monotonic() + _OTHERS_EVERY_S
                 for left in self._spool.left_behind():
-                    if self._send_file(left, Delivery(*self._parts(left)), wait_s):
-                        left.remove()
+                    self._send_file(left, Delivery(*self._parts(left)), wait_s)
+                    left.remove()
             self.seen_there()
         except Away as away:
             self.seen_away(away)
@@ -175,11 +178,17 @@ class Sender:
                 return
             answer = self._direct.send(handed.record, wait_s)
             self._queue.popleft()
+            if handed.record.do in ENDS:
+                self._leases.pop(handed.record.run, None)
             handed.settle(answer)
             self._told(handed.record, answer)
 
     def _spool_queue(self) -> None:
         """The whole queue in one write, or as much of it as fits."""
+        with self._spooling:
+            self._move_to_spool()
+
+    def _move_to_spool(self) -> None:
         taken = list(self._queue)
         if not taken:
             return
@@ -199,26 +208,25 @@ class Sender:
         own = self._spool.own()
         if own is None:
             return
-        if self._own is None or self._own[0] is not own:
-            self._own = (own, Delivery(*self._parts(own)))
-        if self._send_file(own, self._own[1], wait_s):
-            self._spool.clear_if_sent(own.sent_to)
-
-    def _send_file(self, file: SpoolFile, delivery: Delivery, wait_s: float) -> bool:
-        """All that is in it now; keeps the place where it got to, also when the server goes away again."""
-        to, sent = file.sent_to, 0
         try:
-            for record, end in file.records():
-                if record is None:
-                    log.warning("redrive: a line of %s can't be read and is left out", file.path.name)
-                else:
-                    self._told(record, delivery.send(record, wait_s))
-                to, sent = end, sent + 1
-                if sent % _MARK_EVERY == 0:
-                    file.mark(to)
-        finally:
-            file.mark(to)
-        return True
+            if self._own is None or self._own[0] is not own:
+                own.leases = self._leases
+                self._own = (own, Delivery(*self._parts(own)))
+            self._send_file(own, self._own[1], wait_s)
+            self._spool.clear_if_sent(own.sent_to)
+        except FileNotFoundError:
+            self._spool.lose_own()
+
+    def _send_file(self, file: SpoolFile, delivery: Delivery, wait_s: float) -> None:
+        """All that is in it now; the place where it got to is kept after each line."""
+        for record, end in file.records():
+            if record is None:
+                log.warning("redrive: a line of %s can't be read and is left out", file.path.name)
+            else:
+                self._told(record, delivery.send(record, wait_s))
+                if record.do in ENDS:
+                    file.leases.pop(record.run, None)
+            file.mark(end, sync=record is not None and record.do == "start")
 
     def _parts(
         self, file: SpoolFile

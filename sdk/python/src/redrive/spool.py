@@ -77,13 +77,17 @@ class SpoolFile:
                     found[record.run] = record.body
         return found
 
-    def mark(self, to: int) -> None:
-        """Atomic, not synced: losing it sends some lines again."""
+    def mark(self, to: int, sync: bool) -> None:
+        """Atomic. A lease that was given is synced: under it all that follows may be sent twice, without it a start that
+        was answered and has ended would be begun anew."""
         self.sent_to = to
         path = self.path.with_suffix(".sent")
         fresh = path.with_suffix(".new")
         with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(sealed({"to": to, "leases": self.leases}))
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(fresh, path)
 
     def remove(self) -> None:
@@ -170,6 +174,16 @@ class Spool:
             with file:
                 if lock(file) and path.exists() and self._is_for_us(file):
                     yield SpoolFile(path, file)
+
+    def lose_own(self) -> None:
+        """Somebody has removed the file from under us."""
+        with self._lock:
+            if self._own is not None:
+                log.error("redrive: %s is gone, and what was in it", self._own.path)
+                self._own.file.close()
+            self._own, self._size = None, 0
+            self._waiting.clear()
+            self._drained.notify_all()
 
     def set_aside(self, record: Record, why: str) -> None:
         """What the server will never take is kept for a person, up to the same bound."""

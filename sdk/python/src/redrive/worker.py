@@ -20,7 +20,7 @@ from .transport import Away
 
 log = logging.getLogger("redrive")
 
-_LEASE_WAIT_MS = 2_000
+_LEASE_WAIT_MS = 1_000
 _SLACK_S = 10.0
 _PAUSE_S = 1.0
 
