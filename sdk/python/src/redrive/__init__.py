@@ -28,6 +28,7 @@ from .errors import (
     StartRefused,
     TimeLimit,
 )
+from .guard import effect
 from .settings import Settings
 from .step import Step
 from .worker import Worker
@@ -82,6 +83,7 @@ __all__ = [
     "agent",
     "configure",
     "current_run",
+    "effect",
     "flush",
     "run",
 ]

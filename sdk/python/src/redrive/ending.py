@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .encode import Raw, body, cut, dumps, label, output_token, text_of
-from .report import error_of, response_of
+from .report import chain, error_of, response_of
 
 _PARTIAL_MAX_CHARS = 32 * 1024
 
@@ -54,6 +54,11 @@ class Evidence:
         return used | ({"cost_usd": self.cost_usd} if self.cost_usd else {})
 
 
+def tool_words(tool: str | None) -> str:
+    """Said in front of a tool's own words: what failed is in them, and where is in these."""
+    return f"the tool {tool or '?'} failed: "
+
+
 def start_body(fields: dict[str, Any], start_id: str) -> str:
     return body({"mode": "start", "start_id": start_id, **fields})
 
@@ -78,7 +83,8 @@ def swallowed(evidence: Evidence, steps: list[Raw], problem: Problem) -> tuple[s
     evidence.tool = evidence.tool or problem.tool
     if problem.error is not None:
         said = {"reason": problem.reason} if problem.reason else {}
-        return _failed(evidence, steps, error_of(problem.error, **said), response_of(problem.error))
+        report = error_of(problem.error, **said) | {"message": cut(problem.message, 8192)}
+        return _failed(evidence, steps, report, response_of(problem.error))
     error = {"type": "SwallowedError", "message": cut(problem.message, 8192), "reason": problem.reason}
     return _failed(evidence, steps, error)
 
@@ -90,6 +96,11 @@ def failure(evidence: Evidence, steps: list[Raw], error: BaseException | str, **
     if isinstance(error, KeyboardInterrupt):
         said = {"reason": "cancelled", **said}
     report = error_of(error, **said)
+    tool = evidence.problems.get("tool")
+    if tool is not None and any(link is tool.error for link in chain(error)):
+        # The same words whether the framework let the tool's exception through or not.
+        evidence.tool = tool.tool
+        report["message"] = cut(f"{tool_words(tool.tool)}{report['message']}", 8192)
     if isinstance(error, (KeyboardInterrupt, SystemExit)):
         by_hand = isinstance(error, KeyboardInterrupt)
         report["message"] = "interrupted from the keyboard" if by_hand else f"the agent exited: {text_of(error) or 0}"

@@ -53,6 +53,8 @@ class Ledger:
         self._doubtful: set[str] = set()
         #: The start is in memory only: nothing that must survive us may rely on it.
         self._unseen = False
+        #: Names of effects that were done under the ledger's guard.
+        self.guarded: set[str] = set()
 
     def _know(self, steps: Iterable[Mapping[str, Any]]) -> None:
         self._recorded.update((step["key"], step) for step in steps)
@@ -71,13 +73,25 @@ class Ledger:
         """A step without a key is known by its name, and by which of that name it is within the attempt."""
         if key is not None:
             return key
-        with self._lock:
-            self._ordinals[name] += 1
-            ordinal = self._ordinals[name]
+        ordinal = self._next_ordinal(name)
         if effect is False:
             return step_key(name, ordinal)
         # An effect's key is known in the whole tenant, so it has the run in it.
         return id_of(f"{self.run_id}:{name}" + (f":{ordinal}" if ordinal > 1 else ""))
+
+    def _next_ordinal(self, name: str) -> int:
+        with self._lock:
+            self._ordinals[name] += 1
+            return self._ordinals[name]
+
+    def note(self, name: str, output: Any = None, *, effect: bool | None = False, failed: bool = False) -> None:
+        """A step that somebody else has done, told after the fact: it guards the next attempt, not this one. What
+        `redrive.effect` guards is on record already."""
+        if name in self.guarded:
+            return
+        # What may be an effect and failed may have happened all the same: it stays open, and its end makes it unknown.
+        status = "committed" if not failed else "failed" if effect is False else "started"
+        self._add_plain(step_fields(name, self._key_of(name, None, effect), effect, status, output))
 
     # Called by steps.
 
@@ -98,7 +112,7 @@ class Ledger:
 
     def _step_ends(self, step: Step, status: str, output: Any) -> None:
         self._doubtful.discard(step.key)
-        told = _step_fields(step, status, output)
+        told = _fields_of(step, status, output)
         if step.effect is False:
             if status == "committed":
                 self.evidence.step = None
@@ -110,7 +124,7 @@ class Ledger:
         """An effect's intent is on record and its outcome is not: the end of the attempt makes it unknown. Of a plain
         step it is told that it was begun."""
         if step.effect is False and step.key not in self._doubtful and not self._ended:
-            self._add_plain(_step_fields(step, "started", None))
+            self._add_plain(_fields_of(step, "started", None))
         self._doubtful.add(step.key)
 
     # Plain steps: in the background, or with the end.
@@ -152,7 +166,7 @@ class Ledger:
             return
         if self.lost or self._ended:
             raise LeaseLost(step.key, f"the attempt is no longer ours ({self.lost or 'it has ended'})")
-        text = body(_step_fields(step, "started", None))
+        text = body(_fields_of(step, "started", None))
         answer = self._ask(text)
         if answer is None:
             self._intend_offline(step, text)
@@ -221,10 +235,15 @@ def _is_done(step: Mapping[str, Any]) -> bool:
     )
 
 
-def _step_fields(step: Step, status: str, output: Any) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": label(step.name), "key": step.key, "effect": step.effect, "status": status}
+def _fields_of(step: Step, status: str, output: Any) -> dict[str, Any]:
+    told = step_fields(step.name, step.key, step.effect, status, output)
     if status == "started" and step.check:
         told["check"] = cut(step.check, _CHECK_MAX_CHARS)
+    return told
+
+
+def step_fields(name: str, key: str, effect: bool | None, status: str, output: Any) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": label(name), "key": key, "effect": effect, "status": status}
     if status == "committed" and output is not None:
         text = dumps(output)
         # Beyond what is kept the server notes its size; far beyond it the beginning is enough for that.
