@@ -6,12 +6,13 @@ import json
 import signal
 import socket
 import stat
+import subprocess
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from live import LiveCase, Server, step_of, until
+from live import LiveCase, Server, binary, step_of, until
 from suite import main
 
 import redrive
@@ -109,6 +110,34 @@ threading.Event().wait()
         seen = self.settled("left", "succeeded")
         self.assertEqual((seen["attempt"], step_of(seen, "pay")["output"]), (1, "paid"))
         until(lambda: not list(self.spool.glob("*.spool")), 10, "the file is gone")
+
+    def test_the_command_line_sends_what_a_dead_process_left_and_nothing_of_a_living_one(self) -> None:
+        self.server.kill()
+        text = """
+import redrive, threading
+with redrive.run("{run_id}", queue="mail", payload=1, resumable=True) as run:
+    run.do("pay", lambda: "paid", effect=True)
+    raise TimeoutError("Request timed out")
+"""
+        wait = "threading.excepthook\nimport sys\nsys.excepthook = lambda *_: threading.Event().wait()\n"
+        dead = self.program(text.format(run_id="cli-dead") + "\n")
+        dead.communicate(timeout=30)
+        living = self.program(text.format(run_id="cli-living").replace("threading\n", f"threading\n{wait}", 1))
+        until(lambda: self.said("cli-living")[-1:] == ["fail"], 20, "its end is on disk")
+        living.send_signal(signal.SIGSTOP)
+        self.server.start()
+        command = [binary(), "spool", "send", "--dir", str(self.spool), "--json"]
+        told = json.loads(subprocess.check_output(command, env=self.environment()))
+        self.assertEqual(told, {"files": 1, "sent": 4, "refused": 0, "unreadable": 0, "in_use": 1, "for_others": 0})
+        seen = self.server.run("cli-dead")
+        self.assertEqual((seen["state"], seen["reason"], seen["attempt"]), ("scheduled", "timeout", 1))
+        self.assertEqual(step_of(seen, "pay")["output"], "paid")
+        self.assertIsNone(self.server.run("cli-living")["state"])
+        living.send_signal(signal.SIGKILL)
+        living.communicate()
+        self.assertIn("4 reports sent, 1 files done", subprocess.check_output(command[:-1], env=self.environment(), text=True))
+        self.assertEqual(self.server.run("cli-living")["state"], "scheduled")
+        self.assertEqual(list(self.spool.glob("*")), [])
 
     def test_an_agent_killed_without_a_server_is_found_by_its_silence(self) -> None:
         self.server.kill()

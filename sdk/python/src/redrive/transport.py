@@ -194,7 +194,7 @@ def _answer(response: http.client.HTTPResponse, raw: bytes) -> Answer:
         body = None
     answer = Answer(status, body)
     # A key that is wrong today may be right tomorrow; what was to be said is kept until then.
-    if status in (401, 403, 408, 429) or status >= 500:
+    if status in (401, 403, 408, 429) or status >= 500 or answer.code in ("wrong_tenant", "tenant_required"):
         raise Away(f"{status} {answer.code} {answer.detail}".strip(), status, _seconds(response.getheader("Retry-After")))
     if body is None or not isinstance(body, (dict, list)):
         raise Away(f"{status} without JSON: is {response.getheader('Server') or 'this'} a Redrive server?", status)
