@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 from live import LiveCase
+from pages import run_page
 from provider import OVERFLOW, RATE_LIMITED, UNAUTHORIZED, Hangs, Insists, Provider, Refused, call, text
 
 # No framework may speak to anybody but us.
@@ -41,7 +42,11 @@ FIRST = call("look_up", invoice=7)
 
 
 class FrameworkCase(LiveCase):
+    PAGE = ""
     provider: Provider
+
+    def test_the_page_of_the_docs_runs_as_it_is_written(self) -> None:
+        self.assertEqual(run_page(self, self.PAGE), 1)
 
     @classmethod
     def setUpClass(cls) -> None:

@@ -52,6 +52,7 @@ def _provided(packages: tuple[str, ...]) -> Path:
     if not (folder / "done").exists():
         shutil.rmtree(folder, ignore_errors=True)
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+        pip += ["--root-user-action", "ignore"]
         subprocess.check_call([*pip, "--target", str(folder), *packages])
         (folder / "done").write_text("\n".join(packages))
     return folder

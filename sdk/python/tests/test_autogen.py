@@ -19,6 +19,8 @@ INFO = ModelInfo(vision=False, function_calling=True, json_output=False, family=
 
 
 class AutoGen(FrameworkCase):
+    PAGE = "frameworks/autogen.md"
+
     def assistant(self, rounds: int) -> AssistantAgent:
         client = OpenAIChatCompletionClient(
             model="gpt-4o-mini", base_url=self.provider.url, api_key="sk-nobody", max_retries=0, model_info=INFO

@@ -16,6 +16,8 @@ logging.disable(logging.ERROR)
 
 
 class CrewAI(FrameworkCase):
+    PAGE = "frameworks/crewai.md"
+
     def agent(self, run: Any, steps_max: int = 10) -> Any:
         llm = LLM(model="openai/gpt-4o-mini", base_url=self.provider.url, api_key="sk-nobody", max_retries=0)
         tools = [tool(work.__name__)(work) for work in TOOLS]

@@ -15,6 +15,8 @@ from redrive.frameworks.langchain import Callback
 
 
 class LangChain(FrameworkCase):
+    PAGE = "frameworks/langchain.md"
+
     middleware: list[Any] = []
 
     def agent(self, run: Any, steps_max: int = 10) -> Any:

@@ -16,6 +16,8 @@ from redrive.frameworks.langgraph import Callback
 
 
 class LangGraph(FrameworkCase):
+    PAGE = "frameworks/langgraph.md"
+
     def model(self) -> ChatOpenAI:
         return ChatOpenAI(model="gpt-4o-mini", base_url=self.provider.url, max_retries=0)
 

@@ -14,6 +14,8 @@ from redrive.frameworks.openai_agents import Hooks, tool_error, watch_client
 
 
 class OpenAIAgents(FrameworkCase):
+    PAGE = "frameworks/openai-agents.md"
+
     options: dict[str, Any] = {}
 
     def agent(self, run: Any, steps_max: int = 10) -> Any:

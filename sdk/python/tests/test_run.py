@@ -6,6 +6,7 @@ import asyncio
 import time
 
 from live import LiveCase, step_of, until
+from pages import run_page
 from suite import main
 
 import redrive
@@ -167,6 +168,11 @@ class Agents(LiveCase):
             asyncio.run(fails())
         self.assertEqual(self.settled("async-fails", "scheduled")["reason"], "network")
         self.assertIsNone(redrive.current_run())
+
+
+class Docs(LiveCase):
+    def test_the_page_of_the_docs_runs_as_it_is_written(self) -> None:
+        self.assertEqual(run_page(self, "sdk/python.md"), 4)
 
 
 if __name__ == "__main__":

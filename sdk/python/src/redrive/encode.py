@@ -18,6 +18,7 @@ STEP_OUTPUT_MAX_BYTES = 64 * 1024
 TEXT_MAX_CHARS = 64 * 1024
 LABEL_MAX_CHARS = 200
 
+_quoted = json.encoder.encode_basestring_ascii
 _ID_MAX = 200
 _NOT_AN_ID = re.compile(r"[^A-Za-z0-9._:@-]")
 _NOT_A_WORD = re.compile(r"[^A-Za-z0-9]")
@@ -124,13 +125,19 @@ class Raw(str):
 
 
 def body(fields: Mapping[str, Any]) -> str:
-    """An object of which some values are written already: they keep their bytes."""
-    parts = (
-        f"{json.dumps(name)}:{value if isinstance(value, Raw) else dumps(value)}"
-        for name, value in fields.items()
-        if value is not None
-    )
-    return "{" + ",".join(parts) + "}"
+    """An object of which some values are written already: they keep their bytes. Every step passes here."""
+    return "{" + ",".join([f'"{name}":{_token(value)}' for name, value in fields.items() if value is not None]) + "}"
+
+
+def _token(value: Any) -> str:
+    kind = type(value)
+    if kind is Raw:
+        return str(value)
+    if kind is str:
+        return _quoted(value)
+    if kind is bool:
+        return "true" if value else "false"
+    return dumps(value)
 
 
 def id_of(text: str) -> str:
