@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     breakers, classify, completions, demo, doctor, effects, generate, health, keys, operations, patterns, preflight,
-    queues, runs, serve, tenants,
+    queues, runs, serve, spool, tenants,
 };
 
 /// The dead letter queue and recovery pipeline for AI agent work
@@ -47,6 +47,9 @@ pub(crate) enum Command {
     Health(health::HealthArgs),
     /// How things went, hour by hour
     Stats(health::StatsArgs),
+    /// Send what agents' programs kept on disk while no server answered
+    #[command(subcommand)]
+    Spool(spool::Command),
     /// Make, list and revoke keys, directly on the store
     #[command(subcommand)]
     Keys(keys::Command),
@@ -110,6 +113,7 @@ mod tests {
             "redrive runs show a --attempt 2 --diff --json",
             "redrive queues set mail --preflight enforce --payload {\"messages\":\"/m\"}",
             "redrive doctor --data d --deep --json",
+            "redrive spool send --dir s --json",
         ] {
             let read = Cli::try_parse_from(line.split(' '));
             assert!(read.is_ok(), "{line}: {}", read.unwrap_err());
