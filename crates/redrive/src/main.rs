@@ -31,7 +31,7 @@ fn main() -> ExitCode {
 fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
     use commands::{
         breakers, classify, completions, demo, doctor, effects, generate, health, keys, operations, patterns,
-        preflight, queues, runs, serve, tenants,
+        preflight, queues, runs, serve, store, tenants,
     };
     match command {
         Command::Demo(args) => demo::run(&args, out),
@@ -46,6 +46,7 @@ fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
         Command::Health(args) => commands::block_on(health::health(args, out)),
         Command::Stats(args) => commands::block_on(health::stats(args, out)),
         Command::Keys(command) => keys::run(command, out),
+        Command::Store(command) => store::run(command, out),
         Command::Doctor(args) => doctor::run(&args, out),
         Command::Classify(args) => classify::run(&args, out),
         Command::Preflight(args) => preflight::run(&args, out),
