@@ -2,10 +2,11 @@
 
 use redrive_core::money::{Spend, Usd};
 use redrive_core::text::Label;
-use redrive_core::time::Timestamp;
+use redrive_core::time::{HOUR_MS, Timestamp};
 use redrive_core::wire::Role;
 
-use super::columns::{Columns as _, number};
+use super::columns::{Columns as _, number, owned};
+use super::fold::{FOLD_LOCK, hour_of_part};
 use super::rows::PgRows;
 use crate::commands::life::position;
 use crate::commands::rows::EngineRows;
@@ -47,13 +48,20 @@ impl EngineRows for PgRows<'_> {
     }
 
     fn trim_changes(&mut self, before: Timestamp, most: usize) -> Result<Swept> {
-        let sql = "SELECT max(seq), count(*) FROM (SELECT seq, at FROM changes ORDER BY seq LIMIT $2) AS oldest WHERE at < $1";
-        let Some(found) = self.ask_one(sql, &[&before.as_millis(), &limit(most)])? else { return Ok(Swept::default()) };
-        let gone = usize::try_from(number(&found, 1)?).unwrap_or(0);
-        if let Some(last) = found.number_or_none(0)? {
-            self.run("DELETE FROM changes WHERE seq <= $1", &[&last])?;
+        self.run("SELECT pg_advisory_xact_lock($1)", &[&FOLD_LOCK])?;
+        let sql = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'changes'::regclass";
+        let mut old = Vec::new();
+        for row in self.ask(sql, &[])? {
+            let part = owned(&row, 0)?;
+            let ended = hour_of_part(&part).is_some_and(|hour| hour.plus_ms(HOUR_MS) <= before);
+            old.extend(ended.then_some(part));
         }
-        Ok(Swept { looked_at: gone, moved: gone, more: gone == most })
+        old.sort_unstable();
+        old.truncate(most);
+        for part in &old {
+            self.run(&format!("DROP TABLE {part}"), &[])?;
+        }
+        Ok(Swept { looked_at: old.len(), moved: old.len(), more: old.len() == most })
     }
 
     fn trim_ledger(&mut self, before: Timestamp, most: usize) -> Result<Swept> {
@@ -96,8 +104,8 @@ impl EngineRows for PgRows<'_> {
     }
 
     fn spent_on(&mut self, tenant: i64, day: Timestamp) -> Result<Spend> {
-        let sql = "SELECT least(sum(tokens), 4611686018427387903)::bigint,
-                 least(sum(cost_micros), 4611686018427387903)::bigint
+        let sql = "SELECT least(coalesce(sum(tokens), 0), 4611686018427387903)::bigint,
+                 least(coalesce(sum(cost_micros), 0), 4611686018427387903)::bigint
              FROM (SELECT tokens, cost_micros FROM retry_spend WHERE tenant = $1 AND day = $2
                    UNION ALL SELECT tokens, cost_micros FROM spend_deltas WHERE tenant = $1 AND day = $2) AS spent";
         let Some(row) = self.ask_one(sql, &[&tenant, &day.as_millis()])? else { return Ok(Spend::default()) };

@@ -15,8 +15,9 @@ use redrive_core::wire::{FailureAnswer, LeasedRun, QueueSettings, RunDetail, Sta
 use redrive_store::postgres::PgStore;
 use redrive_store::sqlite::SqliteStore;
 use redrive_store::{
-    About, Act, AttemptBody, Clock, FailedAttempt, Fit, LeaseCall, ManualClock, NewRun, NewStep, Payload, PayloadKind, Report,
-    Result, RunRef, SeededDice, Start, StartHow, Store, Success, TenantScope, Triage, Triaged, UnderLease, encode, postgres, sqlite,
+    About, Act, AttemptBody, Clock, FailedAttempt, Fit, LeaseCall, ManualClock, NewRun, NewStep, Payload, PayloadKind,
+    Report, Result, RunRef, SeededDice, Start, StartHow, Store, Success, TenantScope, Triage, Triaged, UnderLease,
+    encode, postgres, sqlite,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -42,7 +43,11 @@ enum Place {
 
 impl World {
     pub async fn sqlite() -> Self {
-        Self::opened(Place::Folder(tempfile::tempdir().unwrap()), noon()).await
+        Self::sqlite_in(tempfile::tempdir().unwrap()).await
+    }
+
+    pub async fn sqlite_in(folder: tempfile::TempDir) -> Self {
+        Self::opened(Place::Folder(folder), noon()).await
     }
 
     pub async fn postgres() -> Self {
