@@ -14,6 +14,7 @@ mod pattern_model;
 mod store;
 mod triage_model;
 
+pub mod copy;
 pub mod postgres;
 pub mod sqlite;
 
@@ -21,6 +22,7 @@ pub use breaker_model::BreakerAct;
 pub use clock::{Clock, Dice, ManualClock, SeededDice, SystemClock, SystemDice};
 pub use codec::{CodecError, decode, encode};
 pub use error::{Error, Result};
+pub use kept::check::Miscounted;
 pub use model::*;
 pub use operation_model::*;
 pub use pattern_model::*;

@@ -53,6 +53,21 @@ impl Address {
     }
 }
 
+impl Address {
+    /// Which database it is, for people; never with the password.
+    pub(super) fn name(&self) -> String {
+        use tokio_postgres::config::Host;
+        let hosts = self.config.get_hosts().iter().map(|host| match host {
+            Host::Tcp(name) => name.clone(),
+            Host::Unix(path) => path.display().to_string(),
+        });
+        let hosts: Vec<String> = hosts.collect();
+        let port = self.config.get_ports().first().copied().unwrap_or(5432);
+        let database = self.config.get_dbname().or(self.config.get_user()).unwrap_or("postgres");
+        format!("postgres://{}:{port}/{database}", hosts.join(","))
+    }
+}
+
 /// The driver's own words, which name the place and never the password.
 fn without_secrets(error: &tokio_postgres::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)

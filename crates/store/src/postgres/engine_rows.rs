@@ -5,8 +5,8 @@ use redrive_core::text::Label;
 use redrive_core::time::{HOUR_MS, Timestamp};
 use redrive_core::wire::Role;
 
-use super::columns::{Columns as _, number, owned};
-use super::fold::{FOLD_LOCK, hour_of_part};
+use super::columns::{Columns as _, number, text};
+use super::fold::{FOLD_LOCK, hour_of_part, part_name};
 use super::rows::PgRows;
 use crate::commands::life::position;
 use crate::commands::rows::EngineRows;
@@ -47,21 +47,21 @@ impl EngineRows for PgRows<'_> {
         found.map(read).transpose()
     }
 
+    /// The log is parted by the hour: what is old enough goes as a whole, and leaves nothing to vacuum.
     fn trim_changes(&mut self, before: Timestamp, most: usize) -> Result<Swept> {
-        self.run("SELECT pg_advisory_xact_lock($1)", &[&FOLD_LOCK])?;
-        let sql = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'changes'::regclass";
+        self.ask_one("SELECT pg_advisory_xact_lock($1)", &[&FOLD_LOCK])?;
+        let parts = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'changes'::regclass";
         let mut old = Vec::new();
-        for row in self.ask(sql, &[])? {
-            let part = owned(&row, 0)?;
-            let ended = hour_of_part(&part).is_some_and(|hour| hour.plus_ms(HOUR_MS) <= before);
-            old.extend(ended.then_some(part));
+        for row in self.ask(parts, &[])? {
+            old.extend(hour_of_part(text(&row, 0)?).filter(|hour| hour.plus_ms(HOUR_MS) <= before));
         }
         old.sort_unstable();
+        let looked_at = old.len();
         old.truncate(most);
-        for part in &old {
-            self.run(&format!("DROP TABLE {part}"), &[])?;
+        for hour in &old {
+            self.run(&format!("DROP TABLE {}", part_name(*hour)), &[])?;
         }
-        Ok(Swept { looked_at: old.len(), moved: old.len(), more: old.len() == most })
+        Ok(Swept { looked_at, moved: old.len(), more: looked_at > old.len() })
     }
 
     fn trim_ledger(&mut self, before: Timestamp, most: usize) -> Result<Swept> {

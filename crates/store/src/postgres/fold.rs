@@ -15,7 +15,7 @@ pub(super) const FOLD_LOCK: i64 = 0x7265_6472_6976_6502;
 const PIECE_ROWS: u32 = 20_000;
 
 /// How many rows were folded; none when another is at it.
-pub(super) async fn fold(tx: &Transaction<'_>, now: Timestamp) -> Result<Option<u64>> {
+pub(crate) async fn fold(tx: &Transaction<'_>, now: Timestamp) -> Result<Option<u64>> {
     if !take_turn(tx).await? {
         return Ok(None);
     }
@@ -159,7 +159,7 @@ async fn number_changes(tx: &Transaction<'_>) -> Result<u64> {
 }
 
 /// The part of the log that holds an hour. Made aside and attached, so that nobody who reads the log has to wait.
-pub(super) async fn make_part(tx: &Transaction<'_>, hour: Timestamp) -> Result<()> {
+pub(crate) async fn make_part(tx: &Transaction<'_>, hour: Timestamp) -> Result<()> {
     let (from, to) = (hour.as_millis(), hour.plus_ms(HOUR_MS).as_millis());
     let name = part_name(hour);
     let known = tx.query_one("SELECT to_regclass($1) IS NOT NULL", &[&name]).await?;
@@ -178,8 +178,7 @@ pub(super) fn part_name(hour: Timestamp) -> String {
     format!("changes_{}", hour.as_millis())
 }
 
-/// The hour that a part of the log is for.
+/// Which hour a part holds.
 pub(super) fn hour_of_part(name: &str) -> Option<Timestamp> {
-    let (_, hour) = name.rsplit_once('_')?;
-    hour.parse().ok().map(Timestamp::from_millis)
+    name.strip_prefix("changes_")?.parse().ok().map(Timestamp::from_millis)
 }

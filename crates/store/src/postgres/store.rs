@@ -21,6 +21,7 @@ use super::address::Address;
 use super::committer::{Committer, Shared, To};
 use super::connection::Session;
 use super::expected::Expects;
+use super::place::is_half_copied;
 use super::quiet::Quiet;
 use super::readers::Readers;
 use super::telling::Telling;
@@ -41,6 +42,7 @@ use crate::commands::{
     breakers, effects, lease, operation_make, operation_steer, operation_work, pattern_triage, plans, report, reviews,
     start, sweep, triage, under_lease,
 };
+use crate::copy::half_copied;
 use crate::error::Result;
 use crate::model::{
     EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported, RunFilter,
@@ -96,6 +98,9 @@ impl PgStore {
         let readers = Readers::new(address.clone());
         let session = readers.connect().await?;
         migrate::migrate(&session).await?;
+        if is_half_copied(&session.client).await? {
+            return Err(half_copied());
+        }
         let time = Time::of(clock);
         let now = session.client.query_one(super::time::NOW, &[]).await?;
         time.read(now.get(0));

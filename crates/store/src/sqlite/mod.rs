@@ -47,6 +47,7 @@ mod pattern_rows;
 #[cfg(test)]
 mod pattern_tests;
 mod pieces;
+mod place;
 mod predicate;
 mod queue_list;
 mod readers;
@@ -66,5 +67,6 @@ mod words;
 use crate::commands::{fingerprints, life};
 use crate::kept::cursor;
 
+pub(crate) use place::FolderPlace;
 pub use store::{Options, SqliteStore};
 pub use visit::{Setup, Visit};

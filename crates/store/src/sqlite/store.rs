@@ -28,6 +28,7 @@ use crate::commands::{
     breakers, effects, lease, operation_make, operation_steer, operation_work, pattern_triage, plans, report, reviews,
     start, sweep, triage, under_lease,
 };
+use crate::copy::{half_copied, is_half_copied};
 use crate::error::Result;
 use crate::model::{
     EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported, RunFilter,
@@ -84,6 +85,9 @@ impl SqliteStore {
         let path = folder::database(&folder);
         let mut conn = connection::open_writer(&path, true)?;
         migrate::migrate(&mut conn)?;
+        if is_half_copied(&conn)? {
+            return Err(half_copied());
+        }
         set(&conn)?;
         let readers = Readers::open(&path, READERS)?;
         let shelf = PolicyShelf::new(policies.clone());
