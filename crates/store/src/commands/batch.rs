@@ -1,6 +1,6 @@
 //! What a command sees while it runs: the open transaction, the batch's one instant, the names it has met before.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use redrive_core::ids::{QueueName, Tenant};
@@ -11,6 +11,7 @@ use redrive_core::wire::QueueSettings;
 use crate::clock::Dice;
 use crate::commands::breakers::Breakers;
 use crate::commands::limits::Buckets;
+use crate::commands::map::Map;
 use crate::commands::patterns::KnownPatterns;
 use crate::commands::rows::Rows;
 use crate::commands::tally::Tally;
@@ -29,19 +30,19 @@ pub(crate) struct Queue {
 /// Dropped whenever a transaction is rolled back.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
-    tenants: HashMap<Tenant, i64>,
-    tenant_names: HashMap<i64, Tenant>,
-    queues: HashMap<QueueName, Queue>,
-    queue_names: HashMap<i64, QueueName>,
-    policies: HashMap<(i64, i64), Arc<Policy>>,
+    tenants: Map<Tenant, i64>,
+    tenant_names: Map<i64, Tenant>,
+    queues: Map<QueueName, Queue>,
+    queue_names: Map<i64, QueueName>,
+    policies: Map<(i64, i64), Arc<Policy>>,
     pub(crate) versions: HashSet<SeenVersion>,
     pub(crate) patterns: KnownPatterns,
     /// When each queue's last lease call was noted.
-    pub(crate) lease_calls: HashMap<i64, Timestamp>,
+    pub(crate) lease_calls: Map<i64, Timestamp>,
     /// The tenant that the last lease call of a scope ended with; only a place to begin.
     pub(crate) last_served: i64,
     pub(crate) breakers: Breakers,
-    pub(crate) limits: HashMap<i64, Limits>,
+    pub(crate) limits: Map<i64, Limits>,
     pub(crate) buckets: Buckets,
 }
 

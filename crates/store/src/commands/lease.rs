@@ -281,7 +281,7 @@ fn grant(batch: &mut Batch<'_>, call: &LeaseCall, mut row: RunRow, probes: Probe
     batch.begun(&mut row, probes, &policy)?;
     batch.count_lease(row.tenant)?;
     batch.save(&before, &row)?;
-    batch.tally.happened(batch.now, row.tenant, row.queue, HourlyKind::Started, "");
+    batch.tally.happened(batch.now, row.tenant, row.queue, HourlyKind::Started, None);
     let (replay, lease_expires_at) =
         row.run.lease().map_or((false, batch.now), |lease| (lease.replay, lease.expires_at));
     Ok(Granted {

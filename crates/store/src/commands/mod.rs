@@ -13,6 +13,7 @@ pub(crate) mod lease;
 pub(crate) mod ledger;
 pub(crate) mod life;
 pub(crate) mod limits;
+pub(crate) mod map;
 pub(crate) mod merges;
 pub(crate) mod numbers;
 pub(crate) mod operation_freeze;

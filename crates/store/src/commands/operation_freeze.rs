@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::operation_model::NewOperation;
 
 /// Runs of one piece, so that none holds up the writer for long.
-pub(crate) const PIECE_RUNS: usize = 500;
+pub(crate) const PIECE_RUNS: usize = 1_000;
 /// Rows that one piece may look at.
 pub(crate) const LOOKS_MAX: usize = 20_000;
 

@@ -24,8 +24,8 @@ pub(crate) fn obstacle(batch: &mut Batch<'_>, row: &RunRow, triage: &Triage) -> 
 fn asked(batch: &mut Batch<'_>, row: &RunRow, triage: &Triage) -> Result<()> {
     let event = match triage {
         Triage::Replay(replay) => {
-            let planned = batch.plan_of(row, &replay.proposed())?;
-            return planned.plan.refused.map_or(Ok(()), |refused| Err(refused.into()));
+            let permitted = batch.permit_of(row, &replay.proposed())?;
+            return permitted.permit.refused.map_or(Ok(()), |refused| Err(refused.into()));
         }
         Triage::Cancel => Event::Cancel,
         Triage::Resolve => Event::Resolve,

@@ -65,19 +65,19 @@ async fn piece(bench: &dyn Bench, replica: &str, row: OperationRow, spec: Arc<Ne
     if row.preparing {
         return freeze(bench, row, spec).await;
     }
-    let id = row.id;
-    let moved = match row.state {
+    // What became of the items before is looked up while the writer moves the next ones.
+    let settles = settle(bench, replica, row.id, spec.clone());
+    let (moved, settled) = match row.state {
         OperationState::Running if !row.all_moved && !awaits_canary(&row) => {
-            take_turn(bench, replica, row, spec.clone()).await?
+            tokio::try_join!(take_turn(bench, replica, row, spec), settles)?
         }
         OperationState::Preview
         | OperationState::Running
         | OperationState::Paused
         | OperationState::Stopped
         | OperationState::Cancelled
-        | OperationState::Completed => Swept::default(),
+        | OperationState::Completed => (Swept::default(), settles.await?),
     };
-    let settled = settle(bench, replica, id, spec).await?;
     Ok(Swept {
         looked_at: moved.looked_at + settled.looked_at,
         moved: moved.moved + settled.moved,

@@ -5,7 +5,6 @@
 //! is counted and which its run points at for good; `merged_into` names the head that people have put it under. So a
 //! merge touches no run and no counter, and taking it back restores the exact figures.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use redrive_core::ids::{RunId, Tenant};
@@ -18,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::commands::batch::Batch;
 use crate::commands::life::word;
+use crate::commands::map::Map;
 use crate::commands::rows::PatternChange;
 use crate::error::{Error, Result};
 use crate::kept::columns::{Columns, number, owned, owned_or_none};
@@ -82,7 +82,7 @@ impl KnownPattern {
 
 /// Patterns met before. Whoever changes what is known of one lets go of all: people are slow, failures are not.
 #[derive(Debug, Default)]
-pub(crate) struct KnownPatterns(HashMap<(i64, u64, u8), Arc<KnownPattern>>);
+pub(crate) struct KnownPatterns(Map<(i64, u64, u8), Arc<KnownPattern>>);
 
 /// Beyond this the memory starts anew.
 const REMEMBERED_MAX: usize = 10_000;

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use redrive_core::ids::StepKey;
 use redrive_core::ledger::{VersionChange, versions_changed};
-use redrive_core::plan::{GoesTo, OpenBreaker, Plan, Proposed, Situation, plan as make};
-use redrive_core::policy::Policy;
+use redrive_core::plan::{GoesTo, OpenBreaker, Permit, Plan, Proposed, Situation, permit, plan as make};
+use redrive_core::policy::{Policy, ReplayApproval};
 use redrive_core::run::State;
 use redrive_core::text::Label;
-use redrive_core::wire::{PlanAnswer, Versions};
+use redrive_core::wire::{PlanAnswer, Severity, Versions};
 
 use crate::commands::batch::{Batch, Queue};
 use crate::commands::run_row::RunRow;
@@ -44,7 +45,36 @@ pub(crate) struct Planned {
     pub(crate) policy: std::sync::Arc<Policy>,
 }
 
+/// Whether a replay may be made, by which rules, and what it takes back.
+pub(crate) struct Permitted {
+    pub(crate) permit: Permit,
+    pub(crate) policy: std::sync::Arc<Policy>,
+    /// Plain steps that are to be done again.
+    pub(crate) again: Vec<StepKey>,
+}
+
+impl From<Planned> for Permitted {
+    fn from(Planned { plan, policy }: Planned) -> Self {
+        let permit = Permit { refused: plan.refused, approval_needed: plan.approval_needed };
+        Self { permit, policy, again: plan.again }
+    }
+}
+
 impl Batch<'_> {
+    /// As much of a plan as a replay needs that nobody looks at first: a thousand of them must not cost a thousand plans.
+    pub(crate) fn permit_of(&mut self, row: &RunRow, proposed: &Proposed) -> Result<Permitted> {
+        if proposed.from_step.is_some() {
+            return self.plan_of(row, proposed).map(Permitted::from);
+        }
+        let queue = self.target_queue(row, proposed)?;
+        let policy = self.policy(&queue, row.tenant)?;
+        let severity = match policy.approval.replay {
+            ReplayApproval::Severity(_) => self.rows.own_of(row.id)?.ok_or(Error::NotFound("run"))?.severity,
+            ReplayApproval::Never | ReplayApproval::Unsafe | ReplayApproval::Always => Severity::Normal,
+        };
+        Ok(Permitted { permit: permit(&row.run, proposed, severity, &policy), policy, again: Vec::new() })
+    }
+
     pub(crate) fn plan_of(&mut self, row: &RunRow, proposed: &Proposed) -> Result<Planned> {
         let queue = self.target_queue(row, proposed)?;
         let policy = self.policy(&queue, row.tenant)?;

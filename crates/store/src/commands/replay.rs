@@ -1,14 +1,15 @@
 //! Another attempt on a person's word: planned, guarded, approved where the queue asks for it, and then done in one
 //! commit with whatever was to be different.
 
-use redrive_core::lifecycle::{Event, Moved, Refused};
-use redrive_core::plan::fixed;
+use redrive_core::ids::StepKey;
+use redrive_core::lifecycle::{Event, Moved, Refused, apply};
+use redrive_core::plan::{Proposed, fixed};
 use redrive_core::run::{Review, State};
 use redrive_core::text::{Label, Text};
 use redrive_core::verdict::DeadBecause;
 
 use crate::commands::batch::Batch;
-use crate::commands::plans::Planned;
+use crate::commands::plans::{Permitted, Planned};
 use crate::commands::reviews::Asked;
 use crate::commands::run_row::RunRow;
 use crate::commands::triage::note_with;
@@ -20,28 +21,33 @@ pub(crate) fn replay(batch: &mut Batch<'_>, row: RunRow, act: &Act, replay: &Rep
     if replay.fix.as_ref().is_some_and(|fix| fix.from_revision != row.run.revision) {
         return Err(Error::RevisionChanged);
     }
-    let planned = batch.plan_of(&row, &replay.proposed())?;
-    if replay.plan_hash.as_ref().is_some_and(|hash| hash.as_str() != planned.plan.hash) {
-        return Err(Error::PlanChanged { hash: planned.plan.hash });
+    let proposed = replay.proposed();
+    if let Some(asked) = &replay.plan_hash {
+        let hash = batch.plan_of(&row, &proposed)?.plan.hash;
+        if asked.as_str() != hash {
+            return Err(Error::PlanChanged { hash });
+        }
     }
+    let permitted = batch.permit_of(&row, &proposed)?;
     if !replay.force {
-        guard(batch, &row, &planned)?;
+        guard(batch, &row, &permitted)?;
     }
-    let moved = would_move(batch, &row, replay, &planned)?;
-    if planned.plan.approval_needed {
+    let moved = would_move(batch, &row, &proposed, &permitted)?;
+    if permitted.permit.approval_needed {
+        let planned = batch.plan_of(&row, &proposed)?;
         return put_aside(batch, row, act, Some(replay), &planned);
     }
     let event = if replay.force { "force_replay" } else { "replay" };
-    carry_out(batch, &row, moved, act, replay, &planned, event)
+    carry_out(batch, &row, moved, act, replay, &permitted.again, event)
 }
 
 /// What only force passes. A run past its last replay is parked where everybody can see it.
-fn guard(batch: &mut Batch<'_>, row: &RunRow, planned: &Planned) -> Result<()> {
-    let Some(refused) = &planned.plan.refused else { return Ok(()) };
+fn guard(batch: &mut Batch<'_>, row: &RunRow, permitted: &Permitted) -> Result<()> {
+    let Some(refused) = &permitted.permit.refused else { return Ok(()) };
     let parked = matches!(row.run.state, State::Dead { because: DeadBecause::Exhausted });
     if matches!(refused, Refused::ReplaysUsed(_)) && !parked {
         let mut parked = row.clone();
-        parked.run = row.ask(&Event::Park, &planned.policy, batch.now)?.run;
+        parked.run = row.ask(&Event::Park, &permitted.policy, batch.now)?.run;
         batch.save(row, &parked)?;
         batch.forget_request(row.id)?;
         batch.note_move(row, &parked, "engine", "parked", Some(&Text::from(refused.to_string().as_str())))?;
@@ -49,10 +55,10 @@ fn guard(batch: &mut Batch<'_>, row: &RunRow, planned: &Planned) -> Result<()> {
     Err(refused.clone().into())
 }
 
-fn would_move(batch: &Batch<'_>, row: &RunRow, replay: &Replay, planned: &Planned) -> Result<Moved> {
-    let fixed = RunRow { run: fixed(&row.run, &replay.proposed()), ..row.clone() };
-    // The plan has been asked for everything that force is for.
-    Ok(fixed.ask(&Event::Replay { by_person: true, force: true }, &planned.policy, batch.now)?)
+fn would_move(batch: &Batch<'_>, row: &RunRow, proposed: &Proposed, permitted: &Permitted) -> Result<Moved> {
+    // The permit has been asked for everything that force is for.
+    let replay = Event::Replay { by_person: true, force: true };
+    Ok(apply(&fixed(&row.run, proposed), &replay, &permitted.policy, batch.now)?)
 }
 
 /// `POST …/review`: no replay is proposed but the plain one.
@@ -116,7 +122,7 @@ pub(crate) fn approve(
             if !force && let Some(refused) = planned.plan.refused {
                 return Err(refused.into());
             }
-            carry_out(batch, &before, moved, act, &replay, &planned, "approve")
+            carry_out(batch, &before, moved, act, &replay, &planned.plan.again, "approve")
         }
         Err(Refused::PlanChanged) => {
             batch.ask_again(&before, &mut row, planned.policy.approval.expires_ms)?;
@@ -139,7 +145,7 @@ fn carry_out(
     moved: Moved,
     act: &Act,
     replay: &Replay,
-    planned: &Planned,
+    again: &[StepKey],
     event: &str,
 ) -> Result<RunRow> {
     let mut row = before.clone();
@@ -149,12 +155,14 @@ fn carry_out(
     if let Some(fix) = &replay.fix {
         batch.keep_revision(&row, fix, &act.actor)?;
     }
-    for key in &planned.plan.again {
+    for key in again {
         batch.rows.do_step_again(row.id, key.as_str())?;
     }
     batch.save(before, &row)?;
     batch.keep_place(&row, &replay.target())?;
-    batch.forget_request(row.id)?;
+    if matches!(before.run.state, State::Review(_)) {
+        batch.forget_request(row.id)?;
+    }
     if let Some(what) = in_words(replay, row.run.revision) {
         batch.note_move(before, before, &act.actor, "fix", Some(&Text::from(what.as_str())))?;
     }

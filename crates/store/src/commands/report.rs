@@ -209,11 +209,11 @@ fn count_failure(batch: &mut Batch<'_>, before: &RunRow, row: &RunRow, pattern: 
     // It failed where it was, wherever it goes next.
     let (now, tenant, queue) = (batch.now, row.tenant, before.queue);
     batch.tally.failed(pattern.id, pattern.head);
-    batch.tally.happened(now, tenant, queue, HourlyKind::Failed, &row.reason);
+    batch.tally.happened(now, tenant, queue, HourlyKind::Failed, Some(&row.reason));
     if action != Action::DeadLetter {
-        batch.tally.happened(now, tenant, queue, HourlyKind::Retried, &row.reason);
+        batch.tally.happened(now, tenant, queue, HourlyKind::Retried, Some(&row.reason));
     }
     if row.run.state.name() == StateName::Dead && before.run.state.name() != StateName::Dead {
-        batch.tally.happened(now, tenant, queue, HourlyKind::Dead, &row.reason);
+        batch.tally.happened(now, tenant, queue, HourlyKind::Dead, Some(&row.reason));
     }
 }

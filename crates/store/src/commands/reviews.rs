@@ -95,7 +95,7 @@ impl Batch<'_> {
         self.forget_request(row.id)?;
         self.note_move(&before, &row, "engine", "review_expired", Some(&Text::from(LAPSED)))?;
         if row.run.state.name() == StateName::Dead {
-            self.tally.happened(self.now, row.tenant, row.queue, HourlyKind::Dead, "");
+            self.tally.happened(self.now, row.tenant, row.queue, HourlyKind::Dead, None);
         }
         Ok(())
     }

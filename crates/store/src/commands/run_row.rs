@@ -1,5 +1,7 @@
 //! A run as commands know it: found by name, changed as a whole, counted as it changes.
 
+use std::sync::Arc;
+
 use redrive_core::ids::{QueueName, RunId, Tenant};
 use redrive_core::lifecycle::{self, Event, Moved, Refused};
 use redrive_core::policy::Policy;
@@ -15,7 +17,7 @@ use crate::commands::rows::Changed;
 use crate::commands::tally::Standing;
 use crate::error::{Error, Result};
 use crate::kept::columns::{
-    Columns, json, label, label_or_none, number, owned, parsed, parsed_or_none, text, time_or_none, whole,
+    Columns, json, label, label_or_none, number, parsed, parsed_or_none, text, time_or_none, whole,
 };
 use crate::model::{NewRun, PayloadKind, RunRef};
 
@@ -28,7 +30,7 @@ pub(crate) struct RunRow {
     pub(crate) run_id: RunId,
     pub(crate) run: Run,
     /// Of the last failure; empty before the first.
-    pub(crate) reason: String,
+    pub(crate) reason: Arc<str>,
     pub(crate) category: i64,
     pub(crate) pattern: Option<i64>,
     pub(crate) model: Option<Label>,
@@ -69,7 +71,7 @@ impl RunRow {
             queue: number(row, 2)?,
             run_id: parsed(row, 3, "run id")?,
             run: life.to_run(&columns, attempt, revision, whole(row, 16, "replays")?, time_or_none(row, 13)?)?,
-            reason: owned(row, 10)?,
+            reason: Arc::from(text(row, 10)?),
             category: number(row, 11)?,
             pattern: row.number_or_none(12)?,
             model: label_or_none(row, 18)?,
@@ -111,7 +113,7 @@ impl RunRow {
     }
 
     pub(crate) fn failed_with(&mut self, reason: &Reason, category: Category) {
-        self.reason = reason.as_str().to_owned();
+        self.reason = Arc::from(reason.as_str());
         self.category = position(&Category::ALL, &category);
     }
 
@@ -148,7 +150,7 @@ impl Batch<'_> {
             queue,
             run_id: new.run_id.clone(),
             run,
-            reason: String::new(),
+            reason: Arc::from(""),
             category: -1,
             pattern: None,
             model: new.model.clone(),

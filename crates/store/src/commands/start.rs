@@ -140,7 +140,7 @@ fn begin(
     row.worker = None;
     row.versions.clone_from(versions);
     batch.see_versions(row.tenant, versions)?;
-    batch.tally.happened(batch.now, row.tenant, row.queue, HourlyKind::Started, "");
+    batch.tally.happened(batch.now, row.tenant, row.queue, HourlyKind::Started, None);
     Ok(())
 }
 

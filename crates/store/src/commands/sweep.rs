@@ -144,7 +144,7 @@ fn reject(batch: &mut Batch<'_>, mut row: RunRow) -> Result<()> {
     let note = Text::from("Nobody began it in time: is a worker leasing this queue?");
     batch.note_move(&before, &row, "engine", "unclaimed", Some(&note))?;
     if row.run.state.name() == StateName::Dead {
-        batch.tally.happened(batch.now, row.tenant, row.queue, HourlyKind::Dead, "");
+        batch.tally.happened(batch.now, row.tenant, row.queue, HourlyKind::Dead, None);
     }
     Ok(())
 }

@@ -1,12 +1,13 @@
 //! Counters, folded once per commit: what a batch changes is summed in memory, and written by its store at the end.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use redrive_core::money::Spend;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 
 use crate::commands::life::position;
+use crate::commands::map::Map;
 use crate::model::HourlyKind;
 
 /// What a run is counted under.
@@ -15,7 +16,7 @@ pub(crate) struct Standing {
     pub(crate) state: StateName,
     pub(crate) tenant: i64,
     pub(crate) queue: i64,
-    pub(crate) reason: String,
+    pub(crate) reason: Arc<str>,
     pub(crate) detail: i64,
     /// The pattern it keeps open, if it is not closed.
     pub(crate) pattern: Option<i64>,
@@ -26,7 +27,7 @@ pub(crate) struct Count {
     pub(crate) state: i64,
     pub(crate) tenant: i64,
     pub(crate) queue: i64,
-    pub(crate) reason: String,
+    pub(crate) reason: Arc<str>,
     pub(crate) detail: i64,
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct Hour {
     pub(crate) hour: i64,
     pub(crate) tenant: i64,
     pub(crate) queue: i64,
-    pub(crate) reason: String,
+    pub(crate) reason: Option<Arc<str>>,
 }
 
 pub(crate) type Kinds = [i64; HourlyKind::ALL.len()];
@@ -51,12 +52,12 @@ pub(crate) struct PatternDelta {
 /// The sums of one batch.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    pub(crate) counts: HashMap<Count, i64>,
-    pub(crate) hours: HashMap<Hour, Kinds>,
-    pub(crate) patterns: HashMap<i64, PatternDelta>,
+    pub(crate) counts: Map<Count, i64>,
+    pub(crate) hours: Map<Hour, Kinds>,
+    pub(crate) patterns: Map<i64, PatternDelta>,
     pub(crate) moved: Vec<i64>,
     /// What each tenant's retries used.
-    pub(crate) spend: HashMap<i64, Spend>,
+    pub(crate) spend: Map<i64, Spend>,
 }
 
 impl Tally {
@@ -93,8 +94,15 @@ impl Tally {
     }
 
     /// Something happened to a run whose last failure, if that is what it is about, had the reason.
-    pub(crate) fn happened(&mut self, now: Timestamp, tenant: i64, queue: i64, kind: HourlyKind, reason: &str) {
-        let key = Hour { hour: now.hour().as_millis(), tenant, queue, reason: reason.into() };
+    pub(crate) fn happened(
+        &mut self,
+        now: Timestamp,
+        tenant: i64,
+        queue: i64,
+        kind: HourlyKind,
+        reason: Option<&Arc<str>>,
+    ) {
+        let key = Hour { hour: now.hour().as_millis(), tenant, queue, reason: reason.cloned() };
         let kinds = self.hours.entry(key).or_default();
         if let Some(n) = usize::try_from(position(HourlyKind::ALL, &kind)).ok().and_then(|at| kinds.get_mut(at)) {
             *n += 1;

@@ -66,7 +66,7 @@ fn plain(batch: &mut Batch<'_>, mut row: RunRow, act: &Act, event: &Event<'_>) -
     }
     batch.note_move(&before, &row, &act.actor, event.name().as_str(), act.reason.as_ref())?;
     if row.run.state.name() == StateName::Dead && before.run.state.name() != StateName::Dead {
-        batch.tally.happened(batch.now, row.tenant, row.queue, HourlyKind::Dead, "");
+        batch.tally.happened(batch.now, row.tenant, row.queue, HourlyKind::Dead, None);
     }
     Ok(row)
 }

@@ -257,7 +257,7 @@ fn record_success(
     batch.save(&before, &row)?;
     if before.run.state.name() != state {
         let kind = if state == StateName::Recovered { HourlyKind::Recovered } else { HourlyKind::Succeeded };
-        batch.tally.happened(batch.now, row.tenant, row.queue, kind, "");
+        batch.tally.happened(batch.now, row.tenant, row.queue, kind, None);
         if row.run.was_retry() {
             batch.spend(row.tenant, success.observed.spent);
         }

@@ -35,7 +35,7 @@ async fn counts(session: &Session, tally: &Tally) -> Sent {
         &each(&rows, |(at, _)| at.queue),
         &each(&rows, |(at, _)| at.detail),
         &each(&rows, |(_, n)| *n),
-        &each(&rows, |(at, _)| at.reason.as_str()),
+        &each(&rows, |(at, _)| &*at.reason),
     ];
     over(session, rows.len(), COUNTS, &values).await
 }
@@ -57,7 +57,7 @@ async fn hours(session: &Session, tally: &Tally) -> Sent {
         &kind(3),
         &kind(4),
         &kind(5),
-        &each(&rows, |(at, _)| at.reason.as_str()),
+        &each(&rows, |(at, _)| at.reason.as_deref().unwrap_or_default()),
     ];
     over(session, rows.len(), HOURS, &values).await
 }

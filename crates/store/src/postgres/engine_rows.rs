@@ -104,8 +104,8 @@ impl EngineRows for PgRows<'_> {
     }
 
     fn spent_on(&mut self, tenant: i64, day: Timestamp) -> Result<Spend> {
-        let sql = "SELECT least(sum(tokens), 4611686018427387903)::bigint,
-                 least(sum(cost_micros), 4611686018427387903)::bigint
+        let sql = "SELECT least(coalesce(sum(tokens), 0), 4611686018427387903)::bigint,
+                 least(coalesce(sum(cost_micros), 0), 4611686018427387903)::bigint
              FROM (SELECT tokens, cost_micros FROM retry_spend WHERE tenant = $1 AND day = $2
                    UNION ALL SELECT tokens, cost_micros FROM spend_deltas WHERE tenant = $1 AND day = $2) AS spent";
         let Some(row) = self.ask_one(sql, &[&tenant, &day.as_millis()])? else { return Ok(Spend::default()) };

@@ -1,7 +1,5 @@
 //! Rows of the engine and the keys, and the counters that a batch has changed.
 
-use std::collections::HashMap;
-
 use redrive_core::money::{Spend, Usd};
 use redrive_core::time::{DAY_MS, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -9,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::keys;
 use super::pattern_clock::{PatternClocks, Seen};
 use super::rows::SqliteRows;
+use crate::commands::map::Map;
 use crate::commands::rows::EngineRows;
 use crate::commands::tally::{Count, Hour, Kinds, PatternDelta, Tally};
 use crate::error::Result;
@@ -109,8 +108,8 @@ impl EngineRows for SqliteRows<'_> {
 }
 
 /// The same sums over all tenants: far fewer rows than the tenants' own.
-fn fold_totals(conn: &Connection, counts: &HashMap<Count, i64>) -> Result<()> {
-    let mut totals: HashMap<(i64, i64, &str, i64), i64> = HashMap::new();
+fn fold_totals(conn: &Connection, counts: &Map<Count, i64>) -> Result<()> {
+    let mut totals: Map<(i64, i64, &str, i64), i64> = Map::default();
     for (at, n) in counts {
         *totals.entry((at.state, at.queue, &at.reason, at.detail)).or_default() += n;
     }
@@ -124,7 +123,7 @@ fn fold_totals(conn: &Connection, counts: &HashMap<Count, i64>) -> Result<()> {
     Ok(())
 }
 
-fn fold_counts(conn: &Connection, counts: HashMap<Count, i64>) -> Result<()> {
+fn fold_counts(conn: &Connection, counts: Map<Count, i64>) -> Result<()> {
     let mut fold = conn.prepare_cached(
         "INSERT INTO counts (state, tenant, queue, reason, detail, n) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
          ON CONFLICT DO UPDATE SET n = n + excluded.n",
@@ -135,7 +134,7 @@ fn fold_counts(conn: &Connection, counts: HashMap<Count, i64>) -> Result<()> {
     Ok(())
 }
 
-fn fold_hours(conn: &Connection, hours: HashMap<Hour, Kinds>) -> Result<()> {
+fn fold_hours(conn: &Connection, hours: Map<Hour, Kinds>) -> Result<()> {
     let mut fold = conn.prepare_cached(
         "INSERT INTO hours (hour, tenant, queue, reason, started, failed, retried, dead, recovered, succeeded)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
@@ -144,8 +143,9 @@ fn fold_hours(conn: &Connection, hours: HashMap<Hour, Kinds>) -> Result<()> {
              recovered = recovered + excluded.recovered, succeeded = succeeded + excluded.succeeded",
     )?;
     for (at, [started, failed, retried, dead, recovered, succeeded]) in hours {
+        let reason = at.reason.as_deref().unwrap_or_default();
         fold.execute(params![
-            at.hour, at.tenant, at.queue, at.reason, started, failed, retried, dead, recovered, succeeded
+            at.hour, at.tenant, at.queue, reason, started, failed, retried, dead, recovered, succeeded
         ])?;
     }
     Ok(())
@@ -178,7 +178,7 @@ fn log_changes(conn: &Connection, mut moved: Vec<i64>, now: Timestamp) -> Result
     Ok(())
 }
 
-fn fold_spend(conn: &Connection, spend: HashMap<i64, Spend>, now: Timestamp) -> Result<()> {
+fn fold_spend(conn: &Connection, spend: Map<i64, Spend>, now: Timestamp) -> Result<()> {
     if spend.is_empty() {
         return Ok(());
     }

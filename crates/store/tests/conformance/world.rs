@@ -12,48 +12,71 @@ use redrive_core::strategy::Failure;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{FailureAnswer, LeasedRun, QueueSettings, RunDetail, StartAnswer, StepStatus, Versions};
-use redrive_store::sqlite::{Options, SqliteStore};
+use redrive_store::postgres::PgStore;
+use redrive_store::sqlite::SqliteStore;
 use redrive_store::{
-    About, Act, AttemptBody, FailedAttempt, Fit, LeaseCall, ManualClock, NewRun, NewStep, Payload, PayloadKind, Report,
-    Result, RunRef, SeededDice, Start, StartHow, Store, Success, TenantScope, Triage, Triaged, UnderLease, encode,
+    About, Act, AttemptBody, Clock, FailedAttempt, Fit, LeaseCall, ManualClock, NewRun, NewStep, Payload, PayloadKind,
+    Report, Result, RunRef, SeededDice, Start, StartHow, Store, Success, TenantScope, Triage, Triaged, UnderLease,
+    encode, postgres, sqlite,
 };
 use sha2::{Digest as _, Sha256};
 
 pub const NOON: i64 = 1_800_000_000_000;
 pub const LEASE_MS: u64 = 60_000;
 
+fn noon() -> Arc<ManualClock> {
+    Arc::new(ManualClock::at(Timestamp::from_millis(NOON)))
+}
+
 /// A store under test, with a clock that only the case moves.
 pub struct World {
     pub store: Arc<dyn Store>,
     pub clock: Arc<ManualClock>,
-    _folder: tempfile::TempDir,
+    place: Place,
+}
+
+/// Where a store lives; gone with its case.
+enum Place {
+    Folder(tempfile::TempDir),
+    Database(private_postgres::Database),
 }
 
 impl World {
-    pub fn sqlite() -> Self {
-        Self::sqlite_in(tempfile::tempdir().unwrap())
+    pub async fn sqlite() -> Self {
+        Self::sqlite_in(tempfile::tempdir().unwrap()).await
     }
 
-    pub fn sqlite_in(folder: tempfile::TempDir) -> Self {
-        Self::opened(folder, Arc::new(ManualClock::at(Timestamp::from_millis(NOON))))
+    pub async fn sqlite_in(folder: tempfile::TempDir) -> Self {
+        Self::opened(Place::Folder(folder), noon()).await
+    }
+
+    pub async fn postgres() -> Self {
+        Self::opened(Place::Database(private_postgres::Database::fresh().unwrap()), noon()).await
     }
 
     /// The same store after a restart; time has stood still.
     pub async fn restarted(self) -> Self {
-        let Self { store, clock, _folder } = self;
+        let Self { store, clock, place } = self;
         store.close().await;
         drop(store);
-        Self::opened(_folder, clock)
+        Self::opened(place, clock).await
     }
 
-    fn opened(folder: tempfile::TempDir, clock: Arc<ManualClock>) -> Self {
-        let options = Options {
-            folder: folder.path().join("data"),
-            clock: clock.clone(),
-            dice: Arc::new(SeededDice::new(7)),
-            policies: policies(),
+    async fn opened(place: Place, clock: Arc<ManualClock>) -> Self {
+        let dice = Arc::new(SeededDice::new(7));
+        let store: Arc<dyn Store> = match &place {
+            Place::Folder(folder) => {
+                let folder = folder.path().join("data");
+                let options = sqlite::Options { folder, clock: clock.clone(), dice, policies: policies() };
+                Arc::new(SqliteStore::open(options).unwrap())
+            }
+            Place::Database(database) => {
+                let (url, clock) = (database.url().to_owned(), Some(clock.clone() as Arc<dyn Clock>));
+                let options = postgres::Options { url, clock, dice, policies: policies(), lines: postgres::LINES };
+                Arc::new(PgStore::open(options).await.unwrap())
+            }
         };
-        Self { store: Arc::new(SqliteStore::open(options).unwrap()), clock, _folder: folder }
+        Self { store, clock, place }
     }
 
     pub fn wait(&self, ms: u64) {

@@ -29,7 +29,7 @@ pub struct Play {
 impl Play {
     pub async fn new(lot: Lot) -> Self {
         println!("world {}", lot.seed);
-        let world = World::sqlite_in(folder());
+        let world = World::sqlite_in(folder()).await;
         let settings = QueueSettings { retry_by: redrive_core::policy::RetryBy::Caller, ..QueueSettings::default() };
         world.store.put_queue(CALLS.parse().unwrap(), settings).await.unwrap();
         Self { world, model: Model::default(), lot, done: 0 }
