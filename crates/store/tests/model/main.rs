@@ -27,11 +27,26 @@ mod world;
 use lot::Lot;
 use play::Play;
 
-/// Over all worlds: what the promise L1 asks for.
-const ACTS: usize = 100_000;
-/// Many short lives: a run with hundreds of attempts is slow to read and teaches nothing new.
-const WORLDS: usize = 50;
-const BATCHES: usize = 1_000;
+/// How far a store is tried: SQLite as far as the promises ask; a PostgreSQL, which costs a round trip where SQLite costs
+/// a look, over fewer worlds of the same size.
+struct Size {
+    /// Over all worlds: L1.
+    acts: usize,
+    /// Many short lives: a run with hundreds of attempts is slow to read and teaches nothing new.
+    worlds: usize,
+    batches: usize,
+    /// Over all oracles: R1.
+    replays: usize,
+    oracles: usize,
+}
+
+const SIZE: Size = Size { acts: 100_000, worlds: 50, batches: 1_000, replays: 10_000, oracles: 125 };
+const SIZE_OVER_THE_WIRE: Size = Size { acts: 8_000, worlds: 4, batches: 100, replays: 960, oracles: 12 };
+
+fn size() -> &'static Size {
+    if private_postgres::is_meant(module_path!()) { &SIZE_OVER_THE_WIRE } else { &SIZE }
+}
+
 const BATCHES_IN_A_WORLD: usize = 25;
 const AT_ONCE: usize = 4;
 
@@ -46,10 +61,10 @@ fn every_act_does_what_the_model_says_and_nothing_else() {
     std::thread::scope(|threads| {
         for first in 0..AT_ONCE {
             threads.spawn(move || {
-                for world in (first..WORLDS).step_by(AT_ONCE) {
+                for world in (first..size().worlds).step_by(AT_ONCE) {
                     block_on(async {
                         let mut play = Play::new(Lot::new(seed.wrapping_add(world as u64))).await;
-                        play.acts(ACTS / WORLDS).await;
+                        play.acts(size().acts / size().worlds).await;
                         play.audit().await;
                     });
                 }
@@ -62,7 +77,7 @@ fn every_act_does_what_the_model_says_and_nothing_else() {
 #[test]
 fn a_batch_is_answered_item_by_item() {
     let seed = lot::seed();
-    for world in 0..BATCHES / BATCHES_IN_A_WORLD {
+    for world in 0..size().batches / BATCHES_IN_A_WORLD {
         block_on(async {
             let mut play = Play::new(Lot::new(seed.wrapping_add(world as u64))).await;
             for _ in 0..BATCHES_IN_A_WORLD {
@@ -73,10 +88,6 @@ fn a_batch_is_answered_item_by_item() {
     }
 }
 
-/// Over all worlds: what the promise R1 asks for.
-const REPLAYS: usize = 10_000;
-const ORACLES: usize = 125;
-
 /// R1: a committed step is never offered for execution again, on any path there is.
 #[test]
 fn a_committed_step_is_never_offered_again() {
@@ -86,12 +97,12 @@ fn a_committed_step_is_never_offered_again() {
         for first in 0..AT_ONCE {
             let paths = &paths;
             threads.spawn(move || {
-                for world in (first..ORACLES).step_by(AT_ONCE) {
+                for world in (first..size().oracles).step_by(AT_ONCE) {
                     block_on(async {
                         let lot = Lot::new(seed.wrapping_add(world as u64));
                         println!("world {}", lot.seed);
-                        let mut oracle = oracle::Oracle::new(lot, play::folder()).await;
-                        oracle.replays(REPLAYS / ORACLES).await;
+                        let mut oracle = oracle::Oracle::new(lot).await;
+                        oracle.replays(size().replays / size().oracles).await;
                         assert_eq!(oracle.done_more_than_once(), 0, "of {}", oracle.done());
                         let mut all = paths.lock().unwrap();
                         oracle.paths.iter().for_each(|(path, n)| *all.entry(path).or_default() += n);
@@ -101,7 +112,7 @@ fn a_committed_step_is_never_offered_again() {
         }
     });
     let paths = paths.into_inner().unwrap();
-    println!("{REPLAYS} replays: {paths:?}");
+    println!("{} replays: {paths:?}", size().replays);
     assert_eq!(paths.len(), PATHS, "a path that nobody took proves nothing: {paths:?}");
 }
 

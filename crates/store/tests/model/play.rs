@@ -29,7 +29,7 @@ pub struct Play {
 impl Play {
     pub async fn new(lot: Lot) -> Self {
         println!("world {}", lot.seed);
-        let world = World::sqlite_in(folder()).await;
+        let world = world().await;
         let settings = QueueSettings { retry_by: redrive_core::policy::RetryBy::Caller, ..QueueSettings::default() };
         world.store.put_queue(CALLS.parse().unwrap(), settings).await.unwrap();
         Self { world, model: Model::default(), lot, done: 0 }
@@ -252,8 +252,13 @@ impl Play {
     }
 }
 
+/// A store of the kind that the suite is about.
+pub async fn world() -> World {
+    if private_postgres::is_meant(module_path!()) { World::postgres().await } else { World::sqlite_in(folder()).await }
+}
+
 /// In memory where there is such a place: the laws are about what is written, and not about how long a disk takes.
-pub fn folder() -> tempfile::TempDir {
+fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
