@@ -23,6 +23,7 @@ pub use breaker_model::BreakerAct;
 pub use clock::{Clock, Dice, ManualClock, SeededDice, SystemClock, SystemDice};
 pub use codec::{CodecError, decode, encode};
 pub use error::{Error, Result};
+pub use kept::check::Miscounted;
 pub use model::*;
 pub use operation_model::*;
 pub use pattern_model::*;

@@ -25,10 +25,10 @@ const TRIMMED_EVERY: i64 = 64;
 const MANY: usize = 1_200;
 
 /// With a look into its file, for what no verb shows.
-fn world() -> (World, Connection) {
+async fn world() -> (World, Connection) {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let file = folder.path().join("data/redrive.db");
-    let world = World::sqlite_in(folder);
+    let world = World::sqlite_in(folder).await;
     (world, Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap())
 }
 
@@ -48,7 +48,7 @@ fn at_version(n: usize) -> Versions {
 
 #[tokio::test]
 async fn of_what_happened_to_one_breaker_the_last_thousand_are_kept() {
-    let (world, inside) = world();
+    let (world, inside) = world().await;
     world.start("r").await;
     for n in 0..MANY {
         let action = if n % 2 == 0 { BreakerAction::Open } else { BreakerAction::Close };
@@ -71,7 +71,7 @@ async fn of_what_happened_to_one_breaker_the_last_thousand_are_kept() {
 
 #[tokio::test]
 async fn of_what_was_done_about_one_pattern_the_last_thousand_are_kept() {
-    let (world, inside) = world();
+    let (world, inside) = world().await;
     let pattern = world.fail("r", "KeyError: 'x'").await.pattern.id;
     let other = world.fail("s", "Request timed out").await.pattern.id;
     on_pattern(&world, &other, PatternVerb::Acknowledge).await;
@@ -87,7 +87,7 @@ async fn of_what_was_done_about_one_pattern_the_last_thousand_are_kept() {
 
 #[tokio::test]
 async fn of_a_tenants_versions_the_newest_thousand_are_kept_and_a_fix_is_not_forgotten_with_its_version() {
-    let (world, inside) = world();
+    let (world, inside) = world().await;
     let fixed = world.fail("r", "KeyError: 'x'").await.pattern.id;
     on_pattern(&world, &fixed, PatternVerb::Resolve { in_version: at_version(0) }).await;
     for n in 1..=MANY {

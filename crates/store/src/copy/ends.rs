@@ -16,11 +16,21 @@ use crate::postgres::PgPlace;
 use crate::sqlite::FolderPlace;
 
 /// Where a store is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Place {
     Folder(PathBuf),
     /// `postgres://…`
     Database(String),
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Folder(folder) => write!(f, "{}", folder.display()),
+            // There may be a password in it.
+            Self::Database(_) => f.write_str("postgres://…"),
+        }
+    }
 }
 
 /// A store opened for a copy: nobody serves it meanwhile.

@@ -4,6 +4,7 @@
 pub(crate) mod attempts;
 pub(crate) mod by_state;
 pub(crate) mod changes;
+pub(crate) mod check;
 pub(crate) mod columns;
 pub(crate) mod counts;
 pub(crate) mod cursor;

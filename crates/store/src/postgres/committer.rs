@@ -3,7 +3,7 @@
 //! other.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -72,6 +72,8 @@ pub(super) struct Committer {
     reports: Vec<mpsc::Sender<Queued>>,
     claims: mpsc::Sender<Queued>,
     desk: mpsc::Sender<Queued>,
+    /// Which line the next group goes to.
+    turn: AtomicUsize,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -88,7 +90,7 @@ impl Committer {
         };
         let reports = (0..lines.max(1)).map(|n| line(format!("committer-{n}"))).collect::<Result<_>>()?;
         let (claims, desk) = (line("claims".into())?, line("desk".into())?);
-        Ok(Self { reports, claims, desk, threads: Mutex::new(threads) })
+        Ok(Self { reports, claims, desk, turn: AtomicUsize::new(0), threads: Mutex::new(threads) })
     }
 
     fn line(&self, to: To, expects: &Expects) -> &mpsc::Sender<Queued> {
@@ -124,22 +126,20 @@ impl Committer {
     {
         let count = acts.len();
         let (group, answered) = Group::of(count);
-        let mut by_line: Vec<Vec<Queued>> = self.reports.iter().map(|_| Vec::new()).collect();
-        for (at, (expects, act)) in acts.into_iter().enumerate() {
-            let command: Box<dyn Command> = Box::new(Member::new(act, at, group.clone()));
-            if let Some(of_line) = by_line.get_mut(expects.line(self.reports.len())) {
-                of_line.push(Queued { command, expects });
+        // One line for all of them: what came together is numbered in its order.
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.reports.len().max(1);
+        let line = self.reports.get(turn).unwrap_or(&self.desk);
+        let mut acts = acts.into_iter().enumerate().peekable();
+        while acts.peek().is_some() {
+            let piece: Vec<_> = acts.by_ref().take(BATCH_MAX_COMMANDS).collect();
+            // A line that has ended leaves its part unanswered.
+            let Ok(room) = line.reserve_many(piece.len()).await else { break };
+            for ((at, (expects, act)), place) in piece.into_iter().zip(room) {
+                place.send(Queued { command: Box::new(Member::new(act, at, group.clone())), expects });
             }
         }
+        drop(acts);
         drop(group);
-        for (line, mut queued) in self.reports.iter().zip(by_line) {
-            while !queued.is_empty() {
-                let piece: Vec<Queued> = queued.drain(..queued.len().min(BATCH_MAX_COMMANDS)).collect();
-                // A line that has ended leaves its part unanswered.
-                let Ok(room) = line.reserve_many(piece.len()).await else { break };
-                room.zip(piece).for_each(|(place, queued)| place.send(queued));
-            }
-        }
         let mut answers = answered.await.unwrap_or_default();
         answers.resize_with(count, || None);
         answers.into_iter().map(|answer| answer.map_or(Err(Error::Closing), |(answer, _)| answer)).collect()

@@ -2,10 +2,11 @@
 
 use redrive_core::money::{Spend, Usd};
 use redrive_core::text::Label;
-use redrive_core::time::Timestamp;
+use redrive_core::time::{HOUR_MS, Timestamp};
 use redrive_core::wire::Role;
 
-use super::columns::{Columns as _, number};
+use super::columns::{Columns as _, number, text};
+use super::fold::{FOLD_LOCK, hour_of_part, part_name};
 use super::rows::PgRows;
 use crate::commands::life::position;
 use crate::commands::rows::EngineRows;
@@ -46,14 +47,21 @@ impl EngineRows for PgRows<'_> {
         found.map(read).transpose()
     }
 
+    /// The log is parted by the hour: what is old enough goes as a whole, and leaves nothing to vacuum.
     fn trim_changes(&mut self, before: Timestamp, most: usize) -> Result<Swept> {
-        let sql = "SELECT max(seq), count(*) FROM (SELECT seq, at FROM changes ORDER BY seq LIMIT $2) AS oldest WHERE at < $1";
-        let Some(found) = self.ask_one(sql, &[&before.as_millis(), &limit(most)])? else { return Ok(Swept::default()) };
-        let gone = usize::try_from(number(&found, 1)?).unwrap_or(0);
-        if let Some(last) = found.number_or_none(0)? {
-            self.run("DELETE FROM changes WHERE seq <= $1", &[&last])?;
+        self.ask_one("SELECT pg_advisory_xact_lock($1)", &[&FOLD_LOCK])?;
+        let parts = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'changes'::regclass";
+        let mut old = Vec::new();
+        for row in self.ask(parts, &[])? {
+            old.extend(hour_of_part(text(&row, 0)?).filter(|hour| hour.plus_ms(HOUR_MS) <= before));
         }
-        Ok(Swept { looked_at: gone, moved: gone, more: gone == most })
+        old.sort_unstable();
+        let looked_at = old.len();
+        old.truncate(most);
+        for hour in &old {
+            self.run(&format!("DROP TABLE {}", part_name(*hour)), &[])?;
+        }
+        Ok(Swept { looked_at, moved: old.len(), more: looked_at > old.len() })
     }
 
     fn trim_ledger(&mut self, before: Timestamp, most: usize) -> Result<Swept> {
@@ -96,8 +104,8 @@ impl EngineRows for PgRows<'_> {
     }
 
     fn spent_on(&mut self, tenant: i64, day: Timestamp) -> Result<Spend> {
-        let sql = "SELECT least(sum(tokens), 4611686018427387903)::bigint,
-                 least(sum(cost_micros), 4611686018427387903)::bigint
+        let sql = "SELECT least(coalesce(sum(tokens), 0), 4611686018427387903)::bigint,
+                 least(coalesce(sum(cost_micros), 0), 4611686018427387903)::bigint
              FROM (SELECT tokens, cost_micros FROM retry_spend WHERE tenant = $1 AND day = $2
                    UNION ALL SELECT tokens, cost_micros FROM spend_deltas WHERE tenant = $1 AND day = $2) AS spent";
         let Some(row) = self.ask_one(sql, &[&tenant, &day.as_millis()])? else { return Ok(Spend::default()) };

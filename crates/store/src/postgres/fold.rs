@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::kept::patterns::PATTERN_HOURS_KEPT_MS;
 
 /// Held while folding. The bytes are `redrive`, then a number of ours.
-const FOLD_LOCK: i64 = 0x7265_6472_6976_6502;
+pub(super) const FOLD_LOCK: i64 = 0x7265_6472_6976_6502;
 /// Rows of each kind that one transaction folds.
 const PIECE_ROWS: u32 = 20_000;
 
@@ -178,24 +178,7 @@ pub(super) fn part_name(hour: Timestamp) -> String {
     format!("changes_{}", hour.as_millis())
 }
 
-/// Drops parts of the log that hold nothing younger than `before`; how many.
-pub(super) async fn trim_changes(tx: &Transaction<'_>, before: Timestamp, most: usize) -> Result<usize> {
-    tx.execute("SELECT pg_advisory_xact_lock($1)", &[&FOLD_LOCK]).await?;
-    let rows =
-        tx.query("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'changes'::regclass", &[]).await?;
-    let mut old: Vec<(i64, String)> = Vec::new();
-    for row in &rows {
-        let name: String = row.try_get(0)?;
-        let hour = name.rsplit_once('_').and_then(|(_, hour)| hour.parse::<i64>().ok());
-        old.extend(
-            hour.map(Timestamp::from_millis)
-                .filter(|hour| hour.plus_ms(HOUR_MS) <= before)
-                .map(|hour| (hour.as_millis(), name)),
-        );
-    }
-    old.sort_unstable();
-    for (_, name) in old.iter().take(most) {
-        tx.batch_execute(&format!("DROP TABLE {name}")).await?;
-    }
-    Ok(old.len().min(most))
+/// Which hour a part holds.
+pub(super) fn hour_of_part(name: &str) -> Option<Timestamp> {
+    name.strip_prefix("changes_")?.parse().ok().map(Timestamp::from_millis)
 }

@@ -60,9 +60,11 @@ mod summary;
 mod telling;
 mod time;
 mod tls;
+mod visit;
 mod waiting_rows;
 mod wakeups;
 mod write_out;
 
 pub(crate) use place::{PgPlace, is_half_copied};
 pub use store::{LINES, Options, PgStore};
+pub use visit::{Setup, Visit};

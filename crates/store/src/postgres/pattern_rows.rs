@@ -10,6 +10,7 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{PatternEvent, PatternRef, PatternState};
 
 use super::columns::{number, owned};
+use super::fold::FOLD_LOCK;
 use super::line::Values;
 use super::rows::PgRows;
 use super::sheet::{SheetPattern, SheetPatternEvent};
@@ -34,6 +35,15 @@ impl PgRows<'_> {
         // Whoever acts on patterns looks at them as everybody left them.
         let found = self.ask_after(&format!("SELECT {FOUND} {condition} FOR UPDATE OF p"), values)?;
         found.iter().map(Found::read).collect()
+    }
+}
+
+impl PgRows<'_> {
+    /// What is not folded yet stays so until the commit: who moves groups looks at both.
+    fn keep_from_folding(&mut self) -> Result<()> {
+        self.write_out()?;
+        self.sheet.patterns.clear();
+        self.run("SELECT pg_advisory_xact_lock($1)", &[&FOLD_LOCK]).map(drop)
     }
 }
 
@@ -176,22 +186,26 @@ impl PatternRows for PgRows<'_> {
     }
 
     fn merge_pattern(&mut self, pattern: i64, head: i64) -> Result<()> {
-        self.write_out()?;
-        self.sheet.patterns.clear();
-        let seen =
-            "UPDATE patterns SET group_seen = greatest(group_seen, (SELECT group_seen FROM patterns WHERE id = $1))
-             WHERE id = $2";
+        self.keep_from_folding()?;
+        let seen = "UPDATE patterns SET group_seen = greatest(group_seen,
+                 (SELECT part.group_seen FROM patterns part WHERE part.id = $1),
+                 (SELECT max(group_seen) FROM pattern_deltas WHERE pattern = $1)) WHERE id = $2";
         self.run(seen, &[&pattern, &head])?;
         self.run("UPDATE patterns SET merged_into = $2 WHERE id = $1 OR merged_into = $1", &[&pattern, &head])?;
         Ok(())
     }
 
     fn unmerge_pattern(&mut self, part: i64, head: i64) -> Result<()> {
-        self.write_out()?;
-        self.sheet.patterns.clear();
-        self.run("UPDATE patterns SET merged_into = NULL, group_seen = last_seen WHERE id = $1", &[&part])?;
-        let seen = "UPDATE patterns SET group_seen = greatest(last_seen, coalesce(
-                 (SELECT max(m.last_seen) FROM patterns m WHERE m.merged_into = $1), 0)) WHERE id = $1";
+        self.keep_from_folding()?;
+        // Each is seen when its own were, from here on.
+        self.run("UPDATE pattern_deltas SET group_seen = 0 WHERE pattern = ANY($1)", &[&vec![part, head]])?;
+        let out = "UPDATE patterns SET merged_into = NULL, group_seen = greatest(last_seen,
+                 (SELECT max(at) FROM pattern_deltas WHERE pattern = $1)) WHERE id = $1";
+        self.run(out, &[&part])?;
+        let seen = "UPDATE patterns SET group_seen = greatest(last_seen,
+                 (SELECT max(m.last_seen) FROM patterns m WHERE m.merged_into = $1),
+                 (SELECT max(d.at) FROM pattern_deltas d LEFT JOIN patterns m ON m.id = d.pattern
+                  WHERE d.pattern = $1 OR m.merged_into = $1)) WHERE id = $1";
         self.run(seen, &[&head])?;
         Ok(())
     }

@@ -213,7 +213,25 @@ mod sqlite {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $case() {
-                    $module::$case(World::sqlite()).await;
+                    $module::$case(World::sqlite().await).await;
+                }
+            )*
+        };
+    }
+
+    every_case!(tests);
+}
+
+/// PostgreSQL, in a database of its own.
+mod postgres {
+    use super::*;
+
+    macro_rules! tests {
+        ($($module:ident::$case:ident,)*) => {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $case() {
+                    $module::$case(World::postgres().await).await;
                 }
             )*
         };
