@@ -175,6 +175,8 @@ impl Breakers {
                 Now::Open { .. } | Now::HalfOpen { .. } => {}
             }
         }
+        // A slot that it had of a breaker that did not listen is free.
+        self.lost(attempt);
     }
 
     fn count(&mut self, watch: &Watch, tenant: &'static str, failed: Option<bool>, began: u64, now: Timestamp) {
