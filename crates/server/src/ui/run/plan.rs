@@ -46,7 +46,10 @@ fn row(seen: &Seen, step: &PlanStep) -> Markup {
     let recorded = seen.run.body.steps.iter().find(|known| known.key == step.key);
     html! {
         tr {
-            td { (said(step.name.as_str())) " " @if step.effect { span.badge { "effect" } " " } span.faint.mono.wide { (said(step.key.as_str())) } }
+            td {
+                (said(step.name.as_str())) " " @if step.effect { span.badge { "effect" } " " }
+                span.faint.mono.wide { (said(step.key.as_str())) }
+            }
             td { (will_badge(step.will)) }
             td.wide.faint {
                 @match (step.will, recorded) {
@@ -101,7 +104,9 @@ fn review(seen: &Seen, who: &Visitor) -> Markup {
             @if let Some(proposed) = &review.proposed { pre tabindex="0" { bdi { (visible(proposed.get())) } } }
             div.bar {
                 (post_form(&format!("{at}/approve"), who.csrf(), &approve))
-                (post_form(&format!("{at}/reject"), who.csrf(), &html! { (reason_field(false)) button.danger { "Reject" } }))
+                (post_form(&format!("{at}/reject"), who.csrf(), &html! {
+                    (reason_field(false)) button.danger { "Reject" }
+                }))
             }
         }
     }
@@ -112,7 +117,10 @@ fn reconcile(seen: &Seen, who: &Visitor, step: &StepView) -> Markup {
     let form = html! {
         (hidden("key", step.key.as_str()))
         (choice("outcome", "What became of it", &outcomes, ""))
-        label.field { span { "Its output, if it happened (JSON)" } input type="text" name="output" placeholder="{\"charge_id\":\"…\"}"; }
+        label.field {
+            span { "Its output, if it happened (JSON)" }
+            input type="text" name="output" placeholder="{\"charge_id\":\"…\"}";
+        }
         (reason_field(false))
         button { "Record the outcome" }
     };
