@@ -3,13 +3,13 @@
 use maud::{Markup, html};
 use redrive_core::breaker::StateName;
 use redrive_core::ids::Tenant;
-use redrive_core::text::Text;
+use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
-use redrive_core::wire::{BreakerAction, BreakerRequest, BreakerView, TenantBreaker, TenantHealth};
+use redrive_core::wire::{BreakerAction, BreakerRequest, BreakerScope, BreakerView, TenantBreaker, TenantHealth};
 
 use super::components::{
     ago, ahead, breaker_badge, clock, empty, fact, facts, field, grouped, head, hidden, of, panel, post_form,
-    reason_field, said,
+    reason_field, said, visible,
 };
 use super::flash::Done;
 use super::form::Form;
@@ -109,9 +109,14 @@ fn breakers(breaker: &TenantBreaker, who: &Visitor, now: Timestamp) -> Markup {
 
 fn row(tenant: &Tenant, breaker: &BreakerView, who: &Visitor, now: Timestamp) -> Markup {
     html! { tr {
-        td { (said(breaker.name.as_str())) div.faint { (breaker.scope) " · " (said(breaker.environment.as_str()))
-            @if let Some(by) = &breaker.opened_by { " · opened by " (said(by)) }
-            @if let Some(reason) = &breaker.reason { " · " (said(&reason.decode())) } } }
+        td {
+            span title=(visible(breaker.name.as_str())) { (whose(breaker)) }
+            div.faint {
+                (said(breaker.environment.as_str()))
+                @if let Some(by) = &breaker.opened_by { " · opened by " (said(by)) }
+                @if let Some(reason) = &breaker.reason { " · " (said(&reason.decode())) }
+            }
+        }
         td {
             (breaker_badge(breaker.state))
             @if breaker.state == StateName::Open { div.faint { "until " (ahead(breaker.until, now)) } }
@@ -124,6 +129,18 @@ fn row(tenant: &Tenant, breaker: &BreakerView, who: &Visitor, now: Timestamp) ->
             @if who.is_operator() && breaker.state != StateName::Closed && breaker.tenant.is_some() { (close(tenant, breaker, who)) }
         }
     } }
+}
+
+/// What it watches over.
+fn whose(breaker: &BreakerView) -> Markup {
+    let part = |name: &Option<Label>| name.as_ref().map_or_else(|| html! { "any" }, |name| said(name.as_str()));
+    html! {
+        @match breaker.scope {
+            BreakerScope::Tenant => "all of its work",
+            BreakerScope::Model => { (part(&breaker.provider)) " / " (part(&breaker.model)) }
+            BreakerScope::Everywhere => { (part(&breaker.provider)) " / " (part(&breaker.model)) ", for all tenants" }
+        }
+    }
 }
 
 fn close(tenant: &Tenant, breaker: &BreakerView, who: &Visitor) -> Markup {
