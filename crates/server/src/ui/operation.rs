@@ -101,9 +101,11 @@ fn steering(operation: &OperationView, who: &Visitor) -> Markup {
 
 /// Text and bar; the bar's length is an attribute, not a style.
 fn progress(operation: &OperationView) -> Markup {
-    let done = operation.moved + operation.skipped;
-    let share = percent(done, operation.eligible).unwrap_or_else(|| "0 %".into());
     let replay = operation.action == OperationAction::Replay;
+    // A replay is done with when its outcome is known, anything else when it has moved.
+    let settled = if replay { operation.succeeded + operation.failed } else { operation.moved };
+    let done = settled + operation.skipped;
+    let share = percent(done, operation.eligible).unwrap_or_else(|| "0 %".into());
     let figure = |word: &str, n: u64, outcome: &str| {
         html! {
             a href=(links::with(&format!("/operations/{}", operation.id), [("outcome", outcome)])) {
