@@ -20,6 +20,7 @@ mod preflight;
 mod process;
 mod raw;
 mod sample;
+mod sdk;
 
 use std::path::PathBuf;
 
@@ -98,6 +99,9 @@ async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     }
     if plan.wants("operations") {
         operations::measure(plan, figures).await?;
+    }
+    if plan.wants("sdk") {
+        sdk::measure(plan, figures)?;
     }
     if plan.wants("lists") {
         lists::measure(plan, figures).await?;

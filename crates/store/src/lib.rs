@@ -4,7 +4,9 @@
 mod breaker_model;
 mod clock;
 mod codec;
+mod commands;
 mod error;
+mod kept;
 mod lease_model;
 mod model;
 mod operation_model;
@@ -13,12 +15,15 @@ mod standing_model;
 mod store;
 mod triage_model;
 
+pub mod copy;
+pub mod postgres;
 pub mod sqlite;
 
 pub use breaker_model::BreakerAct;
 pub use clock::{Clock, Dice, ManualClock, SeededDice, SystemClock, SystemDice};
 pub use codec::{CodecError, decode, encode};
 pub use error::{Error, Result};
+pub use kept::check::Miscounted;
 pub use model::*;
 pub use operation_model::*;
 pub use pattern_model::*;

@@ -85,6 +85,8 @@ pub trait Store: Send + Sync + 'static {
     async fn work_operations(&self, replica: &str) -> Result<Swept>;
     /// Forgets changes older than what anybody still asks for.
     async fn trim_changes(&self, most: usize) -> Result<Swept>;
+    /// Forgets what happened to breakers long ago.
+    async fn trim_events(&self, most: usize) -> Result<Swept>;
     /// Forgets ledger entries long unused whose run is gone.
     async fn trim_ledger(&self, most: usize) -> Result<Swept>;
 

@@ -2,6 +2,7 @@
 
 mod browser;
 mod python;
+mod sdk_python;
 mod workspace;
 
 use std::process::Command;
@@ -19,4 +20,4 @@ pub(crate) struct Suite {
 }
 
 /// In the order in which they run.
-pub(crate) const ALL: &[Suite] = &[workspace::SUITE, python::SUITE, browser::SUITE];
+pub(crate) const ALL: &[Suite] = &[workspace::SUITE, python::SUITE, sdk_python::SUITE, browser::SUITE];

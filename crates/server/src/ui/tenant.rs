@@ -220,7 +220,7 @@ pub(crate) async fn operate(app: App, visit: Visit<Tenant>, form: Form) -> Resul
         provider: form.label("provider"),
         model: form.label("model"),
     };
-    operate_as(&app, &visit.who, visit.path.clone(), request).await?;
+    operate_as(&app, &visit.who, Some(visit.path.clone()), request).await?;
     let done = match action {
         BreakerAction::Open => Done::BreakerOpened,
         BreakerAction::Close | BreakerAction::Reset => Done::BreakerClosed,

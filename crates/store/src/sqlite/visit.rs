@@ -8,6 +8,7 @@ use redrive_core::wire::{HealthAnswer, QueueView};
 
 use crate::clock::Clock;
 use crate::error::Result;
+use crate::kept::check::{Miscounted, closed_states};
 use crate::model::{KeyRecord, TenantScope};
 use crate::sqlite::{connection, figures, folder, keys, migrate, queue_list};
 
@@ -101,5 +102,45 @@ impl Visit {
     pub fn last_stamp(&self) -> Result<Option<Timestamp>> {
         let at: Option<i64> = self.conn.query_row("SELECT max(at) FROM stamps", [], |row| row.get(0))?;
         Ok(at.map(Timestamp::from_millis))
+    }
+
+    /// Counters that are not what a recount says, at one moment.
+    pub fn miscounted(&self) -> Result<Miscounted> {
+        let counted = "SELECT state, tenant, queue, reason, detail, count(*) FROM runs GROUP BY 1, 2, 3, 4, 5";
+        let totals = "SELECT state, queue, reason, detail, count(*) FROM runs GROUP BY 1, 2, 3, 4";
+        let off = |table: &str, columns: &str, counted: &str| {
+            let kept = format!("SELECT {columns}, n FROM {table} WHERE n <> 0");
+            format!(
+                "(SELECT count(*) FROM (SELECT * FROM ({kept} EXCEPT {counted}) UNION ALL
+                     SELECT * FROM ({counted} EXCEPT {kept})))"
+            )
+        };
+        let sql = format!(
+            "SELECT {}, {}, (SELECT count(*) FROM patterns p WHERE p.open <>
+                 (SELECT count(*) FROM runs WHERE runs.pattern = p.id AND runs.state NOT IN ({})))",
+            off("counts", "state, tenant, queue, reason, detail", counted),
+            off("totals", "state, queue, reason, detail", totals),
+            closed_states()
+        );
+        self.conn.query_row(&sql, [], |row| Ok(Miscounted::read(row)))?
+    }
+
+    /// Counts everything anew, in one commit.
+    pub fn recount(&self) -> Result<()> {
+        let closed = closed_states();
+        let done = self.conn.execute_batch(&format!(
+            "BEGIN IMMEDIATE; DELETE FROM counts; DELETE FROM totals;
+             INSERT INTO counts (state, tenant, queue, reason, detail, n)
+                 SELECT state, tenant, queue, reason, detail, count(*) FROM runs GROUP BY 1, 2, 3, 4, 5;
+             INSERT INTO totals (state, queue, reason, detail, n)
+                 SELECT state, queue, reason, detail, count(*) FROM runs GROUP BY 1, 2, 3, 4;
+             UPDATE patterns SET open =
+                 (SELECT count(*) FROM runs WHERE runs.pattern = patterns.id AND runs.state NOT IN ({closed}));
+             COMMIT"
+        ));
+        if done.is_err() {
+            self.conn.execute_batch("ROLLBACK")?;
+        }
+        Ok(done?)
     }
 }

@@ -12,48 +12,81 @@ use redrive_core::strategy::Failure;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{FailureAnswer, LeasedRun, QueueSettings, RunDetail, StartAnswer, StepStatus, Versions};
-use redrive_store::sqlite::{Options, SqliteStore};
+use redrive_store::postgres::PgStore;
+use redrive_store::sqlite::SqliteStore;
 use redrive_store::{
-    About, Act, AttemptBody, FailedAttempt, Fit, LeaseCall, ManualClock, NewRun, NewStep, Payload, PayloadKind, Report,
-    Result, RunRef, SeededDice, Start, StartHow, Store, Success, TenantScope, Triage, Triaged, UnderLease, encode,
+    About, Act, AttemptBody, Clock, FailedAttempt, Fit, LeaseCall, ManualClock, NewRun, NewStep, Payload, PayloadKind,
+    Report, Result, RunRef, SeededDice, Start, StartHow, Store, Success, TenantScope, Triage, Triaged, UnderLease,
+    encode, postgres, sqlite,
 };
 use sha2::{Digest as _, Sha256};
 
 pub const NOON: i64 = 1_800_000_000_000;
 pub const LEASE_MS: u64 = 60_000;
 
+fn noon() -> Arc<ManualClock> {
+    Arc::new(ManualClock::at(Timestamp::from_millis(NOON)))
+}
+
 /// A store under test, with a clock that only the case moves.
 pub struct World {
     pub store: Arc<dyn Store>,
     pub clock: Arc<ManualClock>,
-    _folder: tempfile::TempDir,
+    policies: Policies,
+    place: Place,
+}
+
+/// Where a store lives; gone with its case.
+enum Place {
+    Folder(tempfile::TempDir),
+    Database(private_postgres::Database),
 }
 
 impl World {
-    pub fn sqlite() -> Self {
-        Self::sqlite_in(tempfile::tempdir().unwrap())
+    pub async fn sqlite() -> Self {
+        Self::sqlite_in(tempfile::tempdir().unwrap()).await
     }
 
-    pub fn sqlite_in(folder: tempfile::TempDir) -> Self {
-        Self::opened(folder, Arc::new(ManualClock::at(Timestamp::from_millis(NOON))))
+    pub async fn sqlite_in(folder: tempfile::TempDir) -> Self {
+        Self::sqlite_under(folder, policies()).await
+    }
+
+    pub async fn sqlite_under(folder: tempfile::TempDir, policies: Policies) -> Self {
+        Self::opened(Place::Folder(folder), noon(), policies).await
+    }
+
+    pub async fn postgres() -> Self {
+        Self::postgres_under(policies()).await
+    }
+
+    pub async fn postgres_under(policies: Policies) -> Self {
+        let database = private_postgres::Database::fresh().unwrap();
+        Self::opened(Place::Database(database), noon(), policies).await
     }
 
     /// The same store after a restart; time has stood still.
     pub async fn restarted(self) -> Self {
-        let Self { store, clock, _folder } = self;
+        let Self { store, clock, policies, place } = self;
         store.close().await;
         drop(store);
-        Self::opened(_folder, clock)
+        Self::opened(place, clock, policies).await
     }
 
-    fn opened(folder: tempfile::TempDir, clock: Arc<ManualClock>) -> Self {
-        let options = Options {
-            folder: folder.path().join("data"),
-            clock: clock.clone(),
-            dice: Arc::new(SeededDice::new(7)),
-            policies: policies(),
+    async fn opened(place: Place, clock: Arc<ManualClock>, policies: Policies) -> Self {
+        let (dice, held) = (Arc::new(SeededDice::new(7)), policies.clone());
+        let store: Arc<dyn Store> = match &place {
+            Place::Folder(folder) => {
+                let folder = folder.path().join("data");
+                let options = sqlite::Options { folder, clock: clock.clone(), dice, policies: held };
+                Arc::new(SqliteStore::open(options).unwrap())
+            }
+            Place::Database(database) => {
+                let (url, clock) = (database.url().to_owned(), Some(clock.clone() as Arc<dyn Clock>));
+                let options = postgres::Options { url, clock, dice, policies: held, lines: postgres::LINES };
+                Arc::new(PgStore::open(options).await.unwrap())
+            }
         };
-        Self { store: Arc::new(SqliteStore::open(options).unwrap()), clock, _folder: folder }
+        Self { store, clock, policies, place }
     }
 
     pub fn wait(&self, ms: u64) {

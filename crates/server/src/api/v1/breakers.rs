@@ -1,4 +1,4 @@
-//! `GET /v1/breakers` and `GET·POST /v1/tenants/{tenant}/breaker`.
+//! `GET·POST /v1/breakers` and `GET·POST /v1/tenants/{tenant}/breaker`.
 
 use redrive_core::ids::Tenant;
 use redrive_core::text::Label;
@@ -35,13 +35,27 @@ pub(crate) async fn operate(
     call: Call<Operator, Tenant, NoQuery, Json<BreakerRequest>>,
 ) -> Result<Reply<BreakerView>> {
     let Call { who, path: tenant, body, .. } = call;
-    Ok(Reply::ok(operate_as(&app, &who, tenant, body.into_value()).await?))
+    Ok(Reply::ok(operate_as(&app, &who, Some(tenant), body.into_value()).await?))
 }
 
+/// Everybody's breaker for a provider and model: an outage that one person knows of stops all tenants' retries there.
+pub(crate) async fn operate_shared(
+    app: App,
+    call: Call<Operator, (), NoQuery, Json<BreakerRequest>>,
+) -> Result<Reply<BreakerView>> {
+    let Call { who, body, .. } = call;
+    let request = body.into_value();
+    if request.provider.is_none() && request.model.is_none() {
+        return Err(Problem::invalid_field("provider", "is needed, or model: a tenant's own breaker is its own"));
+    }
+    Ok(Reply::ok(operate_as(&app, &who, None, request).await?))
+}
+
+/// Without a tenant: everybody's.
 pub(crate) async fn operate_as(
     app: &App,
     who: &Identity,
-    tenant: Tenant,
+    tenant: Option<Tenant>,
     request: BreakerRequest,
 ) -> Result<BreakerView> {
     let BreakerRequest { action, reason, until, environment, provider, model } = request;
