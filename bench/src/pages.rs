@@ -37,24 +37,62 @@ const PAGES: [&str; 13] = [
 pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     println!("Pages of the desk");
     let folder = tempfile::tempdir_in("target")?;
-    let mut times = Vec::new();
+    let mut desks = Vec::new();
     for runs in [SMALL, plan.large] {
         let data = folder.path().join(runs.to_string());
         made::fill(&data, runs).await?;
         let_time_stand_still(&data)?;
-        let server = Server::start(&plan.redrive, &data)?;
-        let of_size = visit_all(&server, runs, figures)?;
-        server.stop()?;
-        times.push(of_size);
+        desks.push(Desk::open(Server::start(&plan.redrive, &data)?, runs)?);
     }
-    for (at, page) in PAGES.iter().enumerate() {
+    for page in PAGES {
+        // In turn, so that whatever else the machine does falls on both alike.
+        let mut waits = [Vec::new(), Vec::new()];
+        for _ in 0..ROUNDS {
+            for (desk, waits) in desks.iter().zip(&mut waits) {
+                waits.push(desk.visit(page)?.0);
+            }
+        }
+        let [small, large] = waits.map(median);
+        for (desk, p50) in desks.iter().zip([small, large]) {
+            figures.note(format!("{page}, {} runs: p50", desk.runs), p50, "ms");
+            figures.at_most(format!("{page}, {} runs: weight", desk.runs), desk.visit(page)?.1, "KiB", 150.0);
+        }
         let what = format!("{page}, with a million against ten thousand");
-        match *page {
-            SEARCH => figures.note(what, times[1][at] / times[0][at], "x"),
-            _ => figures.at_most(what, times[1][at] / times[0][at], "x", 3.0),
+        match page {
+            SEARCH => figures.note(what, large / small, "x"),
+            _ => figures.at_most(what, large / small, "x", 3.0),
         }
     }
-    Ok(())
+    desks.into_iter().try_for_each(|desk| desk.server.stop())
+}
+
+/// A server, and somebody who is logged in there.
+struct Desk {
+    server: Server,
+    runs: u64,
+    cookie: String,
+    pattern: String,
+}
+
+impl Desk {
+    fn open(server: Server, runs: u64) -> Result<Self> {
+        let pattern = fail(&server)?;
+        let form = format!("key={}", server.key);
+        let answer = ask(&server, "POST", "/login", "", "application/x-www-form-urlencoded", &form)?;
+        let cookie = answer.lines().find_map(|line| line.strip_prefix("set-cookie: ")?.split(';').next());
+        let cookie = cookie.context("no session")?.to_owned();
+        Ok(Self { server, runs, cookie, pattern })
+    }
+
+    /// How long it takes in milliseconds, and how much comes in KiB.
+    fn visit(&self, page: &str) -> Result<(f64, f64)> {
+        let path = page.replace("{pattern}", &self.pattern);
+        let began = Instant::now();
+        let answer = ask(&self.server, "GET", &path, &self.cookie, "text/plain", "")?;
+        let took_ms = began.elapsed().as_secs_f64() * 1e3;
+        ensure!(answer.starts_with("HTTP/1.1 200"), "{page}: {}", answer.lines().next().unwrap_or_default());
+        Ok((took_ms, answer.len() as f64 / 1024.0))
+    }
 }
 
 /// Generated runs fell due long ago, and the engine would be busy with them while pages are measured.
@@ -64,32 +102,6 @@ fn let_time_stand_still(data: &Path) -> Result<()> {
         "UPDATE runs SET due = 4000000000000 + id WHERE due IS NOT NULL; PRAGMA wal_checkpoint(TRUNCATE);",
     )?;
     Ok(())
-}
-
-fn visit_all(server: &Server, runs: u64, figures: &mut Figures) -> Result<Vec<f64>> {
-    let pattern = fail(server)?;
-    let form = format!("key={}", server.key);
-    let answer = ask(server, "POST", "/login", "", "application/x-www-form-urlencoded", &form)?;
-    let cookie = answer.lines().find_map(|line| line.strip_prefix("set-cookie: ")?.split(';').next());
-    let cookie = cookie.context("no session")?.to_owned();
-    let mut times = Vec::new();
-    for page in PAGES {
-        let path = page.replace("{pattern}", &pattern);
-        let mut waits = Vec::new();
-        let mut bytes = 0;
-        for _ in 0..ROUNDS {
-            let began = Instant::now();
-            let answer = ask(server, "GET", &path, &cookie, "text/plain", "")?;
-            waits.push(began.elapsed().as_secs_f64() * 1e3);
-            ensure!(answer.starts_with("HTTP/1.1 200"), "{page}: {}", answer.lines().next().unwrap_or_default());
-            bytes = answer.len();
-        }
-        let p50 = median(waits);
-        figures.note(format!("{page}, {runs} runs: p50"), p50, "ms");
-        figures.at_most(format!("{page}, {runs} runs: weight"), bytes as f64 / 1024.0, "KiB", 150.0);
-        times.push(p50);
-    }
-    Ok(times)
 }
 
 /// A run with all its side rows, which generated ones have not.

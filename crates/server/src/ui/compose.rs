@@ -148,7 +148,9 @@ fn sheet(who: &Visitor, draft: &Draft) -> Result<Sheet> {
     let main = html! {
         (head(
             &html! { (verb) " " (of_what) },
-            &html! { "Next you see exactly which runs would move and which would not, and why. Nothing moves before you start it." },
+            &html! {
+                "Next you see exactly which runs would move and which would not, and why. Nothing moves before you start it."
+            },
             &html! { button.primary form="operation" { "Preview" } },
         ))
         div.bar { @if draft.runs.is_empty() { (chips(&which)) } @else {
@@ -175,7 +177,9 @@ fn verb_of(action: OperationAction) -> &'static str {
 fn fields_of(draft: &Draft) -> Markup {
     match draft.action {
         OperationAction::Replay => html! {
-            p.muted { "A canary goes first: so many runs are sent round, and the rest only follows if they come through." }
+            p.muted {
+                "A canary goes first: so many runs are sent round, and the rest only follows if they come through."
+            }
             div.grid {
                 (field("canary_size", "Canary (empty: all at once)", &draft.canary, "5"))
                 (choice("canary_share", "The canary may fail", &[("0", "not at all"), ("0.2", "one in five"), ("0.5", "half of it")], "0.2"))

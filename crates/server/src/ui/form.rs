@@ -81,13 +81,15 @@ impl Form {
     }
 }
 
+/// What a proxy was asked for, where it calls us by another name. No other site can make a browser send it.
+const FORWARDED_HOST: &str = "x-forwarded-host";
+
 /// Browsers say where a form comes from; the cookie never comes along from another site all the same.
 fn is_from_here(headers: &HeaderMap) -> bool {
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    match headers.get(ORIGIN).map(|origin| origin.to_str().ok()) {
-        None => true,
-        Some(origin) => origin.and_then(|origin| origin.split_once("://")).map(|(_, of)| of) == host,
-    }
+    let Some(origin) = headers.get(ORIGIN) else { return true };
+    let Some((_, from)) = origin.to_str().ok().and_then(|origin| origin.split_once("://")) else { return false };
+    let ours = headers.get(HOST).into_iter().chain(headers.get(FORWARDED_HOST));
+    ours.filter_map(|host| host.to_str().ok()).any(|host| host == from)
 }
 
 #[cfg(test)]
@@ -119,6 +121,13 @@ mod tests {
             is_from_here(&headers)
         };
         assert!(from(None) && from(Some("http://desk.example:7070")));
-        assert!(!from(Some("https://evil.example")) && !from(Some("null")));
+        assert!(!from(Some("https://evil.example")) && !from(Some("null")) && !from(Some("")));
+        let behind = [
+            (HOST, "10.0.0.7:7070"),
+            (ORIGIN, "https://desk.example"),
+            (FORWARDED_HOST.parse().unwrap(), "desk.example"),
+        ];
+        let behind = behind.map(|(name, value)| (name, HeaderValue::from_static(value)));
+        assert!(is_from_here(&HeaderMap::from_iter(behind)));
     }
 }

@@ -106,7 +106,10 @@ pub(crate) fn problem(problem: &Problem) -> Sheet {
             p { (said(&problem.detail)) }
             p { (help_of(problem.code)) }
         } }
-        p { a.button.primary href="/" data-back="" { "Go back" } " " span.faint { "code " code { (problem.code.as_str()) } } }
+        p {
+            a.button.primary href="/" data-back="" { "Go back" } " "
+            span.faint { "code " code { (problem.code.as_str()) } }
+        }
     };
     Sheet::new(problem.code.title(), Tab::Nowhere, main)
 }

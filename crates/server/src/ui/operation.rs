@@ -52,7 +52,9 @@ fn heading(operation: &OperationView, who: &Visitor) -> Markup {
         (operation_badge(operation.state)) " "
         @match operation.state {
             OperationState::Preview => { "Would " (did) " " (runs) }
-            OperationState::Running if operation.preparing => { "Finding the runs: " (grouped(operation.matched)) " so far" }
+            OperationState::Running if operation.preparing => {
+                "Finding the runs: " (grouped(operation.matched)) " so far"
+            }
             OperationState::Running => { (grouped(operation.moved)) " of " (runs) " moved" }
             OperationState::Paused => { "Paused after " (grouped(operation.moved)) " of " (runs) }
             OperationState::Stopped => { "Stopped after " (grouped(operation.moved)) " of " (runs) }
@@ -64,7 +66,10 @@ fn heading(operation: &OperationView, who: &Visitor) -> Markup {
         @if let Some(reason) = &operation.reason { "“" (said(&reason.decode())) "” " }
         @if let Some(because) = &operation.stopped_because { b { (said(because)) } " " }
         @if operation.state == OperationState::Preview && operation.eligible < operation.matched {
-            (grouped(operation.matched - operation.eligible)) " of the " (grouped(operation.matched)) " that match would not move; why is said beside."
+            (grouped(operation.matched - operation.eligible))
+            " of the "
+            (grouped(operation.matched))
+            " that match would not move; why is said beside."
         }
     };
     head(&headline, &why, &steering(operation, who))
@@ -86,7 +91,9 @@ fn steering(operation: &OperationView, who: &Visitor) -> Markup {
             OperationState::Preview if operation.eligible == 0 => a.button.primary href="/runs?state=dead" { "Choose other runs" },
             OperationState::Preview => { (button("cancel", "Drop it", "")) (button("start", &start, "primary")) }
             OperationState::Running => { (button("pause", "Pause", "")) (button("cancel", "Stop here", "danger")) }
-            OperationState::Paused => { (button("cancel", "Stop here", "danger")) (button("resume", "Go on", "primary")) }
+            OperationState::Paused => {
+                (button("cancel", "Stop here", "danger")) (button("resume", "Go on", "primary"))
+            }
             OperationState::Stopped | OperationState::Cancelled | OperationState::Completed => a.button href="/operations" { "All operations" },
         }
     }
@@ -94,11 +101,17 @@ fn steering(operation: &OperationView, who: &Visitor) -> Markup {
 
 /// Text and bar; the bar's length is an attribute, not a style.
 fn progress(operation: &OperationView) -> Markup {
-    let done = operation.moved + operation.skipped;
-    let share = percent(done, operation.eligible).unwrap_or_else(|| "0 %".into());
     let replay = operation.action == OperationAction::Replay;
+    // A replay is done with when its outcome is known, anything else when it has moved.
+    let settled = if replay { operation.succeeded + operation.failed } else { operation.moved };
+    let done = settled + operation.skipped;
+    let share = percent(done, operation.eligible).unwrap_or_else(|| "0 %".into());
     let figure = |word: &str, n: u64, outcome: &str| {
-        html! { a href=(links::with(&format!("/operations/{}", operation.id), [("outcome", outcome)])) { span.muted { (word) } b { (grouped(n)) } } }
+        html! {
+            a href=(links::with(&format!("/operations/{}", operation.id), [("outcome", outcome)])) {
+                span.muted { (word) } b { (grouped(n)) }
+            }
+        }
     };
     let body = html! {
         div.body {
@@ -108,7 +121,10 @@ fn progress(operation: &OperationView) -> Markup {
         }
         div.figures.inner {
             (figure("Moved", operation.moved, "moved,succeeded,failed"))
-            @if replay { (figure("Succeeded", operation.succeeded, "succeeded")) (figure("Failed again", operation.failed, "failed")) }
+            @if replay {
+                (figure("Succeeded", operation.succeeded, "succeeded"))
+                (figure("Failed again", operation.failed, "failed"))
+            }
             (figure("Skipped", operation.skipped, "skipped"))
         }
     };
@@ -184,7 +200,10 @@ fn items_of(operation: &OperationView, items: &OperationItemsPage, chosen: &str,
                 thead { tr { th { "Run" } th { "Outcome" } th { "Why" } } }
                 tbody { @for item in &items.items { tr {
                     td.id { @match (&item.tenant, &item.run_id) {
-                        (Some(tenant), Some(run_id)) => { a href=(links::run(tenant, run_id)) { (said(run_id.as_str())) } " " span.faint { (said(tenant.as_str())) } }
+                        (Some(tenant), Some(run_id)) => {
+                            a href=(links::run(tenant, run_id)) { (said(run_id.as_str())) } " "
+                            span.faint { (said(tenant.as_str())) }
+                        }
                         _ => span.faint { "gone" },
                     } }
                     td { (outcome_badge(item.outcome)) }

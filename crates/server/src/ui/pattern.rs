@@ -94,7 +94,8 @@ fn masked(found: &PatternDetail) -> Markup {
         div.body {
             (template(&pattern.template))
             p.muted {
-                b { "Why grouped: " } "failures with this text are one cause. Parts in violet differ from run to run and "
+                b { "Why grouped: " }
+                "failures with this text are one cause. Parts in violet differ from run to run and "
                 "were masked before comparing: numbers, ids, names. The fingerprint is made of the rest: "
                 code { (visible(&pattern.fingerprint)) } "."
             }
@@ -175,7 +176,12 @@ fn facts_of(found: &PatternDetail, now: Timestamp) -> Markup {
         ),
         fact(
             "Tenants",
-            &html! { @for (at, tenant) in pattern.tenants.iter().enumerate() { @if at > 0 { ", " } a href=(format!("/tenants/{tenant}")) { (said(tenant.as_str())) } } },
+            &html! {
+                @for (at, tenant)
+                in pattern.tenants.iter().enumerate() {
+                    @if at > 0 { ", " } a href=(format!("/tenants/{tenant}")) { (said(tenant.as_str())) }
+                }
+            },
         ),
     ];
     rows.extend(pattern.muted_until.map(|at| fact("Muted until", &html! { (exact(at)) })));
@@ -198,10 +204,14 @@ fn verbs(found: &PatternDetail, who: &Visitor) -> Markup {
     let owner = found.pattern.owner.as_ref().map_or("", |owner| owner.as_str());
     let kinds = [("worker", "worker"), ("prompt", "prompt"), ("tool", "tool")];
     let body = html! { div.body.verbs {
-        @if found.pattern.state == PatternState::New { (verb("acknowledge", "Acknowledge: somebody is on it", &html! {}, "Acknowledge")) }
+        @if found.pattern.state == PatternState::New {
+            (verb("acknowledge", "Acknowledge: somebody is on it", &html! {}, "Acknowledge"))
+        }
         (verb("resolve", "Resolve: it is fixed", &html! { p.muted { "Name the version that has the fix, and a failure of an older one is no regression." }
             (choice("kind", "Kind of version", &kinds, "worker")) (field("version", "Version", "", "empty: from now on")) }, "Resolve"))
-        (verb("mute", "Mute until", &html! { label.field { span { "Until (UTC; empty: for good)" } input type="datetime-local" name="until"; } }, "Mute"))
+        (verb("mute", "Mute until", &html! {
+            label.field { span { "Until (UTC; empty: for good)" } input type="datetime-local" name="until"; }
+        }, "Mute"))
         (verb("assign", "Assign an owner", &field("to", "To (empty: nobody)", owner, ""), "Assign"))
         (verb("merge", "Merge into another pattern", &field("into", "Its id or fingerprint", "", "1-0123456789abcdef"), "Merge"))
         (verb("note", "Add a note", &html! {}, "Add"))

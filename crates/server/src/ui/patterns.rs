@@ -80,9 +80,13 @@ fn heading(rows: &[PatternDetail], filtered: bool) -> Markup {
             Some(_) | None => { (of(rows.len() as u64, "cause")) " behind " (of(open, "open run")) "." }
         }
     };
-    let why = html! { "Failures that share a cause stand together: what differs from run to run is masked, what names the failing part stays." };
+    let why = html! {
+        "Failures that share a cause stand together: what differs from run to run is masked, what names the failing part stays."
+    };
     let action = html! {
-        @if let Some(largest) = largest { a.button.primary href=(links::pattern(&largest.pattern.id)) { "Open the largest" } }
+        @if let Some(largest) = largest {
+            a.button.primary href=(links::pattern(&largest.pattern.id)) { "Open the largest" }
+        }
     };
     head(&said, &why, &action)
 }
@@ -104,7 +108,11 @@ fn table(rows: &[PatternDetail], now: &redrive_core::time::Timestamp) -> Markup 
     html! {
         div.scroll { table {
             thead { tr {
-                th { "Root cause" } th.wide { "48 h" } th.num { "Open" } th.num.wide { "Failures" } th.num.wide { "Tenants" }
+                th { "Root cause" }
+                th.wide { "48 h" }
+                th.num { "Open" }
+                th.num.wide { "Failures" }
+                th.num.wide { "Tenants" }
                 th.wide { "First seen" } th.wide { "Last seen" } th.wide { "Owner" }
             } }
             tbody { @for PatternDetail { pattern, body } in rows {
@@ -113,12 +121,16 @@ fn table(rows: &[PatternDetail], now: &redrive_core::time::Timestamp) -> Markup 
                     td { (pattern_badges(pattern)) a href=(links::pattern(&pattern.id)) { (template(&line(&pattern.template))) }
                         div.faint { (pattern.reason) " · " (pattern.category) } }
                     td.wide { (spark(&hours)) span.sr { (of(hours.iter().sum(), "failure")) " in 48 hours" } }
-                    td.num { a href=(links::runs([("pattern", pattern.id.as_str()), ("state", "dead,review,scheduled,running")])) { (grouped(pattern.open)) } }
+                    td.num {
+                        a href=(links::runs([("pattern", pattern.id.as_str()), ("state", "dead,review,scheduled,running")])) { (grouped(pattern.open)) }
+                    }
                     td.num.wide { (grouped(pattern.count)) }
                     td.num.wide { (pattern.tenants.len()) }
                     td.wide.muted { (ago(pattern.first_seen, *now)) }
                     td.wide.muted { (ago(pattern.last_seen, *now)) }
-                    td.wide { @if let Some(owner) = &pattern.owner { (said(owner.as_str())) } @else { span.faint { "nobody" } } }
+                    td.wide {
+                        @if let Some(owner) = &pattern.owner { (said(owner.as_str())) } @else { span.faint { "nobody" } }
+                    }
                 }
             } }
         } }

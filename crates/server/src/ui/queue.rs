@@ -32,9 +32,13 @@ pub(crate) async fn get(app: App, visit: Visit<QueueName>) -> Result<Sheet> {
 }
 
 fn heading(queue: &QueueView) -> Markup {
-    let headline = html! { (said(queue.name.as_str())) ": " (of(queue.dead, "dead letter")) ", " (grouped(queue.scheduled)) " waiting" };
+    let headline = html! {
+        (said(queue.name.as_str())) ": " (of(queue.dead, "dead letter")) ", " (grouped(queue.scheduled)) " waiting"
+    };
     let why = html! {
-        @match &queue.settings.owner { Some(owner) => { "Owned by " (said(owner.as_str())) ". " } None => "Nobody owns it: dead letters here have nobody to go to. " }
+        @match &queue.settings.owner { Some(owner) => {
+            "Owned by " (said(owner.as_str())) ". "
+        } None => "Nobody owns it: dead letters here have nobody to go to. " }
         @if let Some(text) = &queue.settings.description { (said(&super::components::line(text))) }
     };
     let to = links::runs([("state", "dead"), ("queue", queue.name.as_str())]);
@@ -49,7 +53,9 @@ fn documentation(queue: &QueueView) -> Markup {
     let QueueSettings { description, runbook, instructions, .. } = &queue.settings;
     let body = html! { div.body {
         @if description.is_none() && runbook.is_none() && instructions.is_none() {
-            p.muted { "Nothing is written down yet. Whoever opens a dead letter of this queue at night reads what stands here: what it is for, where the runbook is, what to do." }
+            p.muted {
+                "Nothing is written down yet. Whoever opens a dead letter of this queue at night reads what stands here: what it is for, where the runbook is, what to do."
+            }
         }
         @if let Some(text) = description { div.lines { (said(text)) } }
         @if let Some(text) = instructions { p { b { "When a run of it is dead" } } div.lines { (said(text)) } }
@@ -66,7 +72,9 @@ fn policy_of(queue: &QueueView, policy: &Policy) -> Markup {
         fact(
             "Waits",
             &html! { @match &policy.schedule {
-                Schedule::Fixed(waits) => { @for (at, ms) in waits.iter().enumerate() { @if at > 0 { ", " } (span(*ms)) } }
+                Schedule::Fixed(waits) => {
+                    @for (at, ms) in waits.iter().enumerate() { @if at > 0 { ", " } (span(*ms)) }
+                }
                 Schedule::ByReason => "by reason, growing, with jitter",
             } },
         ),
@@ -84,7 +92,9 @@ fn facts_of(queue: &QueueView, now: redrive_core::time::Timestamp) -> Markup {
     let rows = [
         fact(
             "Retried by",
-            &html! { @match queue.settings.retry_by { RetryBy::Worker => "workers that lease it", RetryBy::Caller => "whoever reports its failures" } },
+            &html! {
+                @match queue.settings.retry_by { RetryBy::Worker => "workers that lease it", RetryBy::Caller => "whoever reports its failures" }
+            },
         ),
         fact(
             "Last lease call",
@@ -99,7 +109,9 @@ fn facts_of(queue: &QueueView, now: redrive_core::time::Timestamp) -> Markup {
 fn edit(queue: &QueueView, who: &Visitor) -> Markup {
     let QueueSettings { owner, description, runbook, instructions, .. } = &queue.settings;
     let long = |name: &str, label: &str, text: Option<&String>| {
-        html! { label.field { span { (label) } textarea name=(name) rows="4" { "\n" (text.map_or("", String::as_str)) } } }
+        html! {
+            label.field { span { (label) } textarea name=(name) rows="4" { "\n" (text.map_or("", String::as_str)) } }
+        }
     };
     let form = html! {
         (field("owner", "Owner", owner.as_ref().map_or("", |owner| owner.as_str()), "team or person"))

@@ -15,15 +15,31 @@ pub(crate) async fn get(app: App, visit: Visit) -> Result<Sheet> {
     let queues = app.store.queues().await?;
     let ownerless = queues.iter().filter(|queue| queue.ownerless);
     let headline = html! {
-        (of(queues.len() as u64, "queue")) @match ownerless.clone().count() { 0 => ", each with an owner.", n => { ", " (n) " without an owner." } }
+        (of(queues.len() as u64, "queue"))
+        @match ownerless.clone().count() { 0 => ", each with an owner.", n => { ", " (n) " without an owner." } }
     };
-    let action = html! { @if let Some(first) = ownerless.clone().next() { a.button.primary href=(format!("/queues/{}", first.name)) { "Give " (said(first.name.as_str())) " an owner" } } };
+    let action = html! {
+        @if let Some(first) = ownerless.clone().next() {
+            a.button.primary href=(format!("/queues/{}", first.name)) {
+                "Give " (said(first.name.as_str())) " an owner"
+            }
+        }
+    };
     let main = html! {
         (head(&headline, &html! { "A queue that nobody owns is a queue that nobody answers for." }, &action))
         section.panel aria-label="Queues" {
-            @if queues.is_empty() { (empty("No queue yet.", &html! { "The first report that names one makes it; or write it into " code { "redrive.toml" } "." })) }
+            @if queues.is_empty() {
+                (empty("No queue yet.", &html! {
+                    "The first report that names one makes it; or write it into " code { "redrive.toml" } "."
+                }))
+            }
             @else { div.scroll { table {
-                thead { tr { th { "Queue" } th { "Owner" } th.num { "Dead" } th.num { "Waiting" } th.num.wide { "Running" } th.wide { "Retried by" } th.num.wide { "Last lease call" } } }
+                thead {
+                    tr {
+                        th { "Queue" } th { "Owner" } th.num { "Dead" } th.num { "Waiting" } th.num.wide { "Running" }
+                        th.wide { "Retried by" } th.num.wide { "Last lease call" }
+                    }
+                }
                 tbody { @for queue in &queues { (row(queue, visit.now)) } }
             } } }
         }
@@ -36,11 +52,15 @@ fn row(queue: &QueueView, now: redrive_core::time::Timestamp) -> Markup {
     html! { tr {
         td { a href=(format!("/queues/{}", queue.name)) { (said(queue.name.as_str())) }
             div.faint { @if let Some(text) = &queue.settings.description { (said(&super::components::line(text))) } } }
-        td { @match &queue.settings.owner { Some(owner) => (said(owner.as_str())), None => span.badge.review { "nobody" } } }
+        td {
+            @match &queue.settings.owner { Some(owner) => (said(owner.as_str())), None => span.badge.review { "nobody" } }
+        }
         td.num { a href=(runs("dead")) { (grouped(queue.dead)) } }
         td.num { a href=(runs("scheduled")) { (grouped(queue.scheduled)) } }
         td.num.wide { a href=(runs("running")) { (grouped(queue.running)) } }
-        td.wide { @match queue.settings.retry_by { RetryBy::Worker => "workers", RetryBy::Caller => "whoever reports" } }
+        td.wide {
+            @match queue.settings.retry_by { RetryBy::Worker => "workers", RetryBy::Caller => "whoever reports" }
+        }
         td.num.wide.muted { @match queue.last_lease_call_at { Some(at) => (ago(at, now)), None => "never" } }
     } }
 }

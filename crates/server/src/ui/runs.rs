@@ -130,7 +130,9 @@ fn heading(given: &Asked, found: &RunsPage, may_bulk: bool) -> Markup {
         found.total.map(|total| format!("{}{}", if found.total_capped { "More than " } else { "" }, of(total, noun)));
     let said = html! { (total.unwrap_or_else(|| format!("More {noun}s"))) @if given.filter().count() > 1 { " match" } };
     let why = html! {
-        @if only_dead { "Automation must not continue these alone. Open one, or act on all that match after a preview." }
+        @if only_dead {
+            "Automation must not continue these alone. Open one, or act on all that match after a preview."
+        }
         @else { "Every filter is part of the address: send it to whoever should see the same." }
     };
     let actions = html! {
@@ -151,7 +153,9 @@ fn more_filters(given: &Asked, is_tenant: bool) -> Markup {
             summary { "+ filter" }
             form.panel.body.grid action="/runs" {
                 @for (name, label, example) in FILTERS {
-                    @if !(is_tenant && name == "tenant") { (field(name, label, given.get(name).unwrap_or_default(), example)) }
+                    @if !(is_tenant && name == "tenant") {
+                        (field(name, label, given.get(name).unwrap_or_default(), example))
+                    }
                 }
                 (field("q", "Search", given.get("q").unwrap_or_default(), "run, key, customer, words of the error"))
                 label.field { span { "Sort" } select name="sort" {
@@ -188,8 +192,12 @@ fn bulk(given: &Asked, found: &RunsPage, who: &Visitor, now: Timestamp) -> Marku
             (hidden("csrf", who.csrf()))
             @for (name, value) in given.filter() { (hidden(&format!("filter.{name}"), value)) }
             header {
-                label.bar { input type="checkbox" id="page" aria-label="select this page"; span id="selected" { "Select" } }
-                label.bar.muted { input type="checkbox" name="all" value="yes" id="all"; "all " (grouped(total)) " matching" }
+                label.bar {
+                    input type="checkbox" id="page" aria-label="select this page"; span id="selected" { "Select" }
+                }
+                label.bar.muted {
+                    input type="checkbox" name="all" value="yes" id="all"; "all " (grouped(total)) " matching"
+                }
                 span.end.bar {
                     button name="action" value="replay" { "Redrive…" }
                     button name="action" value="resolve" { "Resolve…" }
@@ -221,7 +229,10 @@ fn row(run: &RunSummary, now: Timestamp, selectable: bool) -> Markup {
             @if selectable {
                 td { input type="checkbox" name="run" value=(name) aria-label=(format!("select {}", run.run_id)); }
             }
-            td.id { a href=(links::run(&run.tenant, &run.run_id)) { (said(run.run_id.as_str())) } div.faint { (said(run.tenant.as_str())) } }
+            td.id {
+                a href=(links::run(&run.tenant, &run.run_id)) { (said(run.run_id.as_str())) }
+                div.faint { (said(run.tenant.as_str())) }
+            }
             td {
                 @match &run.template { Some(text) => (template(&line(text))), None => span.faint { "no failure yet" } }
                 div.faint { (severity_badge(run.severity)) " "

@@ -24,16 +24,23 @@ pub(crate) async fn get(app: App, visit: Visit) -> Result<Sheet> {
 pub(crate) async fn test(app: App, visit: Visit, form: Form) -> Result<Next> {
     let answer = tester::answer(&app, &visit.who, &form, visit.now).await?;
     let main = html! {
-        (head(&html! { "What Redrive makes of it" }, &html! { "Nothing is stored." }, &html! { a.button href="/settings" { "Settings" } }))
+        (head(&html! { "What Redrive makes of it" }, &html! { "Nothing is stored." }, &html! {
+            a.button href="/settings" { "Settings" }
+        }))
         div.cols { (answer) (tester::ask(&visit.who, &form)) }
     };
     Ok(Next::Show(Sheet::new("Tester", Tab::Settings, main)))
 }
 
 fn sheet(visit: &Visit, keys: Option<&[KeyView]>, tester: &Markup, made: Option<&CreatedKey>) -> Sheet {
-    let headline = html! { "You are " (visit.who.role()) @match visit.who.own_tenant() { Some(own) => { " of " (said(own.as_str())) } None => ", over all tenants" } "." };
+    let headline = html! {
+        "You are " (visit.who.role())
+        @match visit.who.own_tenant() { Some(own) => { " of " (said(own.as_str())) } None => ", over all tenants" } "."
+    };
     let main = html! {
-        (head(&headline, &html! { "Paste an error to see what would be made of it"  @if keys.is_some() { ", or look after the keys" } "." }, &html! {}))
+        (head(&headline, &html! {
+            "Paste an error to see what would be made of it"  @if keys.is_some() { ", or look after the keys" } "."
+        }, &html! {}))
         @if let Some(made) = made { (secret(made)) }
         (tester)
         @if let Some(keys) = keys { (table(keys, visit)) (make_key(&visit.who)) }
@@ -54,7 +61,12 @@ fn secret(made: &CreatedKey) -> Markup {
 
 fn table(keys: &[KeyView], visit: &Visit) -> Markup {
     let body = html! { div.scroll { table {
-        thead { tr { th { "Key" } th { "Role" } th { "Tenant" } th.wide { "Note" } th.num.wide { "Made" } th { "State" } th { span.faint { "Next" } } } }
+        thead {
+            tr {
+                th { "Key" } th { "Role" } th { "Tenant" } th.wide { "Note" } th.num.wide { "Made" } th { "State" }
+                th { span.faint { "Next" } }
+            }
+        }
         tbody { @for key in keys { tr {
             td.mono { (key.id) }
             td { (key.role) }
@@ -67,7 +79,9 @@ fn table(keys: &[KeyView], visit: &Visit) -> Markup {
                 (None, None) => span.badge.good { "valid" },
             } }
             td.act { @if key.revoked_at.is_none() {
-                (post_form(&format!("/settings/keys/{}/revoke", key.id), visit.who.csrf(), &html! { button.danger aria-label=(format!("revoke {}", key.id)) { "Revoke" } }))
+                (post_form(&format!("/settings/keys/{}/revoke", key.id), visit.who.csrf(), &html! {
+                    button.danger aria-label=(format!("revoke {}", key.id)) { "Revoke" }
+                }))
             } }
         } } }
     } } };
@@ -77,7 +91,9 @@ fn table(keys: &[KeyView], visit: &Visit) -> Markup {
 fn make_key(who: &Visitor) -> Markup {
     let roles = [("worker", "worker"), ("tenant", "tenant"), ("operator", "operator"), ("admin", "admin")];
     let form = html! {
-        p.muted { "A worker reports and leases; a tenant reads and triages its own; an operator acts for all tenants and in bulk; an admin also looks after keys and queues." }
+        p.muted {
+            "A worker reports and leases; a tenant reads and triages its own; an operator acts for all tenants and in bulk; an admin also looks after keys and queues."
+        }
         div.grid {
             (choice("role", "Role", &roles, "worker"))
             (field("tenant", "Tenant (* spans all)", "", "default"))

@@ -3,13 +3,13 @@
 use maud::{Markup, html};
 use redrive_core::breaker::StateName;
 use redrive_core::ids::Tenant;
-use redrive_core::text::Text;
+use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
-use redrive_core::wire::{BreakerAction, BreakerRequest, BreakerView, TenantBreaker, TenantHealth};
+use redrive_core::wire::{BreakerAction, BreakerRequest, BreakerScope, BreakerView, TenantBreaker, TenantHealth};
 
 use super::components::{
     ago, ahead, breaker_badge, clock, empty, fact, facts, field, grouped, head, hidden, of, panel, post_form,
-    reason_field, said,
+    reason_field, said, visible,
 };
 use super::flash::Done;
 use super::form::Form;
@@ -47,7 +47,11 @@ pub(crate) async fn get(app: App, visit: Visit<Tenant>) -> Result<Sheet> {
 
 fn unheard(tenant: &Tenant) -> Sheet {
     let main = html! { section.panel { (empty("Nothing has been reported for you yet.", &html! {
-        "Report a failure with " code { "POST /v1/failures" } " and a worker’s key of tenant " (said(tenant.as_str())) "."
+        "Report a failure with "
+        code { "POST /v1/failures" }
+        " and a worker’s key of tenant "
+        (said(tenant.as_str()))
+        "."
     })) } };
     Sheet::new(tenant.to_string(), Tab::Tenants, main)
 }
@@ -65,7 +69,9 @@ fn heading(tenant: &Tenant, health: &TenantHealth, breaker: &TenantBreaker, now:
     head(
         &headline,
         &why,
-        &html! { @if health.escalated > 0 { a.button.primary href=(to) { "Review the " (grouped(health.escalated)) } } },
+        &html! {
+            @if health.escalated > 0 { a.button.primary href=(to) { "Review the " (grouped(health.escalated)) } }
+        },
     )
 }
 
@@ -89,7 +95,12 @@ fn breakers(breaker: &TenantBreaker, who: &Visitor, now: Timestamp) -> Markup {
         @if breaker.breakers.is_empty() { (empty("Every breaker is closed.", &html! {
             "A breaker opens when most attempts fail: it holds retries back, loses none, and lets one through to find out whether it works again."
         })) } @else { div.scroll { table {
-            thead { tr { th { "Breaker" } th { "State" } th.num.wide { "Failed" } th.num { "Held" } th { span.faint { "Next" } } } }
+            thead {
+                tr {
+                    th { "Breaker" } th { "State" } th.num.wide { "Failed" } th.num { "Held" }
+                    th { span.faint { "Next" } }
+                }
+            }
             tbody { @for one in &breaker.breakers { (row(&breaker.tenant, one, who, now)) } }
         } } }
     };
@@ -98,14 +109,38 @@ fn breakers(breaker: &TenantBreaker, who: &Visitor, now: Timestamp) -> Markup {
 
 fn row(tenant: &Tenant, breaker: &BreakerView, who: &Visitor, now: Timestamp) -> Markup {
     html! { tr {
-        td { (said(breaker.name.as_str())) div.faint { (breaker.scope) " · " (said(breaker.environment.as_str()))
-            @if let Some(by) = &breaker.opened_by { " · opened by " (said(by)) }
-            @if let Some(reason) = &breaker.reason { " · " (said(&reason.decode())) } } }
-        td { (breaker_badge(breaker.state)) @if breaker.state == StateName::Open { div.faint { "until " (ahead(breaker.until, now)) } } }
-        td.num.wide { @if let (Some(failed), Some(attempts)) = (breaker.failed, breaker.attempts) { (grouped(failed)) " of " (grouped(attempts)) } }
+        td {
+            span title=(visible(breaker.name.as_str())) { (whose(breaker)) }
+            div.faint {
+                (said(breaker.environment.as_str()))
+                @if let Some(by) = &breaker.opened_by { " · opened by " (said(by)) }
+                @if let Some(reason) = &breaker.reason { " · " (said(&reason.decode())) }
+            }
+        }
+        td {
+            (breaker_badge(breaker.state))
+            @if breaker.state == StateName::Open { div.faint { "until " (ahead(breaker.until, now)) } }
+        }
+        td.num.wide {
+            @if let (Some(failed), Some(attempts)) = (breaker.failed, breaker.attempts) { (grouped(failed)) " of " (grouped(attempts)) }
+        }
         td.num { (grouped(breaker.held)) }
-        td.act { @if who.is_operator() && breaker.state != StateName::Closed && breaker.tenant.is_some() { (close(tenant, breaker, who)) } }
+        td.act {
+            @if who.is_operator() && breaker.state != StateName::Closed && breaker.tenant.is_some() { (close(tenant, breaker, who)) }
+        }
     } }
+}
+
+/// What it watches over.
+fn whose(breaker: &BreakerView) -> Markup {
+    let part = |name: &Option<Label>| name.as_ref().map_or_else(|| html! { "any" }, |name| said(name.as_str()));
+    html! {
+        @match breaker.scope {
+            BreakerScope::Tenant => "all of its work",
+            BreakerScope::Model => { (part(&breaker.provider)) " / " (part(&breaker.model)) }
+            BreakerScope::Everywhere => { (part(&breaker.provider)) " / " (part(&breaker.model)) ", for all tenants" }
+        }
+    }
 }
 
 fn close(tenant: &Tenant, breaker: &BreakerView, who: &Visitor) -> Markup {
@@ -113,7 +148,9 @@ fn close(tenant: &Tenant, breaker: &BreakerView, who: &Visitor) -> Markup {
         &format!("/tenants/{tenant}/breaker"),
         who.csrf(),
         &html! {
-            (hidden("action", "close")) (hidden("environment", breaker.environment.as_str())) (hidden("reason", "closed at the desk"))
+            (hidden("action", "close"))
+            (hidden("environment", breaker.environment.as_str()))
+            (hidden("reason", "closed at the desk"))
             @if let Some(provider) = &breaker.provider { (hidden("provider", provider.as_str())) }
             @if let Some(model) = &breaker.model { (hidden("model", model.as_str())) }
             button { "Close" }
@@ -135,10 +172,17 @@ fn history(breaker: &TenantBreaker, now: Timestamp) -> Markup {
 
 fn limits(health: &TenantHealth) -> Markup {
     let body = html! { div.body { @match &health.limits {
-        None => span.muted { "No limit is set. A tenant’s section in the configuration may set " code { "max_running" } " and " code { "leases_per_s" } "." },
+        None => span.muted {
+            "No limit is set. A tenant’s section in the configuration may set " code { "max_running" } " and "
+            code { "leases_per_s" } "."
+        },
         Some(limits) => (facts(&[
-            fact("Running", &html! { (grouped(limits.running)) @if let Some(most) = limits.max_running { " of " (grouped(most)) } }),
-            fact("Leases a second", &html! { @match limits.leases_per_s { Some(rate) => (rate), None => "as they come" } }),
+            fact("Running", &html! {
+                (grouped(limits.running)) @if let Some(most) = limits.max_running { " of " (grouped(most)) }
+            }),
+            fact("Leases a second", &html! {
+                @match limits.leases_per_s { Some(rate) => (rate), None => "as they come" }
+            }),
         ])),
     } } };
     panel("limits", "Limits", &html! {}, &body)
@@ -147,10 +191,14 @@ fn limits(health: &TenantHealth) -> Markup {
 /// A freeze: holds retries and replays alike.
 fn by_hand(tenant: &Tenant, who: &Visitor) -> Markup {
     let form = html! {
-        p.muted { "Holds every retry and every replay of this tenant, until the time given or until somebody closes it." }
+        p.muted {
+            "Holds every retry and every replay of this tenant, until the time given or until somebody closes it."
+        }
         (hidden("action", "open"))
         label.field { span { "Until (UTC; empty: until closed)" } input type="datetime-local" name="until"; }
-        (field("environment", "Environment", "production", "")) (reason_field(true)) button.danger { "Open the breaker" }
+        (field("environment", "Environment", "production", ""))
+        (reason_field(true))
+        button.danger { "Open the breaker" }
     };
     panel(
         "freeze",

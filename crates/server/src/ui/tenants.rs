@@ -19,17 +19,28 @@ pub(crate) async fn get(app: App, visit: Visit<(), TenantsQuery>) -> Result<Shee
     let with_dead = found.tenants.iter().filter(|tenant| tenant.dead > 0).count() as u64;
     let headline = html! {
         @match worst {
-            Some(worst) => { (of(with_dead, "tenant")) " with dead letters, most of them " (said(worst.tenant.as_str())) "’s." }
+            Some(worst) => {
+                (of(with_dead, "tenant")) " with dead letters, most of them " (said(worst.tenant.as_str())) "’s."
+            }
             None => "No tenant has a dead letter.",
         }
     };
-    let action = html! { @if let Some(worst) = worst { a.button.primary href=(format!("/tenants/{}", worst.tenant)) { "Open " (said(worst.tenant.as_str())) } } };
+    let action = html! {
+        @if let Some(worst) = worst {
+            a.button.primary href=(format!("/tenants/{}", worst.tenant)) { "Open " (said(worst.tenant.as_str())) }
+        }
+    };
     let main = html! {
         (head(&headline, &html! { "Each has its own patterns, breakers and limits; nobody sees another’s." }, &action))
         section.panel aria-label="Tenants" {
             @if found.tenants.is_empty() { (empty("No tenant yet.", &html! { "A tenant is known from its first report on." })) } @else {
                 div.scroll { table {
-                    thead { tr { th { "Tenant" } th.num { "Dead" } th.num { "Waiting" } th.num.wide { "Running" } th.num { "Last failure" } } }
+                    thead {
+                        tr {
+                            th { "Tenant" } th.num { "Dead" } th.num { "Waiting" } th.num.wide { "Running" }
+                            th.num { "Last failure" }
+                        }
+                    }
                     tbody { @for tenant in &found.tenants { (row(tenant, visit.now)) } }
                 } }
             }

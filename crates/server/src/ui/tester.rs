@@ -25,7 +25,12 @@ const MASKED_MAX: usize = 12;
 pub(super) fn ask(who: &Visitor, form: &Form) -> Markup {
     let value = |name: &str| form.one(name).unwrap_or_default().to_owned();
     let body = html! {
-        label.field { span { "Error, as it was raised" } textarea.mono name="text" rows="7" required spellcheck="false" placeholder="openai.RateLimitError: Error code: 429 - …" { "\n" (form.exact("text").unwrap_or_default()) } }
+        label.field {
+            span { "Error, as it was raised" }
+            textarea.mono name="text" rows="7" required spellcheck="false" placeholder="openai.RateLimitError: Error code: 429 - …" {
+                "\n" (form.exact("text").unwrap_or_default())
+            }
+        }
         div.grid {
             (field("error_type", "Type", &value("error_type"), "RateLimitError"))
             (field("http_status", "HTTP status", &value("http_status"), "429"))
@@ -85,7 +90,11 @@ pub(super) async fn answer(app: &App, who: &Visitor, form: &Form, now: Timestamp
         fact("First attempt", &html! { (said(&verdict.why)) }),
         fact(
             "Next attempt",
-            &html! { @match verdict.next_attempt_at { Some(at) => { (ago(at, now)) ", give or take the jitter" } None => "none" } },
+            &html! {
+                @match verdict.next_attempt_at { Some(at) => {
+                    (ago(at, now)) ", give or take the jitter"
+                } None => "none" }
+            },
         ),
         fact("Strategy", &html! { (words(&strategy(&failure.reason, failure.category))) }),
         fact("Advised", &html! { (advice(verdict.recommended_action)) }),
@@ -118,11 +127,18 @@ fn why(evidence: &Evidence<'_>) -> Markup {
         h3 { "Why" }
         @if explained.findings.is_empty() { p.muted { "No rule knows this text." } }
         ul { @for finding in explained.findings.iter().take(FINDINGS_MAX) {
-            li { code { (finding.rule) } " found “" (said(&finding.matched)) "” in the " (finding.field) ": " (said(&finding.reason)) }
+            li {
+                code { (finding.rule) } " found “" (said(&finding.matched)) "” in the " (finding.field) ": "
+                (said(&finding.reason))
+            }
         } }
         @if !masked.is_empty() {
             p { "Masked, because it differs from run to run:" }
-            ul { @for part in masked.iter().take(MASKED_MAX) { li { span.template { mark { (part.mask) } } " " code { (said(&part.original)) } } } }
+            ul {
+                @for part in masked.iter().take(MASKED_MAX) {
+                    li { span.template { mark { (part.mask) } } " " code { (said(&part.original)) } }
+                }
+            }
         }
     }
 }

@@ -8,7 +8,9 @@ use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{ItemOutcome, OperationState, PatternState, PatternView, RunSummary, Severity};
 
 fn badge(class: &str, mark: &str, word: &str) -> Markup {
-    html! { span class=(format!("badge {class}")) { @if !mark.is_empty() { span aria-hidden="true" { (mark) } } (word) } }
+    html! {
+        span class=(format!("badge {class}")) { @if !mark.is_empty() { span aria-hidden="true" { (mark) } } (word) }
+    }
 }
 
 /// The state with what makes it one's own: why it is dead, that it is held.

@@ -32,7 +32,12 @@ pub(crate) fn bars(about: &str, series: &[(&str, &str)], line: Option<&str>, bar
         details.data {
             summary { "As a table" }
             div.scroll { table {
-                thead { tr { th { "Time" } @for (_, word) in series { th.num { (word) } } @if let Some(word) = line { th.num { (word) } } } }
+                thead {
+                    tr {
+                        th { "Time" } @for (_, word) in series { th.num { (word) } }
+                        @if let Some(word) = line { th.num { (word) } }
+                    }
+                }
                 tbody { @for bar in bars {
                     tr {
                         td { (bar.name) }

@@ -39,7 +39,9 @@ fn headline(seen: &Seen) -> Markup {
         (0, _) => html! { "Nothing waits for a person." },
         (1, _) => html! { "One run needs a person." },
         (waiting, Some(open)) => {
-            html! { (grouped(waiting)) " runs need a person. One fix may clear " (grouped(open.min(waiting))) " of them." }
+            html! {
+                (grouped(waiting)) " runs need a person. One fix may clear " (grouped(open.min(waiting))) " of them."
+            }
         }
         (waiting, None) => html! { (grouped(waiting)) " runs need a person." },
     };
@@ -47,7 +49,9 @@ fn headline(seen: &Seen) -> Markup {
     let why = html! {
         "Everything else goes by itself: " (of(scheduled, "run")) " waiting for a retry, "
         (grouped(seen.standing.of(StateName::Running))) " running"
-        @if let Some(share) = seen.recovery_rate() { ", " (share) " of the runs that failed in the last 24 hours have recovered" }
+        @if let Some(share) = seen.recovery_rate() {
+            ", " (share) " of the runs that failed in the last 24 hours have recovered"
+        }
         "."
     };
     let action = html! {
@@ -93,7 +97,13 @@ fn rates(seen: &Seen) -> Markup {
         grouped(dead)
     );
     let legend = html! {
-        span.badge.good { "recovered" } " " span.badge.wait { "retried" } " " span.badge.dead { "dead" } " " span.badge { "— failed" }
+        span.badge.good { "recovered" }
+        " "
+        span.badge.wait { "retried" }
+        " "
+        span.badge.dead { "dead" }
+        " "
+        span.badge { "— failed" }
     };
     let body = html! {
         div.body {
@@ -121,7 +131,9 @@ fn causes(seen: &Seen) -> Markup {
         + seen.standing.of(StateName::Scheduled)
         + seen.standing.of(StateName::Running);
     let end = html! {
-        @if let Some(share) = percent(open.min(all), all) { span.wide { (seen.patterns.len()) " explain " (share) " of what is open · " } }
+        @if let Some(share) = percent(open.min(all), all) {
+            span.wide { (seen.patterns.len()) " explain " (share) " of what is open · " }
+        }
         a href="/patterns" { "All patterns" }
     };
     let body = html! {
@@ -151,7 +163,9 @@ fn cause(seen: &Seen, detail: &PatternDetail) -> Markup {
             td { (pattern_badges(pattern)) a href=(to) { (template(&super::components::line(&pattern.template))) }
                 div.faint { (pattern.reason) " · " (pattern.category) } }
             td.wide { (spark(&hours)) }
-            td.num { a href=(links::runs([("pattern", pattern.id.as_str()), ("state", "dead,review,scheduled,running")])) { (grouped(pattern.open)) } }
+            td.num {
+                a href=(links::runs([("pattern", pattern.id.as_str()), ("state", "dead,review,scheduled,running")])) { (grouped(pattern.open)) }
+            }
             td.num.wide { (pattern.tenants.len()) }
             td.nowrap.wide.muted { (ago(pattern.first_seen, seen.now)) }
             td.act {

@@ -54,6 +54,8 @@ fn says(seen: &Seen, breaker: &BreakerView) -> Markup {
             " · " (grouped(failed)) " of " (grouped(attempts)) " failed"
         }
         @if breaker.held > 0 { " · " (grouped(breaker.held)) " held" }
-        @if breaker.state == StateName::Open { " · " @if breaker.by_hand { "by hand, " } "until " (ahead(breaker.until, seen.now)) }
+        @if breaker.state == StateName::Open {
+            " · " @if breaker.by_hand { "by hand, " } "until " (ahead(breaker.until, seen.now))
+        }
     }
 }

@@ -19,7 +19,9 @@ pub(super) fn actions(seen: &Seen, who: &Visitor) -> Markup {
             StateName::Dead => (dead(seen, who, &at)),
             StateName::Review => a.button.primary href="#approve" { "Approve or reject…" },
             StateName::Scheduled => (again(seen, who, &at, "Retry now")),
-            StateName::Running => (post_form(&format!("{at}/cancel"), who.csrf(), &html! { button.danger { "Cancel the attempt" } })),
+            StateName::Running => (post_form(&format!("{at}/cancel"), who.csrf(), &html! {
+                button.danger { "Cancel the attempt" }
+            })),
             StateName::Merged => @if let Some(into) = &seen.run.summary.merged_into {
                 a.button.primary href=(super::links::run(&seen.run.summary.tenant, into)) { "Open " (visible(into.as_str())) }
             },

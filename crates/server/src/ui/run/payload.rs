@@ -75,7 +75,11 @@ pub(super) fn panel_of(seen: &Seen) -> Markup {
 pub(super) fn tree(text: &str, nodes: usize) -> Markup {
     let Some(tape) = Tape::of(text) else { return html! { pre tabindex="0" { bdi { (visible(text)) } } } };
     let mut left = nodes;
-    html! { div.tree { (value(&tape, tape.root(), 0, &mut left)) @if left == 0 { p.faint { "… there is more: see it raw." } } } }
+    html! {
+        div.tree {
+            (value(&tape, tape.root(), 0, &mut left)) @if left == 0 { p.faint { "… there is more: see it raw." } }
+        }
+    }
 }
 
 fn value(tape: &Tape<'_>, at: At, level: usize, left: &mut usize) -> Markup {

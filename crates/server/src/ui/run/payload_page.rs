@@ -62,14 +62,23 @@ pub(crate) async fn get(app: App, visit: Visit<(Tenant, RunId), PayloadQuery>) -
     let main = html! {
         (head(
             &html! { "Payload of " (said(at.run_id.as_str())) ", " (bytes(all.len())) },
-            &html! { "Revision " (found.revision) " by " (said(&found.actor)) ". The original bytes never change; an edit is a new revision." },
+            &html! {
+                "Revision " (found.revision) " by " (said(&found.actor))
+                ". The original bytes never change; an edit is a new revision."
+            },
             &html! { a.button.primary href=(links::run(&at.tenant, &at.run_id)) { "Back to the run" } },
         ))
         div.bar {
-            @for name in ["tree", "raw", "hex"] { a.button href=(to(name, 0)) aria-current=[(word(view) == name).then_some("true")] { (name) } }
-            @for one in earlier { a href=(links::with(&page, [("view", word(view)), ("revision", one.to_string().as_str())])) { "revision " (one) } }
+            @for name in ["tree", "raw", "hex"] {
+                a.button href=(to(name, 0)) aria-current=[(word(view) == name).then_some("true")] { (name) }
+            }
+            @for one in earlier {
+                a href=(links::with(&page, [("view", word(view)), ("revision", one.to_string().as_str())])) { "revision " (one) }
+            }
         }
-        (panel("piece", if from > 0 { "A piece" } else { "From the beginning" }, &html! { "byte " (grouped(from as u64)) " of " (grouped(all.len() as u64)) }, &body))
+        (panel("piece", if from > 0 { "A piece" } else { "From the beginning" }, &html! {
+            "byte " (grouped(from as u64)) " of " (grouped(all.len() as u64))
+        }, &body))
         (pager((from > 0).then(|| to(word(view), 0)).as_deref(), next.as_deref()))
     };
     Ok(Sheet::new(format!("Payload of {}", at.run_id), Tab::Runs, main))

@@ -6,7 +6,9 @@ use redrive_core::ledger::Will;
 use redrive_core::run::StateName;
 use redrive_core::wire::{PlanAnswer, PlanStep, StepView};
 
-use super::super::components::{ago, choice, exact, hidden, panel, post_form, reason_field, said, visible, will_badge};
+use super::super::components::{
+    ago, choice, exact, field, hidden, panel, post_form, reason_field, said, visible, will_badge,
+};
 use super::Seen;
 use crate::auth::Visitor;
 
@@ -31,7 +33,7 @@ pub(super) fn panel_of(seen: &Seen, who: &Visitor) -> Markup {
 pub(super) fn steps(seen: &Seen, plan: &PlanAnswer) -> Markup {
     html! {
         @if plan.steps.is_empty() {
-            div.body.muted { "No step is recorded: the work begins anew, with the payload as it is below." }
+            div.body.muted { "No step is recorded: the work begins anew." }
         } @else {
             div.scroll { table {
                 thead { tr { th { "Step" } th { "Will" } th.wide { "Recorded" } } }
@@ -46,7 +48,10 @@ fn row(seen: &Seen, step: &PlanStep) -> Markup {
     let recorded = seen.run.body.steps.iter().find(|known| known.key == step.key);
     html! {
         tr {
-            td { (said(step.name.as_str())) " " @if step.effect { span.badge { "effect" } " " } span.faint.mono.wide { (said(step.key.as_str())) } }
+            td {
+                (said(step.name.as_str())) " " @if step.effect { span.badge { "effect" } " " }
+                span.faint.mono.wide { (said(step.key.as_str())) }
+            }
             td { (will_badge(step.will)) }
             td.wide.faint {
                 @match (step.will, recorded) {
@@ -101,7 +106,9 @@ fn review(seen: &Seen, who: &Visitor) -> Markup {
             @if let Some(proposed) = &review.proposed { pre tabindex="0" { bdi { (visible(proposed.get())) } } }
             div.bar {
                 (post_form(&format!("{at}/approve"), who.csrf(), &approve))
-                (post_form(&format!("{at}/reject"), who.csrf(), &html! { (reason_field(false)) button.danger { "Reject" } }))
+                (post_form(&format!("{at}/reject"), who.csrf(), &html! {
+                    (reason_field(false)) button.danger { "Reject" }
+                }))
             }
         }
     }
@@ -111,9 +118,11 @@ fn reconcile(seen: &Seen, who: &Visitor, step: &StepView) -> Markup {
     let outcomes = [("", "choose…"), ("committed", "It happened"), ("not_done", "It did not happen")];
     let form = html! {
         (hidden("key", step.key.as_str()))
-        (choice("outcome", "What became of it", &outcomes, ""))
-        label.field { span { "Its output, if it happened (JSON)" } input type="text" name="output" placeholder="{\"charge_id\":\"…\"}"; }
-        (reason_field(false))
+        div.grid {
+            (choice("outcome", "What became of it", &outcomes, ""))
+            (field("output", "Its output, if it happened (JSON)", "", "{\"id\":\"…\"}"))
+            (reason_field(false))
+        }
         button { "Record the outcome" }
     };
     html! {

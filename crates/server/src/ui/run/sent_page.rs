@@ -22,15 +22,21 @@ pub(crate) async fn get(app: App, visit: Visit<(Tenant, RunId, AttemptNumber)>) 
     let found = sent::read(&app, at.clone(), attempt).await?;
     let why = html! {
         @if found.changes.is_empty() { "It went out as it is." }
-        @for change in &found.changes { (said(&words(&change.change))) @if !change.applied { " (could not be made)" } ". " }
+        @for change in &found.changes {
+            (said(&words(&change.change))) @if !change.applied { " (could not be made)" } ". "
+        }
     };
     let main = html! {
         (head(
             &html! { "What attempt " (found.attempt) " of " (said(at.run_id.as_str())) " got" }, &why,
             &html! { a.button.primary href=(links::run(&at.tenant, &at.run_id)) { "Back to the run" } },
         ))
-        (panel("diff", "Against the original", &html! { "revision " (found.revision) }, &html! { div.body { (diff(&found.diff, found.diff_cut)) } }))
-        @if let Some(payload) = &found.payload { (panel("sent", "As it was sent", &html! {}, &html! { div.body { (tree(payload.get(), TREE_NODES)) } })) }
+        (panel("diff", "Against the original", &html! { "revision " (found.revision) }, &html! {
+            div.body { (diff(&found.diff, found.diff_cut)) }
+        }))
+        @if let Some(payload) = &found.payload {
+            (panel("sent", "As it was sent", &html! {}, &html! { div.body { (tree(payload.get(), TREE_NODES)) } }))
+        }
     };
     Ok(Sheet::new(format!("Attempt {attempt} of {}", at.run_id), Tab::Runs, main))
 }

@@ -53,7 +53,10 @@ pub(super) fn panel_of(seen: &Seen, now: Timestamp) -> Markup {
             @if left > 0 { p.muted { (grouped(left as u64)) " earlier entries are in the API’s answer." } }
         }
     };
-    let end = html! { "attempt " (seen.run.summary.attempt) @if seen.run.summary.replays > 0 { " · replayed " (seen.run.summary.replays) " times" } };
+    let end = html! {
+        "attempt " (seen.run.summary.attempt)
+        @if seen.run.summary.replays > 0 { " · replayed " (seen.run.summary.replays) " times" }
+    };
     panel("happened", "What happened", &end, &body)
 }
 
@@ -70,11 +73,15 @@ fn attempt(seen: &Seen, attempt: &AttemptView, now: Timestamp, whole: bool) -> M
             span class=(dot) {}
             div {
                 b { "Attempt " (attempt.attempt) " " (attempt.outcome) }
-                @if let Some(verdict) = &attempt.verdict { ": " (verdict.reason) ". " span.faint { "rule " (said(&verdict.rule)) } }
+                @if let Some(verdict) = &attempt.verdict {
+                    ": " (verdict.reason) ". " span.faint { "rule " (said(&verdict.rule)) }
+                }
                 @if let Some(verdict) = &attempt.verdict { div { (said(&verdict.why)) (changes(verdict)) } }
                 div.faint { (about(attempt)) }
                 @if attempt.changed {
-                    p { a href=(format!("{}/attempts/{}", seen.at(), attempt.attempt)) { "What it got, against the original" } }
+                    p {
+                        a href=(format!("{}/attempts/{}", seen.at(), attempt.attempt)) { "What it got, against the original" }
+                    }
                 }
                 @if whole { (evidence(attempt)) }
             }

@@ -15,14 +15,20 @@ pub(super) fn panel_of(seen: &Seen, who: &Visitor) -> Markup {
     let body = html! {
         div.body.verbs {
             @if open { (assign(seen, who)) (defer(seen, who)) (reassign(seen, who)) }
-            @if state == StateName::Dead { (plain(seen, who, "review", "Put aside for a decision", "Waits until somebody approves or rejects it.", "Put aside", false)) }
+            @if state == StateName::Dead {
+                (plain(seen, who, "review", "Put aside for a decision", "Waits until somebody approves or rejects it.", "Put aside", false))
+            }
             @if open {
                 (plain(seen, who, "resolve", "Resolve", "It is settled: done elsewhere, or no longer a problem.", "Resolve", false))
                 (plain(seen, who, "discard", "Discard", "It is not needed. Its data is kept until its time is up.", "Discard", true))
                 (merge(seen, who))
             }
-            @if state == StateName::Merged { (plain(seen, who, "unmerge", "Take apart", "It is not the same after all.", "Take apart", false)) }
-            @if state == StateName::Scheduled { (plain(seen, who, "cancel", "Cancel", "Stops it and keeps it as a dead letter.", "Cancel", true)) }
+            @if state == StateName::Merged {
+                (plain(seen, who, "unmerge", "Take apart", "It is not the same after all.", "Take apart", false))
+            }
+            @if state == StateName::Scheduled {
+                (plain(seen, who, "cancel", "Cancel", "Stops it and keeps it as a dead letter.", "Cancel", true))
+            }
             (note(seen, who))
             @if who.is_operator() && state != StateName::Running && state != StateName::Merged { (force(seen, who)) }
         }
@@ -41,7 +47,9 @@ fn to(seen: &Seen, verb: &str) -> String {
 fn plain(seen: &Seen, who: &Visitor, name: &str, title: &str, says: &str, button: &str, danger: bool) -> Markup {
     let form = html! {
         p.muted { (says) }
-        label.field { span { "Reason" } input type="text" name="reason" id=(format!("{name}-reason")) maxlength="2000"; }
+        label.field {
+            span { "Reason" } input type="text" name="reason" id=(format!("{name}-reason")) maxlength="2000";
+        }
         button.danger[danger] { (button) }
     };
     verb(name, title, &post_form(&to(seen, name), who.csrf(), &form))
@@ -98,7 +106,9 @@ fn note(seen: &Seen, who: &Visitor) -> Markup {
 /// Past every guard, with a name and a reason.
 fn force(seen: &Seen, who: &Visitor) -> Markup {
     let form = html! {
-        p.muted { "Replays although a guard refuses it: an effect in doubt or done, a closed run, too many replays. It may do harm twice; the reason is kept." }
+        p.muted {
+            "Replays although a guard refuses it: an effect in doubt or done, a closed run, too many replays. It may do harm twice; the reason is kept."
+        }
         (hidden("force", "yes")) (reason_field(true)) button.danger { "Force a replay" }
     };
     verb("force", "Force a replay", &post_form(&to(seen, "replay"), who.csrf(), &form))
