@@ -26,7 +26,12 @@ pub fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     let found: Value = serde_json::from_slice(&measured.stdout).context("sdk/python/bench.py")?;
     let ms = |name: &str| found[name].as_f64().with_context(|| format!("no {name}"));
     figures.note("python sdk: the one synchronous start, p50", ms("start_ms")?, "ms");
-    figures.at_most("python sdk: five plain steps and the end, beyond the bare agent, p50", ms("five_steps_and_end_ms")?, "ms", 0.3);
+    figures.at_most(
+        "python sdk: five plain steps and the end, beyond the bare agent, p50",
+        ms("five_steps_and_end_ms")?,
+        "ms",
+        0.3,
+    );
     figures.note("python sdk: an effect (intent and outcome, both on disk), p50", ms("effect_ms")?, "ms");
     server.stop()
 }

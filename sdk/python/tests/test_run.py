@@ -143,6 +143,20 @@ class Agents(LiveCase):
         seen = self.server.run("bill-1")
         self.assertEqual((seen["agent"], seen["queue"], seen["payload"]), ("bill", "bills", {"n": 1}))
 
+    def test_another_run_that_is_done_is_not_taken_for_the_agents_own(self) -> None:
+        self.default()
+        with redrive.run("inner-done") as run:
+            run.succeed("inner")
+
+        @redrive.agent(run_id=lambda n: f"outer-{n}")
+        def outer(n: int) -> str:
+            with redrive.run("inner-done"):
+                return "not reached"
+
+        with self.assertRaises(redrive.AlreadyDone):
+            outer(1)
+        self.settled("outer-1", "dead", "scheduled")
+
     def test_an_async_agent_is_a_run_too(self) -> None:
         self.default()
 

@@ -13,7 +13,11 @@ pub(super) const SUITE: Suite = Suite {
     name: "sdk-python",
     needs: &[
         Need { program: "python3", package: "python3", why: "the Python SDK is tested with it" },
-        Need { program: "pip3", package: "python3-pip", why: "agent frameworks are installed into folders of their own" },
+        Need {
+            program: "pip3",
+            package: "python3-pip",
+            why: "agent frameworks are installed into folders of their own",
+        },
     ],
     command,
 };
