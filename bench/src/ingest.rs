@@ -1,12 +1,13 @@
 //! Reports coming in: one a request and a thousand a request, on an empty store and on a large one.
 
+use std::ops::Range;
 use std::path::Path;
 
 use anyhow::Result;
 
 use crate::Plan;
 use crate::figures::{Figures, median, per_second};
-use crate::load::{Seen, send};
+use crate::load::{Seen, requests, send};
 use crate::process::Server;
 use crate::raw::{self, DATABASE};
 use crate::sample::report;
@@ -25,20 +26,26 @@ pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     large(plan, figures, folder.path(), single, many).await
 }
 
-async fn one_a_request(server: &Server, series: &'static str, runs: u64) -> Result<Seen> {
-    send(&server.address, &server.key, CONNECTIONS, runs, "application/json", move |n| report(series, n)).await
+async fn one_a_request(server: &Server, series: &str, runs: u64) -> Result<Seen> {
+    let requests = requests(&server.key, "application/json", (0..runs).map(|n| report(series, n)));
+    send(&server.address, CONNECTIONS, requests).await
 }
 
-async fn many_a_request(server: &Server, series: &'static str, runs: u64, connections: usize) -> Result<Seen> {
-    let lines = move |request: u64| {
-        let mut body = String::new();
-        for n in request * LINES..(request + 1) * LINES {
-            body.push_str(&report(series, n));
-            body.push('\n');
-        }
-        body
-    };
-    send(&server.address, &server.key, connections, runs / LINES, "application/x-ndjson", lines).await
+async fn many_a_request(server: &Server, series: &str, runs: Range<u64>, connections: usize) -> Result<Seen> {
+    let bodies = runs.step_by(LINES as usize).map(|first| {
+        let lines = (first..first + LINES).map(|n| report(series, n));
+        lines.fold(String::new(), |body, line| body + &line + "\n")
+    });
+    send(&server.address, connections, requests(&server.key, "application/x-ndjson", bodies)).await
+}
+
+/// Piece by piece, since the requests are held in memory.
+async fn fill(server: &Server, runs: u64) -> Result<()> {
+    const PIECE: u64 = 100_000;
+    for first in (0..runs).step_by(PIECE as usize) {
+        many_a_request(server, "fill", first..(first + PIECE).min(runs), 4).await?;
+    }
+    Ok(())
 }
 
 fn commits(store: &Path) -> Result<f64> {
@@ -84,7 +91,7 @@ async fn ndjson(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<f64
     for pair in 0..plan.pairs {
         let store = folder.join(format!("many-{pair}"));
         let server = Server::start(&plan.redrive, &store)?;
-        let seen = many_a_request(&server, "m", plan.runs, 4).await?;
+        let seen = many_a_request(&server, "m", 0..plan.runs, 4).await?;
         server.stop()?;
         let rows = raw::rows_of(&store, plan.runs)?;
         ours.push(per_second(plan.runs, seen.took));
@@ -120,7 +127,7 @@ async fn large(plan: &Plan, figures: &mut Figures, folder: &Path, single: f64, m
     println!("The same with {} runs in the store", plan.large);
     let store = folder.join("large");
     let server = Server::start(&plan.redrive, &store)?;
-    many_a_request(&server, "fill", plan.large, 4).await?;
+    fill(&server, plan.large).await?;
     server.stop()?;
     let server = Server::start(&plan.redrive, &store)?;
     figures.at_most("start-up, large store", server.started_in.as_secs_f64() * 1e3, "ms", 100.0);
@@ -131,7 +138,7 @@ async fn large(plan: &Plan, figures: &mut Figures, folder: &Path, single: f64, m
     }
     figures.at_most("memory, loaded", server.memory_mib(), "MiB", 150.0);
     for series in ["k1", "k2", "k3"] {
-        let seen = many_a_request(&server, series, plan.runs, 4).await?;
+        let seen = many_a_request(&server, series, 0..plan.runs, 4).await?;
         thousands.push(per_second(plan.runs, seen.took));
     }
     server.stop()?;

@@ -15,6 +15,7 @@ mod lists;
 mod load;
 mod made;
 mod operations;
+mod pages;
 mod preflight;
 mod process;
 mod raw;
@@ -104,6 +105,9 @@ async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     }
     if plan.wants("lists") {
         lists::measure(plan, figures).await?;
+    }
+    if plan.wants("pages") {
+        pages::measure(plan, figures).await?;
     }
     Ok(())
 }

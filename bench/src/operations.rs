@@ -92,7 +92,7 @@ fn memory_mib() -> f64 {
 /// The same rows: an item each, then the run, its history and its item, and a row of changes for each batch.
 fn raw_replay(folder: &Path, runs: u64) -> Result<Duration> {
     let conn = Connection::open(folder.join(DATABASE))?;
-    conn.execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -8192; PRAGMA wal_autocheckpoint = 10000;")?;
+    conn.execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -32768; PRAGMA wal_autocheckpoint = 10000;")?;
     let began = Instant::now();
     let batches = |each: &dyn Fn(u64) -> Result<()>| -> Result<()> {
         for first in (1..=runs).step_by(usize::try_from(RAW_BATCH)?) {

@@ -43,7 +43,7 @@ fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
         Command::Patterns(command) => commands::block_on(patterns::run(command, out)),
         Command::Queues(command) => commands::block_on(queues::run(command, out)),
         Command::Tenants(command) => commands::block_on(tenants::run(command, out)),
-        Command::Breakers(args) => commands::block_on(breakers::list(args, out)),
+        Command::Breakers(args) => commands::block_on(breakers::of_everybody(args, out)),
         Command::Health(args) => commands::block_on(health::health(args, out)),
         Command::Stats(args) => commands::block_on(health::stats(args, out)),
         Command::Spool(command) => commands::block_on(spool::run(command, out)),

@@ -7,6 +7,7 @@ use redrive_store::{Dice, Store};
 use tokio::sync::{Semaphore, watch};
 
 use crate::auth::{Keyring, Sessions};
+use crate::capture::{Judges, KnownFailures};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 
@@ -18,6 +19,7 @@ pub struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) dice: Arc<dyn Dice>,
     pub(crate) rules: Option<Arc<UserRules>>,
+    known: KnownFailures,
     pub(crate) limits: Limits,
     pub(crate) keyring: Keyring,
     pub(crate) sessions: Sessions,
@@ -42,6 +44,7 @@ impl App {
             store,
             dice,
             rules,
+            known: KnownFailures::default(),
             limits,
             keyring: Keyring::default(),
             sessions: Sessions::default(),
@@ -53,6 +56,10 @@ impl App {
 }
 
 impl Shared {
+    pub(crate) fn judges(&self) -> Judges<'_> {
+        Judges { rules: self.rules.as_deref(), known: Some(&self.known) }
+    }
+
     /// From now on no new work is handed out, and waiting calls are answered.
     pub fn stop(&self) {
         self.stopping.send_replace(true);

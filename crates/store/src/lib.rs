@@ -4,14 +4,19 @@
 mod breaker_model;
 mod clock;
 mod codec;
+mod commands;
 mod error;
+mod kept;
 mod lease_model;
 mod model;
 mod operation_model;
 mod pattern_model;
+mod standing_model;
 mod store;
 mod triage_model;
 
+pub mod copy;
+pub mod postgres;
 pub mod sqlite;
 
 pub use breaker_model::BreakerAct;
@@ -21,5 +26,6 @@ pub use error::{Error, Result};
 pub use model::*;
 pub use operation_model::*;
 pub use pattern_model::*;
+pub use standing_model::Standing;
 pub use store::Store;
 pub use triage_model::*;

@@ -2,6 +2,7 @@
 //! pastes by these places, so that what is not touched stays byte for byte: numbers, key order, odd escapes and all.
 
 mod diff;
+mod quoted;
 mod scan;
 mod splice;
 mod tape;

@@ -1,8 +1,7 @@
 //! One pass over the bytes. It checks that brackets, commas and quotes fit; what a number or an escape holds is left to
 //! whoever reads it.
 
-use memchr::memchr2;
-
+use crate::json::quoted::end_of_string;
 use crate::json::tape::{Kind, Node};
 
 /// More values than this are not walked: sixteen bytes each must not become a way to fill the memory.
@@ -92,14 +91,8 @@ impl Scanner<'_> {
 
     fn string(&mut self) -> Option<()> {
         self.at += 1;
-        loop {
-            let found = memchr2(b'"', b'\\', self.text.get(self.at..)?)?;
-            self.at += found + 1;
-            if self.text[self.at - 1] == b'"' {
-                return Some(());
-            }
-            self.at += 1;
-        }
+        self.at += end_of_string(self.text.get(self.at..)?)?;
+        Some(())
     }
 
     fn other(&mut self) -> Option<()> {

@@ -77,6 +77,14 @@ pub struct OpenBreaker {
     pub by_hand: bool,
 }
 
+/// Whether a replay may be made: all that carrying it out depends on, where nobody has looked at a plan before.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Permit {
+    /// Why it would be refused unless forced.
+    pub refused: Option<Refused>,
+    pub approval_needed: bool,
+}
+
 /// A plan, and what the store needs to carry it out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
@@ -99,25 +107,31 @@ pub struct Plan {
 pub struct NoSuchStep;
 
 pub fn plan(situation: &Situation<'_>) -> Result<Plan, NoSuchStep> {
-    let Situation { run, steps, proposed, policy, .. } = situation;
+    let Situation { run, steps, proposed, .. } = situation;
     let from = from_index(steps, proposed.from_step.as_ref())?;
     let planned: Vec<PlanStep> = steps.iter().enumerate().map(|(at, step)| planned(step, at >= from)).collect();
     let again = steps.iter().zip(&planned).skip(from);
     let again = again.filter(|(step, plan)| is_done(step) && plan.will == Will::Run).map(|(step, _)| step.key.clone());
     let over_effect = steps.iter().skip(from).any(|step| step.effect && is_done(step));
     let fixed = fixed(run, proposed);
-    let refused = refused(&fixed, over_effect, policy);
+    let Permit { refused, approval_needed } =
+        permitted(&fixed, run, proposed, (situation.severity, situation.policy), over_effect);
     Ok(Plan {
         hash: hash(situation, fixed.revision, &planned),
         revision: fixed.revision,
         versions_changed: situation.versions_changed.clone(),
         held_by: held_by(run).cloned().or_else(|| freeze(situation).cloned()),
-        approval_needed: approval_needed(situation, over_effect),
+        approval_needed,
         again: again.collect(),
         warnings: warnings(situation, &fixed, over_effect),
         steps: planned,
         refused,
     })
+}
+
+/// What the plan would say of whether, without the steps: those matter only to a replay from one of them on.
+pub fn permit(run: &Run, proposed: &Proposed, severity: Severity, policy: &Policy) -> Permit {
+    permitted(&fixed(run, proposed), run, proposed, (severity, policy), false)
 }
 
 /// The run with what is proposed: another payload is another revision, and makes one replayable that had none.
@@ -155,22 +169,19 @@ fn planned(step: &StepFact, again: bool) -> PlanStep {
     PlanStep { name: step.name.clone(), key: step.key.clone(), effect: step.effect, will }
 }
 
-fn refused(run: &Run, over_effect: bool, policy: &Policy) -> Option<Refused> {
+fn permitted(fixed: &Run, run: &Run, proposed: &Proposed, rules: (Severity, &Policy), over_effect: bool) -> Permit {
+    let (severity, policy) = rules;
     let replay = Event::Replay { by_person: true, force: false };
     // Whether it may does not depend on when.
-    let refused = apply(run, &replay, policy, Timestamp::default()).err();
-    refused.or_else(|| over_effect.then_some(Refused::Unsafe))
-}
-
-fn approval_needed(situation: &Situation<'_>, over_effect: bool) -> bool {
-    let Situation { run, proposed, policy, .. } = situation;
+    let refused = apply(fixed, &replay, policy, Timestamp::default()).err();
+    let is_unsafe =
+        over_effect || matches!(run.state, State::Dead { because: DeadBecause::Unsafe }) || hazard(run).is_some();
     // "Retry now": automation would do the same without asking.
-    if matches!(run.state, State::Scheduled(_)) && proposed.is_nothing() {
-        return false;
+    let plain_retry = matches!(run.state, State::Scheduled(_)) && proposed.is_nothing();
+    Permit {
+        refused: refused.or_else(|| over_effect.then_some(Refused::Unsafe)),
+        approval_needed: !plain_retry && policy.approval.is_needed(severity, is_unsafe),
     }
-    let was_unsafe = matches!(run.state, State::Dead { because: DeadBecause::Unsafe });
-    let is_unsafe = over_effect || was_unsafe || hazard(run).is_some();
-    policy.approval.is_needed(situation.severity, is_unsafe)
 }
 
 /// A breaker that somebody opened holds what a person asks for, too.

@@ -1,6 +1,6 @@
 //! Plans by example.
 
-use super::{GoesTo, NoSuchStep, Plan, Proposed, Situation, StepFact, plan};
+use super::{GoesTo, NoSuchStep, Plan, Proposed, Situation, StepFact, permit, plan};
 use crate::ledger::{EntryState, VersionChange, Will};
 use crate::lifecycle::Refused;
 use crate::policy::{Approval, Policy, ReplayApproval};
@@ -136,6 +136,27 @@ fn a_fix_is_a_new_revision_and_gives_a_payload_to_a_run_that_had_none() {
     let plan = planned(&run, &[], &proposed);
     assert_eq!((plan.revision, plan.refused), (2, None));
     assert_eq!(super::fixed(&run, &proposed).changes, [Change::AddInstruction { text: "be brief".into() }]);
+}
+
+#[test]
+fn a_permit_says_what_the_whole_plan_says_of_whether() {
+    let asks = |replay| Policy { approval: Approval { replay, ..Approval::default() }, ..Policy::default() };
+    let policies = [asks(ReplayApproval::Never), asks(ReplayApproval::Unsafe), asks(ReplayApproval::Always)];
+    let mut in_doubt = dead();
+    in_doubt.effects.unknown = 1;
+    let mut done = Run { resumable: false, ..dead() };
+    done.effects.done = 1;
+    let runs = [dead(), in_doubt, done, Run { replayable: false, ..dead() }, Run::new(Timestamp::default())];
+    let fixed = Proposed { payload: Some(vec![1]), ..Proposed::default() };
+    for policy in &policies {
+        for run in &runs {
+            for proposed in [Proposed::default(), fixed.clone()] {
+                let whole = plan(&situation(run, &steps(), &proposed, policy)).unwrap();
+                let permit = permit(run, &proposed, Severity::Normal, policy);
+                assert_eq!((permit.refused, permit.approval_needed), (whole.refused, whole.approval_needed));
+            }
+        }
+    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ use redrive_store::{AttemptBody, FailedAttempt};
 
 use super::captured::{Captured, encoded};
 use super::context::Context;
+use super::known::{KnownFailures, Words};
 use crate::problem::{Problem, Result};
 
 pub(crate) struct Classified {
@@ -24,15 +25,21 @@ pub(crate) struct Classified {
     severity: Option<Severity>,
 }
 
+/// Who judges a failure.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Judges<'a> {
+    pub(crate) rules: Option<&'a UserRules>,
+    pub(crate) known: Option<&'a KnownFailures>,
+}
+
 impl Captured {
-    pub(crate) fn classify(
-        self,
-        rules: Option<&UserRules>,
-        context: &Context<'_>,
-        now: Timestamp,
-    ) -> Result<Classified> {
+    pub(crate) fn classify(self, by: Judges<'_>, context: &Context<'_>, now: Timestamp) -> Result<Classified> {
         let Some(error) = &self.body.error else { return Err(Problem::internal("a failure without an error")) };
-        let (mut failure, fingerprint, severity) = judge(error, &self.body, rules, context, now);
+        let (mut failure, fingerprint, severity) = match by.rules {
+            // They ask of the run and its payload as well, so no two failures are the same to them.
+            Some(rules) => judge(error, &self.body, Some(rules), context, now),
+            None => judge_or_remember(error, &self.body, by.known, context, now),
+        };
         failure.spent = self.body.usage.as_ref().map(Spend::of).unwrap_or_default();
         Ok(Classified { captured: self, failure, fingerprint, severity })
     }
@@ -59,13 +66,33 @@ impl Classified {
     }
 }
 
-fn judge(
+type Judged = (Failure, Fingerprint, Option<Severity>);
+
+fn judge_or_remember(
+    error: &ErrorReport,
+    body: &AttemptBody,
+    known: Option<&KnownFailures>,
+    context: &Context<'_>,
+    now: Timestamp,
+) -> Judged {
+    let words = known.and_then(|known| Some((known, Words::of(context.run.tenant, error, body)?)));
+    let Some((known, words)) = words else { return judge(error, body, None, context, now) };
+    if let Some((failure, fingerprint)) = known.get(&words) {
+        return (failure, fingerprint, None);
+    }
+    let (failure, fingerprint, severity) = judge(error, body, None, context, now);
+    known.put(&words, &failure, &fingerprint);
+    (failure, fingerprint, severity)
+}
+
+/// Whoever asks: a report on its way in, or somebody who tries one out.
+pub(crate) fn judge(
     error: &ErrorReport,
     body: &AttemptBody,
     rules: Option<&UserRules>,
     context: &Context<'_>,
     now: Timestamp,
-) -> (Failure, Fingerprint, Option<Severity>) {
+) -> Judged {
     let response = body.response.as_ref();
     let decoded = [Some(&error.headers), response.map(|r| &r.headers)].map(read_headers);
     let headers: Vec<(&str, &str)> = decoded.iter().flatten().map(|(name, value)| (*name, value.as_ref())).collect();
@@ -148,8 +175,12 @@ mod tests {
     fn failure(error: &str, rules: Option<&UserRules>) -> (String, Category, String) {
         let report = format!(r#"{{"run_id":"a","error":{error}}}"#);
         let captured = Captured::from_report(serde_json::from_str(&report).unwrap(), report.as_bytes()).unwrap();
-        let failed =
-            captured.classify(rules, &Context::default(), Timestamp::default()).unwrap().into_failed().unwrap().failure;
+        let failed = captured
+            .classify(Judges { rules, known: None }, &Context::default(), Timestamp::default())
+            .unwrap()
+            .into_failed()
+            .unwrap()
+            .failure;
         (failed.reason.to_string(), failed.category, failed.rule)
     }
 

@@ -30,6 +30,11 @@ impl<'a> Context<'a> {
         Self { run, payload: fields.payload.as_ref().map(|payload| payload.get()) }
     }
 
+    /// Where nothing but the tenant is known, or asked for.
+    pub(crate) fn of_tenant(tenant: &'a Tenant) -> Self {
+        Self { run: user_rules::RunFields { tenant: tenant.as_str(), ..Default::default() }, payload: None }
+    }
+
     /// Of a failure under a lease: the run is in the store already.
     pub(crate) fn of_run(run: &'a RunDetail) -> Self {
         let (summary, payload) = (&run.summary, run.body.payload.as_ref());

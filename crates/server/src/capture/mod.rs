@@ -6,6 +6,7 @@ mod classified;
 mod context;
 mod digest;
 mod fix;
+mod known;
 mod operation;
 mod payload;
 mod prepared;
@@ -15,8 +16,10 @@ mod steps;
 pub use prepared::{failed, start, success};
 
 pub(crate) use captured::{Captured, encoded};
+pub(crate) use classified::{Judges, judge};
 pub(crate) use context::Context;
 pub(crate) use fix::{check_replay, not_blank, replay};
+pub(crate) use known::KnownFailures;
 pub(crate) use operation::operation;
 pub(crate) use prepared::{failed_by, lease_token};
 pub(crate) use run::new_run;

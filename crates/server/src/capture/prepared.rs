@@ -1,7 +1,6 @@
 //! From a body to what the store takes, without asking who sent it: for handlers that have asked, and for programs that
 //! hold the store themselves.
 
-use redrive_core::classify::user_rules::UserRules;
 use redrive_core::detect::{OutputSchema, Told, observe};
 use redrive_core::ids::Tenant;
 use redrive_core::policy::PolicyLayer;
@@ -11,6 +10,7 @@ use redrive_core::wire::{FailRequest, Mode, StartRequest, SucceedRequest};
 use redrive_store::{AttemptBody, FailedAttempt, Fit, LeaseToken, RunRef, Start, StartHow, Success};
 
 use super::captured::{Captured, attempt_in_range, encoded};
+use super::classified::Judges;
 use super::context::Context;
 use super::digest::digest;
 use super::run::new_run;
@@ -40,18 +40,18 @@ fn clocks_in_range(request: &StartRequest) -> Result<()> {
 
 /// `POST …/fail`, by the built-in rules alone; `raw` is the body as it came, by which the same report is known again.
 pub fn failed(request: FailRequest, raw: &[u8], now: Timestamp) -> Result<FailedAttempt> {
-    failed_by(request, raw, None, &Context::default(), now)
+    failed_by(request, raw, Judges::default(), &Context::default(), now)
 }
 
 /// The same, where the user's rules speak first.
 pub(crate) fn failed_by(
     request: FailRequest,
     raw: &[u8],
-    rules: Option<&UserRules>,
+    by: Judges<'_>,
     context: &Context<'_>,
     now: Timestamp,
 ) -> Result<FailedAttempt> {
-    Captured::from_fail(request, raw)?.classify(rules, context, now)?.into_failed()
+    Captured::from_fail(request, raw)?.classify(by, context, now)?.into_failed()
 }
 
 /// `POST …/succeed`; `schema` is what the run's queue asks of outputs.

@@ -5,40 +5,11 @@ use std::collections::HashMap;
 use redrive_core::run::StateName;
 use rusqlite::Connection;
 
+pub(super) use crate::kept::by_state::{ByState, Count};
+
 use super::life::{position, word};
 use super::lookup::Whose;
 use crate::error::Result;
-
-/// Runs by state.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct ByState([u64; StateName::ALL.len()]);
-
-impl ByState {
-    pub(super) fn of(&self, state: StateName) -> u64 {
-        usize::try_from(position(StateName::ALL, &state)).ok().and_then(|n| self.0.get(n)).copied().unwrap_or(0)
-    }
-
-    fn add(&mut self, state: StateName, n: i64) {
-        let slot = usize::try_from(position(StateName::ALL, &state)).ok().and_then(|at| self.0.get_mut(at));
-        if let Some(slot) = slot {
-            *slot = slot.saturating_add_signed(n);
-        }
-    }
-
-    /// Every state in the order of its list, the empty ones too.
-    pub(super) fn all(&self) -> Vec<(StateName, u64)> {
-        StateName::ALL.iter().map(|state| (*state, self.of(*state))).collect()
-    }
-}
-
-/// One row of the counters.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Count {
-    pub(super) state: StateName,
-    pub(super) queue: i64,
-    pub(super) detail: i64,
-    pub(super) n: i64,
-}
 
 /// The counters that a scope may see.
 pub(super) fn counts(conn: &Connection, whose: Whose) -> Result<Vec<Count>> {
@@ -64,14 +35,6 @@ pub(super) fn counts_in(conn: &Connection, whose: Whose, states: &[StateName]) -
         }
     }
     Ok(all)
-}
-
-pub(super) fn standing<'a>(counts: impl IntoIterator<Item = &'a Count>) -> ByState {
-    let mut standing = ByState::default();
-    for count in counts {
-        standing.add(count.state, count.n);
-    }
-    standing
 }
 
 /// Every queue's, over all tenants.

@@ -10,13 +10,14 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::{Clock, Dice};
+use crate::commands::batch::{Batch, Known};
+use crate::commands::breakers;
+use crate::commands::command::{Call, Command, Group, Member, Stop};
+use crate::commands::failpoint;
+use crate::commands::tally::Tally;
 use crate::error::{Error, Result};
-use crate::sqlite::batch::{Batch, Known};
-use crate::sqlite::breakers;
-use crate::sqlite::command::{Call, Command, Group, Member, Stop};
 use crate::sqlite::connection::is_unavailable;
-use crate::sqlite::failpoint;
-use crate::sqlite::tally::Tally;
+use crate::sqlite::rows::{Memory, SqliteRows};
 
 /// Commands that may wait; one more is answered Busy and nothing is lost.
 const QUEUE_MAX_COMMANDS: usize = 8_192;
@@ -39,7 +40,7 @@ impl Committer {
     ) -> Result<Self> {
         let (commands, queue) = mpsc::channel(QUEUE_MAX_COMMANDS);
         let (wake, wakeups) = watch::channel(0);
-        let mut desk = Desk { conn, clock, dice, policies, known: Known::default(), wake };
+        let mut desk = Desk { conn, clock, dice, policies, known: Known::default(), memory: Memory::default(), wake };
         let thread = std::thread::Builder::new()
             .name("committer".into())
             .spawn(move || desk.work(queue))
@@ -115,6 +116,7 @@ struct Desk {
     dice: Arc<dyn Dice>,
     policies: Policies,
     known: Known,
+    memory: Memory,
     wake: watch::Sender<u64>,
 }
 
@@ -165,6 +167,7 @@ impl Desk {
         let done = self.try_transact(act);
         if done.is_err() {
             self.known.forget();
+            self.memory = Memory::default();
             if !self.conn.is_autocommit()
                 && let Err(error) = self.conn.execute_batch("ROLLBACK")
             {
@@ -176,8 +179,9 @@ impl Desk {
 
     fn try_transact(&mut self, act: impl FnOnce(&mut Batch<'_>) -> Result<()>) -> Result<()> {
         self.conn.prepare_cached("BEGIN IMMEDIATE")?.execute([]).map_err(storage)?;
+        let mut rows = SqliteRows { conn: &self.conn, memory: &mut self.memory };
         let mut batch = Batch {
-            conn: &self.conn,
+            rows: &mut rows,
             now: self.clock.now(),
             dice: &*self.dice,
             policies: &self.policies,
@@ -189,8 +193,8 @@ impl Desk {
             .unwrap_or_else(|_| Err(Error::Unexpected("a command panicked".into())))
             .map_err(sort_out)?;
         breakers::fold(&mut batch).map_err(sort_out)?;
-        let Batch { now, wake, tally, known, .. } = batch;
-        tally.fold(&self.conn, now, &mut known.pattern_clocks).map_err(sort_out)?;
+        let Batch { rows, now, wake, tally, .. } = batch;
+        rows.fold(tally, now).map_err(sort_out)?;
         failpoint::pass("before_commit");
         self.conn.prepare_cached("COMMIT")?.execute([]).map_err(storage)?;
         failpoint::pass("after_commit");

@@ -6,23 +6,15 @@ use redrive_core::wire::Sort;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
+pub(super) use crate::kept::filter::COUNT_MAX;
+
 use super::filter::Wanted;
-use super::life::{HELD, position};
+use super::life::position;
 use super::predicate::Clause;
 use super::scan::Scan;
 use crate::error::Result;
-
-/// Without a counter, counting stops here.
-pub(super) const COUNT_MAX: u64 = 10_000;
-/// Rows that one call may look at to count.
-const COUNT_LOOKS_MAX: u64 = 50_000;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Total {
-    pub(super) n: u64,
-    /// There are more, or may be.
-    pub(super) capped: bool,
-}
+use crate::kept::counts::{Total, fits, or_all};
+use crate::kept::filter::COUNT_LOOKS_MAX;
 
 pub(super) fn total(conn: &Connection, wanted: &Wanted, sort: Sort) -> Result<Total> {
     if !wanted.is_counted() {
@@ -31,9 +23,7 @@ pub(super) fn total(conn: &Connection, wanted: &Wanted, sort: Sort) -> Result<To
     let n = kept(conn, wanted, sort)?;
     let hidden = wanted.hide_deferred.map_or(Ok(0), |now| hidden(conn, wanted, now))?;
     let n = n.saturating_sub(hidden);
-    // Only of tenant, queue, state and reason do we promise more than 10,000.
-    let capped = (wanted.details.is_some() || wanted.held.is_some()) && n > COUNT_MAX;
-    Ok(if capped { Total { n: COUNT_MAX, capped } } else { Total { n, capped } })
+    Ok(Total::kept(n, wanted.details.is_some() || wanted.held.is_some()))
 }
 
 /// The kept counters of a filter, summed state by state along the primary key.
@@ -59,7 +49,7 @@ fn kept(conn: &Connection, wanted: &Wanted, sort: Sort) -> Result<u64> {
     }
     let mut sum = conn.prepare_cached(&format!("SELECT detail, n FROM {table} WHERE {}", condition.sql))?;
     let mut n = 0_i64;
-    for state in states(wanted) {
+    for state in or_all(wanted.states.as_deref()) {
         let values = std::iter::once(Value::from(state)).chain(condition.values.iter().cloned());
         let mut rows = sum.query(params_from_iter(values))?;
         while let Some(row) = rows.next()? {
@@ -69,16 +59,6 @@ fn kept(conn: &Connection, wanted: &Wanted, sort: Sort) -> Result<u64> {
         }
     }
     Ok(u64::try_from(n).unwrap_or(0))
-}
-
-fn states(wanted: &Wanted) -> Vec<i64> {
-    wanted.states.clone().unwrap_or_else(|| (0..).take(StateName::ALL.len()).collect())
-}
-
-/// Held runs have no due time, so a list by due time has none of them.
-fn fits(state: i64, detail: i64, held: Option<bool>, sort: Sort) -> bool {
-    let is_held = state == position(StateName::ALL, &StateName::Scheduled) && detail == HELD;
-    held.is_none_or(|held| held == is_held) && !(sort == Sort::Due && is_held)
 }
 
 /// How many of them the default list hides.

@@ -7,10 +7,11 @@ use rusqlite::params;
 
 use super::detail::run_detail;
 use super::fixture::{Fixture, NOW_MS, Seed};
+use super::ledger_rows::entries_of;
 use super::life::position;
 use super::lookup::numbered;
-use super::steps::{entries_of, views};
 use crate::codec::encode;
+use crate::commands::steps::views;
 use crate::error::{Error, Result};
 use crate::model::{PayloadKind, RunRef};
 

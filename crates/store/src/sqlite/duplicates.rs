@@ -6,18 +6,12 @@ use redrive_core::wire::{Duplicate, DuplicatesAnswer, Likeness};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::{Error, Result};
+use crate::kept::duplicates::{ALIKE_RUNS, DUPLICATES_MAX, Found, NEAR_RUNS, together};
 use crate::model::{PayloadKind, RunRef};
 use crate::sqlite::life::position;
 use crate::sqlite::lookup::{numbered, run_number};
 use crate::sqlite::received::last_id;
 use crate::sqlite::summary::summary;
-
-/// More than anybody looks through by hand.
-const DUPLICATES_MAX: usize = 100;
-/// Runs received before and after it whose idempotency key is compared.
-const NEAR_RUNS: i64 = 25_000;
-/// Runs of its pattern whose key and payload are compared, the newest first.
-const ALIKE_RUNS: usize = 20_000;
 
 /// What a run is compared by.
 struct Own {
@@ -29,25 +23,10 @@ struct Own {
     payload: Option<Vec<u8>>,
 }
 
-/// What was found, and whether everything was looked at.
-struct Found {
-    runs: Vec<(i64, Likeness)>,
-    all_seen: bool,
-}
-
 /// `GET …/duplicates`.
 pub(super) fn duplicates(conn: &Connection, at: &RunRef) -> Result<DuplicatesAnswer> {
     let own = own(conn, run_number(conn, at)?)?;
-    let (near, alike) = (near(conn, &own)?, alike(conn, &own)?);
-    let mut found = near.runs;
-    for (run, same) in alike.runs {
-        if !found.iter().any(|(known, _)| *known == run) {
-            found.push((run, same));
-        }
-    }
-    found.sort_by_key(|(run, _)| std::cmp::Reverse(*run));
-    let more = found.len() > DUPLICATES_MAX || !near.all_seen || !alike.all_seen;
-    found.truncate(DUPLICATES_MAX);
+    let (found, more) = together(near(conn, &own)?, alike(conn, &own)?);
     let duplicates = found.into_iter().map(|(run, same)| Ok(Duplicate { same, run: summary(conn, run)? }));
     Ok(DuplicatesAnswer { duplicates: duplicates.collect::<Result<_>>()?, more })
 }

@@ -1,7 +1,6 @@
 //! A filter in the store's own numbers, and as a predicate over one row.
 
 use redrive_core::reason::Category;
-use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{Severity, Sort};
@@ -14,6 +13,7 @@ use super::predicate::Clause;
 use super::received::{any_deferred, first_received_from, last_id};
 use super::words::Words;
 use crate::error::Result;
+use crate::kept::filter::{listed, states};
 use crate::model::{RunFilter, TenantScope};
 
 /// What a filter asks for. Whatever narrows to nothing is not here: see [`wanted`].
@@ -84,28 +84,6 @@ pub(super) fn wanted(
         others: others(filter),
         words: filter.q.as_deref().and_then(Words::of),
     }))
-}
-
-fn listed(numbers: impl Iterator<Item = i64>) -> Option<Vec<i64>> {
-    let mut numbers: Vec<i64> = numbers.collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    (!numbers.is_empty()).then_some(numbers)
-}
-
-/// The states named, less those that the rest of the filter rules out.
-fn states(filter: &RunFilter, sort: Sort) -> Option<Vec<i64>> {
-    let only_scheduled = filter.held == Some(true) || sort == Sort::Due;
-    let only_dead = !filter.dead_because.is_empty();
-    let open = |state: &StateName| {
-        (!only_scheduled || *state == StateName::Scheduled) && (!only_dead || *state == StateName::Dead)
-    };
-    if filter.states.is_empty() && !only_scheduled && !only_dead {
-        return None;
-    }
-    let named = if filter.states.is_empty() { StateName::ALL } else { &filter.states };
-    let numbers = named.iter().filter(|state| open(state)).map(|state| position(StateName::ALL, state));
-    Some(listed(numbers).unwrap_or_default())
 }
 
 fn queues(conn: &Connection, filter: &RunFilter) -> Result<Option<Vec<i64>>> {

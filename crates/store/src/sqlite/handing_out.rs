@@ -5,18 +5,15 @@ use redrive_core::verdict::Change;
 use redrive_core::wire::{HandedChange, LeasedRun};
 use rusqlite::Connection;
 
+use crate::commands::lease::{Granted, LAST_ERROR_MAX_BYTES, TRACE};
+use crate::commands::start::Begun;
+use crate::commands::steps::{changed, views};
 use crate::error::Result;
 use crate::model::Started;
 use crate::sqlite::columns::{label_or_none, parsed_or_none};
-use crate::sqlite::lease::Granted;
+use crate::sqlite::ledger_rows::entries_of;
 use crate::sqlite::pieces::{last_error, last_output, payload_of};
-use crate::sqlite::rows::RunRow;
 use crate::sqlite::sent;
-use crate::sqlite::start::Begun;
-use crate::sqlite::steps::{changed, entries_of, views};
-
-/// The trace link, where the producer gave one.
-const TRACE: &str = "trace";
 
 pub(super) fn complete_leases(conn: &Connection, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
     granted.into_iter().map(|granted| complete_lease(conn, granted)).collect()
@@ -57,16 +54,6 @@ fn complete_lease(conn: &Connection, granted: Granted) -> Result<LeasedRun> {
         trace: about.links.get(TRACE).cloned(),
     })
 }
-
-/// What the attempt that begins should do differently, its model among it; whether it is done already is not known here.
-pub(super) fn wanted(row: &RunRow) -> Vec<HandedChange> {
-    let model = row.run.target.model.as_ref().map(|model| Change::SetModel { model: model.to_string() });
-    let all = model.into_iter().chain(row.run.changes.iter().cloned());
-    all.map(|change| HandedChange { change, applied: false }).collect()
-}
-
-/// Longer errors are cut: what a stranger wrote must not fill the next attempt's context.
-const LAST_ERROR_MAX_BYTES: usize = 2_000;
 
 /// Fills in the last error, where a change gives it to the model.
 fn with_last_error(conn: &Connection, run: i64, mut changes: Vec<HandedChange>) -> Result<Vec<HandedChange>> {

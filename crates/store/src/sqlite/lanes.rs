@@ -1,6 +1,5 @@
 //! Which way a list goes through the rows: a lane is one stretch of one index that is already in the list's order.
 
-use redrive_core::run::StateName;
 use redrive_core::wire::Sort;
 use rusqlite::Connection;
 use rusqlite::types::Value;
@@ -8,10 +7,10 @@ use rusqlite::types::Value;
 use super::due::{oldest_by_tenant, queue_numbers};
 use super::filter::Wanted;
 use super::predicate::{Answered, Clause};
+use super::words::names_begin;
 use crate::error::Result;
-
-/// With more patterns than this, one way through all rows is shorter.
-const PATTERN_LANES_MAX: usize = 256;
+use crate::kept::counts::or_all;
+use crate::kept::filter::PATTERN_LANES_MAX;
 
 /// The lanes of a list, and the statements that read a piece of one. Their values in order: those of `hit`, the
 /// lane's own, the bounds, and how many rows.
@@ -79,10 +78,6 @@ fn by_number(wanted: &Wanted) -> Way {
     }
 }
 
-fn or_all(states: Option<&[i64]>) -> Vec<i64> {
-    states.map_or_else(|| (0..).take(StateName::ALL.len()).collect(), <[i64]>::to_vec)
-}
-
 /// One lane for each tenant with due work in each queue.
 fn by_due(conn: &Connection, wanted: &Wanted) -> Result<Way> {
     let queues = wanted.queues.clone().map_or_else(|| queue_numbers(conn), Ok)?;
@@ -111,7 +106,7 @@ pub(super) const ASK_TEMPLATE: i64 = 2;
 /// Whether a row matches, as one of the numbers above. Without conditions the index alone answers.
 fn hit(wanted: &Wanted, answered: Answered) -> (String, Vec<Value>) {
     let residual = wanted.residual(answered);
-    let names = wanted.words.as_ref().map(|words| words.names_begin());
+    let names = wanted.words.as_ref().map(names_begin);
     let inner = match &names {
         Some(names) => format!("CASE WHEN {} THEN {HIT} ELSE {ASK_TEMPLATE} END", names.sql),
         None => HIT.to_string(),

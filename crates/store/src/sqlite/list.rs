@@ -5,17 +5,16 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{RunsPage, Sort};
 use rusqlite::Connection;
 
+pub(super) use crate::kept::filter::PAGE_MAX;
+
 use super::counts::total;
 use super::cursor::{seal_numbers, unseal_numbers};
 use super::filter::{Wanted, wanted};
 use super::scan::{Place, Scan};
 use super::summary::summaries;
 use crate::error::Result;
+use crate::kept::filter::{LOOKS_MAX, question};
 use crate::model::{PageCall, RunFilter, TenantScope};
-
-pub(super) const PAGE_MAX: u32 = 500;
-/// Rows that one page may look at.
-const LOOKS_MAX: usize = 20_000;
 
 /// Sorted by due time, the list has only what has one: scheduled and not held.
 pub(super) fn list_runs(
@@ -49,11 +48,6 @@ pub(super) fn list_within(
         total: total.map(|total| total.n),
         total_capped: total.is_some_and(|total| total.capped),
     })
-}
-
-/// What must be the same for a cursor to be good: all but the page's size.
-fn question(scope: &TenantScope, filter: &RunFilter, sort: Sort) -> String {
-    format!("runs {scope:?} {filter:?} {sort}")
 }
 
 fn nothing(count: bool) -> RunsPage {

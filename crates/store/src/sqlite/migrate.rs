@@ -4,8 +4,8 @@
 use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::{Batch, Connection, TransactionBehavior};
 
+use crate::commands::failpoint;
 use crate::error::{Error, Result};
-use crate::sqlite::failpoint;
 
 struct Migration {
     name: &'static str,

@@ -1,30 +1,26 @@
 //! SQLite behind the trait: one thread writes, a few connections read.
 
-mod around;
 mod attempt_list;
-mod attempts;
-mod batch;
-mod breakers;
+mod attempt_rows;
+mod breaker_rows;
 mod by_state;
 mod changes;
 mod columns;
-mod command;
 mod committer;
 mod connection;
 mod counts;
-mod cursor;
 mod detail;
 #[cfg(test)]
 mod detail_tests;
 mod due;
 mod duplicates;
-mod effects;
-mod failpoint;
+#[cfg(test)]
+mod effect_tests;
+mod engine_rows;
 mod figures;
 #[cfg(test)]
 mod figures_tests;
 mod filter;
-mod fingerprints;
 #[cfg(test)]
 mod fixture;
 mod folder;
@@ -33,63 +29,44 @@ mod history_list;
 mod hours;
 mod keys;
 mod lanes;
-mod lease;
-mod ledger;
-mod life;
-mod limits;
+mod ledger_rows;
 mod list;
 #[cfg(test)]
 mod list_tests;
 mod lookup;
-mod merges;
 mod migrate;
-mod operation_freeze;
-mod operation_guard;
+mod operation_find;
 mod operation_list;
-mod operation_make;
-mod operation_move;
-mod operation_patch;
-mod operation_row;
-mod operation_settle;
-mod operation_steer;
+mod operation_rows;
 mod operation_work;
-mod output_schemas;
 mod pattern_clock;
 mod pattern_detail;
 mod pattern_events;
 mod pattern_list;
+mod pattern_rows;
 #[cfg(test)]
 mod pattern_tests;
-mod pattern_triage;
-mod patterns;
 mod pieces;
-mod plans;
-mod policy_shelf;
+mod place;
 mod predicate;
 mod queue_list;
 mod readers;
 mod received;
-mod refuse;
-mod rejected;
-mod replay;
-mod report;
-mod reviews;
+mod review_rows;
 mod revisions;
 mod rows;
+mod run_rows;
 mod scan;
 mod sent;
-mod spend;
-mod start;
-mod steps;
 mod store;
 mod summary;
-mod sweep;
-mod tally;
-mod triage;
-mod under_lease;
-mod versions;
 mod visit;
+mod waiting_rows;
 mod words;
 
+use crate::commands::{fingerprints, life};
+use crate::kept::cursor;
+
+pub(crate) use place::FolderPlace;
 pub use store::{Options, SqliteStore};
 pub use visit::{Setup, Visit};

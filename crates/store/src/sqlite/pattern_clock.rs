@@ -1,17 +1,14 @@
 //! When patterns were seen, written as seldom as can be: the hour under way is counted on the pattern's own row, and the
 //! place that lists sort by moves at most once a second. Both are known from the last time, so that nothing is read.
 
-use std::collections::HashMap;
-
-use redrive_core::time::{DAY_MS, SECOND_MS, Timestamp};
+use redrive_core::time::Timestamp;
 use rusqlite::{Connection, params};
 
+pub(super) use crate::kept::patterns::{GROUP_SEEN_LAG_MS, PATTERN_HOURS_KEPT_MS};
+
+use crate::commands::map::Map;
 use crate::error::Result;
 
-/// How far back a pattern's failures are told by the hour.
-pub(super) const PATTERN_HOURS_KEPT_MS: u64 = 7 * DAY_MS;
-/// How far a pattern's place in lists may lag behind its last failure.
-pub(super) const GROUP_SEEN_LAG_MS: u64 = SECOND_MS;
 /// Beyond this the memory starts anew.
 const REMEMBERED_MAX: usize = 10_000;
 
@@ -24,7 +21,7 @@ struct PatternClock {
 
 /// What the committer knows to be written on patterns' rows.
 #[derive(Debug, Default)]
-pub(super) struct PatternClocks(HashMap<i64, PatternClock>);
+pub(super) struct PatternClocks(Map<i64, PatternClock>);
 
 /// Failed attempts of one pattern in one batch.
 #[derive(Debug, Clone, Copy)]

@@ -2,20 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use redrive_core::time::{HOUR_MS, Timestamp};
+use redrive_core::time::Timestamp;
 use redrive_core::wire::{MergedPattern, PatternBody, PatternDetail, PatternHour};
 use rusqlite::{Connection, params};
 
 use super::columns::whole;
-use super::fingerprints::FingerprintKey;
-use super::pattern_clock::PATTERN_HOURS_KEPT_MS;
 use super::pattern_events::events_of;
 use super::pattern_list::{Shown, shown};
 use crate::error::Result;
+use crate::kept::patterns::{PARTS_MAX, each_hour, hours_told, part};
 use crate::model::TenantScope;
-
-/// Parts that a page names.
-const PARTS_MAX: usize = 100;
 
 pub(super) fn pattern_detail(
     conn: &Connection,
@@ -41,26 +37,15 @@ fn parts(conn: &Connection, heads: &[i64]) -> Result<Vec<(i64, MergedPattern)>> 
     )?;
     let mut parts = Vec::new();
     for head in heads {
-        let found = find.query_and_then([head], |row| {
-            let part = MergedPattern {
-                id: row.get(1)?,
-                fingerprint: FingerprintKey { version: row.get(2)?, hash: row.get(3)? }.to_string(),
-                template: row.get(4)?,
-                count: whole(row, 5, "count")?,
-                open: whole(row, 6, "open")?,
-            };
-            Ok((row.get(0)?, part))
-        })?;
+        let found = find.query_and_then([head], |row| part(row))?;
         parts.extend(found.collect::<Result<Vec<_>>>()?);
     }
     Ok(parts)
 }
 
-/// Every hour of the span, also those in which nothing happened.
 fn hours(conn: &Connection, patterns: &[i64], now: Timestamp) -> Result<Vec<PatternHour>> {
-    let before = now.hour().plus_ms(HOUR_MS);
-    let first = before.minus_ms(PATTERN_HOURS_KEPT_MS);
-    let mut sums: BTreeMap<Timestamp, u64> = BTreeMap::new();
+    let (first, _) = hours_told(now);
+    let mut failed: BTreeMap<Timestamp, u64> = BTreeMap::new();
     // The hour under way is still on the pattern itself.
     let mut find = conn.prepare_cached(
         "SELECT hour, n FROM pattern_hourly WHERE pattern = ?1 AND hour >= ?2
@@ -69,9 +54,8 @@ fn hours(conn: &Connection, patterns: &[i64], now: Timestamp) -> Result<Vec<Patt
     for pattern in patterns {
         let mut rows = find.query(params![pattern, first.as_millis()])?;
         while let Some(row) = rows.next()? {
-            *sums.entry(Timestamp::from_millis(row.get(0)?)).or_default() += whole::<u64>(row, 1, "failures")?;
+            *failed.entry(Timestamp::from_millis(row.get(0)?)).or_default() += whole::<u64>(row, 1, "failures")?;
         }
     }
-    let each = std::iter::successors(Some(first), |hour| Some(hour.plus_ms(HOUR_MS))).take_while(|hour| *hour < before);
-    Ok(each.map(|hour| PatternHour { hour, failed: sums.get(&hour).copied().unwrap_or(0) }).collect())
+    Ok(each_hour(&failed, now))
 }

@@ -1,28 +1,24 @@
 //! Patterns: a tenant's own, or for those who span tenants one row for each fingerprint. What was merged stands in its
 //! head's row: its figures are added when they are read, one look into a small index for each head.
 
-use std::collections::BTreeSet;
-
-use redrive_core::ids::Tenant;
-use redrive_core::reason::Category;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{PatternSort, PatternState, PatternView, PatternsPage};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
-use super::columns::{json, label_or_none, parsed, time, time_or_none, whole};
+pub(super) use crate::kept::patterns::Shown;
+
 use super::cursor::{seal_numbers, unseal_numbers};
 use super::fingerprints::FingerprintKey;
-use super::life::{position, word};
+use super::life::position;
 use super::list::PAGE_MAX;
 use super::lookup::{Whose, whose};
 use super::predicate::Clause;
 use crate::error::{Error, Result};
+use crate::kept::patterns::{rolled_up, urgency, view};
 use crate::model::TenantScope;
 use crate::pattern_model::{PatternFilter, PatternsCall};
 
-/// Tenants that a row over all of them names.
-const TENANTS_MAX: usize = 20;
 const FIRST: [i64; 3] = [i64::MAX; 3];
 const COUNT: &str = "(p.count + coalesce((SELECT sum(m.count) FROM patterns m WHERE m.merged_into = p.id), 0))";
 const OPEN: &str = "(p.open + coalesce((SELECT sum(m.open) FROM patterns m WHERE m.merged_into = p.id), 0))";
@@ -162,12 +158,6 @@ fn narrow(filter: &PatternFilter) -> Vec<Clause> {
     clauses
 }
 
-/// A pattern as it is shown, and the rows behind it: one, or each tenant's.
-pub(super) struct Shown {
-    pub(super) view: PatternView,
-    pub(super) rows: Vec<i64>,
-}
-
 /// By a pattern's id or a fingerprint.
 pub(super) fn shown(conn: &Connection, scope: &TenantScope, id: &str, now: Timestamp) -> Result<Shown> {
     let missing = || Error::NotFound("pattern");
@@ -197,8 +187,7 @@ pub(super) fn one_pattern(conn: &Connection, scope: &TenantScope, id: &str, now:
     shown(conn, scope, id, now).map(|shown| shown.view)
 }
 
-/// All tenants' patterns of one fingerprint as one; words are those of the last seen. Where every tenant has merged it
-/// into another, what is left is what they merged.
+/// One row for each tenant that has met it.
 fn roll_up(conn: &Connection, key: FingerprintKey, now: Timestamp) -> Result<Option<Shown>> {
     let mut find = conn.prepare_cached(&format!(
         "{} WHERE p.fp_hash = ? AND p.fp_version = ? ORDER BY p.group_seen DESC, p.id",
@@ -207,41 +196,7 @@ fn roll_up(conn: &Connection, key: FingerprintKey, now: Timestamp) -> Result<Opt
     let found = find.query_and_then(params![now.as_millis(), key.hash, key.version], |row| {
         Ok::<_, Error>((row.get::<_, i64>(14)?, view(row)?))
     })?;
-    let mut parts = found.collect::<Result<Vec<_>>>()?;
-    if parts.iter().any(|(_, part)| part.merged_into.is_none()) {
-        parts.retain(|(_, part)| part.merged_into.is_none());
-    }
-    let rows = parts.iter().map(|(id, _)| *id).collect();
-    let tenants: BTreeSet<Tenant> = parts.iter().flat_map(|(_, part)| part.tenants.clone()).collect();
-    let mut parts = parts.into_iter().map(|(_, part)| part);
-    let Some(first) = parts.next() else { return Ok(None) };
-    let mut whole = PatternView { id: key.to_string(), ..first };
-    parts.for_each(|part| fold(&mut whole, part));
-    whole.tenants = tenants.into_iter().take(TENANTS_MAX).collect();
-    Ok(Some(Shown { view: whole, rows }))
-}
-
-fn fold(whole: &mut PatternView, part: PatternView) {
-    whole.count += part.count;
-    whole.open += part.open;
-    whole.first_seen = whole.first_seen.min(part.first_seen);
-    whole.regression |= part.regression;
-    whole.owner = whole.owner.take().or(part.owner);
-    if urgency(part.state) > urgency(whole.state) {
-        whole.state = part.state;
-        whole.muted_until = part.muted_until;
-        whole.resolved_at = part.resolved_at;
-        whole.resolved_in = part.resolved_in;
-    }
-}
-
-fn urgency(state: PatternState) -> u8 {
-    match state {
-        PatternState::Resolved => 0,
-        PatternState::Muted => 1,
-        PatternState::Acknowledged => 2,
-        PatternState::New => 3,
-    }
+    Ok(rolled_up(key, found.collect::<Result<Vec<_>>>()?))
 }
 
 fn urgency_sql() -> String {
@@ -249,29 +204,4 @@ fn urgency_sql() -> String {
         .iter()
         .map(|state| format!(" WHEN {} THEN {}", position(PatternState::ALL, state), urgency(*state)));
     format!("CASE {}{} END", state_sql(), each.collect::<String>())
-}
-
-fn view(row: &Row<'_>) -> Result<PatternView> {
-    let key = FingerprintKey { version: row.get(1)?, hash: row.get(2)? };
-    let state = word(PatternState::ALL, row.get(10)?, "pattern state")?;
-    let versions: Option<String> = row.get(17)?;
-    Ok(PatternView {
-        id: row.get(0)?,
-        fingerprint: key.to_string(),
-        template: row.get(3)?,
-        reason: parsed(row, 4, "reason")?,
-        category: word(&Category::ALL, row.get(5)?, "category")?,
-        count: whole(row, 6, "count")?,
-        open: whole(row, 7, "open")?,
-        first_seen: time(row, 8)?,
-        last_seen: time(row, 9)?,
-        state,
-        regression: row.get(11)?,
-        owner: label_or_none(row, 12)?,
-        tenants: vec![parsed(row, 13, "tenant")?],
-        muted_until: time_or_none(row, 15)?.filter(|_| state == PatternState::Muted),
-        resolved_at: time_or_none(row, 16)?,
-        resolved_in: versions.map(|text| json(&text, "resolved_in")).transpose()?,
-        merged_into: row.get(18)?,
-    })
 }

@@ -1,20 +1,20 @@
 //! Queues as admins see them.
 
 use redrive_core::ids::QueueName;
-use redrive_core::run::StateName;
 use redrive_core::wire::{QueueSettings, QueueView};
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension, params};
 
-use super::by_state::{ByState, by_queue};
-use super::columns::{json, parsed, text, time, time_or_none};
+use super::by_state::by_queue;
+use super::columns::{json, parsed, text};
+use super::lookup::{key_hash, tenant_number};
 use crate::error::{Error, Result};
-
-const COLUMNS: &str = "id, name, settings, created_at, last_lease_call_at";
+use crate::kept::queues::{QUEUES, view};
+use crate::model::RunRef;
 
 /// By name.
 pub(super) fn list_queues(conn: &Connection) -> Result<Vec<QueueView>> {
     let by_queue = by_queue(conn)?;
-    let mut find = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM queues ORDER BY name"))?;
+    let mut find = conn.prepare_cached(&format!("{QUEUES} ORDER BY name"))?;
     find.query_and_then([], |row| {
         let queue: i64 = row.get(0)?;
         view(row, by_queue.get(&queue).copied().unwrap_or_default())
@@ -24,7 +24,7 @@ pub(super) fn list_queues(conn: &Connection) -> Result<Vec<QueueView>> {
 
 pub(super) fn one_queue(conn: &Connection, name: &QueueName) -> Result<QueueView> {
     let by_queue = by_queue(conn)?;
-    let mut find = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM queues WHERE name = ?"))?;
+    let mut find = conn.prepare_cached(&format!("{QUEUES} WHERE name = ?"))?;
     let found = find.query_row([name.as_str()], |row| {
         let queue: i64 = row.get(0)?;
         Ok(view(row, by_queue.get(&queue).copied().unwrap_or_default()))
@@ -39,16 +39,14 @@ pub(super) fn settings_of(conn: &Connection, name: &QueueName) -> Result<Option<
     rows.next()?.map(|row| json(text(row, 0)?, "queue settings")).transpose()
 }
 
-fn view(row: &Row<'_>, standing: ByState) -> Result<QueueView> {
-    let settings: QueueSettings = json(text(row, 2)?, "queue settings")?;
-    Ok(QueueView {
-        name: parsed(row, 1, "queue")?,
-        ownerless: settings.owner.is_none(),
-        settings,
-        created_at: time(row, 3)?,
-        last_lease_call_at: time_or_none(row, 4)?,
-        dead: standing.of(StateName::Dead),
-        scheduled: standing.of(StateName::Scheduled),
-        running: standing.of(StateName::Running),
-    })
+/// The queue that a run is in; none where there is no such run.
+pub(super) fn queue_of(conn: &Connection, at: &RunRef) -> Result<Option<QueueName>> {
+    let Some(tenant) = tenant_number(conn, &at.tenant)? else { return Ok(None) };
+    let run_id = at.run_id.as_str();
+    let mut find = conn.prepare_cached(
+        "SELECT queues.name FROM runs JOIN queues ON queues.id = runs.queue
+         WHERE key_hash = ?1 AND tenant = ?2 AND run_id = ?3",
+    )?;
+    let found = find.query_row(params![key_hash(tenant, run_id), tenant, run_id], |row| Ok(parsed(row, 0, "queue")));
+    found.optional()?.transpose()
 }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags};
 use tokio::sync::Semaphore;
 
 use crate::error::{Error, Result};
-use crate::sqlite::connection::check;
+use crate::sqlite::connection::{check, plan_once};
 
 pub(super) const READERS: usize = 4;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,6 +24,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection> {
     let conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    plan_once(&conn)?;
     conn.pragma_update(None, "query_only", true)?;
     conn.pragma_update(None, "synchronous", "FULL")?;
     conn.pragma_update(None, "foreign_keys", true)?;

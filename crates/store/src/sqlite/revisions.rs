@@ -1,50 +1,15 @@
-//! Later revisions of a payload. The first one's bytes are never written again.
+//! A payload as it was at a revision.
 
 use redrive_core::wire::RevisionView;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension};
 
-use crate::codec::encode;
+use super::columns::{packed_json_or_none, time};
+use super::history_list::REPORTER;
+use super::lookup::{numbered, run_number};
+use super::pieces::payload_of;
+use super::summary::summary;
 use crate::error::{Error, Result};
-use crate::model::{About, PayloadKind, RunRef};
-use crate::sqlite::attempts::json;
-use crate::sqlite::batch::Batch;
-use crate::sqlite::columns::{packed_json, packed_json_or_none, time};
-use crate::sqlite::history_list::REPORTER;
-use crate::sqlite::life::position;
-use crate::sqlite::lookup::{numbered, run_number};
-use crate::sqlite::pieces::payload_of;
-use crate::sqlite::rows::RunRow;
-use crate::sqlite::summary::summary;
-use crate::triage_model::FixedPayload;
-
-impl Batch<'_> {
-    /// Keeps the payload of `row`'s revision, made from the one before; what else is said of it stays.
-    pub(super) fn keep_revision(&mut self, row: &RunRow, fix: &FixedPayload, actor: &str) -> Result<()> {
-        let id = numbered(row.id, row.run.revision);
-        let about = About { payload_omitted: None, ..self.about_of(row.id, fix.from_revision)? };
-        let mut insert = self
-            .conn
-            .prepare_cached("INSERT INTO payloads (id, kind, digest, about, body) VALUES (?1, ?2, ?3, ?4, ?5)")?;
-        insert.execute(params![
-            id,
-            position(PayloadKind::ALL, &fix.payload.kind),
-            fix.payload.digest.as_slice(),
-            encode(json(&about)?.as_bytes()),
-            fix.payload.encoded,
-        ])?;
-        let mut insert =
-            self.conn.prepare_cached("INSERT INTO revisions (id, at, actor, patch) VALUES (?1, ?2, ?3, ?4)")?;
-        insert.execute(params![id, self.now.as_millis(), actor, fix.patch])?;
-        Ok(())
-    }
-
-    /// What a run said of itself beside its payload.
-    pub(super) fn about_of(&self, run: i64, revision: u32) -> Result<About> {
-        let mut find = self.conn.prepare_cached("SELECT about FROM payloads WHERE id = ?1 AND length(about) > 0")?;
-        let mut rows = find.query([numbered(run, revision)])?;
-        Ok(rows.next()?.map(|row| packed_json(row, 0, "about")).transpose()?.unwrap_or_default())
-    }
-}
+use crate::model::RunRef;
 
 /// `GET …/revisions/{revision}`.
 pub(super) fn revision(conn: &Connection, at: &RunRef, revision: Option<u32>) -> Result<RevisionView> {

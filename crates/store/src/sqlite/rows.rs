@@ -1,363 +1,118 @@
-//! A run's row: found by name, changed as a whole, counted as it changes.
+//! Rows as SQLite keeps them: each is written at once, inside the committer's transaction. Here are the names; the other
+//! kinds have a file each.
 
-use std::sync::LazyLock;
-
-use redrive_core::ids::{QueueName, RunId, Tenant};
-use redrive_core::lifecycle::{self, Event, Moved, Refused};
-use redrive_core::policy::Policy;
-use redrive_core::reason::{Category, Reason};
-use redrive_core::run::{Run, StateName};
-use redrive_core::text::Label;
+use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::time::Timestamp;
-use redrive_core::wire::{Severity, Versions};
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::error::{Error, Result};
-use crate::model::{NewRun, PayloadKind, RunRef};
-use crate::sqlite::batch::{Batch, Queue};
-use crate::sqlite::life::{Life, StateColumns, position, word};
-use crate::sqlite::lookup::{key_hash, numbered};
-use crate::sqlite::tally::Standing;
+use super::due::queue_numbers;
+use super::lookup::tenant_number;
+use super::pattern_clock::PatternClocks;
+use crate::commands::rows::NameRows;
+use crate::error::Result;
 
-/// A run as its row holds it.
-#[derive(Debug, Clone)]
-pub(super) struct RunRow {
-    pub(super) id: i64,
-    pub(super) tenant: i64,
-    pub(super) queue: i64,
-    pub(super) run_id: RunId,
-    pub(super) run: Run,
-    /// Of the last failure; empty before the first.
-    pub(super) reason: String,
-    pub(super) category: i64,
-    pub(super) pattern: Option<i64>,
-    pub(super) model: Option<Label>,
-    pub(super) provider: Option<Label>,
-    pub(super) tool: Option<Label>,
-    pub(super) step: Option<Label>,
-    /// Who began the attempt under way, and with which request.
-    pub(super) worker: Option<Label>,
-    pub(super) start_id: Option<Label>,
-    /// What the attempt under way runs with, as its worker said.
-    pub(super) versions: Versions,
-    pub(super) environment: Label,
-    /// When the attempt under way began, as breakers count it.
-    pub(super) generation: u64,
+/// What the committer remembers of its own rows between batches. Dropped whenever a transaction is rolled back.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    pub(super) last_run: Option<i64>,
+    pub(super) pattern_clocks: PatternClocks,
 }
 
-pub(super) const COLUMNS: &str = "id, tenant, queue, run_id, state, detail, due, wake, attempt, revision, reason, category, \
-     pattern, deferred_until, held_by, merged_into, replays, life, model, provider, tool, step, environment";
-
-static FIND: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {COLUMNS} FROM runs WHERE key_hash = ?1 AND tenant = ?2 AND run_id = ?3"));
-
-static FIND_BY_NUMBER: LazyLock<String> = LazyLock::new(|| format!("SELECT {COLUMNS} FROM runs WHERE id = ?1"));
-
-impl RunRow {
-    pub(super) fn read(row: &Row<'_>) -> Result<Self> {
-        let life: Life = serde_json::from_str(row.get_ref("life")?.as_str().map_err(rusqlite::Error::from)?)
-            .map_err(|e| Error::Unexpected(format!("a run's life: {e}")))?;
-        let columns = StateColumns {
-            state: word(StateName::ALL, row.get("state")?, "state")?,
-            detail: row.get("detail")?,
-            due: row.get::<_, Option<i64>>("due")?.map(Timestamp::from_millis),
-            wake: row.get::<_, Option<i64>>("wake")?.map(Timestamp::from_millis),
-            held_by: label(row, "held_by")?,
-            merged_into: row.get::<_, Option<String>>("merged_into")?.and_then(|id| id.parse().ok()),
-        };
-        let deferred_until = row.get::<_, Option<i64>>("deferred_until")?.map(Timestamp::from_millis);
-        let run_id: String = row.get("run_id")?;
-        Ok(Self {
-            id: row.get("id")?,
-            tenant: row.get("tenant")?,
-            queue: row.get("queue")?,
-            run_id: run_id.parse().map_err(|_| Error::Unexpected(format!("run id {run_id:?}")))?,
-            run: life.to_run(
-                &columns,
-                row.get("attempt")?,
-                row.get("revision")?,
-                row.get("replays")?,
-                deferred_until,
-            )?,
-            reason: row.get("reason")?,
-            category: row.get("category")?,
-            pattern: row.get("pattern")?,
-            model: label(row, "model")?,
-            provider: label(row, "provider")?,
-            tool: label(row, "tool")?,
-            step: label(row, "step")?,
-            worker: life.worker,
-            start_id: life.start_id,
-            versions: life.versions,
-            environment: Label::from(row.get_ref("environment")?.as_str().map_err(rusqlite::Error::from)?),
-            generation: life.generation,
-        })
-    }
-
-    pub(super) fn standing(&self) -> Standing {
-        Standing {
-            state: self.run.state.name(),
-            tenant: self.tenant,
-            queue: self.queue,
-            reason: self.reason.clone(),
-            detail: StateColumns::of(&self.run).detail,
-            pattern: self.pattern,
-        }
-    }
-
-    /// What only a failure changes.
-    fn failure_columns(&self) -> (&str, i64, Option<i64>, [&Option<Label>; 4]) {
-        (&self.reason, self.category, self.pattern, [&self.model, &self.provider, &self.tool, &self.step])
-    }
-
-    pub(super) fn failed_with(&mut self, reason: &Reason, category: Category) {
-        self.reason = reason.as_str().to_owned();
-        self.category = position(&Category::ALL, &category);
-    }
-
-    /// Asks the transition table.
-    pub(super) fn ask(&self, event: &Event<'_>, policy: &Policy, now: Timestamp) -> Result<Moved, Refused> {
-        lifecycle::apply(&self.run, event, policy, now)
-    }
+/// The rows of one open transaction.
+pub(super) struct SqliteRows<'a> {
+    pub(super) conn: &'a Connection,
+    pub(super) memory: &'a mut Memory,
 }
 
-pub(super) fn label(row: &Row<'_>, column: &str) -> Result<Option<Label>> {
-    Ok(row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)?.map(Label::from))
-}
-
-impl Batch<'_> {
-    pub(super) fn find_run(&mut self, tenant: &Tenant, run_id: &RunId) -> Result<Option<RunRow>> {
-        let Some(tenant) = self.find_tenant(tenant)? else { return Ok(None) };
-        self.find_run_of(tenant, run_id)
+impl NameRows for SqliteRows<'_> {
+    fn tenant_number(&mut self, name: &Tenant) -> Result<Option<i64>> {
+        tenant_number(self.conn, name)
     }
 
-    pub(super) fn find_run_of(&mut self, tenant: i64, run_id: &RunId) -> Result<Option<RunRow>> {
-        let hash = key_hash(tenant, run_id.as_str());
-        let mut find = self.conn.prepare_cached(&FIND)?;
-        let mut rows = find.query(params![hash, tenant, run_id.as_str()])?;
-        rows.next()?.map(RunRow::read).transpose()
+    fn tenant_name(&mut self, tenant: i64) -> Result<String> {
+        let mut find = self.conn.prepare_cached("SELECT name FROM tenants WHERE id = ?1")?;
+        Ok(find.query_row([tenant], |row| row.get(0))?)
     }
 
-    pub(super) fn run_by_number(&mut self, run: i64) -> Result<Option<RunRow>> {
-        let mut find = self.conn.prepare_cached(&FIND_BY_NUMBER)?;
-        let mut rows = find.query([run])?;
-        rows.next()?.map(RunRow::read).transpose()
+    fn insert_tenant(&mut self, name: &Tenant, now: Timestamp) -> Result<i64> {
+        self.conn
+            .prepare_cached("INSERT INTO tenants (name, created_at) VALUES (?1, ?2)")?
+            .execute(params![name.as_str(), now.as_millis()])?;
+        Ok(self.conn.last_insert_rowid())
     }
 
-    pub(super) fn require_run(&mut self, at: &RunRef) -> Result<RunRow> {
-        self.find_run(&at.tenant, &at.run_id)?.ok_or(Error::NotFound("run"))
+    fn queue_named(&mut self, name: &QueueName) -> Result<Option<(i64, String)>> {
+        let mut find = self.conn.prepare_cached("SELECT id, settings FROM queues WHERE name = ?1")?;
+        Ok(find.query_row([name.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
     }
 
-    /// A run that is not in the store yet: numbered now, written once it stands where its first move leaves it.
-    pub(super) fn new_run(&mut self, new: &NewRun, tenant: i64, queue: i64) -> Result<RunRow> {
-        let run = Run {
-            resumable: new.resumable.unwrap_or(false),
-            replayable: new.payload.kind != PayloadKind::Omitted,
-            ..Run::new(self.now)
-        };
-        Ok(RunRow {
-            id: self.next_run_number()?,
-            tenant,
-            queue,
-            run_id: new.run_id.clone(),
-            run,
-            reason: String::new(),
-            category: -1,
-            pattern: None,
-            model: new.model.clone(),
-            provider: new.provider.clone(),
-            tool: None,
-            step: None,
-            worker: None,
-            start_id: None,
-            versions: Versions::new(),
-            environment: new.environment.clone(),
-            generation: 0,
-        })
+    fn queue_name(&mut self, queue: i64) -> Result<String> {
+        let mut find = self.conn.prepare_cached("SELECT name FROM queues WHERE id = ?1")?;
+        Ok(find.query_row([queue], |row| row.get(0))?)
     }
 
-    /// Numbers are given out by the committer alone, and the sequence keeps the highest for good.
-    fn next_run_number(&mut self) -> Result<i64> {
-        let last = match self.known.last_run {
-            Some(last) => last,
-            None => {
-                let mut find = self.conn.prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'runs'")?;
-                find.query_row([], |row| row.get(0)).optional()?.unwrap_or(0)
-            }
-        };
-        self.known.last_run = Some(last + 1);
-        Ok(last + 1)
+    fn queue_numbers(&mut self) -> Result<Vec<i64>> {
+        queue_numbers(self.conn)
     }
 
-    /// Writes a row that was read as `before`, and counts what changed.
-    pub(super) fn save(&mut self, before: &RunRow, row: &RunRow) -> Result<()> {
-        if before.failure_columns() == row.failure_columns() {
-            self.update_move(row)?;
-        } else {
-            self.update(row)?;
-        }
-        self.tally.moved(row.id, Some(&before.standing()), &row.standing());
-        Ok(())
+    fn insert_queue(&mut self, name: &QueueName, settings: &str, now: Timestamp) -> Result<(i64, String)> {
+        Ok((self.put_queue(name, settings, now)?, settings.to_owned()))
     }
 
-    /// A move that is no failure: what the failure columns are indexed by stays untouched.
-    fn update_move(&mut self, row: &RunRow) -> Result<()> {
-        let columns = StateColumns::of(&row.run);
-        let mut update = self.conn.prepare_cached(
-            "UPDATE runs SET state = ?2, detail = ?3, due = ?4, wake = ?5, attempt = ?6, revision = ?7, updated_at = ?8,
-                 deferred_until = ?9, held_by = ?10, merged_into = ?11, replays = ?12, life = ?13 WHERE id = ?1",
+    fn put_queue(&mut self, name: &QueueName, settings: &str, now: Timestamp) -> Result<i64> {
+        let mut put = self.conn.prepare_cached(
+            "INSERT INTO queues (name, settings, created_at) VALUES (?1, ?2, ?3)
+             ON CONFLICT (name) DO UPDATE SET settings = excluded.settings RETURNING id",
         )?;
-        let changed = update.execute(params![
-            row.id,
-            position(StateName::ALL, &columns.state),
-            columns.detail,
-            columns.due.map(Timestamp::as_millis),
-            columns.wake.map(Timestamp::as_millis),
-            row.run.attempt,
-            row.run.revision,
-            self.now.as_millis(),
-            row.run.deferred_until.map(Timestamp::as_millis),
-            text(&columns.held_by),
-            columns.merged_into.as_ref().map(|id| id.as_str()),
-            row.run.replays,
-            life(row)?,
-        ])?;
-        exactly_one(changed)
+        Ok(put.query_row(params![name.as_str(), settings, now.as_millis()], |row| row.get(0))?)
     }
 
-    /// Writes a new run with its payload; a run that came without one, and with nothing else to say, costs no row for it.
-    pub(super) fn insert_run(&mut self, row: &RunRow, new: &NewRun) -> Result<()> {
-        self.insert(row, new)?;
-        self.tally.moved(row.id, None, &row.standing());
-        if new.payload.kind == PayloadKind::None && new.about.is_empty() {
-            return Ok(());
-        }
-        let mut insert = self
-            .conn
-            .prepare_cached("INSERT INTO payloads (id, kind, digest, about, body) VALUES (?1, ?2, ?3, ?4, ?5)")?;
-        insert.execute(params![
-            numbered(row.id, row.run.revision),
-            position(PayloadKind::ALL, &new.payload.kind),
-            new.payload.digest.as_slice(),
-            new.about,
-            new.payload.encoded,
-        ])?;
+    fn note_lease_call(&mut self, queue: i64, versions: Option<&str>, now: Timestamp) -> Result<()> {
+        self.conn
+            .prepare_cached(
+                "UPDATE queues SET last_lease_call_at = ?2, worker_versions = coalesce(?3, worker_versions) WHERE id = ?1",
+            )?
+            .execute(params![queue, now.as_millis(), versions])?;
         Ok(())
     }
 
-    fn insert(&mut self, row: &RunRow, new: &NewRun) -> Result<()> {
-        let columns = StateColumns::of(&row.run);
-        let now = self.now.as_millis();
+    fn worker_versions(&mut self, queue: i64) -> Result<Option<String>> {
+        let mut find = self.conn.prepare_cached("SELECT worker_versions FROM queues WHERE id = ?1")?;
+        Ok(find.query_row([queue], |found| found.get(0))?)
+    }
+
+    fn insert_version(&mut self, tenant: i64, kind: &str, version: &str, now: Timestamp) -> Result<Option<i64>> {
         let mut insert = self.conn.prepare_cached(
-            "INSERT INTO runs (id, tenant, queue, key_hash, run_id, state, detail, due, wake, attempt, revision, reason,
-                 category, pattern, severity, received_at, updated_at, deferred_until, environment, agent, task_type,
-                 customer, model, provider, tool, step, idempotency_key, order_key, held_by, merged_into, replays, life)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?16, ?17, ?18, ?19, ?20, ?21,
-                 ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31)",
+            "INSERT INTO versions_seen (tenant, kind, version, first_seen) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT DO NOTHING",
         )?;
-        insert.execute(params![
-            row.id,
-            row.tenant,
-            row.queue,
-            key_hash(row.tenant, row.run_id.as_str()),
-            row.run_id.as_str(),
-            position(StateName::ALL, &columns.state),
-            columns.detail,
-            columns.due.map(Timestamp::as_millis),
-            columns.wake.map(Timestamp::as_millis),
-            row.run.attempt,
-            row.run.revision,
-            row.reason,
-            row.category,
-            row.pattern,
-            position(Severity::ALL, &new.severity),
-            now,
-            row.run.deferred_until.map(Timestamp::as_millis),
-            new.environment.as_str(),
-            text(&new.agent),
-            text(&new.task_type),
-            text(&new.customer),
-            text(&row.model),
-            text(&row.provider),
-            text(&row.tool),
-            text(&row.step),
-            new.idempotency_key.as_ref().map(|key| key.as_str()),
-            new.order_key.as_ref().map(|key| key.as_str()),
-            text(&columns.held_by),
-            columns.merged_into.as_ref().map(|id| id.as_str()),
-            row.run.replays,
-            life(row)?,
-        ])?;
-        Ok(())
+        let new = insert.execute(params![tenant, kind, version, now.as_millis()])? == 1;
+        Ok(new.then(|| self.conn.last_insert_rowid()))
     }
 
-    fn update(&mut self, row: &RunRow) -> Result<()> {
-        let columns = StateColumns::of(&row.run);
-        let mut update = self.conn.prepare_cached(
-            "UPDATE runs SET state = ?2, detail = ?3, due = ?4, wake = ?5, attempt = ?6, revision = ?7, reason = ?8,
-                 category = ?9, pattern = ?10, updated_at = ?11, deferred_until = ?12, model = ?13, provider = ?14,
-                 tool = ?15, step = ?16, held_by = ?17, merged_into = ?18, replays = ?19, life = ?20 WHERE id = ?1",
+    fn forget_versions(&mut self, tenant: i64, kind: &str, kept: usize) -> Result<bool> {
+        let mut forget = self.conn.prepare_cached(
+            "DELETE FROM versions_seen WHERE tenant = ?1 AND kind = ?2 AND id <= (
+                 SELECT id FROM versions_seen WHERE tenant = ?1 AND kind = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3)",
         )?;
-        let changed = update.execute(params![
-            row.id,
-            position(StateName::ALL, &columns.state),
-            columns.detail,
-            columns.due.map(Timestamp::as_millis),
-            columns.wake.map(Timestamp::as_millis),
-            row.run.attempt,
-            row.run.revision,
-            row.reason,
-            row.category,
-            row.pattern,
-            self.now.as_millis(),
-            row.run.deferred_until.map(Timestamp::as_millis),
-            text(&row.model),
-            text(&row.provider),
-            text(&row.tool),
-            text(&row.step),
-            text(&columns.held_by),
-            columns.merged_into.as_ref().map(|id| id.as_str()),
-            row.run.replays,
-            life(row)?,
-        ])?;
-        exactly_one(changed)
+        Ok(forget.execute(params![tenant, kind, kept])? > 0)
     }
 
-    /// Keeps a lease's new times and a run's effect counts: no state changes, so no counter does and no list index is
-    /// touched.
-    pub(super) fn save_life(&mut self, row: &RunRow) -> Result<()> {
-        let wake = StateColumns::of(&row.run).wake.map(Timestamp::as_millis);
-        let mut update =
-            self.conn.prepare_cached("UPDATE runs SET wake = ?2, updated_at = ?3, life = ?4 WHERE id = ?1")?;
-        let changed = update.execute(params![row.id, wake, self.now.as_millis(), life(row)?])?;
-        exactly_one(changed)
+    fn version_order(&mut self, tenant: i64, kind: &str, version: &str) -> Result<Option<i64>> {
+        let mut find = self
+            .conn
+            .prepare_cached("SELECT id FROM versions_seen WHERE tenant = ?1 AND kind = ?2 AND version = ?3")?;
+        Ok(find.query_row(params![tenant, kind, version], |row| row.get(0)).optional()?)
     }
 
-    pub(super) fn names_of(&mut self, row: &RunRow) -> Result<(Tenant, QueueName)> {
-        Ok((self.tenant_name(row.tenant)?, self.queue_by_id(row.queue)?.name))
-    }
-
-    /// A run's queue, with the policy that holds for it there.
-    pub(super) fn rules_of(&mut self, row: &RunRow) -> Result<(Queue, std::sync::Arc<Policy>)> {
-        let queue = self.queue_by_id(row.queue)?;
-        let policy = self.policy(&queue, row.tenant)?;
-        Ok((queue, policy))
+    fn newest_version(&mut self, tenant: i64, kind: &str) -> Result<Option<String>> {
+        newest_version(self.conn, tenant, kind)
     }
 }
 
-fn exactly_one(changed: usize) -> Result<()> {
-    if changed == 1 { Ok(()) } else { Err(Error::Unexpected(format!("{changed} rows changed instead of one"))) }
-}
-
-fn life(row: &RunRow) -> Result<String> {
-    let mut life = Life::of(&row.run, row.worker.clone(), row.start_id.clone());
-    if row.run.state.name() == StateName::Running {
-        life.versions.clone_from(&row.versions);
-        life.generation = row.generation;
-    }
-    serde_json::to_string(&life).map_err(|e| Error::Unexpected(e.to_string()))
-}
-
-fn text(label: &Option<Label>) -> Option<&str> {
-    label.as_ref().map(Label::as_str)
+/// The version of a kind that the tenant met last.
+pub(super) fn newest_version(conn: &Connection, tenant: i64, kind: &str) -> Result<Option<String>> {
+    let mut find = conn
+        .prepare_cached("SELECT version FROM versions_seen WHERE tenant = ?1 AND kind = ?2 ORDER BY id DESC LIMIT 1")?;
+    Ok(find.query_row(params![tenant, kind], |row| row.get(0)).optional()?)
 }

@@ -1,7 +1,5 @@
-//! What attempts got in place of their revision's payload: written before it is handed out, fenced by the lease that it
-//! goes out under, and read again by people who want to see the difference.
+//! What attempts got in place of their revision's payload, read by people who want to see the difference.
 
-use redrive_core::lifecycle::Verb;
 use redrive_core::wire::{HandedChange, RawJson};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -10,23 +8,7 @@ use super::life::Life;
 use super::lookup::{NUMBER_BITS, numbered, run_number, span_of};
 use super::pieces::{payload_of, raw_json};
 use crate::error::{Error, Result};
-use crate::model::{AttemptOrigin, NewSent, RunRef, Sent, UnderLease};
-use crate::sqlite::batch::Batch;
-use crate::sqlite::under_lease::require_live;
-
-/// Keeps what an attempt is about to get. A lease that is over keeps nothing: another attempt has its own.
-pub(super) fn keep_sent(batch: &mut Batch<'_>, under: &UnderLease, sent: &NewSent) -> Result<()> {
-    let row = require_live(batch, under, Verb::Heartbeat)?;
-    // A released attempt's number is given out again: the newer lease's payload is what it got.
-    let mut put = batch.conn.prepare_cached(
-        "INSERT INTO sent (id, epoch, changes, body) VALUES (?1, ?2, ?3, ?4)
-         ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch, changes = excluded.changes, body = excluded.body
-             WHERE excluded.epoch > sent.epoch",
-    )?;
-    let id = numbered(row.id, under.lease.attempt);
-    put.execute(params![id, under.lease.epoch.cast_signed(), sent.changes, sent.body])?;
-    Ok(())
-}
+use crate::model::{AttemptOrigin, RunRef, Sent};
 
 /// A payload in place of the revision's, with its changes.
 pub(super) type Kept = (Vec<HandedChange>, RawJson);

@@ -19,6 +19,16 @@ use tokio::sync::watch;
 
 use crate::breaker_model::BreakerAct;
 use crate::clock::{Clock, Dice};
+use crate::commands::batch::Batch;
+use crate::commands::operation_row::number_of;
+use crate::commands::output_schemas::OutputSchemas;
+use crate::commands::policy_shelf::PolicyShelf;
+use crate::commands::sent::keep_sent;
+use crate::commands::{
+    breakers, effects, lease, operation_make, operation_steer, operation_work, pattern_triage, plans, report, reviews,
+    start, sweep, triage, under_lease,
+};
+use crate::copy::{half_copied, is_half_copied};
 use crate::error::Result;
 use crate::model::{
     EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported, RunFilter,
@@ -26,18 +36,15 @@ use crate::model::{
 };
 use crate::operation_model::{ItemsCall, NewOperation};
 use crate::pattern_model::{PatternAct, PatternsCall};
-use crate::sqlite::batch::Batch;
 use crate::sqlite::committer::Committer;
 use crate::sqlite::folder::{self, Held};
-use crate::sqlite::operation_work::Worker;
-use crate::sqlite::output_schemas::{self, OutputSchemas};
-use crate::sqlite::policy_shelf::PolicyShelf;
 use crate::sqlite::readers::{READERS, Readers};
+use crate::sqlite::rows::{Memory, SqliteRows};
 use crate::sqlite::{
-    breakers, changes, connection, detail, duplicates, effects, figures, handing_out, hours, keys, lease, list,
-    migrate, operation_list, operation_make, operation_steer, pattern_detail, pattern_list, pattern_triage, plans,
-    queue_list, report, reviews, revisions, sent, start, sweep, triage, under_lease,
+    changes, connection, detail, duplicates, figures, handing_out, hours, keys, list, migrate, operation_list,
+    pattern_detail, pattern_list, queue_list, revisions, sent,
 };
+use crate::standing_model::Standing;
 use crate::store::Store;
 use crate::triage_model::{Act, Replay, Triaged};
 
@@ -79,26 +86,25 @@ impl SqliteStore {
         let path = folder::database(&folder);
         let mut conn = connection::open_writer(&path, true)?;
         migrate::migrate(&mut conn)?;
+        if is_half_copied(&conn)? {
+            return Err(half_copied());
+        }
         set(&conn)?;
         let readers = Readers::open(&path, READERS)?;
         let shelf = PolicyShelf::new(policies.clone());
-        let schemas = OutputSchemas::of(&conn, &policies)?;
+        let schemas = OutputSchemas::of(&policies, &queue_list::list_queues(&conn)?);
         let committer = Committer::start(conn, clock.clone(), dice, policies)?;
         Ok(Self { committer, readers, clock, shelf, schemas, _held: held })
     }
 
-    async fn write<T: Send + 'static>(
+    pub(super) async fn write<T: Send + 'static>(
         &self,
         act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.committer.commit(act).await
     }
 
-    fn worker(&self) -> Worker<'_> {
-        Worker { committer: &self.committer, readers: &self.readers, clock: &*self.clock }
-    }
-
-    async fn read<T: Send + 'static>(
+    pub(super) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&rusqlite::Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -162,8 +168,7 @@ impl Store for SqliteStore {
     }
 
     async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>> {
-        let acts =
-            sent.into_iter().map(|(under, sent)| move |batch: &mut Batch<'_>| sent::keep_sent(batch, &under, &sent));
+        let acts = sent.into_iter().map(|(under, sent)| move |batch: &mut Batch<'_>| keep_sent(batch, &under, &sent));
         self.committer.commit_each(acts.collect()).await
     }
 
@@ -208,12 +213,12 @@ impl Store for SqliteStore {
 
     async fn create_operation(&self, new: NewOperation, actor: String) -> Result<OperationView> {
         let id = self.write(move |batch| operation_make::make(batch, &new, &actor)).await?;
-        self.worker().freeze_at_once(id).await?;
+        operation_work::freeze_at_once(self, id).await?;
         self.read(move |conn| operation_list::one(conn, id)).await
     }
 
     async fn steer_operation(&self, id: &str, by: Steer) -> Result<OperationView> {
-        let id = operation_list::number(id)?;
+        let id = number_of(id)?;
         self.write(move |batch| operation_steer::steer(batch, id, by)).await?;
         self.read(move |conn| operation_list::one(conn, id)).await
     }
@@ -236,15 +241,19 @@ impl Store for SqliteStore {
     }
 
     async fn work_operations(&self, replica: &str) -> Result<Swept> {
-        self.worker().round(replica).await
+        operation_work::round(self, replica).await
     }
 
     async fn trim_changes(&self, most: usize) -> Result<Swept> {
         self.write(move |batch| sweep::trim_changes(batch, most)).await
     }
 
+    async fn trim_events(&self, most: usize) -> Result<Swept> {
+        self.write(move |batch| breakers::trim_events(batch, most)).await
+    }
+
     async fn trim_ledger(&self, most: usize) -> Result<Swept> {
-        self.write(move |batch| effects::trim(batch.conn, batch.now, most)).await
+        self.write(move |batch| effects::trim(batch, most)).await
     }
 
     async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage> {
@@ -274,7 +283,7 @@ impl Store for SqliteStore {
 
     async fn effect(&self, at: &EffectRef) -> Result<EffectView> {
         let at = at.clone();
-        self.read(move |conn| effects::effect(conn, &at)).await
+        self.read(move |conn| effects::effect(&mut SqliteRows { conn, memory: &mut Memory::default() }, &at)).await
     }
 
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage> {
@@ -292,12 +301,12 @@ impl Store for SqliteStore {
     }
 
     async fn operation(&self, id: &str) -> Result<OperationView> {
-        let id = operation_list::number(id)?;
+        let id = number_of(id)?;
         self.read(move |conn| operation_list::one(conn, id)).await
     }
 
     async fn operation_items(&self, id: &str, call: ItemsCall) -> Result<OperationItemsPage> {
-        let id = operation_list::number(id)?;
+        let id = number_of(id)?;
         self.read(move |conn| operation_list::items(conn, id, &call)).await
     }
 
@@ -313,6 +322,11 @@ impl Store for SqliteStore {
     async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer> {
         let (scope, now) = (scope.clone(), self.now());
         self.read(move |conn| figures::health(conn, &scope, now)).await
+    }
+
+    async fn standing(&self, scope: &TenantScope) -> Result<Standing> {
+        let scope = scope.clone();
+        self.read(move |conn| figures::how_it_stands(conn, &scope)).await
     }
 
     async fn stats(&self, scope: &TenantScope, call: StatsCall) -> Result<StatsAnswer> {
@@ -348,7 +362,7 @@ impl Store for SqliteStore {
             return Ok(None);
         }
         let run = at.clone();
-        let queue = self.read(move |conn| output_schemas::queue_of(conn, &run)).await?;
+        let queue = self.read(move |conn| queue_list::queue_of(conn, &run)).await?;
         match queue {
             Some(queue) => Ok(self.policy(&at.tenant, &queue).await?.detect.output_schema.clone()),
             None => Ok(None),
@@ -372,12 +386,12 @@ impl Store for SqliteStore {
     }
 
     async fn put_key(&self, key: KeyRecord) -> Result<()> {
-        self.write(move |batch| keys::insert_key(batch.conn, &key)).await
+        self.write(move |batch| batch.rows.insert_key(&key)).await
     }
 
     async fn revoke_key(&self, id: &str) -> Result<bool> {
         let id = id.to_owned();
-        self.write(move |batch| keys::revoke_key(batch.conn, &id, batch.now)).await
+        self.write(move |batch| batch.rows.revoke_key(&id, batch.now)).await
     }
 
     async fn ready(&self) -> Result<()> {

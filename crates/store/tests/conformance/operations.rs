@@ -251,12 +251,12 @@ pub async fn a_canary_without_an_outcome_in_time_has_failed(world: World) {
 }
 
 pub async fn pause_resume_and_cancel_hold_from_the_next_batch_on(world: World) {
-    fail_all(&world, (0..1_600).map(|n| format!("r{n:04}"))).await;
+    fail_all(&world, (0..2_500).map(|n| format!("r{n:04}"))).await;
     let operation = make(&world, over(dead(), Bulk::Resolve)).await;
     world.store.work_operations(REPLICA).await.unwrap();
     world.store.steer_operation(&operation.id, Steer::Pause).await.unwrap();
     work(&world).await;
-    assert_eq!(look(&world, &operation).await.moved, 500, "one bounded batch, and none after the pause");
+    assert_eq!(look(&world, &operation).await.moved, 1_000, "one bounded batch, and none after the pause");
     world.store.steer_operation(&operation.id, Steer::Resume).await.unwrap();
     world.store.work_operations(REPLICA).await.unwrap();
     let cancelled = world.store.steer_operation(&operation.id, Steer::Cancel).await.unwrap();
@@ -264,9 +264,9 @@ pub async fn pause_resume_and_cancel_hold_from_the_next_batch_on(world: World) {
     let after = look(&world, &operation).await;
     assert_eq!(
         (cancelled.state, after.state, after.moved),
-        (OperationState::Cancelled, OperationState::Cancelled, 1_000)
+        (OperationState::Cancelled, OperationState::Cancelled, 2_000)
     );
-    assert_eq!(world.state("r1599").await, StateName::Dead, "nothing is lost by a cancel");
+    assert_eq!(world.state("r2499").await, StateName::Dead, "nothing is lost by a cancel");
     let again = world.store.steer_operation(&operation.id, Steer::Start).await;
     assert!(matches!(again, Err(Error::OperationIs(OperationState::Cancelled))));
 }
@@ -339,33 +339,33 @@ pub async fn runs_named_one_by_one_are_met_once_and_the_missing_are_counted(worl
 }
 
 pub async fn one_replica_at_a_time_works_an_operation(world: World) {
-    fail_all(&world, (0..1_200).map(|n| format!("r{n:04}"))).await;
+    fail_all(&world, (0..1_700).map(|n| format!("r{n:04}"))).await;
     let operation = make(&world, over(dead(), Bulk::Resolve)).await;
     world.store.work_operations("one").await.unwrap();
     assert_eq!(world.store.work_operations("two").await.unwrap().moved, 0);
-    assert_eq!(look(&world, &operation).await.moved, 500);
+    assert_eq!(look(&world, &operation).await.moved, 1_000);
     // The first one is gone: the second takes over, and nothing is done twice.
     world.wait(10_000);
     while world.store.work_operations("two").await.unwrap().more {}
     let after = look(&world, &operation).await;
-    assert_eq!((after.state, after.moved, after.skipped), (OperationState::Completed, 1_200, 0));
+    assert_eq!((after.state, after.moved, after.skipped), (OperationState::Completed, 1_700, 0));
 }
 
 pub async fn beyond_ten_thousand_the_set_is_frozen_in_pieces_and_nothing_moves_before_it_is_whole(world: World) {
     fail_all(&world, (0..10_000).map(|n| format!("r{n:05}"))).await;
     let exactly = make(&world, NewOperation { dry_run: true, ..over(dead(), Bulk::Resolve) }).await;
     assert_eq!((exactly.preparing, exactly.matched), (false, 10_000));
-    fail_all(&world, (10_000..11_000).map(|n| format!("r{n:05}"))).await;
+    fail_all(&world, (10_000..11_500).map(|n| format!("r{n:05}"))).await;
     let operation = make(&world, over(dead(), Bulk::Resolve)).await;
     assert_eq!((operation.preparing, operation.matched), (true, 10_000));
     world.store.work_operations(REPLICA).await.unwrap();
     let rising = look(&world, &operation).await;
-    assert_eq!((rising.preparing, rising.matched, rising.moved), (true, 10_500, 0));
+    assert_eq!((rising.preparing, rising.matched, rising.moved), (true, 11_000, 0));
     work(&world).await;
     let after = look(&world, &operation).await;
     assert_eq!(
         (after.state, after.preparing, after.matched, after.moved),
-        (OperationState::Completed, false, 11_000, 11_000)
+        (OperationState::Completed, false, 11_500, 11_500)
     );
 }
 

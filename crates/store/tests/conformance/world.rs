@@ -26,6 +26,7 @@ pub const LEASE_MS: u64 = 60_000;
 pub struct World {
     pub store: Arc<dyn Store>,
     pub clock: Arc<ManualClock>,
+    policies: Policies,
     _folder: tempfile::TempDir,
 }
 
@@ -35,25 +36,29 @@ impl World {
     }
 
     pub fn sqlite_in(folder: tempfile::TempDir) -> Self {
-        Self::opened(folder, Arc::new(ManualClock::at(Timestamp::from_millis(NOON))))
+        Self::sqlite_under(folder, policies())
+    }
+
+    pub fn sqlite_under(folder: tempfile::TempDir, policies: Policies) -> Self {
+        Self::opened(folder, Arc::new(ManualClock::at(Timestamp::from_millis(NOON))), policies)
     }
 
     /// The same store after a restart; time has stood still.
     pub async fn restarted(self) -> Self {
-        let Self { store, clock, _folder } = self;
+        let Self { store, clock, policies, _folder } = self;
         store.close().await;
         drop(store);
-        Self::opened(_folder, clock)
+        Self::opened(_folder, clock, policies)
     }
 
-    fn opened(folder: tempfile::TempDir, clock: Arc<ManualClock>) -> Self {
+    fn opened(folder: tempfile::TempDir, clock: Arc<ManualClock>, policies: Policies) -> Self {
         let options = Options {
             folder: folder.path().join("data"),
             clock: clock.clone(),
             dice: Arc::new(SeededDice::new(7)),
-            policies: policies(),
+            policies: policies.clone(),
         };
-        Self { store: Arc::new(SqliteStore::open(options).unwrap()), clock, _folder: folder }
+        Self { store: Arc::new(SqliteStore::open(options).unwrap()), clock, policies, _folder: folder }
     }
 
     pub fn wait(&self, ms: u64) {

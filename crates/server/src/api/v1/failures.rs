@@ -1,11 +1,12 @@
 //! `POST /v1/failures`: one failed attempt in one call, or many with a line each.
 
+use std::io::Write;
+
 use axum::response::Response;
 use http::StatusCode;
 use redrive_core::wire::{FailureAnswer, FailureReport, RunFields};
 use redrive_store::{Report, Reported};
 use schemars::{Schema, SchemaGenerator};
-use serde::Serialize;
 
 use crate::app::App;
 use crate::auth::{Identity, Worker};
@@ -61,7 +62,7 @@ fn prepare(app: &App, who: &Identity, query: &OfTenant, raw: &[u8]) -> Result<Re
     let (fields, report) = split(report);
     let captured = Captured::from_report(report, raw)?;
     let context = Context::of_report(&fields, &tenant);
-    let failed = captured.classify(app.rules.as_deref(), &context, app.store.now())?.into_failed()?;
+    let failed = captured.classify(app.judges(), &context, app.store.now())?.into_failed()?;
     let mut run = new_run(fields, tenant)?;
     run.severity = failed.severity.unwrap_or(run.severity);
     Ok(Report { run, failed })
@@ -117,21 +118,22 @@ async fn report_piece(app: &App, call: &ReportCall, piece: &[&[u8]]) -> Vec<Resu
     problems.into_iter().map(|problem| problem.map_or_else(&mut next, Err)).collect()
 }
 
-#[derive(Serialize)]
-struct Line<'a> {
-    status: u16,
-    #[serde(flatten)]
-    answer: &'a FailureAnswer,
-}
-
 fn write_line(text: &mut Vec<u8>, answer: Result<Reported>) {
+    let start = text.len();
     let written = match answer {
         Ok(Reported { answer, fresh }) => {
             let status = if fresh { StatusCode::CREATED } else { StatusCode::OK };
-            serde_json::to_vec(&Line { status: status.as_u16(), answer: &answer })
+            let _ = write!(text, "{{\"status\":{},", status.as_u16());
+            let answer_at = text.len();
+            // The answer's own bracket gives way to ours.
+            let written = serde_json::to_writer(&mut *text, &answer);
+            text.remove(answer_at);
+            written
         }
-        Err(problem) => serde_json::to_vec(&problem.into_wire()),
+        Err(problem) => serde_json::to_writer(&mut *text, &problem.into_wire()),
     };
-    text.extend(written.unwrap_or_default());
+    if written.is_err() {
+        text.truncate(start);
+    }
     text.push(b'\n');
 }

@@ -20,12 +20,12 @@ pub(crate) async fn post(
 ) -> Result<Reply<FailureAnswer>> {
     let Json { value, raw, held: _held } = call.body;
     let under = under_lease(&call.who, &call.query, value.tenant.as_ref(), call.path, &value.lease)?;
-    let to = app.clone();
+    let (to, tenant) = (app.clone(), under.at.tenant.clone());
     // Only rules ask what else is known of the run.
     let run = if app.rules.is_some() { app.store.run(&under.at).await.ok() } else { None };
     let failed = compute(raw.len(), move || {
-        let context = run.as_ref().map(Context::of_run).unwrap_or_default();
-        capture::failed_by(value, &raw, to.rules.as_deref(), &context, to.store.now())
+        let context = run.as_ref().map_or_else(|| Context::of_tenant(&tenant), Context::of_run);
+        capture::failed_by(value, &raw, to.judges(), &context, to.store.now())
     });
     let mut failed = failed.await?;
     room::of_run(&app, &under.at, &mut failed.failure).await?;

@@ -1,0 +1,169 @@
+//! What a command sees while it runs: the open transaction, the batch's one instant, the names it has met before.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use redrive_core::ids::{QueueName, Tenant};
+use redrive_core::policy::{Limits, Policies, Policy};
+use redrive_core::time::Timestamp;
+use redrive_core::wire::QueueSettings;
+
+use crate::clock::Dice;
+use crate::commands::breakers::Breakers;
+use crate::commands::limits::Buckets;
+use crate::commands::map::Map;
+use crate::commands::patterns::KnownPatterns;
+use crate::commands::rows::Rows;
+use crate::commands::tally::Tally;
+use crate::commands::versions::SeenVersion;
+use crate::error::{Error, Result};
+
+/// A queue as commands need it.
+#[derive(Debug, Clone)]
+pub(crate) struct Queue {
+    pub(crate) id: i64,
+    pub(crate) name: QueueName,
+    pub(crate) settings: Arc<QueueSettings>,
+}
+
+/// Names and policies met before: copies of rows that never change under us, since only the committer writes them.
+/// Dropped whenever a transaction is rolled back.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    tenants: Map<Tenant, i64>,
+    tenant_names: Map<i64, Tenant>,
+    queues: Map<QueueName, Queue>,
+    queue_names: Map<i64, QueueName>,
+    policies: Map<(i64, i64), Arc<Policy>>,
+    pub(crate) versions: HashSet<SeenVersion>,
+    pub(crate) patterns: KnownPatterns,
+    /// When each queue's last lease call was noted.
+    pub(crate) lease_calls: Map<i64, Timestamp>,
+    /// The tenant that the last lease call of a scope ended with; only a place to begin.
+    pub(crate) last_served: i64,
+    pub(crate) breakers: Breakers,
+    pub(crate) limits: Map<i64, Limits>,
+    pub(crate) buckets: Buckets,
+}
+
+impl Known {
+    /// For a store that others write too: what they may have changed is looked at anew, queues only now and then.
+    pub(crate) fn look_anew(&mut self, queues_too: bool) {
+        self.patterns.forget();
+        self.breakers.forget();
+        if queues_too {
+            self.queues.clear();
+            self.queue_names.clear();
+            self.policies.clear();
+        }
+    }
+
+    pub(crate) fn forget(&mut self) {
+        let buckets = std::mem::take(&mut self.buckets);
+        *self = Self { last_served: self.last_served, buckets, ..Self::default() };
+    }
+}
+
+pub(crate) struct Batch<'a> {
+    pub(crate) rows: &'a mut dyn Rows,
+    pub(crate) now: Timestamp,
+    pub(crate) dice: &'a dyn Dice,
+    pub(crate) policies: &'a Policies,
+    pub(crate) known: &'a mut Known,
+    pub(crate) tally: Tally,
+    /// A run may have fallen due.
+    pub(crate) wake: bool,
+}
+
+impl Batch<'_> {
+    /// The tenant's number; a name not met before gets one.
+    pub(crate) fn tenant(&mut self, name: &Tenant) -> Result<i64> {
+        if let Some(id) = self.find_tenant(name)? {
+            return Ok(id);
+        }
+        let id = self.rows.insert_tenant(name, self.now)?;
+        self.know_tenant(name.clone(), id);
+        Ok(id)
+    }
+
+    pub(crate) fn find_tenant(&mut self, name: &Tenant) -> Result<Option<i64>> {
+        if let Some(id) = self.known.tenants.get(name) {
+            return Ok(Some(*id));
+        }
+        let found = self.rows.tenant_number(name)?;
+        if let Some(id) = found {
+            self.know_tenant(name.clone(), id);
+        }
+        Ok(found)
+    }
+
+    fn know_tenant(&mut self, name: Tenant, id: i64) {
+        self.known.tenant_names.insert(id, name.clone());
+        self.known.tenants.insert(name, id);
+    }
+
+    pub(crate) fn tenant_name(&mut self, id: i64) -> Result<Tenant> {
+        if let Some(name) = self.known.tenant_names.get(&id) {
+            return Ok(name.clone());
+        }
+        let text = self.rows.tenant_name(id)?;
+        let name: Tenant = text.parse().map_err(|_| Error::Unexpected(format!("tenant {text:?}")))?;
+        self.know_tenant(name.clone(), id);
+        Ok(name)
+    }
+
+    /// The queue of that name; a new one is made with defaults and has no owner yet.
+    pub(crate) fn queue(&mut self, name: &QueueName) -> Result<Queue> {
+        if let Some(queue) = self.find_queue(name)? {
+            return Ok(queue);
+        }
+        let json = serde_json::to_string(&QueueSettings::default()).map_err(|e| Error::Unexpected(e.to_string()))?;
+        let (id, settings) = self.rows.insert_queue(name, &json, self.now)?;
+        self.queue_as_kept(id, name, &settings)
+    }
+
+    fn queue_as_kept(&mut self, id: i64, name: &QueueName, settings: &str) -> Result<Queue> {
+        let settings = serde_json::from_str(settings).map_err(|e| Error::Unexpected(format!("queue {name}: {e}")))?;
+        Ok(self.know_queue(Queue { id, name: name.clone(), settings: Arc::new(settings) }))
+    }
+
+    pub(crate) fn find_queue(&mut self, name: &QueueName) -> Result<Option<Queue>> {
+        if let Some(queue) = self.known.queues.get(name) {
+            return Ok(Some(queue.clone()));
+        }
+        let Some((id, settings)) = self.rows.queue_named(name)? else { return Ok(None) };
+        self.queue_as_kept(id, name, &settings).map(Some)
+    }
+
+    fn know_queue(&mut self, queue: Queue) -> Queue {
+        self.known.queue_names.insert(queue.id, queue.name.clone());
+        self.known.queues.insert(queue.name.clone(), queue.clone());
+        queue
+    }
+
+    pub(crate) fn queue_by_id(&mut self, id: i64) -> Result<Queue> {
+        if let Some(name) = self.known.queue_names.get(&id).cloned() {
+            return self.queue(&name);
+        }
+        let text = self.rows.queue_name(id)?;
+        let name: QueueName = text.parse().map_err(|_| Error::Unexpected(format!("queue {text:?}")))?;
+        self.queue(&name)
+    }
+
+    pub(crate) fn put_queue(&mut self, name: &QueueName, settings: QueueSettings) -> Result<Queue> {
+        let json = serde_json::to_string(&settings).map_err(|e| Error::Unexpected(e.to_string()))?;
+        let id = self.rows.put_queue(name, &json, self.now)?;
+        self.known.policies.retain(|(queue, _), _| *queue != id);
+        Ok(self.know_queue(Queue { id, name: name.clone(), settings: Arc::new(settings) }))
+    }
+
+    pub(crate) fn policy(&mut self, queue: &Queue, tenant: i64) -> Result<Arc<Policy>> {
+        if let Some(policy) = self.known.policies.get(&(queue.id, tenant)) {
+            return Ok(policy.clone());
+        }
+        let name = self.tenant_name(tenant)?;
+        let policy = Arc::new(self.policies.resolve(queue.settings.retry_by, &queue.settings.policy, &name));
+        self.known.policies.insert((queue.id, tenant), policy.clone());
+        Ok(policy)
+    }
+}

@@ -1,0 +1,199 @@
+//! What the committer knows of breakers, and the one way in which one of them moves.
+
+use std::collections::{BTreeSet, HashMap};
+
+use redrive_core::breaker::{Breaker, Event, Key, Scope, State, StateName, Turn, apply};
+use redrive_core::policy::BreakerSettings;
+use redrive_core::text::{Label, Text};
+use redrive_core::time::Timestamp;
+
+use crate::commands::batch::Batch;
+use crate::commands::breakers::kept;
+use crate::commands::run_row::RunRow;
+use crate::error::Result;
+
+/// Breakers that have seen nothing but successes are let go of beyond this many.
+const KNOWN_MAX: usize = 20_000;
+
+/// Copies of the rows, and those that need none yet.
+#[derive(Debug, Default)]
+pub(crate) struct Breakers {
+    pub(crate) loaded: bool,
+    pub(crate) all: HashMap<Key, Breaker>,
+    /// Those that are not closed.
+    pub(crate) open: BTreeSet<Key>,
+    /// The last generation that was given out.
+    pub(crate) last: u64,
+    /// Where a breaker begins that nothing is known of. It may have been forgotten since it last changed: results of
+    /// attempts that began before this say nothing of it.
+    pub(crate) blank: u64,
+    pub(crate) last_changed: bool,
+    /// Moved since the last commit.
+    pub(crate) dirty: BTreeSet<Key>,
+    /// Where letting go has come to, by the holder's name.
+    pub(crate) releases: HashMap<Label, Releasing>,
+}
+
+/// How far the runs of one holder have been let go.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Releasing {
+    /// The tenant served last.
+    pub(crate) after: i64,
+    /// When the last run that was let go comes up.
+    pub(crate) up_to: Timestamp,
+    /// The run that was let go to find out.
+    pub(crate) offered: Option<i64>,
+}
+
+impl Breakers {
+    /// All but where letting go has come to.
+    pub(crate) fn forget(&mut self) {
+        *self = Self { releases: std::mem::take(&mut self.releases), ..Self::default() };
+    }
+
+    /// Takes over what the rows say.
+    fn load(&mut self, all: Vec<(Key, Breaker)>, last: u64) {
+        self.open = all.iter().filter(|(_, breaker)| !breaker.is_closed()).map(|(key, _)| key.clone()).collect();
+        let moved = std::mem::replace(&mut self.all, all.into_iter().collect());
+        (self.last, self.loaded) = (last, true);
+        // Successes that nobody had to be kept from: they stay, unless there is a row by now.
+        self.dirty.retain(|key| !self.all.contains_key(key));
+        self.all.extend(moved.into_iter().filter(|(key, _)| self.dirty.contains(key)));
+    }
+}
+
+impl Batch<'_> {
+    pub(crate) fn load_breakers(&mut self) -> Result<()> {
+        if self.known.breakers.loaded {
+            return Ok(());
+        }
+        let (all, last) = self.rows.breakers()?;
+        self.known.breakers.load(all, last);
+        self.known.breakers.blank = last;
+        Ok(())
+    }
+
+    /// From here to the commit nobody else moves a breaker, and what is known of them is how they stand.
+    pub(super) fn lock_breakers(&mut self) -> Result<()> {
+        if self.rows.lock_breakers()? {
+            let (all, last) = self.rows.breakers()?;
+            self.known.breakers.load(all, last);
+        }
+        self.load_breakers()
+    }
+
+    /// Whether anything is held back at all.
+    pub(crate) fn any_breaker_open(&mut self) -> Result<bool> {
+        self.load_breakers()?;
+        Ok(!self.known.breakers.open.is_empty())
+    }
+
+    /// The generation in which an attempt begins now.
+    pub(crate) fn generation(&mut self) -> Result<u64> {
+        self.load_breakers()?;
+        Ok(self.known.breakers.last)
+    }
+
+    /// The breakers that watch a run, in the order in which they are asked.
+    pub(crate) fn keys_of(&mut self, row: &RunRow) -> Result<Vec<Key>> {
+        let tenant = self.tenant_name(row.tenant)?;
+        let key = |scope| Key { environment: row.environment.clone(), scope };
+        let mut keys = vec![key(Scope::Tenant { tenant: tenant.clone() })];
+        if row.provider.is_some() || row.model.is_some() {
+            let named = |name: &Option<Label>| name.clone().unwrap_or_else(|| Label::from(""));
+            let (provider, model) = (named(&row.provider), named(&row.model));
+            keys.push(key(Scope::Everywhere { provider: provider.clone(), model: model.clone() }));
+            keys.push(key(Scope::Model { tenant, provider, model }));
+        }
+        Ok(keys)
+    }
+
+    /// Moves a breaker; one that was not there has seen nothing yet. A change of state is written down.
+    pub(crate) fn move_breaker(&mut self, key: &Key, event: &Event, settings: &BreakerSettings) -> Result<StateName> {
+        let known = &mut self.known.breakers;
+        let before = match known.all.get(key) {
+            Some(breaker) => breaker.clone(),
+            None => self.rows.quiet_breaker(key)?.unwrap_or_else(|| Breaker::new(known.blank, self.now)),
+        };
+        let turn = Turn {
+            settings,
+            shared: key.tenant().is_none(),
+            now: self.now,
+            jitter: self.dice.jitter(),
+            next: known.last + 1,
+        };
+        let after = apply(&before, event, turn);
+        let (state, changed) = (after.name(), after.generation != before.generation);
+        if changed {
+            known.last += 1;
+            known.last_changed = true;
+        }
+        if after.is_closed() {
+            known.open.remove(key);
+        } else {
+            known.open.insert(key.clone());
+        }
+        if after != before {
+            known.dirty.insert(key.clone());
+        }
+        if known.all.len() >= KNOWN_MAX && !known.all.contains_key(key) {
+            known.all.retain(|_, breaker| !breaker.is_blank());
+            known.blank = known.last;
+        }
+        let said = in_words(&before, &after, event);
+        known.all.insert(key.clone(), after);
+        match (changed, said) {
+            (true, Some((actor, event, note))) => {
+                kept::note(self, &key.name(), &actor, event, note.as_ref()).map(|()| state)
+            }
+            (true | false, _) => Ok(state),
+        }
+    }
+
+    /// What time alone has changed.
+    pub(crate) fn tick(&mut self, key: &Key, settings: &BreakerSettings) -> Result<()> {
+        let due = match self.known.breakers.all.get(key).map(|breaker| &breaker.state) {
+            Some(State::Open { until: Some(until), .. }) => *until <= self.now,
+            Some(State::Open { until: None, .. } | State::Closed { .. } | State::HalfOpen { .. }) | None => false,
+        };
+        if due {
+            self.move_breaker(key, &Event::Tick, settings)?;
+        }
+        Ok(())
+    }
+
+    /// What holds for a breaker that no run is at hand for.
+    pub(crate) fn settings_of(&mut self, key: &Key) -> BreakerSettings {
+        match key.tenant() {
+            Some(tenant) => self.policies.resolve(Default::default(), &Default::default(), tenant).breaker,
+            None => self.policies.shared_breakers(),
+        }
+    }
+}
+
+type Said = (String, &'static str, Option<Text>);
+
+/// A change of state as its record tells it.
+fn in_words(before: &Breaker, after: &Breaker, event: &Event) -> Option<Said> {
+    let engine = || "engine".to_owned();
+    match (event, &after.state) {
+        (Event::OpenedByHand { by, .. }, _) => Some((by.actor.clone(), "opened", by.reason.clone())),
+        // Whoever closes it writes that down, with a name.
+        (Event::Reset, _) => None,
+        (Event::Ended { .. }, State::Open { tries, .. }) => {
+            let what = match &before.state {
+                State::Closed { .. } => "Too many attempts failed.".to_owned(),
+                State::Open { .. } | State::HalfOpen { .. } => format!("The probe failed: opening {tries} in a row."),
+            };
+            Some((engine(), "opened", Some(Text::from(what.as_str()))))
+        }
+        (Event::Ended { .. }, State::Closed { .. }) => {
+            Some((engine(), "closed", Some(Text::from("The probe succeeded."))))
+        }
+        (Event::Tick, State::Closed { .. }) => Some((engine(), "closed", Some(Text::from("Its time was over.")))),
+        (Event::Tick, State::HalfOpen { .. }) => Some((engine(), "half_open", None)),
+        (Event::Ended { .. }, State::HalfOpen { .. })
+        | (Event::Tick, State::Open { .. })
+        | (Event::ProbeGranted(_) | Event::ProbeLost(_), _) => None,
+    }
+}

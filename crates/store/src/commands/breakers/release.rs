@@ -1,0 +1,122 @@
+//! A breaker lets go: held runs become due again, the tenants in turn, a little apart so that no crowd comes at once. One
+//! that is half open lets go of one run, to find out.
+
+use std::collections::VecDeque;
+
+use redrive_core::breaker::{Key, PREFIX, StateName};
+use redrive_core::lifecycle::Event as Move;
+use redrive_core::text::Label;
+use redrive_core::time::Timestamp;
+
+use crate::commands::batch::Batch;
+use crate::commands::breakers::known::Releasing;
+use crate::commands::run_row::RunRow;
+use crate::error::Result;
+use crate::model::Swept;
+
+/// How far apart released runs come up: five hundred a second of one holder.
+const APART_MS: u64 = 2;
+/// How far ahead of the clock runs are let go; what comes later waits where everybody sees it is held.
+const AHEAD_MS: u64 = 2_000;
+
+pub(crate) fn release_held(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
+    batch.lock_breakers()?;
+    for key in batch.known.breakers.open.iter().cloned().collect::<Vec<_>>() {
+        let settings = batch.settings_of(&key);
+        batch.tick(&key, &settings)?;
+        batch.free_lost_probe(&key, &settings)?;
+    }
+    let mut swept = Swept::default();
+    let mut holder = Label::from(PREFIX);
+    let ours = |name: &Label| name.as_str().starts_with(PREFIX);
+    while let Some(next) = batch.rows.next_holder(&holder)?.filter(ours) {
+        holder = next;
+        swept.looked_at += 1;
+        swept.moved += match stands(batch, &holder) {
+            (StateName::Closed, _) => let_go(batch, &holder, most - swept.moved)?,
+            (StateName::HalfOpen, false) => offer(batch, &holder)?,
+            (StateName::HalfOpen, true) | (StateName::Open, _) => 0,
+        };
+        if swept.moved >= most {
+            return Ok(Swept { more: true, ..swept });
+        }
+    }
+    Ok(swept)
+}
+
+/// How a holder stands, and whether a probe is under way. One that nobody knows any more holds nothing.
+fn stands(batch: &Batch<'_>, name: &Label) -> (StateName, bool) {
+    let known = &batch.known.breakers;
+    let open = known.open.iter().find(|key: &&Key| key.name() == *name);
+    open.and_then(|key| known.all.get(key)).map_or((StateName::Closed, false), |breaker| {
+        let probing = breaker.admits(redrive_core::breaker::Asker::Retry) == redrive_core::breaker::Admission::Hold;
+        (breaker.name(), probing)
+    })
+}
+
+/// The tenants with runs that the holder holds, beginning after the one served last; at most so many.
+fn tenants_in_turn(batch: &mut Batch<'_>, holder: &Label, after: i64, most: usize) -> Result<Vec<i64>> {
+    let mut tenants = Vec::new();
+    for (from, up_to) in [(after, i64::MAX), (i64::MIN, after)] {
+        let mut at = from;
+        while tenants.len() < most {
+            let next = batch.rows.next_held_tenant(holder, at)?;
+            let Some(next) = next.filter(|next| *next <= up_to) else { break };
+            tenants.push(next);
+            at = next;
+        }
+    }
+    Ok(tenants)
+}
+
+/// Lets go of up to `most` runs, the first of each tenant, then the second of each, each a little after the last.
+fn let_go(batch: &mut Batch<'_>, holder: &Label, most: usize) -> Result<usize> {
+    let mut at = batch.known.breakers.releases.get(holder).copied().unwrap_or_default();
+    let ahead = batch.now.plus_ms(AHEAD_MS);
+    let room = usize::try_from(ahead.since(at.up_to.max(batch.now)) / APART_MS).unwrap_or(usize::MAX);
+    let most = most.min(room);
+    let tenants = tenants_in_turn(batch, holder, at.after, most)?;
+    let share = most.div_ceil(tenants.len().max(1));
+    let held = tenants.iter().map(|tenant| batch.rows.held_runs(holder, *tenant, share).map(VecDeque::from));
+    let mut hands = held.collect::<Result<Vec<_>>>()?;
+    let mut moved = 0;
+    while moved < most && hands.iter().any(|hand| !hand.is_empty()) {
+        for hand in &mut hands {
+            let Some(row) = hand.pop_front().filter(|_| moved < most) else { continue };
+            at.up_to = at.up_to.plus_ms(APART_MS).max(batch.now);
+            at.after = row.tenant;
+            unhold(batch, row, at.up_to)?;
+            moved += 1;
+        }
+    }
+    batch.known.breakers.releases.insert(holder.clone(), Releasing { offered: None, ..at });
+    if moved == 0 && room > 0 {
+        batch.known.breakers.releases.remove(holder);
+    }
+    Ok(moved)
+}
+
+/// Makes one run due, and no second while nobody has begun the first.
+fn offer(batch: &mut Batch<'_>, holder: &Label) -> Result<usize> {
+    let mut at = batch.known.breakers.releases.get(holder).copied().unwrap_or_default();
+    if let Some(offered) = at.offered
+        && batch.rows.is_due_sometime(offered)?
+    {
+        return Ok(0);
+    }
+    let Some(tenant) = tenants_in_turn(batch, holder, at.after, 1)?.first().copied() else { return Ok(0) };
+    let Some(row) = batch.rows.held_runs(holder, tenant, 1)?.pop() else { return Ok(0) };
+    (at.after, at.offered) = (tenant, Some(row.id));
+    batch.known.breakers.releases.insert(holder.clone(), at);
+    let now = batch.now;
+    unhold(batch, row, now).map(|()| 1)
+}
+
+fn unhold(batch: &mut Batch<'_>, mut row: RunRow, due: Timestamp) -> Result<()> {
+    let before = row.clone();
+    let (_, policy) = batch.rules_of(&row)?;
+    let moved = row.ask(&Move::Unhold { due }, &policy, batch.now)?;
+    batch.carry_out(&row, &moved.effects)?;
+    row.run = moved.run;
+    batch.save(&before, &row)
+}

@@ -1,0 +1,117 @@
+//! Breakers as people see them.
+
+use redrive_core::breaker::{Breaker, Key, Scope, State};
+use redrive_core::ids::Tenant;
+use redrive_core::text::Label;
+use redrive_core::wire::{BreakerEntry, BreakerScope, BreakerView, BreakersAnswer, TenantBreaker};
+
+use crate::commands::batch::Batch;
+use crate::commands::breakers::gate::worst;
+use crate::error::{Error, Result};
+use crate::model::TenantScope;
+
+const HELD_COUNT_MAX: u64 = 10_000;
+const HISTORY_MAX: usize = 50;
+
+/// `GET /v1/breakers`: those that are not closed, and those that have seen failures lately.
+pub(crate) fn breakers(batch: &mut Batch<'_>, scope: &TenantScope) -> Result<BreakersAnswer> {
+    let keys = standing(batch, |key| match scope {
+        TenantScope::All => true,
+        TenantScope::One(tenant) => key.tenant().is_none_or(|whose| whose == tenant),
+    })?;
+    let sees_all = matches!(scope, TenantScope::All);
+    let mut shown = keys.iter().map(|key| view(batch, key, sees_all)).collect::<Result<Vec<_>>>()?;
+    // What was counted is older than the window.
+    shown.retain(|view| view.failed != Some(0));
+    // Everybody's failures are nobody's business while nothing is held.
+    shown.retain(|view| sees_all || view.tenant.is_some() || view.state != redrive_core::breaker::StateName::Closed);
+    Ok(BreakersAnswer { breakers: shown })
+}
+
+/// `GET /v1/tenants/{tenant}/breaker`.
+pub(crate) fn tenant_breaker(batch: &mut Batch<'_>, tenant: &Tenant) -> Result<TenantBreaker> {
+    batch.find_tenant(tenant)?.ok_or(Error::NotFound("tenant"))?;
+    let breakers = breakers(batch, &TenantScope::One(tenant.clone()))?.breakers;
+    let history = history(batch, tenant)?;
+    let state = worst(breakers.iter().map(|breaker| breaker.state));
+    Ok(TenantBreaker { tenant: tenant.clone(), state, breakers, history })
+}
+
+/// What is worth a look, as it stands now, in the order of their names.
+fn standing(batch: &mut Batch<'_>, wanted: impl Fn(&Key) -> bool) -> Result<Vec<Key>> {
+    batch.lock_breakers()?;
+    let known = &batch.known.breakers.all;
+    let mut keys: Vec<Key> =
+        known.iter().filter(|(key, breaker)| wanted(key) && !breaker.is_blank()).map(|(key, _)| key.clone()).collect();
+    keys.sort();
+    for key in &keys {
+        let settings = batch.settings_of(key);
+        batch.tick(key, &settings)?;
+    }
+    Ok(keys)
+}
+
+pub(crate) fn view(batch: &mut Batch<'_>, key: &Key, with_figures: bool) -> Result<BreakerView> {
+    let name = key.name();
+    let held = batch.rows.held_count(&name, HELD_COUNT_MAX)?;
+    let breaker = batch.known.breakers.all.get(key).cloned().unwrap_or_else(|| Breaker::new(0, batch.now));
+    let (scope, named) = match &key.scope {
+        Scope::Tenant { .. } => (BreakerScope::Tenant, None),
+        Scope::Model { provider, model, .. } => (BreakerScope::Model, Some((provider, model))),
+        Scope::Everywhere { provider, model } => (BreakerScope::Everywhere, Some((provider, model))),
+    };
+    let told = |name: &Label| (!name.as_str().is_empty()).then(|| name.clone());
+    let mut view = BreakerView {
+        name,
+        scope,
+        environment: key.environment.clone(),
+        tenant: key.tenant().cloned(),
+        provider: named.and_then(|(provider, _)| told(provider)),
+        model: named.and_then(|(_, model)| told(model)),
+        state: breaker.name(),
+        since: breaker.since,
+        until: None,
+        by_hand: breaker.is_by_hand(),
+        opened_by: None,
+        reason: None,
+        tries: 0,
+        probing: false,
+        attempts: None,
+        failed: None,
+        held,
+    };
+    match breaker.state {
+        State::Closed { window } if with_figures || key.tenant().is_some() => {
+            let (attempts, failed) = window.figures(batch.now);
+            (view.attempts, view.failed) = (Some(attempts), Some(failed));
+        }
+        State::Closed { .. } => {}
+        State::Open { until, tries, by_hand } => {
+            (view.until, view.tries) = (until, tries);
+            if let Some(by) = by_hand {
+                (view.opened_by, view.reason) = (Some(by.actor), by.reason);
+            }
+        }
+        State::HalfOpen { probe, tries } => (view.probing, view.tries) = (probe.is_some(), tries),
+    }
+    Ok(view)
+}
+
+/// Of the tenant's own breakers.
+fn history(batch: &mut Batch<'_>, tenant: &Tenant) -> Result<Vec<BreakerEntry>> {
+    let names: Vec<Label> = {
+        let own = batch.known.breakers.all.keys().filter(|key| key.tenant() == Some(tenant));
+        let default = Key { environment: Label::from("production"), scope: Scope::Tenant { tenant: tenant.clone() } };
+        let mut names: Vec<Label> = own.map(Key::name).chain([default.name()]).collect();
+        names.sort();
+        names.dedup();
+        names
+    };
+    let mut entries = Vec::new();
+    for name in &names {
+        entries.extend(batch.rows.breaker_events(name, HISTORY_MAX)?);
+    }
+    entries.sort_by_key(|entry| std::cmp::Reverse(entry.at));
+    entries.truncate(HISTORY_MAX);
+    Ok(entries)
+}

@@ -1,0 +1,27 @@
+//! Places where a test lets the process die, as a power cut would. `REDRIVE_ABORT_AT=before_commit:3` ends it the third
+//! time it comes by that point. A release build has none of this.
+
+/// Ends the process here, if it was told so and this is the time.
+#[cfg(debug_assertions)]
+pub(crate) fn pass(point: &str) {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    static ASKED: OnceLock<Option<(String, u64)>> = OnceLock::new();
+    static PASSED: AtomicU64 = AtomicU64::new(0);
+
+    let asked = ASKED.get_or_init(|| {
+        let asked = std::env::var("REDRIVE_ABORT_AT").ok()?;
+        let (point, nth) = asked.split_once(':')?;
+        Some((point.to_owned(), nth.parse().ok()?))
+    });
+    if let Some((wanted, nth)) = asked
+        && wanted == point
+        && PASSED.fetch_add(1, Ordering::Relaxed) + 1 == *nth
+    {
+        std::process::abort();
+    }
+}
+
+#[cfg(not(debug_assertions))]
+pub(crate) fn pass(_: &str) {}

@@ -1,0 +1,326 @@
+//! Dealing due runs to workers: round robin over the tenants that have some, in due order within each, starting after
+//! the one served last. Whatever one tenant's backlog, another's few runs come up at once.
+
+use std::collections::{HashMap, HashSet};
+
+use redrive_core::ids::{QueueName, Tenant};
+use redrive_core::lifecycle::{Begin, Event};
+use redrive_core::policy::RetryBy;
+use redrive_core::text::Label;
+use redrive_core::time::{SECOND_MS, Timestamp};
+use redrive_core::verdict::Change;
+use redrive_core::wire::{HandedChange, Versions};
+
+use crate::commands::attempts::json;
+use crate::commands::batch::{Batch, Queue};
+use crate::commands::breakers::{Gate, Probes};
+use crate::commands::rows::{Candidate, DueCall, DueHint};
+use crate::commands::run_row::RunRow;
+use crate::commands::start::token;
+use crate::error::Result;
+use crate::model::{HourlyKind, LeaseCall, LeaseToken, TenantScope};
+
+/// A queue's last lease call is noted this often; nobody needs it finer.
+const CALL_NOTED_EVERY_MS: u64 = 10 * SECOND_MS;
+
+/// Due runs of one tenant that one call holds: a million of them hold nobody else up.
+const HELD_MAX_PER_TENANT: usize = 128;
+/// Of all tenants together; beyond it one each.
+const HELD_MAX: usize = 1_024;
+
+/// The trace link, where the producer gave one.
+pub(crate) const TRACE: &str = "trace";
+/// Longer errors are cut: what a stranger wrote must not fill the next attempt's context.
+pub(crate) const LAST_ERROR_MAX_BYTES: usize = 2_000;
+
+/// A run handed out; what it carries is read after the commit.
+#[derive(Debug, Clone)]
+pub(crate) struct Granted {
+    pub(crate) row: i64,
+    pub(crate) run_id: redrive_core::ids::RunId,
+    pub(crate) tenant: Tenant,
+    pub(crate) queue: QueueName,
+    pub(crate) model: Option<Label>,
+    pub(crate) attempt: u32,
+    pub(crate) revision: u32,
+    pub(crate) replay: bool,
+    pub(crate) lease: LeaseToken,
+    pub(crate) lease_expires_at: Timestamp,
+    pub(crate) changes: Vec<HandedChange>,
+    /// What the worker runs.
+    pub(crate) versions: Versions,
+}
+
+/// What is left to give in one call.
+struct Deal<'a> {
+    call: &'a LeaseCall,
+    queues: Vec<Queue>,
+    /// The same, by number.
+    numbers: Vec<i64>,
+    runs_left: usize,
+    bytes_left: usize,
+    granted_any: bool,
+    /// Order keys that this call has handed out: one run each.
+    keys: HashSet<(i64, String)>,
+    /// Runs that were due and are held now.
+    held: usize,
+    held_of: HashMap<i64, usize>,
+    /// Tenants that get nothing more from this call.
+    done: HashSet<i64>,
+    /// What each tenant may still be given.
+    allowed: HashMap<i64, usize>,
+}
+
+impl Deal<'_> {
+    fn allowance(&mut self, batch: &mut Batch<'_>, tenant: i64) -> Result<usize> {
+        if let Some(left) = self.allowed.get(&tenant) {
+            return Ok(*left);
+        }
+        let left = batch.allowance(tenant)?;
+        self.allowed.insert(tenant, left);
+        Ok(left)
+    }
+
+    /// Holds a due run, unless the call has held enough: whoever has more of them waits for the next one.
+    fn hold(&mut self, batch: &mut Batch<'_>, row: RunRow, by: Label) -> Result<()> {
+        let of_tenant = self.held_of.entry(row.tenant).or_default();
+        *of_tenant += 1;
+        if *of_tenant >= HELD_MAX_PER_TENANT || self.held >= HELD_MAX {
+            self.done.insert(row.tenant);
+        }
+        self.held += 1;
+        batch.hold(row, by)
+    }
+}
+
+/// `POST /v1/leases`.
+pub(crate) fn lease(batch: &mut Batch<'_>, call: &LeaseCall) -> Result<Vec<Granted>> {
+    let queues = leasable_queues(batch, call)?;
+    let numbers = queues.iter().map(|queue| queue.id).collect();
+    let runs_left = usize::try_from(call.max).unwrap_or(0);
+    let bytes_left = call.payload_max_bytes;
+    let mut deal = Deal {
+        call,
+        queues,
+        numbers,
+        runs_left,
+        bytes_left,
+        granted_any: false,
+        keys: HashSet::new(),
+        held: 0,
+        held_of: HashMap::new(),
+        done: HashSet::new(),
+        allowed: HashMap::new(),
+    };
+    let mut hands = Vec::new();
+    // Runs that a breaker holds leave room, which goes to whoever comes next.
+    loop {
+        let held = deal.held;
+        let tenants = tenants_in_turn(batch, &mut deal)?;
+        hands.extend(deal_rounds(batch, &mut deal, &tenants)?);
+        if deal.held == held || deal.runs_left == 0 {
+            break;
+        }
+    }
+    let granted = interleave(hands);
+    if let Some(last) = granted.last() {
+        batch.known.last_served = last.0;
+    }
+    Ok(granted.into_iter().map(|(_, granted)| granted).collect())
+}
+
+/// The queues of a call that workers may lease, each noted as called for.
+fn leasable_queues(batch: &mut Batch<'_>, call: &LeaseCall) -> Result<Vec<Queue>> {
+    let mut queues = Vec::new();
+    if call.queues.is_empty() {
+        let ids = batch.rows.queue_numbers()?;
+        for id in ids {
+            queues.push(batch.queue_by_id(id)?);
+        }
+    } else {
+        for name in &call.queues {
+            queues.extend(batch.find_queue(name)?);
+        }
+    }
+    queues.retain(|queue| queue.settings.retry_by == RetryBy::Worker);
+    for queue in &queues {
+        batch.note_lease_call(queue.id, &call.versions)?;
+    }
+    Ok(queues)
+}
+
+impl Batch<'_> {
+    fn note_lease_call(&mut self, queue: i64, versions: &Versions) -> Result<()> {
+        let noted = self.known.lease_calls.get(&queue);
+        if noted.is_some_and(|at| self.now.since(*at) < CALL_NOTED_EVERY_MS) {
+            return Ok(());
+        }
+        // What workers run with is what a replay would run with; one that does not say takes nobody's word back.
+        let versions = if versions.is_empty() { None } else { Some(json(versions)?) };
+        self.rows.note_lease_call(queue, versions.as_deref(), self.now)?;
+        self.known.lease_calls.insert(queue, self.now);
+        Ok(())
+    }
+}
+
+/// Tenants with due work, beginning after the one served last; no more of them than there are runs to give.
+fn tenants_in_turn(batch: &mut Batch<'_>, deal: &mut Deal<'_>) -> Result<Vec<i64>> {
+    if let TenantScope::One(tenant) = &deal.call.scope {
+        let only = batch.find_tenant(tenant)?.filter(|only| !deal.done.contains(only));
+        return Ok(only.into_iter().collect());
+    }
+    let first = batch.known.last_served;
+    let mut tenants = Vec::new();
+    for (after, up_to) in [(first, i64::MAX), (i64::MIN, first)] {
+        let mut at = after;
+        while tenants.len() < deal.runs_left {
+            let next = batch.rows.next_tenant(&deal.numbers, at, batch.now)?;
+            let Some(next) = next.filter(|next| *next <= up_to) else { break };
+            let gets = !deal.done.contains(&next) && deal.allowance(batch, next)? > 0;
+            if gets && batch.rows.has_due(&deal.numbers, next, batch.now)? {
+                tenants.push(next);
+            }
+            at = next;
+        }
+    }
+    Ok(tenants)
+}
+
+type Hand = (i64, Vec<Granted>);
+
+/// Gives each tenant its share of what is left, then what others did not need, until nothing is left to give or take.
+fn deal_rounds(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenants: &[i64]) -> Result<Vec<Hand>> {
+    let mut hands: Vec<Hand> = tenants.iter().map(|tenant| (*tenant, Vec::new())).collect();
+    let mut hungry: Vec<usize> = (0..hands.len()).collect();
+    let most = deal.runs_left.div_ceil(hands.len().max(1));
+    let agents = deal.call.agents.as_deref();
+    batch.rows.expect_due(DueHint { queues: &deal.numbers, tenants, agents, now: batch.now, most })?;
+    while !hungry.is_empty() && deal.runs_left > 0 {
+        let (each, over) = (deal.runs_left / hungry.len(), deal.runs_left % hungry.len());
+        let mut still = Vec::new();
+        for (turn, at) in hungry.into_iter().enumerate() {
+            let (tenant, hand) = &mut hands[at];
+            // What can't be shared out evenly goes to those whose turn is first; the next call begins after them.
+            let share = each + usize::from(turn < over);
+            let got = deal_to(batch, deal, *tenant, share.min(deal.runs_left))?;
+            if got.len() == share {
+                still.push(at);
+            }
+            hand.extend(got);
+        }
+        hungry = still;
+    }
+    Ok(hands)
+}
+
+/// Hands up to `share` of a tenant's due runs out, within its limits; those that a breaker holds are not among them.
+fn deal_to(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenant: i64, share: usize) -> Result<Vec<Granted>> {
+    let share = share.min(deal.allowance(batch, tenant)?);
+    let mut granted = Vec::new();
+    loop {
+        let held = deal.held;
+        let most = share - granted.len();
+        granted.extend(deal_some(batch, deal, tenant, most)?);
+        let more = deal.held > held && granted.len() < share && deal.runs_left > 0 && !deal.done.contains(&tenant);
+        if !more {
+            break;
+        }
+    }
+    if let Some(left) = deal.allowed.get_mut(&tenant) {
+        *left -= granted.len();
+    }
+    Ok(granted)
+}
+
+/// Looks at as many due runs as there is room for, in due order over the queues.
+fn deal_some(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenant: i64, share: usize) -> Result<Vec<Granted>> {
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for queue in &deal.queues {
+        let agents = deal.call.agents.as_deref();
+        let call = DueCall { queue: queue.id, tenant, agents, now: batch.now, most: share };
+        candidates.extend(batch.rows.due_runs(call)?);
+    }
+    candidates.sort_by_key(|candidate| (candidate.row.run.due_at(), candidate.row.id));
+    let mut granted = Vec::new();
+    for candidate in candidates {
+        if granted.len() == share || deal.done.contains(&tenant) {
+            break;
+        }
+        let probes = match batch.gate(&candidate.row)? {
+            Gate::Open(probes) => probes,
+            Gate::Held(by) => {
+                deal.hold(batch, candidate.row, by)?;
+                continue;
+            }
+        };
+        if deal.granted_any && candidate.bytes > deal.bytes_left {
+            // No room for it in this answer: it is first in the next one.
+            deal.runs_left = 0;
+            break;
+        }
+        if let Some(key) = &candidate.order_key
+            && !deal.keys.insert((tenant, key.clone()))
+        {
+            continue;
+        }
+        deal.bytes_left = deal.bytes_left.saturating_sub(candidate.bytes);
+        deal.granted_any = true;
+        deal.runs_left -= 1;
+        granted.push(grant(batch, deal.call, candidate.row, probes)?);
+    }
+    Ok(granted)
+}
+
+fn grant(batch: &mut Batch<'_>, call: &LeaseCall, mut row: RunRow, probes: Probes) -> Result<Granted> {
+    let before = row.clone();
+    let (queue, policy) = batch.rules_of(&row)?;
+    let begin = Begin { lease_ms: call.lease_ms.unwrap_or(policy.lease_ms), ..Begin::default() };
+    row.run = row.ask(&Event::Begin(begin), &policy, batch.now)?.run;
+    row.worker.clone_from(&call.worker);
+    row.versions.clone_from(&call.versions);
+    batch.see_versions(row.tenant, &call.versions)?;
+    row.start_id = None;
+    batch.begun(&mut row, probes, &policy)?;
+    batch.count_lease(row.tenant)?;
+    batch.save(&before, &row)?;
+    batch.tally.happened(batch.now, row.tenant, row.queue, HourlyKind::Started, None);
+    let (replay, lease_expires_at) =
+        row.run.lease().map_or((false, batch.now), |lease| (lease.replay, lease.expires_at));
+    Ok(Granted {
+        row: row.id,
+        run_id: row.run_id.clone(),
+        tenant: batch.tenant_name(row.tenant)?,
+        queue: queue.name,
+        model: row.run.target.model.clone().or_else(|| row.model.clone()),
+        attempt: row.run.attempt,
+        revision: row.run.revision,
+        replay,
+        lease: token(&row),
+        lease_expires_at,
+        changes: wanted(&row),
+        versions: call.versions.clone(),
+    })
+}
+
+/// The first of each tenant, then the second of each, and so on.
+fn interleave(hands: Vec<Hand>) -> Vec<(i64, Granted)> {
+    let mut hands: Vec<(i64, std::vec::IntoIter<Granted>)> =
+        hands.into_iter().map(|(tenant, hand)| (tenant, hand.into_iter())).collect();
+    let mut dealt = Vec::new();
+    loop {
+        let before = dealt.len();
+        for (tenant, hand) in &mut hands {
+            dealt.extend(hand.next().map(|granted| (*tenant, granted)));
+        }
+        if dealt.len() == before {
+            return dealt;
+        }
+    }
+}
+
+/// What the attempt that begins should do differently, its model among it; whether it is done already is not known here.
+pub(crate) fn wanted(row: &RunRow) -> Vec<HandedChange> {
+    let model = row.run.target.model.as_ref().map(|model| Change::SetModel { model: model.to_string() });
+    let all = model.into_iter().chain(row.run.changes.iter().cloned());
+    all.map(|change| HandedChange { change, applied: false }).collect()
+}

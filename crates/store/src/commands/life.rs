@@ -1,0 +1,327 @@
+//! What only the transition table reads of a run, as one small JSON column: it travels with the row and is never
+//! searched. Defaults are left out, so that a plain dead letter costs a few bytes.
+
+use redrive_core::ids::RunId;
+use redrive_core::money::{Spend, Usd};
+use redrive_core::reason::Reason;
+use redrive_core::run::{
+    Around, BeforeMerge, Closed, Due, Effects, Ended, Lease, Memory, Merged, Review, Run, Scheduled, State, StateName,
+};
+use redrive_core::text::Label;
+use redrive_core::time::Timestamp;
+use redrive_core::verdict::{Change, DeadBecause, Target};
+use redrive_core::wire::Versions;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// A run's inner life. Field names are short because every row carries them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Life {
+    #[serde(default, skip_serializing_if = "is_default", rename = "e")]
+    pub(crate) epoch: u64,
+    #[serde(default, skip_serializing_if = "is_default", rename = "ea")]
+    pub(crate) epoch_attempt: u32,
+    #[serde(default, skip_serializing_if = "is_default", rename = "en")]
+    pub(crate) ended: Option<Ended>,
+    #[serde(default, skip_serializing_if = "is_default", rename = "f")]
+    pub(crate) has_failed: bool,
+    #[serde(default, skip_serializing_if = "is_default", rename = "b")]
+    pub(crate) budget_from: u32,
+    #[serde(default, skip_serializing_if = "is_default", rename = "r")]
+    pub(crate) releases_in_row: u32,
+    #[serde(default, skip_serializing_if = "is_default", rename = "rs")]
+    pub(crate) resumable: bool,
+    #[serde(default, skip_serializing_if = "is_default", rename = "np")]
+    pub(crate) not_replayable: bool,
+    #[serde(default, skip_serializing_if = "is_default", rename = "fx")]
+    pub(crate) effects: (u32, u32, u32),
+    #[serde(default, skip_serializing_if = "is_default", rename = "s")]
+    pub(crate) streak: Option<(u64, u32)>,
+    #[serde(default, skip_serializing_if = "is_default", rename = "si")]
+    pub(crate) silent_in_row: u32,
+    #[serde(default, skip_serializing_if = "is_default", rename = "t")]
+    pub(crate) retries: Vec<(Reason, u32)>,
+    #[serde(default, skip_serializing_if = "is_default", rename = "td")]
+    pub(crate) tried: Vec<u64>,
+    /// Tokens and micro-dollars.
+    #[serde(default, skip_serializing_if = "is_default", rename = "sp")]
+    pub(crate) spent: (u64, u64),
+    #[serde(default, skip_serializing_if = "is_default", rename = "ro")]
+    pub(crate) refused: Option<(u64, u32)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "c")]
+    pub(crate) changes: Vec<Change>,
+    #[serde(default, skip_serializing_if = "is_default", rename = "tg")]
+    pub(crate) target: Target,
+    #[serde(default, skip_serializing_if = "is_default", rename = "im")]
+    pub(crate) idle_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_default", rename = "dm")]
+    pub(crate) deadline_ms: Option<u64>,
+    /// Scheduled or running: the attempt is a replay.
+    #[serde(default, skip_serializing_if = "is_default", rename = "rp")]
+    pub(crate) replay: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "l")]
+    pub(crate) lease: Option<LeaseLife>,
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "rv")]
+    pub(crate) review: Option<ReviewLife>,
+    /// Merged: what it was dead for before; none when it was scheduled.
+    #[serde(default, skip_serializing_if = "is_default", rename = "m")]
+    pub(crate) before_merge: Option<DeadBecause>,
+    /// Who began the attempt under way.
+    #[serde(default, skip_serializing_if = "is_default", rename = "w")]
+    pub(crate) worker: Option<Label>,
+    #[serde(default, skip_serializing_if = "is_default", rename = "sid")]
+    pub(crate) start_id: Option<Label>,
+    /// What the attempt under way runs with.
+    #[serde(default, skip_serializing_if = "is_default", rename = "v")]
+    pub(crate) versions: Versions,
+    /// When the attempt under way began, as breakers count it.
+    #[serde(default, skip_serializing_if = "is_default", rename = "bg")]
+    pub(crate) generation: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LeaseLife {
+    pub(crate) x: i64,
+    pub(crate) ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) idle: Option<u64>,
+    pub(crate) p: i64,
+    pub(crate) d: i64,
+    pub(crate) b: i64,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) ext: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ReviewLife {
+    pub(crate) proposed: String,
+    pub(crate) plan_hash: String,
+    pub(crate) expires_at: i64,
+    pub(crate) before: DeadBecause,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) reopens: Option<Closed>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) force: bool,
+}
+
+/// The columns that, with [`Life`], make a run.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct StateColumns {
+    pub(crate) state: StateName,
+    pub(crate) detail: i64,
+    pub(crate) due: Option<Timestamp>,
+    pub(crate) wake: Option<Timestamp>,
+    pub(crate) held_by: Option<Label>,
+    pub(crate) merged_into: Option<RunId>,
+}
+
+pub(crate) const HELD: i64 = 1;
+
+impl StateColumns {
+    pub(crate) fn of(run: &Run) -> Self {
+        let mut columns = Self {
+            state: run.state.name(),
+            detail: 0,
+            due: run.due_at(),
+            wake: None,
+            held_by: None,
+            merged_into: None,
+        };
+        match &run.state {
+            State::Scheduled(Scheduled { due: Due::Held(by), .. }) => {
+                columns.detail = HELD;
+                columns.held_by = Some(by.clone());
+            }
+            State::Running(lease) => columns.wake = Some(lease.wake_at()),
+            State::Dead { because } => columns.detail = position(DeadBecause::ALL, because),
+            State::Merged(merged) => columns.merged_into = Some(merged.into.clone()),
+            State::Scheduled(_)
+            | State::Review(_)
+            | State::Succeeded
+            | State::Recovered
+            | State::Resolved
+            | State::Discarded => {}
+        }
+        columns
+    }
+}
+
+/// A word's number in its list: how words lie in columns.
+pub(crate) fn position<T: PartialEq>(all: &[T], word: &T) -> i64 {
+    all.iter().position(|w| w == word).and_then(|n| i64::try_from(n).ok()).unwrap_or(-1)
+}
+
+/// The word of a number.
+pub(crate) fn word<T: Copy>(all: &[T], number: i64, what: &str) -> Result<T> {
+    let found = usize::try_from(number).ok().and_then(|n| all.get(n)).copied();
+    found.ok_or_else(|| Error::Unexpected(format!("{what} {number}")))
+}
+
+impl Life {
+    pub(crate) fn of(run: &Run, worker: Option<Label>, start_id: Option<Label>) -> Self {
+        let mut life = Self {
+            epoch: run.epoch,
+            epoch_attempt: run.epoch_attempt,
+            ended: run.ended,
+            has_failed: run.has_failed,
+            budget_from: run.budget_from,
+            releases_in_row: run.releases_in_row,
+            resumable: run.resumable,
+            not_replayable: !run.replayable,
+            effects: (run.effects.open, run.effects.unknown, run.effects.done),
+            streak: run.memory.streak,
+            silent_in_row: run.memory.silent_in_row,
+            retries: run.memory.retries.clone(),
+            tried: run.memory.tried.clone(),
+            spent: (run.memory.spent.tokens, run.memory.spent.cost.micros()),
+            refused: run.memory.refused,
+            changes: run.changes.clone(),
+            target: run.target.clone(),
+            idle_ms: run.idle_ms,
+            deadline_ms: run.deadline_ms,
+            worker,
+            start_id,
+            ..Self::default()
+        };
+        match &run.state {
+            State::Scheduled(scheduled) => life.replay = scheduled.replay,
+            State::Running(lease) => {
+                life.replay = lease.replay;
+                life.lease = Some(LeaseLife::of(lease));
+            }
+            State::Review(review) => life.review = Some(ReviewLife::of(review)),
+            State::Merged(Merged { before: BeforeMerge::Dead(because), .. }) => life.before_merge = Some(*because),
+            State::Merged(Merged { before: BeforeMerge::Scheduled, .. })
+            | State::Dead { .. }
+            | State::Succeeded
+            | State::Recovered
+            | State::Resolved
+            | State::Discarded => {}
+        }
+        life
+    }
+
+    fn state(&self, columns: &StateColumns) -> Result<State> {
+        let missing = |what: &str| Error::Unexpected(format!("a {} run without its {what}", columns.state));
+        Ok(match columns.state {
+            StateName::Scheduled => {
+                let due = match (columns.due, &columns.held_by) {
+                    (Some(due), _) => Due::At(due),
+                    (None, Some(by)) => Due::Held(by.clone()),
+                    (None, None) => return Err(missing("due time")),
+                };
+                State::Scheduled(Scheduled { due, replay: self.replay })
+            }
+            StateName::Running => {
+                State::Running(self.lease.as_ref().ok_or_else(|| missing("lease"))?.to_lease(self.replay))
+            }
+            StateName::Dead => State::Dead { because: word(DeadBecause::ALL, columns.detail, "dead_because")? },
+            StateName::Review => State::Review(self.review.as_ref().ok_or_else(|| missing("review"))?.to_review()),
+            StateName::Succeeded => State::Succeeded,
+            StateName::Recovered => State::Recovered,
+            StateName::Resolved => State::Resolved,
+            StateName::Discarded => State::Discarded,
+            StateName::Merged => State::Merged(Merged {
+                into: columns.merged_into.clone().ok_or_else(|| missing("target"))?,
+                before: self.before_merge.map_or(BeforeMerge::Scheduled, BeforeMerge::Dead),
+            }),
+        })
+    }
+
+    /// The run as the transition table knows it.
+    pub(crate) fn to_run(
+        &self,
+        columns: &StateColumns,
+        attempt: u32,
+        revision: u32,
+        replays: u32,
+        deferred_until: Option<Timestamp>,
+    ) -> Result<Run> {
+        let (open, unknown, done) = self.effects;
+        Ok(Run {
+            state: self.state(columns)?,
+            attempt,
+            revision,
+            epoch: self.epoch,
+            epoch_attempt: self.epoch_attempt,
+            ended: self.ended,
+            has_failed: self.has_failed,
+            budget_from: self.budget_from,
+            replays,
+            releases_in_row: self.releases_in_row,
+            resumable: self.resumable,
+            replayable: !self.not_replayable,
+            effects: Effects { open, unknown, done },
+            memory: Memory {
+                streak: self.streak,
+                silent_in_row: self.silent_in_row,
+                retries: self.retries.clone(),
+                tried: self.tried.clone(),
+                spent: Spend { tokens: self.spent.0, cost: Usd::from_micros(self.spent.1) },
+                refused: self.refused,
+            },
+            changes: self.changes.clone(),
+            target: self.target.clone(),
+            around: Around::default(),
+            deferred_until,
+            idle_ms: self.idle_ms,
+            deadline_ms: self.deadline_ms,
+        })
+    }
+}
+
+impl LeaseLife {
+    fn of(lease: &Lease) -> Self {
+        Self {
+            x: lease.expires_at.as_millis(),
+            ms: lease.lease_ms,
+            idle: lease.idle_ms,
+            p: lease.progress_at.as_millis(),
+            d: lease.deadline_at.as_millis(),
+            b: lease.began_at.as_millis(),
+            ext: lease.extended,
+        }
+    }
+
+    fn to_lease(&self, replay: bool) -> Lease {
+        Lease {
+            expires_at: Timestamp::from_millis(self.x),
+            lease_ms: self.ms,
+            idle_ms: self.idle,
+            progress_at: Timestamp::from_millis(self.p),
+            deadline_at: Timestamp::from_millis(self.d),
+            began_at: Timestamp::from_millis(self.b),
+            extended: self.ext,
+            replay,
+        }
+    }
+}
+
+impl ReviewLife {
+    fn of(review: &Review) -> Self {
+        Self {
+            proposed: review.proposed.clone(),
+            plan_hash: review.plan_hash.clone(),
+            expires_at: review.expires_at.as_millis(),
+            before: review.before,
+            reopens: review.reopens,
+            force: review.force,
+        }
+    }
+
+    fn to_review(&self) -> Review {
+        Review {
+            proposed: self.proposed.clone(),
+            plan_hash: self.plan_hash.clone(),
+            expires_at: Timestamp::from_millis(self.expires_at),
+            before: self.before,
+            reopens: self.reopens,
+            force: self.force,
+        }
+    }
+}

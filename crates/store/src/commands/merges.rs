@@ -1,0 +1,61 @@
+//! Runs that are part of another: what is merged, and what happens to failures that still come in for it.
+
+use redrive_core::ids::RunId;
+use redrive_core::lifecycle::{Event, Refused};
+use redrive_core::run::State;
+
+use crate::commands::batch::Batch;
+use crate::commands::report::record;
+use crate::commands::run_row::RunRow;
+use crate::error::{Error, Result};
+use crate::model::FailedAttempt;
+
+/// A chain is at most this long: each link was a person's act.
+const CHAIN_MAX: usize = 100;
+/// The last number that an attempt can have.
+const ATTEMPT_MAX: u32 = 1_000_000;
+
+/// The move of `row` into another run of its tenant, if that is one it can become part of.
+pub(crate) fn merge<'a>(batch: &mut Batch<'_>, row: &RunRow, into: &RunId) -> Result<Event<'a>> {
+    if row.run_id == *into {
+        return Err(Error::MergeRefused("a run can't be merged into itself"));
+    }
+    let target = batch.find_run_of(row.tenant, into)?.ok_or(Error::NotFound("run to merge into"))?;
+    match &target.run.state {
+        State::Merged(merged) => Err(Refused::MergedInto(merged.into.clone()).into()),
+        State::Scheduled(_)
+        | State::Running(_)
+        | State::Dead { .. }
+        | State::Review(_)
+        | State::Succeeded
+        | State::Recovered
+        | State::Resolved
+        | State::Discarded => Ok(Event::Merge { into: into.clone() }),
+    }
+}
+
+/// A new failure of a merged run is also its target's next one, unless somebody is at work on that.
+pub(crate) fn pass_on(batch: &mut Batch<'_>, tenant: i64, into: &RunId, failed: &FailedAttempt) -> Result<()> {
+    let mut into = into.clone();
+    for _ in 0..CHAIN_MAX {
+        let Some(target) = batch.find_run_of(tenant, &into)? else { return Ok(()) };
+        match &target.run.state {
+            State::Merged(merged) => into = merged.into.clone(),
+            State::Running(_) => return Ok(()),
+            State::Scheduled(_)
+            | State::Dead { .. }
+            | State::Review(_)
+            | State::Succeeded
+            | State::Recovered
+            | State::Resolved
+            | State::Discarded => {
+                let attempt = target.run.attempt + 1;
+                if attempt <= ATTEMPT_MAX {
+                    record(batch, &target.clone(), target, failed, attempt, None, None)?;
+                }
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! The set, frozen piece by piece: found beside the writer by run number (never by offset: what moves meanwhile is
+//! neither skipped nor met twice), judged and kept in one commit with the place to go on from. Here is what the writer does.
+
+use redrive_core::run::Run;
+use redrive_core::wire::{ItemOutcome, OperationSample, OperationState};
+
+use crate::commands::batch::Batch;
+use crate::commands::operation_guard::{NOT_FOUND, obstacle};
+use crate::commands::operation_patch::{Made, bind, verb};
+use crate::commands::operation_row::add;
+use crate::commands::rows::Stood;
+use crate::error::Result;
+use crate::operation_model::NewOperation;
+
+/// Runs of one piece, so that none holds up the writer for long.
+pub(crate) const PIECE_RUNS: usize = 1_000;
+/// Rows that one piece may look at.
+pub(crate) const LOOKS_MAX: usize = 20_000;
+
+/// What was found from one place to the next.
+pub(crate) struct Found {
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+    pub(crate) runs: Vec<(i64, Made)>,
+    /// Named, and not there.
+    pub(crate) missing: u64,
+    pub(crate) samples: Vec<OperationSample>,
+    pub(crate) whole: bool,
+}
+
+/// Judges and keeps a piece. False when somebody else has got further meanwhile, and nothing is kept.
+pub(crate) fn keep(batch: &mut Batch<'_>, id: i64, spec: &NewOperation, found: &Found) -> Result<bool> {
+    let mut row = batch.operation(id)?;
+    let wanted = match row.state {
+        OperationState::Preview | OperationState::Running | OperationState::Paused => true,
+        OperationState::Stopped | OperationState::Cancelled | OperationState::Completed => false,
+    };
+    if !wanted || !row.preparing || row.prepared_to != found.from {
+        return Ok(false);
+    }
+    let mut triage = verb(&spec.bulk)?;
+    let runs: Vec<i64> = found.runs.iter().map(|(run, _)| *run).collect();
+    batch.rows.expect_runs(id, &runs)?;
+    for (run, made) in &found.runs {
+        let Some(run_row) = batch.rows.run_by_number(*run)? else { continue };
+        bind(&mut triage, made.clone(), run_row.run.revision);
+        let why = match (obstacle(batch, &run_row, &triage)?, made) {
+            (Some(why), _) => Some(why),
+            (None, Made::Not(why)) => Some(*why),
+            (None, Made::Nothing | Made::Fixed(_)) => None,
+        };
+        let outcome = if why.is_some() { ItemOutcome::Ineligible } else { ItemOutcome::Waiting };
+        let Run { attempt, revision, .. } = run_row.run;
+        let stood = Stood { state: run_row.run.state.name(), attempt, revision };
+        // Named twice is meant once.
+        if !batch.rows.insert_item(id, *run, outcome, why, stood)? {
+            continue;
+        }
+        row.matched += 1;
+        add(&mut row.tallies.reasons, if run_row.reason.is_empty() { "none" } else { &run_row.reason }, 1);
+        match why {
+            Some(why) => add(&mut row.tallies.ineligible, why, 1),
+            None => row.eligible += 1,
+        }
+    }
+    if found.missing > 0 {
+        add(&mut row.tallies.ineligible, NOT_FOUND, found.missing);
+    }
+    if !found.samples.is_empty() {
+        let mut samples = batch.rows.samples_of(id)?;
+        samples.extend(found.samples.iter().cloned());
+        batch.rows.put_samples(id, &samples)?;
+    }
+    row.prepared_to = found.to;
+    row.preparing = !found.whole;
+    // A whole preview waits for a person.
+    row.open = row.preparing || row.state != OperationState::Preview;
+    batch.rows.update_operation(&row)?;
+    Ok(true)
+}

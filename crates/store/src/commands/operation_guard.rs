@@ -1,0 +1,76 @@
+//! Whether a run would take what an operation does to it: the same questions that the single verb asks, and nothing
+//! written.
+
+use redrive_core::lifecycle::Event;
+
+use crate::commands::batch::Batch;
+use crate::commands::merges;
+use crate::commands::run_row::RunRow;
+use crate::error::{Error, Result};
+use crate::triage_model::Triage;
+
+pub(crate) const CHANGED: &str = "changed";
+pub(crate) const GONE: &str = "gone";
+pub(crate) const NOT_FOUND: &str = "not_found";
+
+/// None: it would. Otherwise the code of what stands in its way.
+pub(crate) fn obstacle(batch: &mut Batch<'_>, row: &RunRow, triage: &Triage) -> Result<Option<&'static str>> {
+    match asked(batch, row, triage) {
+        Ok(()) => Ok(None),
+        Err(error) => refusal(error).map(Some),
+    }
+}
+
+fn asked(batch: &mut Batch<'_>, row: &RunRow, triage: &Triage) -> Result<()> {
+    let event = match triage {
+        Triage::Replay(replay) => {
+            let permitted = batch.permit_of(row, &replay.proposed())?;
+            return permitted.permit.refused.map_or(Ok(()), |refused| Err(refused.into()));
+        }
+        Triage::Cancel => Event::Cancel,
+        Triage::Resolve => Event::Resolve,
+        Triage::Discard => Event::Discard,
+        Triage::Reject => Event::Reject,
+        Triage::Defer { until } => Event::Defer { until: *until },
+        Triage::Reassign { .. } => Event::Reassign,
+        Triage::Assign { .. } => Event::Assign,
+        Triage::Unmerge => Event::Unmerge,
+        Triage::Merge { into } => merges::merge(batch, row, into)?,
+        Triage::Note | Triage::Review | Triage::Approve { .. } => return Ok(()),
+    };
+    let (_, policy) = batch.rules_of(row)?;
+    row.ask(&event, &policy, batch.now)?;
+    Ok(())
+}
+
+/// The code of a refusal; whatever says that the store failed goes on as it is.
+pub(crate) fn refusal(error: Error) -> Result<&'static str> {
+    match error {
+        Error::Refused(refused) => Ok(refused.code()),
+        Error::NotFound(_) => Ok(NOT_FOUND),
+        Error::MergeRefused(_) => Ok("merge_refused"),
+        // Its payload has another revision than the patch was made from.
+        Error::RevisionChanged | Error::PlanChanged { .. } => Ok(CHANGED),
+        Error::EffectUnknown => Ok("effect_unknown"),
+        Error::EffectInProgress { .. } => Ok("effect_in_progress"),
+        failed @ (Error::DeadLettered(_)
+        | Error::LeaseLost { .. }
+        | Error::Cancelled { .. }
+        | Error::AttemptConflict { .. }
+        | Error::RunConflict
+        | Error::PatternMerged { .. }
+        | Error::NoSuchStep
+        | Error::OwnRequest
+        | Error::OperationIs(_)
+        | Error::EffectSettled { .. }
+        | Error::LeaseNeeded
+        | Error::BadCursor
+        | Error::ManagedByConfig
+        | Error::Busy
+        | Error::Unavailable(_)
+        | Error::Closing
+        | Error::Damaged(_)
+        | Error::Unexpected(_)
+        | Error::Sqlite(_)) => Err(failed),
+    }
+}

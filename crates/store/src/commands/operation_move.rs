@@ -1,0 +1,171 @@
+//! The items' turns. Each goes through the very code of the single verb, in one commit with its outcome and the
+//! operation's cursor: a crash repeats none and misses none.
+
+use redrive_core::operation::{Pace, allowance};
+use redrive_core::run::Run;
+use redrive_core::text::Text;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{CanaryState, ItemOutcome, OperationState};
+
+use crate::commands::batch::Batch;
+use crate::commands::failpoint;
+use crate::commands::operation_freeze::PIECE_RUNS;
+use crate::commands::operation_guard::{CHANGED, GONE, obstacle, refusal};
+use crate::commands::operation_patch::{Made, bind, verb};
+use crate::commands::operation_row::{OperationRow, add, public_id};
+use crate::commands::operation_settle::conclude;
+use crate::commands::rows::Stood;
+use crate::commands::run_row::RunRow;
+use crate::commands::triage::act_on;
+use crate::error::Result;
+use crate::model::RunRef;
+use crate::operation_model::NewOperation;
+use crate::triage_model::{Act, Triage};
+
+/// The next items, and what the fix makes of each.
+pub(crate) struct Turn {
+    pub(crate) from: i64,
+    pub(crate) items: Vec<(i64, Made)>,
+    pub(crate) last: bool,
+}
+
+impl Turn {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty() && !self.last
+    }
+}
+
+/// How many may go now.
+pub(crate) fn room(row: &OperationRow, spec: &NewOperation, now: Timestamp) -> usize {
+    let (may, _) = allowance(spec.rate_per_s, row.pace, now);
+    let may = match (row.canary, &spec.canary) {
+        (Some(CanaryState::Waiting), Some(canary)) => may.min(u64::from(canary.size).saturating_sub(row.moved)),
+        (Some(CanaryState::Waiting | CanaryState::Passed | CanaryState::Failed) | None, _) => may,
+    };
+    usize::try_from(may).unwrap_or(usize::MAX).min(PIECE_RUNS)
+}
+
+/// Moves a piece, if the operation still stands where it was looked at and nobody has stopped it.
+pub(crate) fn take(
+    batch: &mut Batch<'_>,
+    id: i64,
+    replica: &str,
+    spec: &NewOperation,
+    turn: &Turn,
+) -> Result<Option<usize>> {
+    let mut row = batch.operation(id)?;
+    let ours = row.state == OperationState::Running && !row.preparing && !row.is_anothers(replica, batch.now);
+    if !ours || row.moved_to != turn.from {
+        return Ok(None);
+    }
+    let (_, pace) = allowance(spec.rate_per_s, row.pace, batch.now);
+    let before = row.moved;
+    let mut act = act_of(&row, spec)?;
+    let runs: Vec<i64> = turn.items.iter().map(|(run, _)| *run).collect();
+    batch.rows.expect_runs(id, &runs)?;
+    for (run, made) in &turn.items {
+        let outcome = move_one(batch, &row, &mut act, *run, made)?;
+        match outcome {
+            Some(why) => {
+                row.skipped += 1;
+                add(&mut row.tallies.skipped, why, 1);
+                settle_item(batch, id, *run, ItemOutcome::Skipped, Some(why))?;
+            }
+            None => {
+                row.moved += 1;
+                settle_item(batch, id, *run, ItemOutcome::Moved, None)?;
+            }
+        }
+        row.moved_to = *run;
+        failpoint::pass("mid_operation");
+    }
+    row.all_moved = turn.last;
+    row.pace = Pace { moved: pace.moved + (row.moved - before), ..pace };
+    after_moves(&mut row, spec, batch.now);
+    row.hold(replica, batch.now);
+    conclude(&mut row, batch.now);
+    batch.rows.update_operation(&row)?;
+    Ok(Some(turn.items.len()))
+}
+
+fn after_moves(row: &mut OperationRow, spec: &NewOperation, now: Timestamp) {
+    if let (Some(CanaryState::Waiting), Some(canary)) = (row.canary, &spec.canary)
+        && (row.all_moved || row.moved >= u64::from(canary.size))
+        && row.canary_until.is_none()
+    {
+        row.canary_until = Some(now.plus_ms(canary.wait_ms));
+    }
+    if row.all_moved {
+        row.settle_until = Some(now.plus_ms(spec.settle_ms));
+    }
+}
+
+/// Who acts is whoever made the operation; its id stands before the reason.
+fn act_of(row: &OperationRow, spec: &NewOperation) -> Result<Act> {
+    let named = format!("Operation {}.", public_id(row.id));
+    let reason = match &spec.reason {
+        Some(reason) => {
+            let said = reason.token().strip_prefix('"').unwrap_or_default();
+            Text::from_token(format!("\"{named} {said}"))
+        }
+        None => Some(Text::from(named.as_str())),
+    };
+    let nobody = RunRef { tenant: "default".parse().map_err(unnamed)?, run_id: "-".parse().map_err(unnamed)? };
+    Ok(Act { at: nobody, triage: verb(&spec.bulk)?, actor: row.actor.clone(), reason })
+}
+
+fn unnamed(e: impl std::fmt::Display) -> crate::error::Error {
+    crate::error::Error::Unexpected(e.to_string())
+}
+
+/// None: it moved. Otherwise the code of why it did not.
+fn move_one(
+    batch: &mut Batch<'_>,
+    operation: &OperationRow,
+    act: &mut Act,
+    run: i64,
+    made: &Made,
+) -> Result<Option<&'static str>> {
+    let Some(row) = batch.rows.run_by_number(run)? else { return Ok(Some(GONE)) };
+    bind(&mut act.triage, made.clone(), row.run.revision);
+    if is_changed(batch, operation.id, &row, &act.triage)? {
+        return Ok(Some(obstacle(batch, &row, &act.triage)?.unwrap_or(CHANGED)));
+    }
+    if let Made::Not(why) = made {
+        return Ok(Some(why));
+    }
+    act.at = RunRef { tenant: batch.tenant_name(row.tenant)?, run_id: row.run_id.clone() };
+    match act_on(batch, row, act) {
+        Ok(_) => Ok(None),
+        Err(error) => refusal(error).map(Some),
+    }
+}
+
+/// What was looked at is what is moved: a run that is not where it was when the set was frozen is left alone. Who looks
+/// after a run does not depend on where it is.
+fn is_changed(batch: &mut Batch<'_>, operation: i64, row: &RunRow, triage: &Triage) -> Result<bool> {
+    if matches!(triage, Triage::Assign { .. }) {
+        return Ok(false);
+    }
+    let Run { attempt, revision, .. } = row.run;
+    let stands = Stood { state: row.run.state.name(), attempt, revision };
+    let stood = batch.rows.item_stood(operation, row.id)?;
+    Ok(stood != Some(stands))
+}
+
+/// True when it was the first word on the item.
+pub(crate) fn settle_item(
+    batch: &mut Batch<'_>,
+    operation: i64,
+    run: i64,
+    outcome: ItemOutcome,
+    why: Option<&str>,
+) -> Result<bool> {
+    let before = match outcome {
+        ItemOutcome::Succeeded | ItemOutcome::Failed => ItemOutcome::Moved,
+        ItemOutcome::Waiting | ItemOutcome::Moved | ItemOutcome::Skipped | ItemOutcome::Ineligible => {
+            ItemOutcome::Waiting
+        }
+    };
+    batch.rows.move_item(operation, run, before, outcome, why)
+}

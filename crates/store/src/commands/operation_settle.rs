@@ -1,0 +1,150 @@
+//! What became of the runs that an operation moved. The log of changes, which every commit writes anyway, tells which
+//! runs to look at: runs of no operation cost nothing where they fail or succeed, and no item is looked at again and
+//! again.
+
+use redrive_core::operation::{Judged, Seen, judge, settled};
+use redrive_core::run::StateName;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{Canary, CanaryState, ItemOutcome, Joined, OperationState};
+
+use crate::commands::attempts::json;
+use crate::commands::batch::Batch;
+use crate::commands::operation_move::settle_item;
+use crate::commands::operation_row::OperationRow;
+use crate::error::Result;
+use crate::operation_model::NewOperation;
+
+/// Changed runs that one round looks at.
+pub(crate) const CHANGED_LOOKS_MAX: usize = 4_000;
+/// Patterns of the canary that are asked after.
+const PATTERNS_MAX: usize = 100;
+const JOINED_NAMED: usize = 20;
+const JOINED_MAX: u64 = 1_000;
+
+/// What the log of changes told.
+pub(crate) struct Outcomes {
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+    pub(crate) runs: Vec<(i64, StateName)>,
+    /// There is more to read.
+    pub(crate) more: bool,
+    /// What the canary's first attempts came to.
+    pub(crate) canary: Option<Seen>,
+}
+
+impl Outcomes {
+    /// The canary is looked at: once it has passed, the rest goes at once.
+    pub(crate) fn judges(&self) -> bool {
+        self.canary.is_some()
+    }
+
+    /// Whether it is worth a commit.
+    pub(crate) fn tell(&self, row: &OperationRow, spec: &NewOperation, now: Timestamp) -> bool {
+        let time_is_up = row.settle_until.is_some_and(|until| until <= now);
+        let judged = match (&self.canary, &spec.canary) {
+            (Some(seen), Some(canary)) => judge(canary, *seen, canary_is_up(row, now)) != Judged::Waiting,
+            (Some(_) | None, _) => false,
+        };
+        !self.runs.is_empty() || self.more || time_is_up || judged || (row.all_moved && row.unsettled() == 0)
+    }
+}
+
+fn canary_is_up(row: &OperationRow, now: Timestamp) -> bool {
+    row.canary_until.is_some_and(|until| until <= now)
+}
+
+/// Keeps what was told, judges the canary and ends what is over. None when somebody else has done so meanwhile.
+pub(crate) fn keep(
+    batch: &mut Batch<'_>,
+    id: i64,
+    replica: &str,
+    spec: &NewOperation,
+    outcomes: &Outcomes,
+) -> Result<Option<usize>> {
+    let mut row = batch.operation(id)?;
+    if row.changes_seen != outcomes.from || row.is_anothers(replica, batch.now) {
+        return Ok(None);
+    }
+    for (run, state) in &outcomes.runs {
+        let Some(outcome) = settled(*state) else { continue };
+        let failed = outcome == ItemOutcome::Failed;
+        if !settle_item(batch, id, *run, outcome, failed.then(|| state.as_str()))? {
+            continue;
+        }
+        if failed {
+            row.failed += 1;
+        } else {
+            row.succeeded += 1;
+        }
+    }
+    row.changes_seen = outcomes.to;
+    if let (Some(seen), Some(canary)) = (outcomes.canary, &spec.canary)
+        && row.state == OperationState::Running
+        && row.canary == Some(CanaryState::Waiting)
+    {
+        judge_canary(batch, &mut row, canary, seen)?;
+    }
+    row.hold(replica, batch.now);
+    conclude(&mut row, batch.now);
+    batch.rows.update_operation(&row)?;
+    Ok(Some(outcomes.runs.len()))
+}
+
+fn judge_canary(batch: &mut Batch<'_>, row: &mut OperationRow, canary: &Canary, seen: Seen) -> Result<()> {
+    match judge(canary, seen, canary_is_up(row, batch.now)) {
+        Judged::Waiting => {}
+        Judged::Passed => row.canary = Some(CanaryState::Passed),
+        Judged::Failed { because } => {
+            let joined = joined(batch, row)?;
+            let more = match joined.count {
+                0 => String::new(),
+                1 => " 1 new run has failed the same way since.".to_owned(),
+                n => format!(" {n} new runs have failed the same way since."),
+            };
+            row.canary = Some(CanaryState::Failed);
+            row.state = OperationState::Stopped;
+            row.stopped_because = Some(format!("{because}{more}"));
+            row.joined = Some(json(&joined)?);
+            row.ended_at = Some(batch.now);
+        }
+    }
+    Ok(())
+}
+
+/// Runs that came after the set was frozen, and have the pattern of one that the canary moved.
+fn joined(batch: &mut Batch<'_>, row: &OperationRow) -> Result<Joined> {
+    let mut joined = Joined::default();
+    for pattern in batch.rows.patterns_moved(row, PATTERNS_MAX)? {
+        let found = batch.rows.runs_of_pattern(pattern, row.last_run, JOINED_MAX - joined.count)?;
+        joined.count += u64::try_from(found.len()).unwrap_or(u64::MAX);
+        let named = JOINED_NAMED.saturating_sub(joined.runs.len());
+        joined.runs.extend(found.into_iter().take(named));
+    }
+    joined.capped = joined.count == JOINED_MAX;
+    Ok(joined)
+}
+
+/// Ends what is over: nothing more will move, and no outcome is awaited any longer.
+pub(crate) fn conclude(row: &mut OperationRow, now: Timestamp) {
+    let settled = row.unsettled() == 0 || row.settle_until.is_some_and(|until| until <= now);
+    match row.state {
+        // A pause holds moves up, and there are none left.
+        OperationState::Running | OperationState::Paused if row.all_moved && settled => {
+            row.state = OperationState::Completed;
+            row.ended_at = Some(now);
+            row.open = false;
+        }
+        OperationState::Stopped | OperationState::Cancelled => {
+            if row.settle_until.is_none() {
+                row.settle_until = Some(now.plus_ms(AFTER_ALL_MS));
+            }
+            row.open = row.unsettled() > 0 && row.settle_until.is_some_and(|until| until > now);
+        }
+        OperationState::Preview => row.open = row.preparing,
+        OperationState::Running | OperationState::Paused => row.open = true,
+        OperationState::Completed => row.open = false,
+    }
+}
+
+/// How long outcomes of what a stopped operation had moved are still counted.
+const AFTER_ALL_MS: u64 = 900_000;

@@ -1,0 +1,197 @@
+//! Another attempt on a person's word: planned, guarded, approved where the queue asks for it, and then done in one
+//! commit with whatever was to be different.
+
+use redrive_core::ids::StepKey;
+use redrive_core::lifecycle::{Event, Moved, Refused, apply};
+use redrive_core::plan::{Proposed, fixed};
+use redrive_core::run::{Review, State};
+use redrive_core::text::{Label, Text};
+use redrive_core::verdict::DeadBecause;
+
+use crate::commands::batch::Batch;
+use crate::commands::plans::{Permitted, Planned};
+use crate::commands::reviews::Asked;
+use crate::commands::run_row::RunRow;
+use crate::commands::triage::note_with;
+use crate::error::{Error, Result};
+use crate::triage_model::{Act, Replay};
+
+/// `POST …/replay`.
+pub(crate) fn replay(batch: &mut Batch<'_>, row: RunRow, act: &Act, replay: &Replay) -> Result<RunRow> {
+    if replay.fix.as_ref().is_some_and(|fix| fix.from_revision != row.run.revision) {
+        return Err(Error::RevisionChanged);
+    }
+    let proposed = replay.proposed();
+    if let Some(asked) = &replay.plan_hash {
+        let hash = batch.plan_of(&row, &proposed)?.plan.hash;
+        if asked.as_str() != hash {
+            return Err(Error::PlanChanged { hash });
+        }
+    }
+    let permitted = batch.permit_of(&row, &proposed)?;
+    if !replay.force {
+        guard(batch, &row, &permitted)?;
+    }
+    let moved = would_move(batch, &row, &proposed, &permitted)?;
+    if permitted.permit.approval_needed {
+        let planned = batch.plan_of(&row, &proposed)?;
+        return put_aside(batch, row, act, Some(replay), &planned);
+    }
+    let event = if replay.force { "force_replay" } else { "replay" };
+    carry_out(batch, &row, moved, act, replay, &permitted.again, event)
+}
+
+/// What only force passes. A run past its last replay is parked where everybody can see it.
+fn guard(batch: &mut Batch<'_>, row: &RunRow, permitted: &Permitted) -> Result<()> {
+    let Some(refused) = &permitted.permit.refused else { return Ok(()) };
+    let parked = matches!(row.run.state, State::Dead { because: DeadBecause::Exhausted });
+    if matches!(refused, Refused::ReplaysUsed(_)) && !parked {
+        let mut parked = row.clone();
+        parked.run = row.ask(&Event::Park, &permitted.policy, batch.now)?.run;
+        batch.save(row, &parked)?;
+        batch.forget_request(row.id)?;
+        batch.note_move(row, &parked, "engine", "parked", Some(&Text::from(refused.to_string().as_str())))?;
+    }
+    Err(refused.clone().into())
+}
+
+fn would_move(batch: &Batch<'_>, row: &RunRow, proposed: &Proposed, permitted: &Permitted) -> Result<Moved> {
+    // The permit has been asked for everything that force is for.
+    let replay = Event::Replay { by_person: true, force: true };
+    Ok(apply(&fixed(&row.run, proposed), &replay, &permitted.policy, batch.now)?)
+}
+
+/// `POST …/review`: no replay is proposed but the plain one.
+pub(crate) fn review(batch: &mut Batch<'_>, row: RunRow, act: &Act) -> Result<RunRow> {
+    let planned = batch.plan_of(&row, &Replay::default().proposed())?;
+    put_aside(batch, row, act, None, &planned)
+}
+
+fn put_aside(
+    batch: &mut Batch<'_>,
+    mut row: RunRow,
+    act: &Act,
+    replay: Option<&Replay>,
+    planned: &Planned,
+) -> Result<RunRow> {
+    let before = row.clone();
+    let expires_at = batch.now.plus_ms(planned.policy.approval.expires_ms);
+    let asked = Review {
+        proposed: if replay.is_some() { "replay" } else { "look" }.to_owned(),
+        plan_hash: planned.plan.hash.clone(),
+        expires_at,
+        before: DeadBecause::Manual,
+        reopens: None,
+        force: replay.is_some_and(|replay| replay.force),
+    };
+    row.run = row.ask(&Event::Review(asked), &planned.policy, batch.now)?.run;
+    batch.save(&before, &row)?;
+    batch.ask_for(&row, replay, &act.actor, expires_at)?;
+    match replay.map(|replay| asked_in_words(replay, row.run.revision + 1)) {
+        Some(what) => note_with(batch, &before, &row, act, "review", &what)?,
+        None => batch.note_move(&before, &row, &act.actor, "review", act.reason.as_ref())?,
+    }
+    Ok(row)
+}
+
+/// `POST …/approve`: a yes to exactly the plan that was looked at.
+pub(crate) fn approve(
+    batch: &mut Batch<'_>,
+    mut row: RunRow,
+    act: &Act,
+    plan_hash: &Label,
+    own_too: bool,
+) -> Result<RunRow> {
+    let State::Review(review) = &row.run.state else {
+        return Err(Refused::WrongState(row.run.state.name()).into());
+    };
+    let force = review.force;
+    let asked = batch.asked_for(&row)?.ok_or_else(|| Error::Unexpected("a review without its request".into()))?;
+    let Asked { actor, replay } = asked;
+    if actor == act.actor && !own_too {
+        return Err(Error::OwnRequest);
+    }
+    let planned = batch.plan_of(&row, &replay.proposed())?;
+    let before = row.clone();
+    if let State::Review(review) = &mut row.run.state {
+        review.plan_hash.clone_from(&planned.plan.hash);
+    }
+    let fixed = RunRow { run: fixed(&row.run, &replay.proposed()), ..row.clone() };
+    match fixed.ask(&Event::Approve { plan_hash: plan_hash.as_str() }, &planned.policy, batch.now) {
+        Ok(moved) => {
+            if !force && let Some(refused) = planned.plan.refused {
+                return Err(refused.into());
+            }
+            carry_out(batch, &before, moved, act, &replay, &planned.plan.again, "approve")
+        }
+        Err(Refused::PlanChanged) => {
+            batch.ask_again(&before, &mut row, planned.policy.approval.expires_ms)?;
+            let note = format!("The approval was for plan {plan_hash}, and the plan is {}.", planned.plan.hash);
+            batch.note_move(&before, &row, &act.actor, "plan_changed", Some(&Text::from(note.as_str())))?;
+            Err(Error::PlanChanged { hash: planned.plan.hash })
+        }
+        Err(Refused::ReviewExpired) => {
+            batch.let_lapse(before)?;
+            Err(Refused::ReviewExpired.into())
+        }
+        Err(refused) => Err(refused.into()),
+    }
+}
+
+/// The replay is allowed: all that it changes, in one commit.
+fn carry_out(
+    batch: &mut Batch<'_>,
+    before: &RunRow,
+    moved: Moved,
+    act: &Act,
+    replay: &Replay,
+    again: &[StepKey],
+    event: &str,
+) -> Result<RunRow> {
+    let mut row = before.clone();
+    batch.carry_out(&row, &moved.effects)?;
+    row.run = moved.run;
+    batch.redirect(&mut row, &replay.target())?;
+    if let Some(fix) = &replay.fix {
+        batch.keep_revision(&row, fix, &act.actor)?;
+    }
+    for key in again {
+        batch.rows.do_step_again(row.id, key.as_str())?;
+    }
+    batch.save(before, &row)?;
+    batch.keep_place(&row, &replay.target())?;
+    if matches!(before.run.state, State::Review(_)) {
+        batch.forget_request(row.id)?;
+    }
+    if let Some(what) = in_words(replay, row.run.revision) {
+        batch.note_move(before, before, &act.actor, "fix", Some(&Text::from(what.as_str())))?;
+    }
+    batch.note_move(before, &row, &act.actor, event, act.reason.as_ref())?;
+    Ok(row)
+}
+
+fn asked_in_words(replay: &Replay, revision: u32) -> String {
+    let forced = if replay.force { "forced " } else { "" };
+    let with = in_words(replay, revision).unwrap_or_default();
+    format!("A {forced}replay waits for approval. {with}").trim_end().to_owned()
+}
+
+/// What is different this time, for the history.
+fn in_words(replay: &Replay, revision: u32) -> Option<String> {
+    let named = |what: &str, name: &Option<Label>| name.as_ref().map(|name| format!("{what} {name}"));
+    let said: Vec<String> = [
+        replay.fix.as_ref().map(|fix| {
+            let how = if fix.patch.is_some() { "patched" } else { "given whole" };
+            format!("payload {how}, now revision {revision}")
+        }),
+        replay.instruction.as_ref().map(|_| "an instruction".to_owned()),
+        named("model", &replay.model),
+        named("agent", &replay.agent),
+        replay.queue.as_ref().map(|queue| format!("queue {queue}")),
+        named("from step", &replay.from_step),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    (!said.is_empty()).then(|| format!("With {}.", said.join(", ")))
+}

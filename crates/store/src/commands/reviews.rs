@@ -1,0 +1,130 @@
+//! Runs that wait for a yes or no: what was asked for, kept whole, and what becomes of it when nobody answers.
+
+use redrive_core::lifecycle::Event;
+use redrive_core::run::{Review, State, StateName};
+use redrive_core::text::Text;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{Fix, ReplayRequest};
+
+use crate::codec::{decode, encode};
+use crate::commands::attempts::json;
+use crate::commands::batch::Batch;
+use crate::commands::rows::{KeptRequest, NewRequest};
+use crate::commands::run_row::RunRow;
+use crate::error::{Error, Result};
+use crate::model::{HourlyKind, Swept};
+use crate::triage_model::{FixedPayload, Replay};
+
+/// What somebody asked for.
+pub(crate) struct Asked {
+    pub(crate) actor: String,
+    pub(crate) replay: Replay,
+}
+
+const LAPSED: &str = "Nobody approved it in time.";
+
+impl Batch<'_> {
+    /// Keeps what is asked for; a request before it is replaced.
+    pub(crate) fn ask_for(
+        &mut self,
+        row: &RunRow,
+        replay: Option<&Replay>,
+        actor: &str,
+        expires_at: Timestamp,
+    ) -> Result<()> {
+        // Whoever asks for a plain replay has nothing more to say.
+        let request = replay.map(|replay| match replay.request.as_slice() {
+            [] => encode(b"{}"),
+            said => said.to_vec(),
+        });
+        let payload = replay.and_then(|replay| replay.fix.as_ref()).map(|fix| &fix.payload);
+        self.rows.put_request(&NewRequest { run: row.id, actor, expires_at, request, payload }, self.now)
+    }
+
+    /// What waits for approval; a run that a person put aside waits to be replayed as it is.
+    pub(crate) fn asked_for(&mut self, row: &RunRow) -> Result<Option<Asked>> {
+        let Some(KeptRequest { actor, request, payload }) = self.rows.request_of(row.id)? else { return Ok(None) };
+        let request: ReplayRequest = match request {
+            Some(stored) => {
+                serde_json::from_slice(&decode(&stored)?).map_err(|e| Error::Unexpected(format!("request: {e}")))?
+            }
+            None => ReplayRequest::default(),
+        };
+        let fix = match payload {
+            Some(payload) => Some(FixedPayload {
+                from_revision: row.run.revision,
+                payload,
+                patch: request.fix.as_ref().map(patch_of).transpose()?.flatten(),
+            }),
+            None => None,
+        };
+        let replay = Replay {
+            force: request.force,
+            plan_hash: None,
+            fix,
+            instruction: request.instruction,
+            model: request.model,
+            agent: request.agent,
+            queue: request.queue,
+            from_step: request.from_step,
+            request: Vec::new(),
+        };
+        Ok(Some(Asked { actor, replay }))
+    }
+
+    pub(crate) fn forget_request(&mut self, run: i64) -> Result<()> {
+        self.rows.delete_request(run)
+    }
+
+    /// The plan has changed since it was asked about: the question stands anew, for the plan as it is.
+    pub(crate) fn ask_again(&mut self, before: &RunRow, row: &mut RunRow, expires_ms: u64) -> Result<()> {
+        let expires_at = self.now.plus_ms(expires_ms);
+        if let State::Review(review) = &mut row.run.state {
+            review.expires_at = expires_at;
+        }
+        self.rows.postpone_request(row.id, expires_at)?;
+        self.save(before, row)
+    }
+
+    /// Ends a review whose time is up.
+    pub(crate) fn let_lapse(&mut self, mut row: RunRow) -> Result<()> {
+        let before = row.clone();
+        let (_, policy) = self.rules_of(&row)?;
+        row.run = row.ask(&Event::ReviewExpired, &policy, self.now)?.run;
+        self.save(&before, &row)?;
+        self.forget_request(row.id)?;
+        self.note_move(&before, &row, "engine", "review_expired", Some(&Text::from(LAPSED)))?;
+        if row.run.state.name() == StateName::Dead {
+            self.tally.happened(self.now, row.tenant, row.queue, HourlyKind::Dead, None);
+        }
+        Ok(())
+    }
+}
+
+/// A patch as revisions keep it.
+pub(crate) fn patch_of(fix: &Fix) -> Result<Option<Vec<u8>>> {
+    fix.json_patch.as_ref().map(|patch| json(patch).map(|text| encode(text.as_bytes()))).transpose()
+}
+
+/// Dead-letters runs whose approval nobody gave in time; a request that outlived its review goes too.
+pub(crate) fn expire_reviews(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
+    let due = batch.rows.lapsed_requests(batch.now, most)?;
+    let mut swept = Swept { looked_at: due.len(), moved: 0, more: due.len() == most };
+    for run in due {
+        match in_review(batch, run)? {
+            Some(row) => {
+                batch.let_lapse(row)?;
+                swept.moved += 1;
+            }
+            None => batch.forget_request(run)?,
+        }
+    }
+    Ok(swept)
+}
+
+/// The run, if it is still in review and its time is up.
+fn in_review(batch: &mut Batch<'_>, run: i64) -> Result<Option<RunRow>> {
+    let Some(row) = batch.rows.run_by_number(run)? else { return Ok(None) };
+    let lapsed = matches!(&row.run.state, State::Review(Review { expires_at, .. }) if *expires_at <= batch.now);
+    Ok(lapsed.then_some(row))
+}

@@ -1,0 +1,36 @@
+//! Later revisions of a payload. The first one's bytes are never written again.
+
+use crate::codec::{decode, encode};
+use crate::commands::attempts::json;
+use crate::commands::batch::Batch;
+use crate::commands::rows::NewRevision;
+use crate::commands::run_row::RunRow;
+use crate::error::{Error, Result};
+use crate::model::About;
+use crate::triage_model::FixedPayload;
+
+impl Batch<'_> {
+    /// Keeps the payload of `row`'s revision, made from the one before; what else is said of it stays.
+    pub(crate) fn keep_revision(&mut self, row: &RunRow, fix: &FixedPayload, actor: &str) -> Result<()> {
+        let about = About { payload_omitted: None, ..self.about_of(row.id, fix.from_revision)? };
+        let made = NewRevision {
+            run: row.id,
+            revision: row.run.revision,
+            payload: &fix.payload,
+            about: encode(json(&about)?.as_bytes()),
+            actor,
+            patch: fix.patch.as_deref(),
+        };
+        self.rows.insert_revision(&made, self.now)
+    }
+
+    /// What a run said of itself beside its payload.
+    pub(crate) fn about_of(&mut self, run: i64, revision: u32) -> Result<About> {
+        match self.rows.about_of(run, revision)?.filter(|about| !about.is_empty()) {
+            Some(about) => {
+                serde_json::from_slice(&decode(&about)?).map_err(|e| Error::Unexpected(format!("about: {e}")))
+            }
+            None => Ok(About::default()),
+        }
+    }
+}

@@ -1,0 +1,490 @@
+//! What commands ask of a store: rows, read and written in the transaction that is open. Every command is written once,
+//! over these; how a row lies on disk, and when it gets there, is each store's own.
+//!
+//! What a command has written it reads back as written, and it is all on disk, or nothing of it is, once the committer has
+//! its commit. Nothing here decides anything.
+
+use redrive_core::breaker::{Breaker, Key};
+use redrive_core::ids::{OrderKey, QueueName, RunId, Tenant};
+use redrive_core::ledger::EntryState;
+use redrive_core::lifecycle::Outcome;
+use redrive_core::money::Spend;
+use redrive_core::pattern::Fingerprint;
+use redrive_core::run::StateName;
+use redrive_core::strategy::Failure;
+use redrive_core::text::{Label, Text};
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{
+    BreakerEntry, EffectOutcome, ItemOutcome, NamedRun, OperationSample, PatternEvent, PatternRef, PatternState,
+    PayloadOmitted, Severity, StepStatus,
+};
+
+use crate::commands::attempts::Kept;
+use crate::commands::fingerprints::FingerprintKey;
+use crate::commands::operation_row::OperationRow;
+use crate::commands::pattern_triage::Found;
+use crate::commands::patterns::KnownPattern;
+use crate::commands::run_row::RunRow;
+use crate::commands::steps::{Mover, StepRow};
+use crate::commands::tally::Tally;
+use crate::error::Result;
+use crate::model::{Digest, KeyRecord, NewRun, NewSent, NewStep, Payload, Swept};
+
+/// All of them.
+pub(crate) trait Rows:
+    NameRows
+    + RunRows
+    + WaitingRows
+    + AttemptRows
+    + LedgerRows
+    + PatternRows
+    + BreakerRows
+    + ReviewRows
+    + OperationRows
+    + EngineRows
+{
+}
+
+impl<T> Rows for T where
+    T: NameRows
+        + RunRows
+        + WaitingRows
+        + AttemptRows
+        + LedgerRows
+        + PatternRows
+        + BreakerRows
+        + ReviewRows
+        + OperationRows
+        + EngineRows
+{
+}
+
+/// Tenants, queues and versions: small, and met again and again.
+pub(crate) trait NameRows {
+    fn tenant_number(&mut self, name: &Tenant) -> Result<Option<i64>>;
+    fn tenant_name(&mut self, tenant: i64) -> Result<String>;
+    fn insert_tenant(&mut self, name: &Tenant, now: Timestamp) -> Result<i64>;
+    /// A queue's number, and its settings as JSON.
+    fn queue_named(&mut self, name: &QueueName) -> Result<Option<(i64, String)>>;
+    fn queue_name(&mut self, queue: i64) -> Result<String>;
+    fn queue_numbers(&mut self) -> Result<Vec<i64>>;
+    /// Makes it, unless somebody else just has; with the settings that it then has.
+    fn insert_queue(&mut self, name: &QueueName, settings: &str, now: Timestamp) -> Result<(i64, String)>;
+    /// Makes it, or gives it other settings.
+    fn put_queue(&mut self, name: &QueueName, settings: &str, now: Timestamp) -> Result<i64>;
+    /// Workers have asked; without versions what is known of theirs stays.
+    fn note_lease_call(&mut self, queue: i64, versions: Option<&str>, now: Timestamp) -> Result<()>;
+    fn worker_versions(&mut self, queue: i64) -> Result<Option<String>>;
+    /// The number of one that was not there; one that is stays where it is.
+    fn insert_version(&mut self, tenant: i64, kind: &str, version: &str, now: Timestamp) -> Result<Option<i64>>;
+    /// All but the newest `kept`; whether there were any.
+    fn forget_versions(&mut self, tenant: i64, kind: &str, kept: usize) -> Result<bool>;
+    /// Its place in the order in which the tenant met them.
+    fn version_order(&mut self, tenant: i64, kind: &str, version: &str) -> Result<Option<i64>>;
+    fn newest_version(&mut self, tenant: i64, kind: &str) -> Result<Option<String>>;
+}
+
+/// What of a run's row a move has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Changed {
+    /// Where it stands, and what only a failure changes.
+    ByFailure,
+    /// Where it stands.
+    ByMove,
+    /// A lease's times and a run's effect counts: no list shows any of it.
+    Life,
+}
+
+/// What a run's row holds that few commands read.
+#[derive(Debug, Clone)]
+pub(crate) struct Own {
+    pub(crate) agent: Option<Label>,
+    pub(crate) task_type: Option<Label>,
+    pub(crate) order_key: Option<OrderKey>,
+    pub(crate) severity: Severity,
+}
+
+/// Runs, each found by name or by number.
+pub(crate) trait RunRows {
+    fn find_run(&mut self, tenant: i64, run_id: &RunId) -> Result<Option<RunRow>>;
+    fn run_by_number(&mut self, run: i64) -> Result<Option<RunRow>>;
+    /// Given out once and never again.
+    fn next_run_number(&mut self) -> Result<i64>;
+    /// With its payload; a run that came without one, and with nothing else to say, costs no row for it.
+    fn insert_run(&mut self, row: &RunRow, new: &NewRun, now: Timestamp) -> Result<()>;
+    fn update_run(&mut self, row: &RunRow, changed: Changed, now: Timestamp) -> Result<()>;
+    fn set_severity(&mut self, run: i64, severity: Severity) -> Result<()>;
+    fn set_assigned(&mut self, run: i64, to: Option<&Label>, now: Timestamp) -> Result<()>;
+    /// Without an agent it keeps its own.
+    fn set_place(&mut self, run: i64, agent: Option<&Label>, queue: i64) -> Result<()>;
+    fn own_of(&mut self, run: i64) -> Result<Option<Own>>;
+    /// Another run of the order key that is under way.
+    fn busy(&mut self, tenant: i64, order_key: &OrderKey, but: i64) -> Result<Option<RunId>>;
+    fn is_under_way(&mut self, run: i64, epoch: u64) -> Result<bool>;
+    fn is_due_sometime(&mut self, run: i64) -> Result<bool>;
+}
+
+/// A due run that a worker may get.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate {
+    pub(crate) row: RunRow,
+    pub(crate) order_key: Option<String>,
+    /// How large its payload is in an answer.
+    pub(crate) bytes: usize,
+}
+
+/// Which due runs a call asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DueCall<'a> {
+    pub(crate) queue: i64,
+    pub(crate) tenant: i64,
+    pub(crate) agents: Option<&'a [Label]>,
+    pub(crate) now: Timestamp,
+    pub(crate) most: usize,
+}
+
+/// Which due runs a call is going to ask for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DueHint<'a> {
+    pub(crate) queues: &'a [i64],
+    pub(crate) tenants: &'a [i64],
+    pub(crate) agents: Option<&'a [Label]>,
+    pub(crate) now: Timestamp,
+    /// Of each tenant in each queue.
+    pub(crate) most: usize,
+}
+
+/// Runs that wait for their time, in the order in which they are looked for.
+pub(crate) trait WaitingRows {
+    /// The next tenant after one with scheduled runs in any of the queues.
+    fn next_tenant(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<Option<i64>>;
+    fn has_due(&mut self, queues: &[i64], tenant: i64, now: Timestamp) -> Result<bool>;
+    /// Due runs of these are about to be asked for.
+    fn expect_due(&mut self, hint: DueHint<'_>) -> Result<()>;
+    /// In due order; none whose order key is busy, or that can't be replayed.
+    fn due_runs(&mut self, call: DueCall<'_>) -> Result<Vec<Candidate>>;
+    /// The next (queue, tenant) after `at` that has scheduled runs.
+    fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<(i64, i64)>>;
+    /// Due by then, the oldest first.
+    fn overdue(&mut self, queue: i64, tenant: i64, by: Timestamp, most: usize) -> Result<Vec<RunRow>>;
+    /// Under way, and somebody has to look by now.
+    fn to_wake(&mut self, now: Timestamp, most: usize) -> Result<Vec<RunRow>>;
+    /// The next holder after one, by name.
+    fn next_holder(&mut self, after: &Label) -> Result<Option<Label>>;
+    /// The next tenant after one with runs that the holder holds.
+    fn next_held_tenant(&mut self, holder: &Label, after: i64) -> Result<Option<i64>>;
+    /// The ones that wait longest.
+    fn held_runs(&mut self, holder: &Label, tenant: i64, most: usize) -> Result<Vec<RunRow>>;
+    /// Counted up to `most`.
+    fn held_count(&mut self, holder: &Label, most: u64) -> Result<u64>;
+    /// What the tenant has under way, without what this batch has changed of it.
+    fn running(&mut self, tenant: i64) -> Result<i64>;
+}
+
+/// The end of an attempt, to be kept.
+#[derive(Debug)]
+pub(crate) struct NewAttempt<'a> {
+    pub(crate) run: i64,
+    pub(crate) attempt: u32,
+    pub(crate) outcome: Outcome,
+    pub(crate) epoch: Option<u64>,
+    pub(crate) digest: Option<&'a Digest>,
+    pub(crate) state: StateName,
+    pub(crate) fingerprint: Option<&'a Fingerprint>,
+    pub(crate) pattern: Option<i64>,
+    pub(crate) pattern_new: bool,
+    pub(crate) origin: String,
+    pub(crate) verdict: Option<Vec<u8>>,
+    pub(crate) body: &'a [u8],
+}
+
+/// A move that is not an attempt, for the history.
+#[derive(Debug)]
+pub(crate) struct NewMove<'a> {
+    pub(crate) run: i64,
+    pub(crate) actor: &'a str,
+    pub(crate) event: &'a str,
+    pub(crate) from: StateName,
+    pub(crate) to: StateName,
+    pub(crate) note: Option<&'a Text>,
+}
+
+/// A later revision of a payload.
+#[derive(Debug)]
+pub(crate) struct NewRevision<'a> {
+    pub(crate) run: i64,
+    pub(crate) revision: u32,
+    pub(crate) payload: &'a Payload,
+    pub(crate) about: Vec<u8>,
+    pub(crate) actor: &'a str,
+    pub(crate) patch: Option<&'a [u8]>,
+}
+
+/// Attempts, and what they were given.
+pub(crate) trait AttemptRows {
+    fn attempt(&mut self, run: i64, attempt: u32) -> Result<Option<Kept>>;
+    /// The last one on record up to and including `attempt`.
+    fn last_attempt(&mut self, run: i64, attempt: u32) -> Result<Option<Kept>>;
+    fn last_failure(&mut self, run: i64) -> Result<Option<Kept>>;
+    /// `AttemptOrigin` of the last one on record, as JSON.
+    fn last_origin(&mut self, run: i64) -> Result<Option<String>>;
+    /// A late success replaces the silence that was put in its place.
+    fn put_attempt(&mut self, ended: &NewAttempt<'_>, now: Timestamp) -> Result<()>;
+    /// The same one again is one.
+    fn insert_late_failure(&mut self, run: i64, attempt: u32, epoch: u64, body: &[u8], now: Timestamp) -> Result<()>;
+    fn payload_digest(&mut self, run: i64, revision: u32) -> Result<Option<Vec<u8>>>;
+    /// `About`, encoded.
+    fn about_of(&mut self, run: i64, revision: u32) -> Result<Option<Vec<u8>>>;
+    fn insert_revision(&mut self, made: &NewRevision<'_>, now: Timestamp) -> Result<()>;
+    /// An older lease's does not take the place of a newer one's.
+    fn put_sent(&mut self, run: i64, attempt: u32, epoch: u64, sent: &NewSent) -> Result<()>;
+    fn insert_move(&mut self, moved: &NewMove<'_>, now: Timestamp) -> Result<()>;
+}
+
+/// A new entry of the ledger.
+#[derive(Debug)]
+pub(crate) struct NewEntry<'a> {
+    pub(crate) row: &'a RunRow,
+    pub(crate) by: Mover<'a>,
+    pub(crate) key: &'a str,
+    pub(crate) step: &'a NewStep,
+    pub(crate) effect: bool,
+    pub(crate) state: EntryState,
+    pub(crate) holds: bool,
+}
+
+/// A worker's word on an entry.
+#[derive(Debug)]
+pub(crate) struct MovedEntry<'a> {
+    pub(crate) found: &'a StepRow,
+    pub(crate) by: Mover<'a>,
+    pub(crate) step: &'a NewStep,
+    pub(crate) effect: bool,
+    pub(crate) state: EntryState,
+    pub(crate) holds: bool,
+    pub(crate) settled_by: Option<&'a str>,
+}
+
+/// A person's word on an entry in doubt.
+#[derive(Debug)]
+pub(crate) struct SettledEntry<'a> {
+    pub(crate) found: &'a StepRow,
+    pub(crate) state: EntryState,
+    pub(crate) output: Option<&'a [u8]>,
+    pub(crate) omitted: Option<&'a PayloadOmitted>,
+    pub(crate) actor: &'a str,
+}
+
+pub(crate) trait LedgerRows {
+    fn step_of_run(&mut self, run: i64, key: &str) -> Result<Option<StepRow>>;
+    /// In the order in which they began.
+    fn steps_of_run(&mut self, run: i64) -> Result<Vec<StepRow>>;
+    /// Those with a key from `from` up to but without `before`.
+    fn steps_between(&mut self, run: i64, from: &str, before: &str) -> Result<Vec<StepRow>>;
+    /// The effect of a tenant that holds its key.
+    fn step_holder(&mut self, tenant: i64, key: &str) -> Result<Option<StepRow>>;
+    /// The effect that gave its key up last.
+    fn step_given_up(&mut self, tenant: i64, key: &str) -> Result<Option<StepRow>>;
+    fn insert_step(&mut self, new: &NewEntry<'_>, now: Timestamp) -> Result<()>;
+    fn move_step(&mut self, moved: &MovedEntry<'_>, now: Timestamp) -> Result<()>;
+    fn settle_step(&mut self, settled: &SettledEntry<'_>, now: Timestamp) -> Result<()>;
+    fn touch_step(&mut self, found: &StepRow, epoch: u64, now: Timestamp) -> Result<()>;
+    /// Every effect of the run that is open has no known outcome from now on.
+    fn doubt_open_effects(&mut self, run: i64, now: Timestamp) -> Result<()>;
+    /// A plain step is no longer done; no effect ever is taken back.
+    fn do_step_again(&mut self, run: i64, key: &str) -> Result<()>;
+}
+
+/// How a pattern stands, for those who change it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum PatternChange<'a> {
+    /// Somebody has looked at it.
+    State(PatternState),
+    /// A fix did not hold.
+    CameBack,
+    Resolved {
+        at: Timestamp,
+        in_versions: Option<&'a str>,
+    },
+    Muted {
+        until: Option<Timestamp>,
+        before: Option<i64>,
+    },
+    Owner(Option<&'a Label>),
+}
+
+pub(crate) trait PatternRows {
+    fn pattern_of(&mut self, tenant: i64, fingerprint: &Fingerprint) -> Result<Option<KnownPattern>>;
+    /// With its alias, counted by the batch that made it.
+    fn insert_pattern(
+        &mut self,
+        public_id: &str,
+        tenant: i64,
+        fingerprint: &Fingerprint,
+        failure: &Failure,
+        now: Timestamp,
+    ) -> Result<i64>;
+    /// The pattern of an earlier answer, as it is known now.
+    fn pattern_shown(&mut self, pattern: i64, new: bool) -> Result<PatternRef>;
+    /// All of one pattern but the newest `kept`.
+    fn forget_pattern_events(&mut self, pattern: i64, kept: usize) -> Result<()>;
+    fn insert_pattern_event(
+        &mut self,
+        pattern: i64,
+        actor: &str,
+        event: PatternEvent,
+        about: Option<&str>,
+        note: Option<&Text>,
+        now: Timestamp,
+    ) -> Result<()>;
+    /// By its id, whoever's it is.
+    fn pattern_by_id(&mut self, id: &str) -> Result<Option<Found>>;
+    /// Every tenant's of a fingerprint.
+    fn patterns_by_key(&mut self, key: FingerprintKey) -> Result<Vec<Found>>;
+    /// The one that a tenant's failures of a fingerprint belong to.
+    fn pattern_by_alias(&mut self, tenant: i64, key: FingerprintKey) -> Result<Option<Found>>;
+    fn parts_of_pattern(&mut self, pattern: i64) -> Result<Vec<Found>>;
+    fn change_pattern(&mut self, pattern: i64, change: &PatternChange<'_>) -> Result<()>;
+    /// The pattern and its own parts become parts of `head`.
+    fn merge_pattern(&mut self, pattern: i64, head: i64) -> Result<()>;
+    fn unmerge_pattern(&mut self, part: i64, head: i64) -> Result<()>;
+}
+
+pub(crate) trait BreakerRows {
+    /// Breakers that have something to say, and the last generation that was given out.
+    fn breakers(&mut self) -> Result<(Vec<(Key, Breaker)>, u64)>;
+    /// Keeps others from moving breakers until the commit. True when they may have moved since they were read.
+    fn lock_breakers(&mut self) -> Result<bool>;
+    fn put_generation(&mut self, last: u64) -> Result<()>;
+    /// One that has seen nothing but successes, and has no row; where the batch's memory does not hold all of them.
+    fn quiet_breaker(&mut self, key: &Key) -> Result<Option<Breaker>>;
+    /// `life`: the breaker as JSON.
+    fn put_breaker(&mut self, key: &Key, tenant: Option<i64>, life: &str) -> Result<()>;
+    /// It has nothing to say, or not any more.
+    fn delete_breaker(&mut self, key: &Key, quiet: &Breaker) -> Result<()>;
+    fn insert_breaker_event(
+        &mut self,
+        name: &Label,
+        actor: &str,
+        event: &str,
+        note: Option<&Text>,
+        now: Timestamp,
+    ) -> Result<()>;
+    /// All of one breaker but the newest `kept`.
+    fn forget_breaker_events(&mut self, name: &Label, kept: usize) -> Result<()>;
+    /// The oldest of all breakers' that are from before.
+    fn trim_breaker_events(&mut self, before: Timestamp, most: usize) -> Result<Swept>;
+    /// The newest first.
+    fn breaker_events(&mut self, name: &Label, most: usize) -> Result<Vec<BreakerEntry>>;
+}
+
+/// What somebody asked for, to be kept until it is answered.
+#[derive(Debug)]
+pub(crate) struct NewRequest<'a> {
+    pub(crate) run: i64,
+    pub(crate) actor: &'a str,
+    pub(crate) expires_at: Timestamp,
+    pub(crate) request: Option<Vec<u8>>,
+    pub(crate) payload: Option<&'a Payload>,
+}
+
+/// What was asked for, as it was kept.
+#[derive(Debug)]
+pub(crate) struct KeptRequest {
+    pub(crate) actor: String,
+    pub(crate) request: Option<Vec<u8>>,
+    pub(crate) payload: Option<Payload>,
+}
+
+pub(crate) trait ReviewRows {
+    /// A request before it is replaced.
+    fn put_request(&mut self, asked: &NewRequest<'_>, now: Timestamp) -> Result<()>;
+    fn request_of(&mut self, run: i64) -> Result<Option<KeptRequest>>;
+    fn postpone_request(&mut self, run: i64, expires_at: Timestamp) -> Result<()>;
+    fn delete_request(&mut self, run: i64) -> Result<()>;
+    /// Runs whose request has lapsed, the oldest first.
+    fn lapsed_requests(&mut self, now: Timestamp, most: usize) -> Result<Vec<i64>>;
+}
+
+/// How a run stood when an operation's set was frozen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stood {
+    pub(crate) state: StateName,
+    pub(crate) attempt: u32,
+    pub(crate) revision: u32,
+}
+
+/// A new operation's row.
+#[derive(Debug)]
+pub(crate) struct NewOperationRow<'a> {
+    pub(crate) row: &'a OperationRow,
+    /// `NewOperation` as JSON, encoded.
+    pub(crate) spec: Vec<u8>,
+}
+
+pub(crate) trait OperationRows {
+    /// The newest run's number; 0 when there is none.
+    fn last_run(&mut self) -> Result<i64>;
+    /// The last commit's number in the log of changes.
+    fn last_change(&mut self) -> Result<i64>;
+    fn insert_operation(&mut self, new: &NewOperationRow<'_>) -> Result<i64>;
+    /// Nobody else changes it until the commit.
+    fn operation(&mut self, id: i64) -> Result<Option<OperationRow>>;
+    fn update_operation(&mut self, row: &OperationRow) -> Result<()>;
+    fn samples_of(&mut self, operation: i64) -> Result<Vec<OperationSample>>;
+    fn put_samples(&mut self, operation: i64, samples: &[OperationSample]) -> Result<()>;
+    /// False when the run is in the set already.
+    fn insert_item(
+        &mut self,
+        operation: i64,
+        run: i64,
+        outcome: ItemOutcome,
+        why: Option<&str>,
+        stood: Stood,
+    ) -> Result<bool>;
+    fn item_stood(&mut self, operation: i64, run: i64) -> Result<Option<Stood>>;
+    /// True when the item was at `from`.
+    fn move_item(
+        &mut self,
+        operation: i64,
+        run: i64,
+        from: ItemOutcome,
+        to: ItemOutcome,
+        why: Option<&str>,
+    ) -> Result<bool>;
+    /// These runs are about to be looked at one by one.
+    fn expect_runs(&mut self, operation: i64, runs: &[i64]) -> Result<()>;
+    /// Patterns of what an operation has had its turn with.
+    fn patterns_moved(&mut self, row: &OperationRow, most: usize) -> Result<Vec<i64>>;
+    /// Runs of a pattern after one, the oldest first.
+    fn runs_of_pattern(&mut self, pattern: i64, after: i64, most: u64) -> Result<Vec<NamedRun>>;
+}
+
+/// What the engine and the keys need, and what is counted.
+pub(crate) trait EngineRows {
+    fn last_stamp(&mut self) -> Result<Option<Timestamp>>;
+    /// Notes the replica, and forgets those not heard of since `forget`.
+    fn put_stamp(&mut self, replica: &str, now: Timestamp, forget: Timestamp) -> Result<()>;
+    fn put_unattended(&mut self, since: Timestamp, until: Timestamp) -> Result<()>;
+    fn unattended(&mut self) -> Result<Option<(Timestamp, Timestamp)>>;
+    fn trim_changes(&mut self, before: Timestamp, most: usize) -> Result<Swept>;
+    fn trim_ledger(&mut self, before: Timestamp, most: usize) -> Result<Swept>;
+    /// Writes the smallest thing there is: whether a commit would hold now.
+    fn touch(&mut self) -> Result<()>;
+    fn insert_key(&mut self, key: &KeyRecord) -> Result<()>;
+    fn revoke_key(&mut self, id: &str, now: Timestamp) -> Result<bool>;
+    /// What the tenant's retries have used that day, without this batch.
+    fn spent_on(&mut self, tenant: i64, day: Timestamp) -> Result<Spend>;
+    /// Writes the sums; the batch's last act before its commit.
+    fn fold(&mut self, tally: Tally, now: Timestamp) -> Result<()>;
+}
+
+/// A step's outcome as its column has it.
+pub(crate) fn outcome_column(state: EntryState) -> Option<i64> {
+    state.outcome().map(|outcome| crate::commands::life::position(EffectOutcome::ALL, &outcome))
+}
+
+/// A step's status as its column has it.
+pub(crate) fn status_column(state: EntryState) -> i64 {
+    crate::commands::life::position(StepStatus::ALL, &state.status())
+}

@@ -1,0 +1,199 @@
+//! A run as commands know it: found by name, changed as a whole, counted as it changes.
+
+use std::sync::Arc;
+
+use redrive_core::ids::{QueueName, RunId, Tenant};
+use redrive_core::lifecycle::{self, Event, Moved, Refused};
+use redrive_core::policy::Policy;
+use redrive_core::reason::{Category, Reason};
+use redrive_core::run::{Run, StateName};
+use redrive_core::text::Label;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::Versions;
+
+use crate::commands::batch::{Batch, Queue};
+use crate::commands::life::{Life, StateColumns, position, word};
+use crate::commands::rows::Changed;
+use crate::commands::tally::Standing;
+use crate::error::{Error, Result};
+use crate::kept::columns::{
+    Columns, json, label, label_or_none, number, parsed, parsed_or_none, text, time_or_none, whole,
+};
+use crate::model::{NewRun, PayloadKind, RunRef};
+
+/// A run as its row holds it.
+#[derive(Debug, Clone)]
+pub(crate) struct RunRow {
+    pub(crate) id: i64,
+    pub(crate) tenant: i64,
+    pub(crate) queue: i64,
+    pub(crate) run_id: RunId,
+    pub(crate) run: Run,
+    /// Of the last failure; empty before the first.
+    pub(crate) reason: Arc<str>,
+    pub(crate) category: i64,
+    pub(crate) pattern: Option<i64>,
+    pub(crate) model: Option<Label>,
+    pub(crate) provider: Option<Label>,
+    pub(crate) tool: Option<Label>,
+    pub(crate) step: Option<Label>,
+    /// Who began the attempt under way, and with which request.
+    pub(crate) worker: Option<Label>,
+    pub(crate) start_id: Option<Label>,
+    /// What the attempt under way runs with, as its worker said.
+    pub(crate) versions: Versions,
+    pub(crate) environment: Label,
+    /// When the attempt under way began, as breakers count it.
+    pub(crate) generation: u64,
+}
+
+/// The columns of a run, in the order in which [`RunRow::read`] takes them.
+pub(crate) const COLUMNS: &str = "id, tenant, queue, run_id, state, detail, due, wake, attempt, revision, reason, \
+     category, pattern, deferred_until, held_by, merged_into, replays, life, model, provider, tool, step, environment";
+/// How many they are: what else a statement reads comes after.
+pub(crate) const COLUMN_COUNT: usize = 23;
+
+impl RunRow {
+    pub(crate) fn read(row: &impl Columns) -> Result<Self> {
+        let life: Life = json(text(row, 17)?, "a run's life")?;
+        let columns = StateColumns {
+            state: word(StateName::ALL, number(row, 4)?, "state")?,
+            detail: number(row, 5)?,
+            due: time_or_none(row, 6)?,
+            wake: time_or_none(row, 7)?,
+            held_by: label_or_none(row, 14)?,
+            merged_into: parsed_or_none(row, 15, "merged into")?,
+        };
+        let (attempt, revision) = (whole(row, 8, "attempt")?, whole(row, 9, "revision")?);
+        Ok(Self {
+            id: number(row, 0)?,
+            tenant: number(row, 1)?,
+            queue: number(row, 2)?,
+            run_id: parsed(row, 3, "run id")?,
+            run: life.to_run(&columns, attempt, revision, whole(row, 16, "replays")?, time_or_none(row, 13)?)?,
+            reason: Arc::from(text(row, 10)?),
+            category: number(row, 11)?,
+            pattern: row.number_or_none(12)?,
+            model: label_or_none(row, 18)?,
+            provider: label_or_none(row, 19)?,
+            tool: label_or_none(row, 20)?,
+            step: label_or_none(row, 21)?,
+            worker: life.worker,
+            start_id: life.start_id,
+            versions: life.versions,
+            environment: label(row, 22)?,
+            generation: life.generation,
+        })
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        Standing {
+            state: self.run.state.name(),
+            tenant: self.tenant,
+            queue: self.queue,
+            reason: self.reason.clone(),
+            detail: StateColumns::of(&self.run).detail,
+            pattern: self.pattern,
+        }
+    }
+
+    /// What only the transition table reads, as the row keeps it.
+    pub(crate) fn life(&self) -> Result<String> {
+        let mut life = Life::of(&self.run, self.worker.clone(), self.start_id.clone());
+        if self.run.state.name() == StateName::Running {
+            life.versions.clone_from(&self.versions);
+            life.generation = self.generation;
+        }
+        serde_json::to_string(&life).map_err(|e| Error::Unexpected(e.to_string()))
+    }
+
+    /// What only a failure changes.
+    fn failure_columns(&self) -> (&str, i64, Option<i64>, [&Option<Label>; 4]) {
+        (&self.reason, self.category, self.pattern, [&self.model, &self.provider, &self.tool, &self.step])
+    }
+
+    pub(crate) fn failed_with(&mut self, reason: &Reason, category: Category) {
+        self.reason = Arc::from(reason.as_str());
+        self.category = position(&Category::ALL, &category);
+    }
+
+    /// Asks the transition table.
+    pub(crate) fn ask(&self, event: &Event<'_>, policy: &Policy, now: Timestamp) -> Result<Moved, Refused> {
+        lifecycle::apply(&self.run, event, policy, now)
+    }
+}
+
+impl Batch<'_> {
+    pub(crate) fn find_run(&mut self, tenant: &Tenant, run_id: &RunId) -> Result<Option<RunRow>> {
+        let Some(tenant) = self.find_tenant(tenant)? else { return Ok(None) };
+        self.find_run_of(tenant, run_id)
+    }
+
+    pub(crate) fn find_run_of(&mut self, tenant: i64, run_id: &RunId) -> Result<Option<RunRow>> {
+        self.rows.find_run(tenant, run_id)
+    }
+
+    pub(crate) fn require_run(&mut self, at: &RunRef) -> Result<RunRow> {
+        self.find_run(&at.tenant, &at.run_id)?.ok_or(Error::NotFound("run"))
+    }
+
+    /// A run that is not in the store yet: numbered now, written once it stands where its first move leaves it.
+    pub(crate) fn new_run(&mut self, new: &NewRun, tenant: i64, queue: i64) -> Result<RunRow> {
+        let run = Run {
+            resumable: new.resumable.unwrap_or(false),
+            replayable: new.payload.kind != PayloadKind::Omitted,
+            ..Run::new(self.now)
+        };
+        Ok(RunRow {
+            id: self.rows.next_run_number()?,
+            tenant,
+            queue,
+            run_id: new.run_id.clone(),
+            run,
+            reason: Arc::from(""),
+            category: -1,
+            pattern: None,
+            model: new.model.clone(),
+            provider: new.provider.clone(),
+            tool: None,
+            step: None,
+            worker: None,
+            start_id: None,
+            versions: Versions::new(),
+            environment: new.environment.clone(),
+            generation: 0,
+        })
+    }
+
+    /// Writes a row that was read as `before`, and counts what changed.
+    pub(crate) fn save(&mut self, before: &RunRow, row: &RunRow) -> Result<()> {
+        let same = before.failure_columns() == row.failure_columns();
+        self.rows.update_run(row, if same { Changed::ByMove } else { Changed::ByFailure }, self.now)?;
+        self.tally.moved(row.id, Some(&before.standing()), &row.standing());
+        Ok(())
+    }
+
+    /// Writes a new run with its payload.
+    pub(crate) fn insert_run(&mut self, row: &RunRow, new: &NewRun) -> Result<()> {
+        self.rows.insert_run(row, new, self.now)?;
+        self.tally.moved(row.id, None, &row.standing());
+        Ok(())
+    }
+
+    /// Keeps a lease's new times and a run's effect counts: no state changes, so no counter does and no list index is
+    /// touched.
+    pub(crate) fn save_life(&mut self, row: &RunRow) -> Result<()> {
+        self.rows.update_run(row, Changed::Life, self.now)
+    }
+
+    pub(crate) fn names_of(&mut self, row: &RunRow) -> Result<(Tenant, QueueName)> {
+        Ok((self.tenant_name(row.tenant)?, self.queue_by_id(row.queue)?.name))
+    }
+
+    /// A run's queue, with the policy that holds for it there.
+    pub(crate) fn rules_of(&mut self, row: &RunRow) -> Result<(Queue, std::sync::Arc<Policy>)> {
+        let queue = self.queue_by_id(row.queue)?;
+        let policy = self.policy(&queue, row.tenant)?;
+        Ok((queue, policy))
+    }
+}

@@ -1,0 +1,160 @@
+//! What the engine finds: attempts gone quiet, runs that nobody takes, our own absence. A bounded piece at a time.
+
+use redrive_core::lifecycle::{Event, Moved};
+use redrive_core::pattern::{FINGERPRINT_VERSION, Fingerprint};
+use redrive_core::reason::{Category, Reason};
+use redrive_core::run::{Lease, StateName};
+use redrive_core::strategy::Failure;
+use redrive_core::text::Text;
+use redrive_core::time::{DAY_MS, Timestamp};
+use redrive_core::wire::FailureAnswer;
+
+use crate::codec::encode;
+use crate::commands::attempts::json;
+use crate::commands::batch::Batch;
+use crate::commands::report::{Failed, settle};
+use crate::commands::run_row::RunRow;
+use crate::error::{Error, Result};
+use crate::model::{AttemptBody, HourlyKind, Swept};
+
+/// A gap between stamps longer than this means that none of us was there.
+const ABSENT_AFTER_MS: u64 = 3_000;
+const CHANGES_KEPT_MS: u64 = DAY_MS;
+
+/// Says that this replica is there; a gap since anybody last said so is remembered.
+pub(crate) fn stamp(batch: &mut Batch<'_>, replica: &str) -> Result<()> {
+    let now = batch.now;
+    let last = batch.rows.last_stamp()?;
+    if let Some(last) = last.filter(|last| now.since(*last) > ABSENT_AFTER_MS) {
+        batch.rows.put_unattended(last, now)?;
+    }
+    batch.rows.put_stamp(replica, now, now.minus_ms(DAY_MS))
+}
+
+/// Gives every attempt whose time has passed its verdict, or the one extension that our own absence owes it.
+pub(crate) fn rescue_expired(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
+    let absent = batch.rows.unattended()?;
+    let rows = batch.rows.to_wake(batch.now, most)?;
+    let looked_at = rows.len();
+    for row in rows {
+        rescue(batch, row, absent)?;
+    }
+    Ok(Swept { looked_at, moved: looked_at, more: looked_at == most })
+}
+
+fn rescue(batch: &mut Batch<'_>, mut row: RunRow, absent: Option<(Timestamp, Timestamp)>) -> Result<()> {
+    let Some(lease) = row.run.lease() else { return Ok(()) };
+    let jitter = batch.dice.jitter();
+    let event = what_passed(lease, batch.now, absent, jitter);
+    let (_, policy) = batch.rules_of(&row)?;
+    let before = row.clone();
+    batch.look_at_the_tenant(&mut row, &policy)?;
+    let moved = row.ask(&event, &policy, batch.now)?;
+    if moved.verdict.is_none() {
+        row.run = moved.run;
+        return batch.save_life(&row);
+    }
+    let (attempt, epoch) = (row.run.attempt, row.run.epoch);
+    settle_found(batch, &before, row, moved, attempt, epoch).map(|_| ())
+}
+
+/// The deadline counts before idleness, idleness before silence: the most exact one names the failure.
+fn what_passed(lease: &Lease, now: Timestamp, absent: Option<(Timestamp, Timestamp)>, jitter: f64) -> Event<'static> {
+    if lease.deadline_at <= now {
+        return Event::DeadlinePassed { jitter };
+    }
+    if lease.expires_at <= now {
+        let unattended = absent.is_some_and(|(since, until)| (since..=until).contains(&lease.expires_at));
+        return Event::LeaseRanOut { unattended, jitter };
+    }
+    Event::IdleTooLong { jitter }
+}
+
+/// Keeps a failure that nobody reported.
+pub(crate) fn settle_found(
+    batch: &mut Batch<'_>,
+    before: &RunRow,
+    row: RunRow,
+    moved: Moved,
+    attempt: u32,
+    epoch: u64,
+) -> Result<FailureAnswer> {
+    let verdict = moved.verdict.as_ref().ok_or_else(|| Error::Unexpected("a failure without a verdict".into()))?;
+    let (_, policy) = batch.rules_of(before)?;
+    batch.attempt_ended(before, Some(epoch), Some(&verdict.reason), &policy)?;
+    let failure = Failure::found(verdict.reason.clone(), &verdict.rule);
+    let fingerprint = Fingerprint {
+        version: FINGERPRINT_VERSION,
+        hash: failure.fingerprint,
+        template: in_words(&verdict.rule).to_owned(),
+    };
+    let body = encode(json(&AttemptBody::default())?.as_bytes());
+    let failed = Failed {
+        attempt,
+        failure: &failure,
+        fingerprint: &fingerprint,
+        digest: None,
+        body: &body,
+        versions: &before.versions,
+        took_ms: None,
+        epoch: Some(epoch),
+        new: None,
+    };
+    settle(batch, before, row, moved, &failed)
+}
+
+fn in_words(rule: &str) -> &'static str {
+    match rule {
+        "builtin.silent" => "the worker went silent",
+        "builtin.idle" => "no step for too long",
+        "builtin.deadline" => "the attempt's deadline passed",
+        "builtin.released_too_often" => "given back by every worker that took it",
+        _ => "found by the engine",
+    }
+}
+
+/// Dead-letters scheduled runs whose due time passed long ago and that nobody began. Looks queue by queue, tenant by
+/// tenant, since each may have its own patience.
+pub(crate) fn reject_unclaimed(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
+    let mut swept = Swept::default();
+    let mut at = (0, 0);
+    while let Some((queue, tenant)) = batch.rows.next_waiting(at)? {
+        at = (queue, tenant);
+        let known = batch.queue_by_id(queue)?;
+        let patience = batch.policy(&known, tenant)?.unclaimed_after_ms;
+        let oldest = batch.now.minus_ms(patience);
+        for row in batch.rows.overdue(queue, tenant, oldest, most - swept.moved)? {
+            swept.looked_at += 1;
+            swept.moved += 1;
+            reject(batch, row)?;
+        }
+        if swept.moved >= most {
+            return Ok(Swept { more: true, ..swept });
+        }
+    }
+    Ok(swept)
+}
+
+fn reject(batch: &mut Batch<'_>, mut row: RunRow) -> Result<()> {
+    let before = row.clone();
+    let (_, policy) = batch.rules_of(&row)?;
+    row.run = row.ask(&Event::Unclaimed, &policy, batch.now)?.run;
+    row.failed_with(&Reason::Unclaimed, Category::Permanent);
+    batch.save(&before, &row)?;
+    let note = Text::from("Nobody began it in time: is a worker leasing this queue?");
+    batch.note_move(&before, &row, "engine", "unclaimed", Some(&note))?;
+    if row.run.state.name() == StateName::Dead {
+        batch.tally.happened(batch.now, row.tenant, row.queue, HourlyKind::Dead, None);
+    }
+    Ok(())
+}
+
+/// Forgets changes that nobody asks for any more: the oldest first, so only what goes is looked at.
+pub(crate) fn trim_changes(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
+    batch.rows.trim_changes(batch.now.minus_ms(CHANGES_KEPT_MS), most)
+}
+
+/// Whether a commit would hold now.
+pub(crate) fn touch(batch: &mut Batch<'_>) -> Result<()> {
+    batch.rows.touch()
+}

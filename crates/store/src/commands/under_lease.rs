@@ -1,0 +1,268 @@
+//! What a worker reports of the attempt it holds. Every call is fenced by its lease's epoch first.
+
+use redrive_core::breaker::StateName as BreakerState;
+use redrive_core::lifecycle::{Event, Outcome, Refused, Standing, Verb, standing};
+use redrive_core::policy::RetryBy;
+use redrive_core::run::{Ended, StateName};
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{FailureAnswer, StateAnswer, StepView, SucceedAnswer};
+
+use crate::commands::attempts::{Ending, Kept};
+use crate::commands::batch::Batch;
+use crate::commands::ledger;
+use crate::commands::run_row::RunRow;
+use crate::commands::{refuse, report, sweep};
+use crate::error::{Error, Result};
+use crate::model::{FailedAttempt, HourlyKind, LeaseToken, NewStep, Success, UnderLease};
+
+/// The run that a lease names, and how a call under it stands.
+fn fenced(batch: &mut Batch<'_>, under: &UnderLease, verb: Verb) -> Result<(RunRow, Standing)> {
+    let row = batch.require_run(&under.at)?;
+    let stands = if is_ours(&row, under.lease) { standing(&row.run, under.lease.epoch, verb) } else { Standing::Lost };
+    Ok((row, stands))
+}
+
+/// Whether we can have granted this lease. A run of the same name that was there before has another number, so its
+/// leases fit no other; the attempt says where things are kept, so it must be one that this run has had.
+fn is_ours(row: &RunRow, lease: LeaseToken) -> bool {
+    let (epoch, attempt) = (row.run.epoch, row.run.epoch_attempt);
+    let numbered = if lease.epoch == epoch { lease.attempt == attempt } else { (1..=attempt).contains(&lease.attempt) };
+    lease.run == row.id && (1..=epoch).contains(&lease.epoch) && numbered
+}
+
+/// How a call is refused whose lease is over.
+fn over(row: &RunRow, recorded: bool) -> Error {
+    if row.run.ended == Some(Ended::Cancelled) { Error::Cancelled { recorded } } else { Error::LeaseLost { recorded } }
+}
+
+fn lost(row: &RunRow, stands: Standing) -> Error {
+    match stands {
+        Standing::Cancelled => over(row, false),
+        Standing::Live | Standing::Again | Standing::LateSuccess | Standing::LateFailure | Standing::Lost => {
+            Error::LeaseLost { recorded: false }
+        }
+    }
+}
+
+/// The run of a lease that is live; any other call is refused.
+pub(crate) fn require_live(batch: &mut Batch<'_>, under: &UnderLease, verb: Verb) -> Result<RunRow> {
+    let (row, stands) = fenced(batch, under, verb)?;
+    if stands == Standing::Live { Ok(row) } else { Err(lost(&row, stands)) }
+}
+
+pub(crate) fn heartbeat(batch: &mut Batch<'_>, under: &UnderLease) -> Result<Timestamp> {
+    let (mut row, stands) = fenced(batch, under, Verb::Heartbeat)?;
+    if stands != Standing::Live {
+        return Err(lost(&row, stands));
+    }
+    let (_, policy) = batch.rules_of(&row)?;
+    row.run = row.ask(&Event::Heartbeat, &policy, batch.now)?.run;
+    batch.save_life(&row)?;
+    row.run.lease().map(|lease| lease.expires_at).ok_or_else(|| Refused::NotRunning.into())
+}
+
+pub(crate) fn step(batch: &mut Batch<'_>, under: &UnderLease, step: &NewStep) -> Result<StepView> {
+    let (mut row, stands) = fenced(batch, under, Verb::Step)?;
+    if stands != Standing::Live {
+        return match late_outcomes(batch, &mut row, under, std::slice::from_ref(step))? {
+            true => Err(over(&row, true)),
+            false => Err(lost(&row, stands)),
+        };
+    }
+    let (_, policy) = batch.rules_of(&row)?;
+    row.run = row.ask(&Event::Progress, &policy, batch.now)?.run;
+    let attempt = row.run.attempt;
+    let view = ledger::record(batch, &mut row, step, attempt, under.lease.epoch)?;
+    batch.save_life(&row)?;
+    Ok(view)
+}
+
+/// A lease that we granted may still say how what it began has ended.
+fn late_outcomes(batch: &mut Batch<'_>, row: &mut RunRow, under: &UnderLease, steps: &[NewStep]) -> Result<bool> {
+    if is_ours(row, under.lease) { ledger::record_late(batch, row, under, steps) } else { Ok(false) }
+}
+
+pub(crate) fn fail(batch: &mut Batch<'_>, under: &UnderLease, failed: &FailedAttempt) -> Result<FailureAnswer> {
+    let (mut row, stands) = fenced(batch, under, Verb::Fail)?;
+    match stands {
+        Standing::Live => {
+            let attempt = row.run.attempt;
+            report::record(batch, &row.clone(), row, failed, attempt, Some(under.lease.epoch), None)
+        }
+        Standing::Again => {
+            let kept = batch.rows.attempt(row.id, under.lease.attempt)?;
+            let kept = kept.filter(|kept| kept.outcome == Outcome::Failed);
+            batch.stored_answer(&row, &kept.ok_or(Error::LeaseLost { recorded: false })?)
+        }
+        Standing::LateFailure => {
+            keep_late_failure(batch, &row, under.lease.attempt, under.lease.epoch, &failed.body)?;
+            late_outcomes(batch, &mut row, under, &failed.steps)?;
+            Err(over(&row, true))
+        }
+        Standing::LateSuccess | Standing::Cancelled | Standing::Lost => Err(lost(&row, stands)),
+    }
+}
+
+fn keep_late_failure(batch: &mut Batch<'_>, row: &RunRow, attempt: u32, epoch: u64, body: &[u8]) -> Result<()> {
+    batch.rows.insert_late_failure(row.id, attempt, epoch, body, batch.now)
+}
+
+pub(crate) fn release(batch: &mut Batch<'_>, under: &UnderLease) -> Result<StateAnswer> {
+    let (mut row, stands) = fenced(batch, under, Verb::Release)?;
+    match stands {
+        Standing::Live => {
+            let before = row.clone();
+            let (_, policy) = batch.rules_of(&row)?;
+            batch.look_at_the_tenant(&mut row, &policy)?;
+            let moved = row.ask(&Event::Release { jitter: batch.dice.jitter() }, &policy, batch.now)?;
+            if moved.verdict.is_some() {
+                return release_as_failure(batch, &before, row, moved, under);
+            }
+            batch.carry_out(&row, &moved.effects)?;
+            row.run = moved.run;
+            row.worker = None;
+            row.start_id = None;
+            batch.save(&before, &row)?;
+        }
+        Standing::Again => {}
+        Standing::LateSuccess | Standing::LateFailure | Standing::Cancelled | Standing::Lost => {
+            return Err(lost(&row, stands));
+        }
+    }
+    state_answer(batch, &row, row.run.state.name())
+}
+
+fn release_as_failure(
+    batch: &mut Batch<'_>,
+    before: &RunRow,
+    row: RunRow,
+    moved: redrive_core::lifecycle::Moved,
+    under: &UnderLease,
+) -> Result<StateAnswer> {
+    let attempt = row.run.attempt;
+    let answer = sweep::settle_found(batch, before, row, moved, attempt, under.lease.epoch)?;
+    Ok(StateAnswer { run_id: answer.run_id, tenant: answer.tenant, state: answer.state })
+}
+
+pub(crate) fn state_answer(batch: &mut Batch<'_>, row: &RunRow, state: StateName) -> Result<StateAnswer> {
+    Ok(StateAnswer { run_id: row.run_id.clone(), tenant: batch.tenant_name(row.tenant)?, state })
+}
+
+/// `POST …/succeed`, under a lease or by a caller that retries by itself.
+pub(crate) fn succeed(batch: &mut Batch<'_>, success: &Success) -> Result<SucceedAnswer> {
+    let Some(lease) = success.lease else { return succeed_by_caller(batch, success) };
+    let under = UnderLease { at: success.at.clone(), lease };
+    let (mut row, stands) = fenced(batch, &under, Verb::Succeed)?;
+    match stands {
+        Standing::Live => record_success(batch, row, success, lease.attempt, Some(lease.epoch), false),
+        Standing::LateSuccess => match batch.rows.attempt(row.id, lease.attempt)? {
+            // A detector has objected to this very report.
+            Some(kept) if kept.outcome == Outcome::Failed && kept.is(&success.digest) => refused_before(&kept),
+            Some(_) | None => record_success(batch, row, success, lease.attempt, Some(lease.epoch), true),
+        },
+        Standing::Again => {
+            let kept = batch.rows.attempt(row.id, lease.attempt)?.ok_or(Error::LeaseLost { recorded: false })?;
+            Ok(SucceedAnswer { state: kept.state, late: false, verdict: None })
+        }
+        Standing::LateFailure | Standing::Cancelled | Standing::Lost => {
+            match late_outcomes(batch, &mut row, &under, &success.steps)? {
+                true => Err(over(&row, true)),
+                false => Err(lost(&row, stands)),
+            }
+        }
+    }
+}
+
+fn succeed_by_caller(batch: &mut Batch<'_>, success: &Success) -> Result<SucceedAnswer> {
+    let row = batch.require_run(&success.at)?;
+    let (queue, _) = batch.rules_of(&row)?;
+    if queue.settings.retry_by != RetryBy::Caller {
+        return Err(Error::LeaseNeeded);
+    }
+    if row.run.lease().is_some() {
+        return Err(Refused::InFlight.into());
+    }
+    let asked = success.attempt.unwrap_or(row.run.attempt);
+    if let Some(kept) = batch.rows.attempt(row.id, asked)? {
+        if kept.outcome == Outcome::Succeeded && kept.is(&success.digest) {
+            return Ok(SucceedAnswer { state: kept.state, late: false, verdict: None });
+        }
+        // Without a number the same refused output may also be the next attempt's, once that was due.
+        let same = kept.outcome == Outcome::Failed && kept.is(&success.digest);
+        if same && (success.attempt.is_some() || report::is_resend(batch, &kept)?) {
+            return refused_before(&kept);
+        }
+        if success.attempt.is_some() {
+            return Err(Error::AttemptConflict { attempt: asked });
+        }
+    }
+    let attempt = success.attempt.unwrap_or(row.run.attempt + 1);
+    if attempt <= row.run.attempt {
+        return Err(Error::AttemptConflict { attempt });
+    }
+    record_success(batch, row, success, attempt, None, false)
+}
+
+/// The answer to a success that was refused, again.
+fn refused_before(kept: &Kept) -> Result<SucceedAnswer> {
+    Ok(SucceedAnswer { state: kept.state, late: false, verdict: kept.verdict()? })
+}
+
+fn record_success(
+    batch: &mut Batch<'_>,
+    mut row: RunRow,
+    success: &Success,
+    attempt: u32,
+    epoch: Option<u64>,
+    late: bool,
+) -> Result<SucceedAnswer> {
+    let (_, policy) = batch.rules_of(&row)?;
+    if let Some(objection) = refuse::objection(batch, &row, success, &policy)? {
+        if !late {
+            return refuse::refuse(batch, row, success, &objection, attempt, epoch);
+        }
+        // A late failure is evidence and moves nothing, whoever found it.
+        let body = refuse::body_with_error(success, &objection)?;
+        keep_late_failure(batch, &row, attempt, epoch.unwrap_or(0), &body)?;
+        if let Some(lease) = success.lease {
+            late_outcomes(batch, &mut row, &UnderLease { at: success.at.clone(), lease }, &success.steps)?;
+        }
+        return Err(over(&row, true));
+    }
+    let before = row.clone();
+    // What was counted as silent is not counted again.
+    batch.attempt_ended(&row, epoch.filter(|_| !late), None, &policy)?;
+    batch.keep_steps(&mut row, attempt, epoch.unwrap_or(0), &before.versions, &success.steps)?;
+    let moved = row.ask(&Event::Succeed { attempt }, &policy, batch.now)?;
+    batch.carry_out(&row, &moved.effects)?;
+    row.run = moved.run;
+    row.worker = None;
+    row.start_id = None;
+    let state = row.run.state.name();
+    let ending = Ending {
+        attempt,
+        outcome: Outcome::Succeeded,
+        epoch,
+        digest: Some(&success.digest),
+        fingerprint: None,
+        pattern: None,
+        pattern_new: false,
+        verdict: None,
+        breaker: BreakerState::Closed,
+        body: &success.body,
+    };
+    if late {
+        // The record that stood in its place gives way; that it was there stays in the history.
+        batch.note_move(&before, &row, "worker", "late_success", None)?;
+    }
+    batch.keep_attempt(&before, &row, &ending)?;
+    batch.save(&before, &row)?;
+    if before.run.state.name() != state {
+        let kind = if state == StateName::Recovered { HourlyKind::Recovered } else { HourlyKind::Succeeded };
+        batch.tally.happened(batch.now, row.tenant, row.queue, kind, None);
+        if row.run.was_retry() {
+            batch.spend(row.tenant, success.observed.spent);
+        }
+    }
+    Ok(SucceedAnswer { state, late, verdict: None })
+}

@@ -1,0 +1,62 @@
+//! What is copied, in which order. A table that is missing here fails a test: nothing is left behind in silence.
+
+/// A table and the columns that number its rows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Table {
+    pub(super) name: &'static str,
+    pub(super) key: &'static [&'static str],
+}
+
+const fn table(name: &'static str, key: &'static [&'static str]) -> Table {
+    Table { name, key }
+}
+
+const ID: &[&str] = &["id"];
+
+/// Whatever points at a row comes after it.
+pub(super) const TABLES: &[Table] = &[
+    table("tenants", ID),
+    table("queues", ID),
+    table("keys", ID),
+    table("patterns", ID),
+    table("pattern_alias", &["tenant", "fp_hash", "fp_version"]),
+    table("versions_seen", ID),
+    table("pattern_events", ID),
+    table("pattern_hourly", &["pattern", "hour"]),
+    table("runs", ID),
+    table("payloads", ID),
+    table("attempts", ID),
+    table("late_failures", ID),
+    table("history", ID),
+    table("steps", ID),
+    table("sent", ID),
+    table("revisions", ID),
+    table("reviews", &["run"]),
+    table("counts", &["state", "tenant", "queue", "reason", "detail"]),
+    table("totals", &["state", "queue", "reason", "detail"]),
+    table("hours", &["hour", "tenant", "queue", "reason"]),
+    table("retry_spend", &["tenant", "day"]),
+    table("changes", &["seq"]),
+    table("breakers", &["name"]),
+    table("breaker_generation", ID),
+    table("breaker_events", ID),
+    table("operations", ID),
+    table("operation_items", &["operation", "run"]),
+    table("stamps", &["replica"]),
+    table("unattended", ID),
+];
+
+/// Tables whose numbers are given out once and never again: a lease or a person may still name one that is gone.
+pub(super) const NUMBERED: &[&str] = &[
+    "tenants",
+    "queues",
+    "patterns",
+    "versions_seen",
+    "pattern_events",
+    "runs",
+    "late_failures",
+    "history",
+    "steps",
+    "breaker_events",
+    "operations",
+];

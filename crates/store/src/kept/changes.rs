@@ -1,0 +1,86 @@
+//! The log of changes as it is answered: each run once, where it last moved.
+
+use std::collections::BTreeMap;
+
+use redrive_core::run::StateName;
+use redrive_core::wire::{ChangeEntry, ChangesAnswer};
+
+use super::columns::{Columns, number, parsed, parsed_or_empty, time, unexpected, whole};
+use super::cursor::seal_numbers;
+use crate::commands::life::word;
+use crate::error::Result;
+
+/// What a cursor into the log is sealed for.
+pub(crate) const CHANGES: &str = "changes";
+/// An answer stops after the commit that reaches this many runs.
+const RUNS_MAX: usize = 1_000;
+/// Runs of others that a tenant's answer may step over.
+const LOOKS_MAX: usize = 10_000;
+
+pub(crate) fn nothing(at: i64, reset: bool) -> ChangesAnswer {
+    ChangesAnswer { changes: Vec::new(), next: seal_numbers(CHANGES, &[at]), reset }
+}
+
+/// What was found so far, and the commit up to which that is all.
+pub(crate) struct Moved {
+    entries: BTreeMap<i64, (i64, ChangeEntry)>,
+    pub(crate) next: i64,
+    looks: usize,
+}
+
+impl Moved {
+    pub(crate) fn after(since: i64) -> Self {
+        Self { entries: BTreeMap::new(), next: since, looks: 0 }
+    }
+
+    pub(crate) fn knows(&self, run: i64) -> bool {
+        self.entries.contains_key(&run)
+    }
+
+    /// A run that a commit moved, and how it stands if that is not known yet; none of another tenant's.
+    pub(crate) fn take(&mut self, seq: i64, run: i64, entry: Option<ChangeEntry>) {
+        self.next = seq;
+        self.looks += 1;
+        if let Some(known) = self.entries.get_mut(&run) {
+            known.0 = seq;
+        } else if let Some(entry) = entry {
+            self.entries.insert(run, (seq, entry));
+        }
+    }
+
+    pub(crate) fn is_enough(&self) -> bool {
+        self.entries.len() >= RUNS_MAX || self.looks >= LOOKS_MAX
+    }
+
+    /// In the order of their last moves.
+    pub(crate) fn into_entries(self) -> Vec<ChangeEntry> {
+        let mut entries: Vec<(i64, ChangeEntry)> = self.entries.into_values().collect();
+        entries.sort_by_key(|(seq, _)| *seq);
+        entries.into_iter().map(|(_, entry)| entry).collect()
+    }
+}
+
+pub(crate) fn run_numbers(bytes: &[u8]) -> Result<Vec<i64>> {
+    let (numbers, rest) = bytes.as_chunks::<8>();
+    if !rest.is_empty() {
+        return Err(unexpected("changes"));
+    }
+    Ok(numbers.iter().map(|n| i64::from_le_bytes(*n)).collect())
+}
+
+/// What [`change_of`] reads; a condition follows.
+pub(crate) const CHANGE: &str = "SELECT runs.tenant, runs.run_id, tenants.name, queues.name, runs.state, runs.attempt, \
+     runs.reason, runs.updated_at, runs.id \
+     FROM runs JOIN tenants ON tenants.id = runs.tenant JOIN queues ON queues.id = runs.queue";
+
+pub(crate) fn change_of(row: &impl Columns) -> Result<ChangeEntry> {
+    Ok(ChangeEntry {
+        run_id: parsed(row, 1, "run_id")?,
+        tenant: parsed(row, 2, "tenant")?,
+        queue: parsed(row, 3, "queue")?,
+        state: word(StateName::ALL, number(row, 4)?, "state")?,
+        attempt: whole(row, 5, "attempt")?,
+        reason: parsed_or_empty(row, 6, "reason")?,
+        at: time(row, 7)?,
+    })
+}

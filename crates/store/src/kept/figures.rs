@@ -1,0 +1,166 @@
+//! How it stands, from counters: tenants and the whole.
+
+use redrive_core::ids::QueueName;
+use redrive_core::policy::{Limits, RetryBy};
+use redrive_core::run::StateName;
+use redrive_core::time::{MINUTE_MS, Timestamp};
+use redrive_core::verdict::DeadBecause;
+use redrive_core::wire::{HealthAnswer, QueueAlert, QueueSettings, TenantHealth, TenantLimits, TenantView};
+
+use super::by_state::{Count, standing};
+use super::columns::{Columns, json, number, parsed, text, time_or_none};
+use super::hours::HourSums;
+use super::lookup::Whose;
+use crate::commands::life::{HELD, position};
+use crate::error::Result;
+use crate::model::HourlyKind;
+use crate::standing_model::Standing;
+
+/// Due work and no lease call for this long: nobody seems to be there.
+const NO_WORKER_AFTER_MS: u64 = 5 * MINUTE_MS;
+/// What the list of tenants shows.
+pub(crate) const SHOWN: [StateName; 3] = [StateName::Dead, StateName::Scheduled, StateName::Running];
+
+/// `row`: a tenant's number and name.
+pub(crate) fn tenant_view<'a>(
+    row: &impl Columns,
+    counts: impl IntoIterator<Item = &'a Count>,
+    last_failure_at: Option<Timestamp>,
+) -> Result<TenantView> {
+    let standing = standing(counts);
+    Ok(TenantView {
+        tenant: parsed(row, 1, "tenant")?,
+        dead: standing.of(StateName::Dead),
+        scheduled: standing.of(StateName::Scheduled),
+        running: standing.of(StateName::Running),
+        last_failure_at,
+    })
+}
+
+pub(crate) fn tenant_health(
+    counts: &[Count],
+    day: &HourSums,
+    last_failure_at: Option<Timestamp>,
+    limits: Limits,
+) -> TenantHealth {
+    let of = |wanted: &dyn Fn(&Count) -> bool| {
+        u64::try_from(counts.iter().filter(|count| wanted(count)).map(|count| count.n).sum::<i64>()).unwrap_or(0)
+    };
+    let dead = of(&|count| count.state == StateName::Dead);
+    let (recovered, died) = (day.of(HourlyKind::Recovered), day.of(HourlyKind::Dead));
+    TenantHealth {
+        pending_retries: of(&|count| count.state == StateName::Scheduled),
+        held: of(&|count| count.state == StateName::Scheduled && count.detail == HELD),
+        active_poison: of(&is_poison),
+        escalated: dead + of(&|count| count.state == StateName::Review),
+        dead,
+        recovered_24h: recovered,
+        last_failure_at,
+        recovery_rate_pct: share_pct(recovered, recovered + died),
+        limits: (!limits.is_none()).then(|| TenantLimits {
+            running: of(&|count| count.state == StateName::Running),
+            max_running: limits.max_running,
+            leases_per_s: limits.leases_per_s,
+        }),
+    }
+}
+
+pub(crate) fn how_it_stands(counts: &[Count]) -> Standing {
+    let sum = |wanted: &dyn Fn(&Count) -> bool| {
+        u64::try_from(counts.iter().filter(|count| wanted(count)).map(|count| count.n).sum::<i64>()).unwrap_or(0)
+    };
+    let dead = DeadBecause::ALL.iter().map(|because| {
+        let detail = position(DeadBecause::ALL, because);
+        (*because, sum(&|count| count.state == StateName::Dead && count.detail == detail))
+    });
+    Standing {
+        states: standing(counts).all(),
+        dead: dead.filter(|(_, n)| *n > 0).collect(),
+        held: sum(&|count| count.state == StateName::Scheduled && count.detail == HELD),
+    }
+}
+
+fn is_poison(count: &Count) -> bool {
+    let poison = [DeadBecause::Poison, DeadBecause::Permanent, DeadBecause::Unsafe, DeadBecause::Rejected];
+    count.state == StateName::Dead && poison.iter().any(|because| position(DeadBecause::ALL, because) == count.detail)
+}
+
+/// To a tenth.
+#[expect(clippy::cast_precision_loss, reason = "a share to a tenth needs no more than an f64 holds")]
+fn share_pct(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| (part as f64 * 1_000.0 / whole as f64).round() / 10.0)
+}
+
+/// The queues that are seen, and of them those that nobody leases.
+pub(crate) fn health(
+    counts: &[Count],
+    queues: Vec<SeenQueue>,
+    queues_without_workers: Vec<QueueAlert>,
+    now: Timestamp,
+) -> HealthAnswer {
+    let standing = standing(counts);
+    let ownerless = queues.into_iter().filter(|queue| queue.settings.owner.is_none());
+    let (dead, review) = (standing.of(StateName::Dead), standing.of(StateName::Review));
+    let quiet = dead + review == 0 && queues_without_workers.is_empty();
+    HealthAnswer {
+        status: if quiet { "ok" } else { "attention" }.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        now,
+        dead,
+        review,
+        scheduled: standing.of(StateName::Scheduled),
+        running: standing.of(StateName::Running),
+        queues_without_workers,
+        queues_without_owner: ownerless.map(|queue| queue.name).collect(),
+    }
+}
+
+pub(crate) struct SeenQueue {
+    pub(crate) number: i64,
+    name: QueueName,
+    settings: QueueSettings,
+    last_lease_call_at: Option<Timestamp>,
+}
+
+/// What [`seen_queue`] reads.
+pub(crate) const SEEN: &str = "SELECT id, name, settings, last_lease_call_at FROM queues ORDER BY name";
+
+/// A tenant sees the queues that it has runs in.
+pub(crate) fn seen_queue(row: &impl Columns, whose: Whose, counts: &[Count]) -> Result<Option<SeenQueue>> {
+    let number = number(row, 0)?;
+    if whose != Whose::All && !counts.iter().any(|count| count.queue == number && count.n > 0) {
+        return Ok(None);
+    }
+    Ok(Some(SeenQueue {
+        number,
+        name: parsed(row, 1, "queue")?,
+        settings: json(text(row, 2)?, "queue settings")?,
+        last_lease_call_at: time_or_none(row, 3)?,
+    }))
+}
+
+impl SeenQueue {
+    /// Nobody has leased it for so long that due work should be looked for.
+    pub(crate) fn is_quiet(&self, now: Timestamp) -> bool {
+        let late = now.minus_ms(NO_WORKER_AFTER_MS);
+        self.settings.retry_by == RetryBy::Worker && self.last_lease_call_at.is_none_or(|call| call <= late)
+    }
+
+    /// None unless what is due has waited for as long.
+    pub(crate) fn alert(&self, oldest_due_at: Option<Timestamp>, now: Timestamp) -> Option<QueueAlert> {
+        let late = now.minus_ms(NO_WORKER_AFTER_MS);
+        oldest_due_at.filter(|due| *due <= late).map(|oldest_due_at| QueueAlert {
+            queue: self.name.clone(),
+            oldest_due_at,
+            last_lease_call_at: self.last_lease_call_at,
+            what_to_do: what_to_do(&self.name),
+        })
+    }
+}
+
+fn what_to_do(queue: &QueueName) -> String {
+    format!(
+        "Start a worker that leases `{queue}`, or set its retry_by to caller if whoever reports its failures also \
+         retries them."
+    )
+}

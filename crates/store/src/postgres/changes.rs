@@ -1,0 +1,68 @@
+//! What changed since the last look, in the order in which it became seen.
+
+use std::collections::HashMap;
+
+use redrive_core::wire::{ChangeEntry, ChangesAnswer};
+
+use super::columns::{Columns as _, bytes, number};
+use super::look::Look;
+use super::lookup::whose;
+use crate::error::Result;
+use crate::kept::changes::{CHANGE, CHANGES, Moved, change_of, nothing, run_numbers};
+use crate::kept::cursor::{seal_numbers, unseal_numbers};
+use crate::model::TenantScope;
+
+/// Commits that one look reads.
+const PIECE_ROWS: u32 = 500;
+
+pub(super) async fn changes(look: &Look<'_>, scope: &TenantScope, since: Option<&str>) -> Result<ChangesAnswer> {
+    let current = current(look).await?;
+    let Some(cursor) = since else { return Ok(nothing(current, false)) };
+    let [since] = unseal_numbers(CHANGES, cursor)?;
+    if since > current || (since < current && oldest(look).await?.is_none_or(|oldest| since < oldest - 1)) {
+        return Ok(nothing(current, true));
+    }
+    let whose = whose(look, scope).await?;
+    let mut moved = Moved::after(since);
+    loop {
+        let sql = format!("SELECT seq, runs FROM changes WHERE seq > $1 ORDER BY seq LIMIT {PIECE_ROWS}");
+        let commits = look.rows(&sql, &[&moved.next]).await?;
+        if commits.is_empty() {
+            break;
+        }
+        let mut runs = Vec::new();
+        for commit in &commits {
+            runs.extend(run_numbers(bytes(commit, 1)?)?);
+        }
+        let entries = entries(look, &runs).await?;
+        for commit in &commits {
+            for run in run_numbers(bytes(commit, 1)?)? {
+                let seen = entries.get(&run).filter(|(tenant, _)| whose.sees(*tenant));
+                moved.take(number(commit, 0)?, run, seen.map(|(_, entry)| entry.clone()));
+            }
+            if moved.is_enough() {
+                break;
+            }
+        }
+        if moved.is_enough() {
+            break;
+        }
+    }
+    let next = moved.next;
+    Ok(ChangesAnswer { changes: moved.into_entries(), next: seal_numbers(CHANGES, &[next]), reset: false })
+}
+
+/// The last commit's number, also after its row was trimmed.
+pub(super) async fn current(look: &Look<'_>) -> Result<i64> {
+    look.row("SELECT seq FROM change_head", &[]).await?.map_or(Ok(0), |row| number(&row, 0))
+}
+
+async fn oldest(look: &Look<'_>) -> Result<Option<i64>> {
+    look.row("SELECT min(seq) FROM changes", &[]).await?.map_or(Ok(None), |row| row.number_or_none(0))
+}
+
+/// As the runs stand now, with their tenants.
+async fn entries(look: &Look<'_>, runs: &[i64]) -> Result<HashMap<i64, (i64, ChangeEntry)>> {
+    let rows = look.rows(&format!("{CHANGE} WHERE runs.id = ANY($1)"), &[&runs]).await?;
+    rows.iter().map(|row| Ok((number(row, 8)?, (number(row, 0)?, change_of(row)?)))).collect()
+}

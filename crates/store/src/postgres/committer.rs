@@ -1,0 +1,342 @@
+//! Where this replica writes. Each line takes what waits and folds it into one transaction; the same run always goes to the
+//! same line, claims have one of their own, and so has what people and the engine do, so that a storm of one starves no
+//! other.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use redrive_core::policy::Policies;
+use redrive_core::time::{SECOND_MS, Timestamp};
+use tokio::sync::{mpsc, oneshot};
+
+use super::address::Address;
+use super::expected::{Expects, Names, make_tenants};
+use super::line::{Failure, Line};
+use super::marks::Marks;
+use super::quiet::Quiet;
+use super::rows::PgRows;
+use super::time::Time;
+use super::wakeups::Wakeups;
+use crate::clock::Dice;
+use crate::commands::batch::{Batch, Known};
+use crate::commands::breakers;
+use crate::commands::command::{Call, Command, Group, Member, Stop};
+use crate::commands::failpoint;
+use crate::commands::rows::EngineRows as _;
+use crate::commands::tally::Tally;
+use crate::error::{Error, Result};
+
+/// Commands that may wait at one line; one more is answered Busy and nothing is lost.
+const QUEUE_MAX_COMMANDS: usize = 8_192;
+/// Commands in one transaction.
+const BATCH_MAX_COMMANDS: usize = 1_024;
+/// How often a batch is done anew because others were there first.
+const AGAIN_MAX: u32 = 8;
+/// How long what other replicas have set for queues may go unseen.
+const QUEUES_KNOWN_MS: u64 = SECOND_MS;
+/// How long a line waits before it tries to connect again.
+const RECONNECT_FIRST: Duration = Duration::from_millis(50);
+const RECONNECT_MAX: Duration = Duration::from_secs(1);
+
+/// What all lines of a replica share.
+pub(super) struct Shared {
+    pub(super) address: Address,
+    pub(super) time: Time,
+    pub(super) dice: Arc<dyn Dice>,
+    pub(super) policies: Policies,
+    pub(super) quiet: Arc<Quiet>,
+    pub(super) wakeups: Wakeups,
+    /// Rises when this replica sets a queue: what the lines know of queues is old then.
+    pub(super) queues_set: AtomicU64,
+}
+
+/// Which line a command goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum To {
+    /// By its run.
+    Reports,
+    Claims,
+    Desk,
+}
+
+struct Queued {
+    command: Box<dyn Command>,
+    expects: Expects,
+}
+
+/// The handle that commands are given to.
+pub(super) struct Committer {
+    reports: Vec<mpsc::Sender<Queued>>,
+    claims: mpsc::Sender<Queued>,
+    desk: mpsc::Sender<Queued>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Committer {
+    /// Starts so many lines for reports, and the others.
+    pub(super) fn start(shared: &Arc<Shared>, lines: usize) -> Result<Self> {
+        let mut threads = Vec::new();
+        let mut line = |name: String| {
+            let (commands, queue) = mpsc::channel(QUEUE_MAX_COMMANDS);
+            let mut desk = Desk::new(shared.clone());
+            let thread = std::thread::Builder::new().name(name).spawn(move || desk.work(queue));
+            threads.push(thread.map_err(|e| Error::Unexpected(format!("no thread for a committer: {e}")))?);
+            Ok::<_, Error>(commands)
+        };
+        let reports = (0..lines.max(1)).map(|n| line(format!("committer-{n}"))).collect::<Result<_>>()?;
+        let (claims, desk) = (line("claims".into())?, line("desk".into())?);
+        Ok(Self { reports, claims, desk, threads: Mutex::new(threads) })
+    }
+
+    fn line(&self, to: To, expects: &Expects) -> &mpsc::Sender<Queued> {
+        match to {
+            To::Reports => self.reports.get(expects.line(self.reports.len())).unwrap_or(&self.desk),
+            To::Claims => &self.claims,
+            To::Desk => &self.desk,
+        }
+    }
+
+    /// Commits one command, or says at once that too many wait.
+    pub(super) async fn commit<T: Send + 'static>(
+        &self,
+        to: To,
+        expects: Expects,
+        act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (reply, answer) = oneshot::channel();
+        let line = self.line(to, &expects);
+        let queued = Queued { command: Box::new(Call::new(act, reply)), expects };
+        line.try_send(queued).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(_) => Error::Busy,
+            mpsc::error::TrySendError::Closed(_) => Error::Closing,
+        })?;
+        answer.await.map_or(Err(Error::Closing), |(answer, _)| answer)
+    }
+
+    /// Commits many, waiting for room: the caller's own memory bounds them. Each is answered alone, and the caller is woken
+    /// once.
+    pub(super) async fn commit_each<T: Send + 'static, F>(&self, acts: Vec<(Expects, F)>) -> Vec<Result<T>>
+    where
+        F: FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
+    {
+        let count = acts.len();
+        let (group, answered) = Group::of(count);
+        let mut by_line: Vec<Vec<Queued>> = self.reports.iter().map(|_| Vec::new()).collect();
+        for (at, (expects, act)) in acts.into_iter().enumerate() {
+            let command: Box<dyn Command> = Box::new(Member::new(act, at, group.clone()));
+            if let Some(of_line) = by_line.get_mut(expects.line(self.reports.len())) {
+                of_line.push(Queued { command, expects });
+            }
+        }
+        drop(group);
+        for (line, mut queued) in self.reports.iter().zip(by_line) {
+            while !queued.is_empty() {
+                let piece: Vec<Queued> = queued.drain(..queued.len().min(BATCH_MAX_COMMANDS)).collect();
+                // A line that has ended leaves its part unanswered.
+                let Ok(room) = line.reserve_many(piece.len()).await else { break };
+                room.zip(piece).for_each(|(place, queued)| place.send(queued));
+            }
+        }
+        let mut answers = answered.await.unwrap_or_default();
+        answers.resize_with(count, || None);
+        answers.into_iter().map(|answer| answer.map_or(Err(Error::Closing), |(answer, _)| answer)).collect()
+    }
+
+    /// Answers what is queued, then ends. Waits for the threads.
+    pub(super) async fn close(&self) {
+        for line in self.reports.iter().chain([&self.claims, &self.desk]) {
+            // The command that closes the queue from the inside, behind all that was sent before.
+            let _ = line.send(Queued { command: Box::new(Stop), expects: Expects::default() }).await;
+        }
+        let threads = self.threads.lock().map(|mut threads| std::mem::take(&mut *threads)).unwrap_or_default();
+        let _ = tokio::task::spawn_blocking(move || threads.into_iter().map(JoinHandle::join).count()).await;
+    }
+}
+
+/// One line's thread.
+struct Desk {
+    shared: Arc<Shared>,
+    line: Option<Line>,
+    known: Known,
+    names: Names,
+    marks: Marks,
+    queues_set: u64,
+    queues_known_at: Timestamp,
+    reconnect_in: Duration,
+}
+
+/// Why a transaction did not hold.
+struct Failed {
+    error: Error,
+    how: Failure,
+}
+
+impl Desk {
+    fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            line: None,
+            known: Known::default(),
+            names: Names::default(),
+            marks: Marks::default(),
+            queues_set: 0,
+            queues_known_at: Timestamp::default(),
+            reconnect_in: RECONNECT_FIRST,
+        }
+    }
+
+    fn work(&mut self, mut queue: mpsc::Receiver<Queued>) {
+        while let Some(first) = queue.blocking_recv() {
+            let mut commands = vec![first];
+            while commands.len() < BATCH_MAX_COMMANDS {
+                let Ok(next) = queue.try_recv() else { break };
+                commands.push(next);
+            }
+            if !self.commit_all(commands) {
+                queue.close();
+            }
+        }
+    }
+
+    /// One transaction for all; where that fails for one command's sake, one for each, so that it costs only itself. False
+    /// when the line was told to stop.
+    fn commit_all(&mut self, mut commands: Vec<Queued>) -> bool {
+        let Err(failed) = self.transact_anew(&mut commands) else {
+            commands.into_iter().for_each(|queued| queued.command.answer(None));
+            return true;
+        };
+        let mut stop = matches!(failed.error, Error::Closing);
+        if failed.how == Failure::Lost && !stop {
+            // Whether a commit that got no answer holds nobody knows: who sends it again finds out.
+            tracing::warn!(error = %failed.error, "the database is away");
+            let said = unavailable(failed.error).to_string();
+            commands.into_iter().for_each(|queued| queued.command.answer(Some(Error::Unavailable(said.clone()))));
+            return true;
+        }
+        for mut queued in commands {
+            let alone = self.transact_anew(std::slice::from_mut(&mut queued)).err();
+            stop |= alone.as_ref().is_some_and(|failed| matches!(failed.error, Error::Closing));
+            if let Some(failed) = alone.as_ref().filter(|failed| !matches!(failed.error, Error::Closing)) {
+                tracing::error!(error = %failed.error, "a command could not be committed");
+            }
+            queued.command.answer(alone.map(|failed| match failed.how {
+                Failure::Command => failed.error,
+                Failure::Again | Failure::Lost => unavailable(failed.error),
+            }));
+        }
+        !stop
+    }
+
+    /// Once more, as long as the only trouble is that others were there first.
+    fn transact_anew(&mut self, commands: &mut [Queued]) -> std::result::Result<(), Failed> {
+        let mut tries = 0;
+        loop {
+            let done = self.transact(commands);
+            tries += 1;
+            match done {
+                Err(failed) if failed.how == Failure::Again && tries < AGAIN_MAX => {
+                    tracing::debug!(error = %failed.error, "a batch is done anew");
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn transact(&mut self, commands: &mut [Queued]) -> std::result::Result<(), Failed> {
+        self.connected().map_err(|error| Failed { error, how: Failure::Lost })?;
+        let done = self.try_transact(commands);
+        let noted = self.line.as_mut().and_then(Line::take_failure);
+        let Err(error) = done else { return Ok(()) };
+        self.known.forget();
+        let how = noted.unwrap_or(Failure::Command);
+        let usable = |line: &mut Line| how != Failure::Lost && !line.is_closed() && line.roll_back();
+        if !self.line.as_mut().is_some_and(usable) {
+            // With a transaction that may be open it is of no use to anybody.
+            self.line = None;
+        }
+        Err(Failed { error, how })
+    }
+
+    fn connected(&mut self) -> Result<()> {
+        if self.line.as_ref().is_some_and(|line| !line.is_closed()) {
+            return Ok(());
+        }
+        self.line = None;
+        match Line::open(&self.shared.address) {
+            Ok(line) => {
+                self.line = Some(line);
+                self.reconnect_in = RECONNECT_FIRST;
+                Ok(())
+            }
+            Err(error) => {
+                std::thread::sleep(self.reconnect_in);
+                self.reconnect_in = (self.reconnect_in * 2).min(RECONNECT_MAX);
+                Err(error)
+            }
+        }
+    }
+
+    fn look_anew(&mut self) {
+        let (set, now) = (self.shared.queues_set.load(Ordering::SeqCst), self.shared.time.now());
+        let old =
+            set != self.queues_set || now < self.queues_known_at || now.since(self.queues_known_at) >= QUEUES_KNOWN_MS;
+        if old {
+            (self.queues_set, self.queues_known_at) = (set, now);
+        }
+        self.known.look_anew(old);
+    }
+
+    fn try_transact(&mut self, commands: &mut [Queued]) -> Result<()> {
+        self.look_anew();
+        let Self { shared, line: Some(line), known, names, marks, .. } = self else {
+            return Err(Error::Unavailable("there is no connection".into()));
+        };
+        let unseen = names.unseen(commands.iter().map(|queued| &queued.expects));
+        if !unseen.is_empty() {
+            let made = line.wait(make_tenants(&line.session, &unseen, shared.time.now()));
+            line.noted(made)?;
+            names.saw(unseen);
+        }
+        let mut rows = PgRows::new(line, marks, shared.quiet.clone());
+        let now = shared.time.read(rows.begin(commands.iter().map(|queued| &queued.expects))?);
+        let mut batch = Batch {
+            rows: &mut rows,
+            now,
+            dice: &*shared.dice,
+            policies: &shared.policies,
+            known,
+            tally: Tally::default(),
+            wake: false,
+        };
+        catch_unwind(AssertUnwindSafe(|| {
+            commands.iter_mut().try_for_each(|queued| {
+                queued.command.run(&mut batch)?;
+                failpoint::pass("mid_batch");
+                Ok(())
+            })
+        }))
+        .unwrap_or_else(|_| Err(Error::Unexpected("a command panicked".into())))?;
+        breakers::fold(&mut batch)?;
+        let Batch { wake, tally, .. } = batch;
+        rows.fold(tally, now)?;
+        failpoint::pass("before_commit");
+        rows.commit()?;
+        failpoint::pass("after_commit");
+        let quiet = std::mem::take(&mut rows.breakers.quiet);
+        shared.quiet.keep(quiet);
+        if wake {
+            shared.wakeups.due();
+        }
+        Ok(())
+    }
+}
+
+fn unavailable(error: Error) -> Error {
+    match error {
+        Error::Unavailable(said) => Error::Unavailable(said),
+        other => Error::Unavailable(other.to_string()),
+    }
+}

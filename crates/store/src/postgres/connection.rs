@@ -1,0 +1,79 @@
+//! Connections: opened with the limits that keep one statement or one hung peer from holding everybody up, and checked
+//! for what the promises need.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use tokio_postgres::{Client, NoTls};
+
+use super::address::Address;
+use super::look::{Look, Statements};
+use crate::error::{Error, Result};
+
+/// The oldest PostgreSQL that is tried against.
+const VERSION_MIN: i64 = 140_000;
+
+/// Limits of every session, in milliseconds. A transaction of ours never waits for a person, so one that idles is lost.
+const LIMITS: &str = "SET statement_timeout = 30000; SET lock_timeout = 20000; \
+     SET idle_in_transaction_session_timeout = 30000; SET client_min_messages = warning";
+
+/// What moves a connection's bytes; whoever opened it lets it run for as long as the session is there.
+pub(super) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A connection, and what it has prepared.
+pub(super) struct Session {
+    pub(super) client: Client,
+    pub(super) statements: Statements,
+}
+
+impl Session {
+    pub(super) fn look(&self) -> Look<'_> {
+        Look::new(&self.client, &self.statements)
+    }
+}
+
+/// Connects; `drive` gets what moves the bytes, before the first of them has to.
+pub(super) async fn connect(address: &Address, drive: impl FnOnce(Driver)) -> Result<Session> {
+    let client = match &address.tls {
+        Some(tls) => {
+            let (client, connection) = address.config.connect(tls.clone()).await?;
+            drive(Box::pin(async move { ended(connection.await) }));
+            client
+        }
+        None => {
+            let (client, connection) = address.config.connect(NoTls).await?;
+            drive(Box::pin(async move { ended(connection.await) }));
+            client
+        }
+    };
+    client.batch_execute(LIMITS).await?;
+    let session = Session { client, statements: Statements::default() };
+    check(&session).await?;
+    Ok(session)
+}
+
+fn ended(result: std::result::Result<(), tokio_postgres::Error>) {
+    if let Err(error) = result {
+        tracing::debug!(error = super::failure::said(&error), "a connection to the database ended");
+    }
+}
+
+/// An acknowledged report has to be on disk, whatever somebody has set for this database or role.
+async fn check(session: &Session) -> Result<()> {
+    let sql = "SELECT current_setting('server_version_num')::bigint, current_setting('fsync'), \
+         current_setting('synchronous_commit'), current_setting('server_encoding')";
+    let row = session.client.query_one(sql, &[]).await?;
+    let (version, fsync, commit, encoding): (i64, &str, &str, &str) = (row.get(0), row.get(1), row.get(2), row.get(3));
+    if version < VERSION_MIN {
+        return Err(Error::Unexpected(format!("PostgreSQL {version} is too old: 14 or later is needed")));
+    }
+    if fsync != "on" || commit == "off" {
+        return Err(Error::Unexpected(format!(
+            "PostgreSQL would lose acknowledged reports: fsync={fsync}, synchronous_commit={commit}"
+        )));
+    }
+    if encoding != "UTF8" {
+        return Err(Error::Unexpected(format!("the database's encoding is {encoding}: it has to be UTF8")));
+    }
+    Ok(())
+}

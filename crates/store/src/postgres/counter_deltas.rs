@@ -1,0 +1,108 @@
+//! What a commit changed in the figures, appended: no commit waits for another's counter. `fold` sums them up later.
+
+use redrive_core::time::Timestamp;
+use tokio_postgres::types::ToSql;
+
+use super::connection::Session;
+use super::write_out::{each, over};
+use crate::commands::tally::{Count, Hour, Kinds, Tally};
+
+type Sent = std::result::Result<u64, tokio_postgres::Error>;
+
+pub(super) const STATEMENTS: &[&str] = &[COUNTS, HOURS, PATTERNS, SPEND, CHANGES];
+
+pub(super) async fn append(session: &Session, counted: Option<&(Tally, Timestamp)>) -> Sent {
+    let Some((tally, now)) = counted else { return Ok(0) };
+    let sent = tokio::join!(
+        biased;
+        counts(session, tally),
+        hours(session, tally),
+        patterns(session, tally, *now),
+        spend(session, tally, *now),
+        changes(session, tally, *now),
+    );
+    Ok(sent.0? + sent.1? + sent.2? + sent.3? + sent.4?)
+}
+
+const COUNTS: &str = "INSERT INTO counter_deltas (state, tenant, queue, detail, n, reason)
+     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[])";
+
+async fn counts(session: &Session, tally: &Tally) -> Sent {
+    let rows: Vec<(&Count, i64)> = tally.counts.iter().map(|(at, n)| (at, *n)).filter(|(_, n)| *n != 0).collect();
+    let values: [&(dyn ToSql + Sync); 6] = [
+        &each(&rows, |(at, _)| at.state),
+        &each(&rows, |(at, _)| at.tenant),
+        &each(&rows, |(at, _)| at.queue),
+        &each(&rows, |(at, _)| at.detail),
+        &each(&rows, |(_, n)| *n),
+        &each(&rows, |(at, _)| &*at.reason),
+    ];
+    over(session, rows.len(), COUNTS, &values).await
+}
+
+const HOURS: &str = "INSERT INTO hour_deltas (hour, tenant, queue, started, failed, retried, dead, recovered, succeeded, reason)
+     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
+         $8::bigint[], $9::bigint[], $10::text[])";
+
+async fn hours(session: &Session, tally: &Tally) -> Sent {
+    let rows: Vec<(&Hour, &Kinds)> = tally.hours.iter().collect();
+    let kind = |n: usize| each(&rows, move |(_, kinds)| kinds[n]);
+    let values: [&(dyn ToSql + Sync); 10] = [
+        &each(&rows, |(at, _)| at.hour),
+        &each(&rows, |(at, _)| at.tenant),
+        &each(&rows, |(at, _)| at.queue),
+        &kind(0),
+        &kind(1),
+        &kind(2),
+        &kind(3),
+        &kind(4),
+        &kind(5),
+        &each(&rows, |(at, _)| at.reason.as_deref().unwrap_or_default()),
+    ];
+    over(session, rows.len(), HOURS, &values).await
+}
+
+const PATTERNS: &str = "INSERT INTO pattern_deltas (pattern, hour, count, open, at, group_seen)
+     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])";
+
+async fn patterns(session: &Session, tally: &Tally, now: Timestamp) -> Sent {
+    let told = |delta: &crate::commands::tally::PatternDelta| delta.count != 0 || delta.open != 0 || delta.group_seen;
+    let rows: Vec<_> = tally.patterns.iter().filter(|(_, delta)| told(delta)).collect();
+    let (hour, now) = (now.hour().as_millis(), now.as_millis());
+    let values: [&(dyn ToSql + Sync); 6] = [
+        &each(&rows, |(pattern, _)| **pattern),
+        &each(&rows, |_| hour),
+        &each(&rows, |(_, delta)| delta.count),
+        &each(&rows, |(_, delta)| delta.open),
+        &each(&rows, |(_, delta)| if delta.count > 0 { now } else { 0 }),
+        &each(&rows, |(_, delta)| if delta.group_seen { now } else { 0 }),
+    ];
+    over(session, rows.len(), PATTERNS, &values).await
+}
+
+const SPEND: &str = "INSERT INTO spend_deltas (tenant, day, tokens, cost_micros)
+     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])";
+
+async fn spend(session: &Session, tally: &Tally, now: Timestamp) -> Sent {
+    // A sum that would pass what the column holds stays at its end: past every budget is past every budget.
+    let most = |n: u64| i64::try_from(n).unwrap_or(i64::MAX).min(i64::MAX / 2);
+    let rows: Vec<_> = tally.spend.iter().collect();
+    let day = now.day().as_millis();
+    let values: [&(dyn ToSql + Sync); 4] = [
+        &each(&rows, |(tenant, _)| **tenant),
+        &each(&rows, |_| day),
+        &each(&rows, |(_, spend)| most(spend.tokens)),
+        &each(&rows, |(_, spend)| most(spend.cost.micros())),
+    ];
+    over(session, rows.len(), SPEND, &values).await
+}
+
+const CHANGES: &str = "INSERT INTO change_deltas (at, runs) VALUES ($1, $2)";
+
+async fn changes(session: &Session, tally: &Tally, now: Timestamp) -> Sent {
+    let mut moved = tally.moved.clone();
+    moved.sort_unstable();
+    moved.dedup();
+    let bytes: Vec<u8> = moved.iter().flat_map(|run| run.to_le_bytes()).collect();
+    over(session, moved.len(), CHANGES, &[&now.as_millis(), &bytes]).await
+}

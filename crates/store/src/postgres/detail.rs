@@ -1,0 +1,61 @@
+//! Everything kept of one run.
+
+use std::collections::BTreeSet;
+
+use redrive_core::text::Label;
+use redrive_core::wire::{ReviewView, RunDetail, RunSummary, Versions};
+
+use super::attempt_list::ended_attempts;
+use super::columns::{label, owned};
+use super::history_list::history_of;
+use super::look::Look;
+use super::lookup::run_number;
+use super::pieces::payload_of;
+use super::sent::changed_attempts;
+use super::steps::entries_of;
+use super::summary::summary;
+use crate::error::{Error, Result};
+use crate::kept::detail::{INNER, Inner, Pieces, body, kinds, review_view};
+use crate::model::RunRef;
+
+pub(super) async fn run_detail(look: &Look<'_>, at: &RunRef) -> Result<RunDetail> {
+    let run = run_number(look, at).await?;
+    let summary = summary(look, run).await?;
+    let body = body(&summary, pieces(look, run, &summary).await?)?;
+    Ok(RunDetail { summary, body })
+}
+
+async fn pieces(look: &Look<'_>, run: i64, summary: &RunSummary) -> Result<Pieces> {
+    let inner = look.row(&format!("{INNER} WHERE runs.id = $1"), &[&run]).await?;
+    let inner = Inner::read(&inner.ok_or(Error::NotFound("run"))?)?;
+    let ended = ended_attempts(look, run).await?;
+    let entries = entries_of(look, run).await?;
+    Ok(Pieces {
+        payload: payload_of(look, run, summary.revision).await?,
+        history: history_of(look, run, summary.received_at, &ended).await?,
+        review: review(look, run, &inner, summary).await?,
+        changed: changed_attempts(look, run).await?,
+        newest: newest(look, inner.tenant, kinds(&entries)?).await?,
+        inner,
+        ended,
+        entries,
+    })
+}
+
+async fn review(look: &Look<'_>, run: i64, inner: &Inner, summary: &RunSummary) -> Result<Option<ReviewView>> {
+    let Some(review) = inner.review(summary) else { return Ok(None) };
+    let asked = look.row("SELECT at, actor, request FROM reviews WHERE run = $1", &[&run]).await?;
+    review_view(asked.as_ref(), review).map(Some)
+}
+
+/// Of each of these kinds, the version that the tenant met last.
+async fn newest(look: &Look<'_>, tenant: i64, kinds: BTreeSet<String>) -> Result<Versions> {
+    if kinds.is_empty() {
+        return Ok(Versions::new());
+    }
+    let kinds: Vec<Vec<u8>> = kinds.into_iter().map(String::into_bytes).collect();
+    let sql = "SELECT DISTINCT ON (kind) kind, version FROM versions_seen WHERE tenant = $1 AND kind = ANY($2)
+               ORDER BY kind, id DESC";
+    let rows = look.rows(sql, &[&tenant, &kinds]).await?;
+    rows.iter().map(|row| Ok::<(String, Label), Error>((owned(row, 0)?, label(row, 1)?))).collect()
+}

@@ -1,0 +1,37 @@
+//! Who has work that is due, found by stepping over the index instead of through it.
+
+use redrive_core::time::Timestamp;
+
+use super::columns::{number, time};
+use super::look::Look;
+use crate::error::Result;
+
+/// The tenants with a due time in a queue, each with its oldest: one look each, since the index has a tenant's
+/// oldest first.
+pub(super) async fn oldest_by_tenant(look: &Look<'_>, queue: i64) -> Result<Vec<(i64, Timestamp)>> {
+    let rows = look
+        .rows(
+            "WITH RECURSIVE step (tenant, due) AS (
+                 (SELECT tenant, due FROM runs WHERE queue = $1 AND due IS NOT NULL ORDER BY queue, tenant, due LIMIT 1)
+                 UNION ALL
+                 SELECT next.tenant, next.due FROM step CROSS JOIN LATERAL (
+                     SELECT tenant, due FROM runs WHERE queue = $1 AND tenant > step.tenant AND due IS NOT NULL
+                     ORDER BY queue, tenant, due LIMIT 1
+                 ) next
+             )
+             SELECT tenant, due FROM step",
+            &[&queue],
+        )
+        .await?;
+    rows.iter().map(|row| Ok((number(row, 0)?, time(row, 1)?))).collect()
+}
+
+/// When the longest waiting run of a tenant in a queue is or was due.
+pub(super) async fn oldest_due(look: &Look<'_>, queue: i64, tenant: i64) -> Result<Option<Timestamp>> {
+    let sql = "SELECT due FROM runs WHERE queue = $1 AND tenant = $2 AND due IS NOT NULL ORDER BY due LIMIT 1";
+    look.row(sql, &[&queue, &tenant]).await?.map(|row| time(&row, 0)).transpose()
+}
+
+pub(super) async fn queue_numbers(look: &Look<'_>) -> Result<Vec<i64>> {
+    look.rows("SELECT id FROM queues ORDER BY id", &[]).await?.iter().map(|row| number(row, 0)).collect()
+}

@@ -1,0 +1,112 @@
+//! What the engine and the keys need. Counters wait for the end of the batch, and are appended.
+
+use redrive_core::money::{Spend, Usd};
+use redrive_core::text::Label;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::Role;
+
+use super::columns::{Columns as _, number};
+use super::rows::PgRows;
+use crate::commands::life::position;
+use crate::commands::rows::EngineRows;
+use crate::commands::tally::Tally;
+use crate::error::Result;
+use crate::model::{KeyRecord, Swept};
+
+fn limit(most: usize) -> i64 {
+    i64::try_from(most).unwrap_or(i64::MAX)
+}
+
+impl EngineRows for PgRows<'_> {
+    fn last_stamp(&mut self) -> Result<Option<Timestamp>> {
+        let found = self.ask_one("SELECT max(at) FROM stamps", &[])?;
+        Ok(found.map(|row| row.number_or_none(0)).transpose()?.flatten().map(Timestamp::from_millis))
+    }
+
+    fn put_stamp(&mut self, replica: &str, now: Timestamp, forget: Timestamp) -> Result<()> {
+        let sql = "INSERT INTO stamps (replica, at) VALUES ($1, $2)
+             ON CONFLICT (replica) DO UPDATE SET at = greatest(stamps.at, excluded.at)";
+        self.run(sql, &[&replica, &now.as_millis()])?;
+        let old = "DELETE FROM stamps WHERE replica IN
+             (SELECT replica FROM stamps WHERE at < $1 AND replica <> $2 FOR UPDATE SKIP LOCKED)";
+        self.run(old, &[&forget.as_millis(), &replica])?;
+        Ok(())
+    }
+
+    fn put_unattended(&mut self, since: Timestamp, until: Timestamp) -> Result<()> {
+        let sql = "INSERT INTO unattended (id, since, until) VALUES (1, $1, $2)
+             ON CONFLICT (id) DO UPDATE SET since = excluded.since, until = excluded.until";
+        self.run(sql, &[&since.as_millis(), &until.as_millis()])?;
+        Ok(())
+    }
+
+    fn unattended(&mut self) -> Result<Option<(Timestamp, Timestamp)>> {
+        let found = self.ask_one("SELECT since, until FROM unattended", &[])?;
+        let read = |row| Ok((Timestamp::from_millis(number(&row, 0)?), Timestamp::from_millis(number(&row, 1)?)));
+        found.map(read).transpose()
+    }
+
+    fn trim_changes(&mut self, before: Timestamp, most: usize) -> Result<Swept> {
+        let sql = "SELECT max(seq), count(*) FROM (SELECT seq, at FROM changes ORDER BY seq LIMIT $2) AS oldest WHERE at < $1";
+        let Some(found) = self.ask_one(sql, &[&before.as_millis(), &limit(most)])? else { return Ok(Swept::default()) };
+        let gone = usize::try_from(number(&found, 1)?).unwrap_or(0);
+        if let Some(last) = found.number_or_none(0)? {
+            self.run("DELETE FROM changes WHERE seq <= $1", &[&last])?;
+        }
+        Ok(Swept { looked_at: gone, moved: gone, more: gone == most })
+    }
+
+    fn trim_ledger(&mut self, before: Timestamp, most: usize) -> Result<Swept> {
+        let sql = "DELETE FROM steps WHERE id IN (SELECT id FROM steps WHERE run IS NULL AND used_at < $1
+             ORDER BY used_at LIMIT $2 FOR UPDATE SKIP LOCKED)";
+        let gone = self.run(sql, &[&before.as_millis(), &limit(most)])?;
+        let gone = usize::try_from(gone).unwrap_or(usize::MAX);
+        Ok(Swept { looked_at: gone, moved: gone, more: gone == most })
+    }
+
+    fn touch(&mut self) -> Result<()> {
+        // It comes and goes in one transaction, under a name that no other connection uses.
+        self.run("INSERT INTO stamps (replica, at) VALUES ('touch-' || pg_backend_pid(), 0)", &[])?;
+        self.run("DELETE FROM stamps WHERE replica = 'touch-' || pg_backend_pid()", &[])?;
+        Ok(())
+    }
+
+    fn insert_key(&mut self, key: &KeyRecord) -> Result<()> {
+        let sql = "INSERT INTO keys (id, hash, role, tenant, note, created_at, expires_at, revoked_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+        self.run(
+            sql,
+            &[
+                &key.id,
+                &key.hash.as_slice(),
+                &position(Role::ALL, &key.role),
+                &key.tenant.as_ref().map(|tenant| tenant.as_str()),
+                &key.note.as_ref().map(Label::as_str).map(str::as_bytes),
+                &key.created_at.as_millis(),
+                &key.expires_at.map(Timestamp::as_millis),
+                &key.revoked_at.map(Timestamp::as_millis),
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn revoke_key(&mut self, id: &str, now: Timestamp) -> Result<bool> {
+        let sql = "UPDATE keys SET revoked_at = coalesce(revoked_at, $2) WHERE id = $1";
+        Ok(self.run(sql, &[&id, &now.as_millis()])? == 1)
+    }
+
+    fn spent_on(&mut self, tenant: i64, day: Timestamp) -> Result<Spend> {
+        let sql = "SELECT least(sum(tokens), 4611686018427387903)::bigint,
+                 least(sum(cost_micros), 4611686018427387903)::bigint
+             FROM (SELECT tokens, cost_micros FROM retry_spend WHERE tenant = $1 AND day = $2
+                   UNION ALL SELECT tokens, cost_micros FROM spend_deltas WHERE tenant = $1 AND day = $2) AS spent";
+        let Some(row) = self.ask_one(sql, &[&tenant, &day.as_millis()])? else { return Ok(Spend::default()) };
+        let sum = |at| Ok::<u64, crate::Error>(row.number_or_none(at)?.unwrap_or(0).cast_unsigned());
+        Ok(Spend { tokens: sum(0)?, cost: Usd::from_micros(sum(1)?) })
+    }
+
+    fn fold(&mut self, tally: Tally, now: Timestamp) -> Result<()> {
+        self.sheet.out.tally = Some((tally, now));
+        Ok(())
+    }
+}

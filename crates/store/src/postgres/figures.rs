@@ -1,0 +1,116 @@
+//! How it stands: tenants and the whole.
+
+use std::collections::HashMap;
+
+use redrive_core::ids::Tenant;
+use redrive_core::policy::Limits;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{HealthAnswer, TenantHealth, TenantsAnswer};
+
+use super::by_state::{counts, counts_of};
+use super::columns::{number, time_or_none};
+use super::due::{oldest_by_tenant, oldest_due};
+use super::hours::hour_sums;
+use super::look::Look;
+use super::lookup::{Whose, tenant_number, whose};
+use crate::error::{Error, Result};
+use crate::kept::cursor::{seal, unseal};
+use crate::kept::figures::{self, SEEN, SHOWN, SeenQueue, seen_queue};
+use crate::kept::filter::PAGE_MAX;
+use crate::kept::hours::Hours;
+use crate::kept::patterns::GROUP_SEEN_LAG_MS;
+use crate::model::TenantScope;
+use crate::standing_model::Standing;
+
+const TENANTS: &str = "tenants";
+
+/// By name.
+pub(super) async fn list_tenants(look: &Look<'_>, limit: u32, cursor: Option<&str>) -> Result<TenantsAnswer> {
+    let after = match cursor {
+        Some(cursor) => String::from_utf8(unseal(TENANTS, cursor)?).map_err(|_| Error::BadCursor)?,
+        None => String::new(),
+    };
+    let limit = limit.clamp(1, PAGE_MAX);
+    let sql = format!("SELECT id, name FROM tenants WHERE name > $1 ORDER BY name LIMIT {}", limit + 1);
+    let mut rows = look.rows(&sql, &[&after]).await?;
+    let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);
+    if more {
+        rows.pop();
+    }
+    let numbers = rows.iter().map(|row| number(row, 0)).collect::<Result<Vec<_>>>()?;
+    let (counts, failed) = (counts_of(look, &numbers, &SHOWN).await?, last_failures(look, &numbers).await?);
+    let view = |(row, tenant): (&tokio_postgres::Row, &i64)| {
+        let own = counts.iter().filter(|(of, _)| of == tenant).map(|(_, count)| count);
+        figures::tenant_view(row, own, failed.get(tenant).copied())
+    };
+    let tenants = rows.iter().zip(&numbers).map(view).collect::<Result<Vec<_>>>()?;
+    let next_cursor = tenants.last().filter(|_| more).map(|last| seal(TENANTS, last.tenant.as_str().as_bytes()));
+    Ok(TenantsAnswer { tenants, next_cursor })
+}
+
+pub(super) async fn tenant_health(
+    look: &Look<'_>,
+    tenant: &Tenant,
+    limits: Limits,
+    now: Timestamp,
+) -> Result<TenantHealth> {
+    let number = tenant_number(look, tenant).await?.ok_or(Error::NotFound("tenant"))?;
+    let counts = counts(look, Whose::One(number)).await?;
+    let day = hour_sums(look, Whose::One(number), None, Hours::last_day(now)).await?;
+    let failed = last_failures(look, &[number]).await?;
+    Ok(figures::tenant_health(&counts, &day, failed.get(&number).copied(), limits))
+}
+
+/// The newest of what each tenant's newest patterns have seen (their place in the index lags by a second at most), and of
+/// what came since they were folded.
+async fn last_failures(look: &Look<'_>, tenants: &[i64]) -> Result<HashMap<i64, Timestamp>> {
+    let lag = i64::try_from(GROUP_SEEN_LAG_MS).unwrap_or(0);
+    let rows = look
+        .rows(
+            "SELECT asked, greatest(kept.at, new.at) FROM unnest($1::bigint[]) AS asked
+             LEFT JOIN LATERAL (
+                 SELECT greatest(max(head.last_seen), max(part.last_seen)) AS at
+                 FROM patterns head LEFT JOIN patterns part ON part.merged_into = head.id
+                 WHERE head.tenant = asked AND head.merged_into IS NULL AND head.group_seen >=
+                     (SELECT max(group_seen) - $2 FROM patterns WHERE tenant = asked AND merged_into IS NULL)
+             ) kept ON true
+             LEFT JOIN (
+                 SELECT patterns.tenant, max(pattern_deltas.at) AS at
+                 FROM pattern_deltas JOIN patterns ON patterns.id = pattern_deltas.pattern
+                 WHERE pattern_deltas.at > 0 GROUP BY patterns.tenant
+             ) new ON new.tenant = asked",
+            &[&tenants, &lag],
+        )
+        .await?;
+    let mut failed = HashMap::new();
+    for row in &rows {
+        if let Some(at) = time_or_none(row, 1)? {
+            failed.insert(number(row, 0)?, at);
+        }
+    }
+    Ok(failed)
+}
+
+pub(super) async fn how_it_stands(look: &Look<'_>, scope: &TenantScope) -> Result<Standing> {
+    let whose = whose(look, scope).await?;
+    Ok(figures::how_it_stands(&counts(look, whose).await?))
+}
+
+pub(super) async fn health(look: &Look<'_>, scope: &TenantScope, now: Timestamp) -> Result<HealthAnswer> {
+    let whose = whose(look, scope).await?;
+    let counts = counts(look, whose).await?;
+    let mut queues: Vec<SeenQueue> = Vec::new();
+    for row in look.rows(SEEN, &[]).await? {
+        queues.extend(seen_queue(&row, whose, &counts)?);
+    }
+    let mut without_workers = Vec::new();
+    for queue in queues.iter().filter(|queue| queue.is_quiet(now)) {
+        let oldest = match whose {
+            Whose::All => oldest_by_tenant(look, queue.number).await?.into_iter().map(|(_, due)| due).min(),
+            Whose::One(tenant) => oldest_due(look, queue.number, tenant).await?,
+            Whose::Nobody => None,
+        };
+        without_workers.extend(queue.alert(oldest, now));
+    }
+    Ok(figures::health(&counts, queues, without_workers, now))
+}

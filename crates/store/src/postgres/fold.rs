@@ -1,0 +1,201 @@
+//! What commits appended, folded into the figures themselves: counters, hours, patterns, spending, and the log of changes.
+//! One at a time does it, over all replicas; who does not get the lock has nothing to do. Readers add what is not folded
+//! yet, so that when it happens is nobody's business but the planner's.
+
+use redrive_core::time::{HOUR_MS, Timestamp};
+use tokio_postgres::Transaction;
+
+use super::columns::number;
+use crate::error::Result;
+use crate::kept::patterns::PATTERN_HOURS_KEPT_MS;
+
+/// Held while folding. The bytes are `redrive`, then a number of ours.
+const FOLD_LOCK: i64 = 0x7265_6472_6976_6502;
+/// Rows of each kind that one transaction folds.
+const PIECE_ROWS: u32 = 20_000;
+
+/// How many rows were folded; none when another is at it.
+pub(crate) async fn fold(tx: &Transaction<'_>, now: Timestamp) -> Result<Option<u64>> {
+    if !take_turn(tx).await? {
+        return Ok(None);
+    }
+    let mut folded = counters(tx).await? + hours(tx).await? + spend(tx).await?;
+    folded += patterns(tx, now).await? + number_changes(tx).await?;
+    Ok(Some(folded))
+}
+
+/// Only the log: whoever asks what changed sees all that was committed before. Waits for its turn.
+pub(super) async fn log_changes(tx: &Transaction<'_>) -> Result<u64> {
+    tx.execute("SELECT pg_advisory_xact_lock($1)", &[&FOLD_LOCK]).await?;
+    number_changes(tx).await
+}
+
+async fn take_turn(tx: &Transaction<'_>) -> Result<bool> {
+    Ok(tx.query_one("SELECT pg_try_advisory_xact_lock($1)", &[&FOLD_LOCK]).await?.try_get(0)?)
+}
+
+/// Takes rows of a table of deltas; what was taken is summed in the same statement.
+fn taken(table: &str) -> String {
+    format!(
+        "taken AS (DELETE FROM {table} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {table} LIMIT {PIECE_ROWS})) RETURNING *)"
+    )
+}
+
+async fn run(tx: &Transaction<'_>, sql: &str) -> Result<u64> {
+    let row = tx.query_one(sql, &[]).await?;
+    Ok(u64::try_from(number(&row, 0)?).unwrap_or(0))
+}
+
+async fn counters(tx: &Transaction<'_>) -> Result<u64> {
+    let sql = format!(
+        "WITH {}, sums AS (
+             SELECT state, tenant, queue, reason, detail, sum(n)::bigint AS n FROM taken
+             GROUP BY state, tenant, queue, reason, detail
+         ), own AS (
+             INSERT INTO counts (state, tenant, queue, reason, detail, n)
+             SELECT state, tenant, queue, reason, detail, n FROM sums WHERE n <> 0
+             ON CONFLICT (state, tenant, queue, reason, detail) DO UPDATE SET n = counts.n + excluded.n
+         ), over_all AS (
+             INSERT INTO totals (state, queue, reason, detail, n)
+             SELECT state, queue, reason, detail, sum(n)::bigint FROM sums GROUP BY state, queue, reason, detail
+             HAVING sum(n) <> 0
+             ON CONFLICT (state, queue, reason, detail) DO UPDATE SET n = totals.n + excluded.n
+         )
+         SELECT count(*) FROM taken",
+        taken("counter_deltas")
+    );
+    run(tx, &sql).await
+}
+
+async fn hours(tx: &Transaction<'_>) -> Result<u64> {
+    let sql = format!(
+        "WITH {}, own AS (
+             INSERT INTO hours (hour, tenant, queue, reason, started, failed, retried, dead, recovered, succeeded)
+             SELECT hour, tenant, queue, reason, sum(started)::bigint, sum(failed)::bigint, sum(retried)::bigint,
+                 sum(dead)::bigint, sum(recovered)::bigint, sum(succeeded)::bigint
+             FROM taken GROUP BY hour, tenant, queue, reason
+             ON CONFLICT (hour, tenant, queue, reason) DO UPDATE SET started = hours.started + excluded.started,
+                 failed = hours.failed + excluded.failed, retried = hours.retried + excluded.retried,
+                 dead = hours.dead + excluded.dead, recovered = hours.recovered + excluded.recovered,
+                 succeeded = hours.succeeded + excluded.succeeded
+         )
+         SELECT count(*) FROM taken",
+        taken("hour_deltas")
+    );
+    run(tx, &sql).await
+}
+
+async fn spend(tx: &Transaction<'_>) -> Result<u64> {
+    let sql = format!(
+        "WITH {}, own AS (
+             INSERT INTO retry_spend (tenant, day, tokens, cost_micros)
+             SELECT tenant, day, sum(tokens)::bigint, sum(cost_micros)::bigint FROM taken GROUP BY tenant, day
+             ON CONFLICT (tenant, day) DO UPDATE SET tokens = retry_spend.tokens + excluded.tokens,
+                 cost_micros = retry_spend.cost_micros + excluded.cost_micros
+         )
+         SELECT count(*) FROM taken",
+        taken("spend_deltas")
+    );
+    run(tx, &sql).await
+}
+
+/// Failures go to their hour at once: nobody counts the hour under way on the pattern's own row here. Hours older than
+/// anybody asks for go, of the patterns that have failed.
+async fn patterns(tx: &Transaction<'_>, now: Timestamp) -> Result<u64> {
+    let oldest = now.hour().minus_ms(PATTERN_HOURS_KEPT_MS).as_millis();
+    let sql = format!(
+        "WITH {}, sums AS (
+             SELECT pattern, sum(count)::bigint AS count, sum(open)::bigint AS open, max(at) AS at,
+                 max(group_seen) AS group_seen
+             FROM taken GROUP BY pattern
+         ), own AS (
+             UPDATE patterns SET count = patterns.count + sums.count, open = patterns.open + sums.open,
+                 last_seen = greatest(patterns.last_seen, sums.at),
+                 group_seen = greatest(patterns.group_seen, sums.group_seen)
+             FROM sums WHERE patterns.id = sums.pattern
+         ), by_hour AS (
+             INSERT INTO pattern_hourly (pattern, hour, n)
+             SELECT pattern, hour, sum(count)::bigint FROM taken WHERE count > 0 GROUP BY pattern, hour
+             ON CONFLICT (pattern, hour) DO UPDATE SET n = pattern_hourly.n + excluded.n
+         ), forgotten AS (
+             DELETE FROM pattern_hourly WHERE hour < {oldest}
+                 AND pattern IN (SELECT pattern FROM sums WHERE count > 0)
+         )
+         SELECT count(*) FROM taken",
+        taken("pattern_deltas")
+    );
+    run(tx, &sql).await
+}
+
+/// Numbers what was committed since, without gaps. Only the holder of the lock does, so that a number once seen has all
+/// lower ones before it: a commit that is still under way gets a later one.
+async fn number_changes(tx: &Transaction<'_>) -> Result<u64> {
+    let rows = tx.query(&format!("SELECT id, at FROM change_deltas LIMIT {PIECE_ROWS}"), &[]).await?;
+    if rows.is_empty() {
+        return Ok(0);
+    }
+    let mut ids = Vec::with_capacity(rows.len());
+    let mut hours = Vec::new();
+    for row in &rows {
+        ids.push(number(row, 0)?);
+        hours.push(Timestamp::from_millis(number(row, 1)?).hour());
+    }
+    hours.sort_unstable();
+    hours.dedup();
+    for hour in hours {
+        make_part(tx, hour).await?;
+    }
+    let moved = tx
+        .execute(
+            "WITH taken AS (DELETE FROM change_deltas WHERE id = ANY($1) RETURNING id, at, runs),
+             head AS (UPDATE change_head SET seq = seq + (SELECT count(*) FROM taken) RETURNING seq)
+             INSERT INTO changes (seq, at, runs)
+             SELECT head.seq - (SELECT count(*) FROM taken) + row_number() OVER (ORDER BY taken.id), at, runs
+             FROM taken CROSS JOIN head",
+            &[&ids],
+        )
+        .await?;
+    Ok(moved)
+}
+
+/// The part of the log that holds an hour. Made aside and attached, so that nobody who reads the log has to wait.
+pub(crate) async fn make_part(tx: &Transaction<'_>, hour: Timestamp) -> Result<()> {
+    let (from, to) = (hour.as_millis(), hour.plus_ms(HOUR_MS).as_millis());
+    let name = part_name(hour);
+    let known = tx.query_one("SELECT to_regclass($1) IS NOT NULL", &[&name]).await?;
+    if known.try_get(0)? {
+        return Ok(());
+    }
+    tx.batch_execute(&format!(
+        "CREATE TABLE {name} (LIKE changes INCLUDING ALL);
+         ALTER TABLE changes ATTACH PARTITION {name} FOR VALUES FROM ({from}) TO ({to})"
+    ))
+    .await?;
+    Ok(())
+}
+
+pub(super) fn part_name(hour: Timestamp) -> String {
+    format!("changes_{}", hour.as_millis())
+}
+
+/// Drops parts of the log that hold nothing younger than `before`; how many.
+pub(super) async fn trim_changes(tx: &Transaction<'_>, before: Timestamp, most: usize) -> Result<usize> {
+    tx.execute("SELECT pg_advisory_xact_lock($1)", &[&FOLD_LOCK]).await?;
+    let rows =
+        tx.query("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'changes'::regclass", &[]).await?;
+    let mut old: Vec<(i64, String)> = Vec::new();
+    for row in &rows {
+        let name: String = row.try_get(0)?;
+        let hour = name.rsplit_once('_').and_then(|(_, hour)| hour.parse::<i64>().ok());
+        old.extend(
+            hour.map(Timestamp::from_millis)
+                .filter(|hour| hour.plus_ms(HOUR_MS) <= before)
+                .map(|hour| (hour.as_millis(), name)),
+        );
+    }
+    old.sort_unstable();
+    for (_, name) in old.iter().take(most) {
+        tx.batch_execute(&format!("DROP TABLE {name}")).await?;
+    }
+    Ok(old.len().min(most))
+}

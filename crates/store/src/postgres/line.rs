@@ -1,0 +1,117 @@
+//! A committer's own line to the database: a connection on its own small runtime, used by one thread, so that nothing a
+//! client does can cut a transaction off.
+
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+
+use super::address::Address;
+use super::connection::{Session, connect};
+use super::failure::is_unavailable;
+use crate::error::{Error, Result};
+
+pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// Every statement here finds its rows by an index, one by one, however small the tables are today.
+const SETTINGS: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
+     SET enable_bitmapscan = off; SET jit = off; SET plan_cache_mode = force_generic_plan";
+
+/// What is to be done about a statement that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// Somebody was there first, or two waited for each other: the whole batch again.
+    Again,
+    /// The connection is of no more use.
+    Lost,
+    /// This very command can't be done.
+    Command,
+}
+
+impl Failure {
+    pub(super) fn of(error: &tokio_postgres::Error) -> Self {
+        match error.code() {
+            None => Self::Lost,
+            Some(code) if *code == SqlState::UNIQUE_VIOLATION || code.code().starts_with("40") => Self::Again,
+            Some(_) if is_unavailable(error) => Self::Lost,
+            Some(_) => Self::Command,
+        }
+    }
+}
+
+pub(super) struct Line {
+    /// Before the runtime: what drives it goes last.
+    pub(super) session: Session,
+    runtime: Runtime,
+    /// What went wrong first since the last look.
+    failure: Option<Failure>,
+}
+
+impl Line {
+    pub(super) fn open(address: &Address) -> Result<Self> {
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(|e| Error::Unexpected(format!("no runtime for a connection: {e}")))?;
+        let session = runtime.block_on(async {
+            let session = connect(address, |driver| drop(runtime.spawn(driver))).await?;
+            session.client.batch_execute(SETTINGS).await?;
+            Ok::<_, Error>(session)
+        })?;
+        Ok(Self { session, runtime, failure: None })
+    }
+
+    /// Runs to its end what speaks to the database.
+    pub(super) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    pub(super) fn failed(&mut self, error: &tokio_postgres::Error) {
+        self.failure.get_or_insert(Failure::of(error));
+    }
+
+    pub(super) fn take_failure(&mut self) -> Option<Failure> {
+        self.failure.take()
+    }
+
+    /// Notes how it failed, for whoever decides about the batch.
+    pub(super) fn noted<T>(&mut self, result: std::result::Result<T, tokio_postgres::Error>) -> Result<T> {
+        if let Err(error) = &result {
+            self.failed(error);
+        }
+        Ok(result?)
+    }
+
+    pub(super) fn query(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<Row>> {
+        let Session { client, statements } = &self.session;
+        let found = self.runtime.block_on(async {
+            let statement = statements.prepared(client, sql).await?;
+            client.query(&statement, values).await
+        });
+        self.noted(found)
+    }
+
+    /// The first row, if there is one.
+    pub(super) fn row(&mut self, sql: &str, values: Values<'_>) -> Result<Option<Row>> {
+        Ok(self.query(sql, values)?.into_iter().next())
+    }
+
+    /// How many rows it changed.
+    pub(super) fn execute(&mut self, sql: &str, values: Values<'_>) -> Result<u64> {
+        let Session { client, statements } = &self.session;
+        let changed = self.runtime.block_on(async {
+            let statement = statements.prepared(client, sql).await?;
+            client.execute(&statement, values).await
+        });
+        self.noted(changed)
+    }
+
+    pub(super) fn roll_back(&mut self) -> bool {
+        self.runtime.block_on(self.session.client.batch_execute("ROLLBACK")).is_ok()
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.session.client.is_closed()
+    }
+}

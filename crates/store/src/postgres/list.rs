@@ -1,0 +1,64 @@
+//! `GET /v1/runs`. Every page is a bounded piece of work, however large the store and whatever the filter: a search
+//! that has looked at enough rows answers with what it found and where to go on.
+
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{RunsPage, Sort};
+
+use super::counts::total;
+use super::filter::{Wanted, wanted};
+use super::look::Look;
+use super::scan::{Place, Scan};
+use super::summary::summaries;
+use crate::error::Result;
+use crate::kept::cursor::{seal_numbers, unseal_numbers};
+use crate::kept::filter::{LOOKS_MAX, PAGE_MAX, question};
+use crate::model::{PageCall, RunFilter, TenantScope};
+
+/// Sorted by due time, the list has only what has one: scheduled and not held.
+pub(super) async fn list_runs(
+    look: &Look<'_>,
+    scope: &TenantScope,
+    filter: &RunFilter,
+    page: &PageCall,
+    now: Timestamp,
+) -> Result<RunsPage> {
+    let question = question(scope, filter, page.sort);
+    let after = page.cursor.as_deref().map(|cursor| unseal_numbers(&question, cursor)).transpose()?;
+    let Some(wanted) = wanted(look, scope, filter, page.sort, now).await? else { return Ok(nothing(page.count)) };
+    let after = after.map(|[first, second]| Place(first, second));
+    let limit = usize::try_from(page.limit.clamp(1, PAGE_MAX)).unwrap_or(1);
+    let found = find(look, &wanted, page.sort, after, limit).await?;
+    let total = if page.count { Some(total(look, &wanted, page.sort).await?) } else { None };
+    Ok(RunsPage {
+        runs: summaries(look, &found.runs).await?,
+        next_cursor: found.go_on.map(|Place(first, second)| seal_numbers(&question, &[first, second])),
+        total: total.map(|total| total.n),
+        total_capped: total.is_some_and(|total| total.capped),
+    })
+}
+
+fn nothing(count: bool) -> RunsPage {
+    RunsPage { runs: Vec::new(), next_cursor: None, total: count.then_some(0), total_capped: false }
+}
+
+struct Found {
+    runs: Vec<i64>,
+    /// The last row looked at, when there is or may be more behind it.
+    go_on: Option<Place>,
+}
+
+async fn find(look: &Look<'_>, wanted: &Wanted, sort: Sort, after: Option<Place>, limit: usize) -> Result<Found> {
+    let mut scan = Scan::begin(look, wanted, sort, after, limit + 1).await?;
+    let (mut runs, mut last) = (Vec::with_capacity(limit), after);
+    for _ in 0..LOOKS_MAX {
+        let Some(candidate) = scan.next().await? else { return Ok(Found { runs, go_on: None }) };
+        if candidate.hit && runs.len() == limit {
+            return Ok(Found { runs, go_on: last });
+        }
+        if candidate.hit {
+            runs.push(candidate.run);
+        }
+        last = Some(candidate.place);
+    }
+    Ok(Found { runs, go_on: last })
+}

@@ -1,0 +1,60 @@
+//! A look into the database: a connection of the readers' pool with a transaction open that sees one moment.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row, Statement};
+
+use super::params::Params;
+use crate::error::Result;
+
+/// Lists put their statement together from the filter; past so many the memory starts anew.
+const STATEMENTS_MAX: usize = 256;
+
+/// Statements that a connection has prepared, by their text.
+#[derive(Default)]
+pub(super) struct Statements(Mutex<HashMap<Arc<str>, Statement>>);
+
+impl Statements {
+    pub(super) async fn prepared(&self, client: &Client, sql: &str) -> Result<Statement, tokio_postgres::Error> {
+        if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(sql) {
+            return Ok(known.clone());
+        }
+        let statement = client.prepare(sql).await?;
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= STATEMENTS_MAX {
+            known.clear();
+        }
+        known.insert(sql.into(), statement.clone());
+        Ok(statement)
+    }
+}
+
+/// What reads are written over.
+#[derive(Clone, Copy)]
+pub(super) struct Look<'a> {
+    client: &'a Client,
+    statements: &'a Statements,
+}
+
+impl<'a> Look<'a> {
+    pub(super) fn new(client: &'a Client, statements: &'a Statements) -> Self {
+        Self { client, statements }
+    }
+
+    pub(super) async fn rows(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
+        let statement = self.statements.prepared(self.client, sql).await?;
+        Ok(self.client.query(&statement, values).await?)
+    }
+
+    /// The first row, if there is one.
+    pub(super) async fn row(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>> {
+        Ok(self.rows(sql, values).await?.into_iter().next())
+    }
+
+    /// With the values that a filter put together.
+    pub(super) async fn rows_of(&self, sql: &str, params: &Params) -> Result<Vec<Row>> {
+        self.rows(sql, &params.as_sql()).await
+    }
+}

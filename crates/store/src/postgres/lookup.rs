@@ -1,0 +1,38 @@
+//! From the names that callers know to the store's own numbers.
+
+use redrive_core::ids::{QueueName, Tenant};
+
+pub(super) use crate::kept::lookup::{Whose, number_of, numbered, span_of};
+
+use super::columns::number;
+use super::look::Look;
+use crate::error::{Error, Result};
+use crate::model::{RunRef, TenantScope};
+
+pub(super) async fn tenant_number(look: &Look<'_>, tenant: &Tenant) -> Result<Option<i64>> {
+    let found = look.row("SELECT id FROM tenants WHERE name = $1", &[&tenant.as_str()]).await?;
+    found.map(|row| number(&row, 0)).transpose()
+}
+
+pub(super) async fn queue_number(look: &Look<'_>, queue: &QueueName) -> Result<Option<i64>> {
+    let found = look.row("SELECT id FROM queues WHERE name = $1", &[&queue.as_str()]).await?;
+    found.map(|row| number(&row, 0)).transpose()
+}
+
+pub(super) async fn run_number(look: &Look<'_>, at: &RunRef) -> Result<i64> {
+    let found = look
+        .row(
+            "SELECT runs.id FROM runs JOIN tenants ON tenants.id = runs.tenant
+             WHERE tenants.name = $1 AND runs.run_id = $2",
+            &[&at.tenant.as_str(), &at.run_id.as_str()],
+        )
+        .await?;
+    number(&found.ok_or(Error::NotFound("run"))?, 0)
+}
+
+pub(super) async fn whose(look: &Look<'_>, scope: &TenantScope) -> Result<Whose> {
+    match scope {
+        TenantScope::All => Ok(Whose::All),
+        TenantScope::One(tenant) => Ok(tenant_number(look, tenant).await?.map_or(Whose::Nobody, Whose::One)),
+    }
+}

@@ -1,0 +1,8 @@
+-- What an attempt got, where that was not its revision's payload as it is. id = run << 20 | attempt.
+CREATE TABLE sent (
+    id BIGINT PRIMARY KEY,
+    epoch BIGINT NOT NULL,             -- of the lease that it went out under
+    changes BYTEA NOT NULL,            -- HandedChanges as JSON through the codec
+    body BYTEA NOT NULL                -- the JSON token through the codec
+);
+ALTER TABLE sent ALTER changes SET STORAGE EXTERNAL, ALTER body SET STORAGE EXTERNAL;

@@ -1,0 +1,233 @@
+//! What operations look for beside the writer: the next piece of a set, the items whose turn it is, what became of
+//! those that were moved.
+
+use std::collections::HashMap;
+
+use redrive_core::lifecycle::Outcome;
+use redrive_core::operation::{Seen, settled};
+use redrive_core::patch::Operation;
+use redrive_core::run::StateName;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{Canary, CanaryState, ItemOutcome, OperationSample, Sort};
+
+use super::columns::{bytes, number, packed_json_or_none, parsed, whole};
+use super::filter::wanted;
+use super::look::Look;
+use super::pieces::payload_of;
+use super::scan::{Place, Scan};
+use crate::commands::life::{position, word};
+use crate::commands::operation_freeze::{Found, LOOKS_MAX, PIECE_RUNS};
+use crate::commands::operation_move::{Turn, room};
+use crate::commands::operation_patch::{Made, PIECE_MAX_BYTES, Patched, SAMPLES_MAX, patch_of, patched};
+use crate::commands::operation_row::OperationRow;
+use crate::commands::operation_settle::{CHANGED_LOOKS_MAX, Outcomes};
+use crate::error::Result;
+use crate::kept::changes::run_numbers;
+use crate::model::{RunFilter, RunRef, TenantScope};
+use crate::operation_model::{NewOperation, Over};
+
+/// Commits of the log that one look reads.
+const COMMITS: u32 = 500;
+
+/// Looks for the next piece.
+pub(super) async fn find_piece(look: &Look<'_>, row: &OperationRow, spec: &NewOperation) -> Result<Found> {
+    let mut found = match &spec.over {
+        Over::Filter(filter) => by_filter(look, row, filter).await?,
+        Over::Runs(runs) => by_name(look, row, runs).await?,
+    };
+    let Some(patch) = patch_of(&spec.bulk) else { return Ok(found) };
+    let (mut bytes, shown) = (0, samples(look, row.id).await?.len());
+    for at in 0..found.runs.len() {
+        let Some((run, _)) = found.runs.get(at) else { break };
+        let last = *run;
+        let show = shown + found.samples.len() < SAMPLES_MAX;
+        let (made_of_it, sample) = patched_run(look, last, patch, show).await?;
+        bytes += made_of_it.bytes();
+        if let Some((_, made)) = found.runs.get_mut(at) {
+            *made = made_of_it;
+        }
+        found.samples.extend(sample);
+        if bytes > PIECE_MAX_BYTES && at + 1 < found.runs.len() && matches!(spec.over, Over::Filter(_)) {
+            found.runs.truncate(at + 1);
+            (found.to, found.whole) = (last, false);
+        }
+    }
+    Ok(found)
+}
+
+async fn samples(look: &Look<'_>, id: i64) -> Result<Vec<OperationSample>> {
+    let found = look.row("SELECT samples FROM operations WHERE id = $1", &[&id]).await?;
+    let samples = found.map(|row| packed_json_or_none(&row, 0, "samples")).transpose()?;
+    Ok(samples.flatten().unwrap_or_default())
+}
+
+async fn by_filter(look: &Look<'_>, row: &OperationRow, filter: &RunFilter) -> Result<Found> {
+    let from = row.prepared_to;
+    let mut found = Found { from, to: from, runs: Vec::new(), missing: 0, samples: Vec::new(), whole: true };
+    let Some(mut wanted) = wanted(look, &TenantScope::All, filter, Sort::Received, row.created_at).await? else {
+        return Ok(found);
+    };
+    let (first, last) = wanted.ids.unwrap_or((1, i64::MAX));
+    wanted.ids = Some((first, last.min(row.last_run)));
+    let mut scan = Scan::begin(look, &wanted, Sort::Received, Some(Place(from, 0)), PIECE_RUNS).await?;
+    for _ in 0..LOOKS_MAX {
+        let Some(candidate) = scan.next().await? else { return Ok(found) };
+        // One more than a piece holds tells whether anything is left.
+        if candidate.hit && found.runs.len() == PIECE_RUNS {
+            break;
+        }
+        found.to = candidate.run;
+        if candidate.hit {
+            found.runs.push((candidate.run, Made::Nothing));
+        }
+    }
+    found.whole = false;
+    Ok(found)
+}
+
+async fn by_name(look: &Look<'_>, row: &OperationRow, runs: &[RunRef]) -> Result<Found> {
+    let from = usize::try_from(row.prepared_to).unwrap_or(usize::MAX);
+    let piece = runs.get(from..).unwrap_or_default();
+    let piece = piece.get(..PIECE_RUNS).unwrap_or(piece);
+    let to = from + piece.len();
+    let (tenants, names): (Vec<&str>, Vec<&str>) =
+        piece.iter().map(|at| (at.tenant.as_str(), at.run_id.as_str())).unzip();
+    let sql = "SELECT runs.id FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked (tenant, run_id, place)
+               JOIN tenants ON tenants.name = asked.tenant
+               JOIN runs ON runs.tenant = tenants.id AND runs.run_id = asked.run_id ORDER BY asked.place";
+    let rows = look.rows(sql, &[&tenants, &names]).await?;
+    let found = rows.iter().map(|row| Ok((number(row, 0)?, Made::Nothing))).collect::<Result<Vec<_>>>()?;
+    Ok(Found {
+        from: row.prepared_to,
+        to: i64::try_from(to).unwrap_or(i64::MAX),
+        missing: u64::try_from(piece.len() - found.len()).unwrap_or(0),
+        runs: found,
+        samples: Vec::new(),
+        whole: to >= runs.len(),
+    })
+}
+
+/// The items whose turn it is.
+pub(super) async fn find_turn(
+    look: &Look<'_>,
+    row: &OperationRow,
+    spec: &NewOperation,
+    now: Timestamp,
+) -> Result<Turn> {
+    let room = room(row, spec, now);
+    let mut turn = Turn { from: row.moved_to, items: Vec::new(), last: false };
+    if room == 0 {
+        return Ok(turn);
+    }
+    let waiting = position(ItemOutcome::ALL, &ItemOutcome::Waiting);
+    let sql =
+        "SELECT run FROM operation_items WHERE operation = $1 AND run > $2 AND outcome = $3 ORDER BY run LIMIT $4";
+    let most = i64::try_from(room).unwrap_or(i64::MAX);
+    let rows = look.rows(sql, &[&row.id, &row.moved_to, &waiting, &most]).await?;
+    turn.last = rows.len() < room;
+    let (patch, mut bytes) = (patch_of(&spec.bulk), 0);
+    for found in &rows {
+        if bytes > PIECE_MAX_BYTES {
+            turn.last = false;
+            break;
+        }
+        let run = number(found, 0)?;
+        let made = match patch {
+            Some(patch) => patched_run(look, run, patch, false).await?.0,
+            None => Made::Nothing,
+        };
+        bytes += made.bytes();
+        turn.items.push((run, made));
+    }
+    Ok(turn)
+}
+
+/// Patches the payload of a run as it is.
+async fn patched_run(
+    look: &Look<'_>,
+    run: i64,
+    patch: (&[Operation], usize),
+    show: bool,
+) -> Result<(Made, Option<OperationSample>)> {
+    let sql = "SELECT runs.revision, runs.run_id, tenants.name FROM runs JOIN tenants ON tenants.id = runs.tenant
+               WHERE runs.id = $1";
+    let Some(row) = look.row(sql, &[&run]).await? else { return Ok((Made::Nothing, None)) };
+    let from_revision = whole(&row, 0, "revision")?;
+    let (run_id, tenant) = (parsed(&row, 1, "run_id")?, parsed(&row, 2, "tenant")?);
+    let (payload, _) = payload_of(look, run, from_revision).await?.into_wire()?;
+    patched(Patched { from_revision, run_id, tenant, payload }, patch, show)
+}
+
+/// What has become of what was moved.
+pub(super) async fn find_outcomes(look: &Look<'_>, row: &OperationRow, spec: &NewOperation) -> Result<Outcomes> {
+    let mut outcomes =
+        Outcomes { from: row.changes_seen, to: row.changes_seen, runs: Vec::new(), more: false, canary: None };
+    if row.unsettled() > 0 {
+        follow(look, row, &mut outcomes).await?;
+    }
+    let awaited = row.canary == Some(CanaryState::Waiting) && row.canary_until.is_some();
+    if let Some(canary) = spec.canary.as_ref().filter(|_| awaited) {
+        outcomes.canary = Some(first_attempts(look, row.id, canary).await?);
+    }
+    Ok(outcomes)
+}
+
+async fn follow(look: &Look<'_>, row: &OperationRow, outcomes: &mut Outcomes) -> Result<()> {
+    let sql = format!("SELECT seq, runs FROM changes WHERE seq > $1 ORDER BY seq LIMIT {COMMITS}");
+    let mut looks = 0;
+    loop {
+        let commits = look.rows(&sql, &[&outcomes.to]).await?;
+        if commits.is_empty() {
+            return Ok(());
+        }
+        let mut runs = Vec::new();
+        for commit in &commits {
+            runs.extend(run_numbers(bytes(commit, 1)?)?);
+        }
+        let states = moved(look, row.id, &runs).await?;
+        for commit in &commits {
+            if looks >= CHANGED_LOOKS_MAX {
+                outcomes.more = true;
+                return Ok(());
+            }
+            outcomes.to = number(commit, 0)?;
+            for run in run_numbers(bytes(commit, 1)?)? {
+                looks += 1;
+                let state = states.get(&run).copied().filter(|state| settled(*state).is_some());
+                outcomes.runs.extend(state.map(|state| (run, state)));
+            }
+        }
+    }
+}
+
+/// Where the items that were moved stand now.
+async fn moved(look: &Look<'_>, operation: i64, runs: &[i64]) -> Result<HashMap<i64, StateName>> {
+    let moved = position(ItemOutcome::ALL, &ItemOutcome::Moved);
+    let sql = "SELECT runs.id, runs.state FROM operation_items AS item JOIN runs ON runs.id = item.run
+               WHERE item.operation = $1 AND item.run = ANY($2) AND item.outcome = $3";
+    let rows = look.rows(sql, &[&operation, &runs, &moved]).await?;
+    rows.iter().map(|row| Ok((number(row, 0)?, word(StateName::ALL, number(row, 1)?, "state")?))).collect()
+}
+
+/// The first attempt of each canary run after it was moved; few enough to look at all of them.
+async fn first_attempts(look: &Look<'_>, operation: i64, canary: &Canary) -> Result<Seen> {
+    let outcomes = [ItemOutcome::Moved, ItemOutcome::Succeeded, ItemOutcome::Failed]
+        .map(|outcome| position(ItemOutcome::ALL, &outcome));
+    let sql =
+        "SELECT coalesce((SELECT attempts.outcome FROM attempts WHERE attempts.id > (item.run << 20) + item.attempt
+                   AND attempts.id < (item.run + 1) << 20 ORDER BY attempts.id LIMIT 1), -1)
+               FROM operation_items AS item WHERE item.operation = $1 AND item.outcome = ANY($2)
+               ORDER BY item.run LIMIT $3";
+    let rows = look.rows(sql, &[&operation, &outcomes.as_slice(), &i64::from(canary.size)]).await?;
+    let mut seen = Seen::default();
+    for row in &rows {
+        match number(row, 0)? {
+            -1 => seen.open += 1,
+            outcome => match word(Outcome::ALL, outcome, "outcome")? {
+                Outcome::Succeeded => seen.succeeded += 1,
+                Outcome::Failed | Outcome::Cancelled => seen.failed += 1,
+            },
+        }
+    }
+    Ok(seen)
+}

@@ -1,0 +1,84 @@
+//! Operations and their items, to be read.
+
+use redrive_core::wire::{OperationItemsPage, OperationSample, OperationView, OperationsPage};
+use tokio_postgres::Row;
+
+use super::columns::{packed_json, packed_json_or_none};
+use super::look::Look;
+use crate::commands::operation_row::{COLUMNS, OperationRow, number_of};
+use crate::error::{Error, Result};
+use crate::kept::cursor::{seal_numbers, unseal_numbers};
+use crate::kept::filter::PAGE_MAX;
+use crate::kept::operations::{self, ITEM_LOOKS_MAX, ITEMS, Items, OPERATIONS};
+use crate::operation_model::{ItemsCall, NewOperation};
+
+/// The row, then what was asked for and what it would do.
+const WHOLE: &str = "spec, samples FROM operations";
+/// How many columns an operation's row has.
+const ROW_COLUMNS: usize = 30;
+
+pub(super) async fn one(look: &Look<'_>, id: i64) -> Result<OperationView> {
+    let found = look.row(&format!("SELECT {COLUMNS}, {WHOLE} WHERE id = $1"), &[&id]).await?;
+    view(&found.ok_or(Error::NotFound("operation"))?)
+}
+
+pub(super) async fn find(look: &Look<'_>, id: i64) -> Result<OperationRow> {
+    let found = look.row(&format!("SELECT {COLUMNS} FROM operations WHERE id = $1"), &[&id]).await?;
+    OperationRow::read(&found.ok_or(Error::NotFound("operation"))?)
+}
+
+/// What was asked for.
+pub(super) async fn spec(look: &Look<'_>, id: i64) -> Result<NewOperation> {
+    let found = look.row("SELECT spec FROM operations WHERE id = $1", &[&id]).await?;
+    packed_json(&found.ok_or(Error::NotFound("operation"))?, 0, "operation")
+}
+
+/// Operations that somebody has to look at, with what was asked for.
+pub(super) async fn open(look: &Look<'_>) -> Result<Vec<(OperationRow, NewOperation)>> {
+    let rows = look.rows(&format!("SELECT {COLUMNS}, {WHOLE} WHERE open = 1 ORDER BY id"), &[]).await?;
+    rows.iter().map(|row| Ok((OperationRow::read(row)?, packed_json(row, ROW_COLUMNS, "operation")?))).collect()
+}
+
+fn view(row: &Row) -> Result<OperationView> {
+    let spec = packed_json(row, ROW_COLUMNS, "operation")?;
+    let samples: Option<Vec<OperationSample>> = packed_json_or_none(row, ROW_COLUMNS + 1, "samples")?;
+    operations::view(OperationRow::read(row)?, spec, samples.unwrap_or_default())
+}
+
+/// Newest first.
+pub(super) async fn list(look: &Look<'_>, limit: u32, cursor: Option<&str>) -> Result<OperationsPage> {
+    let before = match cursor {
+        Some(cursor) => unseal_numbers::<1>(OPERATIONS, cursor)?[0],
+        None => i64::MAX,
+    };
+    let limit = limit.clamp(1, PAGE_MAX);
+    let sql = format!("SELECT {COLUMNS}, {WHOLE} WHERE id < $1 ORDER BY id DESC LIMIT {}", limit + 1);
+    let rows = look.rows(&sql, &[&before]).await?;
+    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
+    let more = rows.len() > shown;
+    let operations = rows.iter().take(shown).map(view).collect::<Result<Vec<_>>>()?;
+    let last = operations.last().filter(|_| more).map(|last| number_of(&last.id)).transpose()?;
+    Ok(OperationsPage { operations, next_cursor: last.map(|last| seal_numbers(OPERATIONS, &[last])) })
+}
+
+pub(super) async fn items(look: &Look<'_>, id: i64, call: &ItemsCall) -> Result<OperationItemsPage> {
+    find(look, id).await?;
+    let mut items = Items::begin(id, call)?;
+    // A page's worth at a time: what is looked for may be rare.
+    let piece = usize::try_from(call.limit.clamp(1, PAGE_MAX)).unwrap_or(1) + 1;
+    let sql = format!("{ITEMS} WHERE item.operation = $1 AND item.run > $2 ORDER BY item.run LIMIT {piece}");
+    let mut looks = 0;
+    while looks < ITEM_LOOKS_MAX {
+        let rows = look.rows(&sql, &[&id, &items.last]).await?;
+        looks += rows.len();
+        for row in &rows {
+            if !items.take(row)? {
+                return Ok(items.page(true));
+            }
+        }
+        if rows.len() < piece {
+            return Ok(items.page(false));
+        }
+    }
+    Ok(items.page(true))
+}

@@ -1,0 +1,87 @@
+//! Connections that read. Each read sees one moment; a connection whose read was cut off in the middle is thrown away, so
+//! that none comes back with a transaction open.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::address::Address;
+use super::connection::{Session, connect};
+use super::look::Look;
+use crate::error::{Error, Result};
+
+/// Reads that go on at once; others wait their turn.
+const READERS: usize = 8;
+/// Statements are written so that one plan fits all values; what the planner would rather do on a table that is small
+/// today is wrong on the same table tomorrow.
+const SETTINGS: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; \
+     SET plan_cache_mode = force_generic_plan; SET default_transaction_read_only = on";
+const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+
+#[derive(Clone)]
+pub(super) struct Readers {
+    address: Address,
+    idle: Arc<Mutex<Vec<Session>>>,
+    turns: Arc<Semaphore>,
+}
+
+impl Readers {
+    pub(super) fn new(address: Address) -> Self {
+        Self { address, idle: Arc::default(), turns: Arc::new(Semaphore::new(READERS)) }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Session>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a view of the database as it is now.
+    pub(super) async fn view(&self) -> Result<View> {
+        let turn = self.turns.clone().acquire_owned().await.map_err(|_| Error::Closing)?;
+        loop {
+            let kept = self.idle().pop();
+            let Some(session) = kept else { break };
+            // One that the server has closed meanwhile is no loss: the next one is tried.
+            if !session.client.is_closed() && session.client.batch_execute(BEGIN).await.is_ok() {
+                return Ok(View { session, readers: self.clone(), _turn: turn });
+            }
+        }
+        let session = self.connect().await?;
+        session.client.batch_execute(SETTINGS).await?;
+        session.client.batch_execute(BEGIN).await?;
+        Ok(View { session, readers: self.clone(), _turn: turn })
+    }
+
+    /// A connection for whoever writes beside the committer.
+    pub(super) async fn connect(&self) -> Result<Session> {
+        let here = tokio::runtime::Handle::current();
+        // It ends with its client, which the session owns.
+        connect(&self.address, |driver| drop(here.spawn(driver))).await
+    }
+
+    pub(super) fn close(&self) {
+        self.turns.close();
+        self.idle().clear();
+    }
+}
+
+/// One read's connection. Dropped before [`View::done`], it is closed.
+pub(super) struct View {
+    session: Session,
+    readers: Readers,
+    _turn: OwnedSemaphorePermit,
+}
+
+impl View {
+    pub(super) fn look(&self) -> Look<'_> {
+        self.session.look()
+    }
+
+    /// Ends the read, and gives the connection back.
+    pub(super) async fn done<T>(self, answer: Result<T>) -> Result<T> {
+        // A statement that failed has ended the transaction already; either way nothing was written.
+        if self.session.client.batch_execute("ROLLBACK").await.is_ok() {
+            self.readers.idle().push(self.session);
+        }
+        answer
+    }
+}

@@ -1,0 +1,38 @@
+//! Later revisions of a payload, as people read them.
+
+use redrive_core::wire::RevisionView;
+
+use super::columns::{owned, packed_json_or_none, time};
+use super::look::Look;
+use super::lookup::{numbered, run_number};
+use super::pieces::payload_of;
+use super::summary::summary;
+use crate::error::{Error, Result};
+use crate::kept::history::REPORTER;
+use crate::model::RunRef;
+
+/// `GET …/revisions/{revision}`.
+pub(super) async fn revision(look: &Look<'_>, at: &RunRef, revision: Option<u32>) -> Result<RevisionView> {
+    let run = run_number(look, at).await?;
+    let summary = summary(look, run).await?;
+    let revision = revision.unwrap_or(summary.revision);
+    if !(1..=summary.revision).contains(&revision) {
+        return Err(Error::NotFound("revision"));
+    }
+    let made = look.row("SELECT at, actor, patch FROM revisions WHERE id = $1", &[&numbered(run, revision)]).await?;
+    let (at, actor, json_patch) = match made {
+        Some(row) => (time(&row, 0)?, owned(&row, 1)?, packed_json_or_none(&row, 2, "patch")?),
+        None => (summary.received_at, REPORTER.to_owned(), None),
+    };
+    let (payload, payload_base64) = payload_of(look, run, revision).await?.into_wire()?;
+    Ok(RevisionView {
+        run_id: summary.run_id,
+        tenant: summary.tenant,
+        revision,
+        at,
+        actor,
+        payload,
+        payload_base64,
+        json_patch,
+    })
+}

@@ -1,0 +1,152 @@
+//! Rows as PostgreSQL keeps them: read in bulk before a batch, worked on in memory, written in bulk at its end. What few
+//! commands need is asked for there and then; whatever is still to be written goes out first. Here are the names; the
+//! other kinds have a file each.
+
+use std::sync::Arc;
+
+use redrive_core::ids::{QueueName, Tenant};
+use redrive_core::time::Timestamp;
+use tokio_postgres::Row;
+
+use super::breaker_rows::BreakerSheet;
+use super::columns::{number, owned, owned_or_none};
+use super::line::{Line, Values};
+use super::marks::Marks;
+use super::operation_rows::Items;
+use super::quiet::Quiet;
+use super::sheet::Sheet;
+use super::waiting_rows::Claim;
+use crate::commands::rows::NameRows;
+use crate::error::{Error, Result};
+
+/// The rows of one open transaction.
+pub(super) struct PgRows<'a> {
+    pub(super) line: &'a mut Line,
+    pub(super) sheet: Sheet,
+    /// Breakers that have seen nothing but successes, over all batches of this replica.
+    pub(super) quiet: Arc<Quiet>,
+    pub(super) breakers: BreakerSheet,
+    pub(super) claim: Claim,
+    pub(super) items: Items,
+    /// How far back due runs have to be looked for.
+    pub(super) marks: &'a mut Marks,
+}
+
+impl<'a> PgRows<'a> {
+    pub(super) fn new(line: &'a mut Line, marks: &'a mut Marks, quiet: Arc<Quiet>) -> Self {
+        let (sheet, breakers, claim) = (Sheet::default(), BreakerSheet::default(), Claim::default());
+        Self { line, sheet, quiet, breakers, claim, items: Items::default(), marks }
+    }
+
+    /// Asks for what the batch did not read before, and has not changed.
+    pub(super) fn ask(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<Row>> {
+        self.line.query(sql, values)
+    }
+
+    pub(super) fn ask_one(&mut self, sql: &str, values: Values<'_>) -> Result<Option<Row>> {
+        self.line.row(sql, values)
+    }
+
+    /// Asks for what the batch may have changed: that is written first.
+    pub(super) fn ask_after(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<Row>> {
+        self.write_out()?;
+        self.line.query(sql, values)
+    }
+
+    pub(super) fn run(&mut self, sql: &str, values: Values<'_>) -> Result<u64> {
+        self.line.execute(sql, values)
+    }
+}
+
+fn gone(what: &str) -> Error {
+    Error::Unexpected(format!("a {what} that is not there"))
+}
+
+impl NameRows for PgRows<'_> {
+    fn tenant_number(&mut self, name: &Tenant) -> Result<Option<i64>> {
+        if let Some(known) = self.sheet.tenants.get(name.as_str()) {
+            return Ok(Some(*known));
+        }
+        let found = self.ask_one("SELECT id FROM tenants WHERE name = $1", &[&name.as_str()])?;
+        found.map(|row| number(&row, 0)).transpose()
+    }
+
+    fn tenant_name(&mut self, tenant: i64) -> Result<String> {
+        let found = self.ask_one("SELECT name FROM tenants WHERE id = $1", &[&tenant])?;
+        owned(&found.ok_or_else(|| gone("tenant"))?, 0)
+    }
+
+    fn insert_tenant(&mut self, name: &Tenant, now: Timestamp) -> Result<i64> {
+        let sql = "INSERT INTO tenants (name, created_at) VALUES ($1, $2)
+             ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id";
+        let made = self.ask_one(sql, &[&name.as_str(), &now.as_millis()])?;
+        number(&made.ok_or_else(|| gone("tenant"))?, 0)
+    }
+
+    fn queue_named(&mut self, name: &QueueName) -> Result<Option<(i64, String)>> {
+        let found = self.ask_one("SELECT id, settings FROM queues WHERE name = $1", &[&name.as_str()])?;
+        found.map(|row| Ok((number(&row, 0)?, owned(&row, 1)?))).transpose()
+    }
+
+    fn queue_name(&mut self, queue: i64) -> Result<String> {
+        let found = self.ask_one("SELECT name FROM queues WHERE id = $1", &[&queue])?;
+        owned(&found.ok_or_else(|| gone("queue"))?, 0)
+    }
+
+    fn queue_numbers(&mut self) -> Result<Vec<i64>> {
+        self.ask("SELECT id FROM queues ORDER BY id", &[])?.iter().map(|row| number(row, 0)).collect()
+    }
+
+    fn insert_queue(&mut self, name: &QueueName, settings: &str, now: Timestamp) -> Result<(i64, String)> {
+        let sql = "INSERT INTO queues (name, settings, created_at) VALUES ($1, $2, $3)
+             ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id, settings";
+        let made = self.ask_one(sql, &[&name.as_str(), &settings.as_bytes(), &now.as_millis()])?;
+        let made = made.ok_or_else(|| gone("queue"))?;
+        Ok((number(&made, 0)?, owned(&made, 1)?))
+    }
+
+    fn put_queue(&mut self, name: &QueueName, settings: &str, now: Timestamp) -> Result<i64> {
+        let sql = "INSERT INTO queues (name, settings, created_at) VALUES ($1, $2, $3)
+             ON CONFLICT (name) DO UPDATE SET settings = excluded.settings RETURNING id";
+        let put = self.ask_one(sql, &[&name.as_str(), &settings.as_bytes(), &now.as_millis()])?;
+        number(&put.ok_or_else(|| gone("queue"))?, 0)
+    }
+
+    fn note_lease_call(&mut self, queue: i64, versions: Option<&str>, now: Timestamp) -> Result<()> {
+        // Whoever else is noting it right now says the same.
+        let sql = "UPDATE queues SET last_lease_call_at = $2, worker_versions = coalesce($3, worker_versions)
+             WHERE id = (SELECT id FROM queues WHERE id = $1 FOR UPDATE SKIP LOCKED)";
+        self.run(sql, &[&queue, &now.as_millis(), &versions.map(str::as_bytes)])?;
+        Ok(())
+    }
+
+    fn worker_versions(&mut self, queue: i64) -> Result<Option<String>> {
+        let found = self.ask_one("SELECT worker_versions FROM queues WHERE id = $1", &[&queue])?;
+        owned_or_none(&found.ok_or_else(|| gone("queue"))?, 0)
+    }
+
+    fn insert_version(&mut self, tenant: i64, kind: &str, version: &str, now: Timestamp) -> Result<Option<i64>> {
+        let sql = "INSERT INTO versions_seen (tenant, kind, version, first_seen) VALUES ($1, $2, $3, $4)
+             ON CONFLICT DO NOTHING RETURNING id";
+        let new = self.ask_one(sql, &[&tenant, &kind.as_bytes(), &version.as_bytes(), &now.as_millis()])?;
+        new.map(|row| number(&row, 0)).transpose()
+    }
+
+    fn forget_versions(&mut self, tenant: i64, kind: &str, kept: usize) -> Result<bool> {
+        let sql = "DELETE FROM versions_seen WHERE tenant = $1 AND kind = $2 AND id <= (
+             SELECT id FROM versions_seen WHERE tenant = $1 AND kind = $2 ORDER BY id DESC LIMIT 1 OFFSET $3)";
+        let kept = i64::try_from(kept).unwrap_or(i64::MAX);
+        Ok(self.run(sql, &[&tenant, &kind.as_bytes(), &kept])? > 0)
+    }
+
+    fn version_order(&mut self, tenant: i64, kind: &str, version: &str) -> Result<Option<i64>> {
+        let sql = "SELECT id FROM versions_seen WHERE tenant = $1 AND kind = $2 AND version = $3";
+        let found = self.ask_one(sql, &[&tenant, &kind.as_bytes(), &version.as_bytes()])?;
+        found.map(|row| number(&row, 0)).transpose()
+    }
+
+    fn newest_version(&mut self, tenant: i64, kind: &str) -> Result<Option<String>> {
+        let sql = "SELECT version FROM versions_seen WHERE tenant = $1 AND kind = $2 ORDER BY id DESC LIMIT 1";
+        self.ask_one(sql, &[&tenant, &kind.as_bytes()])?.map(|row| owned(&row, 0)).transpose()
+    }
+}

@@ -1,0 +1,169 @@
+//! Runs: locked when they are read, changed in memory.
+
+use std::sync::LazyLock;
+
+use redrive_core::ids::{OrderKey, RunId};
+use redrive_core::text::Label;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::Severity;
+
+use super::columns::{number, parsed};
+use super::rows::PgRows;
+use super::sheet::{COLUMNS, NewColumns, SheetPayload, SheetRun};
+use crate::commands::life::position;
+use crate::commands::numbers::numbered;
+use crate::commands::rows::{Changed, Own, RunRows};
+use crate::commands::run_row::RunRow;
+use crate::error::{Error, Result};
+use crate::model::{NewRun, PayloadKind};
+
+static BY_NAME: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {} FROM runs WHERE tenant = $1 AND run_id = $2 FOR UPDATE", *COLUMNS));
+static BY_NUMBER: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = $1 FOR UPDATE", *COLUMNS));
+/// Locked in one order over all batches, so that no two wait for each other.
+static BY_NUMBERS: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = ANY($1) ORDER BY tenant, run_id FOR UPDATE", *COLUMNS));
+
+pub(super) const NEXT_NUMBERS: &str =
+    "SELECT nextval(pg_get_serial_sequence('runs', 'id')) FROM generate_series(1, $1::bigint)";
+
+impl PgRows<'_> {
+    /// Reads and locks runs that are about to be looked at one by one.
+    pub(super) fn lock_runs(&mut self, runs: &[i64]) -> Result<()> {
+        let missing: Vec<i64> = runs.iter().copied().filter(|run| !self.sheet.runs.contains_key(run)).collect();
+        if !missing.is_empty() {
+            for row in self.ask(&BY_NUMBERS, &[&missing])? {
+                self.sheet.read(&row)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn change(&mut self, run: i64, change: impl FnOnce(&mut SheetRun)) -> Result<()> {
+        self.lock_runs(&[run])?;
+        let kept = self.sheet.runs.get_mut(&run).ok_or_else(|| Error::Unexpected(format!("no run {run}")))?;
+        change(kept);
+        kept.dirty = true;
+        Ok(())
+    }
+}
+
+impl RunRows for PgRows<'_> {
+    fn find_run(&mut self, tenant: i64, run_id: &RunId) -> Result<Option<RunRow>> {
+        let name = (tenant, run_id.as_str().to_owned());
+        if let Some(known) = self.sheet.named.get(&name) {
+            return Ok(known.and_then(|run| self.sheet.row(run)));
+        }
+        match self.ask_one(&BY_NAME, &[&tenant, &run_id.as_str()])? {
+            Some(row) => self.sheet.read(&row).map(Some),
+            None => {
+                self.sheet.named.insert(name, None);
+                Ok(None)
+            }
+        }
+    }
+
+    fn run_by_number(&mut self, run: i64) -> Result<Option<RunRow>> {
+        if let Some(known) = self.sheet.row(run) {
+            return Ok(Some(known));
+        }
+        match self.ask_one(&BY_NUMBER, &[&run])? {
+            Some(row) => self.sheet.read(&row).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn next_run_number(&mut self) -> Result<i64> {
+        if let Some(next) = self.sheet.numbers.pop() {
+            return Ok(next);
+        }
+        let next = self.ask_one(NEXT_NUMBERS, &[&1_i64])?;
+        number(&next.ok_or_else(|| Error::Unexpected("no number for a run".into()))?, 0)
+    }
+
+    fn insert_run(&mut self, row: &RunRow, new: &NewRun, now: Timestamp) -> Result<()> {
+        let own = Own {
+            agent: new.agent.clone(),
+            task_type: new.task_type.clone(),
+            order_key: new.order_key.clone(),
+            severity: new.severity,
+        };
+        let columns = NewColumns {
+            received_at: now,
+            customer: new.customer.clone(),
+            idempotency_key: new.idempotency_key.as_ref().map(|key| key.as_str().to_owned()),
+        };
+        self.sheet.named.insert((row.tenant, row.run_id.as_str().to_owned()), Some(row.id));
+        let kept = SheetRun {
+            row: row.clone(),
+            own,
+            assigned_to: None,
+            updated_at: now,
+            new: Some(columns),
+            dirty: true,
+            has_steps: false,
+        };
+        self.sheet.runs.insert(row.id, kept);
+        if new.payload.kind == PayloadKind::None && new.about.is_empty() {
+            return Ok(());
+        }
+        let payload = SheetPayload {
+            kind: position(PayloadKind::ALL, &new.payload.kind),
+            digest: new.payload.digest.to_vec(),
+            about: new.about.clone(),
+            body: new.payload.encoded.clone(),
+        };
+        self.sheet.out.payloads.insert(numbered(row.id, row.run.revision), payload);
+        Ok(())
+    }
+
+    fn update_run(&mut self, row: &RunRow, _: Changed, now: Timestamp) -> Result<()> {
+        // A row is written whole in any case; which indexes that touches PostgreSQL finds out itself.
+        self.change(row.id, |kept| {
+            kept.row = row.clone();
+            kept.updated_at = now;
+        })
+    }
+
+    fn set_severity(&mut self, run: i64, severity: Severity) -> Result<()> {
+        self.change(run, |kept| kept.own.severity = severity)
+    }
+
+    fn set_assigned(&mut self, run: i64, to: Option<&Label>, now: Timestamp) -> Result<()> {
+        self.change(run, |kept| {
+            kept.assigned_to = to.cloned();
+            kept.updated_at = now;
+        })
+    }
+
+    fn set_place(&mut self, run: i64, agent: Option<&Label>, queue: i64) -> Result<()> {
+        self.change(run, |kept| {
+            kept.row.queue = queue;
+            if agent.is_some() {
+                kept.own.agent = agent.cloned();
+            }
+        })
+    }
+
+    fn own_of(&mut self, run: i64) -> Result<Option<Own>> {
+        self.lock_runs(&[run])?;
+        Ok(self.sheet.runs.get(&run).map(|kept| kept.own.clone()))
+    }
+
+    fn busy(&mut self, tenant: i64, order_key: &OrderKey, but: i64) -> Result<Option<RunId>> {
+        let sql = "SELECT run_id FROM runs WHERE tenant = $1 AND order_key = $2 AND order_key IS NOT NULL
+             AND wake IS NOT NULL AND id <> $3 LIMIT 1";
+        let found = self.ask_after(sql, &[&tenant, &order_key.as_str(), &but])?;
+        found.first().map(|row| parsed(row, 0, "run_id")).transpose()
+    }
+
+    fn is_under_way(&mut self, run: i64, epoch: u64) -> Result<bool> {
+        let found = self.run_by_number(run)?;
+        Ok(found.is_some_and(|row| row.run.lease().is_some() && row.run.epoch == epoch))
+    }
+
+    fn is_due_sometime(&mut self, run: i64) -> Result<bool> {
+        Ok(self.run_by_number(run)?.is_some_and(|row| row.run.due_at().is_some()))
+    }
+}

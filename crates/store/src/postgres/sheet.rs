@@ -1,0 +1,164 @@
+//! What a transaction has read and is about to write. Commands work on it in memory; what they changed goes out in a few
+//! statements at the end, or before a statement that has to see it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::LazyLock;
+
+use redrive_core::text::Label;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::Severity;
+
+use crate::commands::attempts::Kept;
+use crate::commands::life::word;
+use crate::commands::patterns::KnownPattern;
+use crate::commands::rows::Own;
+use crate::commands::run_row::{self, RunRow};
+use crate::commands::tally::Tally;
+use crate::error::Result;
+use crate::kept::columns::{Columns, label_or_none, number, parsed_or_none, time};
+
+/// A run as the transaction knows it. Its row is locked, or not there yet.
+pub(super) struct SheetRun {
+    pub(super) row: RunRow,
+    pub(super) own: Own,
+    pub(super) assigned_to: Option<Label>,
+    pub(super) updated_at: Timestamp,
+    /// What only a new run's row holds beside these.
+    pub(super) new: Option<NewColumns>,
+    pub(super) dirty: bool,
+    /// This batch has written entries of its ledger.
+    pub(super) has_steps: bool,
+}
+
+pub(super) struct NewColumns {
+    pub(super) received_at: Timestamp,
+    pub(super) customer: Option<Label>,
+    pub(super) idempotency_key: Option<String>,
+}
+
+/// An attempt that ended, as its row will be.
+pub(super) struct SheetAttempt {
+    pub(super) kept: Kept,
+    pub(super) epoch: Option<i64>,
+    pub(super) fingerprint: Option<(i64, i64)>,
+    pub(super) body: Vec<u8>,
+}
+
+pub(super) struct SheetPayload {
+    pub(super) kind: i64,
+    pub(super) digest: Vec<u8>,
+    pub(super) about: Vec<u8>,
+    pub(super) body: Vec<u8>,
+}
+
+pub(super) struct SheetMove {
+    pub(super) run: i64,
+    pub(super) at: i64,
+    pub(super) from: i64,
+    pub(super) to: i64,
+    pub(super) actor: String,
+    pub(super) event: String,
+    pub(super) note: Option<Vec<u8>>,
+}
+
+pub(super) struct SheetPattern {
+    pub(super) id: i64,
+    pub(super) public_id: String,
+    pub(super) tenant: i64,
+    pub(super) fp_version: i64,
+    pub(super) fp_hash: i64,
+    pub(super) template: Vec<u8>,
+    pub(super) reason: String,
+    pub(super) category: i64,
+    pub(super) at: i64,
+}
+
+pub(super) struct SheetPatternEvent {
+    pub(super) pattern: i64,
+    pub(super) at: i64,
+    pub(super) event: i64,
+    pub(super) actor: String,
+    pub(super) about: Option<Vec<u8>>,
+    pub(super) note: Option<Vec<u8>>,
+}
+
+pub(super) struct SheetSent {
+    pub(super) epoch: i64,
+    pub(super) changes: Vec<u8>,
+    pub(super) body: Vec<u8>,
+}
+
+/// A fingerprint of a tenant.
+pub(super) type PatternKey = (i64, u64, u8);
+
+#[derive(Default)]
+pub(super) struct Sheet {
+    pub(super) tenants: HashMap<String, i64>,
+    pub(super) runs: HashMap<i64, SheetRun>,
+    /// By tenant and run_id; none where there is no such run.
+    pub(super) named: HashMap<(i64, String), Option<i64>>,
+    /// Numbers that no run has yet.
+    pub(super) numbers: Vec<i64>,
+    /// By their id; none where there is no such attempt.
+    pub(super) attempts: HashMap<i64, Option<Kept>>,
+    /// By run.
+    pub(super) last_failures: HashMap<i64, Option<Kept>>,
+    pub(super) patterns: HashMap<PatternKey, Option<KnownPattern>>,
+    pub(super) digests: HashMap<i64, Option<Vec<u8>>>,
+    /// Runs that are known to have no entry in the ledger.
+    pub(super) no_steps: HashSet<i64>,
+    pub(super) out: Out,
+}
+
+/// What is to be written, beside the runs.
+#[derive(Default)]
+pub(super) struct Out {
+    pub(super) attempts: BTreeMap<i64, SheetAttempt>,
+    pub(super) payloads: BTreeMap<i64, SheetPayload>,
+    pub(super) moves: Vec<SheetMove>,
+    pub(super) patterns: Vec<SheetPattern>,
+    pub(super) pattern_events: Vec<SheetPatternEvent>,
+    pub(super) sent: BTreeMap<i64, SheetSent>,
+    /// Runs whose open effects are in doubt, and since when.
+    pub(super) doubts: BTreeMap<i64, i64>,
+    pub(super) tally: Option<(Tally, Timestamp)>,
+}
+
+/// The columns of a run: as [`RunRow`] reads them, and then what it does not hold.
+pub(super) static COLUMNS: LazyLock<String> =
+    LazyLock::new(|| format!("{}, agent, task_type, order_key, severity, assigned_to, updated_at", run_row::COLUMNS));
+/// How many they are.
+pub(super) const COLUMN_COUNT: usize = run_row::COLUMN_COUNT + 6;
+
+impl Sheet {
+    /// Takes in a run that was read with [`COLUMNS`], and gives it back as the transaction knows it.
+    pub(super) fn read(&mut self, row: &impl Columns) -> Result<RunRow> {
+        let run = RunRow::read(row)?;
+        if let Some(known) = self.runs.get(&run.id) {
+            return Ok(known.row.clone());
+        }
+        let at = run_row::COLUMN_COUNT;
+        let own = Own {
+            agent: label_or_none(row, at)?,
+            task_type: label_or_none(row, at + 1)?,
+            order_key: parsed_or_none(row, at + 2, "order key")?,
+            severity: word(Severity::ALL, number(row, at + 3)?, "severity")?,
+        };
+        let kept = SheetRun {
+            row: run.clone(),
+            own,
+            assigned_to: label_or_none(row, at + 4)?,
+            updated_at: time(row, at + 5)?,
+            new: None,
+            dirty: false,
+            has_steps: false,
+        };
+        self.named.insert((run.tenant, run.run_id.as_str().to_owned()), Some(run.id));
+        self.runs.insert(run.id, kept);
+        Ok(run)
+    }
+
+    pub(super) fn row(&self, run: i64) -> Option<RunRow> {
+        self.runs.get(&run).map(|kept| kept.row.clone())
+    }
+}

@@ -1,0 +1,25 @@
+//! One run's row as lists show it.
+
+use std::sync::LazyLock;
+
+use redrive_core::wire::RunSummary;
+
+use super::look::Look;
+use crate::error::{Error, Result};
+use crate::kept::summary::{SUMMARY, summary_of};
+
+/// In the order of the numbers asked for.
+static BY_NUMBERS: LazyLock<String> =
+    LazyLock::new(|| format!("{SUMMARY} WHERE runs.id = ANY($1) ORDER BY array_position($1, runs.id)"));
+
+/// The runs of these numbers, in their order; one that is gone is left out.
+pub(super) async fn summaries(look: &Look<'_>, numbers: &[i64]) -> Result<Vec<RunSummary>> {
+    if numbers.is_empty() {
+        return Ok(Vec::new());
+    }
+    look.rows(&BY_NUMBERS, &[&numbers]).await?.iter().map(summary_of).collect()
+}
+
+pub(super) async fn summary(look: &Look<'_>, number: i64) -> Result<RunSummary> {
+    summaries(look, &[number]).await?.pop().ok_or(Error::NotFound("run"))
+}

@@ -1,0 +1,113 @@
+//! The connection that tells other replicas of due runs, and hears of theirs.
+
+use std::sync::Mutex;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tokio_postgres::{AsyncMessage, NoTls};
+
+use super::address::Address;
+use super::wakeups::{CHANNEL, Wakeups};
+use crate::error::{Error, Result};
+
+/// Others are told at most this often.
+const TELL_EVERY: Duration = Duration::from_millis(100);
+/// How long to wait before connecting again.
+const RECONNECT: Duration = Duration::from_secs(1);
+
+pub(super) struct Telling {
+    stop: watch::Sender<bool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Telling {
+    pub(super) fn start(address: Address, wakeups: Wakeups) -> Result<Self> {
+        let (stop, stopped) = watch::channel(false);
+        let thread = std::thread::Builder::new()
+            .name("wakeups".into())
+            .spawn(move || {
+                let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
+                runtime.block_on(work(&address, &wakeups, stopped));
+            })
+            .map_err(|e| Error::Unexpected(format!("no thread for wake-ups: {e}")))?;
+        Ok(Self { stop, thread: Mutex::new(Some(thread)) })
+    }
+
+    pub(super) async fn close(&self) {
+        self.stop.send_replace(true);
+        let thread = self.thread.lock().ok().and_then(|mut thread| thread.take());
+        if let Some(thread) = thread {
+            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        }
+    }
+}
+
+async fn work(address: &Address, wakeups: &Wakeups, mut stopped: watch::Receiver<bool>) {
+    loop {
+        tokio::select! {
+            ended = listen(address, wakeups) => {
+                if let Err(error) = ended {
+                    tracing::debug!(error = super::failure::said(&error), "nobody tells of due runs for now");
+                }
+            }
+            _ = stopped.wait_for(|stop| *stop) => return,
+        }
+        tokio::select! {
+            () = sleep(RECONNECT) => {}
+            _ = stopped.wait_for(|stop| *stop) => return,
+        }
+    }
+}
+
+async fn listen(address: &Address, wakeups: &Wakeups) -> std::result::Result<(), tokio_postgres::Error> {
+    match &address.tls {
+        Some(tls) => {
+            let (client, connection) = address.config.connect(tls.clone()).await?;
+            follow(client, connection, wakeups).await
+        }
+        None => {
+            let (client, connection) = address.config.connect(NoTls).await?;
+            follow(client, connection, wakeups).await
+        }
+    }
+}
+
+async fn follow<S, T>(
+    client: tokio_postgres::Client,
+    mut connection: tokio_postgres::Connection<S, T>,
+    wakeups: &Wakeups,
+) -> std::result::Result<(), tokio_postgres::Error>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+    T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+{
+    let hear = async {
+        loop {
+            match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
+                Some(Ok(AsyncMessage::Notification(_))) => wakeups.heard(),
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(error),
+                None => return Ok(()),
+            }
+        }
+    };
+    let tell = async {
+        client.batch_execute(&format!("LISTEN {CHANNEL}")).await?;
+        // What fell due while nobody listened.
+        wakeups.heard();
+        loop {
+            wakeups.to_tell.notified().await;
+            if wakeups.take() {
+                client.batch_execute(&format!("NOTIFY {CHANNEL}")).await?;
+            }
+            sleep(TELL_EVERY).await;
+        }
+    };
+    tokio::select! {
+        ended = hear => ended,
+        ended = tell => ended,
+    }
+}

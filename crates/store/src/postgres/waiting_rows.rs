@@ -1,0 +1,297 @@
+//! Runs that wait for their time. Whoever claims steps over what another is claiming, and over what was claimed long ago.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
+
+use redrive_core::run::StateName;
+use redrive_core::text::Label;
+use redrive_core::time::Timestamp;
+use tokio_postgres::Row;
+
+use super::columns::{Columns as _, bytes, label, number, text};
+use super::line::Values;
+use super::marks::TENANTS_MAX;
+use super::rows::PgRows;
+use super::sheet::{COLUMN_COUNT, COLUMNS};
+use crate::codec::decoded_len;
+use crate::commands::life::position;
+use crate::commands::rows::{Candidate, DueCall, DueHint, WaitingRows};
+use crate::commands::run_row::RunRow;
+use crate::error::Result;
+
+/// The tenants after one that have scheduled runs in a queue, each with its oldest: one look into the index each.
+const TENANTS: &str = "SELECT q_queue, tenant, due FROM unnest($1::bigint[], $2::bigint[]) AS q(q_queue, q_mark)
+     CROSS JOIN LATERAL (
+         WITH RECURSIVE found AS (
+             (SELECT tenant, due FROM runs WHERE queue = q_queue AND tenant > $3 AND due >= q_mark
+              ORDER BY tenant, due LIMIT 1)
+             UNION ALL
+             SELECT next.tenant, next.due FROM found CROSS JOIN LATERAL (
+                 SELECT runs.tenant, runs.due FROM runs
+                 WHERE queue = q_queue AND runs.tenant > found.tenant AND runs.due >= q_mark
+                 ORDER BY runs.tenant, runs.due LIMIT 1) AS next
+         ) SELECT tenant, due FROM found LIMIT $4) AS t";
+
+/// Due runs of many tenants, so many each.
+static DUE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {columns}, q_bytes, q_head FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS q(q_queue, q_tenant, q_mark)
+         CROSS JOIN LATERAL (
+             SELECT {columns} FROM runs
+             WHERE queue = q_queue AND tenant = q_tenant AND due >= q_mark AND due <= $4
+                 AND ($5::bytea[] IS NULL OR agent = ANY($5))
+                 AND (order_key IS NULL OR NOT EXISTS (
+                     SELECT 1 FROM runs busy WHERE busy.tenant = q_tenant AND busy.order_key = runs.order_key
+                         AND busy.order_key IS NOT NULL AND busy.wake IS NOT NULL))
+             ORDER BY due, id LIMIT $6 FOR UPDATE SKIP LOCKED) AS r
+         LEFT JOIN LATERAL (
+             SELECT length(body)::bigint AS q_bytes, substr(body, 1, 5) AS q_head FROM payloads
+             WHERE payloads.id = ((r.id << 20) | r.revision) AND kind <> 0) AS p ON true",
+        columns = *COLUMNS
+    )
+});
+
+static OVERDUE: LazyLock<String> = LazyLock::new(|| {
+    let columns = &*COLUMNS;
+    format!(
+        "SELECT {columns} FROM runs WHERE queue = $1 AND tenant = $2 AND due <= $3
+         ORDER BY due LIMIT $4 FOR UPDATE SKIP LOCKED"
+    )
+});
+static TO_WAKE: LazyLock<String> = LazyLock::new(|| {
+    let columns = &*COLUMNS;
+    format!("SELECT {columns} FROM runs WHERE wake <= $1 ORDER BY wake LIMIT $2 FOR UPDATE SKIP LOCKED")
+});
+static HELD: LazyLock<String> = LazyLock::new(|| {
+    let columns = &*COLUMNS;
+    format!(
+        "SELECT {columns} FROM runs WHERE held_by = $1 AND held_by IS NOT NULL AND tenant = $2
+         ORDER BY id LIMIT $3 FOR UPDATE SKIP LOCKED"
+    )
+});
+
+/// What a claim has looked at.
+#[derive(Default)]
+pub(super) struct Claim {
+    tenants: Option<Tenants>,
+    /// Runs that were read for a queue and a tenant, and whether there were as many as asked for.
+    due: HashMap<(i64, i64), (Vec<Candidate>, bool)>,
+}
+
+/// The tenants after a place that have scheduled runs in some queues.
+struct Tenants {
+    queues: Vec<i64>,
+    after: i64,
+    /// In order, each with its oldest due time.
+    found: Vec<(i64, i64)>,
+    /// There are no others.
+    all: bool,
+}
+
+impl Tenants {
+    fn reaches(&self, after: i64) -> bool {
+        self.after <= after && (self.all || self.found.last().is_some_and(|(last, _)| *last > after))
+    }
+}
+
+/// What was read of one queue.
+struct Piece {
+    tenants: usize,
+    last: i64,
+    oldest: i64,
+}
+
+fn limit(most: usize) -> i64 {
+    i64::try_from(most).unwrap_or(i64::MAX)
+}
+
+impl PgRows<'_> {
+    fn runs_where(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<RunRow>> {
+        let found = self.ask_after(sql, values)?;
+        found.iter().map(|row| self.sheet.read(row)).collect()
+    }
+
+    /// The tenants after `after`, read in pieces: from the beginning first, since a round ends there.
+    fn tenants_after(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<&[(i64, i64)]> {
+        if self.claim.tenants.as_ref().is_none_or(|known| known.queues != queues) {
+            self.claim.tenants = Some(self.read_tenants(queues, i64::MIN, now)?);
+        }
+        if self.claim.tenants.as_ref().is_none_or(|known| !known.reaches(after)) {
+            self.claim.tenants = Some(self.read_tenants(queues, after, now)?);
+        }
+        let found = self.claim.tenants.as_ref().map_or(&[][..], |known| known.found.as_slice());
+        let from = found.partition_point(|(tenant, _)| *tenant <= after);
+        Ok(found.get(from..).unwrap_or_default())
+    }
+
+    fn read_tenants(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<Tenants> {
+        let marks = self.marks.of(queues, now);
+        let rows = self.ask_after(TENANTS, &[&queues, &marks.at, &after, &limit(TENANTS_MAX)])?;
+        let mut oldest: BTreeMap<i64, i64> = BTreeMap::new();
+        let mut of_queue: HashMap<i64, Piece> = HashMap::new();
+        for row in &rows {
+            let (queue, tenant, due) = (number(row, 0)?, number(row, 1)?, number(row, 2)?);
+            let seen = oldest.entry(tenant).or_insert(due);
+            *seen = due.min(*seen);
+            let piece = of_queue.entry(queue).or_insert(Piece { tenants: 0, last: tenant, oldest: due });
+            piece.tenants += 1;
+            (piece.last, piece.oldest) = (piece.last.max(tenant), piece.oldest.min(due));
+        }
+        // Past the end of a piece that is full nothing is known of that queue.
+        let cut = of_queue.values().filter(|piece| piece.tenants >= TENANTS_MAX).map(|piece| piece.last).min();
+        if marks.whole && after == i64::MIN && cut.is_none() {
+            let oldest = queues.iter().map(|queue| (*queue, of_queue.get(queue).map(|piece| piece.oldest)));
+            self.marks.looked(oldest.collect(), now);
+        }
+        let found = oldest.into_iter().filter(|(tenant, _)| cut.is_none_or(|cut| *tenant <= cut)).collect();
+        Ok(Tenants { queues: queues.to_vec(), after, found, all: cut.is_none() })
+    }
+
+    fn load_due(&mut self, hint: &DueHint<'_>, places: &[(i64, i64)], most: usize) -> Result<()> {
+        let (queues, tenants): (Vec<i64>, Vec<i64>) = places.iter().copied().unzip();
+        let marks: Vec<i64> = queues.iter().map(|queue| self.marks.at(*queue, hint.now)).collect();
+        let agents: Option<Vec<&[u8]>> =
+            hint.agents.map(|agents| agents.iter().map(|agent| agent.as_str().as_bytes()).collect());
+        let now = hint.now.as_millis();
+        let rows = self.ask_after(&DUE, &[&queues, &tenants, &marks, &now, &agents, &limit(most)])?;
+        let mut found: HashMap<(i64, i64), Vec<Candidate>> = HashMap::new();
+        let mut read: HashMap<(i64, i64), usize> = HashMap::new();
+        for row in &rows {
+            let candidate = self.candidate(row)?;
+            let place = (candidate.row.queue, candidate.row.tenant);
+            *read.entry(place).or_default() += 1;
+            if candidate.row.run.replayable {
+                found.entry(place).or_default().push(candidate);
+            }
+        }
+        for place in places {
+            let candidates = self.one_at_a_time(place.1, found.remove(place).unwrap_or_default())?;
+            let more = read.get(place).is_some_and(|n| *n >= most);
+            self.claim.due.insert(*place, (candidates, more));
+        }
+        Ok(())
+    }
+
+    fn candidate(&mut self, row: &Row) -> Result<Candidate> {
+        let run = self.sheet.read(row)?;
+        let order_key = self.sheet.runs.get(&run.id).and_then(|kept| kept.own.order_key.as_ref());
+        let order_key = order_key.map(|key| key.as_str().to_owned());
+        let bytes = match row.number_or_none(COLUMN_COUNT)? {
+            Some(stored) => decoded_len(usize::try_from(stored).unwrap_or(0), bytes(row, COLUMN_COUNT + 1)?),
+            None => 0,
+        };
+        Ok(Candidate { row: run, order_key, bytes })
+    }
+
+    /// Of runs with an order key only those whose key nobody else is dealing out right now, or has just dealt out.
+    fn one_at_a_time(&mut self, tenant: i64, mut candidates: Vec<Candidate>) -> Result<Vec<Candidate>> {
+        let mut keys: Vec<String> = candidates.iter().filter_map(|candidate| candidate.order_key.clone()).collect();
+        if keys.is_empty() {
+            return Ok(candidates);
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        let sql = "SELECT key FROM unnest($2::text[]) AS key
+             WHERE pg_try_advisory_xact_lock(hashtextextended(key, $1))";
+        let ours = self.ask(sql, &[&tenant, &keys])?;
+        let ours = ours.iter().map(|row| text(row, 0).map(str::to_owned)).collect::<Result<Vec<_>>>()?;
+        // Looked at again under the lock: whoever had it may have committed meanwhile.
+        let sql = "SELECT order_key FROM runs WHERE tenant = $1 AND order_key = ANY($2) AND order_key IS NOT NULL
+             AND wake IS NOT NULL";
+        let busy = self.ask(sql, &[&tenant, &ours])?;
+        let busy = busy.iter().map(|row| text(row, 0).map(str::to_owned)).collect::<Result<Vec<_>>>()?;
+        candidates.retain(|candidate| {
+            candidate.order_key.as_ref().is_none_or(|key| ours.contains(key) && !busy.contains(key))
+        });
+        Ok(candidates)
+    }
+}
+
+impl WaitingRows for PgRows<'_> {
+    fn next_tenant(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<Option<i64>> {
+        Ok(self.tenants_after(queues, after, now)?.first().map(|(tenant, _)| *tenant))
+    }
+
+    fn has_due(&mut self, queues: &[i64], tenant: i64, now: Timestamp) -> Result<bool> {
+        let next = self.tenants_after(queues, tenant - 1, now)?.first().copied();
+        Ok(next.is_some_and(|(found, due)| found == tenant && due <= now.as_millis()))
+    }
+
+    fn expect_due(&mut self, hint: DueHint<'_>) -> Result<()> {
+        let places = hint.queues.iter().flat_map(|queue| hint.tenants.iter().map(|tenant| (*queue, *tenant)));
+        let places: Vec<(i64, i64)> = places.filter(|place| !self.claim.due.contains_key(place)).collect();
+        if places.is_empty() { Ok(()) } else { self.load_due(&hint, &places, hint.most) }
+    }
+
+    fn due_runs(&mut self, call: DueCall<'_>) -> Result<Vec<Candidate>> {
+        let place = (call.queue, call.tenant);
+        let hint = DueHint { queues: &[], tenants: &[], agents: call.agents, now: call.now, most: call.most };
+        if !self.claim.due.contains_key(&place) {
+            self.load_due(&hint, &[place], call.most)?;
+        }
+        let (left, more) = self.still_due(place, call);
+        if left.len() >= call.most || !more {
+            return Ok(left);
+        }
+        self.load_due(&hint, &[place], call.most)?;
+        Ok(self.still_due(place, call).0)
+    }
+
+    fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<(i64, i64)>> {
+        let sql = "SELECT queue, tenant FROM runs WHERE due IS NOT NULL AND (queue, tenant) > ($1, $2)
+             ORDER BY queue, tenant LIMIT 1";
+        let found = self.ask_after(sql, &[&at.0, &at.1])?;
+        found.first().map(|row| Ok((number(row, 0)?, number(row, 1)?))).transpose()
+    }
+
+    fn overdue(&mut self, queue: i64, tenant: i64, by: Timestamp, most: usize) -> Result<Vec<RunRow>> {
+        self.runs_where(&OVERDUE, &[&queue, &tenant, &by.as_millis(), &limit(most)])
+    }
+
+    fn to_wake(&mut self, now: Timestamp, most: usize) -> Result<Vec<RunRow>> {
+        self.runs_where(&TO_WAKE, &[&now.as_millis(), &limit(most)])
+    }
+
+    fn next_holder(&mut self, after: &Label) -> Result<Option<Label>> {
+        let sql = "SELECT held_by FROM runs WHERE held_by IS NOT NULL AND held_by > $1 ORDER BY held_by LIMIT 1";
+        let found = self.ask_after(sql, &[&after.as_str().as_bytes()])?;
+        found.first().map(|row| label(row, 0)).transpose()
+    }
+
+    fn next_held_tenant(&mut self, holder: &Label, after: i64) -> Result<Option<i64>> {
+        let sql = "SELECT tenant FROM runs WHERE held_by = $1 AND held_by IS NOT NULL AND tenant > $2
+             ORDER BY tenant LIMIT 1";
+        let found = self.ask_after(sql, &[&holder.as_str().as_bytes(), &after])?;
+        found.first().map(|row| number(row, 0)).transpose()
+    }
+
+    fn held_runs(&mut self, holder: &Label, tenant: i64, most: usize) -> Result<Vec<RunRow>> {
+        self.runs_where(&HELD, &[&holder.as_str().as_bytes(), &tenant, &limit(most)])
+    }
+
+    fn held_count(&mut self, holder: &Label, most: u64) -> Result<u64> {
+        let sql =
+            "SELECT count(*) FROM (SELECT 1 FROM runs WHERE held_by = $1 AND held_by IS NOT NULL LIMIT $2) AS held";
+        let found = self.ask_after(sql, &[&holder.as_str().as_bytes(), &most.cast_signed()])?;
+        found.first().map_or(Ok(0), |row| number(row, 0).map(i64::cast_unsigned))
+    }
+
+    fn running(&mut self, tenant: i64) -> Result<i64> {
+        let sql = "SELECT (coalesce((SELECT sum(n) FROM counts WHERE state = $1 AND tenant = $2), 0)
+             + coalesce((SELECT sum(n) FROM counter_deltas WHERE state = $1 AND tenant = $2), 0))::bigint";
+        let running = position(StateName::ALL, &StateName::Running);
+        self.ask_one(sql, &[&running, &tenant])?.map_or(Ok(0), |row| number(&row, 0))
+    }
+}
+
+impl PgRows<'_> {
+    /// What was read and nobody has been given since.
+    fn still_due(&self, place: (i64, i64), call: DueCall<'_>) -> (Vec<Candidate>, bool) {
+        let Some((read, more)) = self.claim.due.get(&place) else { return (Vec::new(), false) };
+        let still = |candidate: &&Candidate| {
+            let known = self.sheet.runs.get(&candidate.row.id);
+            known.and_then(|kept| kept.row.run.due_at()).is_some_and(|due| due <= call.now)
+        };
+        (read.iter().filter(still).take(call.most).cloned().collect(), *more)
+    }
+}

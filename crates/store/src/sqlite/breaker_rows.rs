@@ -1,0 +1,111 @@
+//! Breakers' rows. There is one writer, so nobody has to be kept from moving one.
+
+use redrive_core::breaker::{Breaker, Key, Scope};
+use redrive_core::text::{Label, Text};
+use redrive_core::time::Timestamp;
+use redrive_core::wire::BreakerEntry;
+use rusqlite::{OptionalExtension, params};
+
+use super::rows::SqliteRows;
+use crate::codec::encode;
+use crate::commands::breakers::{COLUMNS, ENTRY, read_breaker, read_entry};
+use crate::commands::rows::BreakerRows;
+use crate::error::Result;
+use crate::model::Swept;
+
+impl BreakerRows for SqliteRows<'_> {
+    fn breakers(&mut self) -> Result<(Vec<(Key, Breaker)>, u64)> {
+        let mut last = self.conn.prepare_cached("SELECT last FROM breaker_generation")?;
+        let last: Option<i64> = last.query_row([], |row| row.get(0)).optional()?;
+        let mut find = self
+            .conn
+            .prepare_cached(&format!("SELECT {COLUMNS} FROM breakers b LEFT JOIN tenants t ON t.id = b.tenant"))?;
+        let all = find.query_and_then([], |row| read_breaker(row))?.collect::<Result<_>>()?;
+        Ok((all, last.unwrap_or(0).cast_unsigned()))
+    }
+
+    fn lock_breakers(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn put_generation(&mut self, last: u64) -> Result<()> {
+        let mut put = self.conn.prepare_cached(
+            "INSERT INTO breaker_generation (id, last) VALUES (1, ?1) ON CONFLICT DO UPDATE SET last = excluded.last",
+        )?;
+        put.execute([last.cast_signed()])?;
+        Ok(())
+    }
+
+    fn quiet_breaker(&mut self, _: &Key) -> Result<Option<Breaker>> {
+        Ok(None)
+    }
+
+    fn delete_breaker(&mut self, key: &Key, _: &Breaker) -> Result<()> {
+        let mut forget = self.conn.prepare_cached("DELETE FROM breakers WHERE name = ?1")?;
+        forget.execute([key.name().as_str()])?;
+        Ok(())
+    }
+
+    fn put_breaker(&mut self, key: &Key, tenant: Option<i64>, life: &str) -> Result<()> {
+        let (provider, model) = match &key.scope {
+            Scope::Tenant { .. } => (None, None),
+            Scope::Model { provider, model, .. } | Scope::Everywhere { provider, model } => {
+                (Some(provider), Some(model))
+            }
+        };
+        let mut put = self.conn.prepare_cached(
+            "INSERT INTO breakers (name, environment, tenant, provider, model, life) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT DO UPDATE SET life = excluded.life",
+        )?;
+        put.execute(params![
+            key.name().as_str(),
+            key.environment.as_str(),
+            tenant,
+            provider.map(Label::as_str),
+            model.map(Label::as_str),
+            encode(life.as_bytes()),
+        ])?;
+        Ok(())
+    }
+
+    fn insert_breaker_event(
+        &mut self,
+        name: &Label,
+        actor: &str,
+        event: &str,
+        note: Option<&Text>,
+        now: Timestamp,
+    ) -> Result<()> {
+        let mut insert = self
+            .conn
+            .prepare_cached("INSERT INTO breaker_events (name, at, actor, event, note) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        let note = note.map(|note| encode(note.token().as_bytes()));
+        insert.execute(params![name.as_str(), now.as_millis(), actor, event, note])?;
+        Ok(())
+    }
+
+    fn forget_breaker_events(&mut self, name: &Label, kept: usize) -> Result<()> {
+        let mut forget = self.conn.prepare_cached(
+            "DELETE FROM breaker_events WHERE name = ?1 AND id <= (
+                 SELECT id FROM breaker_events WHERE name = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+        )?;
+        forget.execute(params![name.as_str(), kept])?;
+        Ok(())
+    }
+
+    fn trim_breaker_events(&mut self, before: Timestamp, most: usize) -> Result<Swept> {
+        let mut forget = self.conn.prepare_cached(
+            "DELETE FROM breaker_events WHERE id IN (
+                 SELECT id FROM (SELECT id, at FROM breaker_events ORDER BY id LIMIT ?2) WHERE at < ?1)",
+        )?;
+        let gone = forget.execute(params![before.as_millis(), most])?;
+        Ok(Swept { looked_at: gone, moved: gone, more: gone == most })
+    }
+
+    fn breaker_events(&mut self, name: &Label, most: usize) -> Result<Vec<BreakerEntry>> {
+        let mut find = self
+            .conn
+            .prepare_cached(&format!("SELECT {ENTRY} FROM breaker_events WHERE name = ?1 ORDER BY id DESC LIMIT ?2"))?;
+        find.query_and_then(params![name.as_str(), most], |row| read_entry(row))?.collect()
+    }
+}

@@ -1,0 +1,220 @@
+//! What operations look for beside the writer: the next piece of a set, the items whose turn it is, what became of
+//! those that were moved.
+
+use redrive_core::lifecycle::Outcome;
+use redrive_core::operation::{Seen, settled};
+use redrive_core::patch::Operation;
+use redrive_core::run::StateName;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{Canary, CanaryState, ItemOutcome, OperationSample, Sort};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::changes::run_numbers;
+use super::columns::{parsed, whole};
+use super::filter::wanted;
+use super::lookup::run_number;
+use super::operation_rows::samples_of;
+use super::pieces::payload_of;
+use super::scan::{Place, Scan};
+use crate::commands::life::{position, word};
+use crate::commands::numbers::span_of;
+use crate::commands::operation_freeze::{Found, LOOKS_MAX, PIECE_RUNS};
+use crate::commands::operation_move::{Turn, room};
+use crate::commands::operation_patch::{Made, PIECE_MAX_BYTES, Patched, SAMPLES_MAX, patch_of, patched};
+use crate::commands::operation_row::OperationRow;
+use crate::commands::operation_settle::{CHANGED_LOOKS_MAX, Outcomes};
+use crate::error::{Error, Result};
+use crate::model::{RunFilter, RunRef, TenantScope};
+use crate::operation_model::{NewOperation, Over};
+
+/// Looks for the next piece.
+pub(super) fn find_piece(conn: &Connection, row: &OperationRow, spec: &NewOperation) -> Result<Found> {
+    let mut found = match &spec.over {
+        Over::Filter(filter) => by_filter(conn, row, filter)?,
+        Over::Runs(runs) => by_name(conn, row, runs)?,
+    };
+    let Some(patch) = patch_of(&spec.bulk) else { return Ok(found) };
+    let (mut bytes, shown) = (0, samples_of(conn, row.id)?.len());
+    for at in 0..found.runs.len() {
+        let Some((run, made)) = found.runs.get_mut(at) else { break };
+        let show = shown + found.samples.len() < SAMPLES_MAX;
+        let (made_of_it, sample) = patched_run(conn, *run, patch, show)?;
+        bytes += made_of_it.bytes();
+        *made = made_of_it;
+        found.samples.extend(sample);
+        let last = *run;
+        if bytes > PIECE_MAX_BYTES && at + 1 < found.runs.len() && matches!(spec.over, Over::Filter(_)) {
+            found.runs.truncate(at + 1);
+            (found.to, found.whole) = (last, false);
+        }
+    }
+    Ok(found)
+}
+
+fn by_filter(conn: &Connection, row: &OperationRow, filter: &RunFilter) -> Result<Found> {
+    let from = row.prepared_to;
+    let mut found = Found { from, to: from, runs: Vec::new(), missing: 0, samples: Vec::new(), whole: true };
+    let Some(mut wanted) = wanted(conn, &TenantScope::All, filter, Sort::Received, row.created_at)? else {
+        return Ok(found);
+    };
+    let (first, last) = wanted.ids.unwrap_or((1, i64::MAX));
+    wanted.ids = Some((first, last.min(row.last_run)));
+    let mut scan = Scan::begin(conn, &wanted, Sort::Received, Some(Place(from, 0)), PIECE_RUNS)?;
+    for _ in 0..LOOKS_MAX {
+        let Some(candidate) = scan.next()? else { return Ok(found) };
+        // One more than a piece holds tells whether anything is left.
+        if candidate.hit && found.runs.len() == PIECE_RUNS {
+            break;
+        }
+        found.to = candidate.run;
+        if candidate.hit {
+            found.runs.push((candidate.run, Made::Nothing));
+        }
+    }
+    found.whole = false;
+    Ok(found)
+}
+
+fn by_name(conn: &Connection, row: &OperationRow, runs: &[RunRef]) -> Result<Found> {
+    let from = usize::try_from(row.prepared_to).unwrap_or(usize::MAX);
+    let piece = runs.get(from..).unwrap_or_default();
+    let piece = piece.get(..PIECE_RUNS).unwrap_or(piece);
+    let to = from + piece.len();
+    let mut found = Found {
+        from: row.prepared_to,
+        to: i64::try_from(to).unwrap_or(i64::MAX),
+        runs: Vec::with_capacity(piece.len()),
+        missing: 0,
+        samples: Vec::new(),
+        whole: to >= runs.len(),
+    };
+    for at in piece {
+        match run_number(conn, at) {
+            Ok(run) => found.runs.push((run, Made::Nothing)),
+            Err(Error::NotFound(_)) => found.missing += 1,
+            Err(failed) => return Err(failed),
+        }
+    }
+    Ok(found)
+}
+
+/// The items whose turn it is.
+pub(super) fn find_turn(conn: &Connection, row: &OperationRow, spec: &NewOperation, now: Timestamp) -> Result<Turn> {
+    let room = room(row, spec, now);
+    let mut turn = Turn { from: row.moved_to, items: Vec::new(), last: false };
+    if room == 0 {
+        return Ok(turn);
+    }
+    let mut find = conn.prepare_cached(
+        "SELECT run FROM operation_items WHERE operation = ?1 AND run > ?2 AND outcome = ?3 ORDER BY run LIMIT ?4",
+    )?;
+    let waiting = position(ItemOutcome::ALL, &ItemOutcome::Waiting);
+    let runs = find.query_map(params![row.id, row.moved_to, waiting, room], |found| found.get(0))?;
+    let runs: Vec<i64> = runs.collect::<Result<_, _>>()?;
+    turn.last = runs.len() < room;
+    let (patch, mut bytes) = (patch_of(&spec.bulk), 0);
+    for run in runs {
+        if bytes > PIECE_MAX_BYTES {
+            turn.last = false;
+            break;
+        }
+        let made = match patch {
+            Some(patch) => patched_run(conn, run, patch, false)?.0,
+            None => Made::Nothing,
+        };
+        bytes += made.bytes();
+        turn.items.push((run, made));
+    }
+    Ok(turn)
+}
+
+/// Patches the payload of a run as it is.
+fn patched_run(
+    conn: &Connection,
+    run: i64,
+    patch: (&[Operation], usize),
+    show: bool,
+) -> Result<(Made, Option<OperationSample>)> {
+    let mut find = conn.prepare_cached(
+        "SELECT runs.revision, runs.run_id, tenants.name FROM runs JOIN tenants ON tenants.id = runs.tenant
+         WHERE runs.id = ?1",
+    )?;
+    let found = find.query_row([run], |row| {
+        Ok(whole(row, 0, "revision")
+            .and_then(|revision: u32| Ok((revision, parsed(row, 1, "run_id")?, parsed(row, 2, "tenant")?))))
+    });
+    let Some((from_revision, run_id, tenant)) = found.optional()?.transpose()? else {
+        return Ok((Made::Nothing, None));
+    };
+    let (payload, _) = payload_of(conn, run, from_revision)?.into_wire()?;
+    patched(Patched { from_revision, run_id, tenant, payload }, patch, show)
+}
+
+/// What has become of what was moved.
+pub(super) fn find_outcomes(conn: &Connection, row: &OperationRow, spec: &NewOperation) -> Result<Outcomes> {
+    let mut outcomes =
+        Outcomes { from: row.changes_seen, to: row.changes_seen, runs: Vec::new(), more: false, canary: None };
+    if row.unsettled() > 0 {
+        follow(conn, row, &mut outcomes)?;
+    }
+    let awaited = row.canary == Some(CanaryState::Waiting) && row.canary_until.is_some();
+    if let Some(canary) = spec.canary.as_ref().filter(|_| awaited) {
+        outcomes.canary = Some(first_attempts(conn, row.id, canary)?);
+    }
+    Ok(outcomes)
+}
+
+fn follow(conn: &Connection, row: &OperationRow, outcomes: &mut Outcomes) -> Result<()> {
+    let mut read = conn.prepare_cached("SELECT seq, runs FROM changes WHERE seq > ?1 ORDER BY seq")?;
+    let mut rows = read.query([row.changes_seen])?;
+    let mut looks = 0;
+    while let Some(found) = rows.next()? {
+        if looks >= CHANGED_LOOKS_MAX {
+            outcomes.more = true;
+            break;
+        }
+        outcomes.to = found.get(0)?;
+        for run in run_numbers(found.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?)? {
+            looks += 1;
+            if let Some(state) = moved_and_settled(conn, row.id, run)? {
+                outcomes.runs.push((run, state));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn moved_and_settled(conn: &Connection, operation: i64, run: i64) -> Result<Option<StateName>> {
+    let mut find = conn.prepare_cached(
+        "SELECT runs.state FROM operation_items AS item JOIN runs ON runs.id = item.run
+         WHERE item.operation = ?1 AND item.run = ?2 AND item.outcome = ?3",
+    )?;
+    let moved = position(ItemOutcome::ALL, &ItemOutcome::Moved);
+    let state: Option<i64> = find.query_row(params![operation, run, moved], |row| row.get(0)).optional()?;
+    let state = state.map(|state| word(StateName::ALL, state, "state")).transpose()?;
+    Ok(state.filter(|state| settled(*state).is_some()))
+}
+
+/// The first attempt of each canary run after it was moved; few enough to look at all of them.
+fn first_attempts(conn: &Connection, operation: i64, canary: &Canary) -> Result<Seen> {
+    let mut find = conn.prepare_cached(
+        "SELECT run, attempt FROM operation_items WHERE operation = ?1 AND outcome IN (?2, ?3, ?4) ORDER BY run LIMIT ?5",
+    )?;
+    let [moved, succeeded, failed] = [ItemOutcome::Moved, ItemOutcome::Succeeded, ItemOutcome::Failed]
+        .map(|outcome| position(ItemOutcome::ALL, &outcome));
+    let mut rows = find.query(params![operation, moved, succeeded, failed, canary.size])?;
+    let mut first =
+        conn.prepare_cached("SELECT outcome FROM attempts WHERE id > ?1 AND id <= ?2 ORDER BY id LIMIT 1")?;
+    let mut seen = Seen::default();
+    while let Some(row) = rows.next()? {
+        let (run, attempt): (i64, i64) = (row.get(0)?, row.get(1)?);
+        let (start, end) = span_of(run);
+        let outcome: Option<i64> = first.query_row([start + attempt, end], |row| row.get(0)).optional()?;
+        match outcome.map(|outcome| word(Outcome::ALL, outcome, "outcome")).transpose()? {
+            Some(Outcome::Succeeded) => seen.succeeded += 1,
+            Some(Outcome::Failed | Outcome::Cancelled) => seen.failed += 1,
+            None => seen.open += 1,
+        }
+    }
+    Ok(seen)
+}

@@ -1,0 +1,150 @@
+//! Runs that wait for their time: one index seek for each step, however many runs lie between.
+
+use redrive_core::run::StateName;
+use redrive_core::text::Label;
+use redrive_core::time::Timestamp;
+use rusqlite::{OptionalExtension, Params, params};
+
+use super::rows::SqliteRows;
+use crate::commands::life::position;
+use crate::commands::numbers::numbered;
+use crate::commands::rows::{Candidate, DueCall, DueHint, WaitingRows};
+use crate::commands::run_row::{COLUMN_COUNT, COLUMNS, RunRow};
+use crate::error::Result;
+use crate::model::PayloadKind;
+
+impl SqliteRows<'_> {
+    fn runs_where(&self, condition: &str, values: impl Params) -> Result<Vec<RunRow>> {
+        let mut find = self.conn.prepare_cached(&format!("SELECT {COLUMNS} FROM runs {condition}"))?;
+        find.query_and_then(values, |row| RunRow::read(row))?.collect()
+    }
+
+    /// How large a payload is in an answer, without reading it: its stored length, or what its packing says.
+    fn payload_bytes(&self, row: &RunRow) -> Result<usize> {
+        let mut find = self
+            .conn
+            .prepare_cached("SELECT length(body), substr(body, 1, 5) FROM payloads WHERE id = ?1 AND kind <> ?2")?;
+        let none = position(PayloadKind::ALL, &PayloadKind::None);
+        let found = find
+            .query_row([numbered(row.id, row.run.revision), none], |row| {
+                Ok((row.get::<_, usize>(0)?, row.get::<_, Vec<u8>>(1)?))
+            })
+            .optional()?;
+        Ok(found.map_or(0, |(stored, head)| crate::codec::decoded_len(stored, &head)))
+    }
+}
+
+impl WaitingRows for SqliteRows<'_> {
+    fn next_tenant(&mut self, queues: &[i64], after: i64, _: Timestamp) -> Result<Option<i64>> {
+        let mut find = self.conn.prepare_cached(
+            "SELECT tenant FROM runs INDEXED BY runs_due
+             WHERE queue = ?1 AND tenant > ?2 AND due IS NOT NULL ORDER BY tenant LIMIT 1",
+        )?;
+        let mut nearest: Option<i64> = None;
+        for queue in queues {
+            let found: Option<i64> = find.query_row([*queue, after], |row| row.get(0)).optional()?;
+            nearest = nearest.into_iter().chain(found).min();
+        }
+        Ok(nearest)
+    }
+
+    fn has_due(&mut self, queues: &[i64], tenant: i64, now: Timestamp) -> Result<bool> {
+        let mut find = self.conn.prepare_cached(
+            "SELECT 1 FROM runs INDEXED BY runs_due WHERE queue = ?1 AND tenant = ?2 AND due <= ?3 LIMIT 1",
+        )?;
+        for queue in queues {
+            if find.exists(params![queue, tenant, now.as_millis()])? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reading one by one costs nothing here.
+    fn expect_due(&mut self, _: DueHint<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn due_runs(&mut self, call: DueCall<'_>) -> Result<Vec<Candidate>> {
+        let agents = call.agents.map(|agents| {
+            let names: Vec<&str> = agents.iter().map(Label::as_str).collect();
+            serde_json::Value::from(names).to_string()
+        });
+        let mut find = self.conn.prepare_cached(&format!(
+            "SELECT {COLUMNS}, order_key FROM runs INDEXED BY runs_due
+             WHERE queue = ?1 AND tenant = ?2 AND due <= ?3
+               AND (?4 IS NULL OR agent IN (SELECT value FROM json_each(?4)))
+               AND (order_key IS NULL OR NOT EXISTS (
+                   SELECT 1 FROM runs busy INDEXED BY runs_order WHERE busy.tenant = ?2
+                       AND busy.order_key = runs.order_key AND busy.order_key IS NOT NULL AND busy.wake IS NOT NULL))
+             ORDER BY due LIMIT ?5"
+        ))?;
+        let mut found = find.query(params![call.queue, call.tenant, call.now.as_millis(), agents, call.most])?;
+        let mut candidates = Vec::new();
+        while let Some(row) = found.next()? {
+            let order_key = row.get(COLUMN_COUNT)?;
+            let row = RunRow::read(row)?;
+            if row.run.replayable {
+                let bytes = self.payload_bytes(&row)?;
+                candidates.push(Candidate { row, order_key, bytes });
+            }
+        }
+        Ok(candidates)
+    }
+
+    fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<(i64, i64)>> {
+        let mut find = self.conn.prepare_cached(
+            "SELECT queue, tenant FROM runs INDEXED BY runs_due
+             WHERE due IS NOT NULL AND (queue, tenant) > (?1, ?2) ORDER BY queue, tenant LIMIT 1",
+        )?;
+        Ok(find.query_row([at.0, at.1], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+    }
+
+    fn overdue(&mut self, queue: i64, tenant: i64, by: Timestamp, most: usize) -> Result<Vec<RunRow>> {
+        let condition = "WHERE queue = ?1 AND tenant = ?2 AND due <= ?3 ORDER BY due LIMIT ?4";
+        self.runs_where(condition, params![queue, tenant, by.as_millis(), most])
+    }
+
+    fn to_wake(&mut self, now: Timestamp, most: usize) -> Result<Vec<RunRow>> {
+        self.runs_where("WHERE wake <= ?1 ORDER BY wake LIMIT ?2", params![now.as_millis(), most])
+    }
+
+    fn next_holder(&mut self, after: &Label) -> Result<Option<Label>> {
+        let mut find = self.conn.prepare_cached(
+            "SELECT held_by FROM runs INDEXED BY runs_held WHERE held_by IS NOT NULL AND held_by > ?1
+             ORDER BY held_by LIMIT 1",
+        )?;
+        let found: Option<String> = find.query_row([after.as_str()], |row| row.get(0)).optional()?;
+        Ok(found.map(|name| Label::from(name.as_str())))
+    }
+
+    fn next_held_tenant(&mut self, holder: &Label, after: i64) -> Result<Option<i64>> {
+        let mut find = self.conn.prepare_cached(
+            "SELECT tenant FROM runs INDEXED BY runs_held WHERE held_by = ?1 AND held_by IS NOT NULL AND tenant > ?2
+             ORDER BY tenant LIMIT 1",
+        )?;
+        Ok(find.query_row(params![holder.as_str(), after], |row| row.get(0)).optional()?)
+    }
+
+    fn held_runs(&mut self, holder: &Label, tenant: i64, most: usize) -> Result<Vec<RunRow>> {
+        let condition = "INDEXED BY runs_held
+             WHERE held_by = ?1 AND held_by IS NOT NULL AND tenant = ?2 ORDER BY id LIMIT ?3";
+        self.runs_where(condition, params![holder.as_str(), tenant, most])
+    }
+
+    fn held_count(&mut self, holder: &Label, most: u64) -> Result<u64> {
+        let mut count = self.conn.prepare_cached(
+            "SELECT count(*) FROM (SELECT 1 FROM runs INDEXED BY runs_held
+             WHERE held_by = ?1 AND held_by IS NOT NULL LIMIT ?2)",
+        )?;
+        let n: i64 = count.query_row(params![holder.as_str(), most.cast_signed()], |row| row.get(0))?;
+        Ok(n.cast_unsigned())
+    }
+
+    fn running(&mut self, tenant: i64) -> Result<i64> {
+        let mut find =
+            self.conn.prepare_cached("SELECT coalesce(sum(n), 0) FROM counts WHERE state = ?1 AND tenant = ?2")?;
+        let running = position(StateName::ALL, &StateName::Running);
+        Ok(find.query_row(params![running, tenant], |row| row.get(0))?)
+    }
+}

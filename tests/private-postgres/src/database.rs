@@ -1,0 +1,51 @@
+//! A database for one test: made empty, gone with it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{admin_url, programs};
+
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+/// An empty database of its own.
+pub struct Database {
+    admin: String,
+    name: String,
+    url: String,
+}
+
+impl Database {
+    /// On the server that this process uses.
+    pub fn fresh() -> Result<Self, String> {
+        Self::on(&admin_url()?)
+    }
+
+    /// On the server of this maintenance database.
+    pub fn on(admin: &str) -> Result<Self, String> {
+        let name = format!("t{}_{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        programs::run(programs::client("createdb")?.arg(format!("--maintenance-db={admin}")).arg(&name))?;
+        let (server, _) = admin.rsplit_once('/').ok_or_else(|| format!("{admin}: no database"))?;
+        let url = format!("{server}/{name}");
+        Ok(Self { admin: admin.to_owned(), name, url })
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Runs SQL as an administrator would, beside whatever else is connected; what it printed comes back.
+    pub fn sql(&self, sql: &str) -> Result<String, String> {
+        let mut psql = programs::client("psql")?;
+        let output = programs::run(psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql, &self.url]))?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // Whoever is still connected belongs to the test that is over.
+        let Ok(mut dropped) = programs::client("dropdb") else { return };
+        let _ = programs::run(
+            dropped.args(["--force", "--if-exists"]).arg(format!("--maintenance-db={}", self.admin)).arg(&self.name),
+        );
+    }
+}

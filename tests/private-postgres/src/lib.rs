@@ -1,0 +1,27 @@
+//! A PostgreSQL of the tests' own. It runs on a free port in a throw-away folder, never touches one that is there
+//! already, and is gone when whoever started it is, however that ended.
+//!
+//! `cargo xtask test` starts one for all suites and names it in [`ADMIN_URL`]; a suite that is run by hand finds nothing
+//! there and starts its own. A server that can't be started is an error: nothing is skipped.
+
+mod database;
+mod programs;
+mod server;
+
+use std::sync::LazyLock;
+
+pub use database::Database;
+pub use server::Server;
+
+/// Where the server is, for suites that another process runs: the URL of its maintenance database.
+pub const ADMIN_URL: &str = "TEST_POSTGRES_URL";
+
+static OWN: LazyLock<Result<Server, String>> = LazyLock::new(Server::start);
+
+/// The URL of the server that this process uses; started at the first call if nobody has named one.
+pub fn admin_url() -> Result<String, String> {
+    match std::env::var(ADMIN_URL) {
+        Ok(url) => Ok(url),
+        Err(_) => OWN.as_ref().map(|server| server.url().to_owned()).map_err(Clone::clone),
+    }
+}
