@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 
 from live import LiveCase, step_of, until
@@ -99,6 +100,27 @@ class Runs(LiveCase):
                 self.fail("it began")
             with self.assertRaises(redrive.LeaseLost):
                 run.check()
+
+    def test_switched_off_it_leaves_no_trace_and_the_agent_works(self) -> None:
+        client = self.make_client(off=True, url="http://127.0.0.1:9")
+        before = threading.active_count()
+        with self.assertRaises(ValueError), client.run("off", timeout_s=None) as run:
+            self.assertEqual(run.do("pay", lambda: "paid", effect=True), "paid")
+            run.do("read", lambda: 1)
+            raise ValueError("its own")
+        self.assertEqual((run.outcome(0).known, threading.active_count()), (False, before))
+        self.assertFalse(self.spool.exists())
+
+    def test_what_is_said_after_a_client_was_closed_is_on_disk(self) -> None:
+        other = self.make_client()
+        with other.run("after", payload=1) as run:
+            other.close()
+            run.output = "late"
+        self.assertTrue(list(self.spool.glob("*.spool")))
+        other.spool.lose_own()
+        with self.make_client().run() as following:
+            following.output = "x"
+        self.assertEqual(self.settled("after", "succeeded")["output"], "late")
 
     def test_every_field_of_a_run_reaches_the_server(self) -> None:
         given = {"agent": "biller", "task_type": "invoice", "customer": "c-9", "severity": "high", "model": "gpt-5"}
