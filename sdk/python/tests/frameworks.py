@@ -11,6 +11,8 @@ from live import LiveCase
 from pages import run_page
 from provider import OVERFLOW, RATE_LIMITED, UNAUTHORIZED, Hangs, Insists, Provider, Refused, call, text
 
+import redrive
+
 # No framework may speak to anybody but us.
 for name in ("CREWAI_DISABLE_TELEMETRY", "CREWAI_DISABLE_TRACKING", "OTEL_SDK_DISABLED", "OPENAI_AGENTS_DISABLE_TRACING"):
     os.environ[name] = "true"
@@ -36,7 +38,17 @@ def complains(invoice: int) -> str:
     return '{"ok": false, "error": "the printer has no paper"}'
 
 
-TOOLS = [look_up, breaks, complains]
+paid: list[int] = []
+
+
+@redrive.effect
+def pay(amount: int) -> str:
+    """Pays an amount."""
+    paid.append(amount)
+    return f"paid {amount} EUR"
+
+
+TOOLS = [look_up, breaks, complains, pay]
 #: Where the script of an agent begins: one tool call that goes well.
 FIRST = call("look_up", invoice=7)
 
@@ -81,6 +93,21 @@ class FrameworkCase(LiveCase):
         done = [step["name"] for step in seen["steps"] if step["status"] == "committed"]
         self.assertEqual(done, ["look_up"], "the completed step is there")
         return seen
+
+    def test_a_guarded_tool_happens_once_over_a_retry(self) -> None:
+        paid.clear()
+        run_id = self.id().rpartition(".")[2]
+        self.provider.says(call("pay", amount=700), Refused(429, RATE_LIMITED))
+        with self.assertRaises(Exception), self.client.run(run_id, payload=7, resumable=True) as run:
+            self.agent(run)
+        self.assertEqual((run.outcome(10).state, paid), ("scheduled", [700]))
+        self.assertEqual(self.server.replay(run_id)[0], 200)
+        self.provider.says(call("pay", amount=700), text("It is paid."))
+        with self.client.run(run_id, payload=7, resumable=True) as run:
+            self.agent(run)
+        self.assertEqual((run.outcome(10).state, run.output, paid), ("recovered", "It is paid.", [700]))
+        effects = [(step["name"], step["effect"], step["output"]) for step in self.server.run(run_id)["steps"]]
+        self.assertEqual(effects, [("pay", True, "paid 700 EUR")])
 
     def test_an_agent_that_succeeds_leaves_nothing_to_do(self) -> None:
         seen = self.comes_to(FIRST, text("It is 700 EUR."))

@@ -7,11 +7,17 @@ from typing import Any
 from frameworks import FIRST, TOOLS, FrameworkCase
 from langchain.agents import create_agent
 from langchain.agents.middleware import ModelCallLimitMiddleware, ModelRetryMiddleware, ToolRetryMiddleware
+from langchain_core.tools import StructuredTool, ToolException
 from langchain_openai import ChatOpenAI
 from provider import RATE_LIMITED, Refused, call, text
 from suite import main
 
 from redrive.frameworks.langchain import Callback
+
+
+def jams(invoice: int) -> str:
+    """Prints an invoice."""
+    raise ToolException("paper jam")
 
 
 class LangChain(FrameworkCase):
@@ -22,7 +28,8 @@ class LangChain(FrameworkCase):
     def agent(self, run: Any, steps_max: int = 10) -> Any:
         model = ChatOpenAI(model="gpt-4o-mini", base_url=self.provider.url, max_retries=0)
         limit = ModelCallLimitMiddleware(run_limit=steps_max, exit_behavior="end")
-        agent = create_agent(model, TOOLS, middleware=[limit, *self.middleware])
+        quiet = StructuredTool.from_function(jams, handle_tool_error=True)
+        agent = create_agent(model, [*TOOLS, quiet], middleware=[limit, *self.middleware])
         question = {"messages": [{"role": "user", "content": "Send invoice 7."}]}
         return agent.invoke(question, config={"callbacks": [Callback(effects=[])]})
 
@@ -30,6 +37,11 @@ class LangChain(FrameworkCase):
         self.middleware = [ToolRetryMiddleware(max_retries=0, on_failure="continue")]
         seen = self.comes_to(FIRST, call("breaks", invoice=7), text("I have sent it."))
         self.assertEqual((self.raised, seen["state"], seen["reason"]), (None, "scheduled", "tool_error"))
+
+    def test_a_tool_that_handles_its_own_error_ends_well_and_is_a_failure(self) -> None:
+        seen = self.comes_to(FIRST, call("jams", invoice=7), text("I have printed it."))
+        self.assertEqual((self.raised, seen["state"], seen["reason"]), (None, "scheduled", "tool_error"))
+        self.assertEqual(seen["attempts"][0]["error"]["message"], "the tool jams failed: paper jam")
 
     def test_a_provider_error_that_a_middleware_made_an_answer_of_is_a_failure(self) -> None:
         self.middleware = [ModelRetryMiddleware(max_retries=0, on_failure="continue")]

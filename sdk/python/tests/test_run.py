@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 
 from live import LiveCase, step_of, until
@@ -100,6 +101,27 @@ class Runs(LiveCase):
             with self.assertRaises(redrive.LeaseLost):
                 run.check()
 
+    def test_switched_off_it_leaves_no_trace_and_the_agent_works(self) -> None:
+        client = self.make_client(off=True, url="http://127.0.0.1:9")
+        before = threading.active_count()
+        with self.assertRaises(ValueError), client.run("off", timeout_s=None) as run:
+            self.assertEqual(run.do("pay", lambda: "paid", effect=True), "paid")
+            run.do("read", lambda: 1)
+            raise ValueError("its own")
+        self.assertEqual((run.outcome(0).known, threading.active_count()), (False, before))
+        self.assertFalse(self.spool.exists())
+
+    def test_what_is_said_after_a_client_was_closed_is_on_disk(self) -> None:
+        other = self.make_client()
+        with other.run("after", payload=1) as run:
+            other.close()
+            run.output = "late"
+        self.assertTrue(list(self.spool.glob("*.spool")))
+        other.spool.lose_own()
+        with self.make_client().run() as following:
+            following.output = "x"
+        self.assertEqual(self.settled("after", "succeeded")["output"], "late")
+
     def test_every_field_of_a_run_reaches_the_server(self) -> None:
         given = {"agent": "biller", "task_type": "invoice", "customer": "c-9", "severity": "high", "model": "gpt-5"}
         with self.client.run("fields", versions={"prompt": "7"}, links={"trace": "https://t/1"}, **given) as run:
@@ -142,6 +164,20 @@ class Agents(LiveCase):
         self.assertEqual((bill({"n": 1}), len(calls)), ("billed 1", 2))
         seen = self.server.run("bill-1")
         self.assertEqual((seen["agent"], seen["queue"], seen["payload"]), ("bill", "bills", {"n": 1}))
+
+    def test_another_run_that_is_done_is_not_taken_for_the_agents_own(self) -> None:
+        self.default()
+        with redrive.run("inner-done") as run:
+            run.succeed("inner")
+
+        @redrive.agent(run_id=lambda n: f"outer-{n}")
+        def outer(n: int) -> str:
+            with redrive.run("inner-done"):
+                return "not reached"
+
+        with self.assertRaises(redrive.AlreadyDone):
+            outer(1)
+        self.settled("outer-1", "dead", "scheduled")
 
     def test_an_async_agent_is_a_run_too(self) -> None:
         self.default()

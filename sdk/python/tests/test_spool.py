@@ -16,7 +16,7 @@ from live import LiveCase, Server, binary, step_of, until
 from suite import main
 
 import redrive
-from redrive.record import unsealed
+from redrive.record import Record, unsealed
 
 #: What a bounded wait may take on a machine that does other things as well.
 SLACK_S = 5.0
@@ -83,6 +83,19 @@ class Away(LiveCase):
             run.do("pay", lambda: "paid", effect=True)
             self.assertEqual(step_of(self.server.run("back"), "pay")["status"], "committed")
         self.assertEqual(run.outcome(5).state, "succeeded")
+
+    def test_an_end_that_was_on_its_way_when_the_start_was_answered_finds_its_lease(self) -> None:
+        self.server.kill()
+        run, told = self.client.run("overtaken").__enter__(), self.client.sender._told
+
+        def end_it(record: Record, answer: Any) -> None:
+            if record.do == "start":
+                self.client.sender.put(Record("succeed", run._id, "overtaken", '{"output":"x"}'))
+            told(record, answer)
+
+        self.client.sender._told = end_it
+        self.server.start()
+        self.settled("overtaken", "succeeded")
 
     def test_what_a_dead_process_left_the_next_one_sends(self) -> None:
         self.server.kill()
@@ -210,7 +223,24 @@ redrive.flush()
             run.output = "x"
         for name in ("torn-0", "torn-2"):
             self.settled(name, "succeeded")
-        self.assertIsNone(self.server.run("evil-1")["state"])
+        for name in ("torn-1", "evil-1"):
+            self.assertIsNone(self.server.run(name)["state"], "a line that was changed says nothing")
+
+    def test_an_end_that_is_in_the_file_twice_is_one_end(self) -> None:
+        self.server.kill()
+        with self.assertRaises(TimeoutError), self.client.run("twice", payload=1) as run:
+            raise TimeoutError("Request timed out")
+        until(lambda: self.said("twice")[-1:] == ["fail"], 10, "the end is on disk")
+        self.client.close(0)
+        self.client.spool.lose_own()
+        [path] = self.spool.glob("*.spool")
+        whole = path.read_bytes().splitlines(True)
+        path.write_bytes(b"".join([*whole, whole[-1]]))
+        self.server.start()
+        with self.make_client().run("next") as run:
+            run.output = "x"
+        until(lambda: not list(self.spool.glob("*.spool")), 10, "all of it is sent")
+        self.assertEqual([a["attempt"] for a in self.server.run("twice")["attempts"]], [1])
 
     def test_a_full_spool_stops_no_agent_but_begins_no_effect(self) -> None:
         self.server.kill()

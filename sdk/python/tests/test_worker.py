@@ -87,6 +87,20 @@ class Workers(LiveCase):
         self.assertTrue(got[1][1][0]["applied"])
         self.assertIn("max iterations", str(got[1][0]["messages"]))
 
+    def test_runs_that_name_no_agent_are_taken_only_where_that_was_asked_for(self) -> None:
+        @redrive.agent(name="anybody", queue="quick", client=self.client)
+        def anybody(n: int) -> int:
+            return n
+
+        self.enqueue("w-unnamed", payload=1)
+        self.enqueue("w-named", agent="anybody", payload=2)
+        worker = self.worker(anybody)
+        self.settled("w-named", "succeeded")
+        worker.stop()
+        self.assertEqual(self.server.run("w-unnamed")["state"], "scheduled")
+        self.worker(anybody, any_agent=True)
+        self.assertEqual(self.settled("w-unnamed", "succeeded")["output"], 1)
+
     def test_no_more_runs_are_taken_than_there_is_room_for(self) -> None:
         go_on, at_once, most = threading.Event(), [], []
 

@@ -73,6 +73,7 @@ class Run(Ledger):
         self._limit_struck = False
         self._task: TaskLimit | None = None
         self._thread = 0
+        self._entered = False
         self._token: contextvars.Token[Run | None] | None = None
         self.evidence = ending.Evidence(model=fields.get("model"))
         self._open_ledger(client)
@@ -83,6 +84,7 @@ class Run(Ledger):
 
     def __enter__(self) -> Run:
         self._enter()
+        self._token = _current.set(self)
         self._thread = threading.get_ident()
         self._start_limit()
         return self
@@ -111,10 +113,12 @@ class Run(Ledger):
         self._end_by(error)
 
     def _enter(self) -> None:
+        if self._entered:
+            return
         self._client.opened(self)
         if self._lease is None and not self._client.settings.off:
             self._begin()
-        self._token = _current.set(self)
+        self._entered = True
 
     def _leave(self) -> bool:
         if self._token is not None:
@@ -165,7 +169,7 @@ class Run(Ledger):
         try:
             answer = self._client.begin(record)
         except SpoolFull as full:
-            log.error("redrive: %s goes on unseen for now: %s", self.run_id, full)
+            self._client.say_once("runs go on unseen for now", full)
             self._unseen = True
             self._client.sender.put(record)
             return
@@ -183,7 +187,7 @@ class Run(Ledger):
         code = "closed" if closed else answer.code
         if not closed and answer.status != 409:
             # A mistake in what we sent must not keep the agent from its work.
-            log.error("redrive: the start of %s was refused: %s %s", self.run_id, code, answer.detail)
+            self._client.say_once(f"starts are refused ({code})", answer.detail)
             self._detach(code)
             return
         self._detach(code)

@@ -34,6 +34,7 @@ class Client:
         self.heartbeats = Heartbeats(self.transport)
         self.timers = Timers()
         self._runs: dict[str, Run] = {}
+        self._said: set[str] = set()
         leaving.watch(self)
 
     def run(
@@ -100,6 +101,12 @@ class Client:
 
     def open_runs(self) -> list[Run]:
         return list(self._runs.values())
+
+    def say_once(self, what: str, why: object) -> None:
+        """An outage is one piece of news, however many runs it meets."""
+        if what not in self._said:
+            self._said.add(what)
+            log.error("redrive: %s: %s", what, why)
 
     def _told(self, record: Record, answer: Answer | None) -> None:
         """A record that had to wait has been answered."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from .aio import off_loop
 from .attempt import Run
 from .client import Client, default_client
 from .errors import AlreadyDone
@@ -91,23 +92,28 @@ def agent(
 
 def _call(spec: Agent) -> Callable[..., Any]:
     def called(*args: Any, **kwargs: Any) -> Any:
+        run = spec.run_for(spec.payload_of(args, kwargs))
         try:
-            with spec.run_for(spec.payload_of(args, kwargs)) as run:
-                run.output = output = spec.call(run)
-                return output
+            run._enter()
         except AlreadyDone as done:
+            # Of this run, that is: what another one raises inside it is its own affair.
             return done.output
+        with run:
+            run.output = output = spec.call(run)
+            return output
 
     return called
 
 
 def _async_call(spec: Agent) -> Callable[..., Any]:
     async def called(*args: Any, **kwargs: Any) -> Any:
+        run = spec.run_for(spec.payload_of(args, kwargs))
         try:
-            async with spec.run_for(spec.payload_of(args, kwargs)) as run:
-                run.output = output = await spec.call(run)
-                return output
+            await off_loop(run._enter)
         except AlreadyDone as done:
             return done.output
+        async with run:
+            run.output = output = await spec.call(run)
+            return output
 
     return called

@@ -17,6 +17,8 @@ log = logging.getLogger("redrive")
 _OF_A_START = ("mode", "start_id", "lease_ms", "idle_ms", "deadline_ms", "due_at")
 #: A record that makes the server itself stumble must not hold up all others for ever.
 _STUMBLES_MAX = 5
+#: A process may run for years: only the last ends are remembered.
+_ENDED_MAX = 10_000
 
 
 class Delivery:
@@ -32,7 +34,7 @@ class Delivery:
         self._transport, self._set_aside = transport, set_aside
         self._leases, self._starts = leases, starts
         self._stumbles: dict[int, int] = {}
-        self._ended: set[str] = set()
+        self._ended: dict[str, None] = {}
 
     def send(self, record: Record, wait_s: float) -> Answer | None:
         """The answer; none for what could not be said. Raises `Away` when it has to be tried again."""
@@ -41,7 +43,10 @@ class Delivery:
             return None
         answer = self._send(record, wait_s)
         if record.do in ENDS:
-            self._ended.add(record.run)
+            self._ended[record.run] = None
+            self._starts.pop(record.run, None)
+            if len(self._ended) > _ENDED_MAX:
+                del self._ended[next(iter(self._ended))]
         return answer
 
     def _send(self, record: Record, wait_s: float) -> Answer | None:

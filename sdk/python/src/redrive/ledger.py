@@ -130,6 +130,8 @@ class Ledger:
     # Plain steps: in the background, or with the end.
 
     def _add_plain(self, told: dict[str, Any]) -> None:
+        if self._client.settings.off:
+            return
         text = Raw(body(told))
         with self._lock:
             if self._ended:
@@ -146,7 +148,7 @@ class Ledger:
     def _flush(self) -> None:
         with self._lock:
             self._flush_due = False
-            if self._ended or self._client.settings.off:
+            if self._ended:
                 return
             for text in self._take_steps():
                 self._client.sender.put(self._step_record(text))

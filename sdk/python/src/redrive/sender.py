@@ -67,6 +67,9 @@ class Sender:
             self._queue.append(handed)
             self._run_thread()
             self._wake.notify()
+        if self._stopped:
+            # Said after the end: nobody but the disk takes it any more.
+            self._spool_queue()
         return handed
 
     def poke(self) -> None:

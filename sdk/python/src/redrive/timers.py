@@ -13,14 +13,14 @@ log = logging.getLogger("redrive")
 
 
 class Timer:
-    __slots__ = ("call", "cancelled")
+    __slots__ = ("call",)
 
     def __init__(self, call: Callable[[], None]) -> None:
-        self.call = call
-        self.cancelled = False
+        self.call: Callable[[], None] | None = call
 
     def cancel(self) -> None:
-        self.cancelled = True
+        """What it would have called is let go of at once: limits are long and runs are many."""
+        self.call = None
 
 
 class Timers:
@@ -52,10 +52,10 @@ class Timers:
             with self._wake:
                 while not self._due or self._due[0][0] > time.monotonic():
                     self._wake.wait(self._due[0][0] - time.monotonic() if self._due else None)
-                timer = heapq.heappop(self._due)[2]
-            if timer.cancelled:
+                call = heapq.heappop(self._due)[2].call
+            if call is None:
                 continue
             try:
-                timer.call()
+                call()
             except Exception:  # noqa: BLE001 - one callback must not end the others
                 log.exception("redrive: a timer failed")

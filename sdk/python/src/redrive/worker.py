@@ -27,13 +27,15 @@ _PAUSE_S = 1.0
 
 class Worker:
     """`Worker(agents=[bill, write]).run()` works until SIGTERM or Ctrl-C; `start()` and `stop()` do it in the
-    background. `agents` are functions under `@redrive.agent`."""
+    background. `agents` are functions under `@redrive.agent`; each gets the runs that name it. With `any_agent` the first
+    of them also gets those that name nobody, or somebody who is not here."""
 
     def __init__(
         self,
         queues: Iterable[str] | None = None,
         agents: Iterable[Callable[..., Any]] = (),
         *,
+        any_agent: bool = False,
         concurrency: int = 4,
         grace_s: float = 30.0,
         lease_ms: int | None = None,
@@ -45,6 +47,7 @@ class Worker:
             raise ValueError("a worker needs at least one function under @redrive.agent")
         self._client = client or default_client()
         self._queues = list(queues) if queues is not None else self._queues_of_agents()
+        self._any_agent = any_agent
         self._concurrency, self._grace_s = max(1, concurrency), grace_s
         self._lease_ms = lease_ms or self._client.settings.lease_ms
         self.name = name or f"{socket.gethostname()}:{os.getpid()}"
@@ -104,7 +107,7 @@ class Worker:
         wanted = {
             "tenant": self._client.settings.tenant,
             "queues": self._queues,
-            "agents": sorted(self._agents),
+            "agents": None if self._any_agent else sorted(self._agents),
             "versions": dict(self._client.settings.versions) or None,
             "max": free,
             "wait_ms": _LEASE_WAIT_MS,
@@ -127,11 +130,13 @@ class Worker:
         fields = {"run_id": leased["run_id"], "queue": leased.get("queue"), "lease_ms": self._lease_ms}
         if leased.get("model"):
             fields["model"] = leased["model"]
-        spec = self._agents.get(leased.get("agent") or "") or next(iter(self._agents.values()))
-        return Run(self._client, fields, None, spec.timeout_s, "raise", leased)
+        return Run(self._client, fields, None, self._agent_of(leased).timeout_s, "raise", leased)
+
+    def _agent_of(self, leased: Mapping[str, Any]) -> Agent:
+        return self._agents.get(leased.get("agent") or "") or next(iter(self._agents.values()))
 
     def _begin(self, leased: Mapping[str, Any]) -> None:
-        spec = self._agents.get(leased.get("agent") or "") or next(iter(self._agents.values()))
+        spec = self._agent_of(leased)
         run = self._run_of(leased)
         with self._changed:
             self._in_hand[id(run)] = run
