@@ -15,9 +15,11 @@ mod lists;
 mod load;
 mod made;
 mod operations;
+mod postgres;
 mod preflight;
 mod process;
 mod raw;
+mod raw_postgres;
 mod sample;
 
 use std::path::PathBuf;
@@ -34,6 +36,7 @@ pub struct Plan {
     pub huge: u64,
     pub pairs: usize,
     json: Option<PathBuf>,
+    postgres: bool,
     only: Option<String>,
 }
 
@@ -46,6 +49,7 @@ impl Plan {
             huge: 10_000_000,
             pairs: 3,
             json: None,
+            postgres: false,
             only: None,
         };
         let mut args = std::env::args().skip(1);
@@ -58,8 +62,10 @@ impl Plan {
                 "--huge" => plan.huge = value.parse()?,
                 "--pairs" => plan.pairs = value.parse()?,
                 "--json" => plan.json = Some(value.into()),
+                "--store" if value == "postgres" => plan.postgres = true,
+                "--store" if value == "sqlite" => {}
                 "--only" => plan.only = Some(value),
-                other => bail!("unknown flag {other}: --redrive --runs --large --huge --pairs --json --only"),
+                other => bail!("unknown flag {other}: --redrive --runs --large --huge --pairs --json --store --only"),
             }
         }
         Ok(plan)
@@ -83,6 +89,9 @@ fn main() -> Result<()> {
 }
 
 async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
+    if plan.postgres {
+        return postgres::measure(plan, figures).await;
+    }
     if plan.wants("classify") {
         classify::measure(figures);
     }
