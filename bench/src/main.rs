@@ -15,12 +15,14 @@ mod lists;
 mod load;
 mod made;
 mod operations;
+mod pages;
 mod postgres;
 mod preflight;
 mod process;
 mod raw;
 mod raw_postgres;
 mod sample;
+mod sdk;
 
 use std::path::PathBuf;
 
@@ -107,8 +109,14 @@ async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     if plan.wants("operations") {
         operations::measure(plan, figures).await?;
     }
+    if plan.wants("sdk") {
+        sdk::measure(plan, figures)?;
+    }
     if plan.wants("lists") {
         lists::measure(plan, figures).await?;
+    }
+    if plan.wants("pages") {
+        pages::measure(plan, figures).await?;
     }
     Ok(())
 }

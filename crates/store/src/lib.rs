@@ -11,6 +11,7 @@ mod lease_model;
 mod model;
 mod operation_model;
 mod pattern_model;
+mod standing_model;
 mod store;
 mod triage_model;
 
@@ -26,5 +27,6 @@ pub use kept::check::Miscounted;
 pub use model::*;
 pub use operation_model::*;
 pub use pattern_model::*;
+pub use standing_model::Standing;
 pub use store::Store;
 pub use triage_model::*;

@@ -18,6 +18,7 @@ mod reference;
 pub(crate) mod runs;
 mod runtime;
 pub(crate) mod serve;
+pub(crate) mod spool;
 pub(crate) mod tenants;
 
 pub(crate) use runtime::{block_on, now};

@@ -191,10 +191,12 @@ fn deal_rounds(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenants: &[i64]) -> R
     let agents = deal.call.agents.as_deref();
     batch.rows.expect_due(DueHint { queues: &deal.numbers, tenants, agents, now: batch.now, most })?;
     while !hungry.is_empty() && deal.runs_left > 0 {
-        let share = deal.runs_left.div_ceil(hungry.len());
+        let (each, over) = (deal.runs_left / hungry.len(), deal.runs_left % hungry.len());
         let mut still = Vec::new();
-        for at in hungry {
+        for (turn, at) in hungry.into_iter().enumerate() {
             let (tenant, hand) = &mut hands[at];
+            // What can't be shared out evenly goes to those whose turn is first; the next call begins after them.
+            let share = each + usize::from(turn < over);
             let got = deal_to(batch, deal, *tenant, share.min(deal.runs_left))?;
             if got.len() == share {
                 still.push(at);

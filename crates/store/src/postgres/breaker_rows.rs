@@ -14,6 +14,7 @@ use crate::codec::encode;
 use crate::commands::breakers::{COLUMNS, ENTRY, read_breaker, read_entry};
 use crate::commands::rows::BreakerRows;
 use crate::error::Result;
+use crate::model::Swept;
 
 /// Who moves breakers holds this until its commit.
 const LOCK: i64 = 0x7265_6472_6976_6511;
@@ -110,6 +111,22 @@ impl BreakerRows for PgRows<'_> {
         let note = note.map(|note| encode(note.token().as_bytes()));
         self.run(sql, &[&name.as_str().as_bytes(), &now.as_millis(), &actor, &event, &note])?;
         Ok(())
+    }
+
+    fn forget_breaker_events(&mut self, name: &Label, kept: usize) -> Result<()> {
+        let sql = "DELETE FROM breaker_events WHERE name = $1 AND id <= (
+             SELECT id FROM breaker_events WHERE name = $1 ORDER BY id DESC LIMIT 1 OFFSET $2)";
+        let kept = i64::try_from(kept).unwrap_or(i64::MAX);
+        self.run(sql, &[&name.as_str().as_bytes(), &kept])?;
+        Ok(())
+    }
+
+    fn trim_breaker_events(&mut self, before: Timestamp, most: usize) -> Result<Swept> {
+        let sql = "DELETE FROM breaker_events WHERE id IN (
+             SELECT id FROM (SELECT id, at FROM breaker_events ORDER BY id LIMIT $2) AS oldest WHERE at < $1)";
+        let limit = i64::try_from(most).unwrap_or(i64::MAX);
+        let gone = usize::try_from(self.run(sql, &[&before.as_millis(), &limit])?).unwrap_or(usize::MAX);
+        Ok(Swept { looked_at: gone, moved: gone, more: gone == most })
     }
 
     fn breaker_events(&mut self, name: &Label, most: usize) -> Result<Vec<BreakerEntry>> {

@@ -32,6 +32,7 @@ fn noon() -> Arc<ManualClock> {
 pub struct World {
     pub store: Arc<dyn Store>,
     pub clock: Arc<ManualClock>,
+    policies: Policies,
     place: Place,
 }
 
@@ -41,17 +42,18 @@ enum Place {
     Database(private_postgres::Database),
 }
 
-async fn open(place: &Place, clock: &Arc<ManualClock>) -> Arc<dyn Store> {
+async fn open(place: &Place, clock: &Arc<ManualClock>, policies: &Policies) -> Arc<dyn Store> {
+    let policies = policies.clone();
     let dice = Arc::new(SeededDice::new(7));
     match place {
         Place::Folder(folder) => {
             let folder = folder.path().join("data");
-            let options = sqlite::Options { folder, clock: clock.clone(), dice, policies: policies() };
+            let options = sqlite::Options { folder, clock: clock.clone(), dice, policies };
             Arc::new(SqliteStore::open(options).unwrap())
         }
         Place::Database(database) => {
             let (url, clock) = (database.url().to_owned(), Some(clock.clone() as Arc<dyn Clock>));
-            let options = postgres::Options { url, clock, dice, policies: policies(), lines: postgres::LINES };
+            let options = postgres::Options { url, clock, dice, policies, lines: postgres::LINES };
             Arc::new(PgStore::open(options).await.unwrap())
         }
     }
@@ -63,24 +65,28 @@ impl World {
     }
 
     pub async fn sqlite_in(folder: tempfile::TempDir) -> Self {
-        Self::opened(Place::Folder(folder), noon()).await
+        Self::sqlite_under(folder, policies()).await
+    }
+
+    pub async fn sqlite_under(folder: tempfile::TempDir, policies: Policies) -> Self {
+        Self::opened(Place::Folder(folder), noon(), policies).await
     }
 
     pub async fn postgres() -> Self {
-        Self::opened(Place::Database(private_postgres::Database::fresh().unwrap()), noon()).await
+        Self::opened(Place::Database(private_postgres::Database::fresh().unwrap()), noon(), policies()).await
     }
 
     /// The same store after a restart; time has stood still.
     pub async fn restarted(self) -> Self {
-        let Self { store, clock, place } = self;
+        let Self { store, clock, policies, place } = self;
         store.close().await;
         drop(store);
-        Self::opened(place, clock).await
+        Self::opened(place, clock, policies).await
     }
 
     /// Another replica over the same database.
     pub async fn beside(&self) -> Arc<dyn Store> {
-        open(&self.place, &self.clock).await
+        open(&self.place, &self.clock, &self.policies).await
     }
 
     /// What an administrator reads beside the store.
@@ -95,9 +101,9 @@ impl World {
         self.clock.now().as_millis()
     }
 
-    async fn opened(place: Place, clock: Arc<ManualClock>) -> Self {
-        let store = open(&place, &clock).await;
-        Self { store, clock, place }
+    async fn opened(place: Place, clock: Arc<ManualClock>, policies: Policies) -> Self {
+        let store = open(&place, &clock, &policies).await;
+        Self { store, clock, policies, place }
     }
 
     pub fn wait(&self, ms: u64) {

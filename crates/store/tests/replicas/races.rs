@@ -149,7 +149,7 @@ async fn a_freeze_at_one_replica_holds_at_the_other() {
     let other = world.beside().await;
     enqueue(&world.store, new_run("r")).await;
     let act = BreakerAct {
-        tenant: "acme".parse().unwrap(),
+        tenant: Some("acme".parse().unwrap()),
         environment: Label::from("production"),
         provider: None,
         model: None,
