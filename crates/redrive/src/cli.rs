@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     breakers, classify, completions, demo, doctor, effects, generate, health, keys, operations, patterns, preflight,
-    queues, runs, serve, spool, tenants,
+    queues, runs, serve, spool, store, tenants,
 };
 
 /// The dead letter queue and recovery pipeline for AI agent work
@@ -53,6 +53,9 @@ pub(crate) enum Command {
     /// Make, list and revoke keys, directly on the store
     #[command(subcommand)]
     Keys(keys::Command),
+    /// Copy a store into another, or look one over for damage
+    #[command(subcommand)]
+    Store(store::Command),
     /// Look the store and its surroundings over, directly; exits with 1 when something needs action
     Doctor(doctor::Args),
     /// Say why errors failed and which belong together, without a server
@@ -114,6 +117,10 @@ mod tests {
             "redrive queues set mail --preflight enforce --payload {\"messages\":\"/m\"}",
             "redrive doctor --data d --deep --json",
             "redrive spool send --dir s --json",
+            "redrive doctor --database-url postgres://h/db",
+            "redrive serve --database-url postgres://u:p@h:5432/db?sslmode=verify-full",
+            "redrive store copy --from ./data --to postgres://h/db --json",
+            "redrive store check --data d --recount",
         ] {
             let read = Cli::try_parse_from(line.split(' '));
             assert!(read.is_ok(), "{line}: {}", read.unwrap_err());
@@ -151,6 +158,9 @@ mod tests {
             "redrive keys create --role god",
             "redrive queues set mail --retry-by nobody",
             "redrive demo --speed 0",
+            "redrive serve --data d --database-url postgres://h/db",
+            "redrive keys list --database-url mysql://h/db",
+            "redrive store copy --from a",
             "redrive demo --listen here",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
 fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
     use commands::{
         breakers, classify, completions, demo, doctor, effects, generate, health, keys, operations, patterns,
-        preflight, queues, runs, serve, spool, tenants,
+        preflight, queues, runs, serve, spool, store, tenants,
     };
     match command {
         Command::Demo(args) => demo::run(&args, out),
@@ -48,6 +48,7 @@ fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
         Command::Stats(args) => commands::block_on(health::stats(args, out)),
         Command::Spool(command) => commands::block_on(spool::run(command, out)),
         Command::Keys(command) => keys::run(command, out),
+        Command::Store(command) => store::run(command, out),
         Command::Doctor(args) => doctor::run(&args, out),
         Command::Classify(args) => classify::run(&args, out),
         Command::Preflight(args) => preflight::run(&args, out),

@@ -34,10 +34,15 @@ impl Database {
 
     /// Runs SQL as an administrator would, beside whatever else is connected; what it printed comes back.
     pub fn sql(&self, sql: &str) -> Result<String, String> {
-        let mut psql = programs::client("psql")?;
-        let output = programs::run(psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql, &self.url]))?;
-        Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+        crate::sql(&self.url, sql)
     }
+}
+
+/// Runs SQL in the database of this URL.
+pub fn sql(url: &str, sql: &str) -> Result<String, String> {
+    let mut psql = programs::client("psql")?;
+    let output = programs::run(psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql, url]))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }
 
 impl Drop for Database {

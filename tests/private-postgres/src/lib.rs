@@ -10,7 +10,7 @@ mod server;
 
 use std::sync::LazyLock;
 
-pub use database::Database;
+pub use database::{Database, sql};
 pub use server::Server;
 
 /// Where the server is, for suites that another process runs: the URL of its maintenance database.
@@ -24,4 +24,10 @@ pub fn admin_url() -> Result<String, String> {
         Ok(url) => Ok(url),
         Err(_) => OWN.as_ref().map(|server| server.url().to_owned()).map_err(Clone::clone),
     }
+}
+
+/// Whether a suite runs over PostgreSQL: the same folder of cases is compiled twice, the second time under a name that
+/// says so. `module_path` is the suite's.
+pub fn is_meant(module_path: &str) -> bool {
+    module_path.split("::").next().is_some_and(|suite| suite.ends_with("_postgres"))
 }

@@ -14,6 +14,12 @@ pub(super) const SUITE: Suite = Suite {
     needs: &[
         Need { program: "cc", package: "build-essential", why: "SQLite is compiled from its C source" },
         Need { program: "mount", package: "mount", why: "a small disk is filled up" },
+        Need {
+            program: "pg_ctlcluster",
+            package: "postgresql",
+            why: "every suite of the store runs over PostgreSQL too",
+        },
+        Need { program: "runuser", package: "util-linux", why: "PostgreSQL refuses to be root" },
         Need { program: "kill", package: "procps", why: "servers are stopped by their signals" },
     ],
     command,

@@ -1,14 +1,13 @@
 //! `redrive doctor`: looks the store and its surroundings over, with the server running or not. Exits with 0 when all
 //! is fine, 1 when something needs action, 2 when it can't look.
 
-use std::path::{Path, PathBuf};
-
+use redrive_store::copy::Place;
 use serde::Serialize;
 
-use crate::commands::direct;
-use crate::config::{ConfigPath, DATA_DEFAULT};
+use crate::commands::direct::{self, Visit};
+use crate::config::StorePlace;
 use crate::doctor::{
-    Finding, Severity, access, clock, configuration, fsync_rate, integrity, keys, queues, setup, space,
+    Finding, Severity, access, clock, configuration, database, fsync_rate, integrity, keys, queues, setup, space,
 };
 use crate::escape;
 use crate::failure::{AlreadyTold, Usage};
@@ -16,12 +15,9 @@ use crate::out::{Out, Style};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The folder that holds the store [default: the configuration's, or ./redrive-data]
-    #[arg(long, env = "REDRIVE_DATA", hide_env_values = true, value_name = "FOLDER")]
-    data: Option<PathBuf>,
     #[command(flatten)]
-    config: ConfigPath,
-    /// Compare every index with its table, which takes longer
+    place: StorePlace,
+    /// Compare every index of a folder's store with its table, which takes longer
     #[arg(long)]
     deep: bool,
     /// Print JSON
@@ -37,33 +33,46 @@ struct Report<'a> {
 }
 
 pub(crate) fn run(args: &Args, out: &mut Out) -> anyhow::Result<()> {
-    let folder = folder(args);
-    let findings = look(args, &folder)?;
+    // A configuration that can't be read is a finding; the store may be looked at all the same.
+    let place = args.place.find_anyway();
+    let findings = look(args, &place)?;
+    conclude(&findings, &place, args.json, out)
+}
+
+/// Tells what was found, and ends as badly as it is.
+pub(crate) fn conclude(findings: &[Finding], place: &Place, json: bool, out: &mut Out) -> anyhow::Result<()> {
     let needs_action = findings.iter().any(|finding| finding.severity >= Severity::Action);
-    if args.json {
+    if json {
         let status = if needs_action { "attention" } else { "fine" };
-        let report = Report { status, data: folder.display().to_string(), findings: &findings };
+        let report = Report { status, data: format!("{place:?}"), findings };
         out.json(&serde_json::to_string(&report)?)?;
     } else {
-        print(&findings, out)?;
+        print(findings, out)?;
     }
     if needs_action { Err(AlreadyTold.into()) } else { Ok(()) }
 }
 
-/// A configuration that can't be read is a finding; the store may be looked at all the same.
-fn folder(args: &Args) -> PathBuf {
-    let said = args.data.clone().or_else(|| args.config.read().ok()?.server.data);
-    said.unwrap_or_else(|| DATA_DEFAULT.into())
+/// Not the store's failure but ours: there is nothing that could be judged.
+pub(crate) fn unlooked(error: anyhow::Error) -> Usage {
+    Usage::new(format!("can't look: {error:#}"))
 }
 
-fn look(args: &Args, folder: &Path) -> anyhow::Result<Vec<Finding>> {
-    // Not the store's failure but ours: there is nothing that could be judged.
-    let store = direct::open(folder).map_err(|error| Usage::new(format!("can't look: {error:#}")))?;
-    let mut findings = setup(&store);
-    findings.extend(integrity(&store, args.deep));
-    findings.extend([access(folder), space(folder), fsync_rate(folder), clock(&store), configuration(&args.config)]);
-    findings.extend(keys(&store));
-    findings.extend(queues(&store));
+fn look(args: &Args, place: &Place) -> anyhow::Result<Vec<Finding>> {
+    let mut store = direct::open(place).map_err(unlooked)?;
+    let mut findings = match &mut store {
+        Visit::Folder(store) => {
+            let mut findings = setup(store);
+            findings.extend(integrity(store, args.deep));
+            findings
+        }
+        Visit::Database(store) => database(store),
+    };
+    if let Place::Folder(folder) = place {
+        findings.extend([access(folder), space(folder), fsync_rate(folder)]);
+    }
+    findings.extend([clock(&mut store), configuration(&args.place.config)]);
+    findings.extend(keys(&mut store));
+    findings.extend(queues(&mut store));
     Ok(findings)
 }
 

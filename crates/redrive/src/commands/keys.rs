@@ -1,8 +1,6 @@
 //! `redrive keys`: on the store itself, so that it works without a key, with the server running or not. A running
 //! server sees the change within a second.
 
-use std::path::PathBuf;
-
 use clap::Subcommand;
 use redrive_core::ids::Tenant;
 use redrive_core::text::Label;
@@ -11,8 +9,9 @@ use redrive_core::wire::{CreatedKey, KeyView, KeysAnswer, Role};
 use redrive_server::auth;
 use redrive_store::{KeyRecord, SystemDice};
 
-use crate::commands::{direct, now};
-use crate::config::{ConfigPath, data_folder};
+use crate::commands::direct::{self, Visit};
+use crate::commands::now;
+use crate::config::StorePlace;
 use crate::failure::Usage;
 use crate::out::Out;
 use crate::table::Table;
@@ -31,19 +30,16 @@ pub(crate) enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Place {
-    /// The folder that holds the store [default: the configuration's, or ./redrive-data]
-    #[arg(long, env = "REDRIVE_DATA", hide_env_values = true, value_name = "FOLDER")]
-    data: Option<PathBuf>,
     #[command(flatten)]
-    config: ConfigPath,
+    store: StorePlace,
     /// Print JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
 impl Place {
-    fn folder(&self) -> anyhow::Result<PathBuf> {
-        data_folder(self.data.clone(), &self.config)
+    fn open(&self) -> anyhow::Result<Visit> {
+        direct::open(&self.store.find()?)
     }
 }
 
@@ -93,9 +89,9 @@ fn create(args: &CreateArgs, out: &mut Out) -> anyhow::Result<()> {
     if args.expires_at.is_some_and(|at| at <= now()) {
         return Err(Usage::new("--expires-at lies in the past").into());
     }
-    let store = direct::open(&args.place.folder()?)?;
+    let mut store = args.place.open()?;
     let note = args.note.as_deref().map(Label::from);
-    let (secret, record) = auth::new_key(&SystemDice, args.role, tenant, note, args.expires_at, store.now());
+    let (secret, record) = auth::new_key(&SystemDice, args.role, tenant, note, args.expires_at, store.now()?);
     store.put_key(&record)?;
     let created = CreatedKey { id: record.id.clone(), key: secret, role: record.role, tenant: tenant_word(&record) };
     if args.place.json {
@@ -107,7 +103,7 @@ fn create(args: &CreateArgs, out: &mut Out) -> anyhow::Result<()> {
 }
 
 fn list(args: &ListArgs, out: &mut Out) -> anyhow::Result<()> {
-    let store = direct::open(&args.place.folder()?)?;
+    let mut store = args.place.open()?;
     let keys: Vec<KeyView> = store.keys()?.into_iter().map(view).collect();
     if args.place.json {
         return Ok(out.json(&serde_json::to_string(&KeysAnswer { keys })?)?);
@@ -127,7 +123,7 @@ fn list(args: &ListArgs, out: &mut Out) -> anyhow::Result<()> {
 }
 
 fn revoke(args: RevokeArgs, out: &mut Out) -> anyhow::Result<()> {
-    let store = direct::open(&args.place.folder()?)?;
+    let mut store = args.place.open()?;
     let mut unknown = Vec::new();
     for id in args.ids {
         store.revoke_key(&id)?;

@@ -4,7 +4,7 @@ pub(crate) mod breakers;
 pub(crate) mod classify;
 pub(crate) mod completions;
 pub(crate) mod demo;
-mod direct;
+pub(crate) mod direct;
 pub(crate) mod doctor;
 pub(crate) mod effects;
 pub(crate) mod generate;
@@ -19,6 +19,7 @@ pub(crate) mod runs;
 mod runtime;
 pub(crate) mod serve;
 pub(crate) mod spool;
+pub(crate) mod store;
 pub(crate) mod tenants;
 
 pub(crate) use runtime::{block_on, now};

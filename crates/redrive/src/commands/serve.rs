@@ -1,18 +1,20 @@
 //! `redrive serve`: opens the store, applies the configuration, serves until it is told to stop.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use redrive_core::ids::QueueName;
+use redrive_core::policy::Policies;
 use redrive_core::text::Label;
 use redrive_core::wire::{QueueSettings, Role};
 use redrive_server::{Config, Limits, Server, auth};
-use redrive_store::sqlite::{Options, SqliteStore};
-use redrive_store::{Dice, Store, SystemClock, SystemDice};
+use redrive_store::copy::Place;
+use redrive_store::postgres::PgStore;
+use redrive_store::sqlite::SqliteStore;
+use redrive_store::{Dice, Store, SystemClock, SystemDice, postgres, sqlite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{ConfigFile, ConfigPath, FlagSettings, Settings};
@@ -44,12 +46,10 @@ async fn serve(settings: &Settings, file: ConfigFile, out: &mut Out) -> anyhow::
     // Before anything else, so that no signal falls between.
     let mut signals = Signals::new()?;
     let ConfigFile { policies, queues, rules, .. } = file;
-    let options =
-        Options { folder: settings.data.clone(), clock: Arc::new(SystemClock), dice: Arc::new(SystemDice), policies };
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(options)?);
+    let store = open(&settings.store, policies).await?;
     set_queues(store.as_ref(), queues).await?;
     let server = Server::start(server_config(settings)?, store.clone(), Arc::new(SystemDice), rules.compiled()).await?;
-    let begun = greet(&server, store.as_ref(), &settings.data, out).await;
+    let begun = greet(&server, store.as_ref(), &settings.store, out).await;
     if begun.is_ok() {
         signals.next().await;
         tracing::info!("stopping; once more to stop at once");
@@ -61,6 +61,20 @@ async fn serve(settings: &Settings, file: ConfigFile, out: &mut Out) -> anyhow::
             process::exit(1)
         }
     }
+}
+
+async fn open(place: &Place, policies: Policies) -> anyhow::Result<Arc<dyn Store>> {
+    let dice = Arc::new(SystemDice);
+    Ok(match place {
+        Place::Folder(folder) => {
+            let (folder, clock) = (folder.clone(), Arc::new(SystemClock));
+            Arc::new(SqliteStore::open(sqlite::Options { folder, clock, dice, policies })?)
+        }
+        Place::Database(url) => {
+            let options = postgres::Options { url: url.clone(), clock: None, dice, policies, lines: postgres::LINES };
+            Arc::new(PgStore::open(options).await.context("the database")?)
+        }
+    })
 }
 
 /// What the configuration says of queues holds from here on, whatever was set before.
@@ -90,27 +104,34 @@ pub(crate) fn replica_name() -> String {
 }
 
 /// Says where it listens, and on the first start the one key that everything else begins with.
-async fn greet(server: &Server, store: &dyn Store, data: &Path, out: &mut Out) -> anyhow::Result<()> {
+async fn greet(server: &Server, store: &dyn Store, place: &Place, out: &mut Out) -> anyhow::Result<()> {
     if store.keys().await?.is_empty() {
         let note = Label::from("made on the first start");
         let (secret, record) = auth::new_key(&SystemDice, Role::Admin, None, Some(note), None, store.now());
         store.put_key(record).await?;
         let text = format!(
-            "The first admin key, shown only now:\n\n    {}\n\n`redrive keys create --role … --data {}` makes others.\n",
-            secret,
-            crate::escape::shell(&data.display().to_string()),
+            "The first admin key, shown only now:\n\n    {secret}\n\n`redrive keys create --role … {}` makes others.\n",
+            flag(place),
         );
         // A key that nobody has seen is no use: better not to start.
         out.line(text).and_then(|()| out.flush()).map_err(|e| anyhow!("the first key could not be printed: {e}"))?;
     }
     let address = server.address();
-    tracing::info!(%address, data = %data.display(), "listening");
+    tracing::info!(%address, store = ?place, "listening");
     if let Some(address) = server.metrics_address() {
         tracing::info!(%address, "serving /metrics");
     }
     // Nobody may be reading; the log has said it.
     let _ = out.line(format_args!("listening on http://{address}")).and_then(|()| out.flush());
     Ok(())
+}
+
+/// How other commands find the store; an address is not repeated, since there may be a password in it.
+fn flag(place: &Place) -> String {
+    match place {
+        Place::Folder(folder) => format!("--data {}", crate::escape::shell(&folder.display().to_string())),
+        Place::Database(_) => "--database-url …".into(),
+    }
 }
 
 pub(crate) struct Signals {

@@ -5,12 +5,14 @@ mod fields;
 mod file;
 mod models;
 mod path;
+mod place;
 mod reference;
 mod rules;
 mod section;
 mod settings;
 
 pub(crate) use file::ConfigFile;
-pub(crate) use path::{ConfigPath, data_folder};
+pub(crate) use path::ConfigPath;
+pub(crate) use place::{StorePlace, typed};
 pub(crate) use reference::page;
-pub(crate) use settings::{DATA_DEFAULT, FlagSettings, Settings};
+pub(crate) use settings::{FlagSettings, Settings};

@@ -1,11 +1,10 @@
-//! Which file is read, and what commands beside `serve` need of it.
+//! Which file is read.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::file::ConfigFile;
-use super::settings::DATA_DEFAULT;
 
 const CONFIG_DEFAULT: &str = "redrive.toml";
 
@@ -24,13 +23,5 @@ impl ConfigPath {
             None if Path::new(CONFIG_DEFAULT).exists() => ConfigFile::read(Path::new(CONFIG_DEFAULT)),
             None => Ok(ConfigFile::default()),
         }
-    }
-}
-
-/// Where the store is: as `serve` would find it.
-pub(crate) fn data_folder(said: Option<PathBuf>, config: &ConfigPath) -> anyhow::Result<PathBuf> {
-    match said {
-        Some(folder) => Ok(folder),
-        None => Ok(config.read()?.server.data.unwrap_or_else(|| DATA_DEFAULT.into())),
     }
 }

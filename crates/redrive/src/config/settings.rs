@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use redrive_store::copy::Place;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::place::{DatabaseUrl, place_of};
 use crate::log::LogFormat;
 
 pub(crate) const DATA_DEFAULT: &str = "./redrive-data";
@@ -22,6 +24,8 @@ pub(crate) struct ServerSection {
     pub(crate) listen: Option<String>,
     /// The folder that holds the store.
     pub(crate) data: Option<PathBuf>,
+    /// The PostgreSQL database that holds the store, in place of a folder.
+    pub(crate) database_url: Option<DatabaseUrl>,
     /// Where to serve `/metrics` without a key; nowhere if absent.
     pub(crate) metrics_listen: Option<String>,
     /// How long work in hand may take after a stop, in milliseconds.
@@ -47,6 +51,9 @@ pub(crate) struct FlagSettings {
     /// The folder that holds the store; made if it is not there [default: ./redrive-data]
     #[arg(long, env = "REDRIVE_DATA", hide_env_values = true, value_name = "FOLDER")]
     data: Option<PathBuf>,
+    /// The PostgreSQL database that holds the store, in place of a folder; any number of servers may share it
+    #[arg(long, env = "REDRIVE_DATABASE_URL", hide_env_values = true, value_name = "URL", conflicts_with = "data")]
+    database_url: Option<DatabaseUrl>,
     /// Where to serve /metrics without a key
     #[arg(long, env = "REDRIVE_METRICS_LISTEN", hide_env_values = true, value_name = "ADDRESS")]
     metrics_listen: Option<String>,
@@ -73,10 +80,15 @@ pub(crate) struct FlagSettings {
 impl FlagSettings {
     /// What was said here, and below it what the file says.
     pub(crate) fn over(self, file: &ServerSection) -> ServerSection {
-        let file = file.clone();
+        let mut file = file.clone();
+        if self.data.is_some() || self.database_url.is_some() {
+            // Where the store is, is said as a whole.
+            (file.data, file.database_url) = (None, None);
+        }
         ServerSection {
             listen: self.listen.or(file.listen),
             data: self.data.or(file.data),
+            database_url: self.database_url.or(file.database_url),
             metrics_listen: self.metrics_listen.or(file.metrics_listen),
             grace_ms: self.grace_ms.or(file.grace_ms),
             log_format: self.log_format.or(file.log_format),
@@ -92,7 +104,7 @@ impl FlagSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
-    pub(crate) data: PathBuf,
+    pub(crate) store: Place,
     pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) grace_ms: u64,
     pub(crate) log_format: LogFormat,
@@ -132,7 +144,7 @@ impl TryFrom<ServerSection> for Settings {
         let in_flight_default = (64 * MIB).max(body_max_bytes);
         Ok(Self {
             listen: address("listen", said.listen.as_deref().unwrap_or(LISTEN_DEFAULT))?,
-            data: said.data.unwrap_or_else(|| DATA_DEFAULT.into()),
+            store: one_store(&said)?,
             metrics_listen: said.metrics_listen.map(|at| address("metrics_listen", &at)).transpose()?,
             grace_ms: within("grace_ms", said.grace_ms, 10_000, 0, 3_600_000)?,
             log_format: said.log_format.unwrap_or_default(),
@@ -148,6 +160,19 @@ impl TryFrom<ServerSection> for Settings {
             body_timeout_ms: within("body_timeout_ms", said.body_timeout_ms, 30_000, 100, 3_600_000)?,
         })
     }
+}
+
+fn one_store(said: &ServerSection) -> Result<Place, BadSetting> {
+    if said.data.is_some() && said.database_url.is_some() {
+        return Err(BadSetting {
+            key: "database_url",
+            must_be: "left out where `data` is set, or the other way round".into(),
+        });
+    }
+    if said.database_url.as_ref().is_some_and(|url| url.as_str().parse::<DatabaseUrl>().is_err()) {
+        return Err(BadSetting { key: "database_url", must_be: "an address that begins with postgres://".into() });
+    }
+    Ok(place_of(said))
 }
 
 fn within(key: &'static str, said: Option<u64>, default: u64, min: u64, max: u64) -> Result<u64, BadSetting> {
@@ -192,5 +217,16 @@ mod tests {
         assert_eq!(said(listen), "`listen` must be an address and a port, such as 127.0.0.1:7070");
         let small = ServerSection { in_flight_max_bytes: Some(1), ..ServerSection::default() };
         assert_eq!(said(small), "`in_flight_max_bytes` must be from 16777216 to 4293918720");
+    }
+
+    #[test]
+    fn where_the_store_is_is_said_once() {
+        let url = Some("postgres://h/db".parse().unwrap());
+        let both = ServerSection { data: Some("d".into()), database_url: url.clone(), ..ServerSection::default() };
+        assert!(both.check().unwrap_err().to_string().starts_with("`database_url` must be left out"));
+        let file = ServerSection { database_url: url, ..ServerSection::default() };
+        let flags = Flags::parse_from(["redrive", "--data", "d"]).settings;
+        assert_eq!(Settings::try_from(flags.over(&file)).unwrap().store, Place::Folder("d".into()));
+        assert_eq!(Settings::try_from(file).unwrap().store, Place::Database("postgres://h/db".into()));
     }
 }

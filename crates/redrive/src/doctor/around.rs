@@ -1,9 +1,9 @@
 //! What is around the store: the clock, and the configuration file.
 
 use redrive_core::time::{MINUTE_MS, Timestamp};
-use redrive_store::sqlite::Visit;
 
 use super::finding::{Finding, Severity};
+use crate::commands::direct::Visit;
 use crate::config::ConfigPath;
 
 /// When this was written; no clock is earlier.
@@ -11,10 +11,10 @@ const NOT_BEFORE_MS: i64 = 1_767_225_600_000;
 /// Clocks are set right by this much without anybody noticing.
 const SLACK_MS: u64 = MINUTE_MS;
 
-pub(crate) fn clock(store: &Visit) -> Finding {
-    match store.last_stamp() {
-        Ok(last) => judge(store.now(), last),
-        Err(error) => Finding::unreadable("clock", error),
+pub(crate) fn clock(store: &mut Visit) -> Finding {
+    match (store.now(), store.last_stamp()) {
+        (Ok(now), Ok(last)) => judge(now, last),
+        (Err(error), _) | (_, Err(error)) => Finding::unreadable("clock", error),
     }
 }
 

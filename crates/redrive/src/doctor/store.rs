@@ -3,16 +3,17 @@
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Role;
 use redrive_store::KeyRecord;
-use redrive_store::sqlite::{Setup, Visit};
+use redrive_store::sqlite::{self, Setup};
 
 use super::finding::{Finding, Severity};
+use crate::commands::direct::Visit;
 
 /// A larger file is only checked when asked: it would take minutes.
 const CHECK_MAX_BYTES: u64 = 4 << 30;
 const SYNCHRONOUS_FULL: u32 = 2;
 const MIB: u64 = 1 << 20;
 
-pub(crate) fn setup(store: &Visit) -> Vec<Finding> {
+pub(crate) fn setup(store: &sqlite::Visit) -> Vec<Finding> {
     match store.setup() {
         Ok(setup) => vec![version(&setup), durability(&setup)],
         Err(error) => vec![Finding::unreadable("store", error)],
@@ -35,7 +36,7 @@ fn durability(setup: &Setup) -> Finding {
     Finding::new(Severity::Danger, "durability", seen, what)
 }
 
-pub(crate) fn integrity(store: &Visit, deep: bool) -> Vec<Finding> {
+pub(crate) fn integrity(store: &sqlite::Visit, deep: bool) -> Vec<Finding> {
     let bytes = store.setup().map_or(0, |setup| setup.bytes);
     if !deep && bytes > CHECK_MAX_BYTES {
         let seen = format!("not checked: {} MiB", bytes / MIB);
@@ -55,12 +56,11 @@ fn damage(complaint: String) -> Finding {
     Finding::new(Severity::Danger, "integrity", complaint, what)
 }
 
-pub(crate) fn keys(store: &Visit) -> Vec<Finding> {
-    let keys = match store.keys() {
-        Ok(keys) => keys,
-        Err(error) => return vec![Finding::unreadable("keys", error)],
+pub(crate) fn keys(store: &mut Visit) -> Vec<Finding> {
+    let (keys, now) = match (store.keys(), store.now()) {
+        (Ok(keys), Ok(now)) => (keys, now),
+        (Err(error), _) | (_, Err(error)) => return vec![Finding::unreadable("keys", error)],
     };
-    let now = store.now();
     let valid: Vec<&KeyRecord> = keys.iter().filter(|key| is_valid(key, now)).collect();
     let mut findings = Vec::new();
     if !valid.iter().any(|key| key.role == Role::Admin) {
@@ -85,7 +85,7 @@ fn never_expires(key: &KeyRecord) -> Finding {
     Finding::new(Severity::Advice, "keys", seen, what)
 }
 
-pub(crate) fn queues(store: &Visit) -> Vec<Finding> {
+pub(crate) fn queues(store: &mut Visit) -> Vec<Finding> {
     let (queues, health) = match (store.queues(), store.health()) {
         (Ok(queues), Ok(health)) => (queues, health),
         (Err(error), _) | (_, Err(error)) => return vec![Finding::unreadable("queues", error)],

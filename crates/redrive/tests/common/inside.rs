@@ -1,8 +1,10 @@
-//! The store's file, read beside its server: whole, and every counter equal to a recount.
+//! The store itself, read beside its server: whole, and every counter equal to a recount.
 
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
+
+use crate::support::{database, redrive};
 
 pub const DATABASE: &str = "data/redrive.db";
 
@@ -42,6 +44,15 @@ const WRONG: [(&str, &str); 6] = [
 
 /// Nothing damaged, nothing half applied.
 pub fn check(folder: &Path) {
+    if let Some(url) = database(folder) {
+        // The counters are kept and appended there; the command knows how both add up.
+        let checked = redrive().args(["store", "check", "--json", "--database-url", &url]).output().unwrap();
+        assert!(checked.status.success(), "{checked:?}");
+        for (what, rows) in &WRONG[3..] {
+            assert_eq!(private_postgres::sql(&url, rows).unwrap(), "0", "{what}");
+        }
+        return;
+    }
     let conn = open(folder);
     let said: String = conn.query_row("PRAGMA quick_check", [], |row| row.get(0)).unwrap();
     assert_eq!(said, "ok");
@@ -54,5 +65,38 @@ pub fn check(folder: &Path) {
 }
 
 pub fn number(folder: &Path, query: &str) -> i64 {
+    if let Some(url) = database(folder) {
+        return private_postgres::sql(&url, query).unwrap().parse().unwrap();
+    }
     open(folder).query_row(query, [], |row| row.get(0)).unwrap()
+}
+
+/// Which migrations have run.
+pub fn version(folder: &Path) -> i64 {
+    match database(folder) {
+        Some(_) if number(folder, "SELECT count(*) FROM pg_tables WHERE tablename = 'schema_version'") == 0 => 0,
+        Some(_) => number(folder, "SELECT version FROM schema_version"),
+        None => number(folder, "PRAGMA user_version"),
+    }
+}
+
+/// Tables and indexes that are there.
+pub fn objects(folder: &Path) -> i64 {
+    match database(folder) {
+        Some(_) => number(folder, "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace"),
+        None => number(folder, "SELECT count(*) FROM sqlite_schema"),
+    }
+}
+
+/// As a later binary would leave it.
+pub fn set_version(folder: &Path, version: i64) {
+    match database(folder) {
+        Some(url) => {
+            drop(private_postgres::sql(&url, &format!("UPDATE schema_version SET version = {version}")).unwrap())
+        }
+        None => {
+            let conn = Connection::open(folder.join(DATABASE)).unwrap();
+            conn.pragma_update(None, "user_version", version).unwrap();
+        }
+    }
 }

@@ -41,11 +41,36 @@ pub(crate) fn serve(folder: &Path) -> Command {
     let mut command = redrive();
     command
         .current_dir(folder)
-        .args(["serve", "--listen", "127.0.0.1:0", "--data", "data"])
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .args(place(folder))
         .env("REDRIVE_GRACE_MS", "5000")
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
     command
+}
+
+/// How commands find the store of `folder`: in it, or in a database of its own where the suite is about PostgreSQL.
+pub(crate) fn place(folder: &Path) -> [String; 2] {
+    match database(folder) {
+        Some(url) => ["--database-url".into(), url],
+        None => ["--data".into(), "data".into()],
+    }
+}
+
+/// The database that belongs to a folder, made at the first call. It goes with the server that it is on.
+pub(crate) fn database(folder: &Path) -> Option<String> {
+    if !private_postgres::is_meant(module_path!()) {
+        return None;
+    }
+    let noted = folder.join("database");
+    if let Ok(url) = std::fs::read_to_string(&noted) {
+        return Some(url);
+    }
+    let made = private_postgres::Database::fresh().unwrap_or_else(|said| panic!("{said}"));
+    let url = made.url().to_owned();
+    std::mem::forget(made);
+    std::fs::write(noted, &url).unwrap();
+    Some(url)
 }
 
 pub(crate) struct Server {
@@ -163,7 +188,9 @@ impl Drop for Follower {
 
 /// A key made directly on the store.
 pub(crate) fn new_key(folder: &Path, args: &[&str]) -> Value {
-    let made = redrive().current_dir(folder).args(["keys", "create", "--data", "data", "--json"]).args(args).output();
+    let mut command = redrive();
+    command.current_dir(folder).args(["keys", "create", "--json"]).args(place(folder)).args(args);
+    let made = command.output();
     json(&made.unwrap())
 }
 

@@ -14,8 +14,9 @@ use redrive_core::wire::Role;
 use redrive_server::auth::new_key;
 use redrive_server::router::router;
 use redrive_server::{App, Limits};
-use redrive_store::sqlite::{Options, SqliteStore};
-use redrive_store::{Dice, ManualClock, SeededDice, Store};
+use redrive_store::postgres::PgStore;
+use redrive_store::sqlite::SqliteStore;
+use redrive_store::{Clock, Dice, ManualClock, SeededDice, Store, postgres, sqlite};
 use serde_json::Value;
 use tower::ServiceExt as _;
 
@@ -37,7 +38,38 @@ pub struct World {
     pub any_worker: String,
     pub operator: String,
     pub admin: String,
-    _folder: tempfile::TempDir,
+    _place: Place,
+}
+
+/// Where the store lives; gone with its case.
+enum Place {
+    Folder(tempfile::TempDir),
+    Database(private_postgres::Database),
+}
+
+impl Place {
+    /// By the suite's name.
+    fn new() -> Self {
+        if private_postgres::is_meant(module_path!()) {
+            Self::Database(private_postgres::Database::fresh().unwrap())
+        } else {
+            Self::Folder(tempfile::tempdir().unwrap())
+        }
+    }
+
+    async fn open(&self, clock: Arc<ManualClock>, dice: Arc<dyn Dice>, policies: Policies) -> Arc<dyn Store> {
+        match self {
+            Self::Folder(folder) => {
+                let folder = folder.path().join("data");
+                Arc::new(SqliteStore::open(sqlite::Options { folder, clock, dice, policies }).unwrap())
+            }
+            Self::Database(database) => {
+                let (url, clock) = (database.url().to_owned(), Some(clock as Arc<dyn Clock>));
+                let options = postgres::Options { url, clock, dice, policies, lines: postgres::LINES };
+                Arc::new(PgStore::open(options).await.unwrap())
+            }
+        }
+    }
 }
 
 /// An answer, whole.
@@ -90,12 +122,10 @@ impl World {
     }
 
     async fn made_under(limits: Limits, rules: Option<Arc<UserRules>>, policies: Policies) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let place = Place::new();
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(NOON)));
         let dice: Arc<dyn Dice> = Arc::new(SeededDice::new(7));
-        let options =
-            Options { folder: folder.path().join("data"), clock: clock.clone(), dice: dice.clone(), policies };
-        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(options).unwrap());
+        let store = place.open(clock.clone(), dice.clone(), policies).await;
         let app = App::new(store.clone(), dice.clone(), rules, limits);
         let key = |role, tenant: Option<&str>| {
             make_key(store.clone(), dice.clone(), role, tenant.map(|t| t.parse().unwrap()))
@@ -113,7 +143,7 @@ impl World {
             clock,
             dice,
             store,
-            _folder: folder,
+            _place: place,
         }
     }
 

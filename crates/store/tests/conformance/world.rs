@@ -73,7 +73,12 @@ impl World {
     }
 
     pub async fn postgres() -> Self {
-        Self::opened(Place::Database(private_postgres::Database::fresh().unwrap()), noon(), policies()).await
+        Self::postgres_under(policies()).await
+    }
+
+    pub async fn postgres_under(policies: Policies) -> Self {
+        let database = private_postgres::Database::fresh().unwrap();
+        Self::opened(Place::Database(database), noon(), policies).await
     }
 
     /// The same store after a restart; time has stood still.

@@ -12,7 +12,7 @@ use redrive_store::{Act, BreakerAct, NewRun, Report, Start, StartHow, TenantScop
 
 use crate::breakers::{Breakers, End, MIN_ATTEMPTS, Watch};
 use crate::lot::Lot;
-use crate::play::folder;
+use crate::play::world_under;
 use crate::world::{World, at, failed, lease_call, new_run, start, success, under};
 
 const TENANTS: [&str; 3] = ["acme", "globex", "limited"];
@@ -71,7 +71,7 @@ impl Breaking {
         let limits = Some(Limits { max_running: Some(MAX_RUNNING as u64), leases_per_s: Some(LEASES_PER_S) });
         let limited = TenantPolicy { tier: None, policy: PolicyLayer { limits, ..PolicyLayer::default() } };
         let tenants = [("limited".parse().unwrap(), limited)].into();
-        let world = World::sqlite_under(folder(), Policies { defaults, tenants, ..Policies::default() }).await;
+        let world = world_under(Policies { defaults, tenants, ..Policies::default() }).await;
         let (left, runs) = ((LEASES_PER_S, world.store.now()), BTreeMap::new());
         let model = Breakers::default();
         let mut made =

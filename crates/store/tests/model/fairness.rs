@@ -5,7 +5,6 @@ use redrive_core::ids::Tenant;
 use redrive_store::{NewRun, Start, StartHow};
 
 use crate::lot::Lot;
-use crate::play::folder;
 use crate::world::{World, lease_call, new_run, start, success, under};
 
 const TEN: usize = 10;
@@ -24,7 +23,7 @@ impl Fair {
     pub async fn new(lot: Lot) -> Self {
         println!("world {}", lot.seed);
         let others = (0..1 + lot.upto(3)).map(|n| (format!("big{n}"), 0)).collect();
-        Self { world: World::sqlite_in(folder()).await, lot, others, runs: 0 }
+        Self { world: crate::play::world().await, lot, others, runs: 0 }
     }
 
     async fn enqueue(&mut self, tenant: &str, queue: &str, in_ms: u64) {

@@ -38,11 +38,55 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use lot::Lot;
 use play::Play;
 
-/// Over all worlds: what the promise L1 asks for.
-const ACTS: usize = 100_000;
-/// Many short lives: a run with hundreds of attempts is slow to read and teaches nothing new.
-const WORLDS: usize = 50;
-const BATCHES: usize = 1_000;
+/// How far a store is tried: SQLite as far as the promises ask; a PostgreSQL, which costs a round trip where SQLite costs
+/// a look, over fewer worlds of the same size.
+struct Size {
+    /// Over all worlds: L1.
+    acts: usize,
+    /// Many short lives: a run with hundreds of attempts is slow to read and teaches nothing new.
+    worlds: usize,
+    batches: usize,
+    /// Over all oracles: R1.
+    replays: usize,
+    oracles: usize,
+    /// Over all worlds: B1.
+    rounds: usize,
+    probings: usize,
+    /// Over all worlds: B2.
+    breaker_acts: usize,
+    breakings: usize,
+    fair_worlds: usize,
+}
+
+const SIZE: Size = Size {
+    acts: 100_000,
+    worlds: 50,
+    batches: 1_000,
+    replays: 10_000,
+    oracles: 125,
+    rounds: 10_000,
+    probings: 20,
+    breaker_acts: 20_000,
+    breakings: 20,
+    fair_worlds: 8,
+};
+const SIZE_OVER_THE_WIRE: Size = Size {
+    acts: 8_000,
+    worlds: 4,
+    batches: 100,
+    replays: 960,
+    oracles: 12,
+    rounds: 400,
+    probings: 4,
+    breaker_acts: 4_000,
+    breakings: 4,
+    fair_worlds: 2,
+};
+
+fn size() -> &'static Size {
+    if private_postgres::is_meant(module_path!()) { &SIZE_OVER_THE_WIRE } else { &SIZE }
+}
+
 const BATCHES_IN_A_WORLD: usize = 25;
 const AT_ONCE: usize = 4;
 
@@ -70,62 +114,54 @@ fn in_worlds(worlds: usize, live: impl AsyncFn(Lot) + Sync) {
 #[test]
 fn every_act_does_what_the_model_says_and_nothing_else() {
     let (moved, skipped) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    in_worlds(WORLDS, async |lot| {
+    in_worlds(size().worlds, async |lot| {
         let mut play = Play::new(lot).await;
-        play.acts(ACTS / WORLDS).await;
+        play.acts(size().acts / size().worlds).await;
         play.audit().await;
         moved.fetch_add(play.moved, Ordering::Relaxed);
         skipped.fetch_add(play.skipped, Ordering::Relaxed);
     });
     let (moved, skipped) = (moved.into_inner(), skipped.into_inner());
-    println!("{ACTS} acts, {moved} runs moved by operations, {skipped} left alone since they had changed");
+    println!("{} acts, {moved} runs moved by operations, {skipped} left alone since they had changed", size().acts);
     assert!(moved > 0 && skipped > 0, "operations that do nothing prove nothing");
 }
-
-/// Over all worlds: what the promise B1 asks for.
-const ROUNDS: usize = 10_000;
-const PROBINGS: usize = 20;
 
 /// B1: exactly one probe until it settles or its lease ends; a crashed one frees the slot.
 #[test]
 fn half_open_admits_one_probe_at_a_time() {
     let fates = Mutex::new(BTreeMap::new());
-    in_worlds(PROBINGS, async |lot| {
+    in_worlds(size().probings, async |lot| {
         let mut probing = probes::Probing::new(lot).await;
-        probing.rounds(ROUNDS / PROBINGS).await;
+        probing.rounds(size().rounds / size().probings).await;
         let mut all = fates.lock().unwrap();
         probing.fates.iter().for_each(|(fate, n)| *all.entry(*fate).or_insert(0) += n);
     });
     let fates = fates.into_inner().unwrap();
-    println!("{ROUNDS} rounds: {fates:?}");
-    assert_eq!((fates.len(), fates.values().sum::<usize>()), (probes::FATES.len(), ROUNDS));
+    println!("{} rounds: {fates:?}", size().rounds);
+    assert_eq!((fates.len(), fates.values().sum::<usize>()), (probes::FATES.len(), size().rounds));
 }
-
-const BREAKER_ACTS: usize = 20_000;
-const BREAKINGS: usize = 20;
 
 /// B2: a late result moves nothing, one tenant's failures never move another's breaker. Limits are kept.
 #[test]
 fn breakers_stand_where_the_model_says() {
     let seen = Mutex::new(BTreeMap::new());
-    in_worlds(BREAKINGS, async |lot| {
+    in_worlds(size().breakings, async |lot| {
         let mut breaking = breaking::Breaking::new(lot).await;
-        breaking.acts(BREAKER_ACTS / BREAKINGS).await;
+        breaking.acts(size().breaker_acts / size().breakings).await;
         let mut all = seen.lock().unwrap();
         breaking.seen.iter().for_each(|(what, n)| *all.entry(*what).or_insert(0) += n);
     });
     let seen = seen.into_inner().unwrap();
-    println!("{BREAKER_ACTS} acts: {seen:?}");
+    println!("{} acts: {seen:?}", size().breaker_acts);
     assert_eq!(seen.len(), breaking::KINDS, "what nobody saw proves nothing: {seen:?}");
 }
 
-const FAIR_WORLDS: usize = 8;
 const NEWCOMERS: usize = 25;
 
 /// L7: whatever the others' backlog, ten due runs of another tenant come in their turns.
 #[test]
 fn ten_due_runs_come_within_their_turns_whatever_the_backlog_of_others() {
-    in_worlds(FAIR_WORLDS, async |lot| {
+    in_worlds(size().fair_worlds, async |lot| {
         let mut fair = fairness::Fair::new(lot).await;
         for _ in 0..NEWCOMERS {
             fair.newcomer().await;
@@ -137,7 +173,7 @@ fn ten_due_runs_come_within_their_turns_whatever_the_backlog_of_others() {
 #[test]
 fn a_batch_is_answered_item_by_item() {
     let seed = lot::seed();
-    for world in 0..BATCHES / BATCHES_IN_A_WORLD {
+    for world in 0..size().batches / BATCHES_IN_A_WORLD {
         block_on(async {
             let mut play = Play::new(Lot::new(seed.wrapping_add(world as u64))).await;
             for _ in 0..BATCHES_IN_A_WORLD {
@@ -148,24 +184,20 @@ fn a_batch_is_answered_item_by_item() {
     }
 }
 
-/// Over all worlds: what the promise R1 asks for.
-const REPLAYS: usize = 10_000;
-const ORACLES: usize = 125;
-
 /// R1: a committed step is never offered for execution again, on any path there is.
 #[test]
 fn a_committed_step_is_never_offered_again() {
     let paths = Mutex::new(oracle::Paths::new());
-    in_worlds(ORACLES, async |lot| {
+    in_worlds(size().oracles, async |lot| {
         println!("world {}", lot.seed);
-        let mut oracle = oracle::Oracle::new(lot, play::folder()).await;
-        oracle.replays(REPLAYS / ORACLES).await;
+        let mut oracle = oracle::Oracle::new(lot).await;
+        oracle.replays(size().replays / size().oracles).await;
         assert_eq!(oracle.done_more_than_once(), 0, "of {}", oracle.done());
         let mut all = paths.lock().unwrap();
         oracle.paths.iter().for_each(|(path, n)| *all.entry(path).or_default() += n);
     });
     let paths = paths.into_inner().unwrap();
-    println!("{REPLAYS} replays: {paths:?}");
+    println!("{} replays: {paths:?}", size().replays);
     assert_eq!(paths.len(), PATHS, "a path that nobody took proves nothing: {paths:?}");
 }
 

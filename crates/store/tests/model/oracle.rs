@@ -68,8 +68,8 @@ pub fn scripted(at: &RunRef, n: u64) -> Scripted {
 }
 
 impl Oracle {
-    pub async fn new(lot: Lot, folder: tempfile::TempDir) -> Self {
-        let world = World::sqlite_in(folder).await;
+    pub async fn new(lot: Lot) -> Self {
+        let world = crate::play::world().await;
         world.retried_by_caller(CALLS).await;
         Self { world, lot, facts: BTreeMap::new(), late: Vec::new(), paths: Paths::new() }
     }

@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
+use redrive_core::policy::Policies;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{EffectOutcome, QueueSettings, StepStatus};
@@ -34,7 +35,7 @@ pub struct Play {
 impl Play {
     pub async fn new(lot: Lot) -> Self {
         println!("world {}", lot.seed);
-        let world = World::sqlite_in(folder()).await;
+        let world = world().await;
         let settings = QueueSettings { retry_by: redrive_core::policy::RetryBy::Caller, ..QueueSettings::default() };
         world.store.put_queue(CALLS.parse().unwrap(), settings).await.unwrap();
         Self { world, model: Model::default(), lot, done: 0, operations: Vec::new(), moved: 0, skipped: 0 }
@@ -262,8 +263,22 @@ impl Play {
     }
 }
 
+/// A store of the kind that the suite is about.
+pub async fn world() -> World {
+    if private_postgres::is_meant(module_path!()) { World::postgres().await } else { World::sqlite_in(folder()).await }
+}
+
+/// The same under other policies.
+pub async fn world_under(policies: Policies) -> World {
+    if private_postgres::is_meant(module_path!()) {
+        World::postgres_under(policies).await
+    } else {
+        World::sqlite_under(folder(), policies).await
+    }
+}
+
 /// In memory where there is such a place: the laws are about what is written, and not about how long a disk takes.
-pub fn folder() -> tempfile::TempDir {
+fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 

@@ -11,7 +11,7 @@ use redrive_core::wire::BreakerView;
 use redrive_store::{Act, Error, RunRef, Start, StartHow, TenantScope, Triage, UnderLease};
 
 use crate::lot::Lot;
-use crate::play::{at_once, folder};
+use crate::play::{at_once, world_under};
 use crate::world::{LEASE_MS, World, at, failed, lease_call, start, success, under};
 
 const TENANT: &str = "acme";
@@ -48,7 +48,7 @@ impl Probing {
         println!("world {}", lot.seed);
         let breaker = Some(BreakerLayer { min_attempts: Some(2), ..BreakerLayer::default() });
         let defaults = PolicyLayer { breaker, ..PolicyLayer::default() };
-        let world = World::sqlite_under(folder(), Policies { defaults, ..Policies::default() }).await;
+        let world = world_under(Policies { defaults, ..Policies::default() }).await;
         Self { world: Some(world), lot, runs: 0, fates: BTreeMap::new() }
     }
 
