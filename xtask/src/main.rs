@@ -17,7 +17,7 @@ usage: cargo xtask <command>
 
   test [FILTER]   set up what the suites need, run them all, end with `N passed, N failed`;
                   FILTER runs only the tests whose name contains it
-  bench [FLAGS]   measure beside raw SQLite in one run: --only classify|preflight|ingest|claims|lists, --pairs N,
+  bench [FLAGS]   measure beside raw SQLite in one run: --only classify|preflight|ingest|claims|lists|sdk, --pairs N,
                   --runs N, --large N, --huge N, --json FILE
   generate        write the files that are made from the code
   verify          fail if a file that is made from the code is not what the code says";

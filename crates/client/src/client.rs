@@ -95,6 +95,13 @@ impl Client {
         self.with_body(Method::PUT, path, body)
     }
 
+    /// Sends a body that is written already, byte for byte: for reports that were kept while no server answered.
+    pub fn post_written<T>(&self, path: &[&str], body: String) -> Call<T> {
+        let url = self.url(path);
+        let request = self.http.post(url.clone()).header(CONTENT_TYPE, "application/json").body(body);
+        Call::new(url.to_string(), Ok(request)).query(&self.tenant_pair())
+    }
+
     pub(crate) fn post_lines<T>(&self, path: &[&str], lines: String) -> Call<T> {
         let url = self.url(path);
         let request = self.http.post(url.clone()).header(CONTENT_TYPE, "application/x-ndjson").body(lines);

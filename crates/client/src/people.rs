@@ -67,6 +67,11 @@ impl Client {
         self.post(&["tenants", tenant.as_str(), "breaker"], request)
     }
 
+    /// Opens or closes everybody's breaker for a provider and model: operators.
+    pub fn operate_shared_breaker(&self, request: &BreakerRequest) -> Call<BreakerView> {
+        self.post(&["breakers"], request)
+    }
+
     pub fn health(&self) -> Call<HealthAnswer> {
         self.get(&["health"], &self.tenant_pair())
     }

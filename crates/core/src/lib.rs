@@ -29,3 +29,4 @@ pub mod text;
 pub mod time;
 pub mod verdict;
 pub mod wire;
+pub mod wording;

@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     breakers, classify, completions, demo, doctor, effects, generate, health, keys, operations, patterns, preflight,
-    queues, runs, serve, store, tenants,
+    queues, runs, serve, spool, store, tenants,
 };
 
 /// The dead letter queue and recovery pipeline for AI agent work
@@ -41,12 +41,15 @@ pub(crate) enum Command {
     /// List tenants, and how one of them stands
     #[command(subcommand)]
     Tenants(tenants::Command),
-    /// List breakers that are not closed, or have seen failures
-    Breakers(breakers::ListArgs),
+    /// List breakers that are not closed, or have seen failures; work everybody's for a model
+    Breakers(breakers::Args),
     /// How things stand: what waits for a person, what for a worker
     Health(health::HealthArgs),
     /// How things went, hour by hour
     Stats(health::StatsArgs),
+    /// Send what agents' programs kept on disk while no server answered
+    #[command(subcommand)]
+    Spool(spool::Command),
     /// Make, list and revoke keys, directly on the store
     #[command(subcommand)]
     Keys(keys::Command),
@@ -97,6 +100,10 @@ mod tests {
             "redrive patterns assign p1 --nobody",
             "redrive patterns merge p1 p2",
             "redrive breakers --json",
+            "redrive breakers open --provider openai --model gpt-5 --reason outage --until 2h",
+            "redrive breakers close --model gpt-5 --reason back --json",
+            "redrive breakers reset --tenant acme --reason back",
+            "redrive tenants breaker reset acme --reason back --provider openai",
             "redrive tenants breaker show acme",
             "redrive tenants breaker open acme --reason freeze --until 2h --provider openai --model gpt-5",
             "redrive tenants breaker close acme --reason over --environment staging",
@@ -109,6 +116,7 @@ mod tests {
             "redrive runs show a --attempt 2 --diff --json",
             "redrive queues set mail --preflight enforce --payload {\"messages\":\"/m\"}",
             "redrive doctor --data d --deep --json",
+            "redrive spool send --dir s --json",
             "redrive doctor --database-url postgres://h/db",
             "redrive serve --database-url postgres://u:p@h:5432/db?sslmode=verify-full",
             "redrive store copy --from ./data --to postgres://h/db --json",
@@ -139,6 +147,8 @@ mod tests {
             "redrive patterns assign p1",
             "redrive patterns merge p1",
             "redrive tenants breaker open acme",
+            "redrive breakers open --reason outage",
+            "redrive breakers close --model gpt-5",
             "redrive tenants breaker close acme --reason r --until 2h",
             "redrive operations create",
             "redrive operations create explode --all",

@@ -10,6 +10,7 @@ mod failure;
 mod log;
 mod out;
 mod remote;
+mod spool;
 mod table;
 mod when;
 mod words;
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
 fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
     use commands::{
         breakers, classify, completions, demo, doctor, effects, generate, health, keys, operations, patterns,
-        preflight, queues, runs, serve, store, tenants,
+        preflight, queues, runs, serve, spool, store, tenants,
     };
     match command {
         Command::Demo(args) => demo::run(&args, out),
@@ -42,9 +43,10 @@ fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
         Command::Patterns(command) => commands::block_on(patterns::run(command, out)),
         Command::Queues(command) => commands::block_on(queues::run(command, out)),
         Command::Tenants(command) => commands::block_on(tenants::run(command, out)),
-        Command::Breakers(args) => commands::block_on(breakers::list(args, out)),
+        Command::Breakers(args) => commands::block_on(breakers::of_everybody(args, out)),
         Command::Health(args) => commands::block_on(health::health(args, out)),
         Command::Stats(args) => commands::block_on(health::stats(args, out)),
+        Command::Spool(command) => commands::block_on(spool::run(command, out)),
         Command::Keys(command) => keys::run(command, out),
         Command::Store(command) => store::run(command, out),
         Command::Doctor(args) => doctor::run(&args, out),

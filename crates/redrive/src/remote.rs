@@ -40,6 +40,10 @@ impl Remote {
         })
     }
 
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// The tenant named, for commands that are shown to be run next.
     pub(crate) fn tenant(&self) -> Option<&Tenant> {
         self.tenant.as_ref()

@@ -76,6 +76,13 @@ impl FromPath for (RunId, AttemptNumber) {
     }
 }
 
+impl FromPath for (Tenant, RunId, AttemptNumber) {
+    fn read(params: &Params) -> Result<Self> {
+        let (run_id, attempt) = FromPath::read(params)?;
+        Ok((params.id("tenant")?, run_id, attempt))
+    }
+}
+
 /// One version of a run's payload.
 #[derive(Debug)]
 pub(crate) struct RevisionOf {

@@ -53,6 +53,17 @@ impl Given {
         Some(self.0.swap_remove(at).1)
     }
 
+    /// What a form left empty asks for nothing.
+    pub(crate) fn drop_empty(&mut self) {
+        self.0.retain(|(_, value)| !value.trim().is_empty());
+    }
+
+    pub(crate) fn edit(&mut self, name: &str, by: impl FnOnce(String) -> String) {
+        if let Some(text) = self.take(name) {
+            self.0.push((name.to_owned(), by(text)));
+        }
+    }
+
     pub(crate) fn one<T: FromStr>(&mut self, name: &str, must: &str) -> Result<Option<T>> {
         let parse = |text: String| text.parse().map_err(|_| Problem::invalid_parameter(name, must));
         self.take(name).map(parse).transpose()

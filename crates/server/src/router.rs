@@ -55,8 +55,13 @@ fn filter(method: &Method) -> MethodFilter {
     }
 }
 
-async fn no_such_path(State(app): State<App>) -> Response {
-    finish(&app, Metrics::OTHER, Problem::plain(Code::NoSuchPath).into_response())
+/// A person gets a page, a program its problem.
+async fn no_such_path(State(app): State<App>, request: Request) -> Response {
+    let response = match ui::is_for_a_person(&request) {
+        true => ui::nothing_here(),
+        false => Problem::plain(Code::NoSuchPath).into_response(),
+    };
+    finish(&app, Metrics::OTHER, response)
 }
 
 async fn method_not_allowed(State(app): State<App>) -> Response {

@@ -140,6 +140,12 @@ fn administration() -> Vec<Route> {
             "Hold a tenant's retries and replays, or let them go",
             breakers::operate,
         ),
+        by::<Operator>().post(
+            "/v1/breakers",
+            OK,
+            "Hold everybody's retries and replays for a provider and model, or let them go",
+            breakers::operate_shared,
+        ),
         by::<Operator>().get("/v1/queues", "List queues", queues::list),
         by::<Operator>().get("/v1/queues/{name}", "A queue", queues::show),
         by::<Admin>().row(Method::PUT, "/v1/queues/{name}", OK, "Set a queue", queues::put),

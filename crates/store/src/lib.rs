@@ -1,4 +1,4 @@
-//! Where runs are kept: one trait in domain verbs, and SQLite behind it. Every rule is asked of `redrive_core`;
+//! Where runs are kept: one trait in domain verbs, with SQLite and PostgreSQL behind it. Every rule is asked of `redrive_core`;
 //! here is only how it becomes durable.
 
 mod breaker_model;
@@ -11,6 +11,7 @@ mod lease_model;
 mod model;
 mod operation_model;
 mod pattern_model;
+mod standing_model;
 mod store;
 mod triage_model;
 
@@ -26,5 +27,6 @@ pub use kept::check::Miscounted;
 pub use model::*;
 pub use operation_model::*;
 pub use pattern_model::*;
+pub use standing_model::Standing;
 pub use store::Store;
 pub use triage_model::*;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use redrive_core::breaker::StateName as BreakerState;
 use redrive_core::ids::{IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant};
 use redrive_core::pattern::Fingerprint;
 use redrive_core::reason::{Category, Reason};
@@ -142,6 +143,9 @@ pub struct AttemptOrigin {
     /// As the worker said when it began.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub versions: Versions,
+    /// How the breakers of the run stood when a failure was answered; closed where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breaker: Option<BreakerState>,
 }
 
 /// A failed attempt, classified and fingerprinted.

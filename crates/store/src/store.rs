@@ -25,6 +25,7 @@ use crate::model::{
 };
 use crate::operation_model::{ItemsCall, NewOperation};
 use crate::pattern_model::{PatternAct, PatternsCall};
+use crate::standing_model::Standing;
 use crate::triage_model::{Act, Replay, Triaged};
 
 #[async_trait]
@@ -84,6 +85,8 @@ pub trait Store: Send + Sync + 'static {
     async fn work_operations(&self, replica: &str) -> Result<Swept>;
     /// Forgets changes older than what anybody still asks for.
     async fn trim_changes(&self, most: usize) -> Result<Swept>;
+    /// Forgets what happened to breakers long ago.
+    async fn trim_events(&self, most: usize) -> Result<Swept>;
     /// Forgets ledger entries long unused whose run is gone.
     async fn trim_ledger(&self, most: usize) -> Result<Swept>;
 
@@ -108,6 +111,8 @@ pub trait Store: Send + Sync + 'static {
     async fn breakers(&self, scope: &TenantScope) -> Result<BreakersAnswer>;
     async fn tenant_breaker(&self, tenant: &Tenant) -> Result<TenantBreaker>;
     async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer>;
+    /// From the kept counters alone.
+    async fn standing(&self, scope: &TenantScope) -> Result<Standing>;
     async fn stats(&self, scope: &TenantScope, call: StatsCall) -> Result<StatsAnswer>;
     async fn changes(&self, scope: &TenantScope, since: Option<String>) -> Result<ChangesAnswer>;
 

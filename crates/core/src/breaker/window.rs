@@ -67,10 +67,14 @@ impl Window {
         self.buckets.iter().any(|bucket| !bucket.failed.is_empty())
     }
 
-    /// Attempts and failures among them, as they were.
-    pub fn figures(&self) -> (u64, u64) {
-        let failed: u64 = self.buckets.iter().flat_map(|bucket| bucket.failed.values()).sum();
-        (self.successes() + failed, failed)
+    /// Attempts within the window, and failures among them, as they were.
+    pub fn figures(&self, now: Timestamp) -> (u64, u64) {
+        let newest = self.bucket_of(now);
+        let recent = self.buckets.iter().filter(|bucket| bucket.at + BUCKETS > newest);
+        recent.fold((0, 0), |(attempts, failed), bucket| {
+            let failures: u64 = bucket.failed.values().sum();
+            (attempts + bucket.ok + failures, failed + failures)
+        })
     }
 
     fn successes(&self) -> u64 {

@@ -18,6 +18,7 @@ use crate::reason::Reason;
 
 pub use kind::Mask;
 pub use template::MaskedPart;
+pub use trace::is_own_frame;
 
 use template::Template;
 

@@ -63,6 +63,15 @@ impl<'a> Frames<'a> {
     }
 }
 
+/// Whose code a line of a trace stands in: true for the user's own; none where the line is no frame.
+pub fn is_own_frame(line: &str) -> Option<bool> {
+    let trimmed = line.trim();
+    if text::is_python_frame(trimmed) {
+        return Some(python_frame(trimmed).is_some());
+    }
+    text::is_other_frame(trimmed).then(|| javascript_frame(trimmed).is_some())
+}
+
 /// Writes the message of a text into the template and collects the frames.
 pub(super) fn read<'a>(all: &'a str, template: &mut Template, frames: &mut Frames<'a>) {
     let mut first = true;

@@ -120,19 +120,29 @@ pub(super) fn sentence(failure: &Failure, because: &Because) -> String {
         }
         Because::Retry { wait_ms, left, fresh, target, missing } => {
             let attempts = if *left == 1 { "1 attempt".to_owned() } else { format!("{left} attempts") };
-            let (wait, how) = (duration(*wait_ms), how(fresh, target));
+            let (wait, how) = (duration(*wait_ms), how(&cutting(fresh, failure), target));
             format!("{what}: retry in {wait}{how}, {attempts} left{}.", but(missing))
         }
     }
 }
 
+/// The changes that are felt: where all of the input fits nothing is cut, and nobody is told that it is.
+fn cutting<'a>(fresh: &'a [Change], failure: &Failure) -> Vec<&'a Change> {
+    let input = failure.room.as_ref().map(|room| room.tokens).or(failure.facts.actual);
+    let fits = |change: &&Change| match (change, input) {
+        (Change::CompressContext { to_tokens: Some(to) }, Some(input)) => *to >= input,
+        (_, Some(_) | None) => false,
+    };
+    fresh.iter().filter(|change| !fits(change)).collect()
+}
+
 /// What the retry does differently, and where it goes.
-fn how(fresh: &[Change], target: &Target) -> String {
+fn how(fresh: &[&Change], target: &Target) -> String {
     let place = |word: &str, name: Option<&str>| name.map(|name| format!(" {word} {name}")).unwrap_or_default();
     let mut how = if fresh.is_empty() {
         String::new()
     } else {
-        format!(" with {}", listed(fresh.iter().map(in_few_words).collect()))
+        format!(" with {}", listed(fresh.iter().map(|change| in_few_words(change)).collect()))
     };
     how.push_str(&place("by agent", target.agent.as_ref().map(Label::as_str)));
     how.push_str(&place("on model", target.model.as_ref().map(Label::as_str)));

@@ -60,6 +60,15 @@ fn an_overflow_is_cut_to_what_the_error_allows_less_the_answer() {
 }
 
 #[test]
+fn where_a_larger_model_takes_all_of_it_nobody_is_told_that_it_is_cut() {
+    let larger = policy(&ladder(&["gpt-4o", "gpt-4.1"]));
+    let why = |room| judged(&overflow(Some(160_123), Some(128_000), room), &run(), &larger).why;
+    let told = "The input does not fit the model's context (160123 of 128000): retry in 10 s with the instruction “Focus on the core task.” on model gpt-4.1, 3 attempts left.";
+    assert_eq!(why(Some((160_000, 2_000))), told);
+    assert_eq!(why(None), told, "what the provider has counted says the same");
+}
+
+#[test]
 fn without_a_figure_in_the_error_the_catalogue_says_what_fits() {
     let verdict = judged(&overflow(None, None, Some((300_000, 2_000))), &run(), &Policy::default());
     let to = compressed_to(&verdict).unwrap();

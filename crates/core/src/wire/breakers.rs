@@ -86,6 +86,7 @@ words! {
 }
 
 /// `POST /v1/tenants/{tenant}/breaker`: the tenant's own, or with a provider or a model the one for that.
+/// `POST /v1/breakers`: everybody's for a provider and model, at least one of which is named.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BreakerRequest {

@@ -1,4 +1,4 @@
-//! `redrive breakers` and `redrive tenants breaker show|open|close`: what holds retries back, and a person's word on it.
+//! `redrive breakers` and `redrive tenants breaker`: what holds retries back, and a person's word on it.
 
 use clap::Subcommand;
 use redrive_core::breaker::StateName;
@@ -15,9 +15,23 @@ use crate::when::{When, relative};
 use crate::words::or_dash;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ListArgs {
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    act: Option<Act>,
     #[command(flatten)]
     remote: Remote,
+}
+
+/// A person's word on a breaker, everybody's or with `--tenant` one tenant's.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Act {
+    /// Hold retries and replays: a known outage
+    Open(OpenArgs<Model>),
+    /// Let them go
+    Close(CloseArgs<Model>),
+    /// Let them go, and say that what was counted says nothing
+    Reset(CloseArgs<Model>),
 }
 
 #[derive(Debug, Subcommand)]
@@ -25,9 +39,11 @@ pub(crate) enum Command {
     /// How a tenant's breakers stand, and what happened to them
     Show(ShowArgs),
     /// Hold the tenant's retries and replays: a change freeze
-    Open(OpenArgs),
-    /// Let them go, and forget what was counted
-    Close(CloseArgs),
+    Open(OpenArgs<OfTenant>),
+    /// Let them go
+    Close(CloseArgs<OfTenant>),
+    /// Let them go, and say that what was counted says nothing
+    Reset(CloseArgs<OfTenant>),
 }
 
 #[derive(Debug, clap::Args)]
@@ -38,45 +54,73 @@ pub(crate) struct ShowArgs {
     remote: Remote,
 }
 
-/// Which of a tenant's breakers, and why.
+/// Which of a tenant's breakers.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Which {
+pub(crate) struct OfTenant {
     #[arg(value_name = "TENANT")]
     name: Tenant,
-    /// Why; kept with the breaker
-    #[arg(long)]
-    reason: String,
-    /// [default: production]
-    #[arg(long)]
-    environment: Option<String>,
     /// Only what it asks of this provider
     #[arg(long)]
     provider: Option<String>,
     /// Only what it asks of this model
     #[arg(long)]
     model: Option<String>,
-    #[command(flatten)]
-    remote: Remote,
+}
+
+/// Which of everybody's breakers. `--tenant`, which every command has, makes it that tenant's.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Model {
+    /// What is asked of this provider
+    #[arg(long, required_unless_present_any = ["model", "tenant"])]
+    provider: Option<String>,
+    /// What is asked of this model
+    #[arg(long)]
+    model: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct OpenArgs {
+pub(crate) struct OpenArgs<W: clap::Args> {
     #[command(flatten)]
-    which: Which,
+    said: CloseArgs<W>,
     /// Until then: a time, or for how long (15m, 8h, 7d); until somebody closes it unless told
     #[arg(long, value_name = "TIME")]
     until: Option<When>,
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct CloseArgs {
+pub(crate) struct CloseArgs<W: clap::Args> {
     #[command(flatten)]
-    which: Which,
+    which: W,
+    /// Why; kept with the breaker
+    #[arg(long)]
+    reason: String,
+    /// [default: production]
+    #[arg(long)]
+    environment: Option<String>,
+    #[command(flatten)]
+    remote: Remote,
+}
+pub(crate) async fn of_everybody(args: Args, out: &mut Out) -> anyhow::Result<()> {
+    match args.act {
+        None => list(args.remote, out).await,
+        Some(Act::Open(open)) => opens(open.said, open.until, out).await,
+        Some(Act::Close(close)) => operate(close.into(), BreakerAction::Close, None, out).await,
+        Some(Act::Reset(reset)) => operate(reset.into(), BreakerAction::Reset, None, out).await,
+    }
 }
 
-pub(crate) async fn list(args: ListArgs, out: &mut Out) -> anyhow::Result<()> {
-    let call = args.remote.client()?.breakers();
-    if args.remote.json {
+pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
+    match command {
+        Command::Show(args) => show(args, out).await,
+        Command::Open(open) => opens(open.said, open.until, out).await,
+        Command::Close(close) => operate(close.into(), BreakerAction::Close, None, out).await,
+        Command::Reset(reset) => operate(reset.into(), BreakerAction::Reset, None, out).await,
+    }
+}
+
+async fn list(remote: Remote, out: &mut Out) -> anyhow::Result<()> {
+    let call = remote.client()?.breakers();
+    if remote.json {
         return Ok(out.json(&call.text().await?)?);
     }
     let answer = call.await?;
@@ -84,17 +128,6 @@ pub(crate) async fn list(args: ListArgs, out: &mut Out) -> anyhow::Result<()> {
         return Ok(out.line("every breaker is closed, and none has seen a failure lately")?);
     }
     Ok(out.table(table(&answer.breakers))?)
-}
-
-pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
-    match command {
-        Command::Show(args) => show(args, out).await,
-        Command::Open(args) => {
-            let until = args.until.map(|until| until.ahead_of(now()));
-            operate(args.which, BreakerAction::Open, until, out).await
-        }
-        Command::Close(args) => operate(args.which, BreakerAction::Close, None, out).await,
-    }
 }
 
 async fn show(args: ShowArgs, out: &mut Out) -> anyhow::Result<()> {
@@ -113,8 +146,36 @@ async fn show(args: ShowArgs, out: &mut Out) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Which breaker a person's word is about, and why.
+struct Said {
+    tenant: Option<Tenant>,
+    provider: Option<String>,
+    model: Option<String>,
+    reason: String,
+    environment: Option<String>,
+    remote: Remote,
+}
+
+impl From<CloseArgs<OfTenant>> for Said {
+    fn from(args: CloseArgs<OfTenant>) -> Self {
+        let CloseArgs { which: OfTenant { name, provider, model }, reason, environment, remote } = args;
+        Self { tenant: Some(name), provider, model, reason, environment, remote }
+    }
+}
+
+impl From<CloseArgs<Model>> for Said {
+    fn from(args: CloseArgs<Model>) -> Self {
+        let CloseArgs { which: Model { provider, model }, reason, environment, remote } = args;
+        Self { tenant: remote.tenant().cloned(), provider, model, reason, environment, remote }
+    }
+}
+
+async fn opens(said: impl Into<Said>, until: Option<When>, out: &mut Out) -> anyhow::Result<()> {
+    operate(said.into(), BreakerAction::Open, until.map(|until| until.ahead_of(now())), out).await
+}
+
 async fn operate(
-    which: Which,
+    said: Said,
     action: BreakerAction,
     until: Option<redrive_core::time::Timestamp>,
     out: &mut Out,
@@ -122,14 +183,18 @@ async fn operate(
     let label = |given: &Option<String>| given.as_deref().map(Label::from);
     let request = BreakerRequest {
         action,
-        reason: Text::from(which.reason.as_str()),
+        reason: Text::from(said.reason.as_str()),
         until,
-        environment: label(&which.environment),
-        provider: label(&which.provider),
-        model: label(&which.model),
+        environment: label(&said.environment),
+        provider: label(&said.provider),
+        model: label(&said.model),
     };
-    let call = which.remote.client()?.operate_breaker(&which.name, &request);
-    if which.remote.json {
+    let client = said.remote.client()?;
+    let call = match &said.tenant {
+        Some(tenant) => client.operate_breaker(tenant, &request),
+        None => client.operate_shared_breaker(&request),
+    };
+    if said.remote.json {
         return Ok(out.json(&call.text().await?)?);
     }
     let view = call.await?;

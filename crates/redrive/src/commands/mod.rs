@@ -18,6 +18,7 @@ mod reference;
 pub(crate) mod runs;
 mod runtime;
 pub(crate) mod serve;
+pub(crate) mod spool;
 pub(crate) mod store;
 pub(crate) mod tenants;
 

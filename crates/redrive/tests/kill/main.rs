@@ -9,6 +9,7 @@
 )]
 
 mod bank;
+mod breakers;
 #[path = "../common/mod.rs"]
 mod common;
 mod leases;

@@ -8,8 +8,10 @@ use crate::support::{Server, folder, serve, wait_for};
 
 const RUNS: usize = 10_000;
 const KILLS: usize = 50;
-/// A batch is 500 items: most deaths come in the middle of the first, some after it.
-const ITEMS_MAX: u64 = 700;
+/// Items of one batch, which is one commit.
+const BATCH: i64 = 500;
+/// Commits that a server may get through before it dies; each of them a batch at most.
+const COMMITS_MAX: u64 = 3;
 
 #[test]
 fn a_bulk_replay_killed_fifty_times_moves_each_item_once() {
@@ -35,20 +37,19 @@ fn a_bulk_replay_killed_fifty_times_moves_each_item_once() {
     server.kill();
 
     let (mut kills, mut before) = (1, moved(folder.path()));
-    while kills < KILLS && before < RUNS as i64 {
-        let point = lot.pick(&["mid_operation", "mid_operation", "before_commit", "after_commit"]);
-        let left = u64::try_from(RUNS as i64 - before).unwrap();
-        let nth = if *point == "mid_operation" { 1 + lot.below(ITEMS_MAX.min(left)) } else { 3 + lot.below(6) };
+    while kills < KILLS {
         // It may die before it even listens: its engine is at work as soon as it is up.
-        if let Ok(server) = Server::of(serve(folder.path()).env("REDRIVE_ABORT_AT", format!("{point}:{nth}"))) {
+        if let Ok(server) = Server::of(serve(folder.path()).env("REDRIVE_ABORT_AT", moment(&lot, before))) {
             let (status, _) = server.ended();
             assert!(!status.success(), "it ended by itself: {status}");
         }
         kills += 1;
         let now = moved(folder.path());
-        assert!(now >= before && now % 500 == 0, "{now} after {before}: half a batch was kept");
+        assert!(now >= before && now % BATCH == 0, "{now} after {before}: half a batch was kept");
+        assert!(now < RUNS as i64, "all had moved before the last kill");
         before = now;
     }
+    assert_eq!(kills, KILLS);
     let server = Server::start(folder.path());
     let mut http = Http::new(&server.url, &key);
     let done = wait_for("every item to have had its turn", || {
@@ -62,6 +63,20 @@ fn a_bulk_replay_killed_fifty_times_moves_each_item_once() {
     let once = inside::number(folder.path(), "SELECT count(*) FROM runs WHERE replays = 1");
     assert_eq!((replayed, runs, once), (RUNS as i64, RUNS as i64, RUNS as i64));
     println!("{kills} kills, {RUNS} items, each moved once");
+}
+
+/// When the next server dies, so that items are still waiting then: in the middle of its first batch, in the middle of its
+/// second, or around a commit, whoever's that is.
+fn moment(lot: &Lot, moved: i64) -> String {
+    let batch = BATCH.unsigned_abs();
+    // The last batch is left for the one that lives.
+    let spare = u64::try_from((RUNS as i64 - moved) / BATCH - 1).unwrap();
+    match lot.below(4) {
+        0 if spare > COMMITS_MAX => format!("before_commit:{}", 1 + lot.below(COMMITS_MAX)),
+        1 if spare > COMMITS_MAX => format!("after_commit:{}", 1 + lot.below(COMMITS_MAX)),
+        2 if spare > 0 => format!("mid_operation:{}", batch + 1 + lot.below(batch)),
+        _ => format!("mid_operation:{}", 1 + lot.below(batch)),
+    }
 }
 
 fn moved(folder: &std::path::Path) -> i64 {

@@ -21,3 +21,4 @@ mod stopping;
 #[path = "../support/mod.rs"]
 mod support;
 mod terminal;
+mod unkept;

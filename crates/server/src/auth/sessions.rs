@@ -48,6 +48,16 @@ struct Book {
     sessions: HashMap<TokenHash, Session>,
 }
 
+impl Book {
+    fn begin(&mut self, key: KeyHash, now: Timestamp, dice: &dyn Dice) -> String {
+        let token = new_token(dice);
+        self.sessions.retain(|_, session| !session.is_over(now));
+        make_room(&mut self.sessions, SESSIONS_MAX, |session| session.seen);
+        self.sessions.insert(hash_secret(&token), Session { key, begun: now, seen: now });
+        token
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Sessions(Mutex<Book>);
 
@@ -66,19 +76,31 @@ impl Sessions {
     pub(crate) fn begin(&self, link: &str, now: Timestamp, dice: &dyn Dice) -> Option<String> {
         let mut book = self.book();
         let link = book.links.remove(&hash_secret(link)).filter(|link| now < link.until)?;
-        let token = new_token(dice);
-        book.sessions.retain(|_, session| !session.is_over(now));
-        make_room(&mut book.sessions, SESSIONS_MAX, |session| session.seen);
-        book.sessions.insert(hash_secret(&token), Session { key: link.key, begun: now, seen: now });
-        Some(token)
+        Some(book.begin(link.key, now, dice))
+    }
+
+    /// For whoever has shown the key itself.
+    pub(crate) fn begin_for(&self, key: KeyHash, now: Timestamp, dice: &dyn Dice) -> String {
+        self.book().begin(key, now, dice)
     }
 
     /// The key behind a session that is not over; asking counts as a call.
     pub(crate) fn key_of(&self, token: &str, now: Timestamp) -> Option<KeyHash> {
+        self.look(token, now, true)
+    }
+
+    /// The same, but a page that only follows by itself keeps nobody logged in.
+    pub(crate) fn key_behind(&self, token: &str, now: Timestamp) -> Option<KeyHash> {
+        self.look(token, now, false)
+    }
+
+    fn look(&self, token: &str, now: Timestamp, counts: bool) -> Option<KeyHash> {
         let hash = hash_secret(token);
         let mut book = self.book();
         let session = book.sessions.get_mut(&hash).filter(|session| !session.is_over(now))?;
-        session.seen = session.seen.max(now);
+        if counts {
+            session.seen = session.seen.max(now);
+        }
         Some(session.key)
     }
 

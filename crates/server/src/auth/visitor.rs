@@ -1,25 +1,36 @@
 //! A person in a browser, known by the session in its cookie.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
 use http::header::COOKIE;
 use redrive_core::wire::Role;
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
 
 use super::identity::Identity;
+use super::secret::{hash_secret, is_well_formed};
 use super::sessions::SESSION_MS;
 use crate::app::App;
 use crate::problem::{Code, Problem, Result};
 
 const NAME: &str = "redrive_session";
+/// Set by a page that asks for itself again: nobody may be in front of it.
+const FOLLOWS: &str = "x-redrive-follows";
 
 /// Whoever is logged in and may read: made from a session alone, never from a bearer key.
 #[derive(Debug, Clone)]
-pub(crate) struct Visitor(Identity);
+pub(crate) struct Visitor {
+    identity: Identity,
+    /// What every form of this session carries.
+    csrf: String,
+}
 
 impl std::ops::Deref for Visitor {
     type Target = Identity;
 
     fn deref(&self) -> &Identity {
-        &self.0
+        &self.identity
     }
 }
 
@@ -27,19 +38,57 @@ impl Visitor {
     /// A key that is revoked or has expired takes its sessions with it.
     pub(crate) async fn admit(app: &App, headers: &HeaderMap) -> Result<Self> {
         let Some(token) = session_token(headers) else { return Err(Problem::plain(Code::Unauthorized)) };
-        let Some(key) = app.sessions.key_of(token, app.store.now()) else {
-            return Err(Problem::plain(Code::Unauthorized));
+        let now = app.store.now();
+        let key = match headers.contains_key(FOLLOWS) {
+            true => app.sessions.key_behind(token, now),
+            false => app.sessions.key_of(token, now),
         };
+        let Some(key) = key else { return Err(Problem::plain(Code::Unauthorized)) };
         let known = app.keyring.identify_hash(key, app.store.as_ref()).await;
         if known.as_ref().is_err_and(|problem| problem.code == Code::Unauthorized) {
             app.sessions.end(token);
         }
-        let identity = known?;
-        match identity.role() {
-            Role::Tenant | Role::Operator | Role::Admin => Ok(Self(identity)),
-            Role::Worker => Err(Problem::plain(Code::Forbidden)),
-        }
+        Ok(Self { identity: for_people(known?)?, csrf: csrf_of(token) })
     }
+
+    pub(crate) fn csrf(&self) -> &str {
+        &self.csrf
+    }
+
+    pub(crate) fn is_csrf(&self, said: &str) -> bool {
+        self.csrf.as_bytes().ct_eq(said.as_bytes()).into()
+    }
+
+    pub(crate) fn is_operator(&self) -> bool {
+        matches!(self.role(), Role::Operator | Role::Admin)
+    }
+
+    pub(crate) fn is_admin(&self) -> bool {
+        self.role() == Role::Admin
+    }
+}
+
+/// A session for whoever has this key; the same refusal for every key that is none.
+pub(crate) async fn log_in(app: &App, secret: &str) -> Result<String> {
+    if !is_well_formed(secret) {
+        return Err(Problem::plain(Code::Unauthorized));
+    }
+    let hash = hash_secret(secret);
+    for_people(app.keyring.identify_hash(hash, app.store.as_ref()).await?)?;
+    Ok(app.sessions.begin_for(hash, app.store.now(), app.dice.as_ref()))
+}
+
+fn for_people(identity: Identity) -> Result<Identity> {
+    match identity.role() {
+        Role::Tenant | Role::Operator | Role::Admin => Ok(identity),
+        Role::Worker => Err(Problem::plain(Code::Forbidden)),
+    }
+}
+
+/// Made of the session's token, which no script and no other site can read: nothing has to be kept for it.
+fn csrf_of(token: &str) -> String {
+    let hash = Sha256::new().chain_update(b"csrf\0").chain_update(token.as_bytes()).finalize();
+    URL_SAFE_NO_PAD.encode(hash)
 }
 
 /// The one session cookie; two of them are none.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use std::marker::PhantomData;
 
 use super::json::trim;
-use super::media::{JSON, LINES, media_type, unsupported};
+use super::media::{FORM, JSON, LINES, media_type, unsupported};
 use super::{Buffered, FromBody, SchemaOf};
 use crate::app::App;
 use crate::problem::Result;
@@ -28,7 +28,7 @@ impl<T: JsonSchema + 'static> FromBody for JsonOrLines<T> {
 
     async fn read(app: &App, parts: &Parts, body: axum::body::Body) -> Result<Self> {
         let many = match media_type(&parts.headers)?.as_deref() {
-            None | Some(JSON) => false,
+            None | Some(JSON | FORM) => false,
             Some(LINES) => true,
             Some(other) => return Err(unsupported(other)),
         };

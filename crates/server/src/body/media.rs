@@ -8,7 +8,7 @@ use crate::problem::{Code, Problem, Result};
 pub(super) const JSON: &str = "application/json";
 /// What `curl -d` says of any body. Nothing here takes forms, and a key in a header can't be forged by one, so it is read
 /// as the JSON that was meant.
-const FORM: &str = "application/x-www-form-urlencoded";
+pub(super) const FORM: &str = "application/x-www-form-urlencoded";
 pub(super) const LINES: &str = "application/x-ndjson";
 
 /// The media type without its parameters, in small letters; none where the caller says none.

@@ -85,7 +85,8 @@ fn judge_or_remember(
     (failure, fingerprint, severity)
 }
 
-fn judge(
+/// Whoever asks: a report on its way in, or somebody who tries one out.
+pub(crate) fn judge(
     error: &ErrorReport,
     body: &AttemptBody,
     rules: Option<&UserRules>,

@@ -16,7 +16,7 @@ mod steps;
 pub use prepared::{failed, start, success};
 
 pub(crate) use captured::{Captured, encoded};
-pub(crate) use classified::Judges;
+pub(crate) use classified::{Judges, judge};
 pub(crate) use context::Context;
 pub(crate) use fix::{check_replay, not_blank, replay};
 pub(crate) use known::KnownFailures;

@@ -1,6 +1,7 @@
 //! What time alone changes: background services of one shape, each a thin loop around one round.
 
 mod changes;
+mod events;
 mod ledger;
 mod operations;
 mod release;
@@ -11,6 +12,7 @@ mod stamp;
 mod unclaimed;
 
 pub use changes::TrimChanges;
+pub use events::TrimEvents;
 pub use ledger::TrimLedger;
 pub use operations::Operations;
 pub use release::Release;

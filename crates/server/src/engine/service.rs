@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use redrive_store::{Result, Store, Swept};
 use tokio::sync::watch;
 
-use super::{Operations, Release, Rescue, Reviews, Stamp, TrimChanges, TrimLedger, Unclaimed};
+use super::{Operations, Release, Rescue, Reviews, Stamp, TrimChanges, TrimEvents, TrimLedger, Unclaimed};
 use crate::tasks::{Tasks, guarded};
 
 /// How much one round takes on, so that none holds up the writer for long.
@@ -42,6 +42,7 @@ impl Engine {
         engine.keep_going(Arc::new(Reviews::new(store.clone())));
         engine.keep_going(Arc::new(Operations::new(store.clone(), replica)));
         engine.keep_going(Arc::new(TrimChanges::new(store.clone())));
+        engine.keep_going(Arc::new(TrimEvents::new(store.clone())));
         engine.keep_going(Arc::new(TrimLedger::new(store.clone())));
         Ok(engine)
     }

@@ -59,7 +59,7 @@ codes! {
     UnsupportedEncoding = "unsupported_encoding", UNSUPPORTED_MEDIA_TYPE, "The body is compressed",
         "Bodies are taken as they are: send no `Content-Encoding` but `identity`.";
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "The body is of another type",
-        "Send `Content-Type: application/json`; for many failures in one call `application/x-ndjson`. `curl -d` alone sends a form's type: use `curl --json`.";
+        "Send `Content-Type: application/json`; for many failures in one call `application/x-ndjson`. The form's type that `curl -d` sends unasked is read as JSON.";
     UnknownField = "unknown_field", UNPROCESSABLE_ENTITY, "The body has a field that is not known",
         "`field` names it. A field that would be ignored is refused, so that a typo is never lost in silence.";
     InvalidField = "invalid_field", UNPROCESSABLE_ENTITY, "A field is missing or can't be used",

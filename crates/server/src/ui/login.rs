@@ -1,52 +1,117 @@
-//! `/login`, where a one-time link leads, and `/logout`.
+//! `/login`: by a key, or by a link that works once; and `/logout`.
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use http::header::{LOCATION, ORIGIN, SET_COOKIE};
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
+use maud::html;
 
-use super::page::respond;
-use super::shell;
+use super::components::{hidden, said};
+use super::form::Form;
+use super::layout;
+use super::page::{respond, see_other};
 use crate::app::App;
-use crate::auth::{no_cookie, session_cookie, session_token};
+use crate::auth::{Visitor, log_in, no_cookie, session_cookie, session_token};
+use crate::problem::{Code, Problem};
 
-/// Turns a link into a session. A look ahead (HEAD) uses nothing up.
+/// Turns a link into a session; without one, asks for a key. A look ahead (HEAD) uses nothing up.
 pub(crate) async fn get(app: App, request: Request) -> Response {
     if request.method() == Method::HEAD {
         return StatusCode::NO_CONTENT.into_response();
     }
-    let token = request.uri().query().unwrap_or_default();
-    let token = form_urlencoded::parse(token.as_bytes()).find(|(name, _)| name == "token").map(|(_, value)| value);
-    let begun = token.and_then(|token| app.sessions.begin(&token, app.store.now(), app.dice.as_ref()));
-    match begun {
-        Some(session) => to_the_front(&session_cookie(&session, request.headers())),
-        None => respond(
+    let query = request.uri().query().unwrap_or_default();
+    let Some((_, token)) = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "token") else {
+        return ask(StatusCode::OK, None, "/");
+    };
+    match app.sessions.begin(&token, app.store.now(), app.dice.as_ref()) {
+        Some(session) => see_other("/", &[session_cookie(&session, request.headers())]),
+        None => ask(
             StatusCode::UNAUTHORIZED,
-            shell::notice(
-                "This link no longer works.",
-                "A link works once and for 15 minutes. Press Enter in the demo's terminal for another.",
-            ),
+            Some("This link no longer works: it does once, and for 15 minutes. Ask for another, or use a key."),
+            "/",
         ),
     }
 }
 
-/// The cookie never comes along from another site; the origin is looked at all the same.
-pub(crate) async fn end(app: App, request: Request) -> Response {
-    let headers = request.headers();
-    let host = headers.get(http::header::HOST).and_then(|host| host.to_str().ok());
-    let origin = headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
-    let same = origin.is_none_or(|origin| origin.split_once("://").map(|(_, of)| of) == host);
-    if let Some(token) = session_token(headers).filter(|_| same) {
-        app.sessions.end(token);
+/// A key, typed in.
+pub(crate) async fn post(app: App, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let form = match Form::read(&app, &parts, body, None).await {
+        Ok(form) => form,
+        Err(problem) => return ask(problem.status(), Some(&problem.detail), "/"),
+    };
+    let next = form.one("next").filter(|next| is_ours(next)).unwrap_or("/");
+    match log_in(&app, form.one("key").unwrap_or_default()).await {
+        Ok(session) => see_other(next, &[session_cookie(&session, &parts.headers)]),
+        Err(problem) => refused(&problem, next),
     }
-    to_the_front(&no_cookie())
 }
 
-fn to_the_front(cookie: &str) -> Response {
-    let mut response = StatusCode::SEE_OTHER.into_response();
-    response.headers_mut().insert(LOCATION, HeaderValue::from_static("/"));
-    if let Ok(cookie) = HeaderValue::from_str(cookie) {
-        response.headers_mut().insert(SET_COOKIE, cookie);
+/// Ends the session wherever it is open. Without the form's token nothing is ended: the cookie alone proves no wish.
+pub(crate) async fn end(app: App, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let Ok(who) = Visitor::admit(&app, &parts.headers).await else { return see_other("/", &[no_cookie()]) };
+    match Form::read(&app, &parts, body, Some(&who)).await {
+        Ok(_) => {
+            end_session(&app, &parts.headers);
+            see_other("/login", &[no_cookie()])
+        }
+        Err(problem) => respond(problem.status(), layout::whole(&who, &layout::problem(&problem), None)),
     }
-    response
+}
+
+fn end_session(app: &App, headers: &HeaderMap) {
+    if let Some(token) = session_token(headers) {
+        app.sessions.end(token);
+    }
+}
+
+/// To somebody who is not logged in, or not as somebody who may.
+pub(crate) fn refused(problem: &Problem, next: &str) -> Response {
+    let says = match problem.code {
+        Code::Unauthorized => "Log in to go on. A session ends after an hour without a call, and with its key.",
+        Code::Forbidden => "This key may not see that page. Log in with another one.",
+        _ => problem.code.help(),
+    };
+    ask(problem.status(), Some(says), if is_ours(next) { next } else { "/" })
+}
+
+/// A path of this site and nothing else.
+fn is_ours(next: &str) -> bool {
+    let plain = |c: char| c.is_ascii_graphic() && c != '\\';
+    next.starts_with('/') && !next.starts_with("//") && next.chars().all(plain) && !next.starts_with("/login")
+}
+
+fn ask(status: StatusCode, says: Option<&str>, next: &str) -> Response {
+    let main = html! {
+        div.narrow {
+            h1 { "Log in" }
+            @if let Some(says) = says { p.notice role="alert" { (said(says)) } }
+            form.panel.body method="post" action="/login" {
+                (hidden("next", next))
+                label.field {
+                    span { "Key" }
+                    input type="password" name="key" required autocomplete="current-password" autofocus placeholder="rdk_…";
+                }
+                button.primary { "Log in" }
+                p.muted {
+                    "A tenant’s, operator’s or admin’s key. " code { "redrive keys create --role operator" }
+                    " makes one; " code { "redrive demo" } " prints a link instead."
+                }
+            }
+        }
+    };
+    respond(status, layout::outside("Log in", &main))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_ours;
+
+    #[test]
+    fn after_the_login_one_lands_on_this_site_only() {
+        assert!(is_ours("/runs?state=dead&q=a") && is_ours("/"));
+        for elsewhere in ["https://evil.example", "//evil.example", "/\\evil.example", "", "/a\nb", "/login?token=x"] {
+            assert!(!is_ours(elsewhere), "{elsewhere}");
+        }
+    }
 }

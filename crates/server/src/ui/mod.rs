@@ -1,12 +1,30 @@
-//! Pages for people, made here and styled by one sheet from the binary: no script, nothing from elsewhere.
+//! Pages for people: server-rendered, styled by one sheet, moved by a few modules, all out of the binary. They read
+//! through the store's trait and the API's own types, and act through the API's own verbs. One file for each page.
 
-mod html;
+mod assets;
+mod components;
+mod compose;
+mod flash;
+mod form;
+mod layout;
+mod links;
 mod login;
+mod operation;
+mod operations;
 mod overview;
 mod page;
 mod pages;
-mod shell;
-mod when;
+mod pattern;
+mod patterns;
+mod queue;
+mod queues;
+mod run;
+mod runs;
+mod settings;
+mod tenant;
+mod tenants;
+mod tester;
 
-pub use page::Page;
+pub use page::{ForWhom, Page};
+pub(crate) use page::{is_for_a_person, nothing_here};
 pub use pages::table;

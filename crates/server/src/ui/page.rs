@@ -1,52 +1,151 @@
-//! A row of the table of pages: where it is, and who gets to see it.
+//! A row of the table of pages: where it is, who gets to see it, and how its answer becomes a response. A page reads;
+//! what changes something is a form's, carries its session's token and leads back to a page.
 
 use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY, SET_COOKIE};
+use http::{HeaderValue, Method, StatusCode};
+use maud::Markup;
+use redrive_core::time::Timestamp;
 
-use super::html::Html;
-use super::shell;
+use super::flash::{self, Done};
+use super::form::Form;
+use super::layout::{self, Tab};
+use super::login;
 use crate::app::App;
 use crate::auth::Visitor;
+use crate::path::{FromPath, Params};
 use crate::problem::{Code, Problem, Result};
+use crate::query::{FromQuery, Given, NoQuery};
 use crate::route::{Handler, Handling};
 
-/// Styles from here alone; forms come back here alone.
-const POLICY: &str =
-    "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+/// Scripts, styles and calls from here alone, nothing inline; forms come back here alone; nobody frames it.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+     form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
 pub struct Page {
     pub method: Method,
     pub path: &'static str,
     /// Whether it asks for a session.
     pub asks: bool,
+    pub for_whom: ForWhom,
     pub(crate) handler: Handler,
 }
 
-/// A page that only somebody who is logged in sees.
-pub(crate) fn for_visitors<F, R>(path: &'static str, render: F) -> Page
+/// The least that a visitor has to be; asked before anything is looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForWhom {
+    Everyone,
+    Operators,
+    Admins,
+}
+
+impl ForWhom {
+    fn admit(self, who: &Visitor) -> Result<()> {
+        let may = match self {
+            Self::Everyone => true,
+            Self::Operators => who.is_operator(),
+            Self::Admins => who.is_admin(),
+        };
+        if may { Ok(()) } else { Err(Problem::plain(Code::Forbidden)) }
+    }
+}
+
+/// Somebody who is logged in, and what they ask for.
+pub(crate) struct Visit<P = (), Q = NoQuery> {
+    pub(crate) who: Visitor,
+    pub(crate) path: P,
+    pub(crate) query: Q,
+    pub(crate) now: Timestamp,
+    /// The path and query as they came.
+    pub(crate) address: String,
+}
+
+/// What a page has to say; the frame around it is everybody's.
+pub(crate) struct Sheet {
+    pub(crate) title: String,
+    pub(crate) here: Tab,
+    pub(crate) main: Markup,
+}
+
+impl Sheet {
+    pub(crate) fn new(title: impl Into<String>, here: Tab, main: Markup) -> Self {
+        Self { title: title.into(), here, main }
+    }
+}
+
+/// What a form leads to.
+pub(crate) enum Next {
+    Go {
+        to: String,
+        done: Done,
+    },
+    /// Where there is more to say than that it is done.
+    Show(Sheet),
+}
+
+pub(crate) fn page<P, Q, F, R>(path: &'static str, for_whom: ForWhom, render: F) -> Page
 where
-    F: Fn(App, Visitor, HeaderMap) -> R + Clone + Send + Sync + 'static,
-    R: Future<Output = Result<Html>> + Send + 'static,
+    P: FromPath,
+    Q: FromQuery,
+    F: Fn(App, Visit<P, Q>) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Result<Sheet>> + Send + 'static,
 {
     let handler = move |app: App, request: Request| -> Handling {
         let render = render.clone();
         Box::pin(async move {
-            let headers = request.into_parts().0.headers;
-            let rendered = match Visitor::admit(&app, &headers).await {
-                Ok(visitor) => render(app, visitor, headers).await,
-                Err(problem) => Err(problem),
+            let (mut parts, _) = request.into_parts();
+            let who = match admitted(&app, &parts.headers, for_whom).await {
+                Ok(who) => who,
+                Err(problem) => return login::refused(&problem, &address(&parts)),
             };
-            match rendered {
-                Ok(html) => respond(StatusCode::OK, html),
-                Err(problem) => refuse(&problem),
+            let said = flash::said(&parts.headers);
+            let shown = async {
+                let path = P::read(&Params::of(&mut parts).await?)?;
+                let query = Given::parse(parts.uri.query())?;
+                let visit = Visit { who: who.clone(), path, query, now: app.store.now(), address: address(&parts) };
+                render(app, visit).await
+            };
+            match shown.await {
+                Ok(sheet) => flash::forget(respond(StatusCode::OK, layout::whole(&who, &sheet, said)), said),
+                Err(problem) => refuse(&who, &problem),
             }
         })
     };
-    Page { method: Method::GET, path, asks: true, handler: Arc::new(handler) }
+    Page { method: Method::GET, path, asks: true, for_whom, handler: Arc::new(handler) }
+}
+
+pub(crate) fn act<P, F, R>(path: &'static str, for_whom: ForWhom, act: F) -> Page
+where
+    P: FromPath,
+    F: Fn(App, Visit<P>, Form) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Result<Next>> + Send + 'static,
+{
+    let handler = move |app: App, request: Request| -> Handling {
+        let act = act.clone();
+        Box::pin(async move {
+            let (mut parts, body) = request.into_parts();
+            let who = match admitted(&app, &parts.headers, for_whom).await {
+                Ok(who) => who,
+                Err(problem) => return login::refused(&problem, "/"),
+            };
+            let done = async {
+                let path = P::read(&Params::of(&mut parts).await?)?;
+                let form = Form::read(&app, &parts, body, Some(&who)).await?;
+                let visit =
+                    Visit { who: who.clone(), path, query: NoQuery, now: app.store.now(), address: address(&parts) };
+                act(app, visit, form).await
+            };
+            match done.await {
+                Ok(Next::Go { to, done }) => see_other(&to, &[flash::cookie(done)]),
+                Ok(Next::Show(sheet)) => respond(StatusCode::OK, layout::whole(&who, &sheet, None)),
+                Err(problem) => refuse(&who, &problem),
+            }
+        })
+    };
+    Page { method: Method::POST, path, asks: true, for_whom, handler: Arc::new(handler) }
 }
 
 /// A call that needs no session, such as the one that begins it.
@@ -56,26 +155,53 @@ where
     R: Future<Output = Response> + Send + 'static,
 {
     let handler = move |app: App, request: Request| -> Handling { Box::pin(answer(app, request)) };
-    Page { method, path, asks: false, handler: Arc::new(handler) }
+    Page { method, path, asks: false, for_whom: ForWhom::Everyone, handler: Arc::new(handler) }
 }
 
-pub(crate) fn respond(status: StatusCode, html: Html) -> Response {
+async fn admitted(app: &App, headers: &http::HeaderMap, for_whom: ForWhom) -> Result<Visitor> {
+    let who = Visitor::admit(app, headers).await?;
+    for_whom.admit(&who)?;
+    Ok(who)
+}
+
+fn address(parts: &http::request::Parts) -> String {
+    parts.uri.path_and_query().map_or_else(|| "/".to_owned(), |all| all.as_str().to_owned())
+}
+
+pub(crate) fn respond(status: StatusCode, html: Markup) -> Response {
     let mut response = (status, html.into_string()).into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    // Others learn nothing; but where nobody at all may learn it, browsers hide a form's own origin from us, too.
+    response.headers_mut().insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     response
 }
 
-fn refuse(problem: &Problem) -> Response {
-    let (headline, what_to_do) = match problem.code {
-        Code::Unauthorized => (
-            "You are not logged in.",
-            "Open the link that `redrive demo` printed. A link works once; press Enter in that terminal for another.",
-        ),
-        Code::Forbidden => {
-            ("This key only does a worker's work.", "Log in with a tenant's, operator's or admin's key.")
+pub(crate) fn see_other(to: &str, cookies: &[String]) -> Response {
+    let mut response = StatusCode::SEE_OTHER.into_response();
+    let to = HeaderValue::from_str(to).unwrap_or(HeaderValue::from_static("/"));
+    response.headers_mut().insert(LOCATION, to);
+    for cookie in cookies {
+        if let Ok(cookie) = HeaderValue::from_str(cookie) {
+            response.headers_mut().append(SET_COOKIE, cookie);
         }
-        _ => (problem.code.title(), problem.code.help()),
-    };
-    respond(problem.status(), shell::notice(headline, what_to_do))
+    }
+    response
+}
+
+/// A browser that is not after the API.
+pub(crate) fn is_for_a_person(request: &Request) -> bool {
+    let accepts = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let path = request.uri().path();
+    accepts.contains("text/html") && !path.starts_with("/v1/") && !path.starts_with("/api/")
+}
+
+pub(crate) fn nothing_here() -> Response {
+    let problem = Problem::plain(Code::NotFound);
+    respond(problem.status(), layout::outside("Nothing here", &layout::problem(&problem).main))
+}
+
+/// To somebody who is logged in: what is in the way, and what to do about it.
+fn refuse(who: &Visitor, problem: &Problem) -> Response {
+    respond(problem.status(), layout::whole(who, &layout::problem(problem), None))
 }

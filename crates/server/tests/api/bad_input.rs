@@ -89,12 +89,29 @@ async fn a_body_of_another_kind_is_not_read() {
     let world = World::new().await;
     for (name, value, code) in [
         ("content-type", "text/plain", "unsupported_media_type"),
-        ("content-type", "application/x-www-form-urlencoded", "unsupported_media_type"),
+        ("content-type", "multipart/form-data", "unsupported_media_type"),
         ("content-encoding", "gzip", "unsupported_encoding"),
     ] {
         let mut request = request(Method::POST, "/v1/failures", &world.worker, "{}");
         request.headers_mut().insert(name, value.parse().unwrap());
         assert_eq!(world.send(request).await.short(), (415, code.into()), "{value}");
+    }
+}
+
+/// `curl -d` says so of any body: every call that takes JSON reads it as that.
+#[tokio::test]
+async fn what_curl_sends_unasked_is_read_as_json_everywhere() {
+    let world = World::new().await;
+    let sent = [
+        ("/v1/failures", r#"{"run_id":"a","error":{"message":"m"}}"#),
+        ("/v1/runs", r#"{"run_id":"b","mode":"enqueue"}"#),
+        ("/v1/leases", r#"{"queues":["*"]}"#),
+    ];
+    for (path, body) in sent {
+        let mut request = request(Method::POST, path, &world.worker, body);
+        request.headers_mut().insert("content-type", "application/x-www-form-urlencoded".parse().unwrap());
+        let answered = world.send(request).await;
+        assert!(answered.status.is_success(), "{path}: {}", answered.text);
     }
 }
 

@@ -99,6 +99,49 @@ async fn a_freeze_is_opened_with_a_reason_and_a_time_and_closed_by_name() {
 }
 
 #[tokio::test]
+async fn a_model_that_is_known_to_be_down_is_held_for_everybody_and_for_nobody_else() {
+    let world = world().await;
+    for (key, run, model) in
+        [(&world.worker, "mine", "gpt-5"), (&world.other_worker, "theirs", "gpt-5"), (&world.worker, "another", "o3")]
+    {
+        let body = json!({"run_id": run, "mode": "enqueue", "provider": "openai", "model": model});
+        assert_eq!(world.post("/v1/runs", key, body).await.status, 201);
+    }
+    let open = json!({"action": "open", "reason": "outage", "provider": "openai", "model": "gpt-5"});
+    assert_eq!(world.post("/v1/breakers", &world.tenant, &open).await.status, 403);
+    let nothing_named = json!({"action": "open", "reason": "outage"});
+    assert_eq!(world.post("/v1/breakers", &world.operator, nothing_named).await.short().1, "invalid_field");
+    let opened = world.post("/v1/breakers", &world.operator, open).await;
+    assert_eq!(opened.short(), (200, "open".into()));
+    assert_eq!((opened.get("scope"), opened.get("tenant")), (json!("everywhere"), Value::Null));
+    let leased = async || {
+        let all = world.post("/v1/leases", &world.any_worker, r#"{"queues":["*"]}"#).await.get("leases");
+        all.as_array().unwrap().iter().map(|run| run["run_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(leased().await, ["another"]);
+    let theirs = world.get("/v1/runs/theirs", &world.other_tenant).await;
+    assert_eq!(theirs.get("held_by"), "breaker:everywhere/production/openai/gpt-5");
+    let close = json!({"action": "close", "reason": "back", "provider": "openai", "model": "gpt-5"});
+    assert_eq!(world.post("/v1/breakers", &world.operator, close).await.short(), (200, "closed".into()));
+    world.store.release_held(10).await.unwrap();
+    world.wait(100);
+    assert_eq!(leased().await.len(), 2);
+}
+
+#[tokio::test]
+async fn the_same_report_again_is_answered_word_for_word_whatever_breakers_do_meanwhile() {
+    let world = world().await;
+    broken(&world).await;
+    let report = json!({"run_id": "told", "attempt": 1, "error": {"message": "Request timed out"}});
+    let first = world.work("/v1/failures", &report).await;
+    assert_eq!((first.status.as_u16(), first.get("breaker")), (201, json!("open")));
+    let reset = json!({"action": "reset", "reason": "back"});
+    assert_eq!(world.post("/v1/tenants/acme/breaker", &world.operator, reset).await.status, 200);
+    let again = world.work("/v1/failures", &report).await;
+    assert_eq!((again.status.as_u16(), again.text), (200, first.text));
+}
+
+#[tokio::test]
 async fn limits_are_told_with_a_tenants_health() {
     let world = world().await;
     world.begin("one").await;

@@ -162,3 +162,26 @@ async fn a_queues_pointers_say_where_the_request_lies() {
     let refused = world.call(http::Method::PUT, "/v1/queues/jobs", &world.admin, bad.to_string()).await;
     assert_eq!(refused.short(), (422, "invalid_field".into()));
 }
+
+/// As `docs/changes.md` says it.
+#[tokio::test]
+async fn a_gemini_request_is_changed_by_pointers() {
+    let world = World::new().await;
+    let shape = json!({"messages": "/contents", "instructions": "/systemInstruction/parts/0/text",
+                       "output_tokens": "/generationConfig/maxOutputTokens", "format": "plain"});
+    world.set_queue("gemini", json!({"policy": {"payload": shape}})).await;
+    let payload = json!({
+        "systemInstruction": {"parts": [{"text": "You write invoices."}]},
+        "contents": [{"role": "user", "parts": [{"text": "Write the invoice."}]}],
+        "generationConfig": {"maxOutputTokens": 1000},
+    });
+    let error = json!({"message": "over", "reason": "token_budget_exceeded"});
+    world.work("/v1/failures", json!({"run_id": "a", "queue": "gemini", "payload": payload, "error": error})).await;
+    world.wait(600_000);
+    let run = world.lease(1).await.remove(0);
+    assert_eq!((applied(&run, "add_instruction"), applied(&run, "scale_output_budget")), (Some(true), Some(true)));
+    let sent = &run["payload"];
+    assert!(sent["systemInstruction"]["parts"][0]["text"].as_str().unwrap().starts_with("You write invoices.\n\n"));
+    assert_eq!(sent["generationConfig"]["maxOutputTokens"], 600);
+    assert_eq!(sent["contents"], payload["contents"]);
+}

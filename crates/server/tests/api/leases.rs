@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
+use serde_json::json;
 
 use crate::world::World;
 
@@ -41,6 +42,31 @@ async fn a_due_run_is_leased_with_all_a_worker_needs() {
     }
     "#);
     assert_eq!(world.lease(10).await.len(), 0);
+}
+
+/// L7 over HTTP: whatever one tenant's backlog, and however the calls are cut.
+#[tokio::test]
+async fn ten_due_runs_of_a_tenant_come_within_twenty_leases_beside_anothers_backlog() {
+    let world = World::new().await;
+    let enqueued = |run: String| json!({"run_id": run, "mode": "enqueue"});
+    for n in 0..200 {
+        assert_eq!(world.work("/v1/runs", enqueued(format!("big{n}"))).await.status, 201);
+    }
+    for (round, cuts) in [[20].as_slice(), &[1; 20], &[7, 6, 5, 2], &[3, 3, 3, 3, 3, 3, 2]].into_iter().enumerate() {
+        for n in 0..10 {
+            let made = world.post("/v1/runs", &world.other_worker, enqueued(format!("small{round}-{n}"))).await;
+            assert_eq!(made.status, 201);
+        }
+        let mut small = 0;
+        for max in cuts {
+            let body = json!({"queues": ["*"], "max": max});
+            let leased = world.post("/v1/leases", &world.any_worker, body).await.get("leases");
+            let leased = leased.as_array().unwrap();
+            assert_eq!(leased.len(), *max);
+            small += leased.iter().filter(|run| run["run_id"].as_str().unwrap().starts_with("small")).count();
+        }
+        assert_eq!(small, 10, "{cuts:?}");
+    }
 }
 
 #[tokio::test]

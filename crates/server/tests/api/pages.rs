@@ -7,7 +7,7 @@ use redrive_server::ui;
 
 use crate::world::{Answered, World};
 
-async fn visit(world: &World, method: Method, path: &str, cookie: &str) -> Answered {
+pub async fn visit(world: &World, method: Method, path: &str, cookie: &str) -> Answered {
     let request = Request::builder().method(method).uri(path).header(header::HOST, "desk.example:7070");
     world.send(request.header(header::COOKIE, cookie).body(Body::empty()).unwrap()).await
 }
@@ -17,7 +17,7 @@ async fn front(world: &World, cookie: &str) -> Answered {
 }
 
 /// Follows a new link of this key; the cookie as a browser sends it back.
-async fn log_in(world: &World, key: &str) -> String {
+pub async fn log_in(world: &World, key: &str) -> String {
     let answered = visit(world, Method::GET, &world.app.login_path(hash_secret(key)), "").await;
     assert_eq!((answered.status.as_u16(), answered.headers["location"].to_str().unwrap()), (303, "/"));
     let cookie = answered.headers["set-cookie"].to_str().unwrap();
@@ -28,16 +28,79 @@ async fn log_in(world: &World, key: &str) -> String {
 #[tokio::test]
 async fn every_page_asks_for_a_session_but_those_that_begin_or_dress_one() {
     let world = World::new().await;
-    let open: Vec<&str> = ui::table().iter().filter(|page| !page.asks).map(|page| page.path).collect();
-    assert_eq!(open, ["/login", "/logout", "/desk.css"]);
+    let open = ui::table().into_iter().filter(|page| !page.asks).map(|page| page.path);
+    let open: Vec<&str> = open.filter(|path| !path.starts_with("/assets/")).collect();
+    assert_eq!(open, ["/login", "/login", "/logout"]);
     for page in ui::table().iter().filter(|page| page.asks) {
+        let path = named(page.path);
         for cookie in ["", "redrive_session=", "redrive_session=made-up"] {
-            let answered = visit(&world, page.method.clone(), page.path, cookie).await;
-            assert_eq!(answered.status, 401, "{} with {cookie:?}", page.path);
+            let answered = visit(&world, page.method.clone(), &path, cookie).await;
+            assert_eq!(answered.status, 401, "{path} with {cookie:?}");
+            assert!(answered.text.contains("<h1>Log in</h1>"), "{}", answered.text);
         }
         // A bearer key is for programs: it opens no page.
-        assert_eq!(world.call(page.method.clone(), page.path, &world.admin, "").await.status, 401);
+        assert_eq!(world.call(page.method.clone(), &path, &world.admin, "").await.status, 401);
     }
+}
+
+fn named(path: &str) -> String {
+    let names = [("{tenant}", "acme"), ("{run_id}", "r"), ("{id}", "p"), ("{name}", "default"), ("{attempt}", "1")];
+    names.iter().fold(path.to_owned(), |path, (part, name)| path.replace(part, name))
+}
+
+/// Sends a form as the page would: with the token that stands in it.
+pub async fn send(world: &World, path: &str, cookie: &str, fields: &str) -> Answered {
+    let page = front(world, cookie).await.text;
+    let csrf = page.split("name=\"csrf\" value=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default();
+    post(world, path, cookie, &format!("csrf={csrf}&{fields}"), None).await
+}
+
+pub async fn post(world: &World, path: &str, cookie: &str, body: &str, origin: Option<&str>) -> Answered {
+    let request = Request::builder().method(Method::POST).uri(path).header(header::HOST, "desk.example:7070");
+    let request =
+        request.header(header::COOKIE, cookie).header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+    let request = origin.into_iter().fold(request, |request, origin| request.header(header::ORIGIN, origin));
+    world.send(request.body(Body::from(body.to_owned())).unwrap()).await
+}
+
+#[tokio::test]
+async fn a_key_typed_in_begins_a_session_and_every_other_text_is_refused_alike() {
+    let world = World::new().await;
+    let path = "/login";
+    let answered = post(&world, path, "", &format!("key={}&next=%2Fruns%3Fstate%3Ddead", world.operator), None).await;
+    assert_eq!((answered.status.as_u16(), &answered.headers["location"]), (303, &"/runs?state=dead".parse().unwrap()));
+    let cookie = answered.headers["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
+    assert_eq!(front(&world, &cookie).await.status, 200);
+    let mut refusals = Vec::new();
+    for key in ["", "x", "rdk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"] {
+        let refused = post(&world, path, "", &format!("key={key}&next=//evil.example"), None).await;
+        assert!(!refused.headers.contains_key("set-cookie") && !refused.text.contains("evil"), "{}", refused.text);
+        refusals.push((refused.status.as_u16(), refused.text));
+    }
+    assert!(refusals.iter().all(|refusal| *refusal == refusals[0]) && refusals[0].0 == 401);
+    assert_eq!(post(&world, path, "", &format!("key={}", world.worker), None).await.status, 403);
+    let elsewhere = post(&world, path, "", &format!("key={}", world.operator), Some("https://evil.example")).await;
+    assert_eq!(elsewhere.status, 403);
+}
+
+#[tokio::test]
+async fn a_form_without_its_sessions_token_or_from_another_site_does_nothing() {
+    let world = World::new().await;
+    world.kill("ours").await;
+    let (cookie, other) = (log_in(&world, &world.tenant).await, log_in(&world, &world.tenant).await);
+    let page = front(&world, &other).await.text;
+    let foreign = page.split("name=\"csrf\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let path = "/runs/acme/ours/discard";
+    for body in ["", "csrf=", "csrf=made-up", &format!("csrf={foreign}")] {
+        assert_eq!(post(&world, path, &cookie, body, None).await.status, 403, "{body}");
+    }
+    let page = front(&world, &cookie).await.text;
+    let own = page.split("name=\"csrf\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let from_elsewhere = post(&world, path, &cookie, &format!("csrf={own}"), Some("https://evil.example")).await;
+    assert_eq!((from_elsewhere.status.as_u16(), world.state("ours").await), (403, "dead".into()));
+    let done =
+        post(&world, path, &cookie, &format!("csrf={own}&reason=enough"), Some("http://desk.example:7070")).await;
+    assert_eq!((done.status.as_u16(), world.state("ours").await), (303, "discarded".into()));
 }
 
 #[tokio::test]
@@ -50,9 +113,10 @@ async fn a_link_logs_in_once_and_a_look_ahead_does_not_use_it_up() {
     let late = world.app.login_path(hash_secret(&world.operator));
     world.wait(LINK_MS);
     assert_eq!(visit(&world, Method::GET, &late, "").await.status, 401);
-    for bad in ["/login", "/login?token=", "/login?token=%ff"] {
+    for bad in ["/login?token=", "/login?token=%ff"] {
         assert_eq!(visit(&world, Method::GET, bad, "").await.status, 401, "{bad}");
     }
+    assert_eq!(visit(&world, Method::GET, "/login", "").await.status, 200);
 }
 
 #[tokio::test]
@@ -62,6 +126,14 @@ async fn a_session_ends_when_idle_when_old_and_when_one_logs_out() {
     assert_eq!(front(&world, &idle).await.status, 200);
     world.wait(SESSION_IDLE_MS);
     assert_eq!(front(&world, &idle).await.status, 401);
+    // A page that is left open and follows by itself keeps nobody logged in.
+    let left_open = log_in(&world, &world.operator).await;
+    for _ in 0..3 {
+        world.wait(SESSION_IDLE_MS / 3);
+        let request = Request::builder().uri("/").header(header::COOKIE, &left_open).header("x-redrive-follows", "1");
+        world.send(request.body(Body::empty()).unwrap()).await;
+    }
+    assert_eq!(front(&world, &left_open).await.status, 401);
     let busy = log_in(&world, &world.operator).await;
     for _ in 0..SESSION_MS / (SESSION_IDLE_MS / 2) - 1 {
         world.wait(SESSION_IDLE_MS / 2);
@@ -70,7 +142,10 @@ async fn a_session_ends_when_idle_when_old_and_when_one_logs_out() {
     world.wait(SESSION_IDLE_MS / 2);
     assert_eq!(front(&world, &busy).await.status, 401);
     let done = log_in(&world, &world.operator).await;
-    assert_eq!(visit(&world, Method::POST, "/logout", &done).await.status, 303);
+    // The cookie alone proves no wish.
+    assert_eq!(visit(&world, Method::POST, "/logout", &done).await.status, 403);
+    assert_eq!(front(&world, &done).await.status, 200);
+    assert_eq!(send(&world, "/logout", &done, "").await.status, 303);
     assert_eq!(front(&world, &done).await.status, 401);
 }
 
@@ -94,11 +169,14 @@ async fn a_tenant_sees_its_own_and_an_operator_sees_all() {
     world.kill("ours-1").await;
     let theirs = r#"{"run_id":"theirs-1","error":{"message":"theirs broke","terminal":true}}"#;
     world.post("/v1/failures", &world.other_worker, theirs).await;
-    let own = front(&world, &log_in(&world, &world.tenant).await).await.text;
-    assert!(own.contains("ours-1") && own.contains("One run waits for a person."), "{own}");
-    assert!(!own.contains("theirs"), "{own}");
-    let all = front(&world, &log_in(&world, &world.operator).await).await.text;
+    let (tenant, operator) = (log_in(&world, &world.tenant).await, log_in(&world, &world.operator).await);
+    let own = visit(&world, Method::GET, "/runs", &tenant).await.text;
+    assert!(own.contains("ours-1") && !own.contains("theirs"), "{own}");
+    let own = front(&world, &tenant).await.text;
+    assert!(own.contains("One run needs a person.") && !own.contains("theirs"), "{own}");
+    let all = visit(&world, Method::GET, "/runs", &operator).await.text;
     assert!(all.contains("ours-1") && all.contains("theirs-1"), "{all}");
+    assert!(front(&world, &operator).await.text.contains("2 runs need a person."));
 }
 
 #[tokio::test]
@@ -106,16 +184,52 @@ async fn text_of_strangers_stays_text_and_nothing_is_run_or_fetched_from_elsewhe
     let world = World::new().await;
     let report = r#"{"run_id":"x","agent":"<script>alert(1)</script>","error":{"type":"<b>","message":"<img src=x onerror=alert(1)> \" '","terminal":true}}"#;
     assert_eq!(world.work("/v1/failures", report).await.status, 201);
-    let page = front(&world, &log_in(&world, &world.operator).await).await;
-    assert!(!page.text.contains("<script") && !page.text.contains("<img"), "{}", page.text);
-    assert!(page.text.contains("&lt;script&gt;"), "{}", page.text);
-    assert!(!page.text.contains(" style=") && !page.text.contains("<style"), "{}", page.text);
-    let policy = page.headers["content-security-policy"].to_str().unwrap();
-    assert!(policy.starts_with("default-src 'none'; style-src 'self';") && !policy.contains("unsafe"), "{policy}");
-    assert_eq!(page.headers["cache-control"], "no-store");
-    let sheet = visit(&world, Method::GET, "/desk.css", "").await;
-    assert_eq!(
-        (sheet.status.as_u16(), &sheet.headers["content-type"]),
-        (200, &"text/css; charset=utf-8".parse().unwrap())
-    );
+    let cookie = log_in(&world, &world.operator).await;
+    for path in ["/", "/runs", "/runs/acme/x", "/patterns"] {
+        let page = visit(&world, Method::GET, path, &cookie).await;
+        let scripts = page.text.matches("<script").count();
+        assert!(
+            scripts == 1 && page.text.contains("<script type=\"module\" src=\"/assets/desk.js\"></script>"),
+            "{path}"
+        );
+        assert!(
+            !page.text.contains("<img") && !page.text.contains(" style=") && !page.text.contains("<style"),
+            "{path}"
+        );
+        let policy = page.headers["content-security-policy"].to_str().unwrap();
+        assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';"), "{policy}");
+        assert!(!policy.contains("unsafe"), "{policy}");
+        assert_eq!(
+            (&page.headers["cache-control"], &page.headers["referrer-policy"]),
+            (&"no-store".parse().unwrap(), &"same-origin".parse().unwrap())
+        );
+    }
+    let run = visit(&world, Method::GET, "/runs/acme/x", &cookie).await.text;
+    assert!(run.contains("&lt;script&gt;alert(1)") && run.contains("&lt;img src=x"), "{run}");
+}
+
+#[tokio::test]
+async fn whoever_is_lost_gets_a_page_in_a_browser_and_a_problem_in_a_program() {
+    let world = World::new().await;
+    let lost = |path: &'static str, accept: &'static str| {
+        let request = Request::builder().uri(path).header(header::ACCEPT, accept);
+        world.send(request.body(Body::empty()).unwrap())
+    };
+    let page = lost("/nowhere", "text/html,*/*").await;
+    assert_eq!((page.status.as_u16(), page.text.contains("There is nothing here.")), (404, true));
+    for (path, accept) in [("/nowhere", "*/*"), ("/v1/nowhere", "text/html,*/*")] {
+        assert_eq!(lost(path, accept).await.short(), (404, "no_such_path".into()), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_dresses_a_page_is_asked_for_once_and_then_only_whether_it_changed() {
+    let world = World::new().await;
+    for page in ui::table().iter().filter(|page| page.path.starts_with("/assets/")) {
+        let first = visit(&world, Method::GET, page.path, "").await;
+        assert_eq!((first.status.as_u16(), &first.headers["cache-control"]), (200, &"no-cache".parse().unwrap()));
+        let again = Request::builder().uri(page.path).header(header::IF_NONE_MATCH, first.headers["etag"].clone());
+        let again = world.send(again.body(Body::empty()).unwrap()).await;
+        assert_eq!((again.status.as_u16(), again.text.as_str()), (304, ""), "{}", page.path);
+    }
 }

@@ -1,18 +1,14 @@
 //! The table of strategies row by row over the API: a real error comes in, the verdict says what is done and why, and the
 //! retry is handed out that way.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use redrive_core::policy::{Agents, Policies};
-use redrive_core::text::Label;
 use redrive_server::engine::{Rescue, Service as _};
 use serde_json::{Value, json};
 
 use crate::world::{NOON, World};
 
-const MINUTE: u64 = 60_000;
+pub const MINUTE: u64 = 60_000;
 
-async fn report(world: &World, run: &str, body: Value) -> Value {
+pub async fn report(world: &World, run: &str, body: Value) -> Value {
     let mut report = json!({"run_id": run});
     report.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
     let answered = world.work("/v1/failures", report).await;
@@ -20,25 +16,25 @@ async fn report(world: &World, run: &str, body: Value) -> Value {
     answered.json()
 }
 
-async fn verdict(world: &World, run: &str, body: Value) -> Value {
+pub async fn verdict(world: &World, run: &str, body: Value) -> Value {
     report(world, run, body).await["verdict"].clone()
 }
 
-fn error(message: &str) -> Value {
+pub fn error(message: &str) -> Value {
     json!({"error": {"message": message}})
 }
 
 /// How long the verdict waits.
-fn waits_ms(verdict: &Value, now: i64) -> i64 {
+pub fn waits_ms(verdict: &Value, now: i64) -> i64 {
     let due: redrive_core::time::Timestamp = verdict["next_attempt_at"].as_str().unwrap().parse().unwrap();
     due.as_millis() - now
 }
 
-fn kinds(changes: &Value) -> Vec<&str> {
+pub fn kinds(changes: &Value) -> Vec<&str> {
     changes.as_array().unwrap().iter().map(|change| change["change"].as_str().unwrap()).collect()
 }
 
-fn chat(model: &str, turns: usize) -> Value {
+pub fn chat(model: &str, turns: usize) -> Value {
     let mut messages = vec![json!({"role": "system", "content": "You write invoices."})];
     for n in 0..turns {
         messages.push(
@@ -49,8 +45,6 @@ fn chat(model: &str, turns: usize) -> Value {
     messages.push(json!({"role": "user", "content": "Now write the invoice."}));
     json!({"model": model, "max_tokens": 1000, "messages": messages})
 }
-
-const OVERFLOW: &str = "Error code: 400 - {'error': {'message': \"This model's maximum context length is 8192 tokens. However, your messages resulted in 20011 tokens. Please reduce the length of the messages.\", 'type': 'invalid_request_error', 'code': 'context_length_exceeded'}}";
 
 #[tokio::test]
 async fn what_passes_by_itself_is_retried_unchanged_with_back_off() {
@@ -84,77 +78,6 @@ async fn silence_is_retried_after_half_a_minute() {
     let shown = world.show("a").await;
     assert_eq!(shown["reason"], "silent");
     assert_eq!(waits_ms(&shown["verdict"], NOON + 61_000), 30_000);
-}
-
-#[tokio::test]
-async fn an_overflow_is_compressed_to_fit_and_the_payload_handed_out_is_shorter() {
-    let world = World::new().await;
-    let payload = chat("gpt-4", 60);
-    let verdict =
-        verdict(&world, "a", json!({"payload": payload, "model": "gpt-4", "error": {"message": OVERFLOW}})).await;
-    assert_eq!(kinds(&verdict["changes"]), ["compress_context", "add_instruction"]);
-    let to = verdict["changes"][0]["to_tokens"].as_u64().unwrap();
-    assert!((3_000..8_192 - 1_000).contains(&to), "{to}");
-    let why = verdict["why"].as_str().unwrap();
-    assert!(
-        why.starts_with(
-            "The input does not fit the model's context (20011 of 8192): retry in 10 s with the input cut to"
-        ),
-        "{why}"
-    );
-    assert!(why.ends_with("3 attempts left; no larger model is set for the queue."), "{why}");
-
-    world.wait(10_000);
-    let leased = world.lease(1).await.remove(0);
-    assert_eq!(leased["changes"][0]["applied"], true, "{}", leased["changes"]);
-    let (sent, whole) = (leased["payload"].to_string(), payload.to_string());
-    assert!(
-        sent.len() < whole.len() / 2 && sent.contains("You write invoices.") && sent.contains("Now write the invoice.")
-    );
-    assert!(sent.contains("Focus on the core task."));
-
-    let lease = leased["lease"].as_str().unwrap();
-    let again = world.work("/v1/runs/a/fail", json!({"lease": lease, "error": {"message": OVERFLOW}})).await.json();
-    assert_eq!((&again["state"], &again["verdict"]["dead_because"]), (&json!("dead"), &json!("exhausted")));
-}
-
-#[tokio::test]
-async fn an_overflow_goes_up_the_ladder_to_a_model_that_is_larger() {
-    let world = World::new().await;
-    world.set_queue("invoices", json!({"policy": {"models": ["gpt-4", "gpt-4o", "gpt-5"]}})).await;
-    let body =
-        json!({"queue": "invoices", "payload": chat("gpt-4", 60), "model": "gpt-4", "error": {"message": OVERFLOW}});
-    let verdict = verdict(&world, "a", body).await;
-    assert_eq!(verdict["target"], json!({"agent": null, "model": "gpt-4o", "queue": null}));
-    assert!(verdict["why"].as_str().unwrap().contains(" on model gpt-4o, "), "{}", verdict["why"]);
-    assert_eq!(world.show("a").await["model"], "gpt-4o");
-    world.wait(10_000);
-    let leased = world.lease(1).await.remove(0);
-    assert_eq!((&leased["model"], &leased["payload"]["model"]), (&json!("gpt-4o"), &json!("gpt-4o")));
-    // All of it fits there: nothing was left out.
-    assert!(leased["payload"]["messages"].as_array().unwrap().len() >= 122);
-
-    // A passing failure of the changed attempt is retried with the same changes.
-    let lease = leased["lease"].as_str().unwrap();
-    world.work("/v1/runs/a/fail", json!({"lease": lease, "error": {"message": "Request timed out"}})).await;
-    world.wait(10 * MINUTE);
-    assert_eq!(world.lease(1).await[0]["payload"]["model"], "gpt-4o");
-}
-
-#[tokio::test]
-async fn an_overflow_with_no_larger_model_and_nothing_to_drop_is_dead_at_once() {
-    let world = World::new().await;
-    let payload = json!({"model": "gpt-4", "messages": [{"role": "system", "content": "all of it matters ".repeat(6_000)}, {"role": "user", "content": "Go."}]});
-    let body = json!({"payload": payload, "model": "gpt-4", "error": {"message": OVERFLOW}});
-    let verdict = verdict(&world, "a", body).await;
-    assert_eq!((&verdict["action"], &verdict["dead_because"]), (&json!("dead_letter"), &json!("permanent")));
-    assert!(verdict["why"].as_str().unwrap().contains("no model at hand takes more than"), "{}", verdict["why"]);
-
-    // Under a lease the payload is read from the store, and the same is said.
-    world.work("/v1/runs", json!({"run_id": "b", "mode": "enqueue", "model": "gpt-4", "payload": payload})).await;
-    let lease = world.lease(1).await[0]["lease"].clone();
-    let failed = world.work("/v1/runs/b/fail", json!({"lease": lease, "error": {"message": OVERFLOW}})).await.json();
-    assert_eq!((&failed["state"], &failed["verdict"]["why"]), (&json!("dead"), &verdict["why"]));
 }
 
 #[tokio::test]
@@ -225,77 +148,6 @@ async fn a_failed_tool_and_a_step_cap_are_told_the_error() {
     assert!(said.iter().any(|s| s.contains("card reader jammed")) && said.iter().any(|s| s.contains("Max turns (10)")));
 }
 
-fn two_agents() -> Policies {
-    let can = |word: &str| BTreeSet::from([Label::from(word)]);
-    let agents = BTreeMap::from([
-        ("biller".into(), can("invoice")),
-        ("clerk".into(), can("invoice")),
-        ("poet".into(), can("poem")),
-    ]);
-    Policies { agents: Agents::new(agents), ..Policies::default() }
-}
-
-const LOOP: &str = "Agent loop detected: the same tool call was repeated 5 times with identical arguments";
-
-#[tokio::test]
-async fn a_loop_goes_to_another_able_agent_on_another_model_and_only_that_agent_leases_it() {
-    let world = World::under(two_agents()).await;
-    world.set_queue("invoices", json!({"policy": {"models": ["gpt-5-mini", "gpt-5"]}})).await;
-    let body = json!({"queue": "invoices", "agent": "biller", "task_type": "invoice", "model": "gpt-5-mini",
-                      "payload": chat("gpt-5-mini", 1), "error": {"message": LOOP}});
-    let verdict = verdict(&world, "a", body).await;
-    assert_eq!((&verdict["reason"], waits_ms(&verdict, NOON)), (&json!("hallucination_loop"), 60_000), "{verdict}");
-    assert_eq!(kinds(&verdict["changes"]), ["add_last_error", "add_instruction", "add_constraint"]);
-    assert_eq!(verdict["target"], json!({"agent": "clerk", "model": "gpt-5", "queue": null}));
-    assert!(verdict["why"].as_str().unwrap().contains("by agent clerk on model gpt-5"), "{}", verdict["why"]);
-
-    world.wait(60_000);
-    let ask = |agent: &str| json!({"queues": ["*"], "agents": [agent]});
-    assert_eq!(world.work("/v1/leases", ask("biller")).await.get("leases"), json!([]));
-    let leased = world.work("/v1/leases", ask("clerk")).await.get("leases")[0].clone();
-    assert_eq!(
-        (&leased["agent"], &leased["model"], &leased["payload"]["model"]),
-        (&json!("clerk"), &json!("gpt-5"), &json!("gpt-5"))
-    );
-    let listed = world.get("/v1/runs?agent=clerk", &world.tenant).await.json();
-    assert_eq!((&listed["runs"][0]["agent"], &listed["runs"][0]["model"]), (&json!("clerk"), &json!("gpt-5")));
-}
-
-#[tokio::test]
-async fn a_loop_with_nobody_else_to_ask_is_retried_all_the_same_and_says_so() {
-    let world = World::new().await;
-    let verdict = verdict(&world, "a", error(LOOP)).await;
-    assert_eq!(verdict["action"], "retry");
-    assert!(
-        verdict["why"].as_str().unwrap().ends_with("no other agent is set up, no other model is set for the queue."),
-        "{}",
-        verdict["why"]
-    );
-}
-
-#[tokio::test]
-async fn where_the_changed_retry_did_not_help_the_fallback_queue_takes_over() {
-    let world = World::new().await;
-    world.set_queue("smart", json!({"policy": {"fallback_queue": "simple"}})).await;
-    let body = |attempt| json!({"queue": "smart", "attempt": attempt, "error": {"message": "Error executing tool 'x' with kwargs {}"}});
-    assert_eq!(verdict(&world, "a", body(1)).await["target"]["queue"], Value::Null);
-    let second = verdict(&world, "a", body(2)).await;
-    assert_eq!((&second["action"], &second["target"]["queue"]), (&json!("retry"), &json!("simple")));
-    assert_eq!(second["why"], "A tool failed: retry in 30 s in queue simple, 2 attempts left.");
-    world.wait(30_000);
-    assert_eq!(world.work("/v1/leases", json!({"queues": ["smart"]})).await.get("leases"), json!([]));
-    let leased = world.work("/v1/leases", json!({"queues": ["simple"]})).await.get("leases");
-    assert_eq!((&leased[0]["run_id"], &leased[0]["queue"]), (&json!("a"), &json!("simple")));
-    // Counted where it is, not where it was.
-    for (queue, total) in [("smart", 0), ("simple", 1)] {
-        let listed = world.get(&format!("/v1/runs?queue={queue}&count=true"), &world.tenant).await.json();
-        assert_eq!(listed["total"], total, "{queue}: {listed}");
-    }
-    let lease = leased[0]["lease"].as_str().unwrap();
-    let done = world.work("/v1/runs/a/succeed", json!({"lease": lease, "output": "done"})).await;
-    assert_eq!(done.short(), (200, "recovered".into()));
-}
-
 #[tokio::test]
 async fn a_quota_waits_for_its_reset_and_without_one_for_a_person() {
     let world = World::new().await;
@@ -359,51 +211,6 @@ async fn the_same_change_twice_is_a_dead_letter_that_names_it() {
     // A person's replay begins anew.
     world.post("/v1/runs/a/replay", &world.tenant, json!({"reason": "fixed"})).await;
     assert_eq!(verdict(&world, "a", cut(3)).await["action"], "retry");
-}
-
-#[tokio::test]
-async fn a_runs_spend_cap_that_is_reached_ends_it_with_the_figures() {
-    let world = World::new().await;
-    world.set_queue("q", json!({"policy": {"budget": {"retry_tokens_per_run": 1000}}})).await;
-    let failed = |attempt| json!({"queue": "q", "attempt": attempt, "error": {"message": "Request timed out"}, "usage": {"input_tokens": 600, "output_tokens": 0}});
-    // The first attempt is no retry; the second leaves room; the third uses it up.
-    for (attempt, action) in [(1, "retry"), (2, "retry"), (3, "dead_letter")] {
-        let verdict = verdict(&world, "a", failed(attempt)).await;
-        assert_eq!(verdict["action"], action, "{attempt}: {verdict}");
-        if attempt == 3 {
-            assert_eq!(verdict["dead_because"], "exhausted");
-            assert_eq!(
-                verdict["why"],
-                "It timed out, and this run's retries have used 1200 tokens of the 1000 they may: no further retry."
-            );
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_tenants_spend_cap_holds_for_all_its_runs_until_midnight_and_for_no_other_tenant() {
-    let world = World::new().await;
-    world.set_queue("q", json!({"policy": {"budget": {"retry_cost_usd_per_tenant_day": 0.5}}})).await;
-    let failed = |attempt| json!({"queue": "q", "attempt": attempt, "error": {"message": "Request timed out"}, "usage": {"cost_usd": 0.25}});
-    for attempt in 1..=2 {
-        assert_eq!(verdict(&world, "a", failed(attempt)).await["action"], "retry");
-    }
-    // A retry that succeeds has cost something as well.
-    world.wait(10 * MINUTE);
-    let lease = world.lease(1).await[0]["lease"].clone();
-    let done =
-        world.work("/v1/runs/a/succeed", json!({"lease": lease, "output": "ok", "usage": {"cost_usd": 0.25}})).await;
-    assert_eq!(done.short(), (200, "recovered".into()));
-    let refused = verdict(&world, "b", failed(1)).await;
-    assert_eq!((&refused["action"], &refused["dead_because"]), (&json!("dead_letter"), &json!("exhausted")));
-    assert_eq!(
-        refused["why"],
-        "It timed out, and the tenant's retries today have used $0.50 of the $0.50 they may: no further retry."
-    );
-    let other = json!({"run_id": "b", "queue": "q", "error": {"message": "Request timed out"}});
-    assert_eq!(world.post("/v1/failures", &world.other_worker, other).await.json()["verdict"]["action"], "retry");
-    world.wait(86_400_000);
-    assert_eq!(verdict(&world, "c", failed(1)).await["action"], "retry");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Attempts: kept when they end, read again to answer the same report with the same words.
 
+use redrive_core::breaker::StateName as BreakerState;
 use redrive_core::lifecycle::Outcome;
 use redrive_core::pattern::Fingerprint;
 use redrive_core::run::StateName;
@@ -13,7 +14,7 @@ use crate::commands::life::word;
 use crate::commands::rows::NewAttempt;
 use crate::commands::run_row::RunRow;
 use crate::error::{Error, Result};
-use crate::kept::columns::{Columns, flag, number, time};
+use crate::kept::columns::{Columns, flag, number, owned, time};
 use crate::kept::lookup::number_of;
 use crate::model::{AttemptOrigin, Digest};
 
@@ -28,6 +29,8 @@ pub(crate) struct Ending<'a> {
     pub(crate) pattern: Option<i64>,
     pub(crate) pattern_new: bool,
     pub(crate) verdict: Option<&'a Verdict>,
+    /// As the answer tells it.
+    pub(crate) breaker: BreakerState,
     pub(crate) body: &'a [u8],
 }
 
@@ -43,10 +46,11 @@ pub(crate) struct Kept {
     pub(crate) pattern_new: bool,
     /// Encoded.
     pub(crate) verdict: Option<Vec<u8>>,
+    pub(crate) origin: String,
 }
 
 /// The columns of [`Kept::read`].
-pub(crate) const KEPT: &str = "id, outcome, digest, state, recorded_at, pattern, pattern_new, verdict";
+pub(crate) const KEPT: &str = "id, outcome, digest, state, recorded_at, pattern, pattern_new, verdict, origin";
 
 impl Kept {
     pub(crate) fn read(row: &impl Columns) -> Result<Self> {
@@ -59,6 +63,7 @@ impl Kept {
             pattern: row.number_or_none(5)?,
             pattern_new: flag(row, 6)?,
             verdict: row.bytes_or_none(7)?.map(<[u8]>::to_vec),
+            origin: owned(row, 8)?,
         })
     }
 
@@ -72,13 +77,19 @@ impl Kept {
             serde_json::from_slice(&decode(stored)?).map_err(|e| Error::Unexpected(format!("a verdict: {e}")))?;
         Ok(Some(verdict))
     }
+
+    fn breaker(&self) -> Result<BreakerState> {
+        let origin: AttemptOrigin =
+            serde_json::from_str(&self.origin).map_err(|e| Error::Unexpected(format!("an origin: {e}")))?;
+        Ok(origin.breaker.unwrap_or(BreakerState::Closed))
+    }
 }
 
 impl Batch<'_> {
     /// Keeps the end of an attempt of `row`, which already stands where the move left it; `before` is how it stood
     /// while the attempt was under way.
     pub(crate) fn keep_attempt(&mut self, before: &RunRow, row: &RunRow, ending: &Ending<'_>) -> Result<()> {
-        let origin = json(&origin(before, row, ending.epoch))?;
+        let origin = json(&origin(before, row, ending))?;
         let verdict = ending.verdict.map(json).transpose()?.map(|verdict| encode(verdict.as_bytes()));
         self.rows.put_attempt(
             &NewAttempt {
@@ -111,13 +122,13 @@ impl Batch<'_> {
             attempt: kept.attempt,
             verdict: kept.verdict()?.ok_or_else(missing)?,
             pattern: self.rows.pattern_shown(pattern, kept.pattern_new)?,
-            breaker: self.breaker_state(row)?.to_string(),
+            breaker: kept.breaker()?.to_string(),
         })
     }
 }
 
-fn origin(before: &RunRow, row: &RunRow, epoch: Option<u64>) -> AttemptOrigin {
-    let leased = epoch.map(|_| before);
+fn origin(before: &RunRow, row: &RunRow, ending: &Ending<'_>) -> AttemptOrigin {
+    let leased = ending.epoch.map(|_| before);
     let lease = leased.and_then(|before| before.run.lease());
     AttemptOrigin {
         began_at: lease.map(|lease| lease.began_at),
@@ -125,6 +136,7 @@ fn origin(before: &RunRow, row: &RunRow, epoch: Option<u64>) -> AttemptOrigin {
         revision: row.run.revision,
         replay: lease.is_some_and(|lease| lease.replay),
         versions: leased.map(|before| before.versions.clone()).unwrap_or_default(),
+        breaker: Some(ending.breaker).filter(|breaker| *breaker != BreakerState::Closed),
     }
 }
 

@@ -84,6 +84,9 @@ impl KnownPattern {
 #[derive(Debug, Default)]
 pub(crate) struct KnownPatterns(Map<(i64, u64, u8), Arc<KnownPattern>>);
 
+/// Of one pattern; what is older is pushed out by what is newer.
+const EVENTS_KEPT_MAX: usize = 1_000;
+
 /// Beyond this the memory starts anew.
 const REMEMBERED_MAX: usize = 10_000;
 
@@ -152,7 +155,9 @@ impl Batch<'_> {
         about: Option<&str>,
         note: Option<&Text>,
     ) -> Result<()> {
-        self.rows.insert_pattern_event(pattern, actor, event, about, note, self.now)
+        self.rows.insert_pattern_event(pattern, actor, event, about, note, self.now)?;
+        // Its first one pushes nothing out.
+        if event == PatternEvent::New { Ok(()) } else { self.rows.forget_pattern_events(pattern, EVENTS_KEPT_MAX) }
     }
 }
 

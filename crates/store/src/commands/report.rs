@@ -169,6 +169,7 @@ pub(crate) fn settle(
     row.start_id = None;
     row.failed_with(&verdict.reason, verdict.category);
     row.pattern = Some(pattern.id);
+    let breaker = batch.breaker_state(&row)?;
     let ending = Ending {
         attempt: failed.attempt,
         outcome: Outcome::Failed,
@@ -178,6 +179,7 @@ pub(crate) fn settle(
         pattern: Some(pattern.id),
         pattern_new: pattern.shown.new,
         verdict: Some(&verdict),
+        breaker,
         body: failed.body,
     };
     batch.keep_attempt(before, &row, &ending)?;
@@ -187,7 +189,6 @@ pub(crate) fn settle(
     }
     batch.keep_place(&row, &target)?;
     count_failure(batch, before, &row, &pattern, verdict.action);
-    let breaker = batch.breaker_state(&row)?.to_string();
     Ok(FailureAnswer {
         run_id: row.run_id.clone(),
         tenant: batch.tenant_name(row.tenant)?,
@@ -195,7 +196,7 @@ pub(crate) fn settle(
         attempt: failed.attempt,
         verdict,
         pattern: pattern.shown,
-        breaker,
+        breaker: breaker.to_string(),
     })
 }
 

@@ -75,8 +75,10 @@ pub(crate) trait NameRows {
     /// Workers have asked; without versions what is known of theirs stays.
     fn note_lease_call(&mut self, queue: i64, versions: Option<&str>, now: Timestamp) -> Result<()>;
     fn worker_versions(&mut self, queue: i64) -> Result<Option<String>>;
-    /// One that is there stays where it is.
-    fn insert_version(&mut self, tenant: i64, kind: &str, version: &str, now: Timestamp) -> Result<()>;
+    /// The number of one that was not there; one that is stays where it is.
+    fn insert_version(&mut self, tenant: i64, kind: &str, version: &str, now: Timestamp) -> Result<Option<i64>>;
+    /// All but the newest `kept`; whether there were any.
+    fn forget_versions(&mut self, tenant: i64, kind: &str, kept: usize) -> Result<bool>;
     /// Its place in the order in which the tenant met them.
     fn version_order(&mut self, tenant: i64, kind: &str, version: &str) -> Result<Option<i64>>;
     fn newest_version(&mut self, tenant: i64, kind: &str) -> Result<Option<String>>;
@@ -324,6 +326,8 @@ pub(crate) trait PatternRows {
     ) -> Result<i64>;
     /// The pattern of an earlier answer, as it is known now.
     fn pattern_shown(&mut self, pattern: i64, new: bool) -> Result<PatternRef>;
+    /// All of one pattern but the newest `kept`.
+    fn forget_pattern_events(&mut self, pattern: i64, kept: usize) -> Result<()>;
     fn insert_pattern_event(
         &mut self,
         pattern: i64,
@@ -366,6 +370,10 @@ pub(crate) trait BreakerRows {
         note: Option<&Text>,
         now: Timestamp,
     ) -> Result<()>;
+    /// All of one breaker but the newest `kept`.
+    fn forget_breaker_events(&mut self, name: &Label, kept: usize) -> Result<()>;
+    /// The oldest of all breakers' that are from before.
+    fn trim_breaker_events(&mut self, before: Timestamp, most: usize) -> Result<Swept>;
     /// The newest first.
     fn breaker_events(&mut self, name: &Label, most: usize) -> Result<Vec<BreakerEntry>>;
 }

@@ -1,5 +1,6 @@
 //! What a person does to a run, and the record of it.
 
+use redrive_core::breaker::StateName as BreakerState;
 use redrive_core::ids::QueueName;
 use redrive_core::lifecycle::{Event, Outcome};
 use redrive_core::run::{State, StateName};
@@ -155,6 +156,7 @@ fn end_cancelled(batch: &mut Batch<'_>, before: &RunRow, row: &mut RunRow) -> Re
         pattern: None,
         pattern_new: false,
         verdict: None,
+        breaker: BreakerState::Closed,
         body: &body,
     };
     batch.keep_attempt(before, row, &ending)?;

@@ -1,5 +1,6 @@
 //! What a worker reports of the attempt it holds. Every call is fenced by its lease's epoch first.
 
+use redrive_core::breaker::StateName as BreakerState;
 use redrive_core::lifecycle::{Event, Outcome, Refused, Standing, Verb, standing};
 use redrive_core::policy::RetryBy;
 use redrive_core::run::{Ended, StateName};
@@ -247,6 +248,7 @@ fn record_success(
         pattern: None,
         pattern_new: false,
         verdict: None,
+        breaker: BreakerState::Closed,
         body: &success.body,
     };
     if late {

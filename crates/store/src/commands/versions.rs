@@ -10,8 +10,12 @@ use crate::error::Result;
 /// A tenant, a kind (worker, prompt, tool) and a version that are known to be in the table.
 pub(crate) type SeenVersion = (i64, String, String);
 
-/// Beyond this the memory of what was written starts anew; the table forgets nothing.
+/// Beyond this the memory of what was written starts anew.
 const REMEMBERED_MAX: usize = 10_000;
+/// Versions of one tenant and kind that are kept: the newest.
+const KEPT_MAX: usize = 1_000;
+/// Old ones go when so many have come: whoever names each attempt another version pays for it now and then.
+const TRIMMED_EVERY: i64 = 64;
 /// Kinds of one report that are looked at: a deployment has a few.
 const KINDS_MAX: usize = 16;
 
@@ -44,11 +48,22 @@ impl Batch<'_> {
             if self.known.versions.contains(&seen) {
                 continue;
             }
-            self.rows.insert_version(tenant, kind, version.as_str(), self.now)?;
+            let numbered = self.rows.insert_version(tenant, kind, version.as_str(), self.now)?;
+            if numbered.is_some_and(|number| number % TRIMMED_EVERY == 0) {
+                self.forget_versions(tenant, kind)?;
+            }
             if self.known.versions.len() >= REMEMBERED_MAX {
                 self.known.versions.clear();
             }
             self.known.versions.insert(seen);
+        }
+        Ok(())
+    }
+
+    /// The oldest go. A version that comes back after it was forgotten counts as new.
+    fn forget_versions(&mut self, tenant: i64, kind: &str) -> Result<()> {
+        if self.rows.forget_versions(tenant, kind, KEPT_MAX)? {
+            self.known.versions.clear();
         }
         Ok(())
     }
@@ -61,11 +76,10 @@ impl Batch<'_> {
                 continue;
             }
             let mut order = |version: &str| self.rows.version_order(tenant, kind, version);
-            let (Some(carried), Some(fixed)) = (order(version.as_str())?, order(fixed.as_str())?) else {
-                return Ok(false);
-            };
-            if carried < fixed {
-                return Ok(false);
+            // One that was forgotten is older than all that are known.
+            match (order(version.as_str())?, order(fixed.as_str())?) {
+                (Some(carried), fixed) if fixed.is_none_or(|fixed| fixed <= carried) => {}
+                (Some(_) | None, _) => return Ok(false),
             }
         }
         Ok(true)

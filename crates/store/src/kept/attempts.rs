@@ -72,6 +72,7 @@ pub(crate) fn under_way(summary: &RunSummary, life: &Life) -> Option<AttemptView
         revision: summary.revision,
         replay: life.replay,
         versions: life.versions.clone(),
+        breaker: None,
     };
     Some(view(summary.attempt, "running", began_at, origin, AttemptBody::default()))
 }

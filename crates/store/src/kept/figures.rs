@@ -14,6 +14,7 @@ use super::lookup::Whose;
 use crate::commands::life::{HELD, position};
 use crate::error::Result;
 use crate::model::HourlyKind;
+use crate::standing_model::Standing;
 
 /// Due work and no lease call for this long: nobody seems to be there.
 const NO_WORKER_AFTER_MS: u64 = 5 * MINUTE_MS;
@@ -61,6 +62,21 @@ pub(crate) fn tenant_health(
             max_running: limits.max_running,
             leases_per_s: limits.leases_per_s,
         }),
+    }
+}
+
+pub(crate) fn how_it_stands(counts: &[Count]) -> Standing {
+    let sum = |wanted: &dyn Fn(&Count) -> bool| {
+        u64::try_from(counts.iter().filter(|count| wanted(count)).map(|count| count.n).sum::<i64>()).unwrap_or(0)
+    };
+    let dead = DeadBecause::ALL.iter().map(|because| {
+        let detail = position(DeadBecause::ALL, because);
+        (*because, sum(&|count| count.state == StateName::Dead && count.detail == detail))
+    });
+    Standing {
+        states: standing(counts).all(),
+        dead: dead.filter(|(_, n)| *n > 0).collect(),
+        held: sum(&|count| count.state == StateName::Scheduled && count.detail == HELD),
     }
 }
 

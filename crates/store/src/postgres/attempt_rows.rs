@@ -86,7 +86,7 @@ impl AttemptRows for PgRows<'_> {
     fn last_origin(&mut self, run: i64) -> Result<Option<String>> {
         let (first, last) = span_of(run);
         if let Some((_, kept)) = self.kept_now(first, last, |_| true) {
-            return Ok(Some(kept.origin.clone()));
+            return Ok(Some(kept.kept.origin.clone()));
         }
         let sql = "SELECT origin FROM attempts WHERE id BETWEEN $1 AND $2 ORDER BY id DESC LIMIT 1";
         self.ask_one(sql, &[&first, &last])?.map(|row| owned(&row, 0)).transpose()
@@ -103,10 +103,10 @@ impl AttemptRows for PgRows<'_> {
                 pattern: ended.pattern,
                 pattern_new: ended.pattern_new,
                 verdict: ended.verdict.clone(),
+                origin: ended.origin.clone(),
             },
             epoch: ended.epoch.map(u64::cast_signed),
             fingerprint: ended.fingerprint.map(|f| (i64::from(f.version), f.hash.cast_signed())),
-            origin: ended.origin.clone(),
             body: ended.body.to_vec(),
         };
         self.sheet.out.attempts.insert(numbered(ended.run, ended.attempt), kept);

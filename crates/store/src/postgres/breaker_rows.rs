@@ -6,6 +6,7 @@ use redrive_core::breaker::{Breaker, Key, Scope};
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::BreakerEntry;
+use tokio_postgres::Row;
 
 use super::columns::number;
 use super::rows::PgRows;
@@ -13,11 +14,13 @@ use crate::codec::encode;
 use crate::commands::breakers::{COLUMNS, ENTRY, read_breaker, read_entry};
 use crate::commands::rows::BreakerRows;
 use crate::error::Result;
+use crate::model::Swept;
 
 /// Who moves breakers holds this until its commit.
 const LOCK: i64 = 0x7265_6472_6976_6511;
 
-static ALL: LazyLock<String> =
+pub(super) const GENERATION: &str = "SELECT last FROM breaker_generation";
+pub(super) static ALL: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM breakers b LEFT JOIN tenants t ON t.id = b.tenant"));
 static EVENTS: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {ENTRY} FROM breaker_events WHERE name = $1 ORDER BY id DESC LIMIT $2"));
@@ -26,15 +29,20 @@ static EVENTS: LazyLock<String> =
 #[derive(Default)]
 pub(super) struct BreakerSheet {
     pub(super) locked: bool,
+    /// As they stood when the batch began.
+    pub(super) read: Option<(Vec<Row>, Vec<Row>)>,
     /// For the replica's memory, once it is committed; none where there is a row now.
     pub(super) quiet: Vec<(Key, Option<Breaker>)>,
 }
 
 impl BreakerRows for PgRows<'_> {
     fn breakers(&mut self) -> Result<(Vec<(Key, Breaker)>, u64)> {
-        let last = self.ask_one("SELECT last FROM breaker_generation", &[])?;
-        let last = last.map_or(Ok(0), |row| number(&row, 0))?;
-        let all = self.ask(&ALL, &[])?.iter().map(read_breaker).collect::<Result<_>>()?;
+        let (last, all) = match self.breakers.read.take() {
+            Some(read) => read,
+            None => (self.ask(GENERATION, &[])?, self.ask(&ALL, &[])?),
+        };
+        let last = last.first().map_or(Ok(0), |row| number(row, 0))?;
+        let all = all.iter().map(read_breaker).collect::<Result<_>>()?;
         Ok((all, last.cast_unsigned()))
     }
 
@@ -43,7 +51,7 @@ impl BreakerRows for PgRows<'_> {
             return Ok(false);
         }
         self.run("SELECT pg_advisory_xact_lock($1)", &[&LOCK])?;
-        self.breakers.locked = true;
+        (self.breakers.locked, self.breakers.read) = (true, None);
         Ok(true)
     }
 
@@ -103,6 +111,22 @@ impl BreakerRows for PgRows<'_> {
         let note = note.map(|note| encode(note.token().as_bytes()));
         self.run(sql, &[&name.as_str().as_bytes(), &now.as_millis(), &actor, &event, &note])?;
         Ok(())
+    }
+
+    fn forget_breaker_events(&mut self, name: &Label, kept: usize) -> Result<()> {
+        let sql = "DELETE FROM breaker_events WHERE name = $1 AND id <= (
+             SELECT id FROM breaker_events WHERE name = $1 ORDER BY id DESC LIMIT 1 OFFSET $2)";
+        let kept = i64::try_from(kept).unwrap_or(i64::MAX);
+        self.run(sql, &[&name.as_str().as_bytes(), &kept])?;
+        Ok(())
+    }
+
+    fn trim_breaker_events(&mut self, before: Timestamp, most: usize) -> Result<Swept> {
+        let sql = "DELETE FROM breaker_events WHERE id IN (
+             SELECT id FROM (SELECT id, at FROM breaker_events ORDER BY id LIMIT $2) AS oldest WHERE at < $1)";
+        let limit = i64::try_from(most).unwrap_or(i64::MAX);
+        let gone = usize::try_from(self.run(sql, &[&before.as_millis(), &limit])?).unwrap_or(usize::MAX);
+        Ok(Swept { looked_at: gone, moved: gone, more: gone == most })
     }
 
     fn breaker_events(&mut self, name: &Label, most: usize) -> Result<Vec<BreakerEntry>> {

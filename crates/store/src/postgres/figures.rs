@@ -20,6 +20,7 @@ use crate::kept::filter::PAGE_MAX;
 use crate::kept::hours::Hours;
 use crate::kept::patterns::GROUP_SEEN_LAG_MS;
 use crate::model::TenantScope;
+use crate::standing_model::Standing;
 
 const TENANTS: &str = "tenants";
 
@@ -88,6 +89,11 @@ async fn last_failures(look: &Look<'_>, tenants: &[i64]) -> Result<HashMap<i64, 
         }
     }
     Ok(failed)
+}
+
+pub(super) async fn how_it_stands(look: &Look<'_>, scope: &TenantScope) -> Result<Standing> {
+    let whose = whose(look, scope).await?;
+    Ok(figures::how_it_stands(&counts(look, whose).await?))
 }
 
 pub(super) async fn health(look: &Look<'_>, scope: &TenantScope, now: Timestamp) -> Result<HealthAnswer> {

@@ -101,6 +101,15 @@ impl PatternRows for PgRows<'_> {
         Ok(PatternRef { id: owned(&row, 0)?, template: owned(&row, 1)?, new })
     }
 
+    /// What this batch adds comes later, and is few.
+    fn forget_pattern_events(&mut self, pattern: i64, kept: usize) -> Result<()> {
+        let sql = "DELETE FROM pattern_events WHERE pattern = $1 AND id <= (
+             SELECT id FROM pattern_events WHERE pattern = $1 ORDER BY id DESC LIMIT 1 OFFSET $2)";
+        let kept = i64::try_from(kept).unwrap_or(i64::MAX);
+        self.run(sql, &[&pattern, &kept])?;
+        Ok(())
+    }
+
     fn insert_pattern_event(
         &mut self,
         pattern: i64,

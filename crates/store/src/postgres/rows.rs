@@ -125,11 +125,18 @@ impl NameRows for PgRows<'_> {
         owned_or_none(&found.ok_or_else(|| gone("queue"))?, 0)
     }
 
-    fn insert_version(&mut self, tenant: i64, kind: &str, version: &str, now: Timestamp) -> Result<()> {
+    fn insert_version(&mut self, tenant: i64, kind: &str, version: &str, now: Timestamp) -> Result<Option<i64>> {
         let sql = "INSERT INTO versions_seen (tenant, kind, version, first_seen) VALUES ($1, $2, $3, $4)
-             ON CONFLICT DO NOTHING";
-        self.run(sql, &[&tenant, &kind.as_bytes(), &version.as_bytes(), &now.as_millis()])?;
-        Ok(())
+             ON CONFLICT DO NOTHING RETURNING id";
+        let new = self.ask_one(sql, &[&tenant, &kind.as_bytes(), &version.as_bytes(), &now.as_millis()])?;
+        new.map(|row| number(&row, 0)).transpose()
+    }
+
+    fn forget_versions(&mut self, tenant: i64, kind: &str, kept: usize) -> Result<bool> {
+        let sql = "DELETE FROM versions_seen WHERE tenant = $1 AND kind = $2 AND id <= (
+             SELECT id FROM versions_seen WHERE tenant = $1 AND kind = $2 ORDER BY id DESC LIMIT 1 OFFSET $3)";
+        let kept = i64::try_from(kept).unwrap_or(i64::MAX);
+        Ok(self.run(sql, &[&tenant, &kind.as_bytes(), &kept])? > 0)
     }
 
     fn version_order(&mut self, tenant: i64, kind: &str, version: &str) -> Result<Option<i64>> {

@@ -41,7 +41,6 @@ pub(super) struct SheetAttempt {
     pub(super) kept: Kept,
     pub(super) epoch: Option<i64>,
     pub(super) fingerprint: Option<(i64, i64)>,
-    pub(super) origin: String,
     pub(super) body: Vec<u8>,
 }
 

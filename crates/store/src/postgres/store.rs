@@ -50,6 +50,7 @@ use crate::model::{
 };
 use crate::operation_model::{ItemsCall, NewOperation};
 use crate::pattern_model::{PatternAct, PatternsCall};
+use crate::standing_model::Standing;
 use crate::store::Store;
 use crate::triage_model::{Act, Replay, Triaged};
 
@@ -292,7 +293,8 @@ impl Store for PgStore {
         self.write(move |batch| sweep::stamp(batch, &replica)).await?;
         // Others may have set queues.
         self.shelf.forget();
-        self.schemas.look(&self.queues().await?);
+        let settings = read!(self, look => queue_list::all_settings(&look))?;
+        settings.iter().for_each(|settings| self.schemas.note(settings));
         self.fold().await
     }
 
@@ -314,6 +316,10 @@ impl Store for PgStore {
 
     async fn trim_changes(&self, most: usize) -> Result<Swept> {
         self.write(move |batch| sweep::trim_changes(batch, most)).await
+    }
+
+    async fn trim_events(&self, most: usize) -> Result<Swept> {
+        self.write(move |batch| breakers::trim_events(batch, most)).await
     }
 
     async fn trim_ledger(&self, most: usize) -> Result<Swept> {
@@ -386,6 +392,11 @@ impl Store for PgStore {
     async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer> {
         let (scope, now) = (scope.clone(), self.now());
         read!(self, look => figures::health(&look, &scope, now))
+    }
+
+    async fn standing(&self, scope: &TenantScope) -> Result<Standing> {
+        let scope = scope.clone();
+        read!(self, look => figures::how_it_stands(&look, &scope))
     }
 
     async fn stats(&self, scope: &TenantScope, call: StatsCall) -> Result<StatsAnswer> {

@@ -314,7 +314,7 @@ async fn attempts(session: &Session, out: &Out) -> Sent {
         &each(&ended, |attempt| attempt.kept.pattern),
         &each(&ended, |attempt| i64::from(attempt.kept.pattern_new)),
         &each(&ended, |attempt| attempt.kept.recorded_at.as_millis()),
-        &each(&ended, |attempt| attempt.origin.as_bytes()),
+        &each(&ended, |attempt| attempt.kept.origin.as_bytes()),
         &each(&ended, |attempt| attempt.kept.verdict.as_deref()),
         &each(&ended, |attempt| attempt.body.as_slice()),
     ];

@@ -11,6 +11,7 @@ use crate::codec::encode;
 use crate::commands::breakers::{COLUMNS, ENTRY, read_breaker, read_entry};
 use crate::commands::rows::BreakerRows;
 use crate::error::Result;
+use crate::model::Swept;
 
 impl BreakerRows for SqliteRows<'_> {
     fn breakers(&mut self) -> Result<(Vec<(Key, Breaker)>, u64)> {
@@ -81,6 +82,24 @@ impl BreakerRows for SqliteRows<'_> {
         let note = note.map(|note| encode(note.token().as_bytes()));
         insert.execute(params![name.as_str(), now.as_millis(), actor, event, note])?;
         Ok(())
+    }
+
+    fn forget_breaker_events(&mut self, name: &Label, kept: usize) -> Result<()> {
+        let mut forget = self.conn.prepare_cached(
+            "DELETE FROM breaker_events WHERE name = ?1 AND id <= (
+                 SELECT id FROM breaker_events WHERE name = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+        )?;
+        forget.execute(params![name.as_str(), kept])?;
+        Ok(())
+    }
+
+    fn trim_breaker_events(&mut self, before: Timestamp, most: usize) -> Result<Swept> {
+        let mut forget = self.conn.prepare_cached(
+            "DELETE FROM breaker_events WHERE id IN (
+                 SELECT id FROM (SELECT id, at FROM breaker_events ORDER BY id LIMIT ?2) WHERE at < ?1)",
+        )?;
+        let gone = forget.execute(params![before.as_millis(), most])?;
+        Ok(Swept { looked_at: gone, moved: gone, more: gone == most })
     }
 
     fn breaker_events(&mut self, name: &Label, most: usize) -> Result<Vec<BreakerEntry>> {

@@ -16,6 +16,7 @@ use super::pattern_clock::GROUP_SEEN_LAG_MS;
 use crate::error::{Error, Result};
 use crate::kept::figures::{self, SEEN, SHOWN, SeenQueue, seen_queue};
 use crate::model::TenantScope;
+use crate::standing_model::Standing;
 
 const TENANTS: &str = "tenants";
 
@@ -81,6 +82,10 @@ pub(super) fn health(conn: &Connection, scope: &TenantScope, now: Timestamp) -> 
         without_workers.extend(queue.alert(oldest, now));
     }
     Ok(figures::health(&counts, queues, without_workers, now))
+}
+
+pub(super) fn how_it_stands(conn: &Connection, scope: &TenantScope) -> Result<Standing> {
+    Ok(figures::how_it_stands(&counts(conn, whose(conn, scope)?)?))
 }
 
 fn seen_queues(conn: &Connection, whose: Whose, counts: &[Count]) -> Result<Vec<SeenQueue>> {

@@ -75,6 +75,15 @@ impl PatternRows for SqliteRows<'_> {
         Ok(find.query_row([pattern], |row| Ok(PatternRef { id: row.get(0)?, template: row.get(1)?, new }))?)
     }
 
+    fn forget_pattern_events(&mut self, pattern: i64, kept: usize) -> Result<()> {
+        let mut forget = self.conn.prepare_cached(
+            "DELETE FROM pattern_events WHERE pattern = ?1 AND id <= (
+                 SELECT id FROM pattern_events WHERE pattern = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+        )?;
+        forget.execute(params![pattern, kept])?;
+        Ok(())
+    }
+
     fn insert_pattern_event(
         &mut self,
         pattern: i64,

@@ -81,13 +81,21 @@ impl NameRows for SqliteRows<'_> {
         Ok(find.query_row([queue], |found| found.get(0))?)
     }
 
-    fn insert_version(&mut self, tenant: i64, kind: &str, version: &str, now: Timestamp) -> Result<()> {
+    fn insert_version(&mut self, tenant: i64, kind: &str, version: &str, now: Timestamp) -> Result<Option<i64>> {
         let mut insert = self.conn.prepare_cached(
             "INSERT INTO versions_seen (tenant, kind, version, first_seen) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT DO NOTHING",
         )?;
-        insert.execute(params![tenant, kind, version, now.as_millis()])?;
-        Ok(())
+        let new = insert.execute(params![tenant, kind, version, now.as_millis()])? == 1;
+        Ok(new.then(|| self.conn.last_insert_rowid()))
+    }
+
+    fn forget_versions(&mut self, tenant: i64, kind: &str, kept: usize) -> Result<bool> {
+        let mut forget = self.conn.prepare_cached(
+            "DELETE FROM versions_seen WHERE tenant = ?1 AND kind = ?2 AND id <= (
+                 SELECT id FROM versions_seen WHERE tenant = ?1 AND kind = ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3)",
+        )?;
+        Ok(forget.execute(params![tenant, kind, kept])? > 0)
     }
 
     fn version_order(&mut self, tenant: i64, kind: &str, version: &str) -> Result<Option<i64>> {

@@ -44,6 +44,7 @@ use crate::sqlite::{
     changes, connection, detail, duplicates, figures, handing_out, hours, keys, list, migrate, operation_list,
     pattern_detail, pattern_list, queue_list, revisions, sent,
 };
+use crate::standing_model::Standing;
 use crate::store::Store;
 use crate::triage_model::{Act, Replay, Triaged};
 
@@ -247,6 +248,10 @@ impl Store for SqliteStore {
         self.write(move |batch| sweep::trim_changes(batch, most)).await
     }
 
+    async fn trim_events(&self, most: usize) -> Result<Swept> {
+        self.write(move |batch| breakers::trim_events(batch, most)).await
+    }
+
     async fn trim_ledger(&self, most: usize) -> Result<Swept> {
         self.write(move |batch| effects::trim(batch, most)).await
     }
@@ -317,6 +322,11 @@ impl Store for SqliteStore {
     async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer> {
         let (scope, now) = (scope.clone(), self.now());
         self.read(move |conn| figures::health(conn, &scope, now)).await
+    }
+
+    async fn standing(&self, scope: &TenantScope) -> Result<Standing> {
+        let scope = scope.clone();
+        self.read(move |conn| figures::how_it_stands(conn, &scope)).await
     }
 
     async fn stats(&self, scope: &TenantScope, call: StatsCall) -> Result<StatsAnswer> {

@@ -6,7 +6,8 @@
     clippy::expect_used,
     clippy::panic,
     unreachable_pub,
-    reason = "a case that can't go on fails"
+    dead_code,
+    reason = "a case that can't go on fails; the world is shared with other suites"
 )]
 
 mod breakers;
@@ -14,6 +15,7 @@ mod decisions;
 mod engine;
 mod fencing;
 mod fixes;
+mod freezes;
 mod leases;
 mod ledger;
 mod operations;
@@ -72,16 +74,20 @@ macro_rules! every_case {
             breakers::a_crashed_probe_frees_the_slot,
             breakers::a_cancelled_probe_frees_the_slot,
             breakers::late_results_and_other_tenants_failures_move_nothing,
+            breakers::results_from_before_an_opening_say_nothing_after_a_restart_either,
+            breakers::a_report_sent_again_is_told_how_the_breaker_stood_then,
+            freezes::what_happened_to_a_breaker_is_kept_for_a_season,
+            freezes::failures_older_than_the_window_are_not_told,
             breakers::reports_in_one_call_are_held_but_never_counted,
             breakers::an_open_breaker_delays_nobody_else,
             breakers::down_for_everybody_is_one_breaker,
             breakers::environments_have_their_own,
-            breakers::a_freeze_holds_replays_and_ends_by_itself,
-            breakers::a_replay_passes_an_open_breaker_and_the_plan_warns,
+            freezes::a_freeze_holds_replays_and_ends_by_itself,
+            freezes::a_replay_passes_an_open_breaker_and_the_plan_warns,
             breakers::a_held_run_refuses_a_start_and_a_caller_passes,
             breakers::what_is_let_go_comes_up_in_turn_and_apart,
             breakers::a_restart_keeps_breakers_windows_and_holds,
-            breakers::a_tenant_at_its_limit_is_passed_over,
+            freezes::a_tenant_at_its_limit_is_passed_over,
             workers::a_heartbeat_renews_and_a_late_one_is_refused,
             workers::success_recovers_a_run_that_had_failed,
             workers::the_same_end_again_gets_the_stored_answer,
@@ -194,6 +200,7 @@ macro_rules! every_case {
             reads::colliding_names_of_two_tenants_never_meet,
             reads::changes_name_each_moved_run_once,
             reads::health_names_a_queue_that_nobody_leases,
+            reads::a_first_look_says_why_the_dead_are_dead,
         }
     };
 }

@@ -1,6 +1,7 @@
 //! Figures that follow from what was written, and who may see them.
 
 use redrive_core::run::StateName;
+use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::Sort;
 use redrive_store::{Error, NewRun, PageCall, PatternsCall, Report, RunFilter, TenantScope, Triage};
 
@@ -99,4 +100,22 @@ pub async fn health_names_a_queue_that_nobody_leases(world: World) {
     assert_eq!(health.queues_without_owner.len(), 1);
     world.lease(1).await;
     assert!(world.store.health(&TenantScope::All).await.unwrap().queues_without_workers.is_empty());
+}
+
+pub async fn a_first_look_says_why_the_dead_are_dead(world: World) {
+    world.fail("dead", BUG).await;
+    world.fail("retry", TIMEOUT).await;
+    world.fail("closed", BUG).await;
+    world.triage("closed", Triage::Resolve).await.unwrap();
+    for scope in [TenantScope::All, TenantScope::One("acme".parse().unwrap())] {
+        let standing = world.store.standing(&scope).await.unwrap();
+        assert_eq!(standing.dead, [(DeadBecause::Permanent, 1)]);
+        let of = |state| standing.of(state);
+        assert_eq!(
+            (of(StateName::Dead), of(StateName::Scheduled), of(StateName::Resolved), standing.held),
+            (1, 1, 1, 0)
+        );
+    }
+    let nobody = world.store.standing(&TenantScope::One("nobody".parse().unwrap())).await.unwrap();
+    assert_eq!((nobody.of(StateName::Dead), nobody.dead.len()), (0, 0));
 }

@@ -32,6 +32,7 @@ fn noon() -> Arc<ManualClock> {
 pub struct World {
     pub store: Arc<dyn Store>,
     pub clock: Arc<ManualClock>,
+    policies: Policies,
     place: Place,
 }
 
@@ -41,42 +42,73 @@ enum Place {
     Database(private_postgres::Database),
 }
 
+async fn open(place: &Place, clock: &Arc<ManualClock>, policies: &Policies) -> Arc<dyn Store> {
+    let policies = policies.clone();
+    let dice = Arc::new(SeededDice::new(7));
+    match place {
+        Place::Folder(folder) => {
+            let folder = folder.path().join("data");
+            let options = sqlite::Options { folder, clock: clock.clone(), dice, policies };
+            Arc::new(SqliteStore::open(options).unwrap())
+        }
+        Place::Database(database) => {
+            let (url, clock) = (database.url().to_owned(), Some(clock.clone() as Arc<dyn Clock>));
+            let options = postgres::Options { url, clock, dice, policies, lines: postgres::LINES };
+            Arc::new(PgStore::open(options).await.unwrap())
+        }
+    }
+}
+
 impl World {
     pub async fn sqlite() -> Self {
         Self::sqlite_in(tempfile::tempdir().unwrap()).await
     }
 
     pub async fn sqlite_in(folder: tempfile::TempDir) -> Self {
-        Self::opened(Place::Folder(folder), noon()).await
+        Self::sqlite_under(folder, policies()).await
+    }
+
+    pub async fn sqlite_under(folder: tempfile::TempDir, policies: Policies) -> Self {
+        Self::opened(Place::Folder(folder), noon(), policies).await
     }
 
     pub async fn postgres() -> Self {
-        Self::opened(Place::Database(private_postgres::Database::fresh().unwrap()), noon()).await
+        Self::postgres_under(policies()).await
+    }
+
+    pub async fn postgres_under(policies: Policies) -> Self {
+        let database = private_postgres::Database::fresh().unwrap();
+        Self::opened(Place::Database(database), noon(), policies).await
     }
 
     /// The same store after a restart; time has stood still.
     pub async fn restarted(self) -> Self {
-        let Self { store, clock, place } = self;
+        let Self { store, clock, policies, place } = self;
         store.close().await;
         drop(store);
-        Self::opened(place, clock).await
+        Self::opened(place, clock, policies).await
     }
 
-    async fn opened(place: Place, clock: Arc<ManualClock>) -> Self {
-        let dice = Arc::new(SeededDice::new(7));
-        let store: Arc<dyn Store> = match &place {
-            Place::Folder(folder) => {
-                let folder = folder.path().join("data");
-                let options = sqlite::Options { folder, clock: clock.clone(), dice, policies: policies() };
-                Arc::new(SqliteStore::open(options).unwrap())
-            }
-            Place::Database(database) => {
-                let (url, clock) = (database.url().to_owned(), Some(clock.clone() as Arc<dyn Clock>));
-                let options = postgres::Options { url, clock, dice, policies: policies(), lines: postgres::LINES };
-                Arc::new(PgStore::open(options).await.unwrap())
-            }
-        };
-        Self { store, clock, place }
+    /// Another replica over the same database.
+    pub async fn beside(&self) -> Arc<dyn Store> {
+        open(&self.place, &self.clock, &self.policies).await
+    }
+
+    /// What an administrator reads beside the store.
+    pub fn sql(&self, sql: &str) -> String {
+        match &self.place {
+            Place::Database(database) => database.sql(sql).unwrap(),
+            Place::Folder(_) => panic!("a folder has no administrator"),
+        }
+    }
+
+    pub fn clock_ms(&self) -> i64 {
+        self.clock.now().as_millis()
+    }
+
+    async fn opened(place: Place, clock: Arc<ManualClock>, policies: Policies) -> Self {
+        let store = open(&place, &clock, &policies).await;
+        Self { store, clock, policies, place }
     }
 
     pub fn wait(&self, ms: u64) {

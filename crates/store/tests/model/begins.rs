@@ -100,14 +100,28 @@ impl Model {
             assert!(matches!(said, Err(Error::NotFound(_))), "{said:?}");
             return;
         };
-        let allowed = match (triage, run.state) {
+        if !run.takes(triage) {
+            assert!(matches!(said, Err(Error::Refused(_))), "{triage:?} of {run:?}: {said:?}");
+            return;
+        }
+        run.moved_by(triage, now);
+        assert_eq!(said.unwrap().answer.state, run.state);
+    }
+}
+
+impl Run {
+    /// Whether a person's act is one for where it stands.
+    pub fn takes(&self, triage: &Triage) -> bool {
+        match (triage, self.state) {
             (Triage::Note, _) => true,
             (Triage::Replay(replay), state) => match state {
                 StateName::Running => false,
                 // R1: past an effect that must not be repeated only force goes.
-                StateName::Scheduled | StateName::Dead | StateName::Review if !replay.force && run.is_unsafe() => false,
+                StateName::Scheduled | StateName::Dead | StateName::Review if !replay.force && self.is_unsafe() => {
+                    false
+                }
                 StateName::Scheduled => true,
-                StateName::Dead | StateName::Review => replay.force || run.replays < MAX_REPLAYS,
+                StateName::Dead | StateName::Review => replay.force || self.replays < MAX_REPLAYS,
                 _ => replay.force,
             },
             (Triage::Cancel, state) => matches!(state, StateName::Running | StateName::Scheduled),
@@ -117,38 +131,36 @@ impl Model {
             (Triage::Reject, state) => state == StateName::Review,
             (Triage::Assign { .. }, _) => true,
             (Triage::Approve { .. } | Triage::Defer { .. } | Triage::Merge { .. } | Triage::Unmerge, _) => false,
-        };
-        if !allowed {
-            assert!(matches!(said, Err(Error::Refused(_))), "{triage:?} of {run:?}: {said:?}");
-            return;
         }
+    }
+
+    pub fn moved_by(&mut self, triage: &Triage, now: Timestamp) {
         match triage {
             Triage::Note => {}
             Triage::Replay(_) => {
-                (run.state, run.due) = (StateName::Scheduled, Some(now));
-                (run.budget_from, run.replays) = (run.attempt, run.replays + 1);
+                (self.state, self.due) = (StateName::Scheduled, Some(now));
+                (self.budget_from, self.replays) = (self.attempt, self.replays + 1);
             }
             Triage::Cancel => {
-                if run.live.take().is_some() {
-                    run.doubt_what_is_open();
-                    (run.ended, run.has_failed) = (Some(Ended::Cancelled), true);
-                    run.keep(run.attempt, "cancelled", None, now);
+                if self.live.take().is_some() {
+                    self.doubt_what_is_open();
+                    (self.ended, self.has_failed) = (Some(Ended::Cancelled), true);
+                    self.keep(self.attempt, "cancelled", None, now);
                 }
-                (run.state, run.due) = (StateName::Dead, None);
+                (self.state, self.due) = (StateName::Dead, None);
             }
             Triage::Review => {
-                (run.state, run.due) = (StateName::Review, None);
-                run.review_until = Some(now.plus_ms(REVIEW_MS));
+                (self.state, self.due) = (StateName::Review, None);
+                self.review_until = Some(now.plus_ms(REVIEW_MS));
             }
-            Triage::Reject => run.state = StateName::Dead,
+            Triage::Reject => self.state = StateName::Dead,
             Triage::Assign { .. } | Triage::Reassign { .. } => {}
             Triage::Approve { .. } | Triage::Defer { .. } | Triage::Merge { .. } | Triage::Unmerge => {
                 panic!("{triage:?} is not drawn, or was allowed")
             }
-            Triage::Resolve => (run.state, run.due) = (StateName::Resolved, None),
-            Triage::Discard => (run.state, run.due) = (StateName::Discarded, None),
+            Triage::Resolve => (self.state, self.due) = (StateName::Resolved, None),
+            Triage::Discard => (self.state, self.due) = (StateName::Discarded, None),
         }
-        run.triaged += 1;
-        assert_eq!(said.unwrap().answer.state, run.state);
+        self.triaged += 1;
     }
 }

@@ -15,14 +15,25 @@
 mod act;
 mod audit;
 mod begins;
+mod breakers;
+mod breaking;
+mod fairness;
 mod lot;
+mod operations;
 mod oracle;
+mod oracle_attempts;
+mod oracle_ways;
 mod play;
+mod probes;
 mod reference;
 mod steps;
 mod workers;
 #[path = "../conformance/world.rs"]
 mod world;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lot::Lot;
 use play::Play;
@@ -38,10 +49,39 @@ struct Size {
     /// Over all oracles: R1.
     replays: usize,
     oracles: usize,
+    /// Over all worlds: B1.
+    rounds: usize,
+    probings: usize,
+    /// Over all worlds: B2.
+    breaker_acts: usize,
+    breakings: usize,
+    fair_worlds: usize,
 }
 
-const SIZE: Size = Size { acts: 100_000, worlds: 50, batches: 1_000, replays: 10_000, oracles: 125 };
-const SIZE_OVER_THE_WIRE: Size = Size { acts: 8_000, worlds: 4, batches: 100, replays: 960, oracles: 12 };
+const SIZE: Size = Size {
+    acts: 100_000,
+    worlds: 50,
+    batches: 1_000,
+    replays: 10_000,
+    oracles: 125,
+    rounds: 10_000,
+    probings: 20,
+    breaker_acts: 20_000,
+    breakings: 20,
+    fair_worlds: 8,
+};
+const SIZE_OVER_THE_WIRE: Size = Size {
+    acts: 8_000,
+    worlds: 4,
+    batches: 100,
+    replays: 960,
+    oracles: 12,
+    rounds: 400,
+    probings: 4,
+    breaker_acts: 4_000,
+    breakings: 4,
+    fair_worlds: 2,
+};
 
 fn size() -> &'static Size {
     if private_postgres::is_meant(module_path!()) { &SIZE_OVER_THE_WIRE } else { &SIZE }
@@ -54,21 +94,77 @@ fn block_on(work: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
 }
 
-/// L1, L2, L6, T2: leases, epochs, attempts and counters, whatever happens in which order.
-#[test]
-fn every_act_does_what_the_model_says_and_nothing_else() {
+/// Some worlds at a time, each from its own seed.
+fn in_worlds(worlds: usize, live: impl AsyncFn(Lot) + Sync) {
     let seed = lot::seed();
     std::thread::scope(|threads| {
         for first in 0..AT_ONCE {
+            let live = &live;
             threads.spawn(move || {
-                for world in (first..size().worlds).step_by(AT_ONCE) {
-                    block_on(async {
-                        let mut play = Play::new(Lot::new(seed.wrapping_add(world as u64))).await;
-                        play.acts(size().acts / size().worlds).await;
-                        play.audit().await;
-                    });
+                for world in (first..worlds).step_by(AT_ONCE) {
+                    block_on(live(Lot::new(seed.wrapping_add(world as u64))));
                 }
             });
+        }
+    });
+}
+
+/// L1, L2, L6, T2: leases, epochs, attempts and counters, whatever happens in which order. R5: what was previewed is
+/// exactly what is started.
+#[test]
+fn every_act_does_what_the_model_says_and_nothing_else() {
+    let (moved, skipped) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    in_worlds(size().worlds, async |lot| {
+        let mut play = Play::new(lot).await;
+        play.acts(size().acts / size().worlds).await;
+        play.audit().await;
+        moved.fetch_add(play.moved, Ordering::Relaxed);
+        skipped.fetch_add(play.skipped, Ordering::Relaxed);
+    });
+    let (moved, skipped) = (moved.into_inner(), skipped.into_inner());
+    println!("{} acts, {moved} runs moved by operations, {skipped} left alone since they had changed", size().acts);
+    assert!(moved > 0 && skipped > 0, "operations that do nothing prove nothing");
+}
+
+/// B1: exactly one probe until it settles or its lease ends; a crashed one frees the slot.
+#[test]
+fn half_open_admits_one_probe_at_a_time() {
+    let fates = Mutex::new(BTreeMap::new());
+    in_worlds(size().probings, async |lot| {
+        let mut probing = probes::Probing::new(lot).await;
+        probing.rounds(size().rounds / size().probings).await;
+        let mut all = fates.lock().unwrap();
+        probing.fates.iter().for_each(|(fate, n)| *all.entry(*fate).or_insert(0) += n);
+    });
+    let fates = fates.into_inner().unwrap();
+    println!("{} rounds: {fates:?}", size().rounds);
+    assert_eq!((fates.len(), fates.values().sum::<usize>()), (probes::FATES.len(), size().rounds));
+}
+
+/// B2: a late result moves nothing, one tenant's failures never move another's breaker. Limits are kept.
+#[test]
+fn breakers_stand_where_the_model_says() {
+    let seen = Mutex::new(BTreeMap::new());
+    in_worlds(size().breakings, async |lot| {
+        let mut breaking = breaking::Breaking::new(lot).await;
+        breaking.acts(size().breaker_acts / size().breakings).await;
+        let mut all = seen.lock().unwrap();
+        breaking.seen.iter().for_each(|(what, n)| *all.entry(*what).or_insert(0) += n);
+    });
+    let seen = seen.into_inner().unwrap();
+    println!("{} acts: {seen:?}", size().breaker_acts);
+    assert_eq!(seen.len(), breaking::KINDS, "what nobody saw proves nothing: {seen:?}");
+}
+
+const NEWCOMERS: usize = 25;
+
+/// L7: whatever the others' backlog, ten due runs of another tenant come in their turns.
+#[test]
+fn ten_due_runs_come_within_their_turns_whatever_the_backlog_of_others() {
+    in_worlds(size().fair_worlds, async |lot| {
+        let mut fair = fairness::Fair::new(lot).await;
+        for _ in 0..NEWCOMERS {
+            fair.newcomer().await;
         }
     });
 }
@@ -91,25 +187,14 @@ fn a_batch_is_answered_item_by_item() {
 /// R1: a committed step is never offered for execution again, on any path there is.
 #[test]
 fn a_committed_step_is_never_offered_again() {
-    let seed = lot::seed();
-    let paths = std::sync::Mutex::new(oracle::Paths::new());
-    std::thread::scope(|threads| {
-        for first in 0..AT_ONCE {
-            let paths = &paths;
-            threads.spawn(move || {
-                for world in (first..size().oracles).step_by(AT_ONCE) {
-                    block_on(async {
-                        let lot = Lot::new(seed.wrapping_add(world as u64));
-                        println!("world {}", lot.seed);
-                        let mut oracle = oracle::Oracle::new(lot).await;
-                        oracle.replays(size().replays / size().oracles).await;
-                        assert_eq!(oracle.done_more_than_once(), 0, "of {}", oracle.done());
-                        let mut all = paths.lock().unwrap();
-                        oracle.paths.iter().for_each(|(path, n)| *all.entry(path).or_default() += n);
-                    });
-                }
-            });
-        }
+    let paths = Mutex::new(oracle::Paths::new());
+    in_worlds(size().oracles, async |lot| {
+        println!("world {}", lot.seed);
+        let mut oracle = oracle::Oracle::new(lot).await;
+        oracle.replays(size().replays / size().oracles).await;
+        assert_eq!(oracle.done_more_than_once(), 0, "of {}", oracle.done());
+        let mut all = paths.lock().unwrap();
+        oracle.paths.iter().for_each(|(path, n)| *all.entry(path).or_default() += n);
     });
     let paths = paths.into_inner().unwrap();
     println!("{} replays: {paths:?}", size().replays);

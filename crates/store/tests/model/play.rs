@@ -5,13 +5,15 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
+use redrive_core::policy::Policies;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{EffectOutcome, QueueSettings, StepStatus};
 use redrive_store::{LeaseCall, LeaseToken, RunRef, TenantScope, Triage};
 
-use crate::act::{CALLS, Do, RUNS, STEP_KEYS, Said, TENANTS, VERBS, WORDS, has_effects, report};
+use crate::act::{CALLS, Do, RUNS, STEP_KEYS, TENANTS, VERBS, WORDS, has_effects, report};
 use crate::lot::Lot;
+use crate::operations::Operation;
 use crate::reference::{Model, is_callers, key};
 use crate::world::{World, at, lease_call};
 
@@ -22,8 +24,12 @@ const LEASES_MS: [u64; 3] = [1_000, 30_000, 600_000];
 pub struct Play {
     pub world: World,
     pub model: Model,
-    lot: Lot,
-    done: usize,
+    pub lot: Lot,
+    pub done: usize,
+    /// Previewed, and started but not worked on yet.
+    pub operations: Vec<Operation>,
+    pub moved: usize,
+    pub skipped: usize,
 }
 
 impl Play {
@@ -32,7 +38,7 @@ impl Play {
         let world = world().await;
         let settings = QueueSettings { retry_by: redrive_core::policy::RetryBy::Caller, ..QueueSettings::default() };
         world.store.put_queue(CALLS.parse().unwrap(), settings).await.unwrap();
-        Self { world, model: Model::default(), lot, done: 0 }
+        Self { world, model: Model::default(), lot, done: 0, operations: Vec::new(), moved: 0, skipped: 0 }
     }
 
     pub fn now(&self) -> Timestamp {
@@ -48,6 +54,11 @@ impl Play {
                 3..=4 => self.rescue().await,
                 5 if self.lot.one_in(20) => self.reject_unclaimed().await,
                 6 if self.lot.one_in(10) => self.expire_reviews().await,
+                7 if self.lot.one_in(2) => match self.lot.below(3) {
+                    0 => self.preview().await,
+                    1 => self.start_operation().await,
+                    _ => self.work().await,
+                },
                 5..=7 => self.pass(),
                 _ => self.group().await,
             }
@@ -120,7 +131,7 @@ impl Play {
         }
     }
 
-    fn any(&self) -> RunRef {
+    pub fn any(&self) -> RunRef {
         at(TENANTS[self.lot.upto(TENANTS.len())], RUNS[self.lot.upto(RUNS.len())])
     }
 
@@ -257,15 +268,24 @@ pub async fn world() -> World {
     if private_postgres::is_meant(module_path!()) { World::postgres().await } else { World::sqlite_in(folder()).await }
 }
 
+/// The same under other policies.
+pub async fn world_under(policies: Policies) -> World {
+    if private_postgres::is_meant(module_path!()) {
+        World::postgres_under(policies).await
+    } else {
+        World::sqlite_under(folder(), policies).await
+    }
+}
+
 /// In memory where there is such a place: the laws are about what is written, and not about how long a disk takes.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 /// All are begun in their order before any has ended.
-async fn at_once(acts: Vec<impl Future<Output = Said>>) -> Vec<Said> {
+pub async fn at_once<T>(acts: Vec<impl Future<Output = T>>) -> Vec<T> {
     let mut acts: Vec<Pin<Box<_>>> = acts.into_iter().map(Box::pin).collect();
-    let mut said: Vec<Option<Said>> = acts.iter().map(|_| None).collect();
+    let mut said: Vec<Option<T>> = acts.iter().map(|_| None).collect();
     poll_fn(|context| {
         for (act, said) in acts.iter_mut().zip(&mut said) {
             if said.is_none()

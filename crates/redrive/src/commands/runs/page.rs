@@ -6,8 +6,9 @@ use redrive_core::ids::Tenant;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{AttemptView, RunDetail, StepStatus};
+use redrive_core::wording::{advice, happened};
 
-use crate::commands::runs::wording::{advice, cut, error_kind, happened};
+use crate::commands::runs::wording::{cut, error_kind};
 use crate::escape;
 use crate::out::{Out, Style};
 use crate::when::{duration, relative};

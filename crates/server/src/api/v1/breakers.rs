@@ -1,4 +1,4 @@
-//! `GET /v1/breakers` and `GET·POST /v1/tenants/{tenant}/breaker`.
+//! `GET·POST /v1/breakers` and `GET·POST /v1/tenants/{tenant}/breaker`.
 
 use redrive_core::ids::Tenant;
 use redrive_core::text::Label;
@@ -6,7 +6,7 @@ use redrive_core::wire::{BreakerAction, BreakerRequest, BreakerView, BreakersAns
 use redrive_store::BreakerAct;
 
 use crate::app::App;
-use crate::auth::{Operator, TenantReader};
+use crate::auth::{Identity, Operator, TenantReader};
 use crate::body::Json;
 use crate::call::{Call, Reply};
 use crate::problem::{Code, Problem, Result};
@@ -35,7 +35,30 @@ pub(crate) async fn operate(
     call: Call<Operator, Tenant, NoQuery, Json<BreakerRequest>>,
 ) -> Result<Reply<BreakerView>> {
     let Call { who, path: tenant, body, .. } = call;
-    let BreakerRequest { action, reason, until, environment, provider, model } = body.into_value();
+    Ok(Reply::ok(operate_as(&app, &who, Some(tenant), body.into_value()).await?))
+}
+
+/// Everybody's breaker for a provider and model: an outage that one person knows of stops all tenants' retries there.
+pub(crate) async fn operate_shared(
+    app: App,
+    call: Call<Operator, (), NoQuery, Json<BreakerRequest>>,
+) -> Result<Reply<BreakerView>> {
+    let Call { who, body, .. } = call;
+    let request = body.into_value();
+    if request.provider.is_none() && request.model.is_none() {
+        return Err(Problem::invalid_field("provider", "is needed, or model: a tenant's own breaker is its own"));
+    }
+    Ok(Reply::ok(operate_as(&app, &who, None, request).await?))
+}
+
+/// Without a tenant: everybody's.
+pub(crate) async fn operate_as(
+    app: &App,
+    who: &Identity,
+    tenant: Option<Tenant>,
+    request: BreakerRequest,
+) -> Result<BreakerView> {
+    let BreakerRequest { action, reason, until, environment, provider, model } = request;
     if reason.decode().trim().is_empty() {
         return Err(Problem::plain(Code::ReasonRequired));
     }
@@ -49,5 +72,5 @@ pub(crate) async fn operate(
     let environment = environment.unwrap_or_else(|| Label::from(ENVIRONMENT_DEFAULT));
     let (actor, reason) = (who.actor(), Some(reason));
     let act = BreakerAct { tenant, environment, provider, model, action, until, actor, reason };
-    Ok(Reply::ok(app.store.operate_breaker(act).await?))
+    Ok(app.store.operate_breaker(act).await?)
 }

@@ -15,12 +15,20 @@ use crate::query::NoQuery;
 const ALL_TENANTS: &str = "*";
 
 pub(crate) async fn list(app: App, _: Call<Admin>) -> Result<Reply<KeysAnswer>> {
-    let keys = app.store.keys().await?.into_iter().map(view).collect();
-    Ok(Reply::ok(KeysAnswer { keys }))
+    Ok(Reply::ok(KeysAnswer { keys: all(&app).await? }))
+}
+
+pub(crate) async fn all(app: &App) -> Result<Vec<KeyView>> {
+    Ok(app.store.keys().await?.into_iter().map(view).collect())
 }
 
 pub(crate) async fn create(app: App, call: Call<Admin, (), NoQuery, Json<CreateKey>>) -> Result<Reply<CreatedKey>> {
-    let CreateKey { role, tenant, note, expires_at } = call.body.value;
+    Ok(Reply::new(make(&app, call.body.value).await?, true))
+}
+
+/// The secret is in the answer and nowhere else.
+pub(crate) async fn make(app: &App, request: CreateKey) -> Result<CreatedKey> {
+    let CreateKey { role, tenant, note, expires_at } = request;
     let now = app.store.now();
     if expires_at.is_some_and(|at| at <= now) {
         return Err(Problem::invalid_field("expires_at", "must lie in the future"));
@@ -29,16 +37,19 @@ pub(crate) async fn create(app: App, call: Call<Admin, (), NoQuery, Json<CreateK
     let (secret, record) = new_key(app.dice.as_ref(), role, tenant, note, expires_at, now);
     let created = CreatedKey { id: record.id.clone(), key: secret, role, tenant: tenant_word(record.tenant.as_ref()) };
     app.store.put_key(record).await?;
-    Ok(Reply::new(created, true))
+    Ok(created)
 }
 
 pub(crate) async fn revoke(app: App, call: Call<Admin, Named>) -> Result<Reply<KeyView>> {
-    let id = call.path.0;
+    Ok(Reply::ok(revoke_one(&app, call.path.0).await?))
+}
+
+pub(crate) async fn revoke_one(app: &App, id: String) -> Result<KeyView> {
     let known = app.store.revoke_key(&id).await?;
     app.keyring.forget();
     let revoked = app.store.keys().await?.into_iter().find(|key| known && key.id == id);
     let key = revoked.ok_or(redrive_store::Error::NotFound("key"))?;
-    Ok(Reply::ok(view(key)))
+    Ok(view(key))
 }
 
 /// Absent is `default`; `*` spans all, as operators and admins always do.

@@ -22,12 +22,15 @@ pub(crate) async fn put(
     app: App,
     call: Call<Admin, QueueName, NoQuery, Json<QueueSettings>>,
 ) -> Result<Reply<QueueView>> {
-    let settings = call.body.value;
+    Ok(Reply::ok(set(&app, call.path, call.body.value).await?))
+}
+
+pub(crate) async fn set(app: &App, name: QueueName, settings: QueueSettings) -> Result<QueueView> {
     if let Err(bad) = settings.policy.check() {
         return Err(Problem::invalid_field(&format!("policy.{}", bad.field), format_args!("must be {}", bad.must_be)));
     }
     if settings.policy.limits.is_some() {
         return Err(Problem::invalid_field("policy.limits", "belong to a tenant, its tier or the defaults"));
     }
-    Ok(Reply::ok(app.store.put_queue(call.path, settings).await?))
+    Ok(app.store.put_queue(name, settings).await?)
 }

@@ -5,14 +5,14 @@ use redrive_core::wire::{TenantHealth, TenantView, TenantsAnswer};
 use redrive_store::TenantScope;
 
 use crate::app::App;
-use crate::auth::TenantReader;
+use crate::auth::{Identity, TenantReader};
 use crate::call::{Call, Reply};
 use crate::problem::Result;
 use crate::query::{CURSOR, FromQuery, Given, LIMIT, NoQuery, Param};
 
 pub(crate) struct TenantsQuery {
-    limit: u32,
-    cursor: Option<String>,
+    pub(crate) limit: u32,
+    pub(crate) cursor: Option<String>,
 }
 
 impl FromQuery for TenantsQuery {
@@ -25,11 +25,15 @@ impl FromQuery for TenantsQuery {
 
 /// A key of one tenant sees that one.
 pub(crate) async fn list(app: App, call: Call<TenantReader, (), TenantsQuery>) -> Result<Reply<TenantsAnswer>> {
-    let answer = match call.who.scope(None)? {
-        TenantScope::All => app.store.tenants(call.query.limit, call.query.cursor).await?,
-        TenantScope::One(tenant) => TenantsAnswer { tenants: vec![view(&app, tenant).await?], next_cursor: None },
-    };
-    Ok(Reply::ok(answer))
+    let TenantsQuery { limit, cursor } = call.query;
+    Ok(Reply::ok(seen_by(&app, &call.who, limit, cursor).await?))
+}
+
+pub(crate) async fn seen_by(app: &App, who: &Identity, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer> {
+    Ok(match who.scope(None)? {
+        TenantScope::All => app.store.tenants(limit, cursor).await?,
+        TenantScope::One(tenant) => TenantsAnswer { tenants: vec![view(app, tenant).await?], next_cursor: None },
+    })
 }
 
 async fn view(app: &App, tenant: Tenant) -> Result<TenantView> {

@@ -9,10 +9,12 @@ use crate::commands::batch::Batch;
 use crate::commands::breakers::{kept, views};
 use crate::error::{Error, Result};
 
-/// `POST /v1/tenants/{tenant}/breaker`.
+/// `POST /v1/tenants/{tenant}/breaker`, `POST /v1/breakers`.
 pub(crate) fn operate(batch: &mut Batch<'_>, act: &BreakerAct) -> Result<BreakerView> {
-    // Nobody makes a tenant by freezing it.
-    batch.find_tenant(&act.tenant)?.ok_or(Error::NotFound("tenant"))?;
+    if let Some(tenant) = &act.tenant {
+        // Nobody makes a tenant by freezing it.
+        batch.find_tenant(tenant)?.ok_or(Error::NotFound("tenant"))?;
+    }
     batch.lock_breakers()?;
     let key = Key { environment: act.environment.clone(), scope: scope(act) };
     let settings = batch.settings_of(&key);
@@ -34,10 +36,11 @@ pub(crate) fn operate(batch: &mut Batch<'_>, act: &BreakerAct) -> Result<Breaker
 }
 
 fn scope(act: &BreakerAct) -> Scope {
-    let tenant = act.tenant.clone();
-    if act.provider.is_none() && act.model.is_none() {
-        return Scope::Tenant { tenant };
-    }
     let named = |name: &Option<Label>| name.clone().unwrap_or_else(|| Label::from(""));
-    Scope::Model { tenant, provider: named(&act.provider), model: named(&act.model) }
+    let (provider, model) = (named(&act.provider), named(&act.model));
+    match &act.tenant {
+        None => Scope::Everywhere { provider, model },
+        Some(tenant) if act.provider.is_none() && act.model.is_none() => Scope::Tenant { tenant: tenant.clone() },
+        Some(tenant) => Scope::Model { tenant: tenant.clone(), provider, model },
+    }
 }

@@ -3,12 +3,19 @@
 use redrive_core::breaker::{Breaker, Key, Scope};
 use redrive_core::ids::Tenant;
 use redrive_core::text::{Label, Text};
+use redrive_core::time::DAY_MS;
 use redrive_core::wire::BreakerEntry;
 
 use crate::commands::attempts::json;
 use crate::commands::batch::Batch;
 use crate::error::{Error, Result};
 use crate::kept::columns::{Columns, label, label_or_none, owned, packed_json, packed_note, parsed_or_none, time};
+use crate::model::Swept;
+
+/// Of one breaker; one that flaps for weeks pushes out nobody else's.
+const EVENTS_KEPT_MAX: usize = 1_000;
+/// Of all of them, also of those that are long gone.
+const EVENTS_KEPT_MS: u64 = 90 * DAY_MS;
 
 /// The columns of [`read_breaker`]: of a breaker `b` and its tenant `t`.
 pub(crate) const COLUMNS: &str = "b.environment, t.name, b.provider, b.model, b.life";
@@ -58,5 +65,11 @@ pub(crate) fn fold(batch: &mut Batch<'_>) -> Result<()> {
 
 /// Writes down what happened to a breaker, and who did it.
 pub(super) fn note(batch: &mut Batch<'_>, name: &Label, actor: &str, event: &str, note: Option<&Text>) -> Result<()> {
-    batch.rows.insert_breaker_event(name, actor, event, note, batch.now)
+    batch.rows.insert_breaker_event(name, actor, event, note, batch.now)?;
+    batch.rows.forget_breaker_events(name, EVENTS_KEPT_MAX)
+}
+
+/// Forgets what happened to breakers long ago, the oldest first.
+pub(crate) fn trim_events(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
+    batch.rows.trim_breaker_events(batch.now.minus_ms(EVENTS_KEPT_MS), most)
 }

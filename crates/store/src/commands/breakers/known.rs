@@ -24,6 +24,9 @@ pub(crate) struct Breakers {
     pub(crate) open: BTreeSet<Key>,
     /// The last generation that was given out.
     pub(crate) last: u64,
+    /// Where a breaker begins that nothing is known of. It may have been forgotten since it last changed: results of
+    /// attempts that began before this say nothing of it.
+    pub(crate) blank: u64,
     pub(crate) last_changed: bool,
     /// Moved since the last commit.
     pub(crate) dirty: BTreeSet<Key>,
@@ -66,6 +69,7 @@ impl Batch<'_> {
         }
         let (all, last) = self.rows.breakers()?;
         self.known.breakers.load(all, last);
+        self.known.breakers.blank = last;
         Ok(())
     }
 
@@ -109,7 +113,7 @@ impl Batch<'_> {
         let known = &mut self.known.breakers;
         let before = match known.all.get(key) {
             Some(breaker) => breaker.clone(),
-            None => self.rows.quiet_breaker(key)?.unwrap_or_else(|| Breaker::new(0, self.now)),
+            None => self.rows.quiet_breaker(key)?.unwrap_or_else(|| Breaker::new(known.blank, self.now)),
         };
         let turn = Turn {
             settings,
@@ -134,6 +138,7 @@ impl Batch<'_> {
         }
         if known.all.len() >= KNOWN_MAX && !known.all.contains_key(key) {
             known.all.retain(|_, breaker| !breaker.is_blank());
+            known.blank = known.last;
         }
         let said = in_words(&before, &after, event);
         known.all.insert(key.clone(), after);

@@ -21,6 +21,8 @@ pub(crate) fn breakers(batch: &mut Batch<'_>, scope: &TenantScope) -> Result<Bre
     })?;
     let sees_all = matches!(scope, TenantScope::All);
     let mut shown = keys.iter().map(|key| view(batch, key, sees_all)).collect::<Result<Vec<_>>>()?;
+    // What was counted is older than the window.
+    shown.retain(|view| view.failed != Some(0));
     // Everybody's failures are nobody's business while nothing is held.
     shown.retain(|view| sees_all || view.tenant.is_some() || view.state != redrive_core::breaker::StateName::Closed);
     Ok(BreakersAnswer { breakers: shown })
@@ -80,7 +82,7 @@ pub(crate) fn view(batch: &mut Batch<'_>, key: &Key, with_figures: bool) -> Resu
     };
     match breaker.state {
         State::Closed { window } if with_figures || key.tenant().is_some() => {
-            let (attempts, failed) = window.figures();
+            let (attempts, failed) = window.figures(batch.now);
             (view.attempts, view.failed) = (Some(attempts), Some(failed));
         }
         State::Closed { .. } => {}

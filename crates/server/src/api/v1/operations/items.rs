@@ -12,9 +12,9 @@ use crate::query::{CURSOR, FromQuery, Given, LIMIT, Param};
 
 #[derive(Debug)]
 pub(crate) struct ItemsQuery {
-    outcomes: Vec<ItemOutcome>,
-    limit: u32,
-    cursor: Option<String>,
+    pub(crate) outcomes: Vec<ItemOutcome>,
+    pub(crate) limit: u32,
+    pub(crate) cursor: Option<String>,
 }
 
 impl FromQuery for ItemsQuery {

@@ -10,8 +10,8 @@ use crate::query::{CURSOR, FromQuery, Given, LIMIT, Param};
 
 #[derive(Debug)]
 pub(crate) struct Page {
-    limit: u32,
-    cursor: Option<String>,
+    pub(crate) limit: u32,
+    pub(crate) cursor: Option<String>,
 }
 
 impl FromQuery for Page {

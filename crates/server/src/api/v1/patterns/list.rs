@@ -13,8 +13,8 @@ use crate::query::{CURSOR, FromQuery, Given, LIMIT, Param, TENANT};
 
 #[derive(Debug)]
 pub(crate) struct ListQuery {
-    tenant: Option<Tenant>,
-    call: PatternsCall,
+    pub(crate) tenant: Option<Tenant>,
+    pub(crate) call: PatternsCall,
 }
 
 impl FromQuery for ListQuery {

@@ -3,8 +3,9 @@
 
 use redrive_core::ids::Tenant;
 use redrive_core::text::Text;
+use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    AssignPattern, MergePattern, MutePattern, PatternView, ResolvePattern, TriageRequest, UnmergePattern,
+    AssignPattern, MergePattern, MutePattern, PatternView, ResolvePattern, TriageRequest, UnmergePattern, Versions,
 };
 use redrive_store::{PatternAct, PatternVerb};
 
@@ -26,18 +27,12 @@ pub(crate) async fn acknowledge(app: App, call: PatternCall<OptionalJson<TriageR
 
 pub(crate) async fn resolve(app: App, call: PatternCall<OptionalJson<ResolvePattern>>) -> Acted {
     let Call { who, path, query, body: OptionalJson(ResolvePattern { tenant, reason, in_version }) } = call;
-    if in_version.iter().any(|(kind, version)| kind.is_empty() || version.as_str().is_empty()) {
-        return Err(Problem::invalid_field("in_version", "must name a kind and a version"));
-    }
-    act(&app, &who, path, &query, tenant, reason, PatternVerb::Resolve { in_version }).await
+    act(&app, &who, path, &query, tenant, reason, resolved(in_version)?).await
 }
 
 pub(crate) async fn mute(app: App, call: PatternCall<OptionalJson<MutePattern>>) -> Acted {
     let Call { who, path, query, body: OptionalJson(MutePattern { tenant, reason, until }) } = call;
-    if until.is_some_and(|until| until <= app.store.now()) {
-        return Err(Problem::invalid_field("until", "must be in the future"));
-    }
-    act(&app, &who, path, &query, tenant, reason, PatternVerb::Mute { until }).await
+    act(&app, &who, path, &query, tenant, reason, muted(until, app.store.now())?).await
 }
 
 pub(crate) async fn assign(app: App, call: PatternCall<Json<AssignPattern>>) -> Acted {
@@ -52,10 +47,8 @@ pub(crate) async fn assign(app: App, call: PatternCall<Json<AssignPattern>>) -> 
 /// A note without words would be none.
 pub(crate) async fn note(app: App, call: PatternCall<OptionalJson<TriageRequest>>) -> Acted {
     let Call { who, path, query, body: OptionalJson(TriageRequest { tenant, reason }) } = call;
-    if reason.as_ref().is_none_or(|reason| reason.decode().trim().is_empty()) {
-        return Err(Problem::plain(Code::ReasonRequired));
-    }
-    act(&app, &who, path, &query, tenant, reason, PatternVerb::Note).await
+    let noted = noted(reason.as_ref())?;
+    act(&app, &who, path, &query, tenant, reason, noted).await
 }
 
 pub(crate) async fn merge(app: App, call: PatternCall<Json<MergePattern>>) -> Acted {
@@ -68,6 +61,25 @@ pub(crate) async fn unmerge(app: App, call: PatternCall<OptionalJson<UnmergePatt
     let Call { who, path, query, body: OptionalJson(UnmergePattern { tenant, reason, fingerprint }) } = call;
     let fingerprint = fingerprint.map(|fingerprint| fingerprint.to_string());
     act(&app, &who, path, &query, tenant, reason, PatternVerb::Unmerge { fingerprint }).await
+}
+
+pub(crate) fn resolved(in_version: Versions) -> Result<PatternVerb> {
+    if in_version.iter().any(|(kind, version)| kind.is_empty() || version.as_str().is_empty()) {
+        return Err(Problem::invalid_field("in_version", "must name a kind and a version"));
+    }
+    Ok(PatternVerb::Resolve { in_version })
+}
+
+pub(crate) fn muted(until: Option<Timestamp>, now: Timestamp) -> Result<PatternVerb> {
+    if until.is_some_and(|until| until <= now) {
+        return Err(Problem::invalid_field("until", "must be in the future"));
+    }
+    Ok(PatternVerb::Mute { until })
+}
+
+pub(crate) fn noted(reason: Option<&Text>) -> Result<PatternVerb> {
+    let said = reason.is_some_and(|reason| !reason.decode().trim().is_empty());
+    said.then_some(PatternVerb::Note).ok_or_else(|| Problem::plain(Code::ReasonRequired))
 }
 
 async fn act(

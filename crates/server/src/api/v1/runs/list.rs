@@ -5,7 +5,7 @@ use redrive_core::wire::{RunsPage, Sort};
 use redrive_store::{PageCall, RunFilter, TenantScope};
 
 use crate::app::App;
-use crate::auth::TenantReader;
+use crate::auth::{Identity, TenantReader};
 use crate::call::{Call, Reply};
 use crate::limits::SEARCH_MAX_BYTES;
 use crate::problem::{Problem, Result};
@@ -91,13 +91,21 @@ fn search(given: &mut Given) -> Result<Option<String>> {
     Ok(q)
 }
 
+impl ListQuery {
+    /// As whoever asks may see it.
+    pub(crate) fn seen_by(self, who: &Identity) -> Result<(TenantScope, RunFilter, PageCall)> {
+        let Self { tenant, mut filter, page } = self;
+        let scope = who.scope(tenant.as_ref())?;
+        filter.tenant = match &scope {
+            TenantScope::One(tenant) => Some(tenant.clone()),
+            TenantScope::All => None,
+        };
+        Ok((scope, filter, page))
+    }
+}
+
 pub(crate) async fn get(app: App, call: Call<TenantReader, (), ListQuery>) -> Result<Reply<RunsPage>> {
-    let ListQuery { tenant, mut filter, page } = call.query;
-    let scope = call.who.scope(tenant.as_ref())?;
-    filter.tenant = match &scope {
-        TenantScope::One(tenant) => Some(tenant.clone()),
-        TenantScope::All => None,
-    };
+    let (scope, filter, page) = call.query.seen_by(&call.who)?;
     Ok(Reply::ok(app.store.runs(&scope, filter, page).await?))
 }
 

@@ -5,7 +5,7 @@ use redrive_core::wire::{ReplayAnswer, ReplayRequest};
 use redrive_store::{Act, Error, Replay, RunRef, Triage, Triaged};
 
 use crate::app::App;
-use crate::auth::TenantReader;
+use crate::auth::{Identity, TenantReader};
 use crate::body::HeldJson;
 use crate::call::{Call, Reply};
 use crate::capture;
@@ -21,17 +21,36 @@ pub(crate) async fn post(
     call: Call<TenantReader, RunId, OfTenant, HeldJson<ReplayRequest>>,
 ) -> Result<Reply<ReplayAnswer>> {
     let HeldJson { value: request, bytes, held: _held } = call.body;
-    if request.force && !call.who.may_force() {
+    let named = [call.query.tenant.as_ref(), request.tenant.as_ref()];
+    may_force(&call.who, &request)?;
+    let at = call.who.run(&named, call.path)?;
+    Ok(Reply::ok(replay_as(&app, &call.who, &at, request, bytes).await?))
+}
+
+/// On the word of whoever asks; `bytes` is how much there was to read.
+pub(crate) async fn replay_as(
+    app: &App,
+    who: &Identity,
+    at: &RunRef,
+    request: ReplayRequest,
+    bytes: usize,
+) -> Result<ReplayAnswer> {
+    may_force(who, &request)?;
+    let Triaged { answer, attempt, revision, review } = replay(app, at, &who.actor(), request, bytes).await?;
+    let (run_id, tenant, state) = (answer.run_id, answer.tenant, answer.state);
+    let (plan_hash, expires_at) = review.unzip();
+    Ok(ReplayAnswer { run_id, tenant, state, attempt, revision, plan_hash, expires_at })
+}
+
+/// The role before the look-up, like everywhere.
+fn may_force(who: &Identity, request: &ReplayRequest) -> Result<()> {
+    if request.force && !who.may_force() {
         return Err(Problem::new(Code::Forbidden, "only an operator may force"));
     }
     if request.force && request.reason.as_ref().is_none_or(|reason| reason.decode().trim().is_empty()) {
         return Err(Problem::plain(Code::ReasonRequired));
     }
-    let at = call.who.run(&[call.query.tenant.as_ref(), request.tenant.as_ref()], call.path)?;
-    let Triaged { answer, attempt, revision, review } = replay(&app, &at, &call.who.actor(), request, bytes).await?;
-    let (run_id, tenant, state) = (answer.run_id, answer.tenant, answer.state);
-    let (plan_hash, expires_at) = review.unzip();
-    Ok(Reply::ok(ReplayAnswer { run_id, tenant, state, attempt, revision, plan_hash, expires_at }))
+    Ok(())
 }
 
 async fn replay(app: &App, at: &RunRef, actor: &str, request: ReplayRequest, bytes: usize) -> Result<Triaged> {
@@ -58,7 +77,7 @@ async fn try_replay(
 }
 
 /// The request with its fix made from the payload as it is now.
-pub(super) async fn prepared(app: &App, at: &RunRef, request: ReplayRequest, bytes: usize) -> Result<Replay> {
+pub(crate) async fn prepared(app: &App, at: &RunRef, request: ReplayRequest, bytes: usize) -> Result<Replay> {
     capture::check_replay(&request)?;
     let current = match &request.fix {
         Some(_) => Some(app.store.revision(at, None).await?),

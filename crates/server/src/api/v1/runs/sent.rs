@@ -16,9 +16,13 @@ use crate::tasks::compute;
 pub(crate) async fn get(app: App, call: Call<AnyKey, (RunId, AttemptNumber), OfTenant>) -> Result<Reply<SentAnswer>> {
     let (run_id, AttemptNumber(attempt)) = call.path;
     let at = call.who.run(&[call.query.tenant.as_ref()], run_id)?;
+    Ok(Reply::ok(read(&app, at, attempt).await?))
+}
+
+pub(crate) async fn read(app: &App, at: RunRef, attempt: u32) -> Result<SentAnswer> {
     let sent = app.store.sent(&at, attempt).await?;
     let bytes = sent.sent.as_ref().map_or(0, |sent| 2 * sent.get().len());
-    Ok(Reply::ok(compute(bytes, move || Ok(answer(at, sent))).await?))
+    compute(bytes, move || Ok(answer(at, sent))).await
 }
 
 fn answer(at: RunRef, sent: Sent) -> SentAnswer {

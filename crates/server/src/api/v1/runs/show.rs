@@ -2,6 +2,7 @@
 
 use redrive_core::ids::RunId;
 use redrive_core::wire::{RunBody, RunDetail};
+use redrive_store::RunRef;
 
 use crate::app::App;
 use crate::auth::AnyKey;
@@ -11,9 +12,14 @@ use crate::query::OfTenant;
 
 pub(crate) async fn get(app: App, call: Call<AnyKey, RunId, OfTenant>) -> Result<Reply<RunDetail>> {
     let at = call.who.run(&[call.query.tenant.as_ref()], call.path)?;
-    let mut run = app.store.run(&at).await?;
-    add_guidance(&app, &mut run.body);
-    Ok(Reply::ok(run))
+    Ok(Reply::ok(read(&app, &at).await?))
+}
+
+/// With what the rules say about it.
+pub(crate) async fn read(app: &App, at: &RunRef) -> Result<RunDetail> {
+    let mut run = app.store.run(at).await?;
+    add_guidance(app, &mut run.body);
+    Ok(run)
 }
 
 /// The attempt keeps which rule matched; what that rule says is read from the configuration as it is now.

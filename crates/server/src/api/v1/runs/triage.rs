@@ -1,8 +1,9 @@
 //! `POST /v1/runs/{run_id}/` `cancel resolve discard note review approve reject defer reassign assign merge unmerge`:
 //! what a person decides.
 
-use redrive_core::ids::{RunId, Tenant};
-use redrive_core::text::Text;
+use redrive_core::ids::{QueueName, RunId, Tenant};
+use redrive_core::text::{Label, Text};
+use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     ApproveRequest, AssignRequest, DeferRequest, MergeRequest, ReassignRequest, StateAnswer, TriageRequest,
 };
@@ -33,10 +34,8 @@ pub(crate) async fn discard(app: App, call: TriageCall) -> Acted {
 
 /// A note without words would be none.
 pub(crate) async fn note(app: App, call: TriageCall) -> Acted {
-    if call.body.0.reason.as_ref().is_none_or(|reason| reason.decode().trim().is_empty()) {
-        return Err(Problem::plain(Code::ReasonRequired));
-    }
-    plain(&app, call, Triage::Note).await
+    let noted = noted(call.body.0.reason.as_ref())?;
+    plain(&app, call, noted).await
 }
 
 pub(crate) async fn review(app: App, call: TriageCall) -> Acted {
@@ -62,20 +61,13 @@ pub(crate) async fn approve(app: App, call: TriageCall<Json<ApproveRequest>>) ->
 pub(crate) async fn defer(app: App, call: TriageCall<Json<DeferRequest>>) -> Acted {
     let Call { who, path, query, body } = call;
     let DeferRequest { tenant, until, reason } = body.into_value();
-    if until <= app.store.now() {
-        return Err(Problem::invalid_field("until", "must be in the future"));
-    }
-    act(&app, &who, path, &query, tenant, reason, Triage::Defer { until }).await
+    act(&app, &who, path, &query, tenant, reason, deferred(until, app.store.now())?).await
 }
 
 pub(crate) async fn reassign(app: App, call: TriageCall<Json<ReassignRequest>>) -> Acted {
     let Call { who, path, query, body } = call;
     let ReassignRequest { tenant, agent, queue, reason } = body.into_value();
-    if agent.is_none() && queue.is_none() {
-        return Err(Problem::invalid_field("agent", "is missing, and so is `queue`: name one of them"));
-    }
-    not_blank("agent", agent.as_ref())?;
-    act(&app, &who, path, &query, tenant, reason, Triage::Reassign { agent, queue }).await
+    act(&app, &who, path, &query, tenant, reason, reassigned(agent, queue)?).await
 }
 
 pub(crate) async fn assign(app: App, call: TriageCall<Json<AssignRequest>>) -> Acted {
@@ -89,6 +81,27 @@ pub(crate) async fn merge(app: App, call: TriageCall<Json<MergeRequest>>) -> Act
     let Call { who, path, query, body } = call;
     let MergeRequest { tenant, into, reason } = body.into_value();
     act(&app, &who, path, &query, tenant, reason, Triage::Merge { into }).await
+}
+
+pub(crate) fn noted(reason: Option<&Text>) -> Result<Triage> {
+    let said = reason.is_some_and(|reason| !reason.decode().trim().is_empty());
+    said.then_some(Triage::Note).ok_or_else(|| Problem::plain(Code::ReasonRequired))
+}
+
+pub(crate) fn deferred(until: Timestamp, now: Timestamp) -> Result<Triage> {
+    if until > now {
+        Ok(Triage::Defer { until })
+    } else {
+        Err(Problem::invalid_field("until", "must be in the future"))
+    }
+}
+
+pub(crate) fn reassigned(agent: Option<Label>, queue: Option<QueueName>) -> Result<Triage> {
+    if agent.is_none() && queue.is_none() {
+        return Err(Problem::invalid_field("agent", "is missing, and so is `queue`: name one of them"));
+    }
+    not_blank("agent", agent.as_ref())?;
+    Ok(Triage::Reassign { agent, queue })
 }
 
 async fn plain(app: &App, call: TriageCall, triage: Triage) -> Acted {

@@ -1,0 +1,103 @@
+//! Colour is state and nothing else, always with a word, and with a shape where it matters.
+
+use maud::{Markup, html};
+use redrive_core::breaker::StateName as BreakerState;
+use redrive_core::ledger::Will;
+use redrive_core::run::StateName;
+use redrive_core::verdict::DeadBecause;
+use redrive_core::wire::{ItemOutcome, OperationState, PatternState, PatternView, RunSummary, Severity};
+
+fn badge(class: &str, mark: &str, word: &str) -> Markup {
+    html! { span class=(format!("badge {class}")) { @if !mark.is_empty() { span aria-hidden="true" { (mark) } } (word) } }
+}
+
+/// The state with what makes it one's own: why it is dead, that it is held.
+pub(crate) fn state_badge(run: &RunSummary) -> Markup {
+    match (run.state, run.dead_because) {
+        (StateName::Dead, Some(because)) => because_badge(because),
+        (StateName::Scheduled, _) if run.held_by.is_some() => badge("wait", "", "held"),
+        (state, _) => state_word_badge(state),
+    }
+}
+
+pub(crate) fn state_word_badge(state: StateName) -> Markup {
+    let (class, mark) = match state {
+        StateName::Dead => ("dead", "●"),
+        StateName::Review => ("review", "◆"),
+        StateName::Scheduled | StateName::Running => ("wait", ""),
+        StateName::Succeeded | StateName::Recovered => ("good", ""),
+        StateName::Resolved | StateName::Discarded | StateName::Merged => ("", ""),
+    };
+    badge(class, mark, state.as_str())
+}
+
+/// What a person has to decide is amber, the rest of the dead is red.
+pub(crate) fn because_badge(because: DeadBecause) -> Markup {
+    match because {
+        DeadBecause::Unsafe => badge("review", "◆", "unsafe"),
+        DeadBecause::Exhausted
+        | DeadBecause::Permanent
+        | DeadBecause::Poison
+        | DeadBecause::Expired
+        | DeadBecause::Rejected
+        | DeadBecause::Manual => badge("dead", "●", because.as_str()),
+    }
+}
+
+/// The usual severity is not worth a word.
+pub(crate) fn severity_badge(severity: Severity) -> Markup {
+    match severity {
+        Severity::Critical => badge("dead", "●", "critical"),
+        Severity::High => badge("review", "", "high"),
+        Severity::Normal | Severity::Low => html! {},
+    }
+}
+
+pub(crate) fn pattern_badges(pattern: &PatternView) -> Markup {
+    html! {
+        @if pattern.regression { (badge("dead", "●", "back again")) " " }
+        @match pattern.state {
+            PatternState::New => { (badge("wait", "", "new")) " " }
+            PatternState::Acknowledged => { (badge("", "", "acknowledged")) " " }
+            PatternState::Resolved => { (badge("good", "", "resolved")) " " }
+            PatternState::Muted => { (badge("", "", "muted")) " " }
+        }
+    }
+}
+
+pub(crate) fn operation_badge(state: OperationState) -> Markup {
+    let (class, mark) = match state {
+        OperationState::Preview => ("review", "◆"),
+        OperationState::Running => ("wait", ""),
+        OperationState::Paused | OperationState::Cancelled => ("", ""),
+        OperationState::Stopped => ("dead", "●"),
+        OperationState::Completed => ("good", ""),
+    };
+    badge(class, mark, state.as_str())
+}
+
+pub(crate) fn outcome_badge(outcome: ItemOutcome) -> Markup {
+    let class = match outcome {
+        ItemOutcome::Waiting | ItemOutcome::Moved => "wait",
+        ItemOutcome::Succeeded => "good",
+        ItemOutcome::Failed => "dead",
+        ItemOutcome::Skipped | ItemOutcome::Ineligible => "",
+    };
+    badge(class, "", outcome.as_str())
+}
+
+pub(crate) fn breaker_badge(state: BreakerState) -> Markup {
+    match state {
+        BreakerState::Open => badge("dead", "●", "open"),
+        BreakerState::HalfOpen => badge("review", "◆", "half open"),
+        BreakerState::Closed => badge("good", "", "closed"),
+    }
+}
+
+pub(crate) fn will_badge(will: Will) -> Markup {
+    match will {
+        Will::Skip => badge("", "", "skip"),
+        Will::Run => badge("wait", "", "run"),
+        Will::Unknown => badge("review", "◆", "unknown"),
+    }
+}

@@ -1,0 +1,276 @@
+//! `/operations/new`: one action over many runs, put together. What it would do is frozen and shown before it starts.
+
+use maud::{Markup, html};
+use redrive_core::wire::{Canary, OneOrMany, OperationAction, OperationFilter, OperationRequest};
+use redrive_store::{Over, RunRef};
+
+use super::components::{Chip, chips, choice, field, head, hidden, of, panel, said};
+use super::flash::Done;
+use super::form::Form;
+use super::layout::Tab;
+use super::page::{Next, Sheet, Visit};
+use crate::app::App;
+use crate::auth::Visitor;
+use crate::capture;
+use crate::problem::{Code, Problem, Result};
+use crate::query::{FromQuery, Given, Param};
+
+const CANARY_WAIT_MS: u64 = 5 * 60 * 1_000;
+/// Runs that are named one by one: a page of them.
+const NAMED_MAX: usize = 500;
+const FILTERS: [&str; 16] = [
+    "tenant",
+    "state",
+    "queue",
+    "agent",
+    "reason",
+    "category",
+    "pattern",
+    "dead_because",
+    "severity",
+    "environment",
+    "customer",
+    "assigned_to",
+    "held",
+    "since",
+    "until",
+    "q",
+];
+
+/// A filter and an action, by name.
+pub(crate) struct ComposeQuery {
+    action: String,
+    canary: String,
+    filter: Vec<(String, String)>,
+}
+
+impl FromQuery for ComposeQuery {
+    const PARAMS: &'static [Param] = &{
+        const fn param(name: &'static str) -> Param {
+            Param { name, about: "" }
+        }
+        [
+            param("action"),
+            param("canary"),
+            param("tenant"),
+            param("state"),
+            param("queue"),
+            param("agent"),
+            param("reason"),
+            param("category"),
+            param("pattern"),
+            param("dead_because"),
+            param("severity"),
+            param("environment"),
+            param("customer"),
+            param("assigned_to"),
+            param("held"),
+            param("since"),
+            param("until"),
+            param("q"),
+        ]
+    };
+
+    fn read(given: &mut Given) -> Result<Self> {
+        given.drop_empty();
+        let filter = FILTERS.iter().filter_map(|name| Some(((*name).to_owned(), given.take(name)?)));
+        let filter = filter.collect();
+        let action = given.take("action").unwrap_or_else(|| "replay".into());
+        Ok(Self { action, canary: given.take("canary").unwrap_or_default(), filter })
+    }
+}
+
+pub(crate) async fn get(_: App, visit: Visit<(), ComposeQuery>) -> Result<Sheet> {
+    let ComposeQuery { action, canary, filter } = visit.query;
+    sheet(&visit.who, &Draft { action: action_of(&action)?, canary, filter, runs: Vec::new() })
+}
+
+/// From a list, with what was selected there; nothing is made yet.
+pub(crate) async fn post(_: App, visit: Visit, form: Form) -> Result<Next> {
+    let draft = Draft::of(&form)?;
+    if draft.runs.is_empty() && !form.has("all") {
+        return Err(Problem::new(Code::FilterRequired, "no run is selected: tick some, or all that match"));
+    }
+    sheet(&visit.who, &draft).map(Next::Show)
+}
+
+struct Draft {
+    action: OperationAction,
+    canary: String,
+    filter: Vec<(String, String)>,
+    /// Named one by one; empty: whatever matches the filter.
+    runs: Vec<String>,
+}
+
+impl Draft {
+    fn of(form: &Form) -> Result<Self> {
+        let action = action_of(form.one("action").unwrap_or_default())?;
+        let filter = FILTERS
+            .iter()
+            .filter_map(|name| Some(((*name).to_owned(), form.one(&format!("filter.{name}"))?.to_owned())));
+        let runs =
+            if form.has("all") { Vec::new() } else { form.all("run").take(NAMED_MAX).map(str::to_owned).collect() };
+        Ok(Self {
+            action,
+            canary: form.one("canary_size").unwrap_or_default().to_owned(),
+            filter: filter.collect(),
+            runs,
+        })
+    }
+}
+
+fn action_of(word: &str) -> Result<OperationAction> {
+    word.parse().map_err(|_| Problem::invalid_field("action", "must be what an operation can do"))
+}
+
+fn sheet(who: &Visitor, draft: &Draft) -> Result<Sheet> {
+    let verb = verb_of(draft.action);
+    let of_what = if draft.runs.is_empty() { "all that match".to_owned() } else { of(draft.runs.len() as u64, "run") };
+    let no_link = |(name, value): &(String, String)| Chip {
+        name: name.replace('_', " "),
+        value: value.clone(),
+        without: super::links::runs(
+            draft.filter.iter().filter(|(n, _)| n != name).map(|(n, v)| (n.as_str(), v.as_str())),
+        ),
+    };
+    let which: Vec<Chip> = draft.filter.iter().map(no_link).collect();
+    let body = html! {
+        form.body id="operation" method="post" action="/operations" {
+            (hidden("csrf", who.csrf()))
+            (hidden("action", draft.action.as_str()))
+            @for (name, value) in &draft.filter { (hidden(&format!("filter.{name}"), value)) }
+            @for run in &draft.runs { (hidden("run", run)) }
+            (fields_of(draft))
+            label.field { span { "Reason" } input type="text" name="reason" required maxlength="2000" autofocus; }
+            (field("rate_per_s", "At most this many a second (empty: as fast as it goes)", "", ""))
+        }
+    };
+    let main = html! {
+        (head(
+            &html! { (verb) " " (of_what) },
+            &html! { "Next you see exactly which runs would move and which would not, and why. Nothing moves before you start it." },
+            &html! { button.primary form="operation" { "Preview" } },
+        ))
+        div.bar { @if draft.runs.is_empty() { (chips(&which)) } @else {
+            @for run in draft.runs.iter().take(10) { span.chip { (said(run)) } }
+            @if draft.runs.len() > 10 { span.faint { "and " (draft.runs.len() - 10) " more" } }
+        } }
+        (panel("compose", "What is to be done", &html! {}, &body))
+    };
+    Ok(Sheet::new(format!("{verb} {of_what}"), Tab::Operations, main))
+}
+
+fn verb_of(action: OperationAction) -> &'static str {
+    match action {
+        OperationAction::Replay => "Redrive",
+        OperationAction::Resolve => "Resolve",
+        OperationAction::Discard => "Discard",
+        OperationAction::Assign => "Assign",
+        OperationAction::Reassign => "Hand over",
+        OperationAction::Defer => "Put off",
+        OperationAction::Merge => "Merge",
+    }
+}
+
+fn fields_of(draft: &Draft) -> Markup {
+    match draft.action {
+        OperationAction::Replay => html! {
+            p.muted { "A canary goes first: so many runs are sent round, and the rest only follows if they come through." }
+            div.grid {
+                (field("canary_size", "Canary (empty: all at once)", &draft.canary, "5"))
+                (choice("canary_share", "The canary may fail", &[("0", "not at all"), ("0.2", "one in five"), ("0.5", "half of it")], "0.2"))
+                (field("instruction", "Say this to the agent, too", "", ""))
+                (field("model", "Another model", "", ""))
+                (field("agent", "Another agent", "", ""))
+                (field("queue", "Another queue", "", ""))
+            }
+            label.field { span { "Fix for every payload: a JSON Patch" }
+                textarea.mono name="json_patch" rows="3" spellcheck="false" placeholder="[{\"op\":\"replace\",\"path\":\"/currency\",\"value\":\"EUR\"}]" {} }
+        },
+        OperationAction::Assign => field("to", "To (empty: nobody)", "", ""),
+        OperationAction::Reassign => {
+            html! { (field("agent", "Another agent", "", "")) (field("queue", "or another queue", "", "")) }
+        }
+        OperationAction::Defer => {
+            html! { label.field { span { "Not before (UTC)" } input type="datetime-local" name="until" required; } }
+        }
+        OperationAction::Merge => field("into", "Into this run", "", "run id"),
+        OperationAction::Resolve | OperationAction::Discard => html! {},
+    }
+}
+
+/// Freezes the set and shows it: a preview that somebody has to start.
+pub(crate) async fn create(app: App, visit: Visit, form: Form) -> Result<Next> {
+    let draft = Draft::of(&form)?;
+    let mut request = request(&draft, &form)?;
+    let named = named(&draft.runs)?;
+    // What is named one by one may be of several tenants, which the API's own form can't say.
+    request.all = !named.is_empty() || request.filter.is_empty();
+    let mut new = capture::operation(request, visit.now, app.limits.body_max_bytes)?;
+    if !named.is_empty() {
+        new.over = Over::Runs(named);
+    }
+    let made = app.store.create_operation(new, visit.who.actor()).await?;
+    Ok(Next::Go { to: format!("/operations/{}", made.id), done: Done::Previewed })
+}
+
+fn request(draft: &Draft, form: &Form) -> Result<OperationRequest> {
+    let mut request = OperationRequest::new(draft.action);
+    if draft.runs.is_empty() {
+        request.filter = filter(&draft.filter)?;
+    }
+    request.dry_run = true;
+    request.reason = form.text("reason");
+    request.rate_per_s = form.number("rate_per_s")?;
+    if draft.action == OperationAction::Replay {
+        let share = form.number("canary_share")?.unwrap_or(0.0);
+        let canary = |size| Canary { size, max_failure_share: share, wait_ms: CANARY_WAIT_MS };
+        request.canary = form.number("canary_size")?.map(canary);
+        request.instruction = form.text("instruction");
+        request.model = form.label("model");
+        let patch = form.one("json_patch").map(|text| crate::body::parse(text.as_bytes())).transpose()?;
+        request.fix = patch.map(|json_patch| redrive_core::wire::Fix { json_patch: Some(json_patch), payload: None });
+    }
+    request.agent = form.label("agent");
+    request.queue = form.id("queue")?;
+    request.until = form.time("until")?;
+    request.into = form.id("into")?;
+    if draft.action == OperationAction::Assign {
+        request.to = Some(form.label("to"));
+    }
+    Ok(request)
+}
+
+fn filter(pairs: &[(String, String)]) -> Result<OperationFilter> {
+    let one = |name: &str| pairs.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone());
+    let many = |name: &str| one(name).map(OneOrMany::One);
+    let bad = |name: &str| Problem::invalid_field(name, "can't be used");
+    let time = |name: &str| one(name).map(|text| text.parse().map_err(|_| bad(name))).transpose();
+    Ok(OperationFilter {
+        tenant: one("tenant").map(|text| text.parse().map_err(|_| Problem::bad_id("tenant"))).transpose()?,
+        state: many("state"),
+        queue: many("queue"),
+        agent: many("agent"),
+        reason: many("reason"),
+        category: many("category"),
+        pattern: many("pattern"),
+        dead_because: many("dead_because"),
+        severity: many("severity"),
+        environment: many("environment"),
+        customer: many("customer"),
+        assigned_to: many("assigned_to"),
+        held: one("held").map(|text| text.parse().map_err(|_| bad("held"))).transpose()?,
+        since: time("since")?,
+        until: time("until")?,
+        q: one("q"),
+    })
+}
+
+/// `tenant/run_id`, as the list writes them.
+fn named(runs: &[String]) -> Result<Vec<RunRef>> {
+    let one = |text: &String| {
+        let (tenant, run_id) = text.split_once('/')?;
+        Some(RunRef { tenant: tenant.parse().ok()?, run_id: run_id.parse().ok()? })
+    };
+    runs.iter().map(|text| one(text).ok_or_else(|| Problem::bad_id("run"))).collect()
+}

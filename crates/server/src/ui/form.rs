@@ -1,0 +1,124 @@
+//! A form on its way in: from this site, with its session's token, and bounded like every other body.
+
+use axum::body::Body;
+use http::HeaderMap;
+use http::header::{HOST, ORIGIN};
+use http::request::Parts;
+use redrive_core::text::{Label, Text};
+use redrive_core::time::Timestamp;
+
+use crate::app::App;
+use crate::auth::Visitor;
+use crate::body::Buffered;
+use crate::problem::{Code, Problem, Result};
+
+/// What was filled in; an empty field counts as none.
+#[derive(Debug, Default)]
+pub(crate) struct Form {
+    fields: Vec<(String, String)>,
+    /// How much there was to read.
+    pub(crate) bytes: usize,
+}
+
+impl Form {
+    pub(crate) async fn read(app: &App, parts: &Parts, body: Body, who: Option<&Visitor>) -> Result<Self> {
+        if !is_from_here(&parts.headers) {
+            return Err(Problem::new(Code::Forbidden, "the form comes from another site"));
+        }
+        let Buffered { bytes, permit: _held } = Buffered::read(app, &parts.headers, body).await?;
+        let fields = form_urlencoded::parse(&bytes).map(|(name, value)| (name.into_owned(), value.into_owned()));
+        let form = Self { fields: fields.collect(), bytes: bytes.len() };
+        if who.is_some_and(|who| !form.one("csrf").is_some_and(|said| who.is_csrf(said))) {
+            return Err(Problem::new(
+                Code::Forbidden,
+                "the form is not of this session: load the page again, then send it",
+            ));
+        }
+        Ok(form)
+    }
+
+    pub(crate) fn one(&self, name: &str) -> Option<&str> {
+        self.all(name).next()
+    }
+
+    pub(crate) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        let values = self.fields.iter().filter(move |(field, _)| field == name).map(|(_, value)| value.trim());
+        values.filter(|value| !value.is_empty())
+    }
+
+    /// As it was typed, ends of lines as everywhere else.
+    pub(crate) fn exact(&self, name: &str) -> Option<String> {
+        self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.replace("\r\n", "\n"))
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.one(name).is_some()
+    }
+
+    pub(crate) fn label(&self, name: &str) -> Option<Label> {
+        self.one(name).map(Label::from)
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Option<Text> {
+        self.one(name).map(Text::from)
+    }
+
+    pub(crate) fn id<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>> {
+        self.one(name).map(|text| text.parse().map_err(|_| Problem::bad_id(name))).transpose()
+    }
+
+    pub(crate) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>> {
+        let parse = |text: &str| text.parse().map_err(|_| Problem::invalid_field(name, "must be a number"));
+        self.one(name).map(parse).transpose()
+    }
+
+    /// RFC 3339, or as browsers send it, which is then UTC: `2026-11-15T20:00`.
+    pub(crate) fn time(&self, name: &str) -> Result<Option<Timestamp>> {
+        let Some(text) = self.one(name) else { return Ok(None) };
+        let with_zone = [text.to_owned(), format!("{text}Z"), format!("{text}:00Z")];
+        let read = with_zone.iter().find_map(|text| text.parse().ok());
+        read.map(Some).ok_or_else(|| Problem::invalid_field(name, "must be a time such as 2026-11-15T20:00Z"))
+    }
+}
+
+/// Browsers say where a form comes from; the cookie never comes along from another site all the same.
+fn is_from_here(headers: &HeaderMap) -> bool {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    match headers.get(ORIGIN).map(|origin| origin.to_str().ok()) {
+        None => true,
+        Some(origin) => origin.and_then(|origin| origin.split_once("://")).map(|(_, of)| of) == host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn form(text: &str) -> Form {
+        let fields = form_urlencoded::parse(text.as_bytes()).map(|(n, v)| (n.into_owned(), v.into_owned()));
+        Form { fields: fields.collect(), bytes: 0 }
+    }
+
+    #[test]
+    fn an_empty_field_is_none_and_a_time_may_be_a_browsers() {
+        let form = form("a=+&b=x&until=2026-11-15T20%3A00&bad=soon&run=1&run=2");
+        assert_eq!((form.one("a"), form.one("b"), form.all("run").count()), (None, Some("x"), 2));
+        assert_eq!(form.time("until").unwrap().unwrap().to_string(), "2026-11-15T20:00:00.000Z");
+        assert!(form.time("bad").is_err() && form.time("none").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_form_of_another_site_is_known_by_its_origin() {
+        let from = |origin: Option<&'static str>| {
+            let mut headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("desk.example:7070"))]);
+            if let Some(origin) = origin {
+                headers.insert(ORIGIN, HeaderValue::from_static(origin));
+            }
+            is_from_here(&headers)
+        };
+        assert!(from(None) && from(Some("http://desk.example:7070")));
+        assert!(!from(Some("https://evil.example")) && !from(Some("null")));
+    }
+}

@@ -1,0 +1,127 @@
+//! What every page has around it, and the two pages that are nothing else: a problem, a notice.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::assets;
+use super::components::{hidden, said};
+use super::flash::Done;
+use super::page::Sheet;
+use crate::auth::Visitor;
+use crate::problem::{Code, Problem};
+
+/// Where one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tab {
+    Overview,
+    Patterns,
+    Runs,
+    Operations,
+    Tenants,
+    Queues,
+    Settings,
+    Nowhere,
+}
+
+const MARK: &str = "<svg width=\"20\" height=\"20\" viewBox=\"0 0 20 20\" aria-hidden=\"true\">\
+<path d=\"M3 10a7 7 0 0 1 12-4.9V2.5M17 10a7 7 0 0 1-12 4.9v2.6\" fill=\"none\" stroke=\"var(--accent)\" stroke-width=\"2.2\" \
+stroke-linecap=\"round\" stroke-linejoin=\"round\"/></svg>";
+
+/// A page for somebody who is logged in.
+pub(crate) fn whole(who: &Visitor, sheet: &Sheet, done: Option<Done>) -> Markup {
+    let bar = html! {
+        a.skip href="#main" { "To the content" }
+        header.top {
+            a.brand href="/" { (PreEscaped(MARK)) "Redrive" }
+            nav.nav aria-label="Main" {
+                @for (tab, to, word) in tabs(who) {
+                    a href=(to) aria-current=[(tab == sheet.here).then_some("page")] { (word) }
+                }
+            }
+            form.search role="search" action="/runs" {
+                input type="search" name="q" aria-label="Search runs" placeholder="Run, customer, error…" maxlength="200";
+                kbd aria-hidden="true" { "/" }
+            }
+            span.live id="live" hidden { "live" }
+            form method="post" action="/logout" { (hidden("csrf", who.csrf())) button.quiet { "Log out" } }
+        }
+    };
+    document(
+        &sheet.title,
+        &bar,
+        &html! {
+            @if let Some(done) = done { p.notice role="status" { (done.says()) } }
+            (sheet.main)
+        },
+    )
+}
+
+fn tabs(who: &Visitor) -> Vec<(Tab, String, &'static str)> {
+    let tab = |tab, to: &str, word| (tab, to.to_owned(), word);
+    let mut tabs = vec![
+        tab(Tab::Overview, "/", "Overview"),
+        tab(Tab::Patterns, "/patterns", "Patterns"),
+        tab(Tab::Runs, "/runs?state=dead", "Dead letters"),
+    ];
+    match who.own_tenant() {
+        Some(own) => tabs.push((Tab::Tenants, format!("/tenants/{own}"), "Health")),
+        None if who.is_operator() => tabs.extend([
+            tab(Tab::Operations, "/operations", "Operations"),
+            tab(Tab::Tenants, "/tenants", "Tenants"),
+            tab(Tab::Queues, "/queues", "Queues"),
+        ]),
+        None => tabs.push(tab(Tab::Tenants, "/tenants", "Tenants")),
+    }
+    tabs.push(tab(Tab::Settings, "/settings", "Settings"));
+    tabs
+}
+
+/// A page for somebody who is not, or not yet.
+pub(crate) fn outside(title: &str, main: &Markup) -> Markup {
+    document(title, &html! { header.top { a.brand href="/" { (PreEscaped(MARK)) "Redrive" } } }, main)
+}
+
+fn document(title: &str, bar: &Markup, main: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width,initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                link rel="icon" href=(assets::ICON);
+                link rel="stylesheet" href="/assets/desk.css";
+                script type="module" src="/assets/desk.js" {}
+                title { (super::components::visible(title)) " · Redrive" }
+            }
+            body { (bar) main id="main" tabindex="-1" { (main) } }
+        }
+    }
+}
+
+/// What is in the way, and what to do about it.
+pub(crate) fn problem(problem: &Problem) -> Sheet {
+    let main = html! {
+        div.head { div {
+            h1 { (title_of(problem)) }
+            p { (said(&problem.detail)) }
+            p { (help_of(problem.code)) }
+        } }
+        p { a.button.primary href="/" data-back="" { "Go back" } " " span.faint { "code " code { (problem.code.as_str()) } } }
+    };
+    Sheet::new(problem.code.title(), Tab::Nowhere, main)
+}
+
+fn title_of(problem: &Problem) -> &'static str {
+    match problem.code {
+        Code::Forbidden => "This key may not do that.",
+        Code::NotFound | Code::NoSuchPath => "There is nothing here.",
+        _ => problem.code.title(),
+    }
+}
+
+fn help_of(code: Code) -> &'static str {
+    match code {
+        Code::Forbidden => "Ask an operator or an admin, or log in with a key of that role.",
+        _ => code.help(),
+    }
+}

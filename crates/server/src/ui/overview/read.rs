@@ -1,0 +1,130 @@
+//! One look at the store for the front page: counters, a day of hours, and small samples. Nothing here grows with the
+//! number of runs.
+
+use redrive_core::run::StateName;
+use redrive_core::time::{DAY_MS, Timestamp};
+use redrive_core::wire::{
+    BreakerView, HealthAnswer, PatternDetail, PatternSort, RunSummary, Sort, StatsAnswer, TenantView,
+};
+use redrive_store::{PageCall, PatternsCall, RunFilter, Standing, StatsCall, TenantScope};
+
+use super::super::components::percent;
+use crate::app::App;
+use crate::auth::Visitor;
+use crate::problem::Result;
+
+const PATTERNS_SHOWN: u32 = 6;
+/// The newest runs that wait, to name whom they are of.
+const WAITING_LOOKED_AT: u32 = 100;
+/// The newest that were settled, to say how long that took.
+const SETTLED_LOOKED_AT: u32 = 100;
+const TENANTS_LOOKED_AT: u32 = 100;
+
+/// Sums over the day.
+#[derive(Debug, Default)]
+pub(super) struct Day {
+    pub(super) failed: u64,
+    pub(super) retried: u64,
+    pub(super) recovered: u64,
+    pub(super) dead: u64,
+}
+
+pub(super) struct Seen {
+    pub(super) now: Timestamp,
+    pub(super) standing: Standing,
+    pub(super) stats: StatsAnswer,
+    pub(super) day: Day,
+    /// Those with most open runs first.
+    pub(super) patterns: Vec<PatternDetail>,
+    pub(super) health: HealthAnswer,
+    pub(super) breakers: Vec<BreakerView>,
+    /// The newest dead and in review.
+    pub(super) waiting: Vec<RunSummary>,
+    /// Those with most dead letters first; none for a tenant.
+    pub(super) tenants: Vec<TenantView>,
+    /// The median of the newest.
+    pub(super) by_itself_ms: Option<u64>,
+    pub(super) by_a_person_ms: Option<u64>,
+}
+
+impl Seen {
+    pub(super) async fn read(app: &App, who: &Visitor) -> Result<Self> {
+        let scope = who.scope(None)?;
+        let now = app.store.now();
+        let call = StatsCall { since: Some(now.minus_ms(DAY_MS)), ..StatsCall::default() };
+        let largest = PatternsCall { sort: PatternSort::Open, ..PatternsCall::first(PATTERNS_SHOWN) };
+        let (standing, stats, patterns, health, breakers, waiting, settled) = tokio::join!(
+            app.store.standing(&scope),
+            app.store.stats(&scope, call),
+            app.store.patterns(&scope, largest),
+            app.store.health(&scope),
+            app.store.breakers(&scope),
+            newest(app, &scope, vec![StateName::Dead, StateName::Review], WAITING_LOOKED_AT),
+            newest(app, &scope, vec![StateName::Recovered, StateName::Resolved], SETTLED_LOOKED_AT),
+        );
+        let (stats, settled) = (stats?, settled?);
+        let mut open = Vec::new();
+        for pattern in patterns?.patterns.into_iter().filter(|pattern| pattern.open > 0) {
+            open.push(app.store.pattern(&scope, &pattern.id).await?);
+        }
+        let is_own = |run: &&RunSummary| run.replays == 0 && run.state == StateName::Recovered;
+        Ok(Self {
+            now,
+            standing: standing?,
+            day: day(&stats),
+            stats,
+            patterns: open,
+            health: health?,
+            breakers: breakers?.breakers,
+            waiting: waiting?,
+            tenants: tenants(app, &scope).await?,
+            by_itself_ms: median(settled.iter().filter(is_own)),
+            by_a_person_ms: median(settled.iter().filter(|run| !is_own(run))),
+        })
+    }
+
+    pub(super) fn needing(&self) -> u64 {
+        self.standing.of(StateName::Dead) + self.standing.of(StateName::Review)
+    }
+
+    /// Of the runs that came to an end after a failure.
+    pub(super) fn recovery_rate(&self) -> Option<String> {
+        percent(self.day.recovered, self.day.recovered + self.day.dead)
+    }
+}
+
+async fn newest(app: &App, scope: &TenantScope, states: Vec<StateName>, most: u32) -> Result<Vec<RunSummary>> {
+    let tenant = match scope {
+        TenantScope::One(tenant) => Some(tenant.clone()),
+        TenantScope::All => None,
+    };
+    let filter = RunFilter { tenant, states, ..RunFilter::default() };
+    let page = PageCall { sort: Sort::NewestFirst, limit: most, cursor: None, count: false };
+    Ok(app.store.runs(scope, filter, page).await?.runs)
+}
+
+async fn tenants(app: &App, scope: &TenantScope) -> Result<Vec<TenantView>> {
+    match scope {
+        TenantScope::One(_) => Ok(Vec::new()),
+        TenantScope::All => {
+            let mut tenants = app.store.tenants(TENANTS_LOOKED_AT, None).await?.tenants;
+            tenants.sort_by_key(|tenant| std::cmp::Reverse(tenant.dead));
+            Ok(tenants)
+        }
+    }
+}
+
+fn day(stats: &StatsAnswer) -> Day {
+    stats.hours.iter().fold(Day::default(), |day, hour| Day {
+        failed: day.failed + hour.failed,
+        retried: day.retried + hour.retried,
+        recovered: day.recovered + hour.recovered,
+        dead: day.dead + hour.dead,
+    })
+}
+
+fn median<'a>(runs: impl Iterator<Item = &'a RunSummary>) -> Option<u64> {
+    let mut took: Vec<u64> = runs.map(|run| run.updated_at.since(run.received_at)).collect();
+    took.sort_unstable();
+    took.get(took.len() / 2).copied()
+}

@@ -1,0 +1,282 @@
+//! `/runs/{tenant}/{run_id}/fix`: replay with a fix. Edit the payload, say what else is to be different, and see the
+//! differences and the plan before anything is sent.
+
+use maud::{Markup, html};
+use redrive_core::ids::{RunId, Tenant};
+use redrive_core::json::{Tape, diff};
+use redrive_core::wire::{Fix, PlanAnswer, RawJson, ReplayRequest, RevisionView};
+use redrive_store::RunRef;
+
+use super::super::components::{field, head, hidden, panel, reason_field, said};
+use super::super::form::Form;
+use super::super::layout::Tab;
+use super::super::links;
+use super::super::page::{Next, Sheet, Visit};
+use super::sent_page::diff as shown_diff;
+use super::{Seen, named, plan};
+use crate::api::v1::runs::replay::prepared;
+use crate::app::App;
+use crate::auth::Visitor;
+use crate::body::parse;
+use crate::problem::{Problem, Result};
+
+type OnRun = Visit<(Tenant, RunId)>;
+
+/// Laid out to be edited only up to this; a larger one is edited as it is.
+const PRETTY_MAX_BYTES: usize = 256 * 1024;
+
+pub(crate) async fn get(app: App, visit: OnRun) -> Result<Sheet> {
+    let at = named(&visit.who, visit.path)?;
+    let current = app.store.revision(&at, None).await?;
+    let draft = Draft { payload: pretty(&current), ..Draft::default() };
+    Ok(sheet(&at, &visit.who, &current, &draft, None))
+}
+
+/// Shows what it would do; nothing is sent.
+pub(crate) async fn check(app: App, visit: OnRun, form: Form) -> Result<Next> {
+    let at = named(&visit.who, visit.path)?;
+    let current = app.store.revision(&at, None).await?;
+    let draft = Draft::of(&form);
+    let looked = look(&app, &visit.who, &at, &current, &form).await;
+    Ok(Next::Show(sheet(&at, &visit.who, &current, &draft, Some(looked))))
+}
+
+/// What was typed so far.
+#[derive(Default)]
+struct Draft {
+    payload: String,
+    instruction: String,
+    model: String,
+    agent: String,
+    queue: String,
+    from_step: String,
+}
+
+impl Draft {
+    fn of(form: &Form) -> Self {
+        let one = |name: &str| form.one(name).unwrap_or_default().to_owned();
+        Self {
+            payload: form.exact("payload").unwrap_or_default(),
+            instruction: one("instruction"),
+            model: one("model"),
+            agent: one("agent"),
+            queue: one("queue"),
+            from_step: one("from_step"),
+        }
+    }
+}
+
+/// What a form asks for, as the API's own request. A payload that says the same as the one there is no fix.
+pub(super) fn request(form: &Form) -> Result<ReplayRequest> {
+    let fix = match form.exact("payload").filter(|text| !text.trim().is_empty()) {
+        Some(text) => Some(Fix { json_patch: None, payload: Some(parse::<RawJson>(text.as_bytes())?) }),
+        None => None,
+    };
+    Ok(ReplayRequest {
+        fix,
+        instruction: form.text("instruction"),
+        model: form.label("model"),
+        agent: form.label("agent"),
+        queue: form.id("queue")?,
+        from_step: form.label("from_step"),
+        ..ReplayRequest::default()
+    })
+}
+
+/// The differences and the plan, or what is wrong with the draft.
+struct Looked {
+    diff: Markup,
+    plan: PlanAnswer,
+    plan_shown: Markup,
+    /// The payload to send; none where it says the same as before.
+    payload: Option<String>,
+}
+
+async fn look(app: &App, who: &Visitor, at: &RunRef, current: &RevisionView, form: &Form) -> Result<Looked> {
+    let mut wanted = request(form)?;
+    let before = compact(current.payload.as_ref().map_or("null", |payload| payload.get()));
+    let edited = wanted.fix.as_ref().and_then(|fix| fix.payload.as_ref()).map(|raw| compact(raw.get()));
+    let (operations, more) = match (Tape::of(&before), edited.as_deref().and_then(Tape::of)) {
+        (Some(old), Some(new)) => diff(&old, &new),
+        (None, _) | (_, None) => (Vec::new(), false),
+    };
+    // White space alone makes no new revision.
+    let payload = edited.filter(|_| !operations.is_empty());
+    wanted.fix = match &payload {
+        Some(text) => Some(Fix { json_patch: None, payload: Some(parse::<RawJson>(text.as_bytes())?) }),
+        None => None,
+    };
+    let replay = prepared(app, at, wanted, form.bytes).await?;
+    let plan = app.store.plan(at, replay).await?;
+    let seen = Seen::read(app, who, at).await?;
+    Ok(Looked { diff: shown_diff(&operations, more), plan_shown: plan::steps(&seen, &plan), plan, payload })
+}
+
+fn sheet(at: &RunRef, who: &Visitor, current: &RevisionView, draft: &Draft, looked: Option<Result<Looked>>) -> Sheet {
+    let run = links::run(&at.tenant, &at.run_id);
+    let why = html! {
+        "Edit what is to be different, look at the differences and the plan, then send. It becomes revision "
+        (current.revision + 1) "; the original never changes."
+    };
+    let ready = matches!(&looked, Some(Ok(looked)) if looked.plan.refused.is_none());
+    let actions = html! {
+        a.button href=(run) { "Back" }
+        @if ready { button.primary form="send" { "Replay with this fix" } }
+        @else { button.primary form="draft" { "Check" } }
+    };
+    let main = html! {
+        (head(&html! { "Replay " (said(at.run_id.as_str())) " with a fix" }, &why, &actions))
+        div.cols {
+            div.stack { (editor(&run, who, draft)) }
+            div.stack id="checked" data-fix="" aria-live="polite" { (checked(&run, who, draft, looked)) }
+        }
+    };
+    Sheet::new(format!("Fix {}", at.run_id), Tab::Runs, main)
+}
+
+fn editor(run: &str, who: &Visitor, draft: &Draft) -> Markup {
+    let body = html! {
+        form.body id="draft" method="post" action=(format!("{run}/fix")) {
+            (hidden("csrf", who.csrf()))
+            label.field { span { "Payload (JSON)" }
+                textarea.mono name="payload" rows="18" spellcheck="false" autocomplete="off" { "\n" (draft.payload) } }
+            p.error id="syntax" role="alert" hidden {}
+            div.grid {
+                (field("instruction", "Say this to the agent, too", &draft.instruction, ""))
+                (field("model", "Another model", &draft.model, ""))
+                (field("agent", "Another agent", &draft.agent, ""))
+                (field("queue", "Another queue", &draft.queue, ""))
+                (field("from_step", "From this step on", &draft.from_step, ""))
+            }
+        }
+    };
+    panel("editor", "What is to be different", &html! {}, &body)
+}
+
+fn checked(run: &str, who: &Visitor, draft: &Draft, looked: Option<Result<Looked>>) -> Markup {
+    match looked {
+        None => panel("differences", "Differences", &html! {}, &html! { div.body.muted { "Nothing is checked yet." } }),
+        Some(Err(problem)) => panel("differences", "This can’t be sent", &html! {}, &wrong(&problem)),
+        Some(Ok(looked)) => html! {
+            (panel("differences", "Differences", &html! {}, &html! { div.body { (looked.diff) } }))
+            (panel("plan", "Then", &html! { "plan " code { (looked.plan.hash.get(..8).unwrap_or_default()) } }, &html! {
+                (looked.plan_shown)
+                @if looked.plan.refused.is_none() { div.body { (send(run, who, draft, &looked)) } }
+            }))
+        },
+    }
+}
+
+fn wrong(problem: &Problem) -> Markup {
+    html! { div.body { p.error { (said(&problem.detail)) } p.muted { (problem.code.help()) } } }
+}
+
+/// Exactly what was looked at: the plan's hash goes along.
+fn send(run: &str, who: &Visitor, draft: &Draft, looked: &Looked) -> Markup {
+    let pairs = [
+        ("instruction", &draft.instruction),
+        ("model", &draft.model),
+        ("agent", &draft.agent),
+        ("queue", &draft.queue),
+        ("from_step", &draft.from_step),
+    ];
+    html! {
+        form id="send" method="post" action=(format!("{run}/replay")) {
+            (hidden("csrf", who.csrf()))
+            (hidden("plan_hash", &looked.plan.hash))
+            @if let Some(payload) = &looked.payload { (hidden("payload", payload)) }
+            @for (name, value) in pairs { @if !value.is_empty() { (hidden(name, value)) } }
+            (reason_field(false))
+        }
+    }
+}
+
+/// With line breaks and indents where that is worth it; numbers and strings keep their own spelling.
+fn pretty(current: &RevisionView) -> String {
+    let Some(raw) = &current.payload else { return String::new() };
+    let text = raw.get();
+    if text.len() > PRETTY_MAX_BYTES || text.contains('\n') {
+        return text.to_owned();
+    }
+    let (mut out, mut level, mut in_string, mut escaped) =
+        (String::with_capacity(text.len() * 2), 0_usize, false, false);
+    let mut chars = text.chars().filter(|c| !c.is_ascii_control()).peekable();
+    while let Some(c) = chars.next() {
+        if in_string {
+            out.push(c);
+            in_string = escaped || c != '"';
+            escaped = c == '\\' && !escaped;
+            continue;
+        }
+        match c {
+            '"' => {
+                in_string = true;
+                out.push(c);
+            }
+            '{' | '[' if chars.peek().is_some_and(|next| !matches!(next, '}' | ']')) => {
+                level += 1;
+                out.push(c);
+                new_line(&mut out, level);
+            }
+            '}' | ']' if !out.ends_with(['{', '[']) => {
+                level = level.saturating_sub(1);
+                new_line(&mut out, level);
+                out.push(c);
+            }
+            ',' => {
+                out.push(c);
+                new_line(&mut out, level);
+            }
+            ':' => out.push_str(": "),
+            ' ' => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Without the white space between values; what stands in strings stays.
+fn compact(text: &str) -> String {
+    let (mut in_string, mut escaped) = (false, false);
+    let keep = |c: &char| {
+        let kept = in_string || !c.is_ascii_whitespace();
+        if *c == '"' && !escaped {
+            in_string = !in_string;
+        }
+        escaped = in_string && *c == '\\' && !escaped;
+        kept
+    };
+    text.chars().filter(keep).collect()
+}
+
+fn new_line(out: &mut String, level: usize) {
+    out.push('\n');
+    out.extend(std::iter::repeat_n("  ", level));
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    #[test]
+    fn a_payload_is_laid_out_without_changing_what_it_says() {
+        let text = r#"{"a":[1.10,{"b":"x, {\"y\": 1}"}],"c":{},"d":[],"e":1e400}"#;
+        let view = RevisionView {
+            run_id: "r".parse().unwrap(),
+            tenant: "t".parse().unwrap(),
+            revision: 1,
+            at: Default::default(),
+            actor: String::new(),
+            payload: Some(RawValue::from_string(text.into()).unwrap()),
+            payload_base64: None,
+            json_patch: None,
+        };
+        let laid_out = pretty(&view);
+        assert!(laid_out.contains("\n    1.10,\n") && laid_out.contains("\"e\": 1e400"), "{laid_out}");
+        let (old, new) = (Tape::of(text).unwrap(), Tape::of(&laid_out).unwrap());
+        assert_eq!(old.members(old.root()).count(), new.members(new.root()).count());
+        assert_eq!(compact(&laid_out), text);
+    }
+}

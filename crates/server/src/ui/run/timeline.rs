@@ -1,0 +1,200 @@
+//! What happened, the newest first: attempts with their errors and what they cost, and what people did.
+
+use maud::{Markup, html};
+use redrive_core::run::StateName;
+use redrive_core::time::Timestamp;
+use redrive_core::verdict::{Change, Verdict};
+use redrive_core::wire::{AttemptView, ErrorReport, HistoryEntry, Usage};
+
+use super::super::components::{clock, grouped, panel, said, span, state_word_badge, visible};
+use super::Seen;
+use super::stack::folded;
+
+/// Attempts that are shown whole; of earlier ones only the line.
+const WHOLE_MAX: usize = 8;
+const ENTRIES_MAX: usize = 60;
+const TEXT_MAX_CHARS: usize = 2_000;
+
+enum Entry<'a> {
+    Attempt(&'a AttemptView),
+    Move(&'a HistoryEntry),
+}
+
+impl Entry<'_> {
+    fn at(&self) -> Timestamp {
+        match self {
+            Self::Attempt(attempt) => attempt.recorded_at,
+            Self::Move(entry) => entry.at,
+        }
+    }
+}
+
+pub(super) fn panel_of(seen: &Seen, now: Timestamp) -> Markup {
+    let attempts = &seen.run.body.attempts;
+    let is_attempt = |entry: &&HistoryEntry| {
+        attempts.iter().any(|attempt| attempt.recorded_at == entry.at && attempt.outcome == entry.event)
+    };
+    let moves = seen.run.body.history.iter().filter(|entry| !is_attempt(entry)).map(Entry::Move);
+    let mut entries: Vec<Entry<'_>> = attempts.iter().map(Entry::Attempt).chain(moves).collect();
+    entries.sort_by_key(|entry| std::cmp::Reverse(entry.at()));
+    let left = entries.len().saturating_sub(ENTRIES_MAX);
+    let whole_from = attempts.len().saturating_sub(WHOLE_MAX);
+    let body = html! {
+        div.body {
+            ol.timeline data-live="timeline" {
+                @for entry in entries.iter().take(ENTRIES_MAX) {
+                    @match entry {
+                        Entry::Attempt(attempt) => (self::attempt(seen, attempt, now,
+                            attempts.iter().position(|one| one.attempt == attempt.attempt).is_some_and(|at| at >= whole_from))),
+                        Entry::Move(entry) => (moved(entry, now)),
+                    }
+                }
+            }
+            @if left > 0 { p.muted { (grouped(left as u64)) " earlier entries are in the API’s answer." } }
+        }
+    };
+    let end = html! { "attempt " (seen.run.summary.attempt) @if seen.run.summary.replays > 0 { " · replayed " (seen.run.summary.replays) " times" } };
+    panel("happened", "What happened", &end, &body)
+}
+
+fn attempt(seen: &Seen, attempt: &AttemptView, now: Timestamp, whole: bool) -> Markup {
+    let dot = match (attempt.outcome.as_str(), attempt.verdict.as_ref().and_then(|verdict| verdict.dead_because)) {
+        ("succeeded", _) => "dot good",
+        (_, Some(redrive_core::verdict::DeadBecause::Unsafe)) => "dot review",
+        (_, Some(_)) => "dot dead",
+        (_, None) => "dot wait",
+    };
+    html! {
+        li {
+            (clock(attempt.recorded_at, now))
+            span class=(dot) {}
+            div {
+                b { "Attempt " (attempt.attempt) " " (attempt.outcome) }
+                @if let Some(verdict) = &attempt.verdict { ": " (verdict.reason) ". " span.faint { "rule " (said(&verdict.rule)) } }
+                @if let Some(verdict) = &attempt.verdict { div { (said(&verdict.why)) (changes(verdict)) } }
+                div.faint { (about(attempt)) }
+                @if attempt.changed {
+                    p { a href=(format!("{}/attempts/{}", seen.at(), attempt.attempt)) { "What it got, against the original" } }
+                }
+                @if whole { (evidence(attempt)) }
+            }
+        }
+    }
+}
+
+fn evidence(attempt: &AttemptView) -> Markup {
+    html! {
+        @if let Some(error) = &attempt.error { (error_of(error)) }
+        @if let Some(late) = &attempt.late { p.faint { "Reported after its lease had ended:" } (error_of(late)) }
+        @if let Some(response) = &attempt.response {
+            details {
+                summary { "Response" @if let Some(status) = response.status { " " (status) } }
+                pre tabindex="0" { bdi {
+                    @for (name, value) in &response.headers { (visible(name)) ": " (cut(&value.decode())) "\n" }
+                    @if let Some(body) = &response.body { "\n" (cut(&body.decode())) }
+                } }
+            }
+        }
+        @if let Some(partial) = &attempt.partial_output { (folded_text("Partial output", &partial.decode())) }
+        @if let Some(output) = &attempt.output { (folded_text("Output", output.get())) }
+    }
+}
+
+fn error_of(error: &ErrorReport) -> Markup {
+    let kind = error.error_type.as_ref().map(|kind| kind.decode().into_owned());
+    html! {
+        div.code tabindex="0" {
+            bdi {
+                @if let Some(kind) = &kind { (visible(kind)) ": " }
+                @if let Some(status) = error.http_status { "HTTP " (status) " " }
+                (cut(&error.message.decode()))
+            }
+            @if let Some(detail) = &error.detail { "\n" (folded(&detail.decode())) }
+        }
+    }
+}
+
+fn folded_text(name: &str, text: &str) -> Markup {
+    html! { details { summary { (name) } pre tabindex="0" { bdi { (cut(text)) } } } }
+}
+
+/// Enough to judge by; the whole of it is in the API's answer.
+pub(super) fn cut(text: &str) -> String {
+    match text.char_indices().nth(TEXT_MAX_CHARS) {
+        Some((end, _)) => format!("{} … ({} bytes in all)", visible(&text[..end]), grouped(text.len() as u64)),
+        None => visible(text).into_owned(),
+    }
+}
+
+fn about(attempt: &AttemptView) -> Markup {
+    let began = attempt.began_at.or(attempt.started_at);
+    let took = began.map(|began| span(attempt.ended_at.unwrap_or(attempt.recorded_at).since(began)));
+    html! {
+        @if let Some(worker) = &attempt.worker { "worker " (said(worker.as_str())) " · " }
+        @for (kind, version) in &attempt.versions { (said(kind)) " " (said(version.as_str())) " · " }
+        @if let Some(model) = &attempt.model { (said(model.as_str())) " · " }
+        @if let Some(tool) = &attempt.tool { "tool " (said(tool.as_str())) " · " }
+        @if let Some(step) = &attempt.step { "step " (said(step.as_str())) " · " }
+        @if let Some(usage) = &attempt.usage { (used(usage)) }
+        @if let Some(took) = took { "took " (took) " · " }
+        "revision " (attempt.revision) @if attempt.replay { " · replay" }
+        @if let Some(finish) = &attempt.finish_reason { " · finished by " (said(finish.as_str())) }
+    }
+}
+
+fn used(usage: &Usage) -> Markup {
+    html! {
+        @if usage.input_tokens.is_some() || usage.output_tokens.is_some() {
+            (grouped(usage.input_tokens.unwrap_or(0))) " in / " (grouped(usage.output_tokens.unwrap_or(0))) " out · "
+        }
+        @if let Some(cost) = usage.cost_usd { "$" (format!("{cost:.4}")) " · " }
+    }
+}
+
+fn changes(verdict: &Verdict) -> Markup {
+    html! {
+        @if !verdict.changes.is_empty() {
+            " The retry is changed: "
+            @for (at, change) in verdict.changes.iter().enumerate() { @if at > 0 { ", " } (said(&words(change))) }
+            "."
+        }
+        @if let Some(model) = &verdict.target.model { " It goes to model " (said(model.as_str())) "." }
+        @if let Some(agent) = &verdict.target.agent { " It goes to agent " (said(agent.as_str())) "." }
+        @if let Some(queue) = &verdict.target.queue { " It goes to queue " (said(queue.as_str())) "." }
+    }
+}
+
+pub(super) fn words(change: &Change) -> String {
+    match change {
+        Change::CompressContext { to_tokens: Some(tokens) } => {
+            format!("context compressed to {} tokens", grouped(*tokens))
+        }
+        Change::CompressContext { to_tokens: None } => "context compressed".into(),
+        Change::AddInstruction { text } => format!("instruction added (“{}”)", super::super::components::line(text)),
+        Change::AddConstraint { text } => format!("constraint added (“{}”)", super::super::components::line(text)),
+        Change::AddLastError { .. } => "the last error added".into(),
+        Change::ScaleOutputBudget { factor } => format!("output budget × {factor}"),
+        Change::SetModel { model } => format!("model {model}"),
+    }
+}
+
+fn moved(entry: &HistoryEntry, now: Timestamp) -> Markup {
+    let dot = match entry.to {
+        Some(StateName::Dead) => "dot dead",
+        Some(StateName::Review) => "dot review",
+        Some(StateName::Scheduled | StateName::Running) => "dot wait",
+        Some(StateName::Succeeded | StateName::Recovered) => "dot good",
+        Some(StateName::Resolved | StateName::Discarded | StateName::Merged) | None => "dot",
+    };
+    html! {
+        li {
+            (clock(entry.at, now))
+            span class=(dot) {}
+            div {
+                b { (said(&entry.event.replace('_', " "))) } " by " (said(&entry.actor))
+                @if let Some(to) = entry.to.filter(|to| Some(*to) != entry.from) { " → " (state_word_badge(to)) }
+                @if let Some(note) = &entry.note { div { (said(&cut(&note.decode()))) } }
+            }
+        }
+    }
+}

@@ -1,0 +1,346 @@
+"""One attempt in an agent's hands: begun with the server or on disk, kept alive, and ended exactly once."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from . import ending, interrupt
+from .aio import TaskLimit, off_loop
+from .encode import Raw, cut, dumps, id_of, label
+from .errors import AlreadyDone, DeadLettered, LeaseLost, StartRefused, TimeLimit
+from .ledger import Ledger
+from .record import Record
+from .sender import Handed
+from .spool import SpoolFull
+from .step import Step
+from .transport import Answer
+
+if TYPE_CHECKING:
+    from .client import Client
+
+log = logging.getLogger("redrive")
+T = TypeVar("T")
+_current: contextvars.ContextVar[Run | None] = contextvars.ContextVar("redrive_run", default=None)
+
+
+def current_run() -> Run | None:
+    """The run that the code is inside of, if any."""
+    return _current.get()
+
+
+class Run(Ledger):
+    """Made by `redrive.run(...)`, `@redrive.agent` or a `Worker`. All of its methods may be called from any thread."""
+
+    def __init__(
+        self,
+        client: Client,
+        fields: dict[str, Any],
+        payload: Any,
+        timeout_s: float | None,
+        on_refused: str,
+        leased: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._client, self._fields, self._timeout_s = client, fields, timeout_s
+        self._on_refused = on_refused
+        self._id = str(uuid.uuid4())
+        self.run_id: str = fields["run_id"]
+        self.tenant: str | None = fields.get("tenant")
+        self.queue: str | None = fields.get("queue")
+        #: What this attempt has to work with. A changed retry gets another one than was captured.
+        self.payload = payload
+        self.attempt = 0
+        self.revision = 1
+        self.replay = False
+        #: What was changed for this attempt, and whether it is in the payload already.
+        self.changes: list[dict[str, Any]] = []
+        self.lease_s = fields.get("lease_ms", client.settings.lease_ms) / 1000
+        self._lease: str | None = None
+        self._alive_until = 0.0
+        #: The server's word for why the attempt is no longer ours; empty while it is.
+        self.lost = ""
+        self.on_lost: Callable[[str], None] | None = None
+        self._ended = False
+        self._end: Handed | None = None
+        self._lock = threading.RLock()
+        self._limit: Any = None
+        self._limit_struck = False
+        self._task: TaskLimit | None = None
+        self._thread = 0
+        self._token: contextvars.Token[Run | None] | None = None
+        self.evidence = ending.Evidence(model=fields.get("model"))
+        self._open_ledger(client)
+        if leased is not None:
+            self._begun(leased)
+
+    # Entering and leaving.
+
+    def __enter__(self) -> Run:
+        self._enter()
+        self._thread = threading.get_ident()
+        self._start_limit()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        struck = self._leave()
+        if struck and error is None:
+            raise TimeLimit(self._limit_words())
+        self._end_by(error)
+
+    async def __aenter__(self) -> Run:
+        await off_loop(self._enter)
+        self._token = _current.set(self)
+        self._task = TaskLimit()
+        self._start_limit()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._leave():
+            # The task was cancelled by us: to the caller it is a time limit, not a cancellation.
+            raise TimeLimit(self._limit_words()) from error
+        self._end_by(error)
+
+    def _enter(self) -> None:
+        self._client.opened(self)
+        if self._lease is None and not self._client.settings.off:
+            self._begin()
+        self._token = _current.set(self)
+
+    def _leave(self) -> bool:
+        if self._token is not None:
+            try:
+                _current.reset(self._token)
+            except ValueError:
+                # Entered in another context: it ends with that one.
+                _current.set(None)
+        with self._lock:
+            if self._limit is not None:
+                self._limit.cancel()
+            if self._limit_struck and self._task is None:
+                interrupt.call_off(self._thread)
+            return self._limit_struck
+
+    def _end_by(self, error: BaseException | None) -> None:
+        if error is None:
+            self._finish(lambda: ending.success(self.evidence, self._take_steps()))
+        else:
+            self._finish(lambda: ending.failure(self.evidence, self._take_steps(), error))
+
+    # The attempt's time limit.
+
+    def _start_limit(self) -> None:
+        if self._timeout_s is not None:
+            interrupt.prepare()
+            self._limit = self._timers.after(self._timeout_s, self._time_is_up)
+
+    def _limit_words(self) -> str:
+        return f"the attempt took longer than {self._timeout_s} s"
+
+    def _time_is_up(self) -> None:
+        with self._lock:
+            if self._ended:
+                return
+            self._limit_struck = True
+            words = self._limit_words()
+            self._finish(lambda: ending.time_limit(self.evidence, self._take_steps(), words))
+            if self._task is not None:
+                self._task.strike()
+            elif self._thread:
+                interrupt.interrupt(self._thread)
+
+    # Beginning.
+
+    def _begin(self) -> None:
+        record = self._start_record()
+        try:
+            answer = self._client.begin(record)
+        except SpoolFull as full:
+            log.error("redrive: %s goes on unseen for now: %s", self.run_id, full)
+            self._unseen = True
+            self._client.sender.put(record)
+            return
+        if answer is not None:
+            self._take_start(answer, refuse=self._on_refused == "raise")
+
+    def _start_record(self) -> Record:
+        return Record("start", self._id, self.run_id, ending.start_body(self._fields, self._id), self.tenant)
+
+    def _take_start(self, answer: Answer, refuse: bool) -> None:
+        if answer.ok and answer.body.get("lease"):
+            self._begun(answer.body)
+            return
+        closed = answer.ok
+        code = "closed" if closed else answer.code
+        if not closed and answer.status != 409:
+            # A mistake in what we sent must not keep the agent from its work.
+            log.error("redrive: the start of %s was refused: %s %s", self.run_id, code, answer.detail)
+            self._detach(code)
+            return
+        self._detach(code)
+        if not refuse:
+            return
+        self._client.closed(self)
+        if closed:
+            raise AlreadyDone(answer.body.get("state", "closed"), answer.body.get("output"))
+        kind = DeadLettered if code == "dead_lettered" else StartRefused
+        raise kind(code, answer.detail, answer.body)
+
+    def _begun(self, told: Mapping[str, Any]) -> None:
+        with self._lock:
+            self._lease = told["lease"]
+            self._alive_until = time.monotonic() + self.lease_s
+            self.tenant = told.get("tenant", self.tenant)
+            self.attempt, self.revision = told.get("attempt", 1), told.get("revision", 1)
+            self.replay, self.changes = bool(told.get("replay")), list(told.get("changes") or ())
+            if "payload" in told:
+                self.payload = told["payload"]
+            elif told.get("payload_base64") is not None:
+                self.payload = ending.from_base64(told["payload_base64"])
+            self._know(told.get("steps") or ())
+            ended = self._ended
+        if not ended:
+            self._client.heartbeats.add(self)
+
+    def started_late(self, answer: Answer) -> None:
+        """The spooled start has been answered while the attempt is, or was, under way."""
+        if not self._ended:
+            self._take_start(answer, refuse=False)
+
+    # Staying alive.
+
+    def beat_request(self) -> tuple[str, str] | None:
+        if self._lease is None or self._ended:
+            return None
+        record = Record("heartbeat", self._id, self.run_id, "{}", self.tenant, self._lease)
+        return record.path, record.wire
+
+    def beat_answered(self, asked_at: float, answer: Answer) -> None:
+        if answer.ok:
+            self._alive_until = asked_at + self.lease_s
+        elif answer.status == 409:
+            self._detach(answer.code)
+
+    def _detach(self, code: str) -> None:
+        """The attempt is no longer ours: heartbeats end, and no effect may begin any more."""
+        self.lost = code or "lease_lost"
+        self._client.heartbeats.remove(self)
+        if self.on_lost is not None:
+            self.on_lost(self.lost)
+
+    def check(self) -> None:
+        """Raises `LeaseLost` when the attempt is no longer ours: for loops that want to stop early."""
+        if self.lost:
+            raise LeaseLost(self.run_id, f"the attempt is no longer ours ({self.lost})")
+
+    # What there is to say of it.
+
+    def step(
+        self,
+        name: str,
+        *,
+        key: str | None = None,
+        effect: bool | None = False,
+        timeout_s: float | None = None,
+        check: str | None = None,
+        not_done_on: tuple[type[BaseException], ...] = (),
+    ) -> Step:
+        """A piece of the attempt. `key` makes it the same piece again in the next one; `check` says in words how to
+        find out whether an effect happened; `not_done_on` are exceptions after which it certainly did not."""
+        return Step(self, name, None if key is None else id_of(key), effect, timeout_s, check, not_done_on)
+
+    def do(self, name: str, work: Callable[[], T], **options: Any) -> T:
+        """Does the work as a step, or gives back what an earlier attempt got for it."""
+        return self.step(name, **options).do(work)
+
+    async def do_async(self, name: str, work: Callable[[], Any], **options: Any) -> Any:
+        return await self.step(name, **options).do_async(work)
+
+    def used(self, input_tokens: int = 0, output_tokens: int = 0, cost_usd: float = 0.0, model: str | None = None) -> None:
+        """Adds to what the attempt has used up."""
+        self.evidence.used(input_tokens, output_tokens, cost_usd, model)
+
+    @property
+    def output(self) -> Any:
+        """What the attempt gives: set it, and the end of the block reports it."""
+        return self.evidence.output
+
+    @output.setter
+    def output(self, value: Any) -> None:
+        self.evidence.output = value
+
+    def partial(self, output: Any) -> None:
+        """What there is so far, should the attempt not get to its end."""
+        self.evidence.partial = cut(output if isinstance(output, str) else dumps(output))
+
+    # Ending.
+
+    def succeed(self, output: Any = None, *, finish_reason: str | None = None, wait_s: float | None = None) -> Outcome:
+        """The attempt is done, unless a detector objects: the outcome's `verdict` then says what happens next. The
+        answer is waited for as long as `wait_ms` allows; without one the outcome is not `known`."""
+        self.evidence.output = output
+        if finish_reason is not None:
+            self.evidence.finish_reason = label(finish_reason)
+        self._finish(lambda: ending.success(self.evidence, self._take_steps()))
+        return self.outcome(wait_s)
+
+    def fail(self, error: BaseException | str, *, reason: str | None = None, terminal: bool = False) -> Outcome:
+        """The attempt failed, without an exception that leaves the block."""
+        said = {"reason": reason, "terminal": True if terminal else None}
+        self._finish(lambda: ending.failure(self.evidence, self._take_steps(), error, **said))
+        return self.outcome()
+
+    def release(self) -> None:
+        """Gives the attempt back untouched: no try is spent, and somebody else begins it anew."""
+        self._finish(lambda: ("release", "{}"))
+
+    def outcome(self, wait_s: float | None = None) -> Outcome:
+        """What the server made of the end."""
+        seconds = self._client.settings.wait_ms / 1000 if wait_s is None else wait_s
+        answer = self._end.wait(seconds) if self._end is not None else None
+        return Outcome(answer)
+
+    def _finish(self, make: Callable[[], tuple[str, str]]) -> None:
+        """The first end counts; what the agent still does is of no consequence to the run."""
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
+            try:
+                do, text = make()
+                if not self._client.settings.off:
+                    record = Record(do, self._id, self.run_id, text, self.tenant, self._lease)
+                    self._end = self._client.sender.put(record)
+            except Exception:  # noqa: BLE001 - the agent must not fail because its report did
+                log.exception("redrive: the end of %s could not be reported", self.run_id)
+        self._client.closed(self)
+
+    def abandon(self, make: Callable[[ending.Evidence, list[Raw]], tuple[str, str]]) -> None:
+        """The process ends, or the worker stops, with the attempt under way."""
+        self.lost = self.lost or "process_ends"
+        self._finish(lambda: make(self.evidence, self._take_steps()))
+
+
+class Outcome:
+    """What became of the end of an attempt."""
+
+    def __init__(self, answer: Answer | None) -> None:
+        self.known = answer is not None
+        body: dict[str, Any] = answer.body if answer is not None and isinstance(answer.body, dict) else {}
+        self.state: str | None = body.get("state")
+        #: None: nobody objects.
+        self.verdict: dict[str, Any] | None = body.get("verdict")
+        self.refused: str | None = answer.code if answer is not None and not answer.ok else None
+
+    def __repr__(self) -> str:
+        why = (self.verdict or {}).get("why")
+        return f"Outcome({self.state or self.refused or 'not known yet'}{': ' + why if why else ''})"

@@ -1,0 +1,61 @@
+"""One thread that calls back in time. What it calls is short and does no I/O, so that no time limit is late."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+log = logging.getLogger("redrive")
+
+
+class Timer:
+    __slots__ = ("call", "cancelled")
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call = call
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Timers:
+    def __init__(self) -> None:
+        self._due: list[tuple[float, int, Timer]] = []
+        self._count = itertools.count()
+        self._wake = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def after(self, seconds: float, call: Callable[[], None]) -> Timer:
+        timer = Timer(call)
+        when = time.monotonic() + seconds
+        with self._wake:
+            heapq.heappush(self._due, (when, next(self._count), timer))
+            # Only a time before all others changes what the thread waits for.
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="redrive-timers", daemon=True)
+                self._thread.start()
+            elif self._due[0][2] is timer:
+                self._wake.notify()
+        return timer
+
+    def forget(self) -> None:
+        """In a forked child: the thread is the parent's."""
+        self._due, self._wake, self._thread = [], threading.Condition(), None
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                while not self._due or self._due[0][0] > time.monotonic():
+                    self._wake.wait(self._due[0][0] - time.monotonic() if self._due else None)
+                timer = heapq.heappop(self._due)[2]
+            if timer.cancelled:
+                continue
+            try:
+                timer.call()
+            except Exception:  # noqa: BLE001 - one callback must not end the others
+                log.exception("redrive: a timer failed")

@@ -1,0 +1,212 @@
+"""One HTTP call with a bound on its time, over connections that are kept. Knows nothing of runs."""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import json
+import os
+import socket
+import ssl
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+#: The server closes idle connections after 30 s: one that may be closing is not used.
+_IDLE_MAX_S = 15.0
+_IDLE_MAX_CONNECTIONS = 64
+_ADDRESS_KEPT_S = 30.0
+_ANSWER_MAX_BYTES = 64 * 1024 * 1024
+
+
+class Away(Exception):
+    """No answer, or one that says to come back: nothing is known to have been stored."""
+
+    def __init__(self, why: str, status: int | None = None, retry_after_s: float | None = None) -> None:
+        super().__init__(why)
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    body: Any
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+    @property
+    def code(self) -> str:
+        """The problem's stable code; empty for an answer that is none."""
+        code = self.body.get("code") if isinstance(self.body, dict) else None
+        return code if isinstance(code, str) else ""
+
+    @property
+    def detail(self) -> str:
+        found = self.body.get("detail") if isinstance(self.body, dict) else None
+        return found if isinstance(found, str) else f"HTTP {self.status}"
+
+
+class Transport:
+    def __init__(self, url: str, key: str) -> None:
+        parts = urlsplit(url)
+        self.url = url
+        self._host = parts.hostname or ""
+        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._port = parts.port or (443 if self._tls else 80)
+        self._prefix = parts.path.rstrip("/")
+        self._key = key
+        self._idle: list[tuple[http.client.HTTPConnection, float]] = []
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._address: tuple[Any, float] | None = None
+
+    def post(self, path: str, body: str, wait_s: float) -> Answer:
+        return self._call("POST", path, body.encode("utf-8", "backslashreplace"), wait_s)
+
+    def get(self, path: str, wait_s: float) -> Answer:
+        return self._call("GET", path, None, wait_s)
+
+    def _call(self, method: str, path: str, body: bytes | None, wait_s: float) -> Answer:
+        if not self._key:
+            raise Away("no key: set REDRIVE_KEY, or redrive.configure(key=…)")
+        until = time.monotonic() + wait_s
+        kept = self._take()
+        if kept is not None:
+            try:
+                return self._on(kept, method, path, body, until)
+            except (http.client.RemoteDisconnected, ConnectionError):
+                # The server had closed it while it lay idle. Every call of ours may be sent twice.
+                kept.close()
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                kept.close()
+                raise Away(_words(error)) from error
+        connection = None
+        try:
+            connection = self._connect(until)
+            return self._on(connection, method, path, body, until)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if connection is not None:
+                connection.close()
+            raise Away(_words(error)) from error
+
+    def _on(
+        self, connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None, until: float
+    ) -> Answer:
+        _bound(connection, until)
+        headers = {"Authorization": f"Bearer {self._key}", "User-Agent": "redrive-python"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        connection.request(method, self._prefix + path, body=body, headers=headers)
+        _bound(connection, until)
+        response = connection.getresponse()
+        raw = response.read(_ANSWER_MAX_BYTES)
+        if response.will_close:
+            connection.close()
+        else:
+            self._keep(connection)
+        return _answer(response, raw)
+
+    def _connect(self, until: float) -> http.client.HTTPConnection:
+        address = self._resolve(until)
+        sock = socket.create_connection(address, timeout=_left(until))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._tls is not None:
+            sock = self._tls.wrap_socket(sock, server_hostname=self._host)
+        connection = http.client.HTTPConnection(self._host, self._port)
+        connection.sock = sock
+        return connection
+
+    def _resolve(self, until: float) -> tuple[str, int]:
+        """Names are looked up beside the agent: the system's look-up has no time limit of its own."""
+        try:
+            ipaddress.ip_address(self._host)
+            return (self._host, self._port)
+        except ValueError:
+            pass
+        if self._address is not None and time.monotonic() - self._address[1] < _ADDRESS_KEPT_S:
+            return (str(self._address[0]), self._port)
+        found: list[Any] = []
+
+        def look() -> None:
+            try:
+                found.append(socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)[0][4][0])
+            except OSError as error:
+                found.append(error)
+
+        thread = threading.Thread(target=look, name="redrive-lookup", daemon=True)
+        thread.start()
+        thread.join(_left(until))
+        if not found:
+            raise TimeoutError(f"{self._host} could not be looked up in time")
+        if isinstance(found[0], OSError):
+            raise found[0]
+        self._address = (found[0], time.monotonic())
+        return (str(found[0]), self._port)
+
+    def _take(self) -> http.client.HTTPConnection | None:
+        with self._lock:
+            if self._pid != os.getpid():
+                # A forked child must not speak over its parent's connections.
+                self._idle, self._pid = [], os.getpid()
+            while self._idle:
+                connection, since = self._idle.pop()
+                if time.monotonic() - since < _IDLE_MAX_S:
+                    return connection
+                connection.close()
+        return None
+
+    def _keep(self, connection: http.client.HTTPConnection) -> None:
+        with self._lock:
+            if len(self._idle) < _IDLE_MAX_CONNECTIONS and self._pid == os.getpid():
+                self._idle.append((connection, time.monotonic()))
+                return
+        connection.close()
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection, _ in idle:
+            connection.close()
+
+
+def _left(until: float) -> float:
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("the time for the call is up")
+    return left
+
+
+def _bound(connection: http.client.HTTPConnection, until: float) -> None:
+    if connection.sock is not None:
+        connection.sock.settimeout(_left(until))
+
+
+def _answer(response: http.client.HTTPResponse, raw: bytes) -> Answer:
+    status = response.status
+    try:
+        body = json.loads(raw) if raw else None
+    except ValueError:
+        body = None
+    answer = Answer(status, body)
+    # A key that is wrong today may be right tomorrow; what was to be said is kept until then.
+    if status in (401, 403, 408, 429) or status >= 500 or answer.code in ("wrong_tenant", "tenant_required"):
+        raise Away(f"{status} {answer.code} {answer.detail}".strip(), status, _seconds(response.getheader("Retry-After")))
+    if body is None or not isinstance(body, (dict, list)):
+        raise Away(f"{status} without JSON: is {response.getheader('Server') or 'this'} a Redrive server?", status)
+    return answer
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        return max(0.0, float(text)) if text else None
+    except ValueError:
+        return None
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

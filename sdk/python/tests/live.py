@@ -1,0 +1,86 @@
+"""A live server and a client for each test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+SRC = HERE.parent / "src"
+SCENARIOS = HERE.parents[1] / "scenarios"
+sys.path.insert(0, str(SCENARIOS))
+# A test that is told to use an installed package must not see the one beside it.
+if not os.environ.get("REDRIVE_INSTALLED"):
+    sys.path.insert(0, str(SRC))
+
+from server import ROOT, TENANT, Server, binary, until  # noqa: E402
+
+import redrive  # noqa: E402
+from redrive.client import Client  # noqa: E402
+from redrive.settings import Settings  # noqa: E402
+
+__all__ = ["HERE", "ROOT", "SCENARIOS", "SRC", "TENANT", "LiveCase", "Server", "binary", "step_of", "until"]
+
+
+class LiveCase(unittest.TestCase):
+    """A server for the whole class, a spool of its own for each test."""
+
+    CONFIG = ""
+    server: Server
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.server = Server(cls.CONFIG)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.server.close()
+
+    def setUp(self) -> None:
+        self._spool = tempfile.TemporaryDirectory(prefix="redrive-spool-")
+        self.addCleanup(self._spool.cleanup)
+        self.spool = Path(self._spool.name) / "spool"
+        self.client = self.make_client()
+        self.addCleanup(lambda: self.client.close(1.0))
+
+    def make_client(self, **settings: Any) -> Client:
+        known = {"url": self.server.url, "key": self.server.worker_key, "spool_dir": self.spool, "lease_ms": 5_000}
+        return Client(Settings(**{**known, **settings}))
+
+    def default(self, **settings: Any) -> Client:
+        """The client that `redrive.run` and `@redrive.agent` use."""
+        known = {"url": self.server.url, "key": self.server.worker_key, "spool_dir": self.spool, "lease_ms": 5_000}
+        client = redrive.configure(**{**known, **settings})
+        self.addCleanup(lambda: client.close(1.0))
+        return client
+
+    def settled(self, run_id: str, *states: str, seconds: float = 10.0) -> dict[str, Any]:
+        """The run, once it is in one of these states."""
+        return until(
+            lambda: (r := self.server.run(run_id))["state"] in states and r, seconds, f"{run_id} is {states}"
+        )
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """For a program of its own."""
+        path = os.pathsep.join(p for p in (str(HERE), "" if os.environ.get("REDRIVE_INSTALLED") else str(SRC)) if p)
+        known = {"REDRIVE_URL": self.server.url, "REDRIVE_KEY": self.server.worker_key, "PYTHONPATH": path}
+        return {**os.environ, **known, "REDRIVE_SPOOL_DIR": str(self.spool), **more}
+
+    def program(self, text: str, **more: str) -> subprocess.Popen[str]:
+        """Runs a program beside the test; it says where it is by the lines it prints."""
+        return subprocess.Popen(
+            [sys.executable, "-u", "-c", text],
+            env=self.environment(**more),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+
+def step_of(run: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(step for step in run["steps"] if step["name"] == name)

@@ -1,0 +1,118 @@
+// A person, a worker and a doubtful charge; a tenant who sees its own; and the same without any script.
+
+import assert from "node:assert/strict";
+
+/** A worker that takes what is due and succeeds. */
+async function work(server, run) {
+  for (;;) {
+    const { leases } = await server.call("worker", "/v1/leases", { queues: ["*"], max: 10, wait_ms: 1_000 });
+    const lease = leases.find((one) => one.run_id === run);
+    if (!lease) continue;
+    await server.call("worker", `/v1/runs/${run}/succeed`, { lease: lease.lease, output: { ok: true } });
+    return lease;
+  }
+}
+
+async function doubtful(server, run) {
+  await server.call("worker", "/v1/failures", {
+    run_id: run,
+    queue: "invoices",
+    agent: "biller",
+    payload: { invoice: run, currency: "EURO" },
+    resumable: true,
+    error: { type: "WorkerLost", message: "no heartbeat for 60 s" },
+    steps: [
+      { name: "load", key: `${run}:load`, effect: false, status: "committed", output: { total: 12 } },
+      { name: "charge_card", key: `charge-${run}`, effect: true, status: "started", check: "look it up in the console" },
+    ],
+  });
+}
+
+export const people = [
+  [
+    "an_unsafe_run_is_read_reconciled_fixed_and_seen_to_recover",
+    async (bench) => {
+      const { page, server, done } = await bench.loggedIn("operator");
+      await doubtful(server, "invoice-7");
+      await page.goto(`${server.url}/runs/acme/invoice-7`);
+      const plan = page.locator("#plan");
+      await plan.locator("tr", { hasText: "charge_card" }).getByText("unknown").waitFor();
+      await plan.locator("tr", { hasText: "load" }).getByText("skip").waitFor();
+      await page.getByRole("link", { name: "Reconcile charge_card…" }).click();
+      await plan.getByLabel("What became of it").selectOption("not_done");
+      await plan.getByLabel(/Reason/).fill("the console shows no charge");
+      await plan.getByRole("button", { name: "Record the outcome" }).click();
+      await page.getByText("The effect’s outcome is recorded", { exact: false }).or(page.getByText("The effect's outcome is recorded", { exact: false })).waitFor();
+      await page.getByRole("link", { name: "Replay with a fix…" }).click();
+      const payload = page.getByLabel("Payload (JSON)");
+      await payload.fill("{ broken");
+      await page.locator("#syntax").waitFor({ state: "visible" });
+      await payload.fill((await server.call("operator", "/v1/runs/invoice-7?tenant=acme", undefined, "GET")) && '{"invoice":"invoice-7","currency":"EUR"}');
+      // Shown while one types: nothing was sent.
+      await page.locator("#differences ins", { hasText: "EUR" }).waitFor();
+      await page.getByRole("button", { name: "Replay with this fix" }).click();
+      await page.getByText("Sent round again.").waitFor();
+      const lease = await work(server, "invoice-7");
+      assert.deepEqual(lease.payload, { invoice: "invoice-7", currency: "EUR" });
+      assert.deepEqual(lease.steps.map((step) => step.name), ["load", "charge_card"]);
+      // The page follows by itself.
+      await page.locator("h1 .badge", { hasText: "recovered" }).waitFor();
+      await done();
+    },
+  ],
+  [
+    "a_tenant_sees_the_same_desk_with_its_own_runs_and_verbs",
+    async (bench) => {
+      const { page, server, done } = await bench.loggedIn("tenant");
+      await server.call("worker", "/v1/failures", { run_id: "mine", error: { message: "mine broke", terminal: true } });
+      await server.call("other", "/v1/failures", { run_id: "theirs", error: { message: "theirs broke", terminal: true } });
+      await page.goto(`${server.url}/runs?state=dead`);
+      await page.getByRole("link", { name: "mine" }).waitFor();
+      assert.equal(await page.getByText("theirs").count(), 0);
+      assert.deepEqual(await page.locator(".nav a").allInnerTexts(), ["Overview", "Patterns", "Dead letters", "Health", "Settings"]);
+      assert.equal((await page.goto(`${server.url}/runs/globex/theirs`))?.status(), 404);
+      assert.equal((await page.goto(`${server.url}/operations`))?.status(), 403);
+      await page.goto(`${server.url}/runs/acme/mine`);
+      await page.getByRole("link", { name: "Discard…" }).click();
+      await page.keyboard.type("a test");
+      await page.keyboard.press("Enter");
+      await page.getByText("Discarded.").waitFor();
+      await page.locator("h1 .badge", { hasText: "discarded" }).waitFor();
+      await done();
+    },
+  ],
+  [
+    "without_any_script_one_reads_and_acts_all_the_same",
+    async (bench) => {
+      const { page, server, done } = await bench.loggedIn("tenant", { javaScriptEnabled: false });
+      await server.call("worker", "/v1/failures", { run_id: "plain", payload: { n: 1 }, error: { message: "plain broke", terminal: true } });
+      await page.goto(`${server.url}/runs?state=dead`);
+      await page.getByRole("link", { name: "plain" }).click();
+      await page.getByRole("link", { name: "Replay with a fix…" }).click();
+      await page.getByLabel("Payload (JSON)").fill('{"n":2}');
+      await page.getByRole("button", { name: "Check" }).click();
+      await page.getByRole("button", { name: "Replay with this fix" }).click();
+      await page.getByText("Sent round again.").waitFor();
+      const lease = await work(server, "plain");
+      assert.deepEqual(lease.payload, { n: 2 });
+      await done();
+    },
+  ],
+  [
+    "the_list_says_what_is_new_and_does_not_move_what_one_reads",
+    async (bench) => {
+      const { page, server, done } = await bench.loggedIn("operator");
+      const fail = (run) => server.call("worker", "/v1/failures", { run_id: run, error: { message: "again", terminal: true } });
+      await fail("seen-1");
+      await page.goto(`${server.url}/runs?state=dead&q=seen-`);
+      const rows = () => page.locator("#runs tr[data-run]").evaluateAll((all) => all.map((row) => row.getAttribute("data-run")));
+      assert.deepEqual(await rows(), ["acme/seen-1"]);
+      await fail("seen-2");
+      await page.getByText("1 new since you look.").waitFor();
+      assert.deepEqual(await rows(), ["acme/seen-1"]);
+      await page.getByRole("link", { name: "Show the list as it is now" }).click();
+      assert.deepEqual(await rows(), ["acme/seen-2", "acme/seen-1"]);
+      await done();
+    },
+  ],
+];
