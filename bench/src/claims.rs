@@ -38,7 +38,7 @@ pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-async fn claim_and_resolve(store: &dyn Store) -> Result<Duration> {
+pub async fn claim_and_resolve(store: &dyn Store) -> Result<Duration> {
     let began = Instant::now();
     let call = LeaseCall {
         scope: TenantScope::All,

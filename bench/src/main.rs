@@ -16,9 +16,11 @@ mod load;
 mod made;
 mod operations;
 mod pages;
+mod postgres;
 mod preflight;
 mod process;
 mod raw;
+mod raw_postgres;
 mod sample;
 mod sdk;
 
@@ -36,6 +38,7 @@ pub struct Plan {
     pub huge: u64,
     pub pairs: usize,
     json: Option<PathBuf>,
+    postgres: bool,
     only: Option<String>,
 }
 
@@ -48,6 +51,7 @@ impl Plan {
             huge: 10_000_000,
             pairs: 3,
             json: None,
+            postgres: false,
             only: None,
         };
         let mut args = std::env::args().skip(1);
@@ -60,8 +64,10 @@ impl Plan {
                 "--huge" => plan.huge = value.parse()?,
                 "--pairs" => plan.pairs = value.parse()?,
                 "--json" => plan.json = Some(value.into()),
+                "--store" if value == "postgres" => plan.postgres = true,
+                "--store" if value == "sqlite" => {}
                 "--only" => plan.only = Some(value),
-                other => bail!("unknown flag {other}: --redrive --runs --large --huge --pairs --json --only"),
+                other => bail!("unknown flag {other}: --redrive --runs --large --huge --pairs --json --store --only"),
             }
         }
         Ok(plan)
@@ -85,6 +91,9 @@ fn main() -> Result<()> {
 }
 
 async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
+    if plan.postgres {
+        return postgres::measure(plan, figures).await;
+    }
     if plan.wants("classify") {
         classify::measure(figures);
     }

@@ -1,4 +1,4 @@
-//! Where runs are kept: one trait in domain verbs, and SQLite behind it. Every rule is asked of `redrive_core`;
+//! Where runs are kept: one trait in domain verbs, with SQLite and PostgreSQL behind it. Every rule is asked of `redrive_core`;
 //! here is only how it becomes durable.
 
 mod breaker_model;

@@ -8,12 +8,12 @@ use redrive_core::lifecycle::{Begin, Event};
 use redrive_core::policy::RetryBy;
 use redrive_core::text::Label;
 use redrive_core::time::{SECOND_MS, Timestamp};
-use redrive_core::verdict::Change;
 use redrive_core::wire::{HandedChange, Versions};
 
 use crate::commands::attempts::json;
 use crate::commands::batch::{Batch, Queue};
 use crate::commands::breakers::{Gate, Probes};
+use crate::commands::handing_out;
 use crate::commands::rows::{Candidate, DueCall, DueHint};
 use crate::commands::run_row::RunRow;
 use crate::commands::start::token;
@@ -27,11 +27,6 @@ const CALL_NOTED_EVERY_MS: u64 = 10 * SECOND_MS;
 const HELD_MAX_PER_TENANT: usize = 128;
 /// Of all tenants together; beyond it one each.
 const HELD_MAX: usize = 1_024;
-
-/// The trace link, where the producer gave one.
-pub(crate) const TRACE: &str = "trace";
-/// Longer errors are cut: what a stranger wrote must not fill the next attempt's context.
-pub(crate) const LAST_ERROR_MAX_BYTES: usize = 2_000;
 
 /// A run handed out; what it carries is read after the commit.
 #[derive(Debug, Clone)]
@@ -297,7 +292,7 @@ fn grant(batch: &mut Batch<'_>, call: &LeaseCall, mut row: RunRow, probes: Probe
         replay,
         lease: token(&row),
         lease_expires_at,
-        changes: wanted(&row),
+        changes: handing_out::wanted(&row),
         versions: call.versions.clone(),
     })
 }
@@ -316,11 +311,4 @@ fn interleave(hands: Vec<Hand>) -> Vec<(i64, Granted)> {
             return dealt;
         }
     }
-}
-
-/// What the attempt that begins should do differently, its model among it; whether it is done already is not known here.
-pub(crate) fn wanted(row: &RunRow) -> Vec<HandedChange> {
-    let model = row.run.target.model.as_ref().map(|model| Change::SetModel { model: model.to_string() });
-    let all = model.into_iter().chain(row.run.changes.iter().cloned());
-    all.map(|change| HandedChange { change, applied: false }).collect()
 }

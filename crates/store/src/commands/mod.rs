@@ -9,6 +9,7 @@ pub(crate) mod command;
 pub(crate) mod effects;
 pub(crate) mod failpoint;
 pub(crate) mod fingerprints;
+pub(crate) mod handing_out;
 pub(crate) mod lease;
 pub(crate) mod ledger;
 pub(crate) mod life;

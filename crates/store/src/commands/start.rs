@@ -10,7 +10,7 @@ use redrive_core::wire::{StartAnswer, Versions};
 use crate::commands::batch::Batch;
 use crate::commands::breakers::{Gate, Probes};
 use crate::commands::run_row::RunRow;
-use crate::commands::{lease, rejected};
+use crate::commands::{handing_out, rejected};
 use crate::error::{Error, Result};
 use crate::model::{Digest, Fit, HourlyKind, LeaseToken, NewRun, PayloadKind, Start, StartHow, Started};
 
@@ -171,7 +171,7 @@ pub(crate) fn answer(batch: &mut Batch<'_>, row: &RunRow, created: bool, payload
         replay: held.is_some_and(|lease| lease.replay),
         lease: held.map(|_| token(row).to_string()),
         lease_expires_at: held.map(|lease| lease.expires_at),
-        changes: lease::wanted(row),
+        changes: handing_out::wanted(row),
         steps: Vec::new(),
         versions_changed: Vec::new(),
         payload: None,

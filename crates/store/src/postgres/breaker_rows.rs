@@ -6,6 +6,7 @@ use redrive_core::breaker::{Breaker, Key, Scope};
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::BreakerEntry;
+use tokio_postgres::Row;
 
 use super::columns::number;
 use super::rows::PgRows;
@@ -18,7 +19,8 @@ use crate::model::Swept;
 /// Who moves breakers holds this until its commit.
 const LOCK: i64 = 0x7265_6472_6976_6511;
 
-static ALL: LazyLock<String> =
+pub(super) const GENERATION: &str = "SELECT last FROM breaker_generation";
+pub(super) static ALL: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM breakers b LEFT JOIN tenants t ON t.id = b.tenant"));
 static EVENTS: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {ENTRY} FROM breaker_events WHERE name = $1 ORDER BY id DESC LIMIT $2"));
@@ -27,15 +29,20 @@ static EVENTS: LazyLock<String> =
 #[derive(Default)]
 pub(super) struct BreakerSheet {
     pub(super) locked: bool,
+    /// As they stood when the batch began.
+    pub(super) read: Option<(Vec<Row>, Vec<Row>)>,
     /// For the replica's memory, once it is committed; none where there is a row now.
     pub(super) quiet: Vec<(Key, Option<Breaker>)>,
 }
 
 impl BreakerRows for PgRows<'_> {
     fn breakers(&mut self) -> Result<(Vec<(Key, Breaker)>, u64)> {
-        let last = self.ask_one("SELECT last FROM breaker_generation", &[])?;
-        let last = last.map_or(Ok(0), |row| number(&row, 0))?;
-        let all = self.ask(&ALL, &[])?.iter().map(read_breaker).collect::<Result<_>>()?;
+        let (last, all) = match self.breakers.read.take() {
+            Some(read) => read,
+            None => (self.ask(GENERATION, &[])?, self.ask(&ALL, &[])?),
+        };
+        let last = last.first().map_or(Ok(0), |row| number(row, 0))?;
+        let all = all.iter().map(read_breaker).collect::<Result<_>>()?;
         Ok((all, last.cast_unsigned()))
     }
 
@@ -44,7 +51,7 @@ impl BreakerRows for PgRows<'_> {
             return Ok(false);
         }
         self.run("SELECT pg_advisory_xact_lock($1)", &[&LOCK])?;
-        self.breakers.locked = true;
+        (self.breakers.locked, self.breakers.read) = (true, None);
         Ok(true)
     }
 

@@ -166,6 +166,8 @@ struct Desk {
     queues_set: u64,
     queues_known_at: Timestamp,
     reconnect_in: Duration,
+    /// The last transaction came as far as its commands.
+    begun: bool,
 }
 
 /// Why a transaction did not hold.
@@ -185,6 +187,7 @@ impl Desk {
             queues_set: 0,
             queues_known_at: Timestamp::default(),
             reconnect_in: RECONNECT_FIRST,
+            begun: false,
         }
     }
 
@@ -232,7 +235,7 @@ impl Desk {
 
     /// Once more, as long as the only trouble is that others were there first.
     fn transact_anew(&mut self, commands: &mut [Queued]) -> std::result::Result<(), Failed> {
-        let mut tries = 0;
+        let (mut tries, mut was_idle) = (0, self.line.is_some());
         loop {
             let done = self.transact(commands);
             tries += 1;
@@ -240,6 +243,8 @@ impl Desk {
                 Err(failed) if failed.how == Failure::Again && tries < AGAIN_MAX => {
                     tracing::debug!(error = %failed.error, "a batch is done anew");
                 }
+                // A connection that was lost while nobody used it is only noticed now; nothing was done over it yet.
+                Err(failed) if failed.how == Failure::Lost && was_idle && !self.begun => was_idle = false,
                 done => return done,
             }
         }
@@ -290,8 +295,9 @@ impl Desk {
     }
 
     fn try_transact(&mut self, commands: &mut [Queued]) -> Result<()> {
+        self.begun = false;
         self.look_anew();
-        let Self { shared, line: Some(line), known, names, marks, .. } = self else {
+        let Self { shared, line: Some(line), known, names, marks, begun, .. } = self else {
             return Err(Error::Unavailable("there is no connection".into()));
         };
         let unseen = names.unseen(commands.iter().map(|queued| &queued.expects));
@@ -302,6 +308,7 @@ impl Desk {
         }
         let mut rows = PgRows::new(line, marks, shared.quiet.clone());
         let now = shared.time.read(rows.begin(commands.iter().map(|queued| &queued.expects))?);
+        *begun = true;
         let mut batch = Batch {
             rows: &mut rows,
             now,

@@ -10,6 +10,7 @@ use redrive_core::time::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
+use super::breaker_rows::{ALL as BREAKERS, GENERATION};
 use super::columns::{number, owned};
 use super::connection::Session;
 use super::rows::PgRows;
@@ -162,6 +163,7 @@ impl PgRows<'_> {
             self.sheet.read(row)?;
         }
         self.take_patterns(&wanted, &opened.patterns)?;
+        self.breakers.read = Some(opened.breakers);
         let (new, again) = self.what_is_there(&wanted);
         self.take_more(new, &again)?;
         Ok(opened.now_ms)
@@ -235,12 +237,13 @@ struct Opened {
     tenants: Vec<Row>,
     runs: Vec<Row>,
     patterns: Vec<Row>,
+    breakers: (Vec<Row>, Vec<Row>),
     now_ms: i64,
 }
 
 async fn open(session: &Session, wanted: &Wanted) -> std::result::Result<Opened, tokio_postgres::Error> {
     // Prepared before the first is sent: nothing may overtake the beginning.
-    for sql in [TENANTS, &RUNS, &PATTERNS, NOW, &LAST_FAILURES, NEXT_NUMBERS] {
+    for sql in [TENANTS, &RUNS, &PATTERNS, NOW, &LAST_FAILURES, NEXT_NUMBERS, GENERATION, &BREAKERS] {
         session.statements.prepared(&session.client, sql).await?;
     }
     let (names, patterns) = (&wanted.names, &wanted.patterns);
@@ -254,11 +257,14 @@ async fn open(session: &Session, wanted: &Wanted) -> std::result::Result<Opened,
         read(session, names.0.len(), &RUNS, &of_runs),
         read(session, patterns.0.len(), &PATTERNS, &of_patterns),
         read(session, 1, NOW, &[]),
+        read(session, 1, GENERATION, &[]),
+        read(session, 1, &BREAKERS, &[]),
     );
     opened.0?;
     let now = opened.4?;
     let now_ms = now.first().map_or(0, |row| row.get(0));
-    Ok(Opened { tenants: opened.1?, runs: opened.2?, patterns: opened.3?, now_ms })
+    let breakers = (opened.5?, opened.6?);
+    Ok(Opened { tenants: opened.1?, runs: opened.2?, patterns: opened.3?, breakers, now_ms })
 }
 
 /// Makes tenants that are named for the first time, in a transaction of their own: a name is no secret, and two batches that

@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 
 use redrive_core::lifecycle::Outcome;
-use redrive_core::verdict::Change;
-use redrive_core::wire::{HandedChange, LeasedRun};
+use redrive_core::wire::{ErrorReport, HandedChange, LeasedRun};
 
 use super::columns::{label_or_none, number, packed, packed_json, parsed_or_none};
 use super::look::Look;
 use super::lookup::{numbered, span_of};
 use super::pieces::payload_of;
 use super::steps::entries_of;
-use crate::commands::lease::{Granted, LAST_ERROR_MAX_BYTES, TRACE};
+use crate::commands::handing_out::{Carried, wants_last_error, with_last_error};
+use crate::commands::lease::Granted;
 use crate::commands::life::position;
 use crate::commands::start::Begun;
 use crate::commands::steps::{COLUMNS, StepRow, changed, views};
@@ -39,31 +39,10 @@ pub(super) async fn complete_leases(look: &Look<'_>, granted: Vec<Granted>) -> R
     let mut leased = Vec::with_capacity(granted.len());
     for granted in granted {
         let (agent, idempotency_key) = own.remove(&granted.row).unwrap_or_default();
-        let kept = payloads.remove(&numbered(granted.row, granted.revision)).unwrap_or_else(KeptPayload::none);
-        let about = kept.about.clone();
-        let (payload, payload_base64) = kept.into_wire()?;
+        let payload = payloads.remove(&numbered(granted.row, granted.revision)).unwrap_or_else(KeptPayload::none);
         let entries = entries.remove(&granted.row).unwrap_or_default();
-        leased.push(LeasedRun {
-            run_id: granted.run_id,
-            tenant: granted.tenant,
-            queue: granted.queue,
-            agent,
-            model: granted.model,
-            attempt: granted.attempt,
-            revision: granted.revision,
-            replay: granted.replay,
-            lease: granted.lease.to_string(),
-            lease_expires_at: granted.lease_expires_at,
-            payload,
-            payload_base64,
-            content_type: about.content_type,
-            headers: about.headers,
-            idempotency_key,
-            changes: with_last_error(look, granted.row, granted.changes).await?,
-            steps: views(&entries)?,
-            versions_changed: changed(&entries, &granted.versions)?,
-            trace: about.links.get(TRACE).cloned(),
-        });
+        let last_error = last_error(look, granted.row, &granted.changes).await?;
+        leased.push(granted.carrying(Carried { agent, idempotency_key, payload, entries, last_error })?);
     }
     Ok(leased)
 }
@@ -76,18 +55,12 @@ async fn last_body(look: &Look<'_>, run: i64, outcome: Outcome) -> Result<Option
     found.map(|row| packed_json(&row, 0, "attempt")).transpose()
 }
 
-/// Fills in the last error, where a change gives it to the model.
-async fn with_last_error(look: &Look<'_>, run: i64, mut changes: Vec<HandedChange>) -> Result<Vec<HandedChange>> {
-    for handed in &mut changes {
-        if let Change::AddLastError { text: text @ None } = &mut handed.change {
-            let error = last_body(look, run, Outcome::Failed).await?.and_then(|body| body.error);
-            *text = error.map(|error| {
-                let whole = error.message.decode();
-                whole[..whole.floor_char_boundary(LAST_ERROR_MAX_BYTES)].to_owned()
-            });
-        }
+/// What the last failed attempt said, where a change gives it to the model.
+async fn last_error(look: &Look<'_>, run: i64, changes: &[HandedChange]) -> Result<Option<ErrorReport>> {
+    if !wants_last_error(changes) {
+        return Ok(None);
     }
-    Ok(changes)
+    Ok(last_body(look, run, Outcome::Failed).await?.and_then(|body| body.error))
 }
 
 /// Adds to the start of a known run, or of one whose payload has to be changed, what was recorded of it.
@@ -114,7 +87,8 @@ pub(super) async fn complete_start(look: &Look<'_>, begun: Begun) -> Result<Star
             return Ok(started);
         }
     }
-    answer.changes = with_last_error(look, run, std::mem::take(&mut answer.changes)).await?;
+    let error = last_error(look, run, &answer.changes).await?;
+    answer.changes = with_last_error(std::mem::take(&mut answer.changes), error.as_ref());
     started.to_prepare = epoch.is_some() && !answer.changes.is_empty();
     if payload_differs || started.to_prepare {
         let answer = &mut started.answer;

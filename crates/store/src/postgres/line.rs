@@ -31,12 +31,18 @@ pub(super) enum Failure {
 impl Failure {
     pub(super) fn of(error: &tokio_postgres::Error) -> Self {
         match error.code() {
+            // A value that does not fit its column says nothing of the connection.
+            None if !error.is_closed() && source_is_ours(error) => Self::Command,
             None => Self::Lost,
             Some(code) if *code == SqlState::UNIQUE_VIOLATION || code.code().starts_with("40") => Self::Again,
             Some(_) if is_unavailable(error) => Self::Lost,
             Some(_) => Self::Command,
         }
     }
+}
+
+fn source_is_ours(error: &tokio_postgres::Error) -> bool {
+    std::error::Error::source(error).is_some_and(|source| !source.is::<std::io::Error>())
 }
 
 pub(super) struct Line {

@@ -32,7 +32,10 @@ pub(super) fn newest() -> u32 {
 
 /// 0 where nothing of ours is there yet.
 pub(super) async fn version(session: &Session) -> Result<u32> {
-    let there = session.client.query_one("SELECT to_regclass('schema_version') IS NOT NULL", &[]).await?;
+    // Asked of the catalogue itself: what a session remembers of names may be older than the lock it waited for.
+    let sql = "SELECT EXISTS (SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+         WHERE relname = 'schema_version' AND nspname = ANY(current_schemas(false)))";
+    let there = session.client.query_one(sql, &[]).await?;
     if !there.get::<_, bool>(0) {
         return Ok(0);
     }

@@ -31,7 +31,10 @@ impl PgPlace {
             migrate::require_current(&session).await?
         }
         let client = session.client;
-        refuse_served(&client).await?;
+        // What a copy has brought so far may hold the last sign of a server of its source.
+        if !is_half_copied(&client).await? {
+            refuse_served(&client).await?;
+        }
         // A large table takes its time.
         client.batch_execute("SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0").await?;
         Ok(Self { client, name })

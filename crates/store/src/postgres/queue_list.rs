@@ -30,6 +30,12 @@ pub(super) async fn settings_of(look: &Look<'_>, name: &QueueName) -> Result<Opt
     found.map(|row| json(text(&row, 0)?, "queue settings")).transpose()
 }
 
+/// What was set on each queue.
+pub(super) async fn all_settings(look: &Look<'_>) -> Result<Vec<QueueSettings>> {
+    let rows = look.rows("SELECT settings FROM queues", &[]).await?;
+    rows.iter().map(|row| json(text(row, 0)?, "settings")).collect()
+}
+
 /// The queue that a run is in; none where there is no such run.
 pub(super) async fn queue_of(look: &Look<'_>, at: &RunRef) -> Result<Option<QueueName>> {
     let found = look

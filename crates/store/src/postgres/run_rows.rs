@@ -21,6 +21,8 @@ static BY_NAME: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM runs WHERE tenant = $1 AND run_id = $2 FOR UPDATE", *COLUMNS));
 static BY_NUMBER: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = $1 FOR UPDATE", *COLUMNS));
+static GLANCE: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = $1", crate::commands::run_row::COLUMNS));
 /// Locked in one order over all batches, so that no two wait for each other.
 static BY_NUMBERS: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = ANY($1) ORDER BY tenant, run_id FOR UPDATE", *COLUMNS));
@@ -38,6 +40,14 @@ impl PgRows<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Looks without locking: whoever holds the run may be waiting for what we hold.
+    fn glance(&mut self, run: i64) -> Result<Option<RunRow>> {
+        if let Some(known) = self.sheet.row(run) {
+            return Ok(Some(known));
+        }
+        self.ask_one(&GLANCE, &[&run])?.map(|row| RunRow::read(&row)).transpose()
     }
 
     fn change(&mut self, run: i64, change: impl FnOnce(&mut SheetRun)) -> Result<()> {
@@ -159,11 +169,11 @@ impl RunRows for PgRows<'_> {
     }
 
     fn is_under_way(&mut self, run: i64, epoch: u64) -> Result<bool> {
-        let found = self.run_by_number(run)?;
+        let found = self.glance(run)?;
         Ok(found.is_some_and(|row| row.run.lease().is_some() && row.run.epoch == epoch))
     }
 
     fn is_due_sometime(&mut self, run: i64) -> Result<bool> {
-        Ok(self.run_by_number(run)?.is_some_and(|row| row.run.due_at().is_some()))
+        Ok(self.glance(run)?.is_some_and(|row| row.run.due_at().is_some()))
     }
 }

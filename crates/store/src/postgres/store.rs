@@ -293,7 +293,8 @@ impl Store for PgStore {
         self.write(move |batch| sweep::stamp(batch, &replica)).await?;
         // Others may have set queues.
         self.shelf.forget();
-        self.schemas.look(&self.queues().await?);
+        let settings = read!(self, look => queue_list::all_settings(&look))?;
+        settings.iter().for_each(|settings| self.schemas.note(settings));
         self.fold().await
     }
 

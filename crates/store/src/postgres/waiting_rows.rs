@@ -1,6 +1,7 @@
 //! Runs that wait for their time. Whoever claims steps over what another is claiming, and over what was claimed long ago.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::LazyLock;
 
 use redrive_core::run::StateName;
@@ -31,6 +32,16 @@ const TENANTS: &str = "SELECT q_queue, tenant, due FROM unnest($1::bigint[], $2:
                  WHERE queue = q_queue AND runs.tenant > found.tenant AND runs.due >= q_mark
                  ORDER BY runs.tenant, runs.due LIMIT 1) AS next
          ) SELECT tenant, due FROM found LIMIT $4) AS t";
+
+/// Every (queue, tenant) with scheduled runs: one look into the index each.
+const WAITING: &str = "WITH RECURSIVE found AS (
+         (SELECT queue, tenant, due FROM runs WHERE due IS NOT NULL ORDER BY queue, tenant, due LIMIT 1)
+         UNION ALL
+         SELECT next.queue, next.tenant, next.due FROM found CROSS JOIN LATERAL (
+             SELECT runs.queue, runs.tenant, runs.due FROM runs
+             WHERE runs.due IS NOT NULL AND (runs.queue, runs.tenant) > (found.queue, found.tenant)
+             ORDER BY runs.queue, runs.tenant, runs.due LIMIT 1) AS next
+     ) SELECT queue, tenant, due FROM found";
 
 /// Due runs of many tenants, so many each.
 static DUE: LazyLock<String> = LazyLock::new(|| {
@@ -74,6 +85,8 @@ static HELD: LazyLock<String> = LazyLock::new(|| {
 #[derive(Default)]
 pub(super) struct Claim {
     tenants: Option<Tenants>,
+    /// Every (queue, tenant) that has scheduled runs, with its oldest due time.
+    waiting: Option<BTreeMap<(i64, i64), i64>>,
     /// Runs that were read for a queue and a tenant, and whether there were as many as asked for.
     due: HashMap<(i64, i64), (Vec<Candidate>, bool)>,
 }
@@ -238,13 +251,23 @@ impl WaitingRows for PgRows<'_> {
     }
 
     fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<(i64, i64)>> {
-        let sql = "SELECT queue, tenant FROM runs WHERE due IS NOT NULL AND (queue, tenant) > ($1, $2)
-             ORDER BY queue, tenant LIMIT 1";
-        let found = self.ask_after(sql, &[&at.0, &at.1])?;
-        found.first().map(|row| Ok((number(row, 0)?, number(row, 1)?))).transpose()
+        if self.claim.waiting.is_none() {
+            let mut waiting = BTreeMap::new();
+            for row in self.ask_after(WAITING, &[])? {
+                waiting.insert((number(&row, 0)?, number(&row, 1)?), number(&row, 2)?);
+            }
+            self.claim.waiting = Some(waiting);
+        }
+        let after = (Bound::Excluded(at), Bound::Unbounded);
+        let next = self.claim.waiting.as_ref().and_then(|waiting| waiting.range(after).next());
+        Ok(next.map(|(place, _)| *place))
     }
 
     fn overdue(&mut self, queue: i64, tenant: i64, by: Timestamp, most: usize) -> Result<Vec<RunRow>> {
+        let oldest = self.claim.waiting.as_ref().and_then(|waiting| waiting.get(&(queue, tenant)));
+        if oldest.is_some_and(|oldest| *oldest > by.as_millis()) {
+            return Ok(Vec::new());
+        }
         self.runs_where(&OVERDUE, &[&queue, &tenant, &by.as_millis(), &limit(most)])
     }
 
@@ -285,13 +308,22 @@ impl WaitingRows for PgRows<'_> {
 }
 
 impl PgRows<'_> {
-    /// What was read and nobody has been given since.
+    /// What was read and nobody has been given since; of an order key that this batch has dealt, nothing.
     fn still_due(&self, place: (i64, i64), call: DueCall<'_>) -> (Vec<Candidate>, bool) {
         let Some((read, more)) = self.claim.due.get(&place) else { return (Vec::new(), false) };
         let still = |candidate: &&Candidate| {
             let known = self.sheet.runs.get(&candidate.row.id);
-            known.and_then(|kept| kept.row.run.due_at()).is_some_and(|due| due <= call.now)
+            let due = known.and_then(|kept| kept.row.run.due_at()).is_some_and(|due| due <= call.now);
+            due && candidate.order_key.as_deref().is_none_or(|key| !self.is_dealt(call.tenant, key))
         };
         (read.iter().filter(still).take(call.most).cloned().collect(), *more)
+    }
+
+    fn is_dealt(&self, tenant: i64, key: &str) -> bool {
+        self.sheet.runs.values().any(|kept| {
+            kept.row.tenant == tenant
+                && kept.row.run.lease().is_some()
+                && kept.own.order_key.as_ref().is_some_and(|own| own.as_str() == key)
+        })
     }
 }

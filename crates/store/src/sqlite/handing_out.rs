@@ -1,11 +1,11 @@
 //! What a run carries when it is handed to a worker: read after the commit that granted it, beside other readers.
 
 use redrive_core::text::Label;
-use redrive_core::verdict::Change;
-use redrive_core::wire::{HandedChange, LeasedRun};
+use redrive_core::wire::{ErrorReport, HandedChange, LeasedRun};
 use rusqlite::Connection;
 
-use crate::commands::lease::{Granted, LAST_ERROR_MAX_BYTES, TRACE};
+use crate::commands::handing_out::{Carried, wants_last_error, with_last_error};
+use crate::commands::lease::Granted;
 use crate::commands::start::Begun;
 use crate::commands::steps::{changed, views};
 use crate::error::Result;
@@ -28,44 +28,15 @@ fn complete_lease(conn: &Connection, granted: Granted) -> Result<LeasedRun> {
         .next()
         .transpose()?
         .unwrap_or_default();
-    let kept = payload_of(conn, granted.row, granted.revision)?;
-    let about = kept.about.clone();
-    let (payload, payload_base64) = kept.into_wire()?;
+    let payload = payload_of(conn, granted.row, granted.revision)?;
     let entries = entries_of(conn, granted.row)?;
-    Ok(LeasedRun {
-        run_id: granted.run_id,
-        tenant: granted.tenant,
-        queue: granted.queue,
-        agent,
-        model: granted.model,
-        attempt: granted.attempt,
-        revision: granted.revision,
-        replay: granted.replay,
-        lease: granted.lease.to_string(),
-        lease_expires_at: granted.lease_expires_at,
-        payload,
-        payload_base64,
-        content_type: about.content_type,
-        headers: about.headers,
-        idempotency_key,
-        changes: with_last_error(conn, granted.row, granted.changes)?,
-        steps: views(&entries)?,
-        versions_changed: changed(&entries, &granted.versions)?,
-        trace: about.links.get(TRACE).cloned(),
-    })
+    let last_error = error_for(conn, granted.row, &granted.changes)?;
+    granted.carrying(Carried { agent, idempotency_key, payload, entries, last_error })
 }
 
-/// Fills in the last error, where a change gives it to the model.
-fn with_last_error(conn: &Connection, run: i64, mut changes: Vec<HandedChange>) -> Result<Vec<HandedChange>> {
-    for handed in &mut changes {
-        if let Change::AddLastError { text: text @ None } = &mut handed.change {
-            *text = last_error(conn, run)?.map(|error| {
-                let whole = error.message.decode();
-                whole[..whole.floor_char_boundary(LAST_ERROR_MAX_BYTES)].to_owned()
-            });
-        }
-    }
-    Ok(changes)
+/// What the last failed attempt said, where a change gives it to the model.
+fn error_for(conn: &Connection, run: i64, changes: &[HandedChange]) -> Result<Option<ErrorReport>> {
+    if wants_last_error(changes) { last_error(conn, run) } else { Ok(None) }
 }
 
 /// Adds to the start of a known run, or of one whose payload has to be changed, what was recorded of it.
@@ -89,7 +60,8 @@ pub(super) fn complete_start(conn: &Connection, begun: Begun) -> Result<Started>
         (answer.changes, answer.payload) = (changes, Some(body));
         return Ok(started);
     }
-    answer.changes = with_last_error(conn, run, std::mem::take(&mut answer.changes))?;
+    let error = error_for(conn, run, &answer.changes)?;
+    answer.changes = with_last_error(std::mem::take(&mut answer.changes), error.as_ref());
     started.to_prepare = epoch.is_some() && !answer.changes.is_empty();
     if payload_differs || started.to_prepare {
         (answer.payload, answer.payload_base64) = payload_of(conn, run, answer.revision)?.into_wire()?;

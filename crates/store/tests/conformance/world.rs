@@ -42,6 +42,23 @@ enum Place {
     Database(private_postgres::Database),
 }
 
+async fn open(place: &Place, clock: &Arc<ManualClock>, policies: &Policies) -> Arc<dyn Store> {
+    let policies = policies.clone();
+    let dice = Arc::new(SeededDice::new(7));
+    match place {
+        Place::Folder(folder) => {
+            let folder = folder.path().join("data");
+            let options = sqlite::Options { folder, clock: clock.clone(), dice, policies };
+            Arc::new(SqliteStore::open(options).unwrap())
+        }
+        Place::Database(database) => {
+            let (url, clock) = (database.url().to_owned(), Some(clock.clone() as Arc<dyn Clock>));
+            let options = postgres::Options { url, clock, dice, policies, lines: postgres::LINES };
+            Arc::new(PgStore::open(options).await.unwrap())
+        }
+    }
+}
+
 impl World {
     pub async fn sqlite() -> Self {
         Self::sqlite_in(tempfile::tempdir().unwrap()).await
@@ -72,20 +89,25 @@ impl World {
         Self::opened(place, clock, policies).await
     }
 
+    /// Another replica over the same database.
+    pub async fn beside(&self) -> Arc<dyn Store> {
+        open(&self.place, &self.clock, &self.policies).await
+    }
+
+    /// What an administrator reads beside the store.
+    pub fn sql(&self, sql: &str) -> String {
+        match &self.place {
+            Place::Database(database) => database.sql(sql).unwrap(),
+            Place::Folder(_) => panic!("a folder has no administrator"),
+        }
+    }
+
+    pub fn clock_ms(&self) -> i64 {
+        self.clock.now().as_millis()
+    }
+
     async fn opened(place: Place, clock: Arc<ManualClock>, policies: Policies) -> Self {
-        let (dice, held) = (Arc::new(SeededDice::new(7)), policies.clone());
-        let store: Arc<dyn Store> = match &place {
-            Place::Folder(folder) => {
-                let folder = folder.path().join("data");
-                let options = sqlite::Options { folder, clock: clock.clone(), dice, policies: held };
-                Arc::new(SqliteStore::open(options).unwrap())
-            }
-            Place::Database(database) => {
-                let (url, clock) = (database.url().to_owned(), Some(clock.clone() as Arc<dyn Clock>));
-                let options = postgres::Options { url, clock, dice, policies: held, lines: postgres::LINES };
-                Arc::new(PgStore::open(options).await.unwrap())
-            }
-        };
+        let store = open(&place, &clock, &policies).await;
         Self { store, clock, policies, place }
     }
 

@@ -1,0 +1,221 @@
+//! A store in PostgreSQL, from the command line: served by several, visited, refused in one line, copied and checked.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that can't go on should say where")]
+
+mod support;
+
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use private_postgres::Database;
+use serde_json::Value;
+use support::{Server, folder, json, redrive, refusal, text};
+
+const SECRET: &str = "hunter2-canary";
+
+fn serve(url: &str) -> Server {
+    let mut command = redrive();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--database-url", url]).env("REDRIVE_GRACE_MS", "5000");
+    Server::of(command.stdout(Stdio::piped()).stderr(Stdio::null())).unwrap()
+}
+
+/// What it says when it does not start: one line, and nothing secret in it.
+fn refused(url: &str) -> String {
+    let mut command = redrive();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--log", "off"]).env("REDRIVE_DATABASE_URL", url);
+    let (code, said) = refusal(&command.output().unwrap());
+    assert_eq!((code, said.lines().count()), (Some(1), 1), "{said}");
+    assert!(!said.contains(SECRET), "{said}");
+    said
+}
+
+/// Reports failures until there are `runs` of them.
+fn fill(server: &Server, key: &str, runs: usize) {
+    let lines: Vec<String> = (0..runs)
+        .map(|n| {
+            format!(
+                r#"{{"run_id":"run-{n}","tenant":"t{}","payload":{{"n":{n}}},"error":{{"message":"boom {n}"}}}}"#,
+                n % 3
+            )
+        })
+        .collect();
+    let body = lines.join("\n");
+    let mut stream = std::net::TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
+    let head = format!(
+        "POST /v1/failures HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\nContent-Type: application/x-ndjson\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut stream, &mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.matches("\"status\":201").count() == runs, "{answer:.300}");
+}
+
+fn stop(server: Server) {
+    server.signal("-TERM");
+    assert!(server.ended().0.success());
+}
+
+/// Every page, with its cursors.
+fn listed(server: &Server, key: &str) -> String {
+    text(&server.cli(key, &["runs", "list", "--all", "--json"]))
+}
+
+#[test]
+fn two_servers_share_a_database_and_a_key_made_beside_them_is_good_at_both() {
+    let database = Database::fresh().unwrap();
+    let (first, second) = (serve(database.url()), serve(database.url()));
+    let admin = first.key.clone().or(second.key.clone()).unwrap();
+    assert!(first.key.is_none() || second.key.is_none(), "there is one first key");
+    let mut made = redrive();
+    made.env("REDRIVE_DATABASE_URL", database.url()).args(["keys", "create", "--role", "operator", "--json"]);
+    let key = json(&made.output().unwrap())["key"].as_str().unwrap().to_owned();
+    fill(&first, &admin, 5);
+    let seen = support::wait_for("the new key at the other server", || {
+        let seen = second.cli(&key, &["runs", "list", "--all", "--json"]);
+        seen.status.success().then_some(seen)
+    });
+    assert_eq!(json(&seen)["runs"].as_array().unwrap().len(), 5);
+    let mut keys = redrive();
+    let keys = text(&keys.args(["keys", "list", "--database-url", database.url()]).output().unwrap());
+    assert!(keys.contains("operator") && keys.contains("admin"), "{keys}");
+}
+
+#[test]
+fn what_can_not_be_served_is_refused_in_one_line_without_the_password() {
+    let database = Database::fresh().unwrap();
+    let away = format!("postgres://postgres:{SECRET}@127.0.0.1:1/none");
+    assert!(refused(&away).contains("database"));
+    assert!(refused(&format!("{}_none", database.url())).contains("does not exist"));
+    stop(serve(database.url()));
+    let version = database.sql("SELECT version FROM schema_version").unwrap();
+    database.sql("UPDATE schema_version SET version = 99").unwrap();
+    assert!(refused(database.url()).contains("newer"));
+    database.sql(&format!("UPDATE schema_version SET version = {version}")).unwrap();
+    let name = database.url().rsplit('/').next().unwrap();
+    database.sql(&format!("ALTER DATABASE {name} SET synchronous_commit = off")).unwrap();
+    assert!(refused(database.url()).contains("synchronous_commit=off"));
+    database.sql(&format!("ALTER DATABASE {name} RESET synchronous_commit")).unwrap();
+    database.sql("CREATE TABLE copying (name TEXT)").unwrap();
+    assert!(refused(database.url()).contains("a copy into this store is not finished"));
+}
+
+#[test]
+fn the_doctor_looks_a_database_over() {
+    let database = Database::fresh().unwrap();
+    let doctor = || redrive().args(["doctor", "--json", "--database-url", database.url()]).output().unwrap();
+    let (code, said) = refusal(&doctor());
+    assert!(code == Some(2) && said.contains("no store in this database"), "{said}");
+    let server = serve(database.url());
+    let admin = server.key.clone().unwrap();
+    assert!(server.cli(&admin, &["queues", "set", "default", "--owner", "me"]).status.success());
+    let report: Value = serde_json::from_slice(&doctor().stdout).unwrap();
+    let about = |what: &str| report["findings"].as_array().unwrap().iter().find(|f| f["about"] == what).cloned();
+    for what in ["store", "durability", "integrity", "connections", "vacuum", "figures", "clock", "queues"] {
+        assert_eq!(about(what).unwrap()["severity"], "fine", "{what}: {report}");
+    }
+    assert_eq!(report["status"], "fine");
+    assert!(!report.to_string().contains("postgres@"), "{report}");
+}
+
+fn copy(from: &str, to: &str) -> std::process::Command {
+    let mut command = redrive();
+    command.args(["store", "copy", "--json", "--from", from, "--to", to]);
+    command
+}
+
+fn check(args: &[&str]) -> Output {
+    redrive().args(["store", "check", "--json"]).args(args).output().unwrap()
+}
+
+fn is_fine(args: &[&str]) {
+    let checked = check(args);
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+}
+
+/// Killed in the middle of a piece, it leaves a store that nobody serves, and goes on when it is told again.
+fn killed_then_finished(from: &str, to: &str) -> Value {
+    let killed = copy(from, to).env("REDRIVE_ABORT_AT", "mid_copy:25").output().unwrap();
+    assert!(!killed.status.success());
+    let done = json(&copy(from, to).output().unwrap());
+    assert_eq!(done["resumed"], true);
+    done
+}
+
+#[test]
+fn a_store_is_copied_into_postgresql_and_back_though_each_copy_was_killed_once() {
+    let places = folder();
+    let (first, second) = (places.path().join("first/data"), places.path().join("second"));
+    std::fs::create_dir_all(places.path().join("first")).unwrap();
+    let server = Server::start(&places.path().join("first"));
+    let admin = server.key.clone().unwrap();
+    fill(&server, &admin, 3_000);
+    let before = listed(&server, &admin);
+    stop(server);
+    let (first, second) = (first.to_str().unwrap(), second.to_str().unwrap());
+    let database = Database::fresh().unwrap();
+    let there = killed_then_finished(first, database.url());
+    is_fine(&["--database-url", database.url()]);
+    let server = serve(database.url());
+    assert_eq!(listed(&server, &admin), before, "the same keys are good, and show the same");
+    fill_more(&server, &admin);
+    let after = listed(&server, &admin);
+    let (code, said) = refusal(&copy(database.url(), second).output().unwrap());
+    assert!(code == Some(1) && said.contains("is using this database"), "{said}");
+    // As if it had been stopped long ago: a copy waits for the last sign of a server to be old.
+    stop(server);
+    database.sql("UPDATE stamps SET at = at - 60000").unwrap();
+    let back = killed_then_finished(database.url(), second);
+    assert!(back["rows"].as_u64() > there["rows"].as_u64());
+    is_fine(&["--data", second]);
+    let server =
+        Server::of(redrive().args(["serve", "--listen", "127.0.0.1:0", "--data", second]).stdout(Stdio::piped()));
+    assert_eq!(listed(&server.unwrap(), &admin), after);
+}
+
+fn fill_more(server: &Server, key: &str) {
+    let report = server.cli(key, &["runs", "note", "run-1", "seen", "--tenant", "t1"]);
+    assert!(report.status.success(), "{report:?}");
+}
+
+#[test]
+fn a_check_finds_counters_that_are_off_and_counts_them_anew() {
+    let database = Database::fresh().unwrap();
+    let server = serve(database.url());
+    let admin = server.key.clone().unwrap();
+    fill(&server, &admin, 20);
+    stop(server);
+    let place = ["--database-url", database.url()];
+    is_fine(&place);
+    database
+        .sql("INSERT INTO counter_deltas (state, tenant, queue, detail, n, reason) VALUES (0, 1, 1, 0, 7, 'x')")
+        .unwrap();
+    let found = check(&place);
+    let said: Value = serde_json::from_slice(&found.stdout).unwrap();
+    assert_eq!((found.status.code(), &said["status"]), (Some(1), &"attention".into()), "{said}");
+    assert!(said.to_string().contains("store check --recount"), "{said}");
+    is_fine(&[place[0], place[1], "--recount"]);
+    is_fine(&place);
+}
+
+#[test]
+fn a_check_of_a_folder_finds_them_too() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let admin = server.key.clone().unwrap();
+    fill(&server, &admin, 20);
+    stop(server);
+    let data = folder.path().join("data");
+    let place = ["--data", data.to_str().unwrap()];
+    is_fine(&place);
+    spoil(&data);
+    assert_eq!(check(&place).status.code(), Some(1));
+    is_fine(&[place[0], place[1], "--recount"]);
+    is_fine(&place);
+}
+
+fn spoil(data: &Path) {
+    let conn = rusqlite::Connection::open(data.join("redrive.db")).unwrap();
+    assert_eq!(conn.execute("UPDATE totals SET n = n + 1", []).unwrap(), 1);
+}

@@ -1,0 +1,80 @@
+//! What a run carries when it is handed to a worker, put together from what was read after the commit that granted it.
+
+use redrive_core::ids::IdempotencyKey;
+use redrive_core::text::Label;
+use redrive_core::verdict::Change;
+use redrive_core::wire::{ErrorReport, HandedChange, LeasedRun};
+
+use crate::commands::lease::Granted;
+use crate::commands::run_row::RunRow;
+use crate::commands::steps::{StepRow, changed, views};
+use crate::error::Result;
+use crate::kept::payload::KeptPayload;
+
+/// The trace link, where the producer gave one.
+const TRACE: &str = "trace";
+/// Longer errors are cut: what a stranger wrote must not fill the next attempt's context.
+const LAST_ERROR_MAX_BYTES: usize = 2_000;
+
+/// What was read of a run for its worker.
+pub(crate) struct Carried {
+    pub(crate) agent: Option<Label>,
+    pub(crate) idempotency_key: Option<IdempotencyKey>,
+    pub(crate) payload: KeptPayload,
+    pub(crate) entries: Vec<StepRow>,
+    /// Read only where [`wants_last_error`].
+    pub(crate) last_error: Option<ErrorReport>,
+}
+
+impl Granted {
+    pub(crate) fn carrying(self, carried: Carried) -> Result<LeasedRun> {
+        let Carried { agent, idempotency_key, payload: kept, entries, last_error } = carried;
+        let about = kept.about.clone();
+        let (payload, payload_base64) = kept.into_wire()?;
+        Ok(LeasedRun {
+            run_id: self.run_id,
+            tenant: self.tenant,
+            queue: self.queue,
+            agent,
+            model: self.model,
+            attempt: self.attempt,
+            revision: self.revision,
+            replay: self.replay,
+            lease: self.lease.to_string(),
+            lease_expires_at: self.lease_expires_at,
+            payload,
+            payload_base64,
+            content_type: about.content_type,
+            headers: about.headers,
+            idempotency_key,
+            changes: with_last_error(self.changes, last_error.as_ref()),
+            steps: views(&entries)?,
+            versions_changed: changed(&entries, &self.versions)?,
+            trace: about.links.get(TRACE).cloned(),
+        })
+    }
+}
+
+/// What the attempt that begins should do differently, its model among it; whether it is done already is not known here.
+pub(crate) fn wanted(row: &RunRow) -> Vec<HandedChange> {
+    let model = row.run.target.model.as_ref().map(|model| Change::SetModel { model: model.to_string() });
+    let all = model.into_iter().chain(row.run.changes.iter().cloned());
+    all.map(|change| HandedChange { change, applied: false }).collect()
+}
+
+/// Whether a change gives the model the last error.
+pub(crate) fn wants_last_error(changes: &[HandedChange]) -> bool {
+    changes.iter().any(|handed| matches!(handed.change, Change::AddLastError { text: None }))
+}
+
+pub(crate) fn with_last_error(mut changes: Vec<HandedChange>, error: Option<&ErrorReport>) -> Vec<HandedChange> {
+    for handed in &mut changes {
+        if let Change::AddLastError { text: text @ None } = &mut handed.change {
+            *text = error.map(|error| {
+                let whole = error.message.decode();
+                whole[..whole.floor_char_boundary(LAST_ERROR_MAX_BYTES)].to_owned()
+            });
+        }
+    }
+    changes
+}

@@ -1,0 +1,70 @@
+//! The database goes away and comes back; a client hangs up.
+
+use std::sync::Arc;
+
+use private_postgres::{Database, Server};
+use redrive_core::policy::Policies;
+use redrive_store::postgres::{LINES, Options, PgStore};
+use redrive_store::{Error, SeededDice, Store as _};
+
+use crate::world::{World, at, numbered, report};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_crashes_loses_nothing_acknowledged_and_is_used_again() {
+    let server = Server::start().unwrap();
+    let database = Database::on(server.url()).unwrap();
+    let dice = Arc::new(SeededDice::new(7));
+    let url = database.url().to_owned();
+    let options = Options { url, clock: None, dice, policies: Policies::default(), lines: LINES };
+    let store = PgStore::open(options).await.unwrap();
+    for round in 0..3 {
+        for n in 0..20 {
+            store.report(report(&format!("r{round}-{n}"), "Request timed out")).await.unwrap();
+        }
+        server.stop("immediate").unwrap();
+        let refused = store.report(report("while-away", "Request timed out")).await.unwrap_err();
+        assert!(matches!(refused, Error::Unavailable(_)), "{refused:?}");
+        assert!(store.ready().await.is_err());
+        assert!(matches!(store.run(&at("acme", "r0-0")).await, Err(Error::Unavailable(_))));
+        server.run().unwrap();
+        // By itself: each call waits a little for the connection, and one of the first finds it.
+        let mut tries = 0;
+        while store.ready().await.is_err() {
+            tries += 1;
+            assert!(tries < 100, "it does not come back");
+        }
+        for n in 0..20 {
+            let again = store.report(report(&format!("r{round}-{n}"), "Request timed out")).await.unwrap();
+            assert!(!again.fresh, "what was acknowledged is there");
+        }
+    }
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_hangs_up_leaves_no_transaction_and_no_half_of_a_write() {
+    let world = World::postgres().await;
+    for n in 0..50 {
+        let store = world.store.clone();
+        let call = tokio::spawn(async move { store.report(numbered(&format!("r{n}"), "Request timed out", 1)).await });
+        tokio::task::yield_now().await;
+        call.abort();
+        let store = world.store.clone();
+        let reading = tokio::spawn(async move { store.run(&at("acme", "r0")).await });
+        tokio::task::yield_now().await;
+        reading.abort();
+    }
+    // Behind all of them in every line's queue.
+    for n in 0..16 {
+        world.fail(&format!("last{n}"), "Request timed out").await;
+    }
+    let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'";
+    let mut looks = 0;
+    while world.sql(open) != "0" {
+        looks += 1;
+        assert!(looks < 200, "a transaction is left open");
+    }
+    let halves = "SELECT count(*) FROM runs WHERE NOT EXISTS (SELECT 1 FROM attempts WHERE attempts.id >> 20 = runs.id)
+         OR NOT EXISTS (SELECT 1 FROM payloads WHERE payloads.id >> 20 = runs.id)";
+    assert_eq!(world.sql(halves), "0");
+}

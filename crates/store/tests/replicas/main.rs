@@ -1,0 +1,16 @@
+//! Several replicas over one PostgreSQL: what only they can get wrong.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    unreachable_pub,
+    dead_code,
+    reason = "a promise that does not hold fails; the world is shared with the conformance suite"
+)]
+
+mod away;
+mod opening;
+mod races;
+#[path = "../conformance/world.rs"]
+mod world;

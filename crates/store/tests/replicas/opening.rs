@@ -1,0 +1,63 @@
+//! Opening: what a database has to be, and who brings its schema up.
+
+use std::sync::Arc;
+
+use private_postgres::Database;
+use redrive_core::policy::Policies;
+use redrive_store::postgres::{LINES, Options, PgStore};
+use redrive_store::{SeededDice, Store as _};
+
+fn options(url: &str) -> Options {
+    let dice = Arc::new(SeededDice::new(7));
+    Options { url: url.to_owned(), clock: None, dice, policies: Policies::default(), lines: LINES }
+}
+
+async fn refused(database: &Database) -> String {
+    PgStore::open(options(database.url())).await.err().map(|error| error.to_string()).expect("it is refused")
+}
+
+#[tokio::test]
+async fn replicas_that_start_together_migrate_once() {
+    let database = Database::fresh().unwrap();
+    let mut starting = tokio::task::JoinSet::new();
+    for _ in 0..6 {
+        let options = options(database.url());
+        starting.spawn(async move { PgStore::open(options).await });
+    }
+    for started in starting.join_all().await {
+        let store = started.unwrap();
+        store.ready().await.unwrap();
+        store.close().await;
+    }
+    assert_eq!(database.sql("SELECT count(*), max(version) FROM schema_version").unwrap(), "1|9");
+}
+
+#[tokio::test]
+async fn a_database_newer_than_the_binary_is_refused_and_left_alone() {
+    let database = Database::fresh().unwrap();
+    PgStore::open(options(database.url())).await.unwrap().close().await;
+    database.sql("UPDATE schema_version SET version = 99").unwrap();
+    let said = refused(&database).await;
+    assert!(said.contains("newer than this binary"), "{said}");
+    assert_eq!(database.sql("SELECT version FROM schema_version").unwrap(), "99");
+}
+
+#[tokio::test]
+async fn a_database_that_would_lose_acknowledged_reports_is_refused() {
+    let database = Database::fresh().unwrap();
+    let name = database.url().rsplit('/').next().unwrap().to_owned();
+    database.sql(&format!("ALTER DATABASE {name} SET synchronous_commit = off")).unwrap();
+    let said = refused(&database).await;
+    assert!(said.contains("synchronous_commit=off"), "{said}");
+}
+
+#[tokio::test]
+async fn the_clock_is_the_databases() {
+    let database = Database::fresh().unwrap();
+    let store = PgStore::open(options(database.url())).await.unwrap();
+    store.stamp("a").await.unwrap();
+    let theirs: i64 = database.sql("SELECT max(at) FROM stamps").unwrap().parse().unwrap();
+    let now = store.now().as_millis();
+    assert!((theirs..theirs + 60_000).contains(&now), "{theirs} {now}");
+    store.close().await;
+}
