@@ -1,6 +1,8 @@
 //! The suites that `cargo xtask test` runs, one file each: add the file, then its line in [`ALL`].
 
+mod fuzz;
 mod python;
+mod simulation;
 mod workspace;
 
 use std::process::Command;
@@ -18,4 +20,4 @@ pub(crate) struct Suite {
 }
 
 /// In the order in which they run.
-pub(crate) const ALL: &[Suite] = &[workspace::SUITE, python::SUITE];
+pub(crate) const ALL: &[Suite] = &[workspace::SUITE, simulation::SUITE, fuzz::SUITE, python::SUITE];
