@@ -1,8 +1,10 @@
 //! The suites that `cargo xtask test` runs, one file each: add the file, then its line in [`ALL`].
 
 mod browser;
+mod fuzz;
 mod python;
 mod sdk_python;
+mod simulation;
 mod workspace;
 
 use std::process::Command;
@@ -20,4 +22,11 @@ pub(crate) struct Suite {
 }
 
 /// In the order in which they run.
-pub(crate) const ALL: &[Suite] = &[workspace::SUITE, python::SUITE, sdk_python::SUITE, browser::SUITE];
+pub(crate) const ALL: &[Suite] = &[
+    workspace::SUITE,
+    simulation::SUITE,
+    fuzz::SUITE,
+    python::SUITE,
+    sdk_python::SUITE,
+    browser::SUITE,
+];

@@ -21,15 +21,19 @@ impl Splices {
         self.0.is_empty()
     }
 
-    /// The text with all of it done; inserts at one place come in the order in which they were asked for.
+    /// The text with all of it done; inserts at one place come in the order in which they were asked for. What was to be
+    /// done inside of a stretch that goes, goes with it.
     pub fn apply(mut self, text: &str) -> String {
         self.0.sort_by_key(|(start, end, _)| (*start, *end));
         let mut out = String::with_capacity(text.len());
         let mut done = 0;
         for (start, end, by) in &self.0 {
+            if *start < done {
+                continue;
+            }
             out.push_str(text.get(done..*start).unwrap_or_default());
             out.push_str(by);
-            done = done.max(*end);
+            done = *end;
         }
         out.push_str(text.get(done..).unwrap_or_default());
         out
@@ -48,5 +52,15 @@ mod tests {
         splices.remove((1, 3));
         splices.insert(0, ">");
         assert_eq!(splices.apply("abcdef"), ">>adXf");
+    }
+
+    #[test]
+    fn what_was_to_be_done_inside_of_what_goes_goes_with_it() {
+        let mut splices = Splices::default();
+        splices.insert(2, "lost");
+        splices.remove((1, 4));
+        splices.insert(1, "<");
+        splices.insert(4, ">");
+        assert_eq!(splices.apply("abcdef"), "a<>ef");
     }
 }

@@ -32,6 +32,20 @@ fn last_error(text: &str) -> Change {
     Change::AddLastError { text: Some(text.into()) }
 }
 
+/// Found by fuzzing: the note of what was left out went into a message that was left out.
+#[test]
+fn whatever_is_left_out_the_request_stays_json() {
+    let payload = r#"{"":"","messages":[{"role":"system","content":""},{"l":"l","t":"}"},{"t":"o"}],"":1}"#;
+    let rewritten = rewrite(
+        payload,
+        &PayloadShape::default(),
+        &[instruction("Say less."), last_error("boom"), Change::CompressContext { to_tokens: Some(64) }],
+        None,
+        &Models::builtin(),
+    );
+    serde_json::from_str::<Value>(&rewritten.payload).unwrap_or_else(|e| panic!("{e}: {}", rewritten.payload));
+}
+
 #[test]
 fn an_instruction_goes_to_the_system_prompt_and_nothing_else_moves() {
     let focus = || instruction("Say \"less\".");

@@ -5,7 +5,7 @@ use redrive_core::run::StateName;
 use redrive_core::time::DAY_MS;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::StepStatus;
-use redrive_store::Start;
+use redrive_store::{Start, StartHow};
 
 use crate::world::{LEASE_MS, World, start, step};
 
@@ -17,6 +17,18 @@ pub async fn a_run_left_alone_becomes_a_silent_failure(world: World) {
     assert_eq!((shown.summary.state, shown.summary.reason), (StateName::Scheduled, Some(Reason::Silent)));
     assert_eq!(shown.summary.next_attempt_at.unwrap().since(world.store.now()), 30_000);
     assert_eq!(world.store.rescue_expired(100).await.unwrap().moved, 0);
+}
+
+pub async fn those_who_are_alive_do_not_hide_the_one_who_is_not(world: World) {
+    for n in 0..5 {
+        let how = StartHow::Start { start_id: None, lease_ms: Some(10 * LEASE_MS) };
+        world.store.start(Start { how, ..start(&format!("alive-{n}")) }).await.unwrap();
+    }
+    world.start("silent").await;
+    world.wait(LEASE_MS);
+    // A round that takes on fewer than are under way still finds it.
+    assert_eq!(world.store.rescue_expired(2).await.unwrap().moved, 1);
+    assert_eq!(world.state("silent").await, StateName::Scheduled);
 }
 
 pub async fn our_own_absence_extends_a_lease_once(world: World) {

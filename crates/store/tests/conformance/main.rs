@@ -190,6 +190,7 @@ macro_rules! every_case {
             decisions::a_refused_success_is_a_failure_and_the_same_again_gets_its_answer,
             decisions::what_a_tenants_retries_use_is_summed_by_the_day,
             engine::a_run_left_alone_becomes_a_silent_failure,
+            engine::those_who_are_alive_do_not_hide_the_one_who_is_not,
             engine::our_own_absence_extends_a_lease_once,
             engine::an_idle_attempt_and_a_passed_deadline_are_timeouts,
             engine::a_run_that_nobody_begins_is_rejected,

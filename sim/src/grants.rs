@@ -1,0 +1,78 @@
+//! Leases as they are answered: one owner at a time (L1), and a late one is refused (L2).
+
+use redrive_core::time::Timestamp;
+use redrive_store::LeaseToken;
+
+use crate::facts::{Grant, Key};
+use crate::net::Heard;
+use crate::runs::order_key;
+use crate::world::World;
+
+pub const DEADLINE_MS: u64 = 3_600_000;
+
+pub fn epoch(token: &str) -> u64 {
+    token.parse::<LeaseToken>().map_or(0, |token| token.epoch)
+}
+
+impl Grant {
+    /// Whether it had surely not ended at that time.
+    pub fn lives_at(&self, at: Timestamp) -> bool {
+        !self.end_asked && self.granted_at <= at && at < self.expires_at && at < self.granted_at.plus_ms(DEADLINE_MS)
+    }
+}
+
+impl World {
+    /// Somebody was given a lease.
+    pub fn granted(&self, key: &Key, new: Grant) {
+        let (number, mut broken) = (epoch(&new.token), None);
+        let mut facts = self.facts.borrow_mut();
+        for (before, held) in &facts.run(key).grants {
+            if *before == number && (held.token != new.token || held.start_id.is_none() || held.start_id != new.start_id) {
+                broken = Some(format!("{key:?}: {} was granted twice", new.token));
+            } else if *before > number && held.granted_at < new.granted_at {
+                broken = Some(format!("{key:?}: {} came after {}", new.token, held.token));
+            } else if *before < number && held.lives_at(new.granted_at) {
+                broken = Some(format!("{key:?}: {} was granted while {} was live", new.token, held.token));
+            }
+        }
+        let in_line = order_key(&key.1).filter(|_| new.automatic);
+        for (other, run) in facts.runs.iter().filter(|(other, _)| in_line.is_some() && other.0 == key.0 && *other != key) {
+            let live = run.grants.values().find(|held| held.automatic && held.lives_at(new.granted_at));
+            if let Some(live) = live.filter(|_| order_key(&other.1) == in_line) {
+                broken = Some(format!("{key:?} was handed out while {other:?} of its line was out under {}", live.token));
+            }
+        }
+        facts.run(key).grants.entry(number).or_insert(new);
+        drop(facts);
+        if let Some(how) = broken {
+            self.broken("L1", how);
+        }
+    }
+
+    /// The newest lease that anybody was told of.
+    pub fn newest_grant(&self, key: &Key) -> u64 {
+        self.facts.borrow_mut().run(key).grants.keys().next_back().copied().unwrap_or(0)
+    }
+
+    /// A word under a lease was accepted, though a newer one was known before it was said.
+    pub fn fenced(&self, key: &Key, token: &str, newest_before: u64, what: &str, heard: &Heard) {
+        if heard.is_ok() && newest_before > epoch(token) {
+            self.broken("L2", format_args!("{key:?}: {what} under {token} counted, after epoch {newest_before}"));
+        }
+    }
+
+    pub fn prolonged(&self, key: &Key, token: &str, until: Timestamp) {
+        if let Some(grant) = self.facts.borrow_mut().run(key).grants.get_mut(&epoch(token)) {
+            grant.expires_at = grant.expires_at.max(until);
+        }
+    }
+
+    /// From here on nobody can be sure that it is live.
+    pub fn end_asked(&self, key: &Key, token: Option<&str>) {
+        for (epoch_of, grant) in &mut self.facts.borrow_mut().run(key).grants {
+            if token.is_none_or(|token| epoch(token) == *epoch_of) {
+                grant.end_asked = true;
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The end of a play: nothing goes wrong any more, and everything must come to rest (L3).
+
+use std::rc::Rc;
+
+use redrive_core::run::StateName;
+use redrive_core::wire::{RunSummary, Sort};
+use redrive_server::engine::Service;
+use redrive_store::{PageCall, RunFilter, TenantScope};
+use serde_json::json;
+
+use crate::actors::operator::settle_doubts;
+use crate::check::open_operations;
+use crate::faults::Rates;
+use crate::net::Call;
+use crate::runs::is_callers;
+use crate::stage::alone;
+use crate::world::{TENANTS, Who, World};
+
+/// Longer than the longest wait before a retry, and the longest lease before it.
+const ROUNDS: usize = 80;
+const ROUND_MS: u64 = 30_000;
+const A_DAY_AND_MORE_MS: u64 = 25 * 3_600_000;
+
+pub fn settle(world: &Rc<World>) {
+    world.calm.set(true);
+    *world.rates.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Rates::default();
+    world.say("calm");
+    for tenant in TENANTS {
+        let body = json!({"action": "close", "reason": "calm"});
+        world.call_at_once("settle", &Call::post(Who::Operator, format!("/v1/tenants/{tenant}/breaker"), &body));
+    }
+    let mut open = Vec::new();
+    for _ in 0..ROUNDS {
+        world.time.clock.advance_ms(ROUND_MS);
+        engine(world);
+        doubts(world);
+        work(world);
+        open = unsettled(world, true);
+        if open.is_empty() && open_operations(world).is_empty() {
+            break;
+        }
+    }
+    if !open.is_empty() {
+        return world.broken("L3", format_args!("never came to rest: {open:?}"));
+    }
+    // What waits for a caller or for a person does not wait for ever either.
+    for _ in 0..2 {
+        world.time.clock.advance_ms(A_DAY_AND_MORE_MS);
+        engine(world);
+    }
+    let open = unsettled(world, false);
+    if !open.is_empty() {
+        world.broken("L3", format_args!("nobody was told of {open:?}"));
+    }
+    let open = open_operations(world);
+    if !open.is_empty() {
+        world.broken("R4", format_args!("operations that never end: {open:?}"));
+    }
+}
+
+fn engine(world: &World) {
+    let replicas = world.replicas.borrow().clone();
+    for service in replicas.iter().flat_map(|replica| &replica.services) {
+        rounds(world, service.as_ref());
+    }
+}
+
+fn rounds(world: &World, service: &dyn Service) {
+    for _ in 0..100 {
+        match alone(service.run_once()) {
+            Ok(swept) if swept.more => {}
+            Ok(_) => return,
+            Err(error) => return world.broken("D5", format_args!("{} in calm: {error}", service.name())),
+        }
+    }
+    world.broken("L3", format_args!("{} never comes to an end", service.name()));
+}
+
+fn doubts(world: &Rc<World>) {
+    let keys: Vec<_> = world.facts.borrow().runs.keys().cloned().collect();
+    for key in keys.iter().filter(|key| crate::runs::has_effects(&key.1)) {
+        let in_doubt = crate::check::run_detail(world, key).is_some_and(|detail| {
+            detail.body.steps.iter().any(|step| step.status == redrive_core::wire::StepStatus::Unknown)
+        });
+        if in_doubt {
+            settle_doubts(world, "settle", key);
+        }
+    }
+}
+
+/// Whatever is due is handed out, and is done.
+fn work(world: &Rc<World>) {
+    let body = json!({"queues": ["*"], "max": 100, "lease_ms": 60_000, "worker": "settle"});
+    let heard = world.call_at_once("settle", &Call::post(Who::AnyWorker, "/v1/leases", &body));
+    for given in heard.json()["leases"].as_array().into_iter().flatten() {
+        let body = json!({"lease": given["lease"], "tenant": given["tenant"], "output": {"done": true}});
+        let path = format!("/v1/runs/{}/succeed", given["run_id"].as_str().unwrap_or_default());
+        let heard = world.call_at_once("settle", &Call::post(Who::AnyWorker, path, &body));
+        if !heard.is_ok() {
+            world.broken("L3", format_args!("work in calm was answered {heard:?}"));
+        }
+    }
+}
+
+/// Runs that are under way or waiting for somebody other than a person.
+fn unsettled(world: &World, not_the_callers: bool) -> Vec<String> {
+    let Some(store) = world.store() else { return Vec::new() };
+    let mut states = vec![StateName::Running, StateName::Scheduled];
+    if !not_the_callers {
+        states.push(StateName::Review);
+    }
+    let filter = RunFilter { states, ..RunFilter::default() };
+    let page = PageCall { sort: Sort::Received, limit: 500, cursor: None, count: false };
+    let runs = alone(store.runs(&TenantScope::All, filter, page)).map(|page| page.runs).unwrap_or_default();
+    let callers = |run: &RunSummary| run.state == StateName::Scheduled && is_callers(run.run_id.as_str());
+    let open = runs.into_iter().filter(|run| !(not_the_callers && callers(run)));
+    open.map(|run| format!("{}/{} {} held by {:?}, due {:?}", run.tenant, run.run_id, run.state, run.held_by, run.next_attempt_at)).collect()
+}

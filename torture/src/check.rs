@@ -1,0 +1,148 @@
+//! The store against the record, once nothing is done to it any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use crate::Kept;
+use crate::http::Http;
+use crate::place::Place;
+use crate::record::{Acknowledged, Record, held};
+use crate::server::Server;
+use crate::inside;
+
+const OPERATION_TRIES: u32 = 600;
+/// Of a long torture, the history of so many runs of an operation is read.
+const HISTORIES_MAX: usize = 300;
+
+pub(crate) fn all(server: &Server, place: &Place, key: &str, record: &Record, kept: &Kept) -> Result<Vec<String>> {
+    let mut http = Http::new(&format!("http://{}", server.address()), key);
+    let mut anomalies = held(&record.seen).clone();
+    reports(&mut http, record, &mut anomalies)?;
+    effects(record, &mut anomalies);
+    successes(&mut http, record, &mut anomalies)?;
+    operations(&mut http, record, &mut anomalies)?;
+    counters(&mut http, &mut anomalies)?;
+    if matches!(kept, Kept::Sqlite) {
+        // It panics at the first row that must not be there, with what that row would mean.
+        let folder = place.path().to_owned();
+        let whole = std::panic::catch_unwind(|| inside::check(&folder));
+        if whole.is_err() {
+            anomalies.push("the file is damaged, or a counter is wrong: see above".into());
+        }
+    }
+    Ok(anomalies)
+}
+
+fn get(http: &mut Http, path: &str) -> Result<Value> {
+    let answer = http.get(path)?;
+    ensure!(answer.status == 200, "{path}: {} {}", answer.status, answer.text);
+    serde_json::from_str(&answer.text).context("no JSON")
+}
+
+/// Every acknowledged failure is there, byte for byte.
+fn reports(http: &mut Http, record: &Record, anomalies: &mut Vec<String>) -> Result<()> {
+    let mut by_run: BTreeMap<String, Vec<Acknowledged>> = BTreeMap::new();
+    for acknowledged in held(&record.acknowledged).iter() {
+        by_run.entry(acknowledged.run.clone()).or_default().push(acknowledged.clone());
+    }
+    for (run, acknowledged) in by_run {
+        let answer = http.get(&format!("/v1/runs/{run}?tenant=acme"))?;
+        if answer.status != 200 {
+            anomalies.push(format!("{run} was acknowledged, and is answered {}", answer.status));
+            continue;
+        }
+        let json: Value = serde_json::from_str(&answer.text)?;
+        for one in acknowledged {
+            let attempt = json["attempts"].as_array().into_iter().flatten().find(|attempt| attempt["attempt"] == one.attempt);
+            if attempt.is_none_or(|attempt| attempt["error"]["detail"] != one.mark.as_str()) {
+                anomalies.push(format!("{run}: attempt {} was acknowledged as {}, and is {attempt:?}", one.attempt, one.mark));
+            }
+            if one.payload.as_ref().is_some_and(|payload| !answer.text.contains(payload.as_str())) {
+                anomalies.push(format!("{run}: its payload is not what was sent"));
+            }
+        }
+        let numbers: Vec<u64> = json["attempts"].as_array().into_iter().flatten().filter_map(|attempt| attempt["attempt"].as_u64()).collect();
+        if numbers.iter().collect::<BTreeSet<_>>().len() != numbers.len() {
+            anomalies.push(format!("{run}: an attempt has two outcomes"));
+        }
+    }
+    Ok(())
+}
+
+fn effects(record: &Record, anomalies: &mut Vec<String>) {
+    for (key, one) in held(&record.outside).iter() {
+        let one = held(one);
+        if one.done > 1 {
+            anomalies.push(format!("{key} was done {} times", one.done));
+        }
+        if one.offered_again {
+            anomalies.push(format!("{key} was offered again"));
+        }
+    }
+}
+
+fn successes(http: &mut Http, record: &Record, anomalies: &mut Vec<String>) -> Result<()> {
+    for run in held(&record.succeeded).iter() {
+        let json = get(http, &format!("/v1/runs/{run}?tenant=acme"))?;
+        if !matches!(json["state"].as_str(), Some("succeeded" | "recovered" | "resolved" | "discarded")) {
+            anomalies.push(format!("{run} succeeded, and is {}", json["state"]));
+        }
+    }
+    Ok(())
+}
+
+/// Each comes to its end by itself; each of its runs was moved once.
+fn operations(http: &mut Http, record: &Record, anomalies: &mut Vec<String>) -> Result<()> {
+    let mut histories = 0;
+    for id in held(&record.operations).iter() {
+        let mut view = get(http, &format!("/v1/operations/{id}"))?;
+        for _ in 0..OPERATION_TRIES {
+            if view["state"] != "running" {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+            view = get(http, &format!("/v1/operations/{id}"))?;
+        }
+        let count = |name: &str| view[name].as_u64().unwrap_or(0);
+        if view["state"] != "completed" || count("moved") + count("skipped") != count("eligible") {
+            anomalies.push(format!("{id} did not come to its end: {view}"));
+        }
+        let items = get(http, &format!("/v1/operations/{id}/items?limit=500"))?;
+        for item in items["items"].as_array().into_iter().flatten() {
+            let (Some(run), true) = (item["run_id"].as_str(), histories < HISTORIES_MAX) else { continue };
+            histories += 1;
+            let json = get(http, &format!("/v1/runs/{run}?tenant=acme"))?;
+            let named = format!("Operation {id}.");
+            let notes = json["history"].as_array().into_iter().flatten().filter_map(|entry| entry["note"].as_str());
+            let moved = notes.filter(|note| note.contains(&named)).count();
+            let wanted = usize::from(matches!(item["outcome"].as_str(), Some("moved" | "succeeded" | "failed")));
+            if moved != wanted {
+                anomalies.push(format!("{id}: {run} is {} and was moved {moved} times", item["outcome"]));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is counted while it happens equals a count of what is there.
+fn counters(http: &mut Http, anomalies: &mut Vec<String>) -> Result<()> {
+    for state in ["dead", "review", "succeeded", "recovered", "resolved"] {
+        let path = format!("/v1/runs?tenant=acme&state={state}&limit=500&count=true");
+        let mut page = get(http, &path)?;
+        let (total, mut found) = (page["total"].as_u64(), 0);
+        loop {
+            found += page["runs"].as_array().map_or(0, Vec::len) as u64;
+            let Some(cursor) = page["next_cursor"].as_str().map(str::to_owned) else { break };
+            page = get(http, &format!("{path}&cursor={cursor}"))?;
+        }
+        // Leases that were out when the clients stopped may run out meanwhile.
+        let again = get(http, &path)?["total"].as_u64();
+        if total == again && total != Some(found) {
+            anomalies.push(format!("{state}: {total:?} are counted, and {found} are there"));
+        }
+    }
+    Ok(())
+}
