@@ -17,8 +17,8 @@ use redrive_core::wire::{
 };
 use redrive_store::{
     Act, BreakerAct, EffectRef, Error, FailedAttempt, ItemsCall, KeyRecord, LeaseCall, NewOperation, NewSent, NewStep,
-    PageCall, PatternAct, PatternsCall, Reconcile, Replay, Report, Reported, Result, RunFilter, RunRef, Sent, Start,
-    Started, StatsCall, Store, Success, Swept, TenantScope, Triaged, UnderLease,
+    PageCall, PatternAct, PatternsCall, Reconcile, Replay, Report, Reported, Result, RunFilter, RunRef, Sent, Standing,
+    Start, Started, StatsCall, Store, Success, Swept, TenantScope, Triaged, UnderLease,
 };
 use tokio::sync::watch;
 
@@ -177,6 +177,7 @@ faulty! {
     Writes release_held(most: usize) -> Swept;
     Writes work_operations(replica: &str) -> Swept;
     Writes trim_changes(most: usize) -> Swept;
+    Writes trim_events(most: usize) -> Swept;
     Writes trim_ledger(most: usize) -> Swept;
     Reads runs(scope: &TenantScope, filter: RunFilter, page: PageCall) -> RunsPage;
     Reads run(at: &RunRef) -> RunDetail;
@@ -194,6 +195,7 @@ faulty! {
     Reads breakers(scope: &TenantScope) -> BreakersAnswer;
     Reads tenant_breaker(tenant: &Tenant) -> TenantBreaker;
     Reads health(scope: &TenantScope) -> HealthAnswer;
+    Reads standing(scope: &TenantScope) -> Standing;
     Reads stats(scope: &TenantScope, call: StatsCall) -> StatsAnswer;
     Reads changes(scope: &TenantScope, since: Option<String>) -> ChangesAnswer;
     Reads queues() -> Vec<QueueView>;

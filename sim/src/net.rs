@@ -25,7 +25,10 @@ const LATE_MAX_MS: u64 = 120_000;
 /// What a client has heard of its call.
 #[derive(Debug, Clone)]
 pub enum Heard {
-    Answer { status: u16, json: Value },
+    Answer {
+        status: u16,
+        json: Value,
+    },
     /// It may have been done, or not.
     Nothing,
 }
@@ -79,7 +82,15 @@ pub struct Call {
 
 impl Call {
     pub fn post(who: Who, path: impl Into<String>, body: &Value) -> Self {
-        Self { who, method: Method::POST, path: path.into(), body: body.to_string(), reopens: None, once: false, lines: false }
+        Self {
+            who,
+            method: Method::POST,
+            path: path.into(),
+            body: body.to_string(),
+            reopens: None,
+            once: false,
+            lines: false,
+        }
     }
 
     pub fn get(who: Who, path: impl Into<String>) -> Self {
@@ -239,9 +250,10 @@ fn line(actor: &str, call: &Call, heard: &Heard) -> String {
     };
     let more = if heard.recorded() { " recorded" } else { "" };
     let lease = match &json["leases"] {
-        Value::Array(leases) => {
-            leases.iter().map(|l| format!(" {}/{}", l["tenant"].as_str().unwrap_or(""), l["lease"].as_str().unwrap_or(""))).collect()
-        }
+        Value::Array(leases) => leases
+            .iter()
+            .map(|l| format!(" {}/{}", l["tenant"].as_str().unwrap_or(""), l["lease"].as_str().unwrap_or("")))
+            .collect(),
         _ => json["lease"].as_str().map(|lease| format!(" {lease}")).unwrap_or_default(),
     };
     format!("{actor:<10} {} {} {body} -> {said}{more}{lease}", call.method, call.path)

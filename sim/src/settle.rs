@@ -114,5 +114,8 @@ fn unsettled(world: &World, not_the_callers: bool) -> Vec<String> {
     let runs = alone(store.runs(&TenantScope::All, filter, page)).map(|page| page.runs).unwrap_or_default();
     let callers = |run: &RunSummary| run.state == StateName::Scheduled && is_callers(run.run_id.as_str());
     let open = runs.into_iter().filter(|run| !(not_the_callers && callers(run)));
-    open.map(|run| format!("{}/{} {} held by {:?}, due {:?}", run.tenant, run.run_id, run.state, run.held_by, run.next_attempt_at)).collect()
+    open.map(|run| {
+        format!("{}/{} {} held by {:?}, due {:?}", run.tenant, run.run_id, run.state, run.held_by, run.next_attempt_at)
+    })
+    .collect()
 }

@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::Kept;
 use crate::http::Http;
+use crate::inside;
 use crate::place::Place;
 use crate::record::{Acknowledged, Record, held};
 use crate::server::Server;
-use crate::inside;
 
 const OPERATION_TRIES: u32 = 600;
 /// Of a long torture, the history of so many runs of an operation is read.
@@ -56,15 +56,24 @@ fn reports(http: &mut Http, record: &Record, anomalies: &mut Vec<String>) -> Res
         }
         let json: Value = serde_json::from_str(&answer.text)?;
         for one in acknowledged {
-            let attempt = json["attempts"].as_array().into_iter().flatten().find(|attempt| attempt["attempt"] == one.attempt);
+            let attempt =
+                json["attempts"].as_array().into_iter().flatten().find(|attempt| attempt["attempt"] == one.attempt);
             if attempt.is_none_or(|attempt| attempt["error"]["detail"] != one.mark.as_str()) {
-                anomalies.push(format!("{run}: attempt {} was acknowledged as {}, and is {attempt:?}", one.attempt, one.mark));
+                anomalies.push(format!(
+                    "{run}: attempt {} was acknowledged as {}, and is {attempt:?}",
+                    one.attempt, one.mark
+                ));
             }
             if one.payload.as_ref().is_some_and(|payload| !answer.text.contains(payload.as_str())) {
                 anomalies.push(format!("{run}: its payload is not what was sent"));
             }
         }
-        let numbers: Vec<u64> = json["attempts"].as_array().into_iter().flatten().filter_map(|attempt| attempt["attempt"].as_u64()).collect();
+        let numbers: Vec<u64> = json["attempts"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|attempt| attempt["attempt"].as_u64())
+            .collect();
         if numbers.iter().collect::<BTreeSet<_>>().len() != numbers.len() {
             anomalies.push(format!("{run}: an attempt has two outcomes"));
         }
