@@ -4,10 +4,50 @@ use crate::{Chance, INPUT_MAX_BYTES};
 
 /// Edges of numbers, of text, of JSON.
 const WORDS: [&[u8]; 44] = [
-    b"\\u0000", b"\\ud800", b"\\udc00", b"\\ud83d\\ude00", b"\\", b"\"", b"\0", b"\xff", b"\xc3\x28", b"\xed\xa0\x80",
-    "\u{feff}".as_bytes(), "\u{202e}".as_bytes(), "é".as_bytes(), "漢字".as_bytes(), "👩‍👩‍👧".as_bytes(), b"{", b"}", b"[", b"]", b",",
-    b":", b"null", b"true", b"{}", b"[]", b"-0", b"1e999", b"-1", b"0", b"18446744073709551616", b"9223372036854775807",
-    b"4294967296", b"0.1e-400", b"NaN", b"\n", b"\r\n", b"\t", b" ", b"/", b"~0", b"~1", b"%00", b"%ff", b"&",
+    b"\\u0000",
+    b"\\ud800",
+    b"\\udc00",
+    b"\\ud83d\\ude00",
+    b"\\",
+    b"\"",
+    b"\0",
+    b"\xff",
+    b"\xc3\x28",
+    b"\xed\xa0\x80",
+    "\u{feff}".as_bytes(),
+    "\u{202e}".as_bytes(),
+    "é".as_bytes(),
+    "漢字".as_bytes(),
+    "👩‍👩‍👧".as_bytes(),
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"null",
+    b"true",
+    b"{}",
+    b"[]",
+    b"-0",
+    b"1e999",
+    b"-1",
+    b"0",
+    b"18446744073709551616",
+    b"9223372036854775807",
+    b"4294967296",
+    b"0.1e-400",
+    b"NaN",
+    b"\n",
+    b"\r\n",
+    b"\t",
+    b" ",
+    b"/",
+    b"~0",
+    b"~1",
+    b"%00",
+    b"%ff",
+    b"&",
 ];
 
 pub fn changed(from: &[Vec<u8>], chance: &Chance, words: &[&str]) -> Vec<u8> {
@@ -57,6 +97,7 @@ fn number(input: &mut Vec<u8>, chance: &Chance) {
     let from = chance.below(input.len() + 1);
     let Some(start) = input[from..].iter().position(u8::is_ascii_digit).map(|n| n + from) else { return };
     let end = input[start..].iter().position(|byte| !byte.is_ascii_digit()).map_or(input.len(), |n| n + start);
-    let other = ["0", "1", "-1", "255", "256", "65536", "2147483648", "4294967295", "1e308", "18446744073709551615", "0.5"];
+    let other =
+        ["0", "1", "-1", "255", "256", "65536", "2147483648", "4294967295", "1e308", "18446744073709551615", "0.5"];
     input.splice(start..end, other[chance.below(other.len())].bytes());
 }

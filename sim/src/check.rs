@@ -77,7 +77,9 @@ fn run(world: &World, key: &Key) {
         }
         return;
     };
-    for how in [marks(world, key, &detail), bytes(world, key, &detail), standing(world, key, &detail)].into_iter().flatten() {
+    for how in
+        [marks(world, key, &detail), bytes(world, key, &detail), standing(world, key, &detail)].into_iter().flatten()
+    {
         world.broken(how.0, format_args!("{key:?}: {}", how.1));
     }
 }
@@ -153,9 +155,9 @@ fn probes(world: &World, breaker: &BreakerView) -> Vec<String> {
         breaker.tenant.as_ref().is_none_or(|tenant| tenant.as_str() == TENANTS[key.0]) && of(&breaker.model, "model")
     };
     let runs = facts.runs.iter().filter(|(key, _)| watched(key));
-    let live = runs.flat_map(|(_, run)| run.grants.values()).filter(|grant| {
-        grant.automatic && grant.granted_at >= breaker.since && grant.lives_at(now)
-    });
+    let live = runs
+        .flat_map(|(_, run)| run.grants.values())
+        .filter(|grant| grant.automatic && grant.granted_at >= breaker.since && grant.lives_at(now));
     live.map(|grant| grant.token.clone()).collect()
 }
 

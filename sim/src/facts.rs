@@ -91,8 +91,12 @@ impl Facts {
 
     /// Something is on its way that may open a run again, also as the target of merges.
     pub fn may_reopen(&mut self, key: &Key) {
-        let targets: Vec<Key> =
-            self.runs.iter().filter(|(of, run)| of.0 == key.0 && run.sources.contains(&key.1)).map(|(of, _)| of.clone()).collect();
+        let targets: Vec<Key> = self
+            .runs
+            .iter()
+            .filter(|(of, run)| of.0 == key.0 && run.sources.contains(&key.1))
+            .map(|(of, _)| of.clone())
+            .collect();
         for target in targets {
             let target = self.run(&target);
             target.sealed = false;

@@ -27,7 +27,9 @@ impl World {
         let (number, mut broken) = (epoch(&new.token), None);
         let mut facts = self.facts.borrow_mut();
         for (before, held) in &facts.run(key).grants {
-            if *before == number && (held.token != new.token || held.start_id.is_none() || held.start_id != new.start_id) {
+            if *before == number
+                && (held.token != new.token || held.start_id.is_none() || held.start_id != new.start_id)
+            {
                 broken = Some(format!("{key:?}: {} was granted twice", new.token));
             } else if *before > number && held.granted_at < new.granted_at {
                 broken = Some(format!("{key:?}: {} came after {}", new.token, held.token));
@@ -36,10 +38,13 @@ impl World {
             }
         }
         let in_line = order_key(&key.1).filter(|_| new.automatic);
-        for (other, run) in facts.runs.iter().filter(|(other, _)| in_line.is_some() && other.0 == key.0 && *other != key) {
+        for (other, run) in
+            facts.runs.iter().filter(|(other, _)| in_line.is_some() && other.0 == key.0 && *other != key)
+        {
             let live = run.grants.values().find(|held| held.automatic && held.lives_at(new.granted_at));
             if let Some(live) = live.filter(|_| order_key(&other.1) == in_line) {
-                broken = Some(format!("{key:?} was handed out while {other:?} of its line was out under {}", live.token));
+                broken =
+                    Some(format!("{key:?} was handed out while {other:?} of its line was out under {}", live.token));
             }
         }
         facts.run(key).grants.entry(number).or_insert(new);

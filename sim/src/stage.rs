@@ -10,9 +10,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-use redrive_core::time::Timestamp;
 use crate::chance::Chance;
 use crate::gate::{self, GatedClock};
+use redrive_core::time::Timestamp;
 
 /// A store that takes longer than this for one call will never answer it.
 const STUCK_AFTER: Duration = Duration::from_secs(120);

@@ -8,16 +8,22 @@ mod chance;
 mod check;
 mod clients;
 mod faults;
-mod place;
-mod proxy;
-mod record;
-mod server;
 #[path = "../../crates/redrive/tests/common/http.rs"]
-#[allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, reason = "shared with the suites over the real binary")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "shared with the suites over the real binary"
+)]
 mod http;
 #[path = "../../crates/redrive/tests/common/inside.rs"]
 #[allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "shared with the suites over the real binary")]
 mod inside;
+mod place;
+mod proxy;
+mod record;
+mod server;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -40,7 +46,10 @@ const CLIENTS: u64 = 12;
 pub(crate) enum Kept {
     Sqlite,
     /// Its address, and the command that restarts it, if it may be.
-    Postgres { url: String, restart: Option<String> },
+    Postgres {
+        url: String,
+        restart: Option<String>,
+    },
 }
 
 struct Args {

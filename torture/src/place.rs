@@ -23,7 +23,10 @@ impl Place {
     pub(crate) fn new(minutes: f64) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let size = (LEAST_MIB + MIB_A_MINUTE * minutes.ceil() as u64).min(MOST_MIB);
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}m"), "tmpfs"]).arg(folder.path()).output();
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}m"), "tmpfs"])
+            .arg(folder.path())
+            .output();
         let mounted = mount.is_ok_and(|mount| mount.status.success());
         if !mounted {
             println!("no small disk can be mounted here: it will not be filled up");

@@ -76,7 +76,10 @@ fn prove(bugs: &[Bug]) -> Result<ExitCode> {
         let mut seen = false;
         for suite in &bug.suites {
             let red = red_tests(&tree, suite)?;
-            println!("  {suite}: {}", if red.is_empty() { "green".to_owned() } else { format!("red: {}", red.join(", ")) });
+            println!(
+                "  {suite}: {}",
+                if red.is_empty() { "green".to_owned() } else { format!("red: {}", red.join(", ")) }
+            );
             if !red.is_empty() {
                 seen = true;
                 break;

@@ -25,12 +25,40 @@ use super::{Ask, Target, told};
 use crate::Verdict;
 
 const BODY: &[&str] = &[
-    "\"run_id\":\"a\"", "\"tenant\":", "\"error\":{\"message\":\"", "\"payload\":", "\"payload_base64\":\"", "\"attempt\":", "\"steps\":[",
-    "\"effect\":true", "\"status\":\"started\"", "\"mode\":\"start\"", "\"lease\":\"l1-1-1\"", "\"reason\":", "\"force\":true", "\"fix\":",
-    "\"json_patch\":[", "\"filter\":{", "\"until\":\"2027-01-15T08:00:00Z\"", "\"started_at\":", "\"usage\":{\"cost_usd\":", "\"headers\":{",
+    "\"run_id\":\"a\"",
+    "\"tenant\":",
+    "\"error\":{\"message\":\"",
+    "\"payload\":",
+    "\"payload_base64\":\"",
+    "\"attempt\":",
+    "\"steps\":[",
+    "\"effect\":true",
+    "\"status\":\"started\"",
+    "\"mode\":\"start\"",
+    "\"lease\":\"l1-1-1\"",
+    "\"reason\":",
+    "\"force\":true",
+    "\"fix\":",
+    "\"json_patch\":[",
+    "\"filter\":{",
+    "\"until\":\"2027-01-15T08:00:00Z\"",
+    "\"started_at\":",
+    "\"usage\":{\"cost_usd\":",
+    "\"headers\":{",
 ];
 const QUERY: &[&str] = &[
-    "state=dead", "&q=", "&limit=", "&cursor=", "&since=", "&sort=due", "&count=true", "&held=true", "&pattern=", "&severity=high", "&reason=x:", "&tenant=acme",
+    "state=dead",
+    "&q=",
+    "&limit=",
+    "&cursor=",
+    "&since=",
+    "&sort=due",
+    "&count=true",
+    "&held=true",
+    "&pattern=",
+    "&severity=high",
+    "&reason=x:",
+    "&tenant=acme",
 ];
 
 pub const REPORT: Target = Target { name: "report", corpus: &["reports"], words: BODY, make: report };
@@ -66,7 +94,9 @@ impl Asked {
         let asked = Self { runtime, router, key, _folder: folder };
         // Something to be found, so that good questions have answers.
         for run in ["a", "b", "c"] {
-            let body = format!(r#"{{"tenant":"acme","run_id":"{run}","payload":{{"n":[1,2]}},"error":{{"message":"boom {run}","terminal":true}}}}"#);
+            let body = format!(
+                r#"{{"tenant":"acme","run_id":"{run}","payload":{{"n":[1,2]}},"error":{{"message":"boom {run}","terminal":true}}}}"#
+            );
             let _ = asked.post("/v1/failures", "application/json", body.as_bytes());
         }
         asked
@@ -108,7 +138,11 @@ impl Asked {
             if (status >= 400 && code.is_empty()) || json["status"] == 500 {
                 return Err(format!("{path} was answered {status}: {line}"));
             }
-            codes.push((code, json["verdict"]["reason"].as_str().unwrap_or_default().to_owned(), json["field"].is_string()));
+            codes.push((
+                code,
+                json["verdict"]["reason"].as_str().unwrap_or_default().to_owned(),
+                json["field"].is_string(),
+            ));
         }
         codes.truncate(4);
         Ok(told((path.split('?').next(), status, codes)))
@@ -146,7 +180,13 @@ fn one_of(app: &Asked, paths: &[&str], input: &[u8]) -> Verdict {
 fn under_lease() -> Ask {
     asking(|app, input| {
         let paths = [
-            "/v1/runs", "/v1/leases", "/v1/preflight", "/v1/runs/a/heartbeat", "/v1/runs/a/steps", "/v1/runs/a/succeed", "/v1/runs/a/fail",
+            "/v1/runs",
+            "/v1/leases",
+            "/v1/preflight",
+            "/v1/runs/a/heartbeat",
+            "/v1/runs/a/steps",
+            "/v1/runs/a/succeed",
+            "/v1/runs/a/fail",
             "/v1/runs/a/release",
         ];
         one_of(app, &paths, input)
@@ -156,9 +196,18 @@ fn under_lease() -> Ask {
 fn people() -> Ask {
     asking(|app, input| {
         let paths = [
-            "/v1/runs/a/replay?tenant=acme", "/v1/runs/b/plan?tenant=acme", "/v1/runs/b/approve?tenant=acme", "/v1/runs/b/defer?tenant=acme",
-            "/v1/runs/c/merge?tenant=acme", "/v1/runs/c/assign?tenant=acme", "/v1/runs/c/reassign?tenant=acme", "/v1/runs/b/note?tenant=acme",
-            "/v1/effects/k/reconcile", "/v1/tenants/acme/breaker", "/v1/patterns/p/mute?tenant=acme", "/v1/keys",
+            "/v1/runs/a/replay?tenant=acme",
+            "/v1/runs/b/plan?tenant=acme",
+            "/v1/runs/b/approve?tenant=acme",
+            "/v1/runs/b/defer?tenant=acme",
+            "/v1/runs/c/merge?tenant=acme",
+            "/v1/runs/c/assign?tenant=acme",
+            "/v1/runs/c/reassign?tenant=acme",
+            "/v1/runs/b/note?tenant=acme",
+            "/v1/effects/k/reconcile",
+            "/v1/tenants/acme/breaker",
+            "/v1/patterns/p/mute?tenant=acme",
+            "/v1/keys",
         ];
         one_of(app, &paths, input)
     })
@@ -171,7 +220,9 @@ fn operations() -> Ask {
 fn query(input: &[u8]) -> String {
     // As it came where a URI can hold it, otherwise escaped.
     match std::str::from_utf8(input) {
-        Ok(text) if text.bytes().all(|byte| byte.is_ascii_graphic() && !b"#\"<>\\^`{|}".contains(&byte)) => text.to_owned(),
+        Ok(text) if text.bytes().all(|byte| byte.is_ascii_graphic() && !b"#\"<>\\^`{|}".contains(&byte)) => {
+            text.to_owned()
+        }
         _ => form_urlencoded::byte_serialize(input).collect(),
     }
 }
@@ -179,7 +230,8 @@ fn query(input: &[u8]) -> String {
 fn filters() -> Ask {
     asking(|app, input| {
         let query = query(input);
-        let paths = ["/v1/runs", "/v1/patterns", "/v1/stats", "/v1/changes", "/v1/runs/a/plan", "/api/v1/dlq/acme/messages"];
+        let paths =
+            ["/v1/runs", "/v1/patterns", "/v1/stats", "/v1/changes", "/v1/runs/a/plan", "/api/v1/dlq/acme/messages"];
         app.get(&format!("{}?{query}", paths[query.len() % paths.len()]))
     })
 }
@@ -187,7 +239,13 @@ fn filters() -> Ask {
 fn cursors() -> Ask {
     asking(|app, input| {
         let cursor: String = form_urlencoded::byte_serialize(input).collect();
-        let paths = ["/v1/runs?limit=1&", "/v1/patterns?limit=1&", "/v1/operations?limit=1&", "/v1/tenants?limit=1&", "/v1/operations/op-1/items?"];
+        let paths = [
+            "/v1/runs?limit=1&",
+            "/v1/patterns?limit=1&",
+            "/v1/operations?limit=1&",
+            "/v1/tenants?limit=1&",
+            "/v1/operations/op-1/items?",
+        ];
         app.get(&format!("{}cursor={cursor}", paths[cursor.len() % paths.len()]))
     })
 }
@@ -196,11 +254,15 @@ fn keys() -> Ask {
     asking(|app, input| {
         let mut request = Request::new(Body::empty());
         let given = [b"Bearer ".as_slice(), input].concat();
-        let Ok(value) = HeaderValue::from_bytes(if input.starts_with(b"Bearer") { input } else { &given }) else { return Ok(0) };
+        let Ok(value) = HeaderValue::from_bytes(if input.starts_with(b"Bearer") { input } else { &given }) else {
+            return Ok(0);
+        };
         request.headers_mut().insert(header::AUTHORIZATION, value);
         match app.send("/v1/limits", request) {
             Err(what) => Err(what),
-            Ok(happened) if happened == told((Some("/v1/limits"), 200_u16, vec![(String::new(), String::new(), false)])) => {
+            Ok(happened)
+                if happened == told((Some("/v1/limits"), 200_u16, vec![(String::new(), String::new(), false)])) =>
+            {
                 Err("a key that nobody made was let in".into())
             }
             Ok(happened) => Ok(happened),

@@ -20,23 +20,57 @@ pub const TAPE: Target =
 pub const PATCH: Target = Target {
     name: "json patch",
     corpus: &["patches"],
-    words: &["\"op\":\"add\"", "\"op\":\"move\"", "\"op\":\"test\"", "\"path\":\"/", "\"from\":\"/", "\"value\":", "/-", "\n---\n"],
+    words: &[
+        "\"op\":\"add\"",
+        "\"op\":\"move\"",
+        "\"op\":\"test\"",
+        "\"path\":\"/",
+        "\"from\":\"/",
+        "\"value\":",
+        "/-",
+        "\n---\n",
+    ],
     make: patch,
 };
 pub const REWRITE: Target = Target {
     name: "rewrite",
     corpus: &["payloads"],
-    words: &["\"role\":", "\"content\":", "\"messages\":[", "\"tool_calls\":", "\"system\":", "\"max_tokens\":", "\"input\":", "\"tool\"", "\"assistant\""],
+    words: &[
+        "\"role\":",
+        "\"content\":",
+        "\"messages\":[",
+        "\"tool_calls\":",
+        "\"system\":",
+        "\"max_tokens\":",
+        "\"input\":",
+        "\"tool\"",
+        "\"assistant\"",
+    ],
     make: rewritten,
 };
 pub const SCHEMA: Target = Target {
     name: "output schema",
     corpus: &["schemas"],
-    words: &["\"$ref\":\"#\"", "\"pattern\":\"(a*)*b\"", "\"allOf\":[", "\"not\":", "\"items\":", "\"properties\":{", "\"type\":", "\"enum\":", "\"$defs\":", "\n---\n"],
+    words: &[
+        "\"$ref\":\"#\"",
+        "\"pattern\":\"(a*)*b\"",
+        "\"allOf\":[",
+        "\"not\":",
+        "\"items\":",
+        "\"properties\":{",
+        "\"type\":",
+        "\"enum\":",
+        "\"$defs\":",
+        "\n---\n",
+    ],
     make: schema,
 };
-pub const PREFLIGHT: Target =
-    Target { name: "preflight", corpus: &["payloads"], words: &["\"model\":\"gpt-4o\"", "\"content\":"], make: preflight };
+pub const PREFLIGHT: Target = Target {
+    name: "preflight",
+    corpus: &["payloads"],
+    words: &["\"model\":\"gpt-4o\"", "\"content\":"],
+    make: preflight,
+};
 
 fn is_json(text: &str) -> bool {
     serde_json::from_str::<&RawValue>(text).is_ok_and(|raw| raw.get().len() == text.len())

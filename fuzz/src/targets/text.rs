@@ -11,22 +11,51 @@ use super::{Ask, Target, halves, told};
 pub const CLASSIFIER: Target = Target {
     name: "classifier",
     corpus: &["errors"],
-    words: &["HTTP 429", "Retry-After: ", "Traceback (most recent call last):\n", "{\"error\":{\"message\":\"", "context_length_exceeded", "timed out", "\n  File \"", "Caused by: ", "resets at "],
+    words: &[
+        "HTTP 429",
+        "Retry-After: ",
+        "Traceback (most recent call last):\n",
+        "{\"error\":{\"message\":\"",
+        "context_length_exceeded",
+        "timed out",
+        "\n  File \"",
+        "Caused by: ",
+        "resets at ",
+    ],
     make: classifier,
 };
 pub const RULES: Target = Target {
     name: "rules",
     corpus: &["rules"],
-    words: &["\"match\":{", "\"text\":", "\"regex\":\"(a+)+$\"", "\"payload\":[{\"pointer\":\"/a\",", "\"reason\":\"x:y\"", "\"status\":", "[", "{1000}", "(?i)", "\n---\n"],
+    words: &[
+        "\"match\":{",
+        "\"text\":",
+        "\"regex\":\"(a+)+$\"",
+        "\"payload\":[{\"pointer\":\"/a\",",
+        "\"reason\":\"x:y\"",
+        "\"status\":",
+        "[",
+        "{1000}",
+        "(?i)",
+        "\n---\n",
+    ],
     make: rules,
 };
 pub const OBSERVED: Target = Target {
     name: "detectors",
     corpus: &["payloads", "errors"],
-    words: &["\"finish_reason\":\"length\"", "\"stop_reason\":\"max_tokens\"", "\"tool_calls\":[", "\"role\":\"tool\"", "\"is_error\":true", "\"content\":[{\"type\":\"text\",\"text\":\""],
+    words: &[
+        "\"finish_reason\":\"length\"",
+        "\"stop_reason\":\"max_tokens\"",
+        "\"tool_calls\":[",
+        "\"role\":\"tool\"",
+        "\"is_error\":true",
+        "\"content\":[{\"type\":\"text\",\"text\":\"",
+    ],
     make: observed,
 };
-pub const TEXTS: Target = Target { name: "texts", corpus: &["payloads", "names"], words: &["\"\\u", "d83d", "\\ude00"], make: texts };
+pub const TEXTS: Target =
+    Target { name: "texts", corpus: &["payloads", "names"], words: &["\"\\u", "d83d", "\\ude00"], make: texts };
 
 fn classifier() -> Ask {
     Box::new(|input| {
@@ -49,7 +78,8 @@ fn classifier() -> Ask {
             if classified != explained {
                 return Err(format!("{classified:?} is explained as {explained:?}"));
             }
-            let (first, again) = (fingerprint(&evidence, &classified.reason), fingerprint(&evidence, &classified.reason));
+            let (first, again) =
+                (fingerprint(&evidence, &classified.reason), fingerprint(&evidence, &classified.reason));
             if first != again {
                 return Err("the same failure has two fingerprints".into());
             }
@@ -67,7 +97,8 @@ fn rules() -> Ask {
         let Ok(rules) = serde_json::from_str::<Vec<UserRule>>(rules) else { return Ok(1) };
         match compile(rules) {
             Ok(rules) => {
-                let fields = RunFields { tenant: "acme", queue: "default", agent: Some(message), ..RunFields::default() };
+                let fields =
+                    RunFields { tenant: "acme", queue: "default", agent: Some(message), ..RunFields::default() };
                 let hit = rules.first_match(&Evidence::of(message), &fields, Some(message));
                 Ok(told(("rules", hit.is_some())))
             }
@@ -85,7 +116,13 @@ fn observed() -> Ask {
         if seen != again {
             return Err("the same was seen twice, and differently".into());
         }
-        Ok(told((seen.blank, seen.capped.is_some(), seen.tool_error.is_some(), seen.tools.named.len().min(4), seen.breach)))
+        Ok(told((
+            seen.blank,
+            seen.capped.is_some(),
+            seen.tool_error.is_some(),
+            seen.tools.named.len().min(4),
+            seen.breach,
+        )))
     })
 }
 

@@ -76,6 +76,7 @@ async fn say(world: &Rc<World>, id: &str, by: &str) -> bool {
 pub fn items(world: &Rc<World>, id: &str) -> Option<Vec<String>> {
     let call = Call::get(Who::Operator, format!("/v1/operations/{id}/items?limit=500"));
     let heard = world.call_at_once("bulk", &call);
-    let name = |item: &Value| format!("{}/{}", item["tenant"].as_str().unwrap_or(""), item["run_id"].as_str().unwrap_or(""));
+    let name =
+        |item: &Value| format!("{}/{}", item["tenant"].as_str().unwrap_or(""), item["run_id"].as_str().unwrap_or(""));
     heard.json()["items"].as_array().map(|items| items.iter().map(name).collect())
 }
