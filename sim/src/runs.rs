@@ -40,15 +40,22 @@ pub fn script(key: &Key) -> Vec<(String, bool, (usize, String))> {
     vec![own("look"), effect(format!("pay-{run}")), own("note"), effect(format!("tell-{}", number(run) / 16))]
 }
 
+pub fn key(tenant: &str, run: &str) -> Option<Key> {
+    Some((TENANTS.iter().position(|name| *name == tenant)?, run.to_owned()))
+}
+
 pub fn at(key: &Key) -> Option<RunRef> {
     let tenant: Tenant = TENANTS[key.0].parse().ok()?;
     let run_id: RunId = key.1.parse().ok()?;
     Some(RunRef { tenant, run_id })
 }
 
+pub const HALF_A_PAIR: &str = "\\ud800";
+
 /// Says whose it is, and is no JSON that anything would write back the same.
 pub fn payload(key: &Key) -> String {
-    format!("{{ \"of\":\"{}\",\"run\" : \"{}\", \"n\": 1.0e0,\"u\":\"\\u0000\\ud800\" }}", TENANTS[key.0], key.1)
+    let (tenant, run) = (TENANTS[key.0], &key.1);
+    format!("{{ \"of\":\"{tenant}\",\"run\" : \"{run}\", \"n\": 1.0e0,\"u\":\"\\u0000{HALF_A_PAIR}\" }}")
 }
 
 /// The fields of a run as its producer sends them.

@@ -67,7 +67,13 @@ fn engine(world: &World) {
 
 fn rounds(world: &World, service: &dyn Service) {
     for _ in 0..100 {
-        match alone(service.run_once()) {
+        let said = alone(service.run_once());
+        if let Ok(swept) = said
+            && swept.looked_at > 0
+        {
+            world.say(&format!("settle     {} -> {}/{}", service.name(), swept.moved, swept.looked_at));
+        }
+        match said {
             Ok(swept) if swept.more => {}
             Ok(_) => return,
             Err(error) => return world.broken("D5", format_args!("{} in calm: {error}", service.name())),
@@ -115,7 +121,18 @@ fn unsettled(world: &World, not_the_callers: bool) -> Vec<String> {
     let callers = |run: &RunSummary| run.state == StateName::Scheduled && is_callers(run.run_id.as_str());
     let open = runs.into_iter().filter(|run| !(not_the_callers && callers(run)));
     open.map(|run| {
+        let detail = crate::runs::key(run.tenant.as_str(), run.run_id.as_str())
+            .and_then(|key| crate::check::run_detail(world, &key));
+        let attempts = detail.map(|detail| {
+            detail
+                .body
+                .attempts
+                .iter()
+                .map(|a| format!("{} {} began {:?}", a.attempt, a.outcome, a.began_at.map(|t| t.to_string())))
+                .collect::<Vec<_>>()
+        });
         format!("{}/{} {} held by {:?}, due {:?}", run.tenant, run.run_id, run.state, run.held_by, run.next_attempt_at)
+            + &format!(" {attempts:?}")
     })
     .collect()
 }

@@ -130,7 +130,9 @@ impl<'a> Client<'a> {
         let body =
             json!({"tenant": TENANT, "queues": ["*"], "max": 3, "lease_ms": 3_000, "worker": format!("w{}", self.n)});
         let Some(answer) = self.call("/v1/leases", &body.to_string()) else { return };
-        for given in answer.json()["leases"].as_array().into_iter().flatten() {
+        // Half a pair, as every report's payload has it, is more than a parsed tree can hold.
+        let Ok(json) = serde_json::from_str::<Value>(&answer.text.replace("\\ud800", "")) else { return };
+        for given in json["leases"].as_array().into_iter().flatten() {
             if let (Some(run), Some(lease)) = (given["run_id"].as_str(), given["lease"].as_str()) {
                 self.attempt(run, lease);
             }
