@@ -6,18 +6,12 @@
 
 use redrive_core::breaker::{Breaker, Key};
 use redrive_core::ids::{OrderKey, QueueName, RunId, Tenant};
-use redrive_core::ledger::EntryState;
-use redrive_core::lifecycle::Outcome;
 use redrive_core::money::Spend;
 use redrive_core::pattern::Fingerprint;
-use redrive_core::run::StateName;
 use redrive_core::strategy::Failure;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
-use redrive_core::wire::{
-    BreakerEntry, EffectOutcome, ItemOutcome, NamedRun, OperationSample, PatternEvent, PatternRef, PatternState,
-    PayloadOmitted, Severity, StepStatus,
-};
+use redrive_core::wire::{BreakerEntry, ItemOutcome, NamedRun, OperationSample, PatternEvent, PatternRef, Severity};
 
 use crate::commands::attempts::Kept;
 use crate::commands::fingerprints::FingerprintKey;
@@ -25,10 +19,15 @@ use crate::commands::operation_row::OperationRow;
 use crate::commands::pattern_triage::Found;
 use crate::commands::patterns::KnownPattern;
 use crate::commands::run_row::RunRow;
-use crate::commands::steps::{Mover, StepRow};
+use crate::commands::steps::StepRow;
 use crate::commands::tally::Tally;
 use crate::error::Result;
-use crate::model::{Digest, KeyRecord, NewRun, NewSent, NewStep, Payload, Swept};
+use crate::model::{KeyRecord, NewRun, NewSent, Swept};
+
+pub(crate) use crate::commands::records::{
+    Candidate, Changed, DueCall, DueHint, KeptRequest, MovedEntry, NewAttempt, NewEntry, NewMove, NewOperationRow,
+    NewRequest, NewRevision, Own, PatternChange, SettledEntry, Stood, outcome_column, status_column,
+};
 
 /// All of them.
 pub(crate) trait Rows:
@@ -84,26 +83,6 @@ pub(crate) trait NameRows {
     fn newest_version(&mut self, tenant: i64, kind: &str) -> Result<Option<String>>;
 }
 
-/// What of a run's row a move has changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Changed {
-    /// Where it stands, and what only a failure changes.
-    ByFailure,
-    /// Where it stands.
-    ByMove,
-    /// A lease's times and a run's effect counts: no list shows any of it.
-    Life,
-}
-
-/// What a run's row holds that few commands read.
-#[derive(Debug, Clone)]
-pub(crate) struct Own {
-    pub(crate) agent: Option<Label>,
-    pub(crate) task_type: Option<Label>,
-    pub(crate) order_key: Option<OrderKey>,
-    pub(crate) severity: Severity,
-}
-
 /// Runs, each found by name or by number.
 pub(crate) trait RunRows {
     fn find_run(&mut self, tenant: i64, run_id: &RunId) -> Result<Option<RunRow>>;
@@ -122,36 +101,6 @@ pub(crate) trait RunRows {
     fn busy(&mut self, tenant: i64, order_key: &OrderKey, but: i64) -> Result<Option<RunId>>;
     fn is_under_way(&mut self, run: i64, epoch: u64) -> Result<bool>;
     fn is_due_sometime(&mut self, run: i64) -> Result<bool>;
-}
-
-/// A due run that a worker may get.
-#[derive(Debug, Clone)]
-pub(crate) struct Candidate {
-    pub(crate) row: RunRow,
-    pub(crate) order_key: Option<String>,
-    /// How large its payload is in an answer.
-    pub(crate) bytes: usize,
-}
-
-/// Which due runs a call asks for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct DueCall<'a> {
-    pub(crate) queue: i64,
-    pub(crate) tenant: i64,
-    pub(crate) agents: Option<&'a [Label]>,
-    pub(crate) now: Timestamp,
-    pub(crate) most: usize,
-}
-
-/// Which due runs a call is going to ask for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct DueHint<'a> {
-    pub(crate) queues: &'a [i64],
-    pub(crate) tenants: &'a [i64],
-    pub(crate) agents: Option<&'a [Label]>,
-    pub(crate) now: Timestamp,
-    /// Of each tenant in each queue.
-    pub(crate) most: usize,
 }
 
 /// Runs that wait for their time, in the order in which they are looked for.
@@ -181,45 +130,6 @@ pub(crate) trait WaitingRows {
     fn running(&mut self, tenant: i64) -> Result<i64>;
 }
 
-/// The end of an attempt, to be kept.
-#[derive(Debug)]
-pub(crate) struct NewAttempt<'a> {
-    pub(crate) run: i64,
-    pub(crate) attempt: u32,
-    pub(crate) outcome: Outcome,
-    pub(crate) epoch: Option<u64>,
-    pub(crate) digest: Option<&'a Digest>,
-    pub(crate) state: StateName,
-    pub(crate) fingerprint: Option<&'a Fingerprint>,
-    pub(crate) pattern: Option<i64>,
-    pub(crate) pattern_new: bool,
-    pub(crate) origin: String,
-    pub(crate) verdict: Option<Vec<u8>>,
-    pub(crate) body: &'a [u8],
-}
-
-/// A move that is not an attempt, for the history.
-#[derive(Debug)]
-pub(crate) struct NewMove<'a> {
-    pub(crate) run: i64,
-    pub(crate) actor: &'a str,
-    pub(crate) event: &'a str,
-    pub(crate) from: StateName,
-    pub(crate) to: StateName,
-    pub(crate) note: Option<&'a Text>,
-}
-
-/// A later revision of a payload.
-#[derive(Debug)]
-pub(crate) struct NewRevision<'a> {
-    pub(crate) run: i64,
-    pub(crate) revision: u32,
-    pub(crate) payload: &'a Payload,
-    pub(crate) about: Vec<u8>,
-    pub(crate) actor: &'a str,
-    pub(crate) patch: Option<&'a [u8]>,
-}
-
 /// Attempts, and what they were given.
 pub(crate) trait AttemptRows {
     fn attempt(&mut self, run: i64, attempt: u32) -> Result<Option<Kept>>;
@@ -241,40 +151,6 @@ pub(crate) trait AttemptRows {
     fn insert_move(&mut self, moved: &NewMove<'_>, now: Timestamp) -> Result<()>;
 }
 
-/// A new entry of the ledger.
-#[derive(Debug)]
-pub(crate) struct NewEntry<'a> {
-    pub(crate) row: &'a RunRow,
-    pub(crate) by: Mover<'a>,
-    pub(crate) key: &'a str,
-    pub(crate) step: &'a NewStep,
-    pub(crate) effect: bool,
-    pub(crate) state: EntryState,
-    pub(crate) holds: bool,
-}
-
-/// A worker's word on an entry.
-#[derive(Debug)]
-pub(crate) struct MovedEntry<'a> {
-    pub(crate) found: &'a StepRow,
-    pub(crate) by: Mover<'a>,
-    pub(crate) step: &'a NewStep,
-    pub(crate) effect: bool,
-    pub(crate) state: EntryState,
-    pub(crate) holds: bool,
-    pub(crate) settled_by: Option<&'a str>,
-}
-
-/// A person's word on an entry in doubt.
-#[derive(Debug)]
-pub(crate) struct SettledEntry<'a> {
-    pub(crate) found: &'a StepRow,
-    pub(crate) state: EntryState,
-    pub(crate) output: Option<&'a [u8]>,
-    pub(crate) omitted: Option<&'a PayloadOmitted>,
-    pub(crate) actor: &'a str,
-}
-
 pub(crate) trait LedgerRows {
     fn step_of_run(&mut self, run: i64, key: &str) -> Result<Option<StepRow>>;
     /// In the order in which they began.
@@ -293,24 +169,6 @@ pub(crate) trait LedgerRows {
     fn doubt_open_effects(&mut self, run: i64, now: Timestamp) -> Result<()>;
     /// A plain step is no longer done; no effect ever is taken back.
     fn do_step_again(&mut self, run: i64, key: &str) -> Result<()>;
-}
-
-/// How a pattern stands, for those who change it.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum PatternChange<'a> {
-    /// Somebody has looked at it.
-    State(PatternState),
-    /// A fix did not hold.
-    CameBack,
-    Resolved {
-        at: Timestamp,
-        in_versions: Option<&'a str>,
-    },
-    Muted {
-        until: Option<Timestamp>,
-        before: Option<i64>,
-    },
-    Owner(Option<&'a Label>),
 }
 
 pub(crate) trait PatternRows {
@@ -378,24 +236,6 @@ pub(crate) trait BreakerRows {
     fn breaker_events(&mut self, name: &Label, most: usize) -> Result<Vec<BreakerEntry>>;
 }
 
-/// What somebody asked for, to be kept until it is answered.
-#[derive(Debug)]
-pub(crate) struct NewRequest<'a> {
-    pub(crate) run: i64,
-    pub(crate) actor: &'a str,
-    pub(crate) expires_at: Timestamp,
-    pub(crate) request: Option<Vec<u8>>,
-    pub(crate) payload: Option<&'a Payload>,
-}
-
-/// What was asked for, as it was kept.
-#[derive(Debug)]
-pub(crate) struct KeptRequest {
-    pub(crate) actor: String,
-    pub(crate) request: Option<Vec<u8>>,
-    pub(crate) payload: Option<Payload>,
-}
-
 pub(crate) trait ReviewRows {
     /// A request before it is replaced.
     fn put_request(&mut self, asked: &NewRequest<'_>, now: Timestamp) -> Result<()>;
@@ -404,22 +244,6 @@ pub(crate) trait ReviewRows {
     fn delete_request(&mut self, run: i64) -> Result<()>;
     /// Runs whose request has lapsed, the oldest first.
     fn lapsed_requests(&mut self, now: Timestamp, most: usize) -> Result<Vec<i64>>;
-}
-
-/// How a run stood when an operation's set was frozen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stood {
-    pub(crate) state: StateName,
-    pub(crate) attempt: u32,
-    pub(crate) revision: u32,
-}
-
-/// A new operation's row.
-#[derive(Debug)]
-pub(crate) struct NewOperationRow<'a> {
-    pub(crate) row: &'a OperationRow,
-    /// `NewOperation` as JSON, encoded.
-    pub(crate) spec: Vec<u8>,
 }
 
 pub(crate) trait OperationRows {
@@ -477,14 +301,4 @@ pub(crate) trait EngineRows {
     fn spent_on(&mut self, tenant: i64, day: Timestamp) -> Result<Spend>;
     /// Writes the sums; the batch's last act before its commit.
     fn fold(&mut self, tally: Tally, now: Timestamp) -> Result<()>;
-}
-
-/// A step's outcome as its column has it.
-pub(crate) fn outcome_column(state: EntryState) -> Option<i64> {
-    state.outcome().map(|outcome| crate::commands::life::position(EffectOutcome::ALL, &outcome))
-}
-
-/// A step's status as its column has it.
-pub(crate) fn status_column(state: EntryState) -> i64 {
-    crate::commands::life::position(StepStatus::ALL, &state.status())
 }

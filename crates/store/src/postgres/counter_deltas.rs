@@ -9,8 +9,6 @@ use crate::commands::tally::{Count, Hour, Kinds, Tally};
 
 type Sent = std::result::Result<u64, tokio_postgres::Error>;
 
-pub(super) const STATEMENTS: &[&str] = &[COUNTS, HOURS, PATTERNS, SPEND, CHANGES];
-
 pub(super) async fn append(session: &Session, counted: Option<&(Tally, Timestamp)>) -> Sent {
     let Some((tally, now)) = counted else { return Ok(0) };
     let sent = tokio::join!(
@@ -24,7 +22,7 @@ pub(super) async fn append(session: &Session, counted: Option<&(Tally, Timestamp
     Ok(sent.0? + sent.1? + sent.2? + sent.3? + sent.4?)
 }
 
-const COUNTS: &str = "INSERT INTO counter_deltas (state, tenant, queue, detail, n, reason)
+pub(super) const COUNTS: &str = "INSERT INTO counter_deltas (state, tenant, queue, detail, n, reason)
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[])";
 
 async fn counts(session: &Session, tally: &Tally) -> Sent {
@@ -40,7 +38,7 @@ async fn counts(session: &Session, tally: &Tally) -> Sent {
     over(session, rows.len(), COUNTS, &values).await
 }
 
-const HOURS: &str = "INSERT INTO hour_deltas (hour, tenant, queue, started, failed, retried, dead, recovered, succeeded, reason)
+pub(super) const HOURS: &str = "INSERT INTO hour_deltas (hour, tenant, queue, started, failed, retried, dead, recovered, succeeded, reason)
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
          $8::bigint[], $9::bigint[], $10::text[])";
 
@@ -62,7 +60,7 @@ async fn hours(session: &Session, tally: &Tally) -> Sent {
     over(session, rows.len(), HOURS, &values).await
 }
 
-const PATTERNS: &str = "INSERT INTO pattern_deltas (pattern, hour, count, open, at, group_seen)
+pub(super) const PATTERNS: &str = "INSERT INTO pattern_deltas (pattern, hour, count, open, at, group_seen)
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])";
 
 async fn patterns(session: &Session, tally: &Tally, now: Timestamp) -> Sent {
@@ -80,7 +78,7 @@ async fn patterns(session: &Session, tally: &Tally, now: Timestamp) -> Sent {
     over(session, rows.len(), PATTERNS, &values).await
 }
 
-const SPEND: &str = "INSERT INTO spend_deltas (tenant, day, tokens, cost_micros)
+pub(super) const SPEND: &str = "INSERT INTO spend_deltas (tenant, day, tokens, cost_micros)
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])";
 
 async fn spend(session: &Session, tally: &Tally, now: Timestamp) -> Sent {
@@ -97,7 +95,7 @@ async fn spend(session: &Session, tally: &Tally, now: Timestamp) -> Sent {
     over(session, rows.len(), SPEND, &values).await
 }
 
-const CHANGES: &str = "INSERT INTO change_deltas (at, runs) VALUES ($1, $2)";
+pub(super) const CHANGES: &str = "INSERT INTO change_deltas (at, runs) VALUES ($1, $2)";
 
 async fn changes(session: &Session, tally: &Tally, now: Timestamp) -> Sent {
     let mut moved = tally.moved.clone();

@@ -243,9 +243,8 @@ struct Opened {
 
 async fn open(session: &Session, wanted: &Wanted) -> std::result::Result<Opened, tokio_postgres::Error> {
     // Prepared before the first is sent: nothing may overtake the beginning.
-    for sql in [TENANTS, &RUNS, &PATTERNS, NOW, &LAST_FAILURES, NEXT_NUMBERS, GENERATION, &BREAKERS] {
-        session.statements.prepared(&session.client, sql).await?;
-    }
+    let all = [TENANTS, &RUNS, &PATTERNS, NOW, &LAST_FAILURES, NEXT_NUMBERS, GENERATION, &BREAKERS];
+    session.statements.prepare_all(&session.client, &all).await?;
     let (names, patterns) = (&wanted.names, &wanted.patterns);
     let of_tenants: [&(dyn ToSql + Sync); 1] = [&wanted.tenants];
     let of_runs: [&(dyn ToSql + Sync); 2] = [&names.0, &names.1];
@@ -260,11 +259,11 @@ async fn open(session: &Session, wanted: &Wanted) -> std::result::Result<Opened,
         read(session, 1, GENERATION, &[]),
         read(session, 1, &BREAKERS, &[]),
     );
+    // In their order: what failed first says why.
     opened.0?;
-    let now = opened.4?;
+    let (tenants, runs, patterns, now) = (opened.1?, opened.2?, opened.3?, opened.4?);
     let now_ms = now.first().map_or(0, |row| row.get(0));
-    let breakers = (opened.5?, opened.6?);
-    Ok(Opened { tenants: opened.1?, runs: opened.2?, patterns: opened.3?, breakers, now_ms })
+    Ok(Opened { tenants, runs, patterns, breakers: (opened.5?, opened.6?), now_ms })
 }
 
 /// Makes tenants that are named for the first time, in a transaction of their own: a name is no secret, and two batches that

@@ -116,12 +116,17 @@ fn hit(wanted: &Wanted, answered: Answered, params: &mut Params) -> String {
     }
 }
 
+/// A lane, and where its last look ended.
+type Stand = (usize, Option<Place>);
+/// From where a look ended to where the next begins.
+type Bound = Box<dyn Fn(Option<Place>) -> i64>;
+
 impl Lanes {
     /// Reads on in each of `which` (a lane, and the last place read there), at most `piece` rows of each. The rows: lane,
     /// id, due, hit, pattern.
-    pub(super) fn read(&self, which: &[(usize, Option<Place>)], piece: usize) -> (String, Params) {
+    pub(super) fn read(&self, which: &[Stand], piece: usize) -> (String, Params) {
         let mut params = self.hit_params.clone();
-        let numbers = |of: &dyn Fn(&(usize, Option<Place>)) -> i64| -> Vec<i64> { which.iter().map(of).collect() };
+        let numbers = |of: &dyn Fn(&Stand) -> i64| -> Vec<i64> { which.iter().map(of).collect() };
         let mut lists = vec![params.numbers(&numbers(&|(lane, _)| i64::try_from(*lane).unwrap_or(0)))];
         let mut names = vec!["lane".to_owned()];
         for (at, column) in self.columns.iter().enumerate() {
@@ -168,7 +173,7 @@ impl Lanes {
     }
 
     /// What is left of a lane after a place.
-    fn bounds(&self) -> [(&'static str, Box<dyn Fn(Option<Place>) -> i64>); 2] {
+    fn bounds(&self) -> [(&'static str, Bound); 2] {
         let (first, last) = self.ids;
         if self.by_due {
             return [

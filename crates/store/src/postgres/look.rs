@@ -31,6 +31,17 @@ impl Statements {
     }
 }
 
+impl Statements {
+    /// Prepares what is about to be sent in one go: of these none waits for its preparation then, and overtakes another.
+    pub(super) async fn prepare_all(&self, client: &Client, all: &[&str]) -> Result<(), tokio_postgres::Error> {
+        // Twice, since the memory may start anew on the way; there is room for them afterwards.
+        for sql in all.iter().chain(all) {
+            self.prepared(client, sql).await?;
+        }
+        Ok(())
+    }
+}
+
 /// What reads are written over.
 #[derive(Clone, Copy)]
 pub(super) struct Look<'a> {

@@ -60,6 +60,7 @@ mod summary;
 mod telling;
 mod time;
 mod tls;
+mod verbs;
 mod visit;
 mod waiting_rows;
 mod wakeups;

@@ -8,6 +8,7 @@ use redrive_core::wire::{CanaryState, ItemOutcome, NamedRun, OperationAction, Op
 
 use super::columns::{number, packed_json_or_none, parsed, whole};
 use super::rows::PgRows;
+use super::write_out::each;
 use crate::codec::encode;
 use crate::commands::attempts::json;
 use crate::commands::life::{position, word};
@@ -220,19 +221,17 @@ impl PgRows<'_> {
             let sql = "INSERT INTO operation_items (operation, run, outcome, why, state, attempt, revision)
                  SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[],
                      $7::bigint[])";
-            let column =
-                |of: fn(&(i64, i64, i64, Option<String>, Stood)) -> i64| new.iter().map(of).collect::<Vec<_>>();
             let why: Vec<Option<&str>> = new.iter().map(|item| item.3.as_deref()).collect();
             self.line.execute(
                 sql,
                 &[
-                    &column(|item| item.0),
-                    &column(|item| item.1),
-                    &column(|item| item.2),
+                    &each(&new, |item| item.0),
+                    &each(&new, |item| item.1),
+                    &each(&new, |item| item.2),
                     &why,
-                    &column(|item| position(StateName::ALL, &item.4.state)),
-                    &column(|item| i64::from(item.4.attempt)),
-                    &column(|item| i64::from(item.4.revision)),
+                    &each(&new, |item| position(StateName::ALL, &item.4.state)),
+                    &each(&new, |item| i64::from(item.4.attempt)),
+                    &each(&new, |item| i64::from(item.4.revision)),
                 ],
             )?;
         }
@@ -241,10 +240,9 @@ impl PgRows<'_> {
             let sql = "UPDATE operation_items AS item SET outcome = new.outcome, why = new.why
                  FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[]) AS new(operation, run, outcome, why)
                  WHERE item.operation = new.operation AND item.run = new.run";
-            let column = |of: fn(&(i64, i64, i64, Option<String>)) -> i64| moved.iter().map(of).collect::<Vec<_>>();
             let why: Vec<Option<&str>> = moved.iter().map(|item| item.3.as_deref()).collect();
             let values: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
-                [&column(|item| item.0), &column(|item| item.1), &column(|item| item.2), &why];
+                [&each(&moved, |item| item.0), &each(&moved, |item| item.1), &each(&moved, |item| item.2), &why];
             self.line.execute(sql, &values)?;
         }
         Ok(())

@@ -1,21 +1,10 @@
-//! The trait over PostgreSQL: writes go to the committer's lines, reads to connections of their own.
+//! The store over PostgreSQL: what it is made of, and how it opens.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
-use async_trait::async_trait;
-use redrive_core::detect::OutputSchema;
-use redrive_core::ids::{QueueName, Tenant};
-use redrive_core::operation::Steer;
-use redrive_core::policy::{Policies, Policy};
-use redrive_core::time::Timestamp;
-use redrive_core::wire::{
-    BreakerView, BreakersAnswer, ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun,
-    OperationItemsPage, OperationView, OperationsPage, PatternDetail, PatternView, PatternsPage, PlanAnswer,
-    QueueSettings, QueueView, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer,
-    TenantBreaker, TenantHealth, TenantsAnswer,
-};
-use tokio::sync::{Mutex, watch};
+use redrive_core::policy::Policies;
+use tokio::sync::Mutex;
 
 use super::address::Address;
 use super::committer::{Committer, Shared, To};
@@ -27,32 +16,14 @@ use super::readers::Readers;
 use super::telling::Telling;
 use super::time::Time;
 use super::wakeups::Wakeups;
-use super::{
-    changes, detail, duplicates, figures, fold, handing_out, hours, keys, list, migrate, operation_list,
-    pattern_detail, pattern_list, queue_list, revisions, sent, steps,
-};
-use crate::breaker_model::BreakerAct;
+use super::{fold, migrate, queue_list};
 use crate::clock::{Clock, Dice};
 use crate::commands::batch::Batch;
-use crate::commands::operation_row::number_of;
 use crate::commands::output_schemas::OutputSchemas;
 use crate::commands::policy_shelf::PolicyShelf;
-use crate::commands::sent::keep_sent;
-use crate::commands::{
-    breakers, effects, lease, operation_make, operation_steer, operation_work, pattern_triage, plans, report, reviews,
-    start, sweep, triage, under_lease,
-};
 use crate::copy::half_copied;
 use crate::error::Result;
-use crate::model::{
-    EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported, RunFilter,
-    RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
-};
-use crate::operation_model::{ItemsCall, NewOperation};
-use crate::pattern_model::{PatternAct, PatternsCall};
-use crate::standing_model::Standing;
-use crate::store::Store;
-use crate::triage_model::{Act, Replay, Triaged};
+use crate::store::Store as _;
 
 /// What a store needs to open.
 pub struct Options {
@@ -72,12 +43,12 @@ pub const LINES: usize = 3;
 pub struct PgStore {
     pub(super) committer: Committer,
     pub(super) readers: Readers,
-    shared: Arc<Shared>,
-    telling: Telling,
-    shelf: PolicyShelf,
-    schemas: OutputSchemas,
+    pub(super) shared: Arc<Shared>,
+    pub(super) telling: Telling,
+    pub(super) shelf: PolicyShelf,
+    pub(super) schemas: OutputSchemas,
     /// Whoever folds what was appended: a connection that is made when it is needed.
-    folding: Mutex<Option<Session>>,
+    pub(super) folding: Mutex<Option<Session>>,
 }
 
 /// Reads over a connection of its own, at one moment.
@@ -123,7 +94,7 @@ impl PgStore {
     }
 
     /// Whatever is not about one run alone.
-    async fn write<T: Send + 'static>(
+    pub(super) async fn write<T: Send + 'static>(
         &self,
         act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -131,7 +102,7 @@ impl PgStore {
     }
 
     /// About one run, in its turn among others.
-    async fn write_run<T: Send + 'static>(
+    pub(super) async fn write_run<T: Send + 'static>(
         &self,
         expects: Expects,
         act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
@@ -168,313 +139,5 @@ impl PgStore {
             Some(session) => Ok(session),
             None => self.readers.connect().await,
         }
-    }
-}
-
-#[async_trait]
-impl Store for PgStore {
-    fn now(&self) -> Timestamp {
-        self.shared.time.now()
-    }
-
-    fn wakeups(&self) -> watch::Receiver<u64> {
-        self.shared.wakeups.waiting()
-    }
-
-    async fn report(&self, report: Report) -> Result<Reported> {
-        self.write_run(Expects::report(&report), move |batch| report::report(batch, &report)).await
-    }
-
-    async fn report_all(&self, reports: Vec<Report>) -> Vec<Result<Reported>> {
-        let acts = reports
-            .into_iter()
-            .map(|report| (Expects::report(&report), move |batch: &mut Batch<'_>| report::report(batch, &report)));
-        self.committer.commit_each(acts.collect()).await
-    }
-
-    async fn start(&self, start: Start) -> Result<Started> {
-        let begun = self.write_run(Expects::start(&start), move |batch| start::start(batch, &start)).await?;
-        if begun.created && begun.answer.changes.is_empty() {
-            return Ok(begun.into_started());
-        }
-        read!(self, look => handing_out::complete_start(&look, begun))
-    }
-
-    async fn heartbeat(&self, under: UnderLease) -> Result<Timestamp> {
-        self.write_run(Expects::run(&under.at), move |batch| under_lease::heartbeat(batch, &under)).await
-    }
-
-    async fn step(&self, under: UnderLease, step: NewStep) -> Result<StepView> {
-        self.write_run(Expects::run(&under.at), move |batch| under_lease::step(batch, &under, &step)).await
-    }
-
-    async fn succeed(&self, success: Success) -> Result<SucceedAnswer> {
-        self.write_run(Expects::run(&success.at), move |batch| under_lease::succeed(batch, &success)).await
-    }
-
-    async fn fail(&self, under: UnderLease, failed: FailedAttempt) -> Result<FailureAnswer> {
-        let expects = Expects::fail(&under.at, &failed);
-        self.write_run(expects, move |batch| under_lease::fail(batch, &under, &failed)).await
-    }
-
-    async fn release(&self, under: UnderLease) -> Result<StateAnswer> {
-        self.write_run(Expects::run(&under.at), move |batch| under_lease::release(batch, &under)).await
-    }
-
-    async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>> {
-        let deal = move |batch: &mut Batch<'_>| lease::lease(batch, &call);
-        let granted = self.committer.commit(To::Claims, Expects::default(), deal).await?;
-        if granted.is_empty() {
-            return Ok(Vec::new());
-        }
-        read!(self, look => handing_out::complete_leases(&look, granted))
-    }
-
-    async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>> {
-        let acts = sent.into_iter().map(|(under, sent)| {
-            (Expects::run(&under.at), move |batch: &mut Batch<'_>| keep_sent(batch, &under, &sent))
-        });
-        self.committer.commit_each(acts.collect()).await
-    }
-
-    async fn triage(&self, act: Act) -> Result<Triaged> {
-        self.write_run(Expects::run(&act.at), move |batch| triage::triage(batch, &act)).await
-    }
-
-    async fn plan(&self, at: &RunRef, replay: Replay) -> Result<PlanAnswer> {
-        let at = at.clone();
-        // In the run's turn: what it answers no other command has changed meanwhile.
-        self.write_run(Expects::run(&at), move |batch| plans::plan(batch, &at, &replay)).await
-    }
-
-    async fn reconcile(&self, act: Reconcile) -> Result<EffectView> {
-        self.write(move |batch| effects::reconcile(batch, &act)).await
-    }
-
-    async fn triage_pattern(&self, act: PatternAct) -> Result<PatternView> {
-        let (scope, now) = (act.scope.clone(), self.now());
-        let shown = self.write(move |batch| pattern_triage::triage_pattern(batch, &act)).await?;
-        read!(self, look => pattern_list::one_pattern(&look, &scope, &shown, now))
-    }
-
-    async fn operate_breaker(&self, act: BreakerAct) -> Result<BreakerView> {
-        self.write(move |batch| breakers::operate(batch, &act)).await
-    }
-
-    async fn release_held(&self, most: usize) -> Result<Swept> {
-        self.write(move |batch| breakers::release_held(batch, most)).await
-    }
-
-    // Breakers live with the committer: what it answers is how they stand.
-    async fn breakers(&self, scope: &TenantScope) -> Result<BreakersAnswer> {
-        let scope = scope.clone();
-        self.write(move |batch| breakers::breakers(batch, &scope)).await
-    }
-
-    async fn tenant_breaker(&self, tenant: &Tenant) -> Result<TenantBreaker> {
-        let tenant = tenant.clone();
-        self.write(move |batch| breakers::tenant_breaker(batch, &tenant)).await
-    }
-
-    async fn create_operation(&self, new: NewOperation, actor: String) -> Result<OperationView> {
-        let id = self.write(move |batch| operation_make::make(batch, &new, &actor)).await?;
-        operation_work::freeze_at_once(self, id).await?;
-        read!(self, look => operation_list::one(&look, id))
-    }
-
-    async fn steer_operation(&self, id: &str, by: Steer) -> Result<OperationView> {
-        let id = number_of(id)?;
-        self.write(move |batch| operation_steer::steer(batch, id, by)).await?;
-        read!(self, look => operation_list::one(&look, id))
-    }
-
-    async fn stamp(&self, replica: &str) -> Result<()> {
-        let replica = replica.to_owned();
-        self.write(move |batch| sweep::stamp(batch, &replica)).await?;
-        // Others may have set queues.
-        self.shelf.forget();
-        let settings = read!(self, look => queue_list::all_settings(&look))?;
-        settings.iter().for_each(|settings| self.schemas.note(settings));
-        self.fold().await
-    }
-
-    async fn rescue_expired(&self, most: usize) -> Result<Swept> {
-        self.write(move |batch| sweep::rescue_expired(batch, most)).await
-    }
-
-    async fn reject_unclaimed(&self, most: usize) -> Result<Swept> {
-        self.write(move |batch| sweep::reject_unclaimed(batch, most)).await
-    }
-
-    async fn expire_reviews(&self, most: usize) -> Result<Swept> {
-        self.write(move |batch| reviews::expire_reviews(batch, most)).await
-    }
-
-    async fn work_operations(&self, replica: &str) -> Result<Swept> {
-        operation_work::round(self, replica).await
-    }
-
-    async fn trim_changes(&self, most: usize) -> Result<Swept> {
-        self.write(move |batch| sweep::trim_changes(batch, most)).await
-    }
-
-    async fn trim_events(&self, most: usize) -> Result<Swept> {
-        self.write(move |batch| breakers::trim_events(batch, most)).await
-    }
-
-    async fn trim_ledger(&self, most: usize) -> Result<Swept> {
-        self.write(move |batch| effects::trim(batch, most)).await
-    }
-
-    async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage> {
-        let (scope, now) = (scope.clone(), self.now());
-        read!(self, look => list::list_runs(&look, &scope, &filter, &page, now))
-    }
-
-    async fn run(&self, at: &RunRef) -> Result<RunDetail> {
-        let at = at.clone();
-        read!(self, look => detail::run_detail(&look, &at))
-    }
-
-    async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent> {
-        let at = at.clone();
-        read!(self, look => sent::sent(&look, &at, attempt))
-    }
-
-    async fn revision(&self, at: &RunRef, revision: Option<u32>) -> Result<RevisionView> {
-        let at = at.clone();
-        read!(self, look => revisions::revision(&look, &at, revision))
-    }
-
-    async fn duplicates(&self, at: &RunRef) -> Result<DuplicatesAnswer> {
-        let at = at.clone();
-        read!(self, look => duplicates::duplicates(&look, &at))
-    }
-
-    async fn effect(&self, at: &EffectRef) -> Result<EffectView> {
-        let at = at.clone();
-        read!(self, look => steps::effect(&look, &at))
-    }
-
-    async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage> {
-        let (scope, now) = (scope.clone(), self.now());
-        read!(self, look => pattern_list::list_patterns(&look, &scope, &call, now))
-    }
-
-    async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail> {
-        let (scope, id, now) = (scope.clone(), id.to_owned(), self.now());
-        read!(self, look => pattern_detail::pattern_detail(&look, &scope, &id, now))
-    }
-
-    async fn operations(&self, limit: u32, cursor: Option<String>) -> Result<OperationsPage> {
-        read!(self, look => operation_list::list(&look, limit, cursor.as_deref()))
-    }
-
-    async fn operation(&self, id: &str) -> Result<OperationView> {
-        let id = number_of(id)?;
-        read!(self, look => operation_list::one(&look, id))
-    }
-
-    async fn operation_items(&self, id: &str, call: ItemsCall) -> Result<OperationItemsPage> {
-        let id = number_of(id)?;
-        read!(self, look => operation_list::items(&look, id, &call))
-    }
-
-    async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer> {
-        read!(self, look => figures::list_tenants(&look, limit, cursor.as_deref()))
-    }
-
-    async fn tenant_health(&self, tenant: &Tenant) -> Result<TenantHealth> {
-        let (tenant, limits, now) = (tenant.clone(), self.shelf.limits_of(tenant), self.now());
-        read!(self, look => figures::tenant_health(&look, &tenant, limits, now))
-    }
-
-    async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer> {
-        let (scope, now) = (scope.clone(), self.now());
-        read!(self, look => figures::health(&look, &scope, now))
-    }
-
-    async fn standing(&self, scope: &TenantScope) -> Result<Standing> {
-        let scope = scope.clone();
-        read!(self, look => figures::how_it_stands(&look, &scope))
-    }
-
-    async fn stats(&self, scope: &TenantScope, call: StatsCall) -> Result<StatsAnswer> {
-        let (scope, now) = (scope.clone(), self.now());
-        read!(self, look => hours::stats(&look, &scope, &call, now))
-    }
-
-    async fn changes(&self, scope: &TenantScope, since: Option<String>) -> Result<ChangesAnswer> {
-        let scope = scope.clone();
-        self.log_changes().await?;
-        read!(self, look => changes::changes(&look, &scope, since.as_deref()))
-    }
-
-    async fn queues(&self) -> Result<Vec<QueueView>> {
-        read!(self, look => queue_list::list_queues(&look))
-    }
-
-    async fn queue(&self, name: &QueueName) -> Result<QueueView> {
-        let name = name.clone();
-        read!(self, look => queue_list::one_queue(&look, &name))
-    }
-
-    async fn policy(&self, tenant: &Tenant, queue: &QueueName) -> Result<Arc<Policy>> {
-        if let Some(policy) = self.shelf.find(tenant, queue) {
-            return Ok(policy);
-        }
-        let (asked, name) = (self.shelf.ask(), queue.clone());
-        let settings = read!(self, look => queue_list::settings_of(&look, &name))?;
-        Ok(self.shelf.put(asked, tenant, queue, settings.as_ref()))
-    }
-
-    async fn output_schema(&self, at: &RunRef) -> Result<Option<OutputSchema>> {
-        if !self.schemas.any() {
-            return Ok(None);
-        }
-        let run = at.clone();
-        let queue = read!(self, look => queue_list::queue_of(&look, &run))?;
-        match queue {
-            Some(queue) => Ok(self.policy(&at.tenant, &queue).await?.detect.output_schema.clone()),
-            None => Ok(None),
-        }
-    }
-
-    async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView> {
-        let put = name.clone();
-        self.schemas.note(&settings);
-        self.write(move |batch| batch.put_queue(&put, settings.clone()).map(|_| ())).await?;
-        self.shared.queues_set.fetch_add(1, Ordering::SeqCst);
-        self.shelf.forget();
-        self.queue(&name).await
-    }
-
-    async fn keys(&self) -> Result<Vec<KeyRecord>> {
-        read!(self, look => keys::list_keys(&look))
-    }
-
-    async fn key_by_hash(&self, hash: [u8; 32]) -> Result<Option<KeyRecord>> {
-        read!(self, look => keys::key_by_hash(&look, &hash))
-    }
-
-    async fn put_key(&self, key: KeyRecord) -> Result<()> {
-        self.write(move |batch| batch.rows.insert_key(&key)).await
-    }
-
-    async fn revoke_key(&self, id: &str) -> Result<bool> {
-        let id = id.to_owned();
-        self.write(move |batch| batch.rows.revoke_key(&id, batch.now)).await
-    }
-
-    async fn ready(&self) -> Result<()> {
-        // An empty commit goes through the queue and the disk like any other.
-        self.write(sweep::touch).await
-    }
-
-    async fn close(&self) {
-        self.committer.close().await;
-        self.telling.close().await;
-        self.readers.close();
-        drop(self.folding.lock().await.take());
     }
 }

@@ -95,9 +95,7 @@ async fn send(
     end: Option<&str>,
 ) -> std::result::Result<(), tokio_postgres::Error> {
     // Prepared before the first is sent: nothing may overtake another, least of all the commit.
-    for sql in STATEMENTS.iter().chain(counter_deltas::STATEMENTS) {
-        session.statements.prepared(&session.client, sql).await?;
-    }
+    session.statements.prepare_all(&session.client, STATEMENTS).await?;
     let out = &sheet.out;
     let (mut new, mut known) = (Vec::new(), Vec::new());
     for (kept, life) in sheet.dirty().into_iter().zip(lives) {
