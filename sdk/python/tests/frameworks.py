@@ -16,7 +16,7 @@ import redrive
 # No framework may speak to anybody but us.
 for name in ("CREWAI_DISABLE_TELEMETRY", "CREWAI_DISABLE_TRACKING", "OTEL_SDK_DISABLED", "OPENAI_AGENTS_DISABLE_TRACING"):
     os.environ[name] = "true"
-os.environ.update(LANGSMITH_TRACING="false", OPENAI_API_KEY="sk-nobody", ANONYMIZED_TELEMETRY="false")
+os.environ.update(LANGSMITH_TRACING="false", CREWAI_TRACING_ENABLED="false", OPENAI_API_KEY="sk-nobody", ANONYMIZED_TELEMETRY="false")
 
 
 class PrinterOnFire(Exception):

@@ -177,7 +177,7 @@ class Limits(LiveCase):
 
 KILLED = """
 import redrive, sys, threading
-with redrive.run("{run_id}", payload=1, resumable=True, lease_ms=600) as run:
+with redrive.run("{run_id}", payload=1, resumable=True, lease_ms=3000) as run:
     with run.step("charge", effect=True) as charge:
         {during}
         charge.output = "ch_1"
@@ -192,7 +192,7 @@ class Leaving(LiveCase):
         self.assertEqual(program.stdout.readline(), "charging\n")
         program.send_signal(signal.SIGKILL)
         program.communicate()
-        seen = self.settled("k1", "dead")
+        seen = self.settled("k1", "dead", seconds=30)
         self.assertEqual((seen["reason"], seen["dead_because"]), ("silent", "unsafe"))
         self.assertEqual(step_of(seen, "charge")["status"], "unknown")
 
@@ -201,7 +201,7 @@ class Leaving(LiveCase):
         self.assertEqual(program.stdout.readline(), "charged\n")
         program.send_signal(signal.SIGKILL)
         program.communicate()
-        seen = self.settled("k2", "scheduled")
+        seen = self.settled("k2", "scheduled", seconds=30)
         self.assertEqual((seen["reason"], step_of(seen, "charge")["status"]), ("silent", "committed"))
         self.assertEqual(self.server.replay("k2")[0], 200)
         with self.client.run("k2", payload=1, resumable=True) as again:

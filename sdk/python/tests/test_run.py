@@ -86,7 +86,7 @@ class Runs(LiveCase):
         self.assertEqual(refused.exception.code, "in_flight")
 
     def test_heartbeats_keep_a_long_attempt_alive(self) -> None:
-        with self.client.run("long", lease_ms=600) as run:
+        with self.client.run("long", lease_ms=1500) as run:
             granted = run._alive_until
             # Past the end of the lease that it began with, and only heartbeats move that.
             until(lambda: time.monotonic() > granted + 0.6, 10, "the first lease is over")
@@ -94,7 +94,7 @@ class Runs(LiveCase):
         self.assertEqual((run.outcome(5).state, self.server.run("long")["attempt"]), ("succeeded", 1))
 
     def test_an_attempt_that_was_cancelled_learns_it_and_begins_no_effect(self) -> None:
-        with self.client.run("called-off", lease_ms=600) as run:
+        with self.client.run("called-off") as run:
             self.server.call("POST", "/v1/runs/called-off/cancel", {"tenant": "acme", "reason": "no"})
             with self.assertRaises(redrive.LeaseLost), run.step("pay", effect=True):
                 self.fail("it began")
