@@ -148,7 +148,7 @@ with redrive.run("{run_id}", queue="mail", payload=1, resumable=True) as run:
         self.assertIsNone(self.server.run("cli-living")["state"])
         living.send_signal(signal.SIGKILL)
         living.communicate()
-        self.assertIn("4 reports sent, 1 files done", subprocess.check_output(command[:-1], env=self.environment(), text=True))
+        self.assertIn("4 reports sent, 1 file done", subprocess.check_output(command[:-1], env=self.environment(), text=True))
         self.assertEqual(self.server.run("cli-living")["state"], "scheduled")
         self.assertEqual(list(self.spool.glob("*")), [])
 
