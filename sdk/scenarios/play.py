@@ -18,7 +18,7 @@ from server import Server, until
 
 #: What the story's teller does itself; the rest is the agent's.
 _ITS_OWN = ("kill", "server", "replay", "await")
-_WAIT_S = 20.0
+_WAIT_S = 60.0
 
 
 def scenarios() -> list[dict[str, Any]]:

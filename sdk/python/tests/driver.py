@@ -73,11 +73,11 @@ class Agent:
         return {"output": output, "skipped": not done}
 
     def succeed(self, line: dict[str, Any]) -> dict[str, Any]:
-        outcome = self.run.succeed(line.get("output"), wait_s=5)
+        outcome = self.run.succeed(line.get("output"), wait_s=30)
         return {"state": outcome.state, "verdict": outcome.verdict}
 
     def fail(self, line: dict[str, Any]) -> dict[str, Any]:
-        outcome = self.run.fail(type(line["type"], (Thrown,), {})(line["message"]))
+        outcome = self.run.fail(type(line["type"], (Thrown,), {})(line["message"]), wait_s=30)
         return {"state": outcome.state, "verdict": outcome.verdict}
 
     def flush(self, line: dict[str, Any]) -> dict[str, Any]:

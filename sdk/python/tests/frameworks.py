@@ -16,7 +16,7 @@ import redrive
 # No framework may speak to anybody but us.
 for name in ("CREWAI_DISABLE_TELEMETRY", "CREWAI_DISABLE_TRACKING", "OTEL_SDK_DISABLED", "OPENAI_AGENTS_DISABLE_TRACING"):
     os.environ[name] = "true"
-os.environ.update(LANGSMITH_TRACING="false", OPENAI_API_KEY="sk-nobody", ANONYMIZED_TELEMETRY="false")
+os.environ.update(LANGSMITH_TRACING="false", CREWAI_TRACING_ENABLED="false", OPENAI_API_KEY="sk-nobody", ANONYMIZED_TELEMETRY="false")
 
 
 class PrinterOnFire(Exception):
@@ -88,7 +88,7 @@ class FrameworkCase(LiveCase):
                 self.agent(run, steps_max)
         except Exception as error:  # noqa: BLE001 - what it raises is looked at
             self.raised = error
-        self.assertTrue(run.outcome(10).known)
+        self.assertTrue(run.outcome(30).known)
         seen = self.server.run(run_id)
         done = [step["name"] for step in seen["steps"] if step["status"] == "committed"]
         self.assertEqual(done, ["look_up"], "the completed step is there")
@@ -100,12 +100,12 @@ class FrameworkCase(LiveCase):
         self.provider.says(call("pay", amount=700), Refused(429, RATE_LIMITED))
         with self.assertRaises(Exception), self.client.run(run_id, payload=7, resumable=True) as run:
             self.agent(run)
-        self.assertEqual((run.outcome(10).state, paid), ("scheduled", [700]))
+        self.assertEqual((run.outcome(30).state, paid), ("scheduled", [700]))
         self.assertEqual(self.server.replay(run_id)[0], 200)
         self.provider.says(call("pay", amount=700), text("It is paid."))
         with self.client.run(run_id, payload=7, resumable=True) as run:
             self.agent(run)
-        self.assertEqual((run.outcome(10).state, run.output, paid), ("recovered", "It is paid.", [700]))
+        self.assertEqual((run.outcome(30).state, run.output, paid), ("recovered", "It is paid.", [700]))
         effects = [(step["name"], step["effect"], step["output"]) for step in self.server.run(run_id)["steps"]]
         self.assertEqual(effects, [("pay", True, "paid 700 EUR")])
 
@@ -138,7 +138,7 @@ class FrameworkCase(LiveCase):
                 self.agent(run, 3)
         except Exception:  # noqa: BLE001 - some frameworks raise, others answer
             pass
-        run.outcome(10)
+        run.outcome(30)
         seen = self.server.run(run_id)
         self.assertEqual((seen["state"], seen["reason"]), ("scheduled", "max_iterations"))
         self.assertEqual({step["name"] for step in seen["steps"]}, {"look_up"})

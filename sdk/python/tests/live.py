@@ -59,7 +59,7 @@ class LiveCase(unittest.TestCase):
         self.addCleanup(lambda: client.close(1.0))
         return client
 
-    def settled(self, run_id: str, *states: str, seconds: float = 10.0) -> dict[str, Any]:
+    def settled(self, run_id: str, *states: str, seconds: float = 30.0) -> dict[str, Any]:
         """The run, once it is in one of these states."""
         return until(
             lambda: (r := self.server.run(run_id))["state"] in states and r, seconds, f"{run_id} is {states}"

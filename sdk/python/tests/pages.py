@@ -24,9 +24,10 @@ def run_page(case: LiveCase, page: str) -> int:
         done = subprocess.run(
             [sys.executable, "-c", code],
             env=case.environment(PYTHONPATH=":".join([str(Path(p)) for p in sys.path if p])),
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         case.assertEqual(done.returncode, 0, done.stderr[-3000:])
         # CrewAI draws frames around what it does.

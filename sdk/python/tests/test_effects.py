@@ -32,7 +32,7 @@ class Effects(LiveCase):
                 run.do("load", lambda: [1, 2])
                 run.do("charge", lambda: {"id": "ch_1"}, effect=True)
                 raise ConnectionError("Connection refused")
-        self.assertEqual(run.outcome(5).state, "scheduled")
+        self.assertEqual(run.outcome(30).state, "scheduled")
         self.assertEqual(self.server.replay("resume")[0], 200)
         done = []
         with self.client.run("resume", payload=1, resumable=True) as again:
@@ -45,7 +45,7 @@ class Effects(LiveCase):
             with again.step("load") as second:
                 self.assertFalse(second.done, "another step of the same name is another step")
         self.assertEqual(done, [[1, 2], {"id": "ch_1"}, "mail to c-9"])
-        self.assertEqual(again.outcome(5).state, "recovered")
+        self.assertEqual(again.outcome(30).state, "recovered")
 
     def test_an_effect_that_another_run_has_done_is_not_done_again(self) -> None:
         with self.client.run("first") as run:
@@ -62,30 +62,30 @@ class Effects(LiveCase):
         with self.assertRaises(ConnectionError), self.client.run("doubt", resumable=True) as run:
             with run.step("charge", effect=True):
                 raise ConnectionError("Connection reset by peer")
-        self.assertEqual(run.outcome(5).verdict["dead_because"], "unsafe")
+        self.assertEqual(run.outcome(30).verdict["dead_because"], "unsafe")
         self.assertEqual(step_of(self.server.run("doubt"), "charge")["status"], "unknown")
         for name, error in [("declined", Declined("no money")), ("not-done", redrive.NotDone("no money"))]:
             with self.assertRaises(type(error)), self.client.run(name, resumable=True) as run:
                 with run.step("charge", effect=True, not_done_on=(Declined,)):
                     raise error
-            self.assertNotEqual(run.outcome(5).verdict["dead_because"], "unsafe")
+            self.assertNotEqual(run.outcome(30).verdict["dead_because"], "unsafe")
             self.assertEqual(step_of(self.server.run(name), "charge")["status"], "failed")
 
     def test_an_effect_in_doubt_is_not_begun_again_even_by_force(self) -> None:
         with self.assertRaises(OSError), self.client.run("forced") as run, run.step("charge", effect=True):
             raise OSError("gone")
-        run.outcome(5)
+        run.outcome(30)
         self.assertEqual(self.server.replay("forced")[1]["code"], "effect_unknown")
         self.assertEqual(self.server.replay("forced", force=True)[0], 200)
         with self.assertRaises(redrive.EffectUnknown), self.client.run("forced") as again:
             self.assertEqual([step["key"] for step in again.in_doubt], ["forced:charge"])
             again.do("charge", lambda: self.fail("charged again"), effect=True)
-        self.assertEqual(again.outcome(5).verdict["dead_because"], "unsafe")
+        self.assertEqual(again.outcome(30).verdict["dead_because"], "unsafe")
 
     def test_a_large_output_is_committed_and_said_to_be_left_out(self) -> None:
         with self.client.run("large") as run:
             run.do("mail", lambda: "x" * 2_000_000, effect=True)
-        run.outcome(5)
+        run.outcome(30)
         seen = step_of(self.server.run("large"), "mail")
         self.assertEqual((seen["status"], seen["output"]), ("committed", None))
         self.assertGreater(seen["output_omitted"]["bytes"], 65_536)
@@ -97,7 +97,7 @@ class Limits(LiveCase):
             with run.step("wait"):
                 threading.Event().wait(60)
                 self.fail("it waited for the call to end")
-        verdict = run.outcome(5).verdict
+        verdict = run.outcome(30).verdict
         self.assertEqual((verdict["reason"], verdict["action"]), ("timeout", "retry"))
         self.assertEqual(self.server.run("blocks")["step"], "wait")
 
@@ -128,7 +128,7 @@ class Limits(LiveCase):
 
         with self.assertRaises(redrive.TimeLimit), self.client.run("lies", resumable=True) as run:
             run.do("refund", refund, effect=True, timeout_s=0.2)
-        self.assertEqual(run.outcome(5).verdict["dead_because"], "unsafe")
+        self.assertEqual(run.outcome(30).verdict["dead_because"], "unsafe")
         self.assertEqual(step_of(self.server.run("lies"), "refund")["status"], "unknown")
         go_on.set()
         self.assertTrue(over.wait(10))
@@ -139,7 +139,7 @@ class Limits(LiveCase):
         with self.assertRaises(redrive.TimeLimit), self.client.run("open", timeout_s=0.3, resumable=True) as run:
             with run.step("charge", effect=True):
                 threading.Event().wait(30)
-        self.assertEqual(run.outcome(5).verdict["dead_because"], "unsafe")
+        self.assertEqual(run.outcome(30).verdict["dead_because"], "unsafe")
         self.assertEqual(step_of(self.server.run("open"), "charge")["status"], "unknown")
 
     def test_a_time_limit_on_a_step_ends_that_step_and_lets_the_agent_go_on(self) -> None:
@@ -149,7 +149,7 @@ class Limits(LiveCase):
                     threading.Event().wait(30)
             run.do("other", lambda: "found")
             run.output = "answered without it"
-        self.assertEqual(run.outcome(5).state, "succeeded")
+        self.assertEqual(run.outcome(30).state, "succeeded")
         statuses = {step["name"]: step["status"] for step in self.server.run("slow-step")["steps"]}
         self.assertEqual(statuses["other"], "committed")
         self.assertNotIn(statuses["search"], ("committed", "failed"), "begun, and never said to be undone")
@@ -177,7 +177,7 @@ class Limits(LiveCase):
 
 KILLED = """
 import redrive, sys, threading
-with redrive.run("{run_id}", payload=1, resumable=True, lease_ms=600) as run:
+with redrive.run("{run_id}", payload=1, resumable=True, lease_ms=3000) as run:
     with run.step("charge", effect=True) as charge:
         {during}
         charge.output = "ch_1"
@@ -192,7 +192,7 @@ class Leaving(LiveCase):
         self.assertEqual(program.stdout.readline(), "charging\n")
         program.send_signal(signal.SIGKILL)
         program.communicate()
-        seen = self.settled("k1", "dead")
+        seen = self.settled("k1", "dead", seconds=30)
         self.assertEqual((seen["reason"], seen["dead_because"]), ("silent", "unsafe"))
         self.assertEqual(step_of(seen, "charge")["status"], "unknown")
 
@@ -201,12 +201,12 @@ class Leaving(LiveCase):
         self.assertEqual(program.stdout.readline(), "charged\n")
         program.send_signal(signal.SIGKILL)
         program.communicate()
-        seen = self.settled("k2", "scheduled")
+        seen = self.settled("k2", "scheduled", seconds=30)
         self.assertEqual((seen["reason"], step_of(seen, "charge")["status"]), ("silent", "committed"))
         self.assertEqual(self.server.replay("k2")[0], 200)
         with self.client.run("k2", payload=1, resumable=True) as again:
             self.assertEqual(again.do("charge", lambda: self.fail("charged again"), effect=True), "ch_1")
-        self.assertEqual(again.outcome(5).state, "recovered")
+        self.assertEqual(again.outcome(30).state, "recovered")
 
     def test_sigterm_is_reported_and_still_ends_the_process_as_it_would_have(self) -> None:
         program = self.program(KILLED.format(run_id="t1", during="pass"))

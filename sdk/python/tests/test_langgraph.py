@@ -39,7 +39,7 @@ class LangGraph(FrameworkCase):
         with self.assertRaisesRegex(Exception, "Recursion limit"), self.client.run("recursion") as run:
             question = {"messages": [{"role": "user", "content": "Go."}]}
             graph.compile().invoke(question, config={"callbacks": [Callback(effects=[])], "recursion_limit": 4})
-        self.assertEqual(run.outcome(5).verdict["reason"], "max_iterations")
+        self.assertEqual(run.outcome(30).verdict["reason"], "max_iterations")
 
 
 del FrameworkCase

@@ -82,7 +82,7 @@ class Away(LiveCase):
             self.assertEqual(self.server.run("back")["state"], "running")
             run.do("pay", lambda: "paid", effect=True)
             self.assertEqual(step_of(self.server.run("back"), "pay")["status"], "committed")
-        self.assertEqual(run.outcome(5).state, "succeeded")
+        self.assertEqual(run.outcome(30).state, "succeeded")
 
     def test_an_end_that_was_on_its_way_when_the_start_was_answered_finds_its_lease(self) -> None:
         self.server.kill()
@@ -148,7 +148,7 @@ with redrive.run("{run_id}", queue="mail", payload=1, resumable=True) as run:
         self.assertIsNone(self.server.run("cli-living")["state"])
         living.send_signal(signal.SIGKILL)
         living.communicate()
-        self.assertIn("4 reports sent, 1 files done", subprocess.check_output(command[:-1], env=self.environment(), text=True))
+        self.assertIn("4 reports sent, 1 file done", subprocess.check_output(command[:-1], env=self.environment(), text=True))
         self.assertEqual(self.server.run("cli-living")["state"], "scheduled")
         self.assertEqual(list(self.spool.glob("*")), [])
 
@@ -297,7 +297,7 @@ redrive.flush()
     def test_an_attempt_that_should_not_have_begun_is_told_of_all_the_same(self) -> None:
         with self.assertRaises(TimeoutError), self.client.run("early", payload=1) as run:
             raise TimeoutError("Request timed out")
-        self.assertEqual(run.outcome(5).state, "scheduled")
+        self.assertEqual(run.outcome(30).state, "scheduled")
         self.server.kill()
         with self.assertRaises(ConnectionError), self.client.run("early", payload=1) as run:
             raise ConnectionError("Connection reset by peer")

@@ -52,18 +52,23 @@ fn told(tally: &Tally, folder: &Path, remote: &Remote, out: &mut Out) -> anyhow:
     if remote.json {
         return Ok(out.json(&serde_json::to_string(tally)?)?);
     }
-    out.line(format_args!("{} reports sent, {} files done", tally.sent, tally.files))?;
-    for (count, what) in [
-        (tally.refused, format!("refused, and set aside in {}", folder.join("refused.jsonl").display())),
-        (tally.unreadable, "lines could not be read".to_owned()),
-        (tally.in_use, "files are in use by programs that send them themselves".to_owned()),
-        (tally.for_others, "files are for another server".to_owned()),
+    out.line(format_args!("{} sent, {} done", counted(tally.sent, "report"), counted(tally.files, "file")))?;
+    let aside = format!("refused, and set aside in {}", folder.join("refused.jsonl").display());
+    for (count, what, which) in [
+        (tally.refused, "report", aside.as_str()),
+        (tally.unreadable, "line", "that can't be read"),
+        (tally.in_use, "file", "in use by a program that sends it itself"),
+        (tally.for_others, "file", "for another server"),
     ] {
         if count > 0 {
-            out.line(format_args!("{count} {what}"))?;
+            out.line(format_args!("{} {which}", counted(count, what)))?;
         }
     }
     Ok(())
+}
+
+fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 fn user_folder() -> Option<PathBuf> {

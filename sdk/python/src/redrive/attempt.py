@@ -297,11 +297,18 @@ class Run(Ledger):
         self._finish(lambda: ending.success(self.evidence, self._take_steps()))
         return self.outcome(wait_s)
 
-    def fail(self, error: BaseException | str, *, reason: str | None = None, terminal: bool = False) -> Outcome:
+    def fail(
+        self,
+        error: BaseException | str,
+        *,
+        reason: str | None = None,
+        terminal: bool = False,
+        wait_s: float | None = None,
+    ) -> Outcome:
         """The attempt failed, without an exception that leaves the block."""
         said = {"reason": reason, "terminal": True if terminal else None}
         self._finish(lambda: ending.failure(self.evidence, self._take_steps(), error, **said))
-        return self.outcome()
+        return self.outcome(wait_s)
 
     def release(self) -> None:
         """Gives the attempt back untouched: no try is spent, and somebody else begins it anew."""

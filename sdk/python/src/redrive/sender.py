@@ -204,8 +204,10 @@ class Sender:
                 for _ in range(len(taken) - _QUEUE_MAX):
                     self._queue.popleft()
             return
-        for _ in taken:
+        for handed in taken:
             self._queue.popleft()
+            # Whoever waits for an answer learns that there will be none for now.
+            handed.settle(None)
 
     def _send_own(self, wait_s: float) -> None:
         own = self._spool.own()
