@@ -1,6 +1,6 @@
 //! A short run of each target, from a printed seed: `REDRIVE_SEED` repeats it, `REDRIVE_FUZZ_EXECUTIONS` makes it longer.
 
-#![allow(clippy::panic, clippy::expect_used, reason = "a law that does not hold fails")]
+#![allow(clippy::panic, clippy::expect_used, clippy::print_stdout, reason = "a law that does not hold fails")]
 
 use redrive_fuzz::{TARGETS, fuzz, shrink};
 use redrive_store::{Dice as _, SystemDice};

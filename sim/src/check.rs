@@ -124,13 +124,23 @@ fn standing(world: &World, key: &Key, detail: &RunDetail) -> Option<Wrong> {
     }
     let sealed = world.facts.borrow().runs.get(key).is_some_and(|run| run.sealed && run.loose_ends == 0);
     if sealed && !summary.state.is_closed() {
-        return Some(("L4", format!("it succeeded, and is {}", summary.state)));
+        return Some(("L4", format!("it succeeded, and is {}: {}", summary.state, life(detail))));
     }
     // Whoever retries by itself is told, and may go on all the same.
     if summary.state == StateName::Scheduled && summary.replays == 0 && summary.attempt >= MAX_ATTEMPTS {
         return Some(("L6", format!("attempt {} is to be followed by another", summary.attempt)));
     }
     None
+}
+
+/// What happened to a run, in short.
+pub fn life(detail: &RunDetail) -> String {
+    let attempts = detail.body.attempts.iter().map(|one| {
+        let mark = one.error.as_ref().and_then(|error| error.detail.as_ref()).map_or("", |mark| mark.token());
+        format!("{} {} {} {mark}", one.recorded_at, one.attempt, one.outcome)
+    });
+    let moves = detail.body.history.iter().map(|entry| format!("{} {} by {}", entry.at, entry.event, entry.actor));
+    attempts.chain(moves).collect::<Vec<_>>().join("; ")
 }
 
 /// B1: half open, and more than one attempt under way that began since.

@@ -9,10 +9,10 @@ use redrive_store::{PageCall, RunFilter, TenantScope};
 use serde_json::json;
 
 use crate::actors::operator::settle_doubts;
-use crate::check::open_operations;
+use crate::check::{life, open_operations, run_detail};
 use crate::faults::Rates;
 use crate::net::Call;
-use crate::runs::is_callers;
+use crate::runs::{has_effects, is_callers, key};
 use crate::stage::alone;
 use crate::world::{TENANTS, Who, World};
 
@@ -84,8 +84,8 @@ fn rounds(world: &World, service: &dyn Service) {
 
 fn doubts(world: &Rc<World>) {
     let keys: Vec<_> = world.facts.borrow().runs.keys().cloned().collect();
-    for key in keys.iter().filter(|key| crate::runs::has_effects(&key.1)) {
-        let in_doubt = crate::check::run_detail(world, key).is_some_and(|detail| {
+    for key in keys.iter().filter(|key| has_effects(&key.1)) {
+        let in_doubt = run_detail(world, key).is_some_and(|detail| {
             detail.body.steps.iter().any(|step| step.status == redrive_core::wire::StepStatus::Unknown)
         });
         if in_doubt {
@@ -120,19 +120,11 @@ fn unsettled(world: &World, not_the_callers: bool) -> Vec<String> {
     let runs = alone(store.runs(&TenantScope::All, filter, page)).map(|page| page.runs).unwrap_or_default();
     let callers = |run: &RunSummary| run.state == StateName::Scheduled && is_callers(run.run_id.as_str());
     let open = runs.into_iter().filter(|run| !(not_the_callers && callers(run)));
-    open.map(|run| {
-        let detail = crate::runs::key(run.tenant.as_str(), run.run_id.as_str())
-            .and_then(|key| crate::check::run_detail(world, &key));
-        let attempts = detail.map(|detail| {
-            detail
-                .body
-                .attempts
-                .iter()
-                .map(|a| format!("{} {} began {:?}", a.attempt, a.outcome, a.began_at.map(|t| t.to_string())))
-                .collect::<Vec<_>>()
-        });
-        format!("{}/{} {} held by {:?}, due {:?}", run.tenant, run.run_id, run.state, run.held_by, run.next_attempt_at)
-            + &format!(" {attempts:?}")
-    })
-    .collect()
+    let told = |run: RunSummary| {
+        let life =
+            key(run.tenant.as_str(), run.run_id.as_str()).and_then(|key| run_detail(world, &key)).map(|run| life(&run));
+        let RunSummary { tenant, run_id, state, held_by, .. } = run;
+        format!("{tenant}/{run_id} {state} held by {held_by:?}: {}", life.unwrap_or_default())
+    };
+    open.map(told).collect()
 }

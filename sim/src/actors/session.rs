@@ -163,11 +163,9 @@ impl Session {
             "output": {"of": TENANTS[self.key.0]}});
         for try_no in 0..TRIES {
             let heard = self.say("steps", said.clone(), try_no > 0).await;
-            if heard.is_ok() || heard.recorded() {
-                if let Some(one) = self.world.facts.borrow_mut().outside.get_mut(outside) {
-                    // A plain step of an attempt that is over may be done again by the next.
-                    one.acknowledged |= heard.is_ok() || is_effect;
-                }
+            if let Some(one) = self.world.facts.borrow_mut().outside.get_mut(outside) {
+                // A plain step of an attempt that is over may be done again by the next.
+                one.acknowledged |= heard.is_ok() || (heard.recorded() && is_effect);
             }
             match heard.status() {
                 200 => return Went::Well,

@@ -112,9 +112,13 @@ pub(super) fn fail(
         }
         State::Merged(merged) => {
             let moved = judge(run, failure, attempt, run.ended, policy, now, jitter);
-            // Taking the merge back would hand it out again: not with an effect that must not be repeated.
-            let unsafe_now = hazard(&moved.run).is_some();
-            let before = if unsafe_now { BeforeMerge::Dead(DeadBecause::Unsafe) } else { merged.before };
+            // Taking the merge back would hand it out again: not with an effect that must not be repeated, nor past a
+            // verdict that nothing more is to be tried.
+            let before = match (hazard(&moved.run), &moved.run.state) {
+                (Some(_), _) => BeforeMerge::Dead(DeadBecause::Unsafe),
+                (None, State::Dead { because }) => BeforeMerge::Dead(*because),
+                (None, _) => merged.before,
+            };
             Ok(keep_state(moved, State::Merged(Merged { into: merged.into.clone(), before })))
         }
     }

@@ -144,6 +144,18 @@ fn a_merge_taken_back_hands_out_nothing_that_became_unsafe_meanwhile() {
     assert_eq!(because(&move_on(&failed, &Event::Unmerge, noon())), Some(DeadBecause::Unsafe));
 }
 
+/// Found by the simulation: failures that came in while it was merged used its budget up, and it was tried once more.
+#[test]
+fn a_merge_taken_back_hands_out_nothing_that_has_used_its_budget_up_meanwhile() {
+    let timeout = Failure::found(Reason::Timeout, "sample");
+    let run = failing(&begun(&Run::new(noon()), noon()), &timeout, noon());
+    let mut merged = move_on(&run, &Event::Merge { into: "other".parse().unwrap() }, noon());
+    for attempt in 2..=4 {
+        merged = move_on(&merged, &Event::Fail { failure: &timeout, attempt, jitter: 0.5 }, noon());
+    }
+    assert_eq!(because(&move_on(&merged, &Event::Unmerge, noon())), Some(DeadBecause::Exhausted));
+}
+
 #[test]
 fn a_replay_with_an_effect_in_doubt_needs_force() {
     let mut dead = Run { state: State::Dead { because: DeadBecause::Unsafe }, ..Run::new(noon()) };
