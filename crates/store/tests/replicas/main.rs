@@ -4,9 +4,11 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::disallowed_methods,
     unreachable_pub,
     dead_code,
-    reason = "a promise that does not hold fails; the world is shared with the conformance suite"
+    reason = "a promise that does not hold fails; a caller that hangs up is a task that is aborted; the world is shared with \
+              the conformance suite"
 )]
 
 mod away;
