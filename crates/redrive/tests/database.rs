@@ -169,8 +169,12 @@ fn a_store_is_copied_into_postgresql_and_back_though_each_copy_was_killed_once()
     let back = killed_then_finished(database.url(), second);
     assert!(back["rows"].as_u64() > there["rows"].as_u64());
     is_fine(&["--data", second]);
-    let server =
-        Server::of(redrive().args(["serve", "--listen", "127.0.0.1:0", "--data", second]).stdout(Stdio::piped()));
+    let server = Server::of(
+        redrive()
+            .args(["serve", "--listen", "127.0.0.1:0", "--data", second])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null()),
+    );
     assert_eq!(listed(&server.unwrap(), &admin), after);
 }
 
