@@ -30,11 +30,9 @@ export const demo = [
       await page.locator("h1", { hasText: "need a person" }).waitFor();
       await page.getByRole("heading", { name: "Needs you now" }).waitFor();
       // Every number leads to the list behind it.
-      const [count, link] = [page.locator("#needs td.lead a").first(), page.locator("#needs td.lead a").first()];
-      const n = Number((await count.innerText()).replaceAll(",", ""));
-      await link.click();
-      const said = await page.locator("h1").innerText();
-      assert.ok(Number(/[\d,]+/.exec(said)?.[0].replaceAll(",", "")) >= Math.min(n, 1), said);
+      await page.locator("#needs td.lead a").first().click();
+      await page.locator("#runs tr[data-run]").first().waitFor();
+      assert.match(await page.locator("h1").innerText(), /^[\d,]+ dead letters? match$/);
       await done();
     },
   ],

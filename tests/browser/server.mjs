@@ -6,7 +6,9 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-export const BINARY = process.env.REDRIVE_BINARY ?? "target/debug/redrive";
+const BINARY = join(process.env.CARGO_TARGET_DIR ?? "target", "debug", "redrive");
+// What configures a developer's own server must not colour the suite's.
+const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("REDRIVE_")));
 
 async function freePort() {
   const server = createServer();
@@ -40,6 +42,7 @@ async function end(child) {
 export async function startDemo(runs = 3000) {
   const child = spawn(BINARY, ["demo", "--listen", "127.0.0.1:0", "--history-runs", String(runs), "--speed", "3"], {
     stdio: ["pipe", "pipe", "inherit"],
+    env,
   });
   const text = await lineOf(child, (all) => (all.includes("Ctrl-C") ? all : null));
   const link = /https?:\/\/\S+\/login\?token=\S+/.exec(text)?.[0];
@@ -52,7 +55,7 @@ export async function startServer() {
   const data = mkdtempSync(join(tmpdir(), "redrive-desk-"));
   const port = await freePort();
   const args = ["serve", "--listen", `127.0.0.1:${port}`, "--data", join(data, "data")];
-  const child = spawn(BINARY, args, { stdio: ["ignore", "pipe", "ignore"] });
+  const child = spawn(BINARY, args, { stdio: ["ignore", "pipe", "ignore"], env });
   await lineOf(child, (all) => (all.includes("rdk_") ? all : null));
   const url = `http://127.0.0.1:${port}`;
   for (;;) {
@@ -62,7 +65,7 @@ export async function startServer() {
   }
   const key = (role, tenant) => {
     const more = tenant ? ["--tenant", tenant] : [];
-    const out = execFileSync(BINARY, ["keys", "create", "--role", role, ...more, "--json", "--data", join(data, "data")]);
+    const out = execFileSync(BINARY, ["keys", "create", "--role", role, ...more, "--json", "--data", join(data, "data")], { env });
     return JSON.parse(String(out)).key;
   };
   const keys = {
