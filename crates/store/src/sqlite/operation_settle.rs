@@ -63,7 +63,9 @@ pub(super) fn find(conn: &Connection, row: &OperationRow, spec: &NewOperation) -
     if row.unsettled() > 0 {
         follow(conn, row, &mut outcomes)?;
     }
-    let awaited = row.canary == Some(CanaryState::Waiting) && row.canary_until.is_some();
+    // Judged only while it runs: looked at in a pause it would be worth a commit, over and over, and change nothing.
+    let awaited =
+        row.state == OperationState::Running && row.canary == Some(CanaryState::Waiting) && row.canary_until.is_some();
     if let Some(canary) = spec.canary.as_ref().filter(|_| awaited) {
         outcomes.canary = Some(first_attempts(conn, row.id, canary)?);
     }
