@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use crate::settle::UNSTEADY;
 use crate::world::World;
 
 /// A little under the time after which nobody counts as being there.
@@ -27,6 +28,7 @@ pub async fn keep_going(world: Rc<World>, n: usize) {
                     world.stamped(sent_at);
                 }
                 let said = said.map_or_else(|e| e.to_string(), |swept| format!("{}/{}", swept.moved, swept.looked_at));
+                let said = if service.name() == UNSTEADY { "done" } else { said.as_str() };
                 world.say(&format!("{:<10} {} -> {said}", replica.name, service.name()));
             }
         }

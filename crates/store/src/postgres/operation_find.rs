@@ -8,7 +8,7 @@ use redrive_core::operation::{Seen, settled};
 use redrive_core::patch::Operation;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
-use redrive_core::wire::{Canary, CanaryState, ItemOutcome, OperationSample, Sort};
+use redrive_core::wire::{Canary, CanaryState, ItemOutcome, OperationSample, OperationState, Sort};
 
 use super::columns::{bytes, number, packed_json_or_none, parsed, whole};
 use super::filter::wanted;
@@ -165,7 +165,9 @@ pub(super) async fn find_outcomes(look: &Look<'_>, row: &OperationRow, spec: &Ne
     if row.unsettled() > 0 {
         follow(look, row, &mut outcomes).await?;
     }
-    let awaited = row.canary == Some(CanaryState::Waiting) && row.canary_until.is_some();
+    // Judged only while it runs: looked at in a pause it would be worth a commit, over and over, and change nothing.
+    let awaited =
+        row.state == OperationState::Running && row.canary == Some(CanaryState::Waiting) && row.canary_until.is_some();
     if let Some(canary) = spec.canary.as_ref().filter(|_| awaited) {
         outcomes.canary = Some(first_attempts(look, row.id, canary).await?);
     }

@@ -6,7 +6,7 @@ use redrive_core::operation::{Seen, settled};
 use redrive_core::patch::Operation;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
-use redrive_core::wire::{Canary, CanaryState, ItemOutcome, OperationSample, Sort};
+use redrive_core::wire::{Canary, CanaryState, ItemOutcome, OperationSample, OperationState, Sort};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::changes::run_numbers;
@@ -157,7 +157,9 @@ pub(super) fn find_outcomes(conn: &Connection, row: &OperationRow, spec: &NewOpe
     if row.unsettled() > 0 {
         follow(conn, row, &mut outcomes)?;
     }
-    let awaited = row.canary == Some(CanaryState::Waiting) && row.canary_until.is_some();
+    // Judged only while it runs: looked at in a pause it would be worth a commit, over and over, and change nothing.
+    let awaited =
+        row.state == OperationState::Running && row.canary == Some(CanaryState::Waiting) && row.canary_until.is_some();
     if let Some(canary) = spec.canary.as_ref().filter(|_| awaited) {
         outcomes.canary = Some(first_attempts(conn, row.id, canary)?);
     }

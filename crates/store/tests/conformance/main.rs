@@ -163,6 +163,7 @@ macro_rules! every_case {
             operations::what_does_not_settle_in_time_does_not_hold_the_end_up,
             operations::a_canary_that_fails_stops_the_rest_and_names_what_joined,
             operations::a_canary_that_passes_lets_the_rest_go,
+            operations::a_canary_that_is_through_rests_while_the_operation_is_paused,
             operations::a_canary_without_an_outcome_in_time_has_failed,
             operations::pause_resume_and_cancel_hold_from_the_next_batch_on,
             operations::after_the_answer_to_a_cancel_nothing_moves,

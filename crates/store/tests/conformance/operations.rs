@@ -236,6 +236,20 @@ pub async fn a_canary_that_passes_lets_the_rest_go(world: World) {
     assert_eq!((after.state, after.succeeded, after.failed), (OperationState::Completed, 19, 1));
 }
 
+/// Found by the simulation: the engine committed over and over for a canary that nobody would judge before a resume.
+pub async fn a_canary_that_is_through_rests_while_the_operation_is_paused(world: World) {
+    fail_all(&world, (0..10).map(|n| format!("r{n}"))).await;
+    let canary = Some(Canary { size: 2, max_failure_share: 0.0, wait_ms: 60_000 });
+    let operation = make(&world, NewOperation { canary, ..over(dead(), replay()) }).await;
+    world.store.work_operations(REPLICA).await.unwrap();
+    world.store.steer_operation(&operation.id, Steer::Pause).await.unwrap();
+    world.wait(60_001);
+    let rounds =
+        [world.store.work_operations(REPLICA).await.unwrap(), world.store.work_operations(REPLICA).await.unwrap()];
+    assert!(!rounds[1].more, "{rounds:?}");
+    assert_eq!(look(&world, &operation).await.state, OperationState::Paused);
+}
+
 pub async fn a_canary_without_an_outcome_in_time_has_failed(world: World) {
     fail_all(&world, (0..6).map(|n| format!("r{n}"))).await;
     let operation = make(&world, with_canary(3, 0.5)).await;
