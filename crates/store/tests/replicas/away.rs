@@ -45,14 +45,14 @@ async fn a_database_that_crashes_loses_nothing_acknowledged_and_is_used_again() 
 async fn a_caller_that_hangs_up_leaves_no_transaction_and_no_half_of_a_write() {
     let world = World::postgres().await;
     for n in 0..50 {
+        // Cut off as soon as they have to wait.
+        let mut calls = tokio::task::JoinSet::new();
         let store = world.store.clone();
-        let call = tokio::spawn(async move { store.report(numbered(&format!("r{n}"), "Request timed out", 1)).await });
-        tokio::task::yield_now().await;
-        call.abort();
+        calls.spawn(async move { drop(store.report(numbered(&format!("r{n}"), "Request timed out", 1)).await) });
         let store = world.store.clone();
-        let reading = tokio::spawn(async move { store.run(&at("acme", "r0")).await });
+        calls.spawn(async move { drop(store.run(&at("acme", "r0")).await) });
         tokio::task::yield_now().await;
-        reading.abort();
+        calls.shutdown().await;
     }
     // Behind all of them in every line's queue.
     for n in 0..16 {
