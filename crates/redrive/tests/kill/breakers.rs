@@ -48,7 +48,8 @@ impl Ground {
 
     /// Closed where none is shown.
     fn breaker(&self) -> Value {
-        self.http().get("/v1/breakers").unwrap().json()["breakers"][0].take()
+        let shown = self.http().get("/v1/breakers").unwrap().json();
+        shown["breakers"].get(0).cloned().unwrap_or_default()
     }
 
     fn breaks(&mut self) {

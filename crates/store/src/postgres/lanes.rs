@@ -36,6 +36,12 @@ pub(super) struct Lanes {
     ids: (i64, i64),
 }
 
+/// A lane, and the last place that was read there.
+type Asked = (usize, Option<Place>);
+
+/// What a place leaves of a lane, at one of its ends.
+type Bound = Box<dyn Fn(Option<Place>) -> i64>;
+
 /// How rows are found, and what that already says about them.
 struct Way {
     columns: &'static [&'static str],
@@ -119,15 +125,13 @@ fn hit(wanted: &Wanted, answered: Answered, params: &mut Params) -> String {
 impl Lanes {
     /// Reads on in each of `which` (a lane, and the last place read there), at most `piece` rows of each. The rows: lane,
     /// id, due, hit, pattern.
-    pub(super) fn read(&self, which: &[(usize, Option<Place>)], piece: usize) -> (String, Params) {
+    pub(super) fn read(&self, which: &[Asked], piece: usize) -> (String, Params) {
         let mut params = self.hit_params.clone();
-        let numbers = |of: &dyn Fn(&(usize, Option<Place>)) -> i64| -> Vec<i64> { which.iter().map(of).collect() };
+        let numbers = |of: &dyn Fn(&Asked) -> i64| -> Vec<i64> { which.iter().map(of).collect() };
         let mut lists = vec![params.numbers(&numbers(&|(lane, _)| i64::try_from(*lane).unwrap_or(0)))];
         let mut names = vec!["lane".to_owned()];
         for (at, column) in self.columns.iter().enumerate() {
-            let fixed = |(lane, _): &(usize, Option<Place>)| {
-                self.fixed.get(*lane).and_then(|fixed| fixed.get(at)).copied().unwrap_or(0)
-            };
+            let fixed = |(lane, _): &Asked| self.fixed.get(*lane).and_then(|fixed| fixed.get(at)).copied().unwrap_or(0);
             lists.push(params.numbers(&numbers(&fixed)));
             names.push((*column).to_owned());
         }
@@ -168,7 +172,7 @@ impl Lanes {
     }
 
     /// What is left of a lane after a place.
-    fn bounds(&self) -> [(&'static str, Box<dyn Fn(Option<Place>) -> i64>); 2] {
+    fn bounds(&self) -> [(&'static str, Bound); 2] {
         let (first, last) = self.ids;
         if self.by_due {
             return [

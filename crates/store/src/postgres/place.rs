@@ -26,9 +26,9 @@ impl PgPlace {
         let name = address.name();
         let session = connect(&address, |driver| drop(Handle::current().spawn(driver))).await?;
         if create {
-            migrate::migrate(&session).await?
+            migrate::migrate(&session).await?;
         } else {
-            migrate::require_current(&session).await?
+            migrate::require_current(&session).await?;
         }
         let client = session.client;
         // What a copy has brought so far may hold the last sign of a server of its source.

@@ -28,9 +28,9 @@ impl FolderPlace {
         let held = folder::hold(folder)?;
         let mut conn = connection::open_writer(&path, create)?;
         if create {
-            migrate::migrate(&mut conn)?
+            migrate::migrate(&mut conn)?;
         } else {
-            migrate::require_current(&conn)?
+            migrate::require_current(&conn)?;
         }
         // What points at what is checked once, at the end.
         conn.pragma_update(None, "foreign_keys", false)?;
