@@ -53,12 +53,12 @@ pub(crate) fn conclude(findings: &[Finding], place: &Place, json: bool, out: &mu
 }
 
 /// Not the store's failure but ours: there is nothing that could be judged.
-pub(crate) fn unlooked(error: anyhow::Error) -> Usage {
+pub(crate) fn unlooked(error: &anyhow::Error) -> Usage {
     Usage::new(format!("can't look: {error:#}"))
 }
 
 fn look(args: &Args, place: &Place) -> anyhow::Result<Vec<Finding>> {
-    let mut store = direct::open(place).map_err(unlooked)?;
+    let mut store = direct::open(place).map_err(|error| unlooked(&error))?;
     let mut findings = match &mut store {
         Visit::Folder(store) => {
             let mut findings = setup(store);

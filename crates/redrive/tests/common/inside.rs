@@ -92,7 +92,7 @@ pub fn objects(folder: &Path) -> i64 {
 pub fn set_version(folder: &Path, version: i64) {
     match database(folder) {
         Some(url) => {
-            drop(private_postgres::sql(&url, &format!("UPDATE schema_version SET version = {version}")).unwrap())
+            drop(private_postgres::sql(&url, &format!("UPDATE schema_version SET version = {version}")).unwrap());
         }
         None => {
             let conn = Connection::open(folder.join(DATABASE)).unwrap();

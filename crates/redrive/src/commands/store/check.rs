@@ -23,7 +23,7 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args, out: &mut Out) -> anyhow::Result<()> {
     let place = args.place.find()?;
-    let mut store = direct::open(&place).map_err(unlooked)?;
+    let mut store = direct::open(&place).map_err(|error| unlooked(&error))?;
     let mut findings = match &mut store {
         Visit::Folder(store) => {
             let mut findings = setup(store);
