@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::Kept;
 use crate::http::Http;
-use crate::inside;
 use crate::place::Place;
 use crate::record::{Acknowledged, Record, held};
 use crate::server::Server;
@@ -25,15 +24,24 @@ pub(crate) fn all(server: &Server, place: &Place, key: &str, record: &Record, ke
     successes(&mut http, record, &mut anomalies)?;
     operations(&mut http, record, &mut anomalies)?;
     counters(&mut http, &mut anomalies)?;
-    if matches!(kept, Kept::Sqlite) {
-        // It panics at the first row that must not be there, with what that row would mean.
-        let folder = place.path().to_owned();
-        let whole = std::panic::catch_unwind(|| inside::check(&folder));
-        if whole.is_err() {
-            anomalies.push("the file is damaged, or a counter is wrong: see above".into());
-        }
-    }
+    whole(server, place, kept, &mut anomalies)?;
     Ok(anomalies)
+}
+
+/// Nothing is damaged, and every counter is what a recount says.
+fn whole(server: &Server, place: &Place, kept: &Kept, anomalies: &mut Vec<String>) -> Result<()> {
+    let mut check = std::process::Command::new(server.binary());
+    check.args(["store", "check", "--json"]);
+    match kept {
+        Kept::Sqlite => check.arg("--data").arg(place.path().join("data")),
+        Kept::Postgres { url, .. } => check.args(["--database-url", url]),
+    };
+    let said = check.output().context("redrive store check")?;
+    if !said.status.success() {
+        let told = [said.stdout, said.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+        anomalies.push(format!("the store is damaged, or a counter is wrong: {told}"));
+    }
+    Ok(())
 }
 
 /// Half a pair, as every report's payload has it, is more than a parsed tree can hold.

@@ -17,9 +17,6 @@ mod faults;
     reason = "shared with the suites over the real binary"
 )]
 mod http;
-#[path = "../../crates/redrive/tests/common/inside.rs"]
-#[allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "shared with the suites over the real binary")]
-mod inside;
 mod place;
 mod proxy;
 mod record;

@@ -27,6 +27,10 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Server {
+    pub(crate) fn binary(&self) -> &Path {
+        &self.binary
+    }
+
     pub(crate) fn new(binary: &Path, place: &Place, kept: Kept) -> Result<Self> {
         let binary = binary.canonicalize().with_context(|| binary.display().to_string())?;
         let (listen, child) = (Mutex::new("127.0.0.1:0".to_owned()), Mutex::new(None));
