@@ -1,22 +1,15 @@
-//! A short run of each target, from a printed seed: `REDRIVE_SEED` repeats it, `REDRIVE_FUZZ_EXECUTIONS` makes it longer.
+//! A short run of each target, from the same seed each time: `REDRIVE_SEED` begins elsewhere, `REDRIVE_FUZZ_EXECUTIONS` makes it longer.
 
 #![allow(clippy::panic, clippy::expect_used, clippy::print_stdout, reason = "a law that does not hold fails")]
 
 use redrive_fuzz::{TARGETS, fuzz, shrink};
-use redrive_store::{Dice as _, SystemDice};
 
 fn number(name: &str, otherwise: impl FnOnce() -> u64) -> u64 {
     std::env::var(name).ok().map_or_else(otherwise, |given| given.parse().expect("a number"))
 }
 
-fn fresh() -> u64 {
-    let mut bytes = [0; 8];
-    SystemDice.fill(&mut bytes);
-    u64::from_le_bytes(bytes)
-}
-
 fn run(of: fn(&str) -> bool) {
-    let seed = number("REDRIVE_SEED", fresh);
+    let seed = number("REDRIVE_SEED", || 1);
     let executions = number("REDRIVE_FUZZ_EXECUTIONS", || 400);
     println!("REDRIVE_SEED={seed}");
     for target in TARGETS.iter().filter(|target| of(target.name)) {

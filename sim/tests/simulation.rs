@@ -1,5 +1,6 @@
 //! Many seeds, played. A broken promise prints its seed, the smallest plan that still breaks it, and that play.
-//! `REDRIVE_SEED` begins elsewhere, `REDRIVE_SIM_SEEDS` and `REDRIVE_SIM_OPERATIONS` say how many.
+//! The first seeds are the same each time, so that a change is judged by the plays of the one before it; `REDRIVE_SEED`
+//! begins elsewhere, `REDRIVE_SIM_SEEDS` and `REDRIVE_SIM_OPERATIONS` say how many.
 
 #![allow(clippy::panic, clippy::expect_used, clippy::print_stdout, reason = "a promise that does not hold fails")]
 
@@ -7,16 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use redrive_sim::{Kind, Outcome, Plan, play, shrink};
-use redrive_store::{Clock as _, Dice as _, SystemClock, SystemDice};
+use redrive_store::{Clock as _, SystemClock};
 
 fn number(name: &str, otherwise: impl FnOnce() -> u64) -> u64 {
     std::env::var(name).ok().map_or_else(otherwise, |given| given.parse().expect("a number"))
-}
-
-fn fresh() -> u64 {
-    let mut bytes = [0; 4];
-    SystemDice.fill(&mut bytes);
-    u32::from_le_bytes(bytes).into()
 }
 
 fn store() -> Kind {
@@ -34,7 +29,7 @@ fn tell(plan: Plan, outcome: &Outcome) -> ! {
 
 #[test]
 fn every_promise_holds_over_many_seeds() {
-    let (first, seeds) = (number("REDRIVE_SEED", fresh), number("REDRIVE_SIM_SEEDS", || 12));
+    let (first, seeds) = (number("REDRIVE_SEED", || 1), number("REDRIVE_SIM_SEEDS", || 12));
     let operations = number("REDRIVE_SIM_OPERATIONS", || 1_000);
     println!("REDRIVE_SEED={first}");
     let (next, done, broken) = (AtomicU64::new(0), AtomicU64::new(0), Mutex::new(None));

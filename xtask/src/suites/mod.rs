@@ -1,10 +1,8 @@
 //! The suites that `cargo xtask test` runs, one file each: add the file, then its line in [`ALL`].
 
 mod browser;
-mod fuzz;
 mod python;
 mod sdk_python;
-mod simulation;
 mod workspace;
 
 use std::process::Command;
