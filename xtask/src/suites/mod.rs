@@ -20,5 +20,4 @@ pub(crate) struct Suite {
 }
 
 /// In the order in which they run.
-pub(crate) const ALL: &[Suite] =
-    &[workspace::SUITE, simulation::SUITE, fuzz::SUITE, python::SUITE, sdk_python::SUITE, browser::SUITE];
+pub(crate) const ALL: &[Suite] = &[workspace::SUITE, python::SUITE, sdk_python::SUITE, browser::SUITE];
