@@ -216,6 +216,8 @@ pub(crate) trait BreakerRows {
     fn put_generation(&mut self, last: u64) -> Result<()>;
     /// One that has seen nothing but successes, and has no row; where the batch's memory does not hold all of them.
     fn quiet_breaker(&mut self, key: &Key) -> Result<Option<Breaker>>;
+    /// The generation in which a breaker begins that nothing is known of: the last one when this memory began.
+    fn blank_since(&mut self, last: u64) -> u64;
     /// `life`: the breaker as JSON.
     fn put_breaker(&mut self, key: &Key, tenant: Option<i64>, life: &str) -> Result<()>;
     /// It has nothing to say, or not any more.

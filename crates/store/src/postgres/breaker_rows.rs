@@ -66,6 +66,10 @@ impl BreakerRows for PgRows<'_> {
         Ok(self.quiet.get(key))
     }
 
+    fn blank_since(&mut self, last: u64) -> u64 {
+        self.quiet.since(last)
+    }
+
     fn put_breaker(&mut self, key: &Key, tenant: Option<i64>, life: &str) -> Result<()> {
         let (provider, model) = match &key.scope {
             Scope::Tenant { .. } => (None, None),

@@ -2,7 +2,7 @@
 //! what each has seen stays with its replica until a failure makes a row of it.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use redrive_core::breaker::{Breaker, Key};
 
@@ -10,11 +10,20 @@ use redrive_core::breaker::{Breaker, Key};
 const KNOWN_MAX: usize = 20_000;
 
 #[derive(Default)]
-pub(super) struct Quiet(Mutex<HashMap<Key, Breaker>>);
+pub(super) struct Quiet {
+    all: Mutex<HashMap<Key, Breaker>>,
+    /// The last generation when this replica first looked.
+    since: OnceLock<u64>,
+}
 
 impl Quiet {
     fn all(&self) -> MutexGuard<'_, HashMap<Key, Breaker>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What began before this replica remembers says nothing of a breaker that it does not know.
+    pub(super) fn since(&self, last: u64) -> u64 {
+        *self.since.get_or_init(|| last)
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<Breaker> {

@@ -40,6 +40,10 @@ impl BreakerRows for SqliteRows<'_> {
         Ok(None)
     }
 
+    fn blank_since(&mut self, last: u64) -> u64 {
+        last
+    }
+
     fn delete_breaker(&mut self, key: &Key, _: &Breaker) -> Result<()> {
         let mut forget = self.conn.prepare_cached("DELETE FROM breakers WHERE name = ?1")?;
         forget.execute([key.name().as_str()])?;

@@ -123,7 +123,8 @@ fn every_act_does_what_the_model_says_and_nothing_else() {
     });
     let (moved, skipped) = (moved.into_inner(), skipped.into_inner());
     println!("{} acts, {moved} runs moved by operations, {skipped} left alone since they had changed", size().acts);
-    assert!(moved > 0 && skipped > 0, "operations that do nothing prove nothing");
+    // A short play may come to none.
+    assert!(size().acts < SIZE.acts || (moved > 0 && skipped > 0), "operations that do nothing prove nothing");
 }
 
 /// B1: exactly one probe until it settles or its lease ends; a crashed one frees the slot.

@@ -69,7 +69,7 @@ impl Batch<'_> {
         }
         let (all, last) = self.rows.breakers()?;
         self.known.breakers.load(all, last);
-        self.known.breakers.blank = last;
+        self.known.breakers.blank = self.rows.blank_since(last);
         Ok(())
     }
 
