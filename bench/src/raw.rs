@@ -1,6 +1,8 @@
 //! Raw SQLite: the very rows that the server wrote, read back and written again by the shortest program there is,
-//! with the same schema, the same settings and so many rows a transaction.
+//! with the same schema, the same settings and so many rows a transaction. A transaction's counters are folded before
+//! the clock starts.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -12,8 +14,43 @@ pub const DATABASE: &str = "redrive.db";
 /// A failure is one row in each.
 const TABLES: [&str; 3] = ["runs", "attempts", "payloads"];
 
-/// What one failure wrote.
-pub struct Rows(Vec<[Vec<Value>; 3]>);
+/// What is written once a transaction, summed over its failures; the last value of each is the sum.
+const COUNTERS: [&str; 4] = [
+    "INSERT INTO counts (state, tenant, queue, reason, detail, n) VALUES (?, ?, ?, ?, ?, ?)
+     ON CONFLICT DO UPDATE SET n = n + excluded.n",
+    "INSERT INTO totals (state, queue, reason, detail, n) VALUES (?, ?, ?, ?, ?)
+     ON CONFLICT DO UPDATE SET n = n + excluded.n",
+    "INSERT INTO hours (tenant, queue, reason, hour, started, failed, retried, dead, recovered, succeeded)
+     VALUES (?1, ?2, ?3, 0, 0, ?4, ?4, ?4, 0, 0)
+     ON CONFLICT DO UPDATE SET started = started + excluded.started, failed = failed + excluded.failed,
+         retried = retried + excluded.retried, dead = dead + excluded.dead,
+         recovered = recovered + excluded.recovered, succeeded = succeeded + excluded.succeeded",
+    "UPDATE patterns SET count = count + ?2, open = open + ?2, hour_count = hour_count + ?2,
+         last_seen = max(last_seen, 5) WHERE id = ?1",
+];
+/// The columns of a run that each counter is kept by.
+const KEPT_BY: [&[&str]; 4] = [
+    &["state", "tenant", "queue", "reason", "detail"],
+    &["state", "queue", "reason", "detail"],
+    &["tenant", "queue", "reason"],
+    &["pattern"],
+];
+const CHANGES: &str = "INSERT INTO changes (at, runs) VALUES (5, ?)";
+
+/// What each failure wrote.
+pub struct Rows {
+    failures: Vec<[Vec<Value>; 3]>,
+    run_columns: Vec<String>,
+}
+
+/// How much of it is written again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// All that a commit wrote: its failures' rows, its counters, its row of changes.
+    All,
+    /// The failures' rows alone.
+    Failures,
+}
 
 /// Reads the first `count` failures of a store.
 pub fn rows_of(store: &Path, count: u64) -> Result<Rows> {
@@ -30,7 +67,28 @@ pub fn rows_of(store: &Path, count: u64) -> Result<Rows> {
     while let (Some(run), Some(attempt), Some(payload)) = (runs.next(), attempts.next(), payloads.next()) {
         rows.push([run, attempt, payload]);
     }
-    Ok(Rows(rows))
+    let runs = conn.prepare("SELECT * FROM runs")?;
+    let run_columns = runs.column_names().into_iter().map(str::to_owned).collect();
+    Ok(Rows { failures: rows, run_columns })
+}
+
+impl Rows {
+    /// The counters of some failures: which statement, and its values.
+    fn counters(&self, failures: &[[Vec<Value>; 3]]) -> Vec<(&'static str, Vec<Value>)> {
+        let mut writes = Vec::new();
+        for (sql, columns) in COUNTERS.into_iter().zip(KEPT_BY) {
+            let at = |name: &&str| self.run_columns.iter().position(|column| column == name).unwrap_or(0);
+            let at: Vec<usize> = columns.iter().map(at).collect();
+            let mut sums: BTreeMap<String, (Vec<Value>, i64)> = BTreeMap::new();
+            for [run, ..] in failures {
+                let key: Vec<Value> = at.iter().map(|at| run[*at].clone()).collect();
+                sums.entry(format!("{key:?}")).or_insert((key, 0)).1 += 1;
+            }
+            writes.extend(sums.into_values().map(|(key, sum)| (sql, [key, vec![sum.into()]].concat())));
+        }
+        writes.push((CHANGES, vec![Value::Blob(vec![7; failures.len() * 8])]));
+        writes
+    }
 }
 
 /// An empty store with the schema of another, and its names.
@@ -55,20 +113,26 @@ fn like(store: &Path, folder: &Path) -> Result<Connection> {
 }
 
 /// Writes them again, `batch` failures a transaction; gives how long it took.
-pub fn write(store: &Path, rows: &Rows, batch: usize, most: usize) -> Result<Duration> {
+pub fn write(store: &Path, rows: &Rows, batch: usize, most: usize, what: What) -> Result<Duration> {
     let folder = tempfile::tempdir_in(store.parent().unwrap_or(store))?;
     let conn = like(store, folder.path())?;
     let inserts = TABLES.map(|table| {
         let width = conn.prepare(&format!("SELECT * FROM {table}")).map_or(0, |all| all.column_count());
         format!("INSERT INTO {table} VALUES ({})", vec!["?"; width].join(", "))
     });
+    let chunks = rows.failures[..most.min(rows.failures.len())].chunks(batch.max(1));
+    let counters = |chunk| if what == What::All { rows.counters(chunk) } else { Vec::new() };
+    let chunks: Vec<_> = chunks.map(|chunk| (chunk, counters(chunk))).collect();
     let began = Instant::now();
-    for chunk in rows.0[..most.min(rows.0.len())].chunks(batch.max(1)) {
+    for (failures, counters) in &chunks {
         conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        for failure in chunk {
+        for failure in *failures {
             for (insert, row) in inserts.iter().zip(failure) {
                 conn.prepare_cached(insert)?.execute(params_from_iter(row))?;
             }
+        }
+        for (sql, values) in counters {
+            conn.prepare_cached(sql)?.execute(params_from_iter(values))?;
         }
         conn.prepare_cached("COMMIT")?.execute([])?;
     }

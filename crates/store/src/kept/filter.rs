@@ -1,9 +1,10 @@
 //! What a filter says by itself, in the store's numbers.
 
 use redrive_core::run::StateName;
-use redrive_core::wire::Sort;
+use redrive_core::wire::{Severity, Sort};
 
 use crate::commands::life::position;
+use crate::kept::counts::or_all;
 use crate::model::{RunFilter, TenantScope};
 
 pub(crate) const PAGE_MAX: u32 = 500;
@@ -41,4 +42,39 @@ pub(crate) fn states(filter: &RunFilter, sort: Sort) -> Option<Vec<i64>> {
     let named = if filter.states.is_empty() { StateName::ALL } else { &filter.states };
     let numbers = named.iter().filter(|state| open(state)).map(|state| position(StateName::ALL, state));
     Some(listed(numbers).unwrap_or_default())
+}
+
+/// The severities asked for, when all of them are kept in the index of what is above normal (`runs_urgent`).
+pub(crate) fn urgent(filter: &RunFilter) -> Option<Vec<i64>> {
+    let is_urgent = |severity: &Severity| *severity > Severity::Normal;
+    let numbers = filter.severities.iter().map(|severity| position(Severity::ALL, severity));
+    if filter.severities.iter().all(is_urgent) { listed(numbers) } else { None }
+}
+
+/// Its stretches: one for each severity and state.
+pub(crate) fn urgent_lanes(urgent: &[i64], states: Option<&[i64]>) -> impl Iterator<Item = (i64, i64)> {
+    let states = or_all(states);
+    urgent.iter().flat_map(move |severity| states.clone().into_iter().map(|state| (*severity, state)))
+}
+
+/// Which rows `runs_urgent` holds, in the words of its migration; a planner takes the index only for a query that says so.
+pub(crate) const IS_URGENT: &str = "runs.severity >= 2";
+
+#[cfg(test)]
+mod tests {
+    use redrive_core::wire::Severity;
+
+    use super::{IS_URGENT, urgent};
+    use crate::commands::life::position;
+    use crate::model::RunFilter;
+
+    #[test]
+    fn what_is_above_normal_is_urgent_and_nothing_else() {
+        assert_eq!(IS_URGENT, format!("runs.severity >= {}", position(Severity::ALL, &Severity::High)));
+        let asked =
+            |severities: &[Severity]| urgent(&RunFilter { severities: severities.to_vec(), ..RunFilter::default() });
+        assert_eq!(asked(&[Severity::Critical, Severity::High]), Some(vec![2, 3]));
+        assert_eq!(asked(&[Severity::Critical, Severity::Normal]), None);
+        assert_eq!(asked(&[]), None);
+    }
 }

@@ -14,7 +14,7 @@ use super::received::{OUT_OF_ORDER_MS, any_deferred, first_received_from, last_i
 use crate::commands::fingerprints::FingerprintKey;
 use crate::commands::life::position;
 use crate::error::Result;
-use crate::kept::filter::{listed, states};
+use crate::kept::filter::{listed, states, urgent};
 use crate::kept::words::Words;
 use crate::model::{RunFilter, TenantScope};
 
@@ -26,6 +26,8 @@ pub(super) struct Wanted {
     pub(super) states: Option<Vec<i64>>,
     pub(super) queues: Option<Vec<i64>>,
     pub(super) patterns: Option<Vec<i64>>,
+    /// Severities, when all are in the index of the urgent.
+    pub(super) urgent: Option<Vec<i64>>,
     /// Positions of dead_because; only with the state dead.
     pub(super) details: Option<Vec<i64>>,
     pub(super) reasons: Vec<String>,
@@ -69,6 +71,7 @@ pub(super) async fn wanted(
         states,
         queues,
         patterns,
+        urgent: urgent(filter),
         details: listed(filter.dead_because.iter().map(|because| position(DeadBecause::ALL, because))),
         reasons: filter.reasons.iter().map(ToString::to_string).collect(),
         held: filter.held,

@@ -14,12 +14,14 @@ use super::predicate::{Answered, names_begin};
 use super::scan::Place;
 use crate::error::Result;
 use crate::kept::counts::or_all;
-use crate::kept::filter::PATTERN_LANES_MAX;
+use crate::kept::filter::{IS_URGENT, PATTERN_LANES_MAX, urgent_lanes};
 
 pub(super) const MISS: i64 = 0;
 pub(super) const HIT: i64 = 1;
 /// It matches if its template has the words.
 pub(super) const ASK_TEMPLATE: i64 = 2;
+
+const URGENT: &[&str] = &["severity", "state"];
 
 /// The lanes of a list, and the statement that reads a piece of several of them.
 #[derive(Debug)]
@@ -61,23 +63,28 @@ pub(super) async fn lanes(look: &Look<'_>, wanted: &Wanted, sort: Sort) -> Resul
 
 fn by_number(wanted: &Wanted) -> Way {
     let ids = Answered { ids: true, ..Answered::default() };
-    match (&wanted.patterns, wanted.tenant, &wanted.states) {
-        (Some(patterns), _, _) if patterns.len() <= PATTERN_LANES_MAX => Way {
+    match (&wanted.patterns, wanted.tenant, &wanted.urgent, &wanted.states) {
+        (Some(patterns), ..) if patterns.len() <= PATTERN_LANES_MAX => Way {
             columns: &["pattern"],
             fixed: patterns.iter().map(|pattern| vec![*pattern]).collect(),
             answered: Answered { tenant: true, pattern: true, ..ids },
         },
-        (_, Some(tenant), states) => Way {
+        (_, Some(tenant), _, states) => Way {
             columns: &["tenant", "state"],
             fixed: or_all(states.as_deref()).into_iter().map(|state| vec![tenant, state]).collect(),
             answered: Answered { tenant: true, state: true, ..ids },
         },
-        (_, None, Some(states)) => Way {
+        (_, None, Some(urgent), states) => Way {
+            columns: URGENT,
+            fixed: urgent_lanes(urgent, states.as_deref()).map(|(severity, state)| vec![severity, state]).collect(),
+            answered: Answered { state: true, ..ids },
+        },
+        (_, None, None, Some(states)) => Way {
             columns: &["state"],
             fixed: states.iter().map(|state| vec![*state]).collect(),
             answered: Answered { state: true, ..ids },
         },
-        (_, None, None) => Way { columns: &[], fixed: vec![Vec::new()], answered: ids },
+        (_, None, None, None) => Way { columns: &[], fixed: vec![Vec::new()], answered: ids },
     }
 }
 
@@ -153,7 +160,11 @@ impl Lanes {
             let after = format!("({own}, runs.due, runs.id) > ({lane}, lane.due, lane.id) AND ({own}) <= ({lane})");
             (format!("runs.due IS NOT NULL AND {after}"), order(&["due", "id"]), "runs.due")
         } else {
-            let known = if self.columns == ["pattern"] { "runs.pattern IS NOT NULL AND " } else { "" };
+            let known = match self.columns {
+                ["pattern"] => "runs.pattern IS NOT NULL AND ".to_owned(),
+                URGENT => format!("{IS_URGENT} AND "),
+                _ => String::new(),
+            };
             let range = format!(
                 "({own}{comma}runs.id) >= ({lane}{comma}lane.low) AND ({own}{comma}runs.id) <= ({lane}{comma}lane.high)"
             );

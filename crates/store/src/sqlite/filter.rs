@@ -13,7 +13,7 @@ use super::predicate::Clause;
 use super::received::{any_deferred, first_received_from, last_id};
 use super::words::Words;
 use crate::error::Result;
-use crate::kept::filter::{listed, states};
+use crate::kept::filter::{listed, states, urgent};
 use crate::model::{RunFilter, TenantScope};
 
 /// What a filter asks for. Whatever narrows to nothing is not here: see [`wanted`].
@@ -24,6 +24,8 @@ pub(super) struct Wanted {
     pub(super) states: Option<Vec<i64>>,
     pub(super) queues: Option<Vec<i64>>,
     pub(super) patterns: Option<Vec<i64>>,
+    /// Severities, when all are in the index of the urgent.
+    pub(super) urgent: Option<Vec<i64>>,
     /// Positions of dead_because; only with the state dead.
     pub(super) details: Option<Vec<i64>>,
     pub(super) reasons: Vec<String>,
@@ -76,6 +78,7 @@ pub(super) fn wanted(
         states,
         queues,
         patterns,
+        urgent: urgent(filter),
         details: listed(filter.dead_because.iter().map(|because| position(DeadBecause::ALL, because))),
         reasons: filter.reasons.iter().map(ToString::to_string).collect(),
         held: filter.held,

@@ -10,7 +10,7 @@ use super::predicate::{Answered, Clause};
 use super::words::names_begin;
 use crate::error::Result;
 use crate::kept::counts::or_all;
-use crate::kept::filter::PATTERN_LANES_MAX;
+use crate::kept::filter::{IS_URGENT, PATTERN_LANES_MAX, urgent_lanes};
 
 /// The lanes of a list, and the statements that read a piece of one. Their values in order: those of `hit`, the
 /// lane's own, the bounds, and how many rows.
@@ -28,7 +28,7 @@ pub(super) struct Lanes {
 /// How rows are found, and what that already says about them.
 struct Way {
     index: &'static str,
-    fixed_sql: &'static str,
+    fixed_sql: String,
     fixed: Vec<Vec<Value>>,
     answered: Answered,
 }
@@ -55,26 +55,36 @@ pub(super) fn lanes(conn: &Connection, wanted: &Wanted, sort: Sort) -> Result<La
 
 fn by_number(wanted: &Wanted) -> Way {
     let ids = Answered { ids: true, ..Answered::default() };
-    match (&wanted.patterns, wanted.tenant, &wanted.states) {
-        (Some(patterns), _, _) if patterns.len() <= PATTERN_LANES_MAX => Way {
+    match (&wanted.patterns, wanted.tenant, &wanted.urgent, &wanted.states) {
+        (Some(patterns), ..) if patterns.len() <= PATTERN_LANES_MAX => Way {
             index: "INDEXED BY runs_pattern",
-            fixed_sql: "pattern = ? AND ",
+            fixed_sql: "pattern = ? AND ".into(),
             fixed: patterns.iter().map(|pattern| vec![(*pattern).into()]).collect(),
             answered: Answered { tenant: true, pattern: true, ..ids },
         },
-        (_, Some(tenant), states) => Way {
+        (_, Some(tenant), _, states) => Way {
             index: "INDEXED BY runs_tenant_state",
-            fixed_sql: "tenant = ? AND state = ? AND ",
+            fixed_sql: "tenant = ? AND state = ? AND ".into(),
             fixed: or_all(states.as_deref()).into_iter().map(|state| vec![tenant.into(), state.into()]).collect(),
             answered: Answered { tenant: true, state: true, ..ids },
         },
-        (_, None, Some(states)) => Way {
+        (_, None, Some(urgent), states) => Way {
+            index: "INDEXED BY runs_urgent",
+            fixed_sql: format!("{IS_URGENT} AND severity = ? AND state = ? AND "),
+            fixed: urgent_lanes(urgent, states.as_deref())
+                .map(|(severity, state)| vec![severity.into(), state.into()])
+                .collect(),
+            answered: Answered { state: true, ..ids },
+        },
+        (_, None, None, Some(states)) => Way {
             index: "INDEXED BY runs_state",
-            fixed_sql: "state = ? AND ",
+            fixed_sql: "state = ? AND ".into(),
             fixed: states.iter().map(|state| vec![(*state).into()]).collect(),
             answered: Answered { state: true, ..ids },
         },
-        (_, None, None) => Way { index: "NOT INDEXED", fixed_sql: "", fixed: vec![Vec::new()], answered: ids },
+        (_, None, None, None) => {
+            Way { index: "NOT INDEXED", fixed_sql: String::new(), fixed: vec![Vec::new()], answered: ids }
+        }
     }
 }
 
@@ -91,7 +101,7 @@ fn by_due(conn: &Connection, wanted: &Wanted) -> Result<Way> {
     }
     Ok(Way {
         index: "INDEXED BY runs_due",
-        fixed_sql: "queue = ? AND tenant = ? AND ",
+        fixed_sql: "queue = ? AND tenant = ? AND ".into(),
         fixed,
         // Only what is scheduled has a due time.
         answered: Answered { tenant: true, queue: true, state: true, ..Answered::default() },

@@ -203,6 +203,7 @@ macro_rules! every_case {
             reads::changes_name_each_moved_run_once,
             reads::health_names_a_queue_that_nobody_leases,
             reads::a_first_look_says_why_the_dead_are_dead,
+            reads::the_urgent_are_found_by_their_severity,
         }
     };
 }

@@ -2,7 +2,7 @@
 
 use redrive_core::run::StateName;
 use redrive_core::verdict::DeadBecause;
-use redrive_core::wire::Sort;
+use redrive_core::wire::{Severity, Sort};
 use redrive_store::{Error, NewRun, PageCall, PatternsCall, Report, RunFilter, TenantScope, Triage};
 
 use crate::reports::{BUG, TIMEOUT};
@@ -118,4 +118,31 @@ pub async fn a_first_look_says_why_the_dead_are_dead(world: World) {
     }
     let nobody = world.store.standing(&TenantScope::One("nobody".parse().unwrap())).await.unwrap();
     assert_eq!((nobody.of(StateName::Dead), nobody.dead.len()), (0, 0));
+}
+
+pub async fn the_urgent_are_found_by_their_severity(world: World) {
+    let report = async |tenant: &str, run: &str, severity: Severity| {
+        let mut report = of(tenant, run, BUG);
+        report.run.severity = severity;
+        world.store.report(report).await.unwrap();
+    };
+    report("acme", "plain", Severity::Normal).await;
+    report("acme", "first", Severity::Critical).await;
+    report("globex", "second", Severity::High).await;
+    report("acme", "third", Severity::Critical).await;
+    let listed = async |scope: &TenantScope, severities: &[Severity], states: &[StateName], sort: Sort| {
+        let filter = RunFilter { severities: severities.to_vec(), states: states.to_vec(), ..RunFilter::default() };
+        let page = world.store.runs(scope, filter, PageCall { sort, ..page(10) }).await.unwrap();
+        assert_eq!(page.total, Some(page.runs.len() as u64));
+        page.runs.iter().map(|run| run.run_id.as_str().to_owned()).collect::<Vec<_>>()
+    };
+    let (all, acme) = (TenantScope::All, TenantScope::One("acme".parse().unwrap()));
+    let (urgent, dead) = ([Severity::High, Severity::Critical], [StateName::Dead]);
+    assert_eq!(listed(&all, &urgent, &[], Sort::NewestFirst).await, ["third", "second", "first"]);
+    assert_eq!(listed(&all, &urgent, &dead, Sort::Received).await, ["first", "second", "third"]);
+    assert_eq!(listed(&all, &[Severity::High], &dead, Sort::Received).await, ["second"]);
+    assert_eq!(listed(&all, &urgent, &[StateName::Running], Sort::Received).await, [""; 0]);
+    assert_eq!(listed(&acme, &urgent, &dead, Sort::Received).await, ["first", "third"]);
+    let most = [Severity::Normal, Severity::Critical];
+    assert_eq!(listed(&all, &most, &dead, Sort::Received).await, ["plain", "first", "third"]);
 }
