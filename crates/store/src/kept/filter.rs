@@ -44,20 +44,20 @@ pub(crate) fn states(filter: &RunFilter, sort: Sort) -> Option<Vec<i64>> {
     Some(listed(numbers).unwrap_or_default())
 }
 
-/// The severities asked for, when all of them are kept in the index of what is above normal (`runs_urgent`).
+/// The severities asked for, when all of them are kept in the indexes of what is above normal.
 pub(crate) fn urgent(filter: &RunFilter) -> Option<Vec<i64>> {
     let is_urgent = |severity: &Severity| *severity > Severity::Normal;
     let numbers = filter.severities.iter().map(|severity| position(Severity::ALL, severity));
     if filter.severities.iter().all(is_urgent) { listed(numbers) } else { None }
 }
 
-/// Its stretches: one for each severity and state.
+/// A stretch of such an index for each severity and state.
 pub(crate) fn urgent_lanes(urgent: &[i64], states: Option<&[i64]>) -> impl Iterator<Item = (i64, i64)> {
     let states = or_all(states);
     urgent.iter().flat_map(move |severity| states.clone().into_iter().map(|state| (*severity, state)))
 }
 
-/// Which rows `runs_urgent` holds, in the words of its migration; a planner takes the index only for a query that says so.
+/// Which rows those indexes hold, in the words of their migration; a planner takes one only for a query that says so.
 pub(crate) const IS_URGENT: &str = "runs.severity >= 2";
 
 #[cfg(test)]

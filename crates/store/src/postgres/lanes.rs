@@ -22,6 +22,7 @@ pub(super) const HIT: i64 = 1;
 pub(super) const ASK_TEMPLATE: i64 = 2;
 
 const URGENT: &[&str] = &["severity", "state"];
+const TENANT_URGENT: &[&str] = &["tenant", "severity", "state"];
 
 /// The lanes of a list, and the statement that reads a piece of several of them.
 #[derive(Debug)]
@@ -69,7 +70,14 @@ fn by_number(wanted: &Wanted) -> Way {
             fixed: patterns.iter().map(|pattern| vec![*pattern]).collect(),
             answered: Answered { tenant: true, pattern: true, ..ids },
         },
-        (_, Some(tenant), _, states) => Way {
+        (_, Some(tenant), Some(urgent), states) => Way {
+            columns: TENANT_URGENT,
+            fixed: urgent_lanes(urgent, states.as_deref())
+                .map(|(severity, state)| vec![tenant, severity, state])
+                .collect(),
+            answered: Answered { tenant: true, state: true, ..ids },
+        },
+        (_, Some(tenant), None, states) => Way {
             columns: &["tenant", "state"],
             fixed: or_all(states.as_deref()).into_iter().map(|state| vec![tenant, state]).collect(),
             answered: Answered { tenant: true, state: true, ..ids },
@@ -162,7 +170,7 @@ impl Lanes {
         } else {
             let known = match self.columns {
                 ["pattern"] => "runs.pattern IS NOT NULL AND ".to_owned(),
-                URGENT => format!("{IS_URGENT} AND "),
+                URGENT | TENANT_URGENT => format!("{IS_URGENT} AND "),
                 _ => String::new(),
             };
             let range = format!(

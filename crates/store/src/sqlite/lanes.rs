@@ -62,7 +62,15 @@ fn by_number(wanted: &Wanted) -> Way {
             fixed: patterns.iter().map(|pattern| vec![(*pattern).into()]).collect(),
             answered: Answered { tenant: true, pattern: true, ..ids },
         },
-        (_, Some(tenant), _, states) => Way {
+        (_, Some(tenant), Some(urgent), states) => Way {
+            index: "INDEXED BY runs_tenant_urgent",
+            fixed_sql: format!("{IS_URGENT} AND tenant = ? AND severity = ? AND state = ? AND "),
+            fixed: urgent_lanes(urgent, states.as_deref())
+                .map(|(severity, state)| vec![tenant.into(), severity.into(), state.into()])
+                .collect(),
+            answered: Answered { tenant: true, state: true, ..ids },
+        },
+        (_, Some(tenant), None, states) => Way {
             index: "INDEXED BY runs_tenant_state",
             fixed_sql: "tenant = ? AND state = ? AND ".into(),
             fixed: or_all(states.as_deref()).into_iter().map(|state| vec![tenant.into(), state.into()]).collect(),

@@ -75,16 +75,16 @@ fn reviews(seen: &Seen, review: u64) -> Markup {
     row("/runs?state=review", &grouped(review), &badge, &says, &whom(&seen.waiting, of_review), "Approve…")
 }
 
-/// Only as far as the newest show it: to count them all would mean to read them all.
 fn critical(seen: &Seen) -> Markup {
-    let is_critical = |run: &RunSummary| run.severity == Severity::Critical && run.state == StateName::Dead;
-    let n = seen.waiting.iter().filter(|run| is_critical(run)).count();
+    let n = seen.critical.total.unwrap_or(0);
     if n == 0 {
         return html! {};
     }
-    let says = html! { "Critical, among the newest " (seen.waiting.len()) " that wait." };
+    let more = if seen.critical.total_capped { "+" } else { "" };
+    let count = format!("{}{more}", grouped(n));
+    let says = html! { "Whoever sent them said that they matter most." };
     let to = "/runs?state=dead&severity=critical";
-    row(to, &n.to_string(), &severity_badge(Severity::Critical), &says, &whom(&seen.waiting, is_critical), "Open")
+    row(to, &count, &severity_badge(Severity::Critical), &says, &whom(&seen.critical.runs, |_| true), "Open")
 }
 
 fn row(to: &str, count: &str, badge: &Markup, says: &Markup, whom: &Markup, next: &str) -> Markup {

@@ -4,7 +4,8 @@
 use redrive_core::run::StateName;
 use redrive_core::time::{DAY_MS, Timestamp};
 use redrive_core::wire::{
-    BreakerView, HealthAnswer, PatternDetail, PatternSort, RunSummary, Sort, StatsAnswer, TenantView,
+    BreakerView, HealthAnswer, PatternDetail, PatternSort, RunSummary, RunsPage, Severity, Sort, StatsAnswer,
+    TenantView,
 };
 use redrive_store::{PageCall, PatternsCall, RunFilter, Standing, StatsCall, TenantScope};
 
@@ -40,6 +41,8 @@ pub(super) struct Seen {
     pub(super) breakers: Vec<BreakerView>,
     /// The newest dead and in review.
     pub(super) waiting: Vec<RunSummary>,
+    /// The newest critical dead letters, and how many there are.
+    pub(super) critical: RunsPage,
     /// Those with most dead letters first; none for a tenant.
     pub(super) tenants: Vec<TenantView>,
     /// The median of the newest.
@@ -53,16 +56,18 @@ impl Seen {
         let now = app.store.now();
         let call = StatsCall { since: Some(now.minus_ms(DAY_MS)), ..StatsCall::default() };
         let largest = PatternsCall { sort: PatternSort::Open, ..PatternsCall::first(PATTERNS_SHOWN) };
-        let (standing, stats, patterns, health, breakers, waiting, settled) = tokio::join!(
+        let (waits, settled) = ([StateName::Dead, StateName::Review], [StateName::Recovered, StateName::Resolved]);
+        let (standing, stats, patterns, health, breakers, waiting, critical, settled) = tokio::join!(
             app.store.standing(&scope),
             app.store.stats(&scope, call),
             app.store.patterns(&scope, largest),
             app.store.health(&scope),
             app.store.breakers(&scope),
-            newest(app, &scope, vec![StateName::Dead, StateName::Review], WAITING_LOOKED_AT),
-            newest(app, &scope, vec![StateName::Recovered, StateName::Resolved], SETTLED_LOOKED_AT),
+            newest(app, &scope, in_states(&waits), WAITING_LOOKED_AT),
+            newest(app, &scope, critical(), WAITING_LOOKED_AT),
+            newest(app, &scope, in_states(&settled), SETTLED_LOOKED_AT),
         );
-        let (stats, settled) = (stats?, settled?);
+        let (stats, settled) = (stats?, settled?.runs);
         let mut open = Vec::new();
         for pattern in patterns?.patterns.into_iter().filter(|pattern| pattern.open > 0) {
             open.push(app.store.pattern(&scope, &pattern.id).await?);
@@ -76,7 +81,8 @@ impl Seen {
             patterns: open,
             health: health?,
             breakers: breakers?.breakers,
-            waiting: waiting?,
+            waiting: waiting?.runs,
+            critical: critical?,
             tenants: tenants(app, &scope).await?,
             by_itself_ms: median(settled.iter().filter(is_own)),
             by_a_person_ms: median(settled.iter().filter(|run| !is_own(run))),
@@ -93,14 +99,22 @@ impl Seen {
     }
 }
 
-async fn newest(app: &App, scope: &TenantScope, states: Vec<StateName>, most: u32) -> Result<Vec<RunSummary>> {
+fn in_states(states: &[StateName]) -> RunFilter {
+    RunFilter { states: states.to_vec(), ..RunFilter::default() }
+}
+
+fn critical() -> RunFilter {
+    RunFilter { severities: vec![Severity::Critical], ..in_states(&[StateName::Dead]) }
+}
+
+async fn newest(app: &App, scope: &TenantScope, filter: RunFilter, most: u32) -> Result<RunsPage> {
     let tenant = match scope {
         TenantScope::One(tenant) => Some(tenant.clone()),
         TenantScope::All => None,
     };
-    let filter = RunFilter { tenant, states, ..RunFilter::default() };
-    let page = PageCall { sort: Sort::NewestFirst, limit: most, cursor: None, count: false };
-    Ok(app.store.runs(scope, filter, page).await?.runs)
+    let count = !filter.severities.is_empty();
+    let page = PageCall { sort: Sort::NewestFirst, limit: most, cursor: None, count };
+    Ok(app.store.runs(scope, RunFilter { tenant, ..filter }, page).await?)
 }
 
 async fn tenants(app: &App, scope: &TenantScope) -> Result<Vec<TenantView>> {
