@@ -10,7 +10,7 @@ use redrive_core::wire::{BreakerView, ItemOutcome, OperationState, RunDetail, So
 use redrive_store::{ItemsCall, PageCall, RunFilter, TenantScope};
 
 use crate::actors::bulk;
-use crate::facts::Key;
+use crate::facts::{Key, RunFacts};
 use crate::net::Heard;
 use crate::runs::{at, fields, payload};
 use crate::stage::alone;
@@ -122,7 +122,7 @@ fn standing(world: &World, key: &Key, detail: &RunDetail) -> Option<Wrong> {
     if summary.customer.as_ref().map(|customer| customer.as_str()) != fields(key)["customer"].as_str() {
         return Some(("T2", format!("it belongs to {:?}", summary.customer)));
     }
-    let sealed = world.facts.borrow().runs.get(key).is_some_and(|run| run.sealed && run.loose_ends == 0);
+    let sealed = world.facts.borrow().runs.get(key).and_then(RunFacts::last_word).is_some();
     if sealed && !summary.state.is_closed() {
         return Some(("L4", format!("it succeeded, and is {}: {}", summary.state, life(detail))));
     }
@@ -238,6 +238,9 @@ fn operation(world: &Rc<World>, id: &str) -> Option<String> {
             ItemOutcome::Moved | ItemOutcome::Succeeded | ItemOutcome::Failed => 1,
             ItemOutcome::Waiting | ItemOutcome::Skipped | ItemOutcome::Ineligible => 0,
         };
+        if item.outcome == ItemOutcome::Waiting && view.state == OperationState::Completed {
+            return Some(format!("it is completed, and {run_id} still waits"));
+        }
         moved += wanted;
         if entries != wanted {
             return Some(format!("{run_id} is {} and was moved {entries} times", item.outcome));

@@ -31,8 +31,10 @@ pub struct RunFacts {
     pub grants: BTreeMap<u64, Grant>,
     /// Calls that could still open it again.
     pub loose_ends: u32,
-    /// Acknowledged as succeeded, and nothing since that could open it again.
-    pub sealed: bool,
+    /// How often somebody has set out to open it again.
+    pub reopenings: u32,
+    /// The epoch under which it was acknowledged as succeeded, with nothing since that could open it again.
+    pub sealed_by: Option<u64>,
     /// Runs that somebody wanted merged into this one.
     pub sources: BTreeSet<String>,
 }
@@ -67,6 +69,24 @@ pub struct Facts {
     pub workers: u64,
 }
 
+impl RunFacts {
+    pub fn may_reopen(&mut self) {
+        self.sealed_by = None;
+        self.loose_ends += 1;
+        self.reopenings += 1;
+    }
+
+    /// Nothing is under way that could open it again; the same figure later: and nothing was meanwhile.
+    pub fn quiet_since(&self) -> Option<u32> {
+        (self.loose_ends == 0).then_some(self.reopenings)
+    }
+
+    /// The epoch of the success that must stay.
+    pub fn last_word(&self) -> Option<u64> {
+        self.sealed_by.filter(|_| self.loose_ends == 0)
+    }
+}
+
 impl Facts {
     pub fn run(&mut self, key: &Key) -> &mut RunFacts {
         self.runs.entry(key.clone()).or_default()
@@ -98,14 +118,10 @@ impl Facts {
             .map(|(of, _)| of.clone())
             .collect();
         for target in targets {
-            let target = self.run(&target);
-            target.sealed = false;
             // It may come again through any of them, at any time.
-            target.loose_ends += 1;
+            self.run(&target).may_reopen();
         }
-        let run = self.run(key);
-        run.sealed = false;
-        run.loose_ends += 1;
+        self.run(key).may_reopen();
     }
 
     pub fn settled(&mut self, key: &Key) {

@@ -24,6 +24,7 @@ use tokio::sync::watch;
 
 use crate::chance::Chance;
 use crate::stage::Time;
+use crate::whole::whole;
 
 /// How often it goes wrong, in a thousand calls.
 #[derive(Debug, Clone, Copy, Default)]
@@ -118,7 +119,7 @@ macro_rules! faulty {
             $(async fn $verb(&self, $($arg: $of),*) -> Result<$gives> {
                 self.before(Kind::$kind).await?;
                 // The store is let go of before anything else can be waited for.
-                let said = self.shelf.get()?.$verb($($arg),*).await;
+                let said = whole(self.shelf.get()?.$verb($($arg),*)).await;
                 self.after(Kind::$kind, said).await
             })*
 

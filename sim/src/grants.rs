@@ -47,10 +47,29 @@ impl World {
                     Some(format!("{key:?} was handed out while {other:?} of its line was out under {}", live.token));
             }
         }
-        facts.run(key).grants.entry(number).or_insert(new);
+        let run = facts.run(key);
+        let outlived = run.last_word().filter(|epoch| *epoch < number);
+        let outlived = outlived.map(|epoch| format!("{key:?} succeeded under {epoch}, and {} was granted", new.token));
+        run.grants.entry(number).or_insert(new);
         drop(facts);
-        if let Some(how) = broken {
-            self.broken("L1", how);
+        for (promise, how) in [("L1", broken), ("L4", outlived)] {
+            if let Some(how) = how {
+                self.broken(promise, how);
+            }
+        }
+    }
+
+    /// Its success was accepted. It is the last word, unless somebody has set out to open the run again since `before`:
+    /// the commit may be older than its answer, and a failure that was reported in between is a new one.
+    pub fn succeeded(&self, key: &Key, token: &str, before: Option<u32>) {
+        let mut facts = self.facts.borrow_mut();
+        let run = facts.run(key);
+        run.sealed_by = before.filter(|_| run.quiet_since() == before).map(|_| epoch(token));
+        let newest = run.grants.keys().next_back().copied().unwrap_or(0);
+        let outlived = run.last_word().is_some_and(|epoch| epoch < newest);
+        drop(facts);
+        if outlived {
+            self.broken("L4", format_args!("{key:?} succeeded under {token}, and epoch {newest} was granted"));
         }
     }
 

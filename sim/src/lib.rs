@@ -18,6 +18,7 @@ mod runs;
 mod settle;
 mod shrink;
 mod stage;
+mod whole;
 mod world;
 
 pub use backend::Kind;

@@ -1,4 +1,5 @@
-//! Plays seeds until it is told to stop: `redrive-sim [--seed N] [--seeds N] [--operations N] [--store sqlite] [--trace]`.
+//! Plays seeds until it is told to stop: `redrive-sim [--seed N] [--seeds N] [--operations N] [--store sqlite] [--twice] [--trace]`.
+//! `--twice` plays each seed a second time: it must be the same play.
 
 #![allow(clippy::print_stdout, reason = "a command-line tool: what it prints is what it is for")]
 
@@ -10,11 +11,12 @@ use redrive_sim::{Plan, play, shrink};
 struct Args {
     plan: Plan,
     seeds: u64,
+    twice: bool,
     trace: bool,
 }
 
 fn args() -> Result<Args, String> {
-    let mut args = Args { plan: Plan::new(1, 1_000), seeds: 1, trace: false };
+    let mut args = Args { plan: Plan::new(1, 1_000), seeds: 1, twice: false, trace: false };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut number = || words.next().and_then(|n| n.parse().ok()).ok_or(format!("{word} needs a number"));
@@ -23,6 +25,7 @@ fn args() -> Result<Args, String> {
             "--seeds" => args.seeds = number()?,
             "--operations" => args.plan.operations = number()?,
             "--store" => args.plan.store = words.next().unwrap_or_default().parse()?,
+            "--twice" => args.twice = true,
             "--trace" => args.trace = true,
             other => return Err(format!("unknown: {other}")),
         }
@@ -62,6 +65,10 @@ fn seeds(args: &Args) -> ExitCode {
                     let plan = Plan { seed: args.plan.seed.wrapping_add(n), ..args.plan };
                     let outcome = play(plan);
                     operations.fetch_add(outcome.operations, Ordering::SeqCst);
+                    if args.twice && play(plan).hash != outcome.hash {
+                        broken.fetch_add(1, Ordering::SeqCst);
+                        println!("seed {}: two plays that differ", plan.seed);
+                    }
                     if let Some(how) = &outcome.violation {
                         broken.fetch_add(1, Ordering::SeqCst);
                         println!("seed {}: {how}", plan.seed);

@@ -73,8 +73,8 @@ pub struct Call {
     pub method: Method,
     pub path: String,
     pub body: String,
-    /// The run that it may open again.
-    pub reopens: Option<Key>,
+    /// The runs that it may open again.
+    pub reopens: Vec<Key>,
     /// Nobody may send it again behind its sender's back.
     pub once: bool,
     /// A line for each item, and a line for each answer.
@@ -88,7 +88,7 @@ impl Call {
             method: Method::POST,
             path: path.into(),
             body: body.to_string(),
-            reopens: None,
+            reopens: Vec::new(),
             once: false,
             lines: false,
         }
@@ -99,7 +99,7 @@ impl Call {
     }
 
     pub fn reopening(self, key: &Key) -> Self {
-        Self { reopens: Some(key.clone()), ..self }
+        Self { reopens: vec![key.clone()], ..self }
     }
 
     pub fn once(self) -> Self {
@@ -134,16 +134,18 @@ impl World {
             self.time.sleep(500).await;
         }
         self.count();
-        if let Some(key) = &call.reopens {
-            self.facts.borrow_mut().may_reopen(key);
-        }
+        self.may_reopen(&call);
         let heard = self.try_call(&call).await;
         self.say(&line(actor, &call, &heard));
         self.look_over(&call, &heard);
-        if let Some(key) = call.reopens.as_ref().filter(|_| !heard.is_open()) {
-            self.facts.borrow_mut().settled(key);
+        if !heard.is_open() {
+            call.reopens.iter().for_each(|key| self.facts.borrow_mut().settled(key));
         }
         heard
+    }
+
+    fn may_reopen(&self, call: &Call) {
+        call.reopens.iter().for_each(|key| self.facts.borrow_mut().may_reopen(key));
     }
 
     /// A call between two moments: whoever makes it knows that nothing happened meanwhile.
@@ -164,9 +166,7 @@ impl World {
             return Heard::Nothing;
         }
         if rough && self.chance.happens(20) && call.method == Method::POST && !call.once {
-            if let Some(key) = &call.reopens {
-                self.facts.borrow_mut().may_reopen(key);
-            }
+            self.may_reopen(call);
             let (world, again) = (self.clone(), call.clone());
             self.later(async move {
                 world.time.sleep(world.chance.a_while_ms(LATE_MAX_MS)).await;

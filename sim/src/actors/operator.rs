@@ -97,8 +97,7 @@ async fn merge(world: &Rc<World>, actor: &str, who: Who, key: &Key) {
         let mut facts = world.facts.borrow_mut();
         let target = facts.run(&into);
         target.sources.insert(key.1.clone());
-        target.sealed = false;
-        target.loose_ends += 1;
+        target.may_reopen();
         facts.may_reopen(key);
     }
     act(world, actor, who, key, "merge", json!({"into": into.1})).await;

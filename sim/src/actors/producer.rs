@@ -91,12 +91,10 @@ async fn batch(world: &Rc<World>, actor: &str, tenant: usize) {
         })
         .collect();
     let sent_at = world.now();
-    for (key, ..) in &items {
-        world.facts.borrow_mut().may_reopen(key);
-    }
     let lines: Vec<String> = items.iter().map(|(key, fields, _)| body(fields.clone(), key)).collect();
-    let call =
-        Call { body: lines.join("\n"), lines: true, ..Call::post(Who::Worker(tenant), "/v1/failures", &Value::Null) };
+    let reopens = items.iter().map(|(key, ..)| key.clone()).collect();
+    let call = Call::post(Who::Worker(tenant), "/v1/failures", &Value::Null);
+    let call = Call { body: lines.join("\n"), lines: true, reopens, ..call };
     let heard = world.call(actor, call).await;
     let said = heard.json().as_array().cloned().unwrap_or_default();
     if !said.is_empty() && said.len() != items.len() {
@@ -105,7 +103,11 @@ async fn batch(world: &Rc<World>, actor: &str, tenant: usize) {
     for ((key, _, mark), json) in items.iter().zip(said) {
         let status = json["status"].as_u64().and_then(|n| u16::try_from(n).ok()).unwrap_or(0);
         let attempt = json["attempt"].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
-        world.failure_heard(key, attempt, mark, sent_at, &Heard::Answer { status, json });
+        let heard = Heard::Answer { status, json };
+        if heard.is_open() {
+            world.facts.borrow_mut().may_reopen(key);
+        }
+        world.failure_heard(key, attempt, mark, sent_at, &heard);
     }
 }
 

@@ -201,13 +201,11 @@ impl Session {
     }
 
     async fn succeed(&self) {
-        let clean = self.world.facts.borrow_mut().run(&self.key).loose_ends == 0;
+        let before = self.world.facts.borrow_mut().run(&self.key).quiet_since();
         let said = json!({"output": {"by": self.actor, "of": TENANTS[self.key.0]}, "finish_reason": "stop"});
         let heard = self.end("succeed", said).await;
         if heard.is_ok() && heard.json()["verdict"].is_null() {
-            let mut facts = self.world.facts.borrow_mut();
-            let run = facts.run(&self.key);
-            run.sealed = clean && run.loose_ends == 0;
+            self.world.succeeded(&self.key, &self.token, before);
         }
     }
 

@@ -3,6 +3,7 @@
 mod browser;
 mod python;
 mod sdk_python;
+mod simulation;
 mod workspace;
 
 use std::process::Command;
@@ -20,4 +21,5 @@ pub(crate) struct Suite {
 }
 
 /// In the order in which they run.
-pub(crate) const ALL: &[Suite] = &[workspace::SUITE, python::SUITE, sdk_python::SUITE, browser::SUITE];
+pub(crate) const ALL: &[Suite] =
+    &[workspace::SUITE, simulation::SUITE, python::SUITE, sdk_python::SUITE, browser::SUITE];

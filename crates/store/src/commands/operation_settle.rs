@@ -65,12 +65,15 @@ pub(crate) fn keep(
     if row.changes_seen != outcomes.from || row.is_anothers(replica, batch.now) {
         return Ok(None);
     }
+    // A run that changed in several commits is told several times, and settled once.
+    let mut items = 0;
     for (run, state) in &outcomes.runs {
         let Some(outcome) = settled(*state) else { continue };
         let failed = outcome == ItemOutcome::Failed;
         if !settle_item(batch, id, *run, outcome, failed.then(|| state.as_str()))? {
             continue;
         }
+        items += 1;
         if failed {
             row.failed += 1;
         } else {
@@ -87,7 +90,7 @@ pub(crate) fn keep(
     row.hold(replica, batch.now);
     conclude(&mut row, batch.now);
     batch.rows.update_operation(&row)?;
-    Ok(Some(outcomes.runs.len()))
+    Ok(Some(items))
 }
 
 fn judge_canary(batch: &mut Batch<'_>, row: &mut OperationRow, canary: &Canary, seen: Seen) -> Result<()> {

@@ -94,6 +94,7 @@ macro_rules! every_case {
             workers::an_old_epoch_changes_nothing_by_any_verb,
             workers::a_lease_with_another_number_changes_nothing_of_anybodys,
             workers::a_late_success_counts_until_somebody_begins_anew,
+            workers::a_success_beats_the_rescuer_that_looked_before_it,
             workers::a_late_failure_is_kept_as_evidence,
             workers::a_released_attempt_keeps_its_number_and_waits_longer_each_time,
             workers::the_twentieth_release_in_a_row_is_a_failure,

@@ -75,6 +75,20 @@ pub async fn a_late_success_counts_until_somebody_begins_anew(world: World) {
     assert!(world.store.succeed(success(&other, "7")).await.unwrap().late);
 }
 
+pub async fn a_success_beats_the_rescuer_that_looked_before_it(world: World) {
+    for run in (0..20).map(|n| format!("r{n}")) {
+        let (_, under) = world.start(&run).await;
+        world.wait(LEASE_MS + 1);
+        // The rescuer is asked first, and the success is behind it in line.
+        let (rescuer, worker) = (world.store.rescue_expired(100), world.store.succeed(success(&under, "1")));
+        let (rescued, done) = tokio::join!(rescuer, worker);
+        rescued.unwrap();
+        let state = done.unwrap().state;
+        assert!(matches!(state, StateName::Succeeded | StateName::Recovered), "{state}");
+        assert_eq!(world.state(&run).await, state);
+    }
+}
+
 pub async fn a_late_failure_is_kept_as_evidence(world: World) {
     let (_, under) = world.start("r1").await;
     goes_quiet(&world).await;

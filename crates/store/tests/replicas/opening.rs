@@ -5,7 +5,9 @@ use std::sync::Arc;
 use private_postgres::Database;
 use redrive_core::policy::Policies;
 use redrive_store::postgres::{LINES, Options, PgStore};
-use redrive_store::{SeededDice, Store as _};
+use redrive_store::{SeededDice, Store as _, UnderLease};
+
+use crate::world::{LEASE_MS, at, start};
 
 fn options(url: &str) -> Options {
     let dice = Arc::new(SeededDice::new(7));
@@ -59,5 +61,31 @@ async fn the_clock_is_the_databases() {
     let theirs: i64 = database.sql("SELECT max(at) FROM stamps").unwrap().parse().unwrap();
     let now = store.now().as_millis();
     assert!((theirs..theirs + 60_000).contains(&now), "{theirs} {now}");
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_clock_is_read_once_the_locks_are_held() {
+    let database = Database::fresh().unwrap();
+    let store = Arc::new(PgStore::open(options(database.url())).await.unwrap());
+    let lease = store.start(start("r")).await.unwrap().answer.lease.unwrap();
+    let under = UnderLease { at: at("acme", "r"), lease: lease.parse().unwrap() };
+    let (other, driver) = tokio_postgres::connect(database.url(), tokio_postgres::NoTls).await.unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(async move { driver.await.unwrap() });
+    other.batch_execute("BEGIN; SELECT id FROM runs FOR UPDATE").await.unwrap();
+    let (beating, mut beats) = (store.clone(), tokio::task::JoinSet::new());
+    beats.spawn(async move { beating.heartbeat(under).await.unwrap() });
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    let mut looks = 0;
+    while database.sql(waits).unwrap() == "0" {
+        looks += 1;
+        assert!(looks < 1_000, "it never waits");
+    }
+    let clock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+    let waited_until: i64 = other.query_one(clock, &[]).await.unwrap().get(0);
+    other.batch_execute("COMMIT").await.unwrap();
+    let decided_at = beats.join_next().await.unwrap().unwrap().minus_ms(LEASE_MS).as_millis();
+    assert!(decided_at >= waited_until, "decided {} ms before its wait was over", waited_until - decided_at);
     store.close().await;
 }
