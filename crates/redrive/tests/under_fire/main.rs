@@ -28,7 +28,7 @@ use support::wait_for;
 
 const REPLICAS: usize = 3;
 const WORKERS: u64 = 8;
-const PRODUCERS: u64 = 2;
+const PRODUCERS: u64 = 6;
 const RUNS: u64 = 2_000;
 /// A replica is killed each time so many attempts have ended; of many runs, so many that it is every few seconds.
 const ENDS_A_KILL: u64 = 100;
