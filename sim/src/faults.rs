@@ -207,6 +207,7 @@ faulty! {
     Knows keys() -> Vec<KeyRecord>;
     Knows key_by_hash(hash: [u8; 32]) -> Option<KeyRecord>;
     Writes put_key(key: KeyRecord) -> ();
+    Writes put_first_key(key: KeyRecord) -> bool;
     Writes revoke_key(id: &str) -> bool;
     Knows ready() -> ();
 }

@@ -6,9 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use crate::Kept;
 use crate::http::Http;
-use crate::place::Place;
+use crate::kept::Kept;
 use crate::record::{Acknowledged, Record, held};
 use crate::server::Server;
 
@@ -16,7 +15,7 @@ const OPERATION_TRIES: u32 = 600;
 /// Of a long torture, the history of so many runs of an operation is read.
 const HISTORIES_MAX: usize = 300;
 
-pub(crate) fn all(server: &Server, place: &Place, key: &str, record: &Record, kept: &Kept) -> Result<Vec<String>> {
+pub(crate) fn all(server: &Server<'_>, kept: &Kept, key: &str, record: &Record) -> Result<Vec<String>> {
     let mut http = Http::new(&format!("http://{}", server.address()), key);
     let mut anomalies = held(&record.seen).clone();
     reports(&mut http, record, &mut anomalies)?;
@@ -24,18 +23,14 @@ pub(crate) fn all(server: &Server, place: &Place, key: &str, record: &Record, ke
     successes(&mut http, record, &mut anomalies)?;
     operations(&mut http, record, &mut anomalies)?;
     counters(&mut http, &mut anomalies)?;
-    whole(server, place, kept, &mut anomalies)?;
+    whole(server, kept, &mut anomalies)?;
     Ok(anomalies)
 }
 
 /// Nothing is damaged, and every counter is what a recount says.
-fn whole(server: &Server, place: &Place, kept: &Kept, anomalies: &mut Vec<String>) -> Result<()> {
+fn whole(server: &Server<'_>, kept: &Kept, anomalies: &mut Vec<String>) -> Result<()> {
     let mut check = std::process::Command::new(server.binary());
-    check.args(["store", "check", "--json"]);
-    match kept {
-        Kept::Sqlite => check.arg("--data").arg(place.path().join("data")),
-        Kept::Postgres { url, .. } => check.args(["--database-url", url]),
-    };
+    check.args(["store", "check", "--json"]).args(kept.found());
     let said = check.output().context("redrive store check")?;
     if !said.status.success() {
         let told = [said.stdout, said.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();

@@ -70,6 +70,9 @@ impl<'a> Client<'a> {
         match heard {
             Ok(answer) if answer.status == 503 => {
                 self.record.refused.fetch_add(1, Ordering::Relaxed);
+                if self.record.starving.load(Ordering::SeqCst) {
+                    self.record.starved.fetch_add(1, Ordering::SeqCst);
+                }
                 None
             }
             Ok(answer) => {

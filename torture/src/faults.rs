@@ -1,89 +1,154 @@
-//! What is done to the server, one after the other, until the time is up.
+//! What is done to the server and to what it stands on, one after the other, until the time is up.
 
 use std::fmt;
-use std::process::Command;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use rustix::process::Signal;
 
-use crate::Kept;
 use crate::chance::Chance;
+use crate::kept::{Database, Kept};
 use crate::place::Place;
 use crate::proxy::Proxy;
+use crate::record::Record;
 use crate::server::Server;
+
+/// How long a full disk is waited for to bite: what was written before may leave room inside the store's own files.
+const BITE_TRIES: u32 = 400;
+const BITE_LOOK: Duration = Duration::from_millis(25);
 
 #[derive(Debug, Default)]
 pub(crate) struct Struck {
     kills: u64,
     stops: u64,
-    cut_all: u64,
     full_disks: u64,
+    /// Of those: some client was refused for it.
+    bit: u64,
     database_restarts: u64,
+    database_cut_off: u64,
+    cut_all: u64,
     cuts: u64,
+    database_cuts: u64,
 }
 
 impl fmt::Display for Struck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kills, stops, cut_all, full_disks, database_restarts, cuts } = self;
+        let Self { kills, stops, full_disks, bit, database_restarts, database_cut_off, cut_all, cuts, database_cuts } =
+            self;
         write!(
             f,
-            "{kills} kills, {stops} stops, {full_disks} full disks, {database_restarts} restarts of the database, \
-             {cut_all} times every connection cut, {cuts} connections cut in the middle"
+            "{kills} kills, {stops} stops, {full_disks} full disks of which {bit} bit, {database_restarts} restarts of the \
+             database, {database_cut_off} times all its connections cut and {database_cuts} of them in the middle, \
+             {cut_all} times every client's connection cut and {cuts} of them in the middle"
         )
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "how long a torture lasts is a matter of the clock on the wall")]
-pub(crate) fn strike(server: &Server, proxy: &Proxy, place: &Place, chance: &Chance, time: Duration) -> Result<Struck> {
-    let (began, mut struck) = (Instant::now(), Struck::default());
-    while began.elapsed() < time {
-        pause(chance, 400, 2_500);
-        match chance.below(10) {
-            0..=3 => {
-                struck.kills += 1;
-                server.kill();
-                pause(chance, 0, 800);
-                server.restart()?;
-            }
-            4..=5 => {
-                struck.stops += 1;
-                server.signal(Signal::STOP);
-                pause(chance, 100, 4_500);
-                server.signal(Signal::CONT);
-            }
-            6..=7 => {
-                struck.cut_all += 1;
-                proxy.cut_all();
-            }
-            _ => match server.kept() {
-                Kept::Sqlite if place.can_be_filled() => {
-                    struck.full_disks += 1;
-                    place.fill()?;
-                    pause(chance, 300, 2_000);
-                    // Now and then it dies with its disk full, and must come up again once there is room.
-                    let dies = chance.happens(300);
-                    if dies {
-                        struck.kills += 1;
-                        server.kill();
-                    }
-                    place.make_room();
-                    if dies {
-                        server.restart()?;
-                    }
-                }
-                Kept::Postgres { restart: Some(command), .. } => {
-                    struck.database_restarts += 1;
-                    Command::new("sh").args(["-c", command]).status()?;
-                }
-                Kept::Sqlite | Kept::Postgres { .. } => {}
-            },
-        }
-    }
-    struck.cuts = proxy.cuts();
-    Ok(struck)
+/// All that faults are done to.
+pub(crate) struct Strike<'a> {
+    pub(crate) server: &'a Server<'a>,
+    pub(crate) proxy: &'a Proxy,
+    pub(crate) kept: &'a Kept,
+    pub(crate) record: &'a Record,
+    pub(crate) chance: Chance,
+    pub(crate) struck: Struck,
 }
 
-fn pause(chance: &Chance, least_ms: u64, most_ms: u64) {
-    std::thread::sleep(Duration::from_millis(least_ms + chance.below(most_ms - least_ms)));
+impl Strike<'_> {
+    #[allow(clippy::disallowed_methods, reason = "how long a torture lasts is a matter of the clock on the wall")]
+    pub(crate) fn go_on_for(mut self, time: Duration) -> Result<Struck> {
+        let began = Instant::now();
+        while began.elapsed() < time {
+            self.pause(400, 2_500);
+            match self.chance.below(10) {
+                0..=3 => self.kill()?,
+                4..=5 => self.stop(),
+                6..=7 => self.cut_off(),
+                _ => match self.kept {
+                    Kept::Sqlite(place) => self.fill(place)?,
+                    Kept::Postgres(database) => self.restart(database)?,
+                },
+            }
+        }
+        self.struck.cuts = self.proxy.cuts();
+        if let Kept::Postgres(database) = self.kept {
+            self.struck.database_cuts = database.proxy.cuts();
+        }
+        Ok(self.struck)
+    }
+
+    fn kill(&mut self) -> Result<()> {
+        self.struck.kills += 1;
+        self.server.kill();
+        self.pause(0, 800);
+        self.server.restart()
+    }
+
+    fn stop(&mut self) {
+        self.struck.stops += 1;
+        self.server.signal(Signal::STOP);
+        self.pause(100, 4_500);
+        self.server.signal(Signal::CONT);
+    }
+
+    fn cut_off(&mut self) {
+        match self.kept {
+            Kept::Postgres(database) if self.chance.happens(500) => {
+                self.struck.database_cut_off += 1;
+                database.proxy.cut_all();
+            }
+            Kept::Sqlite(_) | Kept::Postgres(_) => {
+                self.struck.cut_all += 1;
+                self.proxy.cut_all();
+            }
+        }
+    }
+
+    fn fill(&mut self, place: &Place) -> Result<()> {
+        if !place.can_be_filled() {
+            return Ok(());
+        }
+        self.struck.full_disks += 1;
+        place.fill()?;
+        self.record.starving.store(true, Ordering::SeqCst);
+        self.struck.bit += u64::from(self.bites());
+        self.pause(300, 2_000);
+        // Now and then it dies with its disk full, and must come up again once there is room.
+        let dies = self.chance.happens(300);
+        if dies {
+            self.struck.kills += 1;
+            self.server.kill();
+        }
+        self.record.starving.store(false, Ordering::SeqCst);
+        place.make_room();
+        if dies { self.server.restart() } else { Ok(()) }
+    }
+
+    /// Whether somebody is refused while there is no room.
+    fn bites(&self) -> bool {
+        let before = self.record.starved.load(Ordering::SeqCst);
+        (0..BITE_TRIES).any(|_| {
+            std::thread::sleep(BITE_LOOK);
+            self.record.starved.load(Ordering::SeqCst) > before
+        })
+    }
+
+    fn restart(&mut self, database: &Database) -> Result<()> {
+        self.struck.database_restarts += 1;
+        self.record.starving.store(true, Ordering::SeqCst);
+        // A server that dies while its database is away waits for both.
+        let dies = self.chance.happens(200);
+        if dies {
+            self.struck.kills += 1;
+            self.server.kill();
+        }
+        database.restart(if self.chance.happens(500) { "immediate" } else { "fast" })?;
+        self.record.starving.store(false, Ordering::SeqCst);
+        if dies { self.server.restart() } else { Ok(()) }
+    }
+
+    fn pause(&self, least_ms: u64, most_ms: u64) {
+        std::thread::sleep(Duration::from_millis(least_ms + self.chance.below(most_ms - least_ms)));
+    }
 }

@@ -17,6 +17,7 @@ mod faults;
     reason = "shared with the suites over the real binary"
 )]
 mod http;
+mod kept;
 mod place;
 mod proxy;
 mod record;
@@ -31,34 +32,23 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 use crate::chance::Chance;
-use crate::place::Place;
-use crate::proxy::Proxy;
+use crate::faults::{Strike, Struck};
+use crate::kept::Kept;
+use crate::proxy::{OF_CLIENTS, Proxy};
 use crate::record::Record;
 use crate::server::Server;
 
 const CLIENTS: u64 = 12;
 
-/// Where runs are kept.
-#[derive(Debug, Clone)]
-pub(crate) enum Kept {
-    Sqlite,
-    /// Its address, and the command that restarts it, if it may be.
-    Postgres {
-        url: String,
-        restart: Option<String>,
-    },
-}
-
 struct Args {
     binary: PathBuf,
     minutes: f64,
     seed: u64,
-    kept: Kept,
+    store: String,
 }
 
 fn args() -> Result<Args> {
-    let mut args = Args { binary: PathBuf::new(), minutes: 1.0, seed: chance::fresh(), kept: Kept::Sqlite };
-    let (mut store, mut url, mut restart) = ("sqlite".to_owned(), None, None);
+    let mut args = Args { binary: PathBuf::new(), minutes: 1.0, seed: chance::fresh(), store: "sqlite".into() };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let value = words.next().with_context(|| format!("{word} needs a value"))?;
@@ -66,18 +56,10 @@ fn args() -> Result<Args> {
             "--binary" => args.binary = value.into(),
             "--minutes" => args.minutes = value.parse()?,
             "--seed" => args.seed = value.parse()?,
-            "--store" => store = value,
-            "--database-url" => url = Some(value),
-            "--restart-database" => restart = Some(value),
+            "--store" => args.store = value,
             other => bail!("unknown: {other}"),
         }
     }
-    args.kept = match (store.as_str(), url) {
-        ("sqlite", None) => Kept::Sqlite,
-        ("postgres", Some(url)) => Kept::Postgres { url, restart },
-        ("postgres", None) => bail!("--store postgres needs --database-url"),
-        _ => bail!("--store is sqlite or postgres; only postgres has a --database-url"),
-    };
     Ok(args)
 }
 
@@ -95,10 +77,10 @@ fn main() -> ExitCode {
 /// Returns how many anomalies there were.
 fn torture(args: &Args) -> Result<usize> {
     println!("seed {}", args.seed);
-    let place = Place::new(args.minutes)?;
-    let server = Server::new(&args.binary, &place, args.kept.clone())?;
+    let kept = Kept::of(&args.store, args.minutes, args.seed)?;
+    let server = Server::new(&args.binary, &kept)?;
     let key = server.start()?;
-    let proxy = Proxy::start(server.address(), args.seed)?;
+    let proxy = Proxy::start(server.address(), OF_CLIENTS, args.seed)?;
     let record = Arc::new(Record::default());
     let over = AtomicBool::new(false);
     let ended = std::thread::scope(|scope| {
@@ -110,14 +92,16 @@ fn torture(args: &Args) -> Result<usize> {
             })
             .collect();
         let time = Duration::from_secs_f64(args.minutes * 60.0);
-        let struck = faults::strike(&server, &proxy, &place, &Chance::new(args.seed), time);
+        let (chance, struck) = (Chance::new(args.seed), Struck::default());
+        let strike = Strike { server: &server, proxy: &proxy, kept: &kept, record: &record, chance, struck };
+        let struck = strike.go_on_for(time);
         over.store(true, Ordering::SeqCst);
         let panicked = clients.into_iter().map(std::thread::ScopedJoinHandle::join).filter(Result::is_err).count();
         struck.map(|faults| (faults, panicked))
     });
     let (faults, panicked) = ended?;
-    server.restart()?;
-    let mut anomalies = check::all(&server, &place, &key, &record, &args.kept)?;
+    server.restart_in_peace()?;
+    let mut anomalies = check::all(&server, &kept, &key, &record)?;
     if panicked > 0 {
         anomalies.push(format!("{panicked} clients came upon an answer that they could not read"));
     }

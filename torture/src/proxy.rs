@@ -1,4 +1,5 @@
-//! Between clients and server: connections that are cut in the middle of a word, and words that take their time.
+//! Between clients and server, and between server and database: connections that are cut in the middle of a word, and words
+//! that take their time.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -11,9 +12,23 @@ use anyhow::Result;
 
 use crate::chance::Chance;
 
-/// So many connections in a thousand come to a bad end.
-const CUT_PER_MILLE: u64 = 60;
-const SLOW_PER_MILLE: u64 = 30;
+/// How connections of a kind fare. Each direction of each of them has its own fate.
+#[derive(Clone, Copy)]
+pub(crate) struct Fates {
+    /// So many in a thousand come to a bad end…
+    cut_per_mille: u64,
+    /// …before so many bytes have passed.
+    cut_within_bytes: u64,
+    slow_per_mille: u64,
+    slow_within_ms: u64,
+}
+
+/// Between clients and server: short lives, cut in the middle of a request or an answer.
+pub(crate) const OF_CLIENTS: Fates =
+    Fates { cut_per_mille: 60, cut_within_bytes: 6_000, slow_per_mille: 30, slow_within_ms: 400 };
+/// Between server and database: long lives, cut in the middle of a transaction.
+pub(crate) const OF_LINES: Fates =
+    Fates { cut_per_mille: 400, cut_within_bytes: 400_000, slow_per_mille: 60, slow_within_ms: 60 };
 
 pub(crate) struct Proxy {
     address: String,
@@ -29,16 +44,17 @@ struct Fate {
     slow_ms: u64,
 }
 
-impl Fate {
-    fn draw(chance: &Chance) -> Self {
-        let cut_at = chance.happens(CUT_PER_MILLE).then(|| chance.below(6_000));
-        let slow_ms = if chance.happens(SLOW_PER_MILLE) { chance.below(400) } else { 0 };
-        Self { cut_at, slow_ms }
+impl Fates {
+    fn draw(&self, chance: &Chance) -> Fate {
+        let cut_at = chance.happens(self.cut_per_mille).then(|| chance.below(self.cut_within_bytes));
+        let slow_ms = if chance.happens(self.slow_per_mille) { chance.below(self.slow_within_ms) } else { 0 };
+        Fate { cut_at, slow_ms }
     }
 }
 
 impl Proxy {
-    pub(crate) fn start(server: String, seed: u64) -> Result<Self> {
+    /// In front of whoever answers at this address.
+    pub(crate) fn start(behind: String, fates: Fates, seed: u64) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?.to_string();
         let open = Arc::new(Mutex::new(Vec::new()));
@@ -47,9 +63,10 @@ impl Proxy {
         Builder::new().name("proxy".into()).spawn(move || {
             let chance = Chance::new(seed ^ 0x1234);
             for client in listener.incoming().flatten() {
-                // A server that is away is away for the client too: its connection just ends.
-                if let Ok(upstream) = TcpStream::connect(&server) {
-                    let _ = join(client, upstream, &chance, &streams, &cuts);
+                // One that is away is away for whoever asks too: the connection just ends.
+                if let Ok(upstream) = TcpStream::connect(&behind) {
+                    let both = [fates.draw(&chance), fates.draw(&chance)];
+                    let _ = join(client, upstream, both, &streams, &cuts);
                 }
             }
         })?;
@@ -75,7 +92,7 @@ impl Proxy {
 fn join(
     client: TcpStream,
     upstream: TcpStream,
-    chance: &Chance,
+    fates: [Fate; 2],
     open: &Mutex<Vec<TcpStream>>,
     cuts: &Arc<AtomicU64>,
 ) -> io::Result<()> {
@@ -90,8 +107,9 @@ fn join(
             open.drain(..many - 256);
         }
     }
-    for (from, to) in [(client.try_clone()?, upstream.try_clone()?), (upstream, client)] {
-        let (fate, cuts) = (Fate::draw(chance), cuts.clone());
+    let ways = [(client.try_clone()?, upstream.try_clone()?), (upstream, client)];
+    for ((from, to), fate) in ways.into_iter().zip(fates) {
+        let cuts = cuts.clone();
         Builder::new().name("relay".into()).spawn(move || relay(from, to, fate, &cuts))?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! What the clients did and were told.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An acknowledged failure.
@@ -34,6 +34,9 @@ pub(crate) struct Record {
     pub(crate) calls: AtomicU64,
     pub(crate) maybes: AtomicU64,
     pub(crate) refused: AtomicU64,
+    /// The disk is full or the database away, and how many were refused while it was.
+    pub(crate) starving: AtomicBool,
+    pub(crate) starved: AtomicU64,
 }
 
 pub(crate) fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -52,10 +55,11 @@ impl Record {
     pub(crate) fn print(&self) {
         let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
         println!(
-            "{} calls ({} without an answer, {} refused for now), {} failures and {} successes acknowledged, {} effects done, {} operations",
+            "{} calls ({} without an answer, {} refused for now, {} of these while the disk was full or the database away), {} failures and {} successes acknowledged, {} effects done, {} operations",
             of(&self.calls),
             of(&self.maybes),
             of(&self.refused),
+            of(&self.starved),
             held(&self.acknowledged).len(),
             held(&self.succeeded).len(),
             held(&self.outside).values().filter(|one| held(one).done > 0).count(),

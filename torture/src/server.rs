@@ -9,15 +9,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::Kept;
-use crate::place::Place;
+use crate::kept::Kept;
 
 const START_TRIES: u32 = 50;
 
-pub(crate) struct Server {
+pub(crate) struct Server<'a> {
     binary: PathBuf,
-    folder: PathBuf,
-    kept: Kept,
+    kept: &'a Kept,
     listen: Mutex<String>,
     child: Mutex<Option<Child>>,
 }
@@ -26,37 +24,42 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Server {
+impl<'a> Server<'a> {
     pub(crate) fn binary(&self) -> &Path {
         &self.binary
     }
 
-    pub(crate) fn new(binary: &Path, place: &Place, kept: Kept) -> Result<Self> {
+    pub(crate) fn new(binary: &Path, kept: &'a Kept) -> Result<Self> {
         let binary = binary.canonicalize().with_context(|| binary.display().to_string())?;
         let (listen, child) = (Mutex::new("127.0.0.1:0".to_owned()), Mutex::new(None));
-        Ok(Self { binary, folder: place.path().to_owned(), kept, listen, child })
+        Ok(Self { binary, kept, listen, child })
     }
 
     pub(crate) fn address(&self) -> String {
         held(&self.listen).clone()
     }
 
-    pub(crate) fn kept(&self) -> &Kept {
-        &self.kept
-    }
-
     /// For the first time: gives the key of its admin.
     pub(crate) fn start(&self) -> Result<String> {
-        let greeting = self.launch()?;
+        let greeting = self.launch(&self.kept.found())?;
         let key = greeting.split_whitespace().find(|word| word.starts_with("rdk_"));
         key.map(str::to_owned).context("it gave no key")
     }
 
     /// Up again at the same address, whatever became of the last one.
     pub(crate) fn restart(&self) -> Result<()> {
+        self.start_anew(&self.kept.found_under_fire())
+    }
+
+    /// The same once all is over.
+    pub(crate) fn restart_in_peace(&self) -> Result<()> {
+        self.start_anew(&self.kept.found())
+    }
+
+    fn start_anew(&self, place: &[String; 2]) -> Result<()> {
         self.kill();
         for _ in 0..START_TRIES {
-            if self.launch().is_ok() {
+            if self.launch(place).is_ok() {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(200));
@@ -64,13 +67,9 @@ impl Server {
         bail!("it does not start any more")
     }
 
-    fn launch(&self) -> Result<String> {
+    fn launch(&self, place: &[String; 2]) -> Result<String> {
         let mut command = Command::new(&self.binary);
-        command.current_dir(&self.folder).args(["serve", "--listen", &self.address()]);
-        match &self.kept {
-            Kept::Sqlite => command.args(["--data", "data"]),
-            Kept::Postgres { url, .. } => command.args(["--database-url", url]),
-        };
+        command.current_dir(self.kept.folder()).args(["serve", "--listen", &self.address()]).args(place);
         let mut child =
             command.env("NO_COLOR", "1").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let mut stdout = BufReader::new(child.stdout.take().context("no output")?);
@@ -106,7 +105,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for Server<'_> {
     fn drop(&mut self) {
         self.kill();
     }

@@ -20,7 +20,7 @@ usage: cargo xtask <command>
   test [FILTER]   set up what the suites need, run them all, end with `N passed, N failed`;
                   FILTER runs only the tests whose name contains it
   torture [FLAGS] the real binary, killed, stopped, cut off and starved while clients keep a record: --minutes N,
-                  --store sqlite|postgres, --database-url URL, --restart-database COMMAND, --seed N
+                  --store sqlite|postgres, --seed N
   seeded [NAME]   put bugs that others had into a copy of the tree, one by one: the suites must turn red;
                   --check only says whether each still fits the code
   bench [FLAGS]   measure beside raw SQLite in one run: --only classify|preflight|ingest|claims|operations|lists|pages|sdk, --pairs N,

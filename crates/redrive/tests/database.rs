@@ -1,9 +1,15 @@
 //! A store in PostgreSQL, from the command line: served by several, visited, refused in one line, copied and checked.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that can't go on should say where")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a test that can't go on should say where, and one that can should say how far it went"
+)]
 
 mod support;
 
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
@@ -11,6 +17,9 @@ use private_postgres::Database;
 use serde_json::Value;
 use support::{Server, folder, json, redrive, refusal, text};
 
+/// `REDRIVE_COPY_RUNS` says another number.
+const RUNS_TO_COPY: usize = 3_000;
+const LINES_A_CALL: usize = 3_000;
 const SECRET: &str = "hunter2-canary";
 
 fn serve(url: &str) -> Server {
@@ -31,7 +40,14 @@ fn refused(url: &str) -> String {
 
 /// Reports failures until there are `runs` of them.
 fn fill(server: &Server, key: &str, runs: usize) {
-    let lines: Vec<String> = (0..runs)
+    for first in (0..runs).step_by(LINES_A_CALL) {
+        fill_piece(server, key, first..runs.min(first + LINES_A_CALL));
+    }
+}
+
+fn fill_piece(server: &Server, key: &str, numbers: Range<usize>) {
+    let runs = numbers.len();
+    let lines: Vec<String> = numbers
         .map(|n| {
             format!(
                 r#"{{"run_id":"run-{n}","tenant":"t{}","payload":{{"n":{n}}},"error":{{"message":"boom {n}"}}}}"#,
@@ -65,9 +81,13 @@ fn listed(server: &Server, key: &str) -> String {
 #[test]
 fn two_servers_share_a_database_and_a_key_made_beside_them_is_good_at_both() {
     let database = Database::fresh().unwrap();
-    let (first, second) = (serve(database.url()), serve(database.url()));
-    let admin = first.key.clone().or(second.key.clone()).unwrap();
-    assert!(first.key.is_none() || second.key.is_none(), "there is one first key");
+    let (first, second) = std::thread::scope(|threads| {
+        let other = threads.spawn(|| serve(database.url()));
+        (serve(database.url()), other.join().unwrap())
+    });
+    let keys: Vec<String> = [&first, &second].into_iter().filter_map(|server| server.key.clone()).collect();
+    assert_eq!(keys.len(), 1, "there is one first key between two that start together");
+    let admin = keys[0].clone();
     let mut made = redrive();
     made.env("REDRIVE_DATABASE_URL", database.url()).args(["keys", "create", "--role", "operator", "--json"]);
     let key = json(&made.output().unwrap())["key"].as_str().unwrap().to_owned();
@@ -134,13 +154,22 @@ fn is_fine(args: &[&str]) {
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
 }
 
-/// Killed in the middle of a piece, it leaves a store that nobody serves, and goes on when it is told again.
-fn killed_then_finished(from: &str, to: &str) -> Value {
-    let killed = copy(from, to).env("REDRIVE_ABORT_AT", "mid_copy:25").output().unwrap();
+/// Killed half-way in the middle of a piece, it leaves a store that nobody serves, and goes on when it is told again.
+#[allow(clippy::disallowed_methods, reason = "how long it took is only told")]
+fn killed_then_finished(from: &str, to: &str, runs: usize) -> Value {
+    let began = std::time::Instant::now();
+    // A piece is a thousand rows and passes twice; there are eight rows of a run, more or less.
+    let half = format!("mid_copy:{}", (runs * 8 / 1_000).max(1) | 1);
+    let killed = copy(from, to).env("REDRIVE_ABORT_AT", half).output().unwrap();
     assert!(!killed.status.success());
     let done = json(&copy(from, to).output().unwrap());
     assert_eq!(done["resumed"], true);
+    println!("{} rows of {runs} runs copied in {:?}, killed once", done["rows"], began.elapsed());
     done
+}
+
+fn runs_to_copy() -> usize {
+    std::env::var("REDRIVE_COPY_RUNS").map_or(RUNS_TO_COPY, |runs| runs.parse().expect("a number of runs"))
 }
 
 #[test]
@@ -150,12 +179,13 @@ fn a_store_is_copied_into_postgresql_and_back_though_each_copy_was_killed_once()
     std::fs::create_dir_all(places.path().join("first")).unwrap();
     let server = Server::start(&places.path().join("first"));
     let admin = server.key.clone().unwrap();
-    fill(&server, &admin, 3_000);
+    let runs = runs_to_copy();
+    fill(&server, &admin, runs);
     let before = listed(&server, &admin);
     stop(server);
     let (first, second) = (first.to_str().unwrap(), second.to_str().unwrap());
     let database = Database::fresh().unwrap();
-    let there = killed_then_finished(first, database.url());
+    let there = killed_then_finished(first, database.url(), runs);
     is_fine(&["--database-url", database.url()]);
     let server = serve(database.url());
     assert_eq!(listed(&server, &admin), before, "the same keys are good, and show the same");
@@ -166,7 +196,7 @@ fn a_store_is_copied_into_postgresql_and_back_though_each_copy_was_killed_once()
     // As if it had been stopped long ago: a copy waits for the last sign of a server to be old.
     stop(server);
     database.sql("UPDATE stamps SET at = at - 60000").unwrap();
-    let back = killed_then_finished(database.url(), second);
+    let back = killed_then_finished(database.url(), second, runs);
     assert!(back["rows"].as_u64() > there["rows"].as_u64());
     is_fine(&["--data", second]);
     let server = Server::of(

@@ -127,6 +127,8 @@ pub trait Store: Send + Sync + 'static {
     async fn keys(&self) -> Result<Vec<KeyRecord>>;
     async fn key_by_hash(&self, hash: [u8; 32]) -> Result<Option<KeyRecord>>;
     async fn put_key(&self, key: KeyRecord) -> Result<()>;
+    /// Unless there is one already, whichever replica made it: then false, and nothing changes.
+    async fn put_first_key(&self, key: KeyRecord) -> Result<bool>;
     /// False when there is no such key.
     async fn revoke_key(&self, id: &str) -> Result<bool>;
 

@@ -41,13 +41,13 @@ pub(crate) fn server(name: &str) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Gives a folder to whoever runs the server.
-pub(crate) fn hand_over(folder: &Path) -> Result<(), String> {
+/// Gives a folder or a file to whoever runs the server.
+pub(crate) fn hand_over(path: &Path) -> Result<(), String> {
     if !is_root()? {
         return Ok(());
     }
     let mut command = Command::new("chown");
-    run(command.arg(SERVER_USER).arg(folder)).map(drop)
+    run(command.arg(SERVER_USER).arg(path)).map(drop)
 }
 
 fn is_root() -> Result<bool, String> {

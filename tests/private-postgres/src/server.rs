@@ -1,7 +1,9 @@
 //! The server itself: made, started, stopped.
 
+use std::fs::Permissions;
 use std::io;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -85,9 +87,35 @@ impl Server {
         Err(format!("PostgreSQL did not start: {status}\n{log}"))
     }
 
+    /// From now on who asks for it is encrypted, with this certificate and its key.
+    pub fn encrypt(&self, cert: &Path, key: &Path) -> Result<(), String> {
+        for (from, to) in [(cert, "server.crt"), (key, "server.key")] {
+            let to = self.folder.join("data").join(to);
+            std::fs::copy(from, &to).map_err(|e| format!("{}: {e}", to.display()))?;
+            // What anybody may read the server takes for no secret.
+            std::fs::set_permissions(&to, Permissions::from_mode(0o600)).map_err(|e| e.to_string())?;
+            programs::hand_over(&to)?;
+        }
+        crate::sql(&self.url, "ALTER SYSTEM SET ssl = on")?;
+        crate::sql(&self.url, "SELECT pg_reload_conf()").map(drop)
+    }
+
     /// `immediate` is what a crash is; `fast` ends the sessions and writes everything out.
     pub fn stop(&self, mode: &str) -> Result<(), String> {
         programs::run(control(&self.folder)?.args(["-w", "-m", mode, "stop"])).map(drop)
+    }
+
+    /// Stopped, and started again: until it is, another process may have the port for a moment.
+    pub fn restart(&self, mode: &str) -> Result<(), String> {
+        self.stop(mode)?;
+        let mut started = self.run();
+        for _ in 1..TRIES {
+            if started.is_ok() {
+                break;
+            }
+            started = self.run();
+        }
+        started
     }
 }
 

@@ -20,6 +20,7 @@ pub(super) const SUITE: Suite = Suite {
             why: "every suite of the store runs over PostgreSQL too",
         },
         Need { program: "runuser", package: "util-linux", why: "PostgreSQL refuses to be root" },
+        Need { program: "openssl", package: "openssl", why: "a PostgreSQL is given a certificate" },
         Need { program: "kill", package: "procps", why: "servers are stopped by their signals" },
     ],
     command,

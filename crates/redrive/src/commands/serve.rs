@@ -105,10 +105,9 @@ pub(crate) fn replica_name() -> String {
 
 /// Says where it listens, and on the first start the one key that everything else begins with.
 async fn greet(server: &Server, store: &dyn Store, place: &Place, out: &mut Out) -> anyhow::Result<()> {
-    if store.keys().await?.is_empty() {
-        let note = Label::from("made on the first start");
-        let (secret, record) = auth::new_key(&SystemDice, Role::Admin, None, Some(note), None, store.now());
-        store.put_key(record).await?;
+    if store.keys().await?.is_empty()
+        && let Some(secret) = first_key(store).await?
+    {
         let text = format!(
             "The first admin key, shown only now:\n\n    {secret}\n\n`redrive keys create --role … {}` makes others.\n",
             flag(place),
@@ -124,6 +123,13 @@ async fn greet(server: &Server, store: &dyn Store, place: &Place, out: &mut Out)
     // Nobody may be reading; the log has said it.
     let _ = out.line(format_args!("listening on http://{address}")).and_then(|()| out.flush());
     Ok(())
+}
+
+/// None where another server that started with this one has made it.
+async fn first_key(store: &dyn Store) -> anyhow::Result<Option<String>> {
+    let note = Label::from("made on the first start");
+    let (secret, record) = auth::new_key(&SystemDice, Role::Admin, None, Some(note), None, store.now());
+    Ok(store.put_first_key(record).await?.then_some(secret))
 }
 
 /// How other commands find the store; an address is not repeated, since there may be a password in it.

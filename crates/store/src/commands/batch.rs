@@ -17,6 +17,7 @@ use crate::commands::rows::Rows;
 use crate::commands::tally::Tally;
 use crate::commands::versions::SeenVersion;
 use crate::error::{Error, Result};
+use crate::model::KeyRecord;
 
 /// A queue as commands need it.
 #[derive(Debug, Clone)]
@@ -148,6 +149,14 @@ impl Batch<'_> {
         let text = self.rows.queue_name(id)?;
         let name: QueueName = text.parse().map_err(|_| Error::Unexpected(format!("queue {text:?}")))?;
         self.queue(&name)
+    }
+
+    /// The key that everything else begins with; false where there is one.
+    pub(crate) fn put_first_key(&mut self, key: &KeyRecord) -> Result<bool> {
+        if self.rows.has_keys()? {
+            return Ok(false);
+        }
+        self.rows.insert_key(key).map(|()| true)
     }
 
     pub(crate) fn put_queue(&mut self, name: &QueueName, settings: QueueSettings) -> Result<Queue> {

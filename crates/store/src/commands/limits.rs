@@ -46,7 +46,7 @@ impl Batch<'_> {
     pub(crate) fn allowance(&mut self, tenant: i64) -> Result<usize> {
         let Limits { max_running, leases_per_s } = self.limits(tenant)?;
         let slots = match max_running {
-            Some(most) => most.saturating_sub(self.running(tenant)?),
+            Some(most) => self.running(tenant)?.map_or(0, |running| most.saturating_sub(running)),
             None => u64::MAX,
         };
         let now = self.now;
@@ -65,8 +65,8 @@ impl Batch<'_> {
     }
 
     /// Attempts under way: the kept counter, and what this batch has changed of it.
-    fn running(&mut self, tenant: i64) -> Result<u64> {
-        let kept = self.rows.running(tenant)?;
-        Ok(u64::try_from(kept + self.tally.running(tenant)).unwrap_or(0))
+    fn running(&mut self, tenant: i64) -> Result<Option<u64>> {
+        let Some(kept) = self.rows.running(tenant)? else { return Ok(None) };
+        Ok(Some(u64::try_from(kept + self.tally.running(tenant)).unwrap_or(0)))
     }
 }

@@ -126,8 +126,9 @@ pub(crate) trait WaitingRows {
     fn held_runs(&mut self, holder: &Label, tenant: i64, most: usize) -> Result<Vec<RunRow>>;
     /// Counted up to `most`.
     fn held_count(&mut self, holder: &Label, most: u64) -> Result<u64>;
-    /// What the tenant has under way, without what this batch has changed of it.
-    fn running(&mut self, tenant: i64) -> Result<i64>;
+    /// What the tenant has under way, without what this batch has changed of it; none while another replica deals its runs,
+    /// since what that one takes is not to be seen yet.
+    fn running(&mut self, tenant: i64) -> Result<Option<i64>>;
 }
 
 /// Attempts, and what they were given.
@@ -297,6 +298,8 @@ pub(crate) trait EngineRows {
     fn trim_ledger(&mut self, before: Timestamp, most: usize) -> Result<Swept>;
     /// Writes the smallest thing there is: whether a commit would hold now.
     fn touch(&mut self) -> Result<()>;
+    /// Nobody makes one between this look and the commit.
+    fn has_keys(&mut self) -> Result<bool>;
     fn insert_key(&mut self, key: &KeyRecord) -> Result<()>;
     fn revoke_key(&mut self, id: &str, now: Timestamp) -> Result<bool>;
     /// What the tenant's retries have used that day, without this batch.

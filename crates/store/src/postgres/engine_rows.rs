@@ -79,6 +79,11 @@ impl EngineRows for PgRows<'_> {
         Ok(())
     }
 
+    fn has_keys(&mut self) -> Result<bool> {
+        self.run("LOCK TABLE keys IN SHARE ROW EXCLUSIVE MODE", &[])?;
+        Ok(self.ask_one("SELECT 1 FROM keys LIMIT 1", &[])?.is_some())
+    }
+
     fn insert_key(&mut self, key: &KeyRecord) -> Result<()> {
         let sql = "INSERT INTO keys (id, hash, role, tenant, note, created_at, expires_at, revoked_at)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";

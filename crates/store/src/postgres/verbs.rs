@@ -334,6 +334,10 @@ impl Store for PgStore {
         self.write(move |batch| batch.rows.insert_key(&key)).await
     }
 
+    async fn put_first_key(&self, key: KeyRecord) -> Result<bool> {
+        self.write(move |batch| batch.put_first_key(&key)).await
+    }
+
     async fn revoke_key(&self, id: &str) -> Result<bool> {
         let id = id.to_owned();
         self.write(move |batch| batch.rows.revoke_key(&id, batch.now)).await

@@ -76,6 +76,10 @@ impl EngineRows for SqliteRows<'_> {
         Ok(())
     }
 
+    fn has_keys(&mut self) -> Result<bool> {
+        Ok(self.conn.prepare_cached("SELECT 1 FROM keys")?.exists([])?)
+    }
+
     fn insert_key(&mut self, key: &KeyRecord) -> Result<()> {
         keys::insert_key(self.conn, key)
     }

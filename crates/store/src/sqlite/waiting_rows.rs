@@ -141,10 +141,10 @@ impl WaitingRows for SqliteRows<'_> {
         Ok(n.cast_unsigned())
     }
 
-    fn running(&mut self, tenant: i64) -> Result<i64> {
+    fn running(&mut self, tenant: i64) -> Result<Option<i64>> {
         let mut find =
             self.conn.prepare_cached("SELECT coalesce(sum(n), 0) FROM counts WHERE state = ?1 AND tenant = ?2")?;
         let running = position(StateName::ALL, &StateName::Running);
-        Ok(find.query_row(params![running, tenant], |row| row.get(0))?)
+        Ok(Some(find.query_row(params![running, tenant], |row| row.get(0))?))
     }
 }

@@ -96,8 +96,13 @@ impl World {
 
     /// What an administrator reads beside the store.
     pub fn sql(&self, sql: &str) -> String {
+        private_postgres::sql(self.url(), sql).unwrap()
+    }
+
+    /// Where somebody else reaches the database too.
+    pub fn url(&self) -> &str {
         match &self.place {
-            Place::Database(database) => database.sql(sql).unwrap(),
+            Place::Database(database) => database.url(),
             Place::Folder(_) => panic!("a folder has no administrator"),
         }
     }

@@ -12,6 +12,8 @@
 )]
 
 mod away;
+mod encryption;
+mod marks;
 mod opening;
 mod races;
 #[path = "../conformance/world.rs"]

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use private_postgres::Database;
 use redrive_core::policy::Policies;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::Role;
 use redrive_store::postgres::{LINES, Options, PgStore};
-use redrive_store::{SeededDice, Store as _, UnderLease};
+use redrive_store::{KeyRecord, SeededDice, Store as _, UnderLease};
 
 use crate::world::{LEASE_MS, at, start};
 
-fn options(url: &str) -> Options {
+pub fn options(url: &str) -> Options {
     let dice = Arc::new(SeededDice::new(7));
     Options { url: url.to_owned(), clock: None, dice, policies: Policies::default(), lines: LINES }
 }
@@ -31,7 +33,36 @@ async fn replicas_that_start_together_migrate_once() {
         store.ready().await.unwrap();
         store.close().await;
     }
-    assert_eq!(database.sql("SELECT count(*), max(version) FROM schema_version").unwrap(), "1|9");
+    assert_eq!(database.sql("SELECT count(*), max(version) FROM schema_version").unwrap(), "1|10");
+}
+
+#[tokio::test]
+async fn replicas_that_start_together_make_one_first_key() {
+    let database = Database::fresh().unwrap();
+    let mut stores = Vec::new();
+    for _ in 0..6 {
+        stores.push(PgStore::open(options(database.url())).await.unwrap());
+    }
+    let key = |n: u8| KeyRecord {
+        id: format!("k{n}"),
+        hash: [n; 32],
+        role: Role::Admin,
+        tenant: None,
+        note: None,
+        created_at: Timestamp::default(),
+        expires_at: None,
+        revoked_at: None,
+    };
+    let mut making = tokio::task::JoinSet::new();
+    for (n, store) in (0..).zip(stores) {
+        making.spawn(async move {
+            let made = store.put_first_key(key(n)).await.unwrap();
+            store.close().await;
+            made
+        });
+    }
+    assert_eq!(making.join_all().await.into_iter().filter(|made| *made).count(), 1);
+    assert_eq!(database.sql("SELECT count(*) FROM keys").unwrap(), "1");
 }
 
 #[tokio::test]

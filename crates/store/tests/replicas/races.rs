@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use redrive_core::breaker::StateName as Stands;
+use redrive_core::policy::{Limits, Policies, PolicyLayer, TenantPolicy};
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::wire::{BreakerAction, LeasedRun, QueueSettings};
@@ -113,6 +114,31 @@ async fn runs_of_one_order_key_go_out_one_at_a_time_over_all_replicas() {
         }
         assert_eq!(dealt.len(), 1, "round {round}");
         stores[round % 2].succeed(success(&under(&dealt[0]), "1")).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tenant_has_no_more_under_way_than_it_may_over_all_replicas() {
+    const MOST: usize = 5;
+    let limits = Some(Limits { max_running: Some(MOST as u64), leases_per_s: None });
+    let limited = TenantPolicy { tier: None, policy: PolicyLayer { limits, ..PolicyLayer::default() } };
+    let policies = Policies { tenants: [("acme".parse().unwrap(), limited)].into(), ..Policies::default() };
+    let world = World::postgres_under(policies).await;
+    let stores = [world.store.clone(), world.beside().await];
+    for n in 0..120 {
+        enqueue(&stores[0], new_run(&format!("r{n}"))).await;
+    }
+    for round in 0..20 {
+        let mut under_way: Vec<LeasedRun> = Vec::new();
+        // Who comes while the other deals this tenant's runs is given none of them.
+        while under_way.len() < MOST {
+            let given = at_once(&stores, 6, |store, _| async move { store.lease(lease_call(4)).await.unwrap() }).await;
+            under_way.extend(given.into_iter().flatten());
+        }
+        assert_eq!(under_way.len(), MOST, "round {round}");
+        for (n, given) in under_way.iter().enumerate() {
+            stores[n % 2].succeed(success(&under(given), "1")).await.unwrap();
+        }
     }
 }
 

@@ -1,0 +1,58 @@
+//! A claim does not pay for those before it: what they took out of the index stays there as dead entries until it is
+//! vacuumed, which an open transaction of anybody's prevents.
+
+use tokio_postgres::NoTls;
+
+use crate::world::{World, lease_call};
+
+const DEAD: usize = 400;
+const CLAIMS: usize = 50;
+/// Longer than a commit may take to show a run that was due before.
+const LONG_AGO_MS: u64 = 120_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_claimed_long_ago_costs_a_claim_nothing_though_it_can_not_be_vacuumed() {
+    let (few, many) = (read_by_claims(0).await, read_by_claims(DEAD).await);
+    // All there is is looked at now and then: once here, which is the first look of all.
+    let once = i64::try_from(2 * DEAD).unwrap();
+    assert!(many <= few + once, "{CLAIMS} claims read {few} entries, and {many} beside {DEAD} dead ones");
+}
+
+/// Entries of the index of due runs that claims read, so many having been claimed long before.
+async fn read_by_claims(dead: usize) -> i64 {
+    let mut world = World::postgres().await;
+    let (somebody, connection) = tokio_postgres::connect(world.url(), NoTls).await.unwrap();
+    let moved = tokio::spawn(connection);
+    somebody.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM runs").await.unwrap();
+    for n in 0..dead {
+        world.enqueue("acme", &format!("old{n}")).await;
+    }
+    while !world.store.lease(lease_call(100)).await.unwrap().is_empty() {}
+    world.wait(LONG_AGO_MS);
+    let before = entries_read(&world).await;
+    world = world.restarted().await;
+    for n in 0..CLAIMS {
+        world.enqueue("acme", &format!("new{n}")).await;
+    }
+    for _ in 0..CLAIMS {
+        assert_eq!(world.store.lease(lease_call(1)).await.unwrap().len(), 1);
+    }
+    let read = entries_read(&world).await - before;
+    somebody.batch_execute("VACUUM runs").await.expect_err("its transaction was open until now");
+    drop(somebody);
+    moved.await.unwrap().unwrap();
+    read
+}
+
+/// Since the database was made. A session tells its figures at its end at the latest: the store is closed for it.
+async fn entries_read(world: &World) -> i64 {
+    world.store.close().await;
+    let ours = "SELECT count(*) FROM pg_stat_activity
+         WHERE datname = current_database() AND application_name = 'redrive'";
+    let mut looks = 0;
+    while world.sql(ours) != "0" {
+        looks += 1;
+        assert!(looks < 200, "a session of a closed store stays");
+    }
+    world.sql("SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'runs_due'").parse().unwrap()
+}
