@@ -3,12 +3,11 @@
 use crate::json::{Kind, Tape};
 use crate::models::{Limits, Models, maker};
 use crate::policy::PayloadShape;
-use crate::preflight::classes::{Tally, tally};
 use crate::preflight::estimate::Estimate;
 use crate::preflight::parts::{Part, of_any, of_request};
+use crate::preflight::sample::Reading;
 use crate::preflight::tokenizer::Tokenizer;
 use crate::preflight::verdict::{Budget, PreflightVerdict, judge, scaled, sentence};
-use crate::preflight::weigh::tally_of;
 use crate::rewrite::{find_request, floor, messages};
 use crate::verdict::Change;
 
@@ -149,9 +148,10 @@ fn measure(asked: &Asked<'_>) -> Measured {
     if asked.model.is_some() {
         request.tokenizer = Tokenizer::of(asked.model);
     }
+    request.reading = Reading::of(asked.payload);
     let messages = messages(&request);
     let (whole, parts) = of_request(&request, &messages, asked.shape);
-    let estimate = request.tokenizer.estimate(&whole);
+    let estimate = request.reading.bounds(request.tokenizer.estimate(&whole));
     Measured {
         estimate,
         floor_tokens: Some(floor(&messages, estimate.tokens)),
@@ -168,17 +168,20 @@ fn any_json(asked: &Asked<'_>, tape: &Tape<'_>) -> Measured {
     // Nobody knows what is made of it: it counts as the text that it is.
     let text = plain(asked);
     let estimate = match tape.kind(tape.root()) {
-        Kind::String => of.estimate(&tally_of(tape, tape.root())),
+        Kind::String => {
+            let reading = Reading::of(asked.payload);
+            reading.bounds(of.estimate(&reading.tally(tape, tape.root())))
+        }
         Kind::Object | Kind::Array | Kind::Other => text.estimate,
     };
     Measured { estimate, parts, ..text }
 }
 
 fn plain(asked: &Asked<'_>) -> Measured {
-    let of = Tokenizer::of(asked.model);
-    let whole: Tally = tally(asked.payload.as_bytes(), false);
+    let (of, reading) = (Tokenizer::of(asked.model), Reading::of(asked.payload));
+    let whole = reading.text(asked.payload);
     Measured {
-        estimate: of.estimate(&whole),
+        estimate: reading.bounds(of.estimate(&whole)),
         floor_tokens: None,
         parts: vec![Part { pointer: String::new(), role: None, tokens: of.tokens(&whole) }],
         model: None,

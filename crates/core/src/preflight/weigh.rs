@@ -73,8 +73,13 @@ fn member(tape: &Tape<'_>, key: At, value: At, but: &[At], sum: &mut Tally) {
 }
 
 fn string(tape: &Tape<'_>, at: At) -> Tally {
+    tally(inside(tape, at), true)
+}
+
+/// What stands between a string's quotes.
+pub(super) fn inside<'a>(tape: &Tape<'a>, at: At) -> &'a [u8] {
     let raw = tape.raw(at);
-    tally(raw.get(1..raw.len() - 1).unwrap_or_default().as_bytes(), true)
+    raw.get(1..raw.len() - 1).unwrap_or_default().as_bytes()
 }
 
 /// A block that holds an image, a sound or a file.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use crate::json::{At, Kind, Tape};
 use crate::policy::PayloadFormat;
-use crate::preflight::{Class, MILLI, Tally, tally_of, tally_without};
+use crate::preflight::{Class, MILLI, Tally, tally_without};
 use crate::rewrite::request::Request;
 
 /// What a message is to the conversation.
@@ -63,7 +63,7 @@ fn weigh(request: &Request<'_, '_>, message: &mut Message<'_>) {
     let texts: Vec<At> = message.texts.iter().map(|(at, _)| *at).collect();
     let mut whole = tally_without(tape, message.at, &texts);
     for (at, tokens) in &mut message.texts {
-        let tally = tally_of(tape, *at);
+        let tally = request.reading.tally(tape, *at);
         *tokens = tokenizer.tokens(&tally);
         whole += tally;
     }

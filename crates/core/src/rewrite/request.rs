@@ -2,7 +2,7 @@
 
 use crate::json::{At, Kind, Tape};
 use crate::policy::{PayloadFormat, PayloadShape};
-use crate::preflight::Tokenizer;
+use crate::preflight::{Reading, Tokenizer};
 
 /// A request and the places in it that changes touch.
 #[derive(Debug)]
@@ -21,6 +21,7 @@ pub(crate) struct Request<'t, 'a> {
     pub(crate) output: Option<At>,
     /// Whose tokens are counted.
     pub(crate) tokenizer: Tokenizer,
+    pub(crate) reading: Reading,
 }
 
 /// The request in a payload; none where nothing looks like one.
@@ -57,6 +58,7 @@ pub(crate) fn find<'t, 'a>(tape: &'t Tape<'a>, shape: &PayloadShape) -> Option<R
         model,
         output: named(&shape.output_tokens).or_else(|| output(format, &member)).filter(|at| !tape.is_null(*at)),
         tokenizer: Tokenizer::of(name.as_deref()),
+        reading: Reading::Whole,
     })
 }
 
