@@ -22,10 +22,19 @@ use crate::model::RunRef;
 use crate::operation_model::NewOperation;
 use crate::triage_model::{Act, Triage};
 
-/// The next items, and what the fix makes of each.
+/// An item whose turn it is.
+pub(crate) struct Item {
+    pub(crate) run: i64,
+    /// What the run was when the set was frozen; that never changes.
+    pub(crate) stood: Stood,
+    /// What the fix makes of it.
+    pub(crate) made: Made,
+}
+
+/// The next items.
 pub(crate) struct Turn {
     pub(crate) from: i64,
-    pub(crate) items: Vec<(i64, Made)>,
+    pub(crate) items: Vec<Item>,
     pub(crate) last: bool,
 }
 
@@ -61,22 +70,23 @@ pub(crate) fn take(
     let (_, pace) = allowance(spec.rate_per_s, row.pace, batch.now);
     let before = row.moved;
     let mut act = act_of(&row, spec)?;
-    let runs: Vec<i64> = turn.items.iter().map(|(run, _)| *run).collect();
+    let runs: Vec<i64> = turn.items.iter().map(|item| item.run).collect();
     batch.rows.expect_runs(id, &runs)?;
-    for (run, made) in &turn.items {
-        let outcome = move_one(batch, &row, &mut act, *run, made)?;
+    for item in &turn.items {
+        let run = item.run;
+        let outcome = move_one(batch, &mut act, item)?;
         match outcome {
             Some(why) => {
                 row.skipped += 1;
                 add(&mut row.tallies.skipped, why, 1);
-                settle_item(batch, id, *run, ItemOutcome::Skipped, Some(why))?;
+                settle_item(batch, id, run, ItemOutcome::Skipped, Some(why))?;
             }
             None => {
                 row.moved += 1;
-                settle_item(batch, id, *run, ItemOutcome::Moved, None)?;
+                settle_item(batch, id, run, ItemOutcome::Moved, None)?;
             }
         }
-        row.moved_to = *run;
+        row.moved_to = run;
         failpoint::pass("mid_operation");
     }
     row.all_moved = turn.last;
@@ -119,19 +129,13 @@ fn unnamed(e: impl std::fmt::Display) -> crate::error::Error {
 }
 
 /// None: it moved. Otherwise the code of why it did not.
-fn move_one(
-    batch: &mut Batch<'_>,
-    operation: &OperationRow,
-    act: &mut Act,
-    run: i64,
-    made: &Made,
-) -> Result<Option<&'static str>> {
-    let Some(row) = batch.rows.run_by_number(run)? else { return Ok(Some(GONE)) };
-    bind(&mut act.triage, made.clone(), row.run.revision);
-    if is_changed(batch, operation.id, &row, &act.triage)? {
+fn move_one(batch: &mut Batch<'_>, act: &mut Act, item: &Item) -> Result<Option<&'static str>> {
+    let Some(row) = batch.rows.run_by_number(item.run)? else { return Ok(Some(GONE)) };
+    bind(&mut act.triage, item.made.clone(), row.run.revision);
+    if is_changed(item.stood, &row, &act.triage) {
         return Ok(Some(obstacle(batch, &row, &act.triage)?.unwrap_or(CHANGED)));
     }
-    if let Made::Not(why) = made {
+    if let Made::Not(why) = item.made {
         return Ok(Some(why));
     }
     act.at = RunRef { tenant: batch.tenant_name(row.tenant)?, run_id: row.run_id.clone() };
@@ -143,14 +147,10 @@ fn move_one(
 
 /// What was looked at is what is moved: a run that is not where it was when the set was frozen is left alone. Who looks
 /// after a run does not depend on where it is.
-fn is_changed(batch: &mut Batch<'_>, operation: i64, row: &RunRow, triage: &Triage) -> Result<bool> {
-    if matches!(triage, Triage::Assign { .. }) {
-        return Ok(false);
-    }
+fn is_changed(stood: Stood, row: &RunRow, triage: &Triage) -> bool {
     let Run { attempt, revision, .. } = row.run;
     let stands = Stood { state: row.run.state.name(), attempt, revision };
-    let stood = batch.rows.item_stood(operation, row.id)?;
-    Ok(stood != Some(stands))
+    stood != stands && !matches!(triage, Triage::Assign { .. })
 }
 
 /// True when it was the first word on the item.

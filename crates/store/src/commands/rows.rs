@@ -269,7 +269,6 @@ pub(crate) trait OperationRows {
         why: Option<&str>,
         stood: Stood,
     ) -> Result<bool>;
-    fn item_stood(&mut self, operation: i64, run: i64) -> Result<Option<Stood>>;
     /// True when the item was at `from`.
     fn move_item(
         &mut self,

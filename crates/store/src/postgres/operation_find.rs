@@ -13,11 +13,12 @@ use redrive_core::wire::{Canary, CanaryState, ItemOutcome, OperationSample, Oper
 use super::columns::{bytes, number, packed_json_or_none, parsed, whole};
 use super::filter::wanted;
 use super::look::Look;
+use super::operation_rows::stood;
 use super::pieces::payload_of;
 use super::scan::{Place, Scan};
 use crate::commands::life::{position, word};
 use crate::commands::operation_freeze::{Found, LOOKS_MAX, PIECE_RUNS};
-use crate::commands::operation_move::{Turn, room};
+use crate::commands::operation_move::{Item, Turn, room};
 use crate::commands::operation_patch::{Made, PIECE_MAX_BYTES, Patched, SAMPLES_MAX, patch_of, patched};
 use crate::commands::operation_row::OperationRow;
 use crate::commands::operation_settle::{CHANGED_LOOKS_MAX, Outcomes};
@@ -120,8 +121,8 @@ pub(super) async fn find_turn(
         return Ok(turn);
     }
     let waiting = position(ItemOutcome::ALL, &ItemOutcome::Waiting);
-    let sql =
-        "SELECT run FROM operation_items WHERE operation = $1 AND run > $2 AND outcome = $3 ORDER BY run LIMIT $4";
+    let sql = "SELECT run, state, attempt, revision FROM operation_items
+         WHERE operation = $1 AND run > $2 AND outcome = $3 ORDER BY run LIMIT $4";
     let most = i64::try_from(room).unwrap_or(i64::MAX);
     let rows = look.rows(sql, &[&row.id, &row.moved_to, &waiting, &most]).await?;
     turn.last = rows.len() < room;
@@ -137,7 +138,7 @@ pub(super) async fn find_turn(
             None => Made::Nothing,
         };
         bytes += made.bytes();
-        turn.items.push((run, made));
+        turn.items.push(Item { run, stood: stood(found)?, made });
     }
     Ok(turn)
 }

@@ -6,6 +6,8 @@ use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{CanaryState, ItemOutcome, NamedRun, OperationAction, OperationSample, OperationState};
 
+use tokio_postgres::Row;
+
 use super::columns::{number, packed_json_or_none, parsed, whole};
 use super::rows::PgRows;
 use super::write_out::each;
@@ -131,14 +133,6 @@ impl OperationRows for PgRows<'_> {
         Ok(true)
     }
 
-    fn item_stood(&mut self, operation: i64, run: i64) -> Result<Option<Stood>> {
-        if let Some(known) = self.items.stood.get(&(operation, run)) {
-            return Ok(*known);
-        }
-        self.read_items(operation, &[run])?;
-        Ok(self.items.stood.get(&(operation, run)).copied().flatten())
-    }
-
     fn move_item(
         &mut self,
         operation: i64,
@@ -184,6 +178,15 @@ impl OperationRows for PgRows<'_> {
     }
 }
 
+/// What an item's run was when the set was frozen, behind its number.
+pub(super) fn stood(row: &Row) -> Result<Stood> {
+    Ok(Stood {
+        state: word(StateName::ALL, number(row, 1)?, "state")?,
+        attempt: whole(row, 2, "attempt")?,
+        revision: whole(row, 3, "revision")?,
+    })
+}
+
 /// Items that a piece has read and changed: they go out with the operation's own row.
 #[derive(Default)]
 pub(super) struct Items {
@@ -194,9 +197,17 @@ pub(super) struct Items {
 }
 
 impl PgRows<'_> {
+    fn item_stood(&mut self, operation: i64, run: i64) -> Result<Option<Stood>> {
+        if let Some(known) = self.items.stood.get(&(operation, run)) {
+            return Ok(*known);
+        }
+        self.read_items(operation, &[run])?;
+        Ok(self.items.stood.get(&(operation, run)).copied().flatten())
+    }
+
     fn read_items(&mut self, operation: i64, runs: &[i64]) -> Result<()> {
         self.write_items()?;
-        let sql = "SELECT run, outcome, state, attempt, revision FROM operation_items
+        let sql = "SELECT run, state, attempt, revision, outcome FROM operation_items
              WHERE operation = $1 AND run = ANY($2)";
         let found = self.ask(sql, &[&operation, &runs])?;
         for run in runs {
@@ -204,13 +215,8 @@ impl PgRows<'_> {
         }
         for row in &found {
             let at = (operation, number(row, 0)?);
-            let stood = Stood {
-                state: word(StateName::ALL, number(row, 2)?, "state")?,
-                attempt: whole(row, 3, "attempt")?,
-                revision: whole(row, 4, "revision")?,
-            };
-            self.items.stood.insert(at, Some(stood));
-            self.items.outcomes.insert(at, number(row, 1)?);
+            self.items.stood.insert(at, Some(stood(row)?));
+            self.items.outcomes.insert(at, number(row, 4)?);
         }
         Ok(())
     }

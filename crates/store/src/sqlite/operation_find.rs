@@ -7,7 +7,7 @@ use redrive_core::patch::Operation;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{Canary, CanaryState, ItemOutcome, OperationSample, OperationState, Sort};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::changes::run_numbers;
 use super::columns::{parsed, whole};
@@ -19,10 +19,11 @@ use super::scan::{Place, Scan};
 use crate::commands::life::{position, word};
 use crate::commands::numbers::span_of;
 use crate::commands::operation_freeze::{Found, LOOKS_MAX, PIECE_RUNS};
-use crate::commands::operation_move::{Turn, room};
+use crate::commands::operation_move::{Item, Turn, room};
 use crate::commands::operation_patch::{Made, PIECE_MAX_BYTES, Patched, SAMPLES_MAX, patch_of, patched};
 use crate::commands::operation_row::OperationRow;
 use crate::commands::operation_settle::{CHANGED_LOOKS_MAX, Outcomes};
+use crate::commands::rows::Stood;
 use crate::error::{Error, Result};
 use crate::model::{RunFilter, RunRef, TenantScope};
 use crate::operation_model::{NewOperation, Over};
@@ -106,14 +107,17 @@ pub(super) fn find_turn(conn: &Connection, row: &OperationRow, spec: &NewOperati
         return Ok(turn);
     }
     let mut find = conn.prepare_cached(
-        "SELECT run FROM operation_items WHERE operation = ?1 AND run > ?2 AND outcome = ?3 ORDER BY run LIMIT ?4",
+        "SELECT run, state, attempt, revision FROM operation_items
+         WHERE operation = ?1 AND run > ?2 AND outcome = ?3 ORDER BY run LIMIT ?4",
     )?;
     let waiting = position(ItemOutcome::ALL, &ItemOutcome::Waiting);
-    let runs = find.query_map(params![row.id, row.moved_to, waiting, room], |found| found.get(0))?;
-    let runs: Vec<i64> = runs.collect::<Result<_, _>>()?;
-    turn.last = runs.len() < room;
+    let found = find.query_and_then(params![row.id, row.moved_to, waiting, room], |row| {
+        Ok::<_, Error>((row.get(0)?, stood(row)?))
+    })?;
+    let found: Vec<(i64, Stood)> = found.collect::<Result<_>>()?;
+    turn.last = found.len() < room;
     let (patch, mut bytes) = (patch_of(&spec.bulk), 0);
-    for run in runs {
+    for (run, stood) in found {
         if bytes > PIECE_MAX_BYTES {
             turn.last = false;
             break;
@@ -123,9 +127,13 @@ pub(super) fn find_turn(conn: &Connection, row: &OperationRow, spec: &NewOperati
             None => Made::Nothing,
         };
         bytes += made.bytes();
-        turn.items.push((run, made));
+        turn.items.push(Item { run, stood, made });
     }
     Ok(turn)
+}
+
+fn stood(row: &Row<'_>) -> Result<Stood> {
+    Ok(Stood { state: word(StateName::ALL, row.get(1)?, "state")?, attempt: row.get(2)?, revision: row.get(3)? })
 }
 
 /// Patches the payload of a run as it is.

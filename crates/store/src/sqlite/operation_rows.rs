@@ -11,7 +11,7 @@ use super::received::last_id;
 use super::rows::SqliteRows;
 use crate::codec::encode;
 use crate::commands::attempts;
-use crate::commands::life::{position, word};
+use crate::commands::life::position;
 use crate::commands::operation_row::{COLUMNS, OperationRow};
 use crate::commands::rows::{NewOperationRow, OperationRows, Stood};
 use crate::error::{Error, Result};
@@ -141,17 +141,6 @@ impl OperationRows for SqliteRows<'_> {
         let state = position(StateName::ALL, &stood.state);
         let outcome = position(ItemOutcome::ALL, &outcome);
         Ok(insert.execute(params![operation, run, outcome, why, state, stood.attempt, stood.revision])? == 1)
-    }
-
-    fn item_stood(&mut self, operation: i64, run: i64) -> Result<Option<Stood>> {
-        let mut find = self
-            .conn
-            .prepare_cached("SELECT state, attempt, revision FROM operation_items WHERE operation = ?1 AND run = ?2")?;
-        let stood: Option<(i64, u32, u32)> =
-            find.query_row([operation, run], |found| Ok((found.get(0)?, found.get(1)?, found.get(2)?))).optional()?;
-        let read =
-            |(state, attempt, revision)| Ok(Stood { state: word(StateName::ALL, state, "state")?, attempt, revision });
-        stood.map(read).transpose()
     }
 
     fn move_item(
