@@ -29,6 +29,9 @@ pub struct RunFacts {
     /// Late failures that were said to be recorded.
     pub recorded_late: BTreeSet<(u32, String)>,
     pub grants: BTreeMap<u64, Grant>,
+    /// Cancels that are on their way, and when the last of the others was through: which lease they ended nobody is told.
+    pub cancels: u32,
+    pub cancelled_until: Option<Timestamp>,
     /// Calls that could still open it again.
     pub loose_ends: u32,
     /// How often somebody has set out to open it again.
@@ -96,6 +99,13 @@ impl Facts {
     pub fn mark(&mut self) -> String {
         self.marks += 1;
         format!("mark-{}", self.marks)
+    }
+
+    /// A worker asks for leave to do it. True where the ledger knows already that it is done.
+    pub fn intends(&mut self, outside: &(usize, String), worker: u64) -> bool {
+        let one = self.outside.entry(outside.clone()).or_default();
+        one.intents.insert(worker);
+        one.acknowledged
     }
 
     /// Whether another worker may still be about to do it.

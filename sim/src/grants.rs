@@ -23,10 +23,12 @@ impl Grant {
 
 impl World {
     /// Somebody was given a lease.
-    pub fn granted(&self, key: &Key, new: Grant) {
+    pub fn granted(&self, key: &Key, mut new: Grant) {
         let (number, mut broken) = (epoch(&new.token), None);
         let mut facts = self.facts.borrow_mut();
-        for (before, held) in &facts.run(key).grants {
+        let run = facts.run(key);
+        new.end_asked |= run.cancels > 0 || run.cancelled_until.is_some_and(|until| new.granted_at <= until);
+        for (before, held) in &run.grants {
             if *before == number
                 && (held.token != new.token || held.start_id.is_none() || held.start_id != new.start_id)
             {
@@ -92,11 +94,24 @@ impl World {
     }
 
     /// From here on nobody can be sure that it is live.
-    pub fn end_asked(&self, key: &Key, token: Option<&str>) {
-        for (epoch_of, grant) in &mut self.facts.borrow_mut().run(key).grants {
-            if token.is_none_or(|token| epoch(token) == *epoch_of) {
-                grant.end_asked = true;
-            }
+    pub fn end_asked(&self, key: &Key, token: &str) {
+        if let Some(grant) = self.facts.borrow_mut().run(key).grants.get_mut(&epoch(token)) {
+            grant.end_asked = true;
         }
+    }
+
+    /// Somebody ends whatever lease is live, also one whose owner has not heard of it yet.
+    pub fn cancel_asked(&self, key: &Key) {
+        let mut facts = self.facts.borrow_mut();
+        let run = facts.run(key);
+        run.cancels += 1;
+        run.grants.values_mut().for_each(|grant| grant.end_asked = true);
+    }
+
+    pub fn cancel_over(&self, key: &Key) {
+        let (now, mut facts) = (self.now(), self.facts.borrow_mut());
+        let run = facts.run(key);
+        run.cancels = run.cancels.saturating_sub(1);
+        run.cancelled_until = run.cancelled_until.max(Some(now));
     }
 }

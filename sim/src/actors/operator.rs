@@ -17,8 +17,10 @@ pub async fn operate(world: Rc<World>, n: usize) {
         match world.chance.below(16) {
             0..=3 => replay(&world, &actor, who, &key).await,
             4 => {
-                world.end_asked(&key, None);
-                act(&world, &actor, who, &key, "cancel", json!({})).await;
+                world.cancel_asked(&key);
+                // A second one behind its sender's back could end any lease of the next minutes.
+                world.call(&actor, triage(who, &key, "cancel", json!({})).once()).await;
+                world.cancel_over(&key);
             }
             5 => approve(&world, &actor, who, &key).await,
             6..=8 => settle_doubts(&world, &actor, &key),

@@ -215,3 +215,27 @@ fn sort_out(error: Error) -> Error {
 fn storage(error: rusqlite::Error) -> Error {
     if is_unavailable(&error) { Error::Unavailable(error.to_string()) } else { Error::Sqlite(error) }
 }
+
+#[cfg(test)]
+mod tests {
+    use redrive_core::time::Timestamp;
+
+    use super::*;
+    use crate::clock::{ManualClock, SeededDice};
+    use crate::sqlite::store::{Options, SqliteStore};
+
+    #[tokio::test]
+    async fn a_command_that_fails_is_undone_and_leaves_no_transaction_to_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
+        let (dice, policies) = (Arc::new(SeededDice::new(7)), Policies::default());
+        let options = Options { folder: folder.path().join("data"), clock, dice, policies };
+        let store = SqliteStore::open(options).unwrap();
+        let stamped = store.write(|batch| {
+            batch.rows.put_stamp("half", batch.now, Timestamp::default())?;
+            Err::<(), _>(Error::Unexpected("in the middle of it".into()))
+        });
+        assert!(matches!(stamped.await, Err(Error::Unexpected(_))));
+        assert_eq!(store.write(|batch| batch.rows.last_stamp()).await.unwrap(), None);
+    }
+}
