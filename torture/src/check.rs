@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::Value;
 
 use crate::http::Http;
@@ -14,13 +14,15 @@ use crate::server::Server;
 const OPERATION_TRIES: u32 = 600;
 /// Of a long torture, the history of so many runs of an operation is read.
 const HISTORIES_MAX: usize = 300;
+/// Runs are read by so many at once: a long torture leaves many.
+const READERS: usize = 8;
 
 pub(crate) fn all(server: &Server<'_>, kept: &Kept, key: &str, record: &Record) -> Result<Vec<String>> {
-    let mut http = Http::new(&format!("http://{}", server.address()), key);
+    let url = format!("http://{}", server.address());
+    let mut http = Http::new(&url, key);
     let mut anomalies = held(&record.seen).clone();
-    reports(&mut http, record, &mut anomalies)?;
+    runs(&url, key, record, &mut anomalies)?;
     effects(record, &mut anomalies);
-    successes(&mut http, record, &mut anomalies)?;
     operations(&mut http, record, &mut anomalies)?;
     counters(&mut http, &mut anomalies)?;
     whole(server, kept, &mut anomalies)?;
@@ -50,41 +52,66 @@ fn get(http: &mut Http, path: &str) -> Result<Value> {
     parse(&answer.text)
 }
 
-/// Every acknowledged failure is there, byte for byte.
-fn reports(http: &mut Http, record: &Record, anomalies: &mut Vec<String>) -> Result<()> {
-    let mut by_run: BTreeMap<String, Vec<Acknowledged>> = BTreeMap::new();
+/// What the clients were told of one run.
+#[derive(Default)]
+struct Told {
+    acknowledged: Vec<Acknowledged>,
+    succeeded: bool,
+}
+
+/// Every acknowledged failure is there, byte for byte, and what has succeeded stays so.
+fn runs(url: &str, key: &str, record: &Record, anomalies: &mut Vec<String>) -> Result<()> {
+    let mut told: BTreeMap<String, Told> = BTreeMap::new();
     for acknowledged in held(&record.acknowledged).iter() {
-        by_run.entry(acknowledged.run.clone()).or_default().push(acknowledged.clone());
+        told.entry(acknowledged.run.clone()).or_default().acknowledged.push(acknowledged.clone());
     }
-    for (run, acknowledged) in by_run {
+    for run in held(&record.succeeded).iter() {
+        told.entry(run.clone()).or_default().succeeded = true;
+    }
+    let told: Vec<(String, Told)> = told.into_iter().collect();
+    let found = std::thread::scope(|scope| {
+        let parts = told.chunks(told.len().div_ceil(READERS).max(1));
+        let reading: Vec<_> = parts.map(|part| scope.spawn(|| part_of_runs(url, key, part))).collect();
+        let read = reading.into_iter().map(|read| read.join().unwrap_or_else(|_| Err(anyhow!("an unreadable run"))));
+        read.collect::<Result<Vec<_>>>()
+    })?;
+    anomalies.extend(found.into_iter().flatten());
+    Ok(())
+}
+
+fn part_of_runs(url: &str, key: &str, part: &[(String, Told)]) -> Result<Vec<String>> {
+    let (mut http, mut anomalies) = (Http::new(url, key), Vec::new());
+    for (run, told) in part {
         let answer = http.get(&format!("/v1/runs/{run}?tenant=acme"))?;
-        if answer.status != 200 {
+        if answer.status == 200 {
+            one_run(run, told, &answer.text, &mut anomalies)?;
+        } else {
             anomalies.push(format!("{run} was acknowledged, and is answered {}", answer.status));
-            continue;
         }
-        let json = parse(&answer.text)?;
-        for one in acknowledged {
-            let attempt =
-                json["attempts"].as_array().into_iter().flatten().find(|attempt| attempt["attempt"] == one.attempt);
-            if attempt.is_none_or(|attempt| attempt["error"]["detail"] != one.mark.as_str()) {
-                anomalies.push(format!(
-                    "{run}: attempt {} was acknowledged as {}, and is {attempt:?}",
-                    one.attempt, one.mark
-                ));
-            }
-            if one.payload.as_ref().is_some_and(|payload| !answer.text.contains(payload.as_str())) {
-                anomalies.push(format!("{run}: its payload is not what was sent"));
-            }
+    }
+    Ok(anomalies)
+}
+
+fn one_run(run: &str, told: &Told, text: &str, anomalies: &mut Vec<String>) -> Result<()> {
+    let json = parse(text)?;
+    let attempts = || json["attempts"].as_array().into_iter().flatten();
+    for one in &told.acknowledged {
+        let attempt = attempts().find(|attempt| attempt["attempt"] == one.attempt);
+        if attempt.is_none_or(|attempt| attempt["error"]["detail"] != one.mark.as_str()) {
+            let Acknowledged { attempt: number, mark, .. } = one;
+            anomalies.push(format!("{run}: attempt {number} was acknowledged as {mark}, and is {attempt:?}"));
         }
-        let numbers: Vec<u64> = json["attempts"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|attempt| attempt["attempt"].as_u64())
-            .collect();
-        if numbers.iter().collect::<BTreeSet<_>>().len() != numbers.len() {
-            anomalies.push(format!("{run}: an attempt has two outcomes"));
+        if one.payload.as_ref().is_some_and(|payload| !text.contains(payload.as_str())) {
+            anomalies.push(format!("{run}: its payload is not what was sent"));
         }
+    }
+    let numbers: Vec<u64> = attempts().filter_map(|attempt| attempt["attempt"].as_u64()).collect();
+    if numbers.iter().collect::<BTreeSet<_>>().len() != numbers.len() {
+        anomalies.push(format!("{run}: an attempt has two outcomes"));
+    }
+    let over = matches!(json["state"].as_str(), Some("succeeded" | "recovered" | "resolved" | "discarded"));
+    if told.succeeded && !over {
+        anomalies.push(format!("{run} succeeded, and is {}", json["state"]));
     }
     Ok(())
 }
@@ -99,16 +126,6 @@ fn effects(record: &Record, anomalies: &mut Vec<String>) {
             anomalies.push(format!("{key} was offered again"));
         }
     }
-}
-
-fn successes(http: &mut Http, record: &Record, anomalies: &mut Vec<String>) -> Result<()> {
-    for run in held(&record.succeeded).iter() {
-        let json = get(http, &format!("/v1/runs/{run}?tenant=acme"))?;
-        if !matches!(json["state"].as_str(), Some("succeeded" | "recovered" | "resolved" | "discarded")) {
-            anomalies.push(format!("{run} succeeded, and is {}", json["state"]));
-        }
-    }
-    Ok(())
 }
 
 /// Each comes to its end by itself; each of its runs was moved once.

@@ -107,6 +107,10 @@ fn what_can_not_be_served_is_refused_in_one_line_without_the_password() {
     let database = Database::fresh().unwrap();
     let away = format!("postgres://postgres:{SECRET}@127.0.0.1:1/none");
     assert!(refused(&away).contains("database"));
+    // It takes a connection, and never says a word.
+    let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgres://postgres:{SECRET}@{}/none", mute.local_addr().unwrap());
+    assert!(refused(&url).contains("does not answer"));
     assert!(refused(&format!("{}_none", database.url())).contains("does not exist"));
     stop(serve(database.url()));
     let version = database.sql("SELECT version FROM schema_version").unwrap();
@@ -158,8 +162,9 @@ fn is_fine(args: &[&str]) {
 #[allow(clippy::disallowed_methods, reason = "how long it took is only told")]
 fn killed_then_finished(from: &str, to: &str, runs: usize) -> Value {
     let began = std::time::Instant::now();
-    // A piece is a thousand rows and passes twice; there are eight rows of a run, more or less.
-    let half = format!("mid_copy:{}", (runs * 8 / 1_000).max(1) | 1);
+    // A piece is a thousand rows, of which a run has three, and is passed twice: before its commit and after it. Small tables
+    // are a piece each.
+    let half = format!("mid_copy:{}", (runs * 3 / 1_000 + 15) | 1);
     let killed = copy(from, to).env("REDRIVE_ABORT_AT", half).output().unwrap();
     assert!(!killed.status.success());
     let done = json(&copy(from, to).output().unwrap());

@@ -48,6 +48,7 @@ fn every_run_ends_once_though_replicas_are_killed_and_the_database_is_restarted(
     assert_eq!(caller().put("/v1/queues/default", QUEUE).status, 200);
     let (record, over) = (Record::default(), AtomicBool::new(false));
     std::thread::scope(|threads| {
+        let _over = Over(&over);
         for n in 0..PRODUCERS {
             let (caller, record) = (caller(), &record);
             threads
@@ -60,11 +61,19 @@ fn every_run_ends_once_though_replicas_are_killed_and_the_database_is_restarted(
         strike(&mut fleet, &record, &lot, runs);
         let mut asking = caller();
         wait_for_all(&mut asking, &record, runs);
-        over.store(true, Ordering::SeqCst);
     });
     let ended = record.check(runs, &caller);
     fleet.check();
     println!("{runs} runs over {REPLICAS} replicas: {ended}; {fleet}");
+}
+
+/// Lets the workers go home, also when this test can't go on.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 /// Kills replica after replica as the work goes on, and restarts the database after a third of it as a crash would, after

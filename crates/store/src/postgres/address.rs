@@ -14,6 +14,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
 const KEEPALIVE_TRIES: u32 = 3;
+/// While something is on its way the kernel asks nothing, and would send it again for a quarter of an hour.
+const UNHEARD_MAX: Duration = Duration::from_secs(25);
 
 /// The database's address, read once.
 #[derive(Clone)]
@@ -40,6 +42,7 @@ impl Address {
             .keepalives_idle(KEEPALIVE_IDLE)
             .keepalives_interval(KEEPALIVE_EVERY)
             .keepalives_retries(KEEPALIVE_TRIES)
+            .tcp_user_timeout(UNHEARD_MAX)
             .ssl_mode(encryption.mode);
         let tls = match encryption.mode {
             SslMode::Disable => None,

@@ -3,7 +3,9 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
+use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
 
 use super::address::Address;
@@ -16,6 +18,17 @@ const VERSION_MIN: i64 = 140_000;
 /// Limits of every session, in milliseconds. A transaction of ours never waits for a person, so one that idles is lost.
 const LIMITS: &str = "SET statement_timeout = 30000; SET lock_timeout = 20000; \
      SET idle_in_transaction_session_timeout = 30000; SET client_min_messages = warning";
+
+/// From the first byte to a session that can be used.
+pub(super) const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// How long an answer may take: twice what a statement may. A database that says nothing for longer has hung, or is gone
+/// without a word.
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+/// Waits no longer than this; what it was about is cut off.
+pub(super) async fn within<T>(most: Duration, work: impl Future<Output = Result<T>>) -> Result<T> {
+    timeout(most, work).await.unwrap_or_else(|_| Err(Error::Unavailable("the database does not answer".into())))
+}
 
 /// What moves a connection's bytes; whoever opened it lets it run for as long as the session is there.
 pub(super) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -34,6 +47,10 @@ impl Session {
 
 /// Connects; `drive` gets what moves the bytes, before the first of them has to.
 pub(super) async fn connect(address: &Address, drive: impl FnOnce(Driver)) -> Result<Session> {
+    within(CONNECT_MAX, open(address, drive)).await
+}
+
+async fn open(address: &Address, drive: impl FnOnce(Driver)) -> Result<Session> {
     let client = match &address.tls {
         Some(tls) => {
             let (client, connection) = address.config.connect(tls.clone()).await?;

@@ -9,6 +9,9 @@ use crate::commands::tally::{Count, Hour, Kinds, Tally};
 
 type Sent = std::result::Result<u64, tokio_postgres::Error>;
 
+/// All that [`append`] may send.
+pub(super) const STATEMENTS: &[&str] = &[COUNTS, HOURS, PATTERNS, SPEND, CHANGES];
+
 pub(super) async fn append(session: &Session, counted: Option<&(Tally, Timestamp)>) -> Sent {
     let Some((tally, now)) = counted else { return Ok(0) };
     let sent = tokio::join!(
@@ -22,7 +25,7 @@ pub(super) async fn append(session: &Session, counted: Option<&(Tally, Timestamp
     Ok(sent.0? + sent.1? + sent.2? + sent.3? + sent.4?)
 }
 
-pub(super) const COUNTS: &str = "INSERT INTO counter_deltas (state, tenant, queue, detail, n, reason)
+const COUNTS: &str = "INSERT INTO counter_deltas (state, tenant, queue, detail, n, reason)
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[])";
 
 async fn counts(session: &Session, tally: &Tally) -> Sent {
@@ -38,7 +41,7 @@ async fn counts(session: &Session, tally: &Tally) -> Sent {
     over(session, rows.len(), COUNTS, &values).await
 }
 
-pub(super) const HOURS: &str = "INSERT INTO hour_deltas (hour, tenant, queue, started, failed, retried, dead, recovered, succeeded, reason)
+const HOURS: &str = "INSERT INTO hour_deltas (hour, tenant, queue, started, failed, retried, dead, recovered, succeeded, reason)
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
          $8::bigint[], $9::bigint[], $10::text[])";
 
@@ -60,7 +63,7 @@ async fn hours(session: &Session, tally: &Tally) -> Sent {
     over(session, rows.len(), HOURS, &values).await
 }
 
-pub(super) const PATTERNS: &str = "INSERT INTO pattern_deltas (pattern, hour, count, open, at, group_seen)
+const PATTERNS: &str = "INSERT INTO pattern_deltas (pattern, hour, count, open, at, group_seen)
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])";
 
 async fn patterns(session: &Session, tally: &Tally, now: Timestamp) -> Sent {
@@ -78,7 +81,7 @@ async fn patterns(session: &Session, tally: &Tally, now: Timestamp) -> Sent {
     over(session, rows.len(), PATTERNS, &values).await
 }
 
-pub(super) const SPEND: &str = "INSERT INTO spend_deltas (tenant, day, tokens, cost_micros)
+const SPEND: &str = "INSERT INTO spend_deltas (tenant, day, tokens, cost_micros)
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])";
 
 async fn spend(session: &Session, tally: &Tally, now: Timestamp) -> Sent {
@@ -95,7 +98,7 @@ async fn spend(session: &Session, tally: &Tally, now: Timestamp) -> Sent {
     over(session, rows.len(), SPEND, &values).await
 }
 
-pub(super) const CHANGES: &str = "INSERT INTO change_deltas (at, runs) VALUES ($1, $2)";
+const CHANGES: &str = "INSERT INTO change_deltas (at, runs) VALUES ($1, $2)";
 
 async fn changes(session: &Session, tally: &Tally, now: Timestamp) -> Sent {
     let mut moved = tally.moved.clone();

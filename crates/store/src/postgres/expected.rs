@@ -146,6 +146,7 @@ async fn read(session: &Session, rows: usize, sql: &str, values: &[&(dyn ToSql +
     if rows == 0 {
         return Ok(Vec::new());
     }
+    debug_assert!(session.statements.knows(sql), "others would overtake it: {sql}");
     let statement = session.statements.prepared(&session.client, sql).await?;
     session.client.query(&statement, values).await
 }

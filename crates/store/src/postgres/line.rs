@@ -1,13 +1,17 @@
 //! A committer's own line to the database: a connection on its own small runtime, used by one thread, so that nothing a
 //! client does can cut a transaction off.
 
+use std::time::Duration;
+
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
 use super::address::Address;
-use super::connection::{Session, connect};
+use super::connection::{ANSWER_MAX, Session, connect};
 use super::failure::is_unavailable;
 use crate::error::{Error, Result};
 
@@ -49,6 +53,9 @@ pub(super) struct Line {
     /// Before the runtime: what drives it goes last.
     pub(super) session: Session,
     runtime: Runtime,
+    /// What moves the session's bytes.
+    driver: AbortHandle,
+    answer_max: Duration,
     /// What went wrong first since the last look.
     failure: Option<Failure>,
 }
@@ -60,17 +67,32 @@ impl Line {
             .enable_time()
             .build()
             .map_err(|e| Error::Unexpected(format!("no runtime for a connection: {e}")))?;
-        let session = runtime.block_on(async {
-            let session = connect(address, |driver| drop(runtime.spawn(driver))).await?;
-            session.client.batch_execute(SETTINGS).await?;
-            Ok::<_, Error>(session)
-        })?;
-        Ok(Self { session, runtime, failure: None })
+        let mut driver = None;
+        let drive = |moves| driver = Some(runtime.spawn(moves).abort_handle());
+        let session = runtime.block_on(connect(address, drive))?;
+        let driver = driver.ok_or_else(|| Error::Unexpected("nothing moves a connection's bytes".into()))?;
+        let mut line = Self { session, runtime, driver, answer_max: ANSWER_MAX, failure: None };
+        let set = line.wait(line.session.client.batch_execute(SETTINGS));
+        line.noted(set)?;
+        Ok(line)
     }
 
-    /// Runs to its end what speaks to the database.
+    /// For somebody who reads everything there is.
+    pub(super) fn wait_however_long(&mut self) {
+        self.answer_max = Duration::MAX;
+    }
+
+    /// Runs to its end what speaks to the database. A database that does not answer any more is as good as gone: its
+    /// connection ends, and with it whatever waits for an answer.
     pub(super) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
-        self.runtime.block_on(work)
+        self.runtime.block_on(async {
+            let mut work = std::pin::pin!(work);
+            if let Ok(done) = timeout(self.answer_max, &mut work).await {
+                return done;
+            }
+            self.driver.abort();
+            work.await
+        })
     }
 
     pub(super) fn failed(&mut self, error: &tokio_postgres::Error) {
@@ -91,7 +113,7 @@ impl Line {
 
     pub(super) fn query(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<Row>> {
         let Session { client, statements } = &self.session;
-        let found = self.runtime.block_on(async {
+        let found = self.wait(async {
             let statement = statements.prepared(client, sql).await?;
             client.query(&statement, values).await
         });
@@ -106,7 +128,7 @@ impl Line {
     /// How many rows it changed.
     pub(super) fn execute(&mut self, sql: &str, values: Values<'_>) -> Result<u64> {
         let Session { client, statements } = &self.session;
-        let changed = self.runtime.block_on(async {
+        let changed = self.wait(async {
             let statement = statements.prepared(client, sql).await?;
             client.execute(&statement, values).await
         });
@@ -114,10 +136,25 @@ impl Line {
     }
 
     pub(super) fn roll_back(&mut self) -> bool {
-        self.runtime.block_on(self.session.client.batch_execute("ROLLBACK")).is_ok()
+        self.wait(self.session.client.batch_execute("ROLLBACK")).is_ok()
     }
 
     pub(super) fn is_closed(&self) -> bool {
         self.session.client.is_closed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_does_not_answer_is_lost() {
+        let database = private_postgres::Database::fresh().unwrap();
+        let mut line = Line::open(&Address::parse(database.url()).unwrap()).unwrap();
+        line.answer_max = Duration::from_millis(50);
+        let refused = line.query("SELECT pg_sleep(3600)", &[]).unwrap_err();
+        assert!(matches!(refused, Error::Unavailable(_)), "{refused:?}");
+        assert_eq!((line.take_failure(), line.is_closed()), (Some(Failure::Lost), true));
     }
 }

@@ -32,6 +32,10 @@ impl Statements {
 }
 
 impl Statements {
+    pub(super) fn knows(&self, sql: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(sql)
+    }
+
     /// Prepares what is about to be sent in one go: of these none waits for its preparation then, and overtakes another.
     pub(super) async fn prepare_all(&self, client: &Client, all: &[&str]) -> Result<(), tokio_postgres::Error> {
         // Twice, since the memory may start anew on the way; there is room for them afterwards.

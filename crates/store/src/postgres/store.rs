@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 
 use super::address::Address;
 use super::committer::{Committer, Shared, To};
-use super::connection::Session;
+use super::connection::{ANSWER_MAX, Session, within};
 use super::expected::Expects;
 use super::place::is_half_copied;
 use super::quiet::Quiet;
@@ -54,10 +54,13 @@ pub struct PgStore {
 /// Reads over a connection of its own, at one moment.
 macro_rules! read {
     ($store:expr, $look:ident => $read:expr) => {{
-        let view = $store.readers.view().await?;
-        let $look = view.look();
-        let answer = $read.await;
-        view.done(answer).await
+        let read = async {
+            let view = $store.readers.view().await?;
+            let $look = view.look();
+            let answer = $read.await;
+            view.done(answer).await
+        };
+        $crate::postgres::connection::within($crate::postgres::connection::ANSWER_MAX, read).await
     }};
 }
 pub(super) use read;
@@ -112,6 +115,10 @@ impl PgStore {
 
     /// Folds a piece of what commits appended, unless another replica is at it.
     pub async fn fold(&self) -> Result<()> {
+        within(ANSWER_MAX, self.fold_a_piece()).await
+    }
+
+    async fn fold_a_piece(&self) -> Result<()> {
         let now = self.now();
         let mut held = self.folding.lock().await;
         let mut session = self.folder(held.take()).await?;
@@ -125,6 +132,10 @@ impl PgStore {
 
     /// Puts what commits appended into the log of changes, so that whoever reads it next misses nothing.
     pub(super) async fn log_changes(&self) -> Result<()> {
+        within(ANSWER_MAX, self.log_what_changed()).await
+    }
+
+    async fn log_what_changed(&self) -> Result<()> {
         let mut held = self.folding.lock().await;
         let mut session = self.folder(held.take()).await?;
         let tx = session.client.transaction().await?;

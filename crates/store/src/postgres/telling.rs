@@ -10,6 +10,7 @@ use tokio::time::sleep;
 use tokio_postgres::{AsyncMessage, NoTls};
 
 use super::address::Address;
+use super::connection::{CONNECT_MAX, within};
 use super::wakeups::{CHANNEL, Wakeups};
 use crate::error::{Error, Result};
 
@@ -50,7 +51,7 @@ async fn work(address: &Address, wakeups: &Wakeups, mut stopped: watch::Receiver
         tokio::select! {
             ended = listen(address, wakeups) => {
                 if let Err(error) = ended {
-                    tracing::debug!(error = super::failure::said(&error), "nobody tells of due runs for now");
+                    tracing::debug!(%error, "nobody tells of due runs for now");
                 }
             }
             _ = stopped.wait_for(|stop| *stop) => return,
@@ -62,15 +63,17 @@ async fn work(address: &Address, wakeups: &Wakeups, mut stopped: watch::Receiver
     }
 }
 
-async fn listen(address: &Address, wakeups: &Wakeups) -> std::result::Result<(), tokio_postgres::Error> {
+async fn listen(address: &Address, wakeups: &Wakeups) -> Result<()> {
     match &address.tls {
         Some(tls) => {
-            let (client, connection) = address.config.connect(tls.clone()).await?;
-            follow(client, connection, wakeups).await
+            let connected = async { Ok(address.config.connect(tls.clone()).await?) };
+            let (client, connection) = within(CONNECT_MAX, connected).await?;
+            Ok(follow(client, connection, wakeups).await?)
         }
         None => {
-            let (client, connection) = address.config.connect(NoTls).await?;
-            follow(client, connection, wakeups).await
+            let connected = async { Ok(address.config.connect(NoTls).await?) };
+            let (client, connection) = within(CONNECT_MAX, connected).await?;
+            Ok(follow(client, connection, wakeups).await?)
         }
     }
 }

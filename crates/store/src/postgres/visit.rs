@@ -52,7 +52,8 @@ const SETUP: &str = "SELECT current_setting('server_version'), (current_setting(
 impl Visit {
     pub fn open(url: &str) -> Result<Self> {
         let address = Address::parse(url)?;
-        let line = Line::open(&address)?;
+        let mut line = Line::open(&address)?;
+        line.wait_however_long();
         line.wait(migrate::require_current(&line.session))?;
         line.wait(line.session.client.batch_execute("SET statement_timeout = 0"))?;
         Ok(Self { line, name: address.name() })

@@ -95,7 +95,8 @@ async fn send(
     end: Option<&str>,
 ) -> std::result::Result<(), tokio_postgres::Error> {
     // Prepared before the first is sent: nothing may overtake another, least of all the commit.
-    session.statements.prepare_all(&session.client, STATEMENTS).await?;
+    let all = [STATEMENTS, counter_deltas::STATEMENTS].concat();
+    session.statements.prepare_all(&session.client, &all).await?;
     let out = &sheet.out;
     let (mut new, mut known) = (Vec::new(), Vec::new());
     for (kept, life) in sheet.dirty().into_iter().zip(lives) {
@@ -132,6 +133,7 @@ pub(super) async fn over(session: &Session, rows: usize, sql: &str, values: &[&(
     if rows == 0 {
         return Ok(0);
     }
+    debug_assert!(session.statements.knows(sql), "it would be sent behind the commit: {sql}");
     let statement = session.statements.prepared(&session.client, sql).await?;
     session.client.execute(&statement, values).await
 }

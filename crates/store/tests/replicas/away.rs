@@ -42,6 +42,21 @@ async fn a_database_that_crashes_loses_nothing_acknowledged_and_is_used_again() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_and_its_figures_are_one_commit_over_a_new_connection_too() {
+    let mut world = World::postgres().await;
+    world.sql("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$");
+    for table in ["counter_deltas", "hour_deltas", "pattern_deltas", "change_deltas"] {
+        world.sql(&format!("CREATE TRIGGER refuse BEFORE INSERT ON {table} EXECUTE FUNCTION refuse()"));
+        // Nothing is prepared yet on any of its connections.
+        world = world.restarted().await;
+        world.store.report(report("r", "Request timed out")).await.unwrap_err();
+        assert_eq!(world.sql("SELECT count(*) FROM runs"), "0", "{table}");
+        world.sql(&format!("DROP TRIGGER refuse ON {table}"));
+    }
+    assert!(world.store.report(report("r", "Request timed out")).await.unwrap().fresh);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_that_hangs_up_leaves_no_transaction_and_no_half_of_a_write() {
     let world = World::postgres().await;
     for n in 0..50 {
