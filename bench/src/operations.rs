@@ -12,10 +12,11 @@ use rusqlite::{Connection, params};
 use crate::Plan;
 use crate::figures::{Figures, per_second};
 use crate::made;
+use crate::process::memory_mib;
 use crate::raw::DATABASE;
 
-const SMALL: u64 = 10_000;
-const RAW_BATCH: u64 = 1_000;
+pub const SMALL: u64 = 10_000;
+pub const RAW_BATCH: u64 = 1_000;
 
 pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     println!("Bulk replay of {} and of {SMALL}", plan.large);
@@ -25,6 +26,13 @@ pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     let raw_at = folder.path().join("raw");
     all_dead(&raw_at, plan.large).await?;
     let raw = raw_replay(&raw_at, plan.large)?;
+    note(plan, figures, [small, large, raw]);
+    figures.at_most("memory that the large set took", grown_mib, "MiB", 32.0);
+    Ok(())
+}
+
+/// What the small set took, the large one, and the large one raw.
+pub fn note(plan: &Plan, figures: &mut Figures, [small, large, raw]: [Duration; 3]) {
     let each = |count: u64, took: Duration| took.as_secs_f64() * 1e6 / count as f64;
     figures.note("bulk replay: ours", per_second(plan.large, large), "/s");
     figures.note("bulk replay: raw", per_second(plan.large, raw), "/s");
@@ -33,8 +41,6 @@ pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     figures.note("one item of the large set", each(plan.large, large), "µs");
     let growth = each(plan.large, large) / each(SMALL.min(plan.large), small);
     figures.at_most("one item of the large set, to one of the small", growth, "x", 1.3);
-    figures.at_most("memory that the large set took", grown_mib, "MiB", 32.0);
-    Ok(())
 }
 
 /// A store whose runs are all dead letters with an attempt each.
@@ -58,6 +64,14 @@ async fn all_dead(folder: &Path, runs: u64) -> Result<()> {
 async fn bulk_replay(folder: &Path, runs: u64) -> Result<(Duration, f64)> {
     all_dead(folder, runs).await?;
     let store = made::open(folder)?;
+    let replayed = replay_all(&store, runs).await?;
+    store.close().await;
+    Ok(replayed)
+}
+
+/// Replays all that is dead.
+pub async fn replay_all(store: &dyn Store, runs: u64) -> Result<(Duration, f64)> {
+    let memory_mib = || memory_mib(std::process::id());
     let before = memory_mib();
     let began = Instant::now();
     let new = NewOperation {
@@ -78,15 +92,7 @@ async fn bulk_replay(folder: &Path, runs: u64) -> Result<(Duration, f64)> {
     let took = began.elapsed();
     let done = store.operation(&made.id).await?;
     ensure!(done.moved == runs, "{} of {runs} were moved: {:?}", done.moved, done.ineligible);
-    store.close().await;
     Ok((took, most - before))
-}
-
-fn memory_mib() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|rest| rest.trim().split(' ').next()?.parse::<f64>().ok());
-    kib.map_or(f64::NAN, |kib| kib / 1024.0)
 }
 
 /// The same rows: an item each, then the run, its history and its item, and a row of changes for each batch.
