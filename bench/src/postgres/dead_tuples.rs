@@ -13,8 +13,12 @@ use crate::claims::{claim, resolve};
 use crate::figures::Figures;
 
 const EACH: u32 = 100;
+/// A claim, and its runs resolved, is begun this often: what is measured is one claim's wait, not how many there could be.
+const EVERY: Duration = Duration::from_millis(40);
 /// Claims that are looked at, without the reader and at the end with it.
-const LOOKED_AT: usize = 400;
+const LOOKED_AT: usize = 1_000;
+/// Between two looks at how many dead tuples there are.
+const PIECE: usize = 250;
 const DEAD_MIN: f64 = 100_000.0;
 const HELD_MIN: Duration = Duration::from_secs(120);
 /// Rows of runs that no longer count, as the last statistics have it.
@@ -24,14 +28,14 @@ pub async fn measure(plan: &Plan, figures: &mut Figures, place: &Place) -> Resul
     println!("Claims of {EACH} while a reader holds a transaction and dead tuples pile up");
     let database = copy(place, Made::Due, plan.large).await?;
     let store = open(&database).await?;
-    let (mut claims, mut pace) = (Claims::default(), Instant::now());
-    claims.some(&*store, LOOKED_AT, &mut pace).await?;
+    let mut claims = Claims { took_ms: Vec::new(), stamped: Instant::now() };
+    claims.some(&*store, LOOKED_AT).await?;
     let (p50, p99) = claims.last();
     let reader = connect(database.url()).await?;
     reader.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM tenants").await?;
     let held = Instant::now();
     while dead(&database)? < DEAD_MIN || held.elapsed() < HELD_MIN {
-        claims.some(&*store, LOOKED_AT, &mut pace).await?;
+        claims.some(&*store, PIECE).await?;
     }
     let (held_p50, held_p99) = claims.last();
     figures.note("dead tuples of runs at the end", dead(&database)?, "");
@@ -51,20 +55,24 @@ fn dead(database: &Database) -> Result<f64> {
 }
 
 /// How long claims took.
-#[derive(Default)]
-struct Claims(Vec<f64>);
+struct Claims {
+    took_ms: Vec<f64>,
+    stamped: Instant,
+}
 
 impl Claims {
-    async fn some(&mut self, store: &dyn Store, count: usize, pace: &mut Instant) -> Result<()> {
+    async fn some(&mut self, store: &dyn Store, count: usize) -> Result<()> {
+        let mut ticks = tokio::time::interval(EVERY);
         for _ in 0..count {
+            ticks.tick().await;
             let began = Instant::now();
             let leased = claim(store, EACH).await?;
-            self.0.push(began.elapsed().as_secs_f64() * 1e3);
+            self.took_ms.push(began.elapsed().as_secs_f64() * 1e3);
             ensure!(leased.len() == EACH as usize, "{} were due: ask for more with --large", leased.len());
             resolve(store, &leased).await?;
             // As every server does.
-            if pace.elapsed() >= Duration::from_secs(1) {
-                *pace = Instant::now();
+            if self.stamped.elapsed() >= Duration::from_secs(1) {
+                self.stamped = Instant::now();
                 store.stamp("bench").await?;
             }
         }
@@ -73,7 +81,7 @@ impl Claims {
 
     /// p50 and p99 of the last ones.
     fn last(&self) -> (f64, f64) {
-        let mut last = self.0[self.0.len().saturating_sub(LOOKED_AT)..].to_vec();
+        let mut last = self.took_ms[self.took_ms.len().saturating_sub(LOOKED_AT)..].to_vec();
         last.sort_by(f64::total_cmp);
         (last[last.len() / 2], last[last.len() * 99 / 100])
     }
