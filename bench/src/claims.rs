@@ -14,7 +14,7 @@ use crate::figures::{Figures, median, per_second};
 use crate::made;
 use crate::raw::DATABASE;
 
-const CLAIM: u32 = 1_000;
+pub const CLAIM: u32 = 1_000;
 const ROUNDS: usize = 5;
 
 pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
@@ -40,30 +40,39 @@ pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
 
 pub async fn claim_and_resolve(store: &dyn Store) -> Result<Duration> {
     let began = Instant::now();
+    let leased = claim(store, CLAIM).await?;
+    ensure!(leased.len() == CLAIM as usize, "{} were due", leased.len());
+    resolve(store, &leased).await?;
+    Ok(began.elapsed())
+}
+
+pub async fn claim(store: &dyn Store, max: u32) -> Result<Vec<LeasedRun>> {
     let call = LeaseCall {
         scope: TenantScope::All,
         queues: Vec::new(),
         agents: None,
-        max: CLAIM,
+        max,
         lease_ms: None,
         worker: None,
         versions: Default::default(),
         payload_max_bytes: 16 << 20,
     };
-    let leased = store.lease(call).await?;
-    ensure!(leased.len() == CLAIM as usize, "{} were due", leased.len());
+    Ok(store.lease(call).await?)
+}
+
+pub async fn resolve(store: &dyn Store, leased: &[LeasedRun]) -> Result<()> {
     let mut ends = Vec::new();
-    for run in &leased {
+    for run in leased {
         ends.push(store.succeed(success(run)?));
     }
     for end in join_all(ends).await {
         end?;
     }
-    Ok(began.elapsed())
+    Ok(())
 }
 
-/// All at once, as that many workers would.
-async fn join_all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
+/// All at once, as that many workers would; begun in their order.
+pub async fn join_all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
     let mut pinned: Vec<_> = futures.into_iter().map(Box::pin).collect();
     let mut done: Vec<Option<T>> = pinned.iter().map(|_| None).collect();
     std::future::poll_fn(|cx| {

@@ -8,12 +8,12 @@ use anyhow::Result;
 use crate::Plan;
 use crate::figures::{Figures, median, per_second};
 use crate::load::{Seen, requests, send};
-use crate::process::Server;
+use crate::process::{At, Server};
 use crate::raw::{self, DATABASE, What};
 use crate::sample::report;
 
-const CONNECTIONS: usize = 64;
-const LINES: u64 = 1_000;
+pub const CONNECTIONS: usize = 64;
+pub const LINES: u64 = 1_000;
 /// Rows that raw SQLite writes at one a transaction: enough to know its rate, without waiting for all.
 const ONE_BY_ONE: usize = 5_000;
 
@@ -26,12 +26,12 @@ pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     large(plan, figures, folder.path(), single, many).await
 }
 
-async fn one_a_request(server: &Server, series: &str, runs: u64) -> Result<Seen> {
+pub async fn one_a_request(server: &Server, series: &str, runs: u64, connections: usize) -> Result<Seen> {
     let requests = requests(&server.key, "application/json", (0..runs).map(|n| report(series, n)));
-    send(&server.address, CONNECTIONS, requests).await
+    send(&server.address, connections, requests).await
 }
 
-async fn many_a_request(server: &Server, series: &str, runs: Range<u64>, connections: usize) -> Result<Seen> {
+pub async fn many_a_request(server: &Server, series: &str, runs: Range<u64>, connections: usize) -> Result<Seen> {
     let bodies = runs.step_by(LINES as usize).map(|first| {
         let lines = (first..first + LINES).map(|n| report(series, n));
         lines.fold(String::new(), |body, line| body + &line + "\n")
@@ -59,12 +59,12 @@ async fn single(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<f64
     let mut batch = 0.0;
     for pair in 0..plan.pairs {
         let store = folder.join(format!("single-{pair}"));
-        let server = Server::start(&plan.redrive, &store)?;
+        let server = Server::start(&plan.redrive, At::Folder(&store))?;
         if pair == 0 {
             figures.at_most("start-up, empty store", server.started_in.as_secs_f64() * 1e3, "ms", 50.0);
             figures.at_most("memory, idle", server.memory_mib(), "MiB", 25.0);
         }
-        let seen = one_a_request(&server, "s", plan.runs).await?;
+        let seen = one_a_request(&server, "s", plan.runs, CONNECTIONS).await?;
         figures.note("memory after the load", server.memory_mib(), "MiB");
         server.stop()?;
         batch = plan.runs as f64 / commits(&store)?;
@@ -95,7 +95,7 @@ async fn ndjson(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<f64
     let (mut ours, mut same, mut bare) = (vec![], vec![], vec![]);
     for pair in 0..plan.pairs {
         let store = folder.join(format!("many-{pair}"));
-        let server = Server::start(&plan.redrive, &store)?;
+        let server = Server::start(&plan.redrive, At::Folder(&store))?;
         let seen = many_a_request(&server, "m", 0..plan.runs, 4).await?;
         server.stop()?;
         let rows = raw::rows_of(&store, plan.runs)?;
@@ -134,14 +134,14 @@ fn cost(figures: &mut Figures, store: &Path, runs: u64) -> Result<()> {
 async fn large(plan: &Plan, figures: &mut Figures, folder: &Path, single: f64, many: f64) -> Result<()> {
     println!("The same with {} runs in the store", plan.large);
     let store = folder.join("large");
-    let server = Server::start(&plan.redrive, &store)?;
+    let server = Server::start(&plan.redrive, At::Folder(&store))?;
     fill(&server, plan.large).await?;
     server.stop()?;
-    let server = Server::start(&plan.redrive, &store)?;
+    let server = Server::start(&plan.redrive, At::Folder(&store))?;
     figures.at_most("start-up, large store", server.started_in.as_secs_f64() * 1e3, "ms", 100.0);
     let (mut ones, mut thousands) = (vec![], vec![]);
     for series in ["l1", "l2", "l3"] {
-        let seen = one_a_request(&server, series, plan.runs).await?;
+        let seen = one_a_request(&server, series, plan.runs, CONNECTIONS).await?;
         ones.push(per_second(plan.runs, seen.took));
     }
     figures.at_most("memory, loaded", server.memory_mib(), "MiB", 150.0);

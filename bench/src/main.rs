@@ -20,7 +20,6 @@ mod postgres;
 mod preflight;
 mod process;
 mod raw;
-mod raw_postgres;
 mod sample;
 mod sdk;
 
@@ -39,6 +38,8 @@ pub struct Plan {
     pub pairs: usize,
     json: Option<PathBuf>,
     postgres: bool,
+    /// A PostgreSQL that is there already; stores that were filled stay on it for the next run.
+    pub server: Option<String>,
     only: Option<String>,
 }
 
@@ -52,6 +53,7 @@ impl Plan {
             pairs: 3,
             json: None,
             postgres: false,
+            server: None,
             only: None,
         };
         let mut args = std::env::args().skip(1);
@@ -66,8 +68,11 @@ impl Plan {
                 "--json" => plan.json = Some(value.into()),
                 "--store" if value == "postgres" => plan.postgres = true,
                 "--store" if value == "sqlite" => {}
+                "--server" => plan.server = Some(value),
                 "--only" => plan.only = Some(value),
-                other => bail!("unknown flag {other}: --redrive --runs --large --huge --pairs --json --store --only"),
+                other => bail!(
+                    "unknown flag {other}: --redrive --runs --large --huge --pairs --json --store --server --only"
+                ),
             }
         }
         Ok(plan)

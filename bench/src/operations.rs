@@ -15,10 +15,11 @@ use rusqlite::{Connection, params};
 use crate::Plan;
 use crate::figures::{Figures, per_second};
 use crate::made;
+use crate::process::memory_mib;
 use crate::raw::DATABASE;
 
-const SMALL: u64 = 10_000;
-const RAW_BATCH: u64 = 1_000;
+pub const SMALL: u64 = 10_000;
+pub const RAW_BATCH: u64 = 1_000;
 
 pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     println!("Bulk replay of {} and of {SMALL}", plan.large);
@@ -28,6 +29,13 @@ pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     let raw_at = folder.path().join("raw");
     all_dead(&raw_at, plan.large).await?;
     let raw = raw_replay(&raw_at, plan.large)?;
+    note(plan, figures, [small, large, raw]);
+    memory.note(figures);
+    Ok(())
+}
+
+/// What the small set took, the large one, and the large one raw.
+pub fn note(plan: &Plan, figures: &mut Figures, [small, large, raw]: [Duration; 3]) {
     let each = |count: u64, took: Duration| took.as_secs_f64() * 1e6 / count as f64;
     figures.note("bulk replay: ours", per_second(plan.large, large), "/s");
     figures.note("bulk replay: raw", per_second(plan.large, raw), "/s");
@@ -36,9 +44,6 @@ pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     figures.note("one item of the large set", each(plan.large, large), "µs");
     let growth = each(plan.large, large) / each(SMALL.min(plan.large), small);
     figures.at_most("one item of the large set, to one of the small", growth, "x", 1.3);
-    figures.note("memory that the large set took, caches and all", memory.all_mib, "MiB");
-    figures.at_most("memory that its last four fifths took", memory.later_mib, "MiB", 8.0);
-    Ok(())
 }
 
 /// A store whose runs are all dead letters with an attempt each.
@@ -59,12 +64,17 @@ async fn all_dead(folder: &Path, runs: u64) -> Result<()> {
 }
 
 /// How much it grew.
-struct Memory {
+pub struct Memory {
     all_mib: f64,
     later_mib: f64,
 }
 
 impl Memory {
+    pub fn note(&self, figures: &mut Figures) {
+        figures.note("memory that the large set took, caches and all", self.all_mib, "MiB");
+        figures.at_most("memory that its last four fifths took", self.later_mib, "MiB", 8.0);
+    }
+
     fn of(seen: &[f64]) -> Self {
         let most = |part: &[f64]| part.iter().copied().fold(f64::NAN, f64::max);
         let (first, _) = seen.split_at(seen.len().div_ceil(5));
@@ -76,8 +86,16 @@ impl Memory {
 async fn bulk_replay(folder: &Path, runs: u64) -> Result<(Duration, Memory)> {
     all_dead(folder, runs).await?;
     let store = made::open(folder)?;
-    let mut memory = vec![memory_mib()];
     let began = Instant::now();
+    let memory = replay_all(&store, runs).await?;
+    store.close().await;
+    Ok((began.elapsed(), memory))
+}
+
+/// Replays all that is dead.
+pub async fn replay_all(store: &dyn Store, runs: u64) -> Result<Memory> {
+    let memory_mib = || memory_mib(std::process::id());
+    let mut memory = vec![memory_mib()];
     let new = NewOperation {
         over: Over::Filter(Box::new(RunFilter { states: vec![StateName::Dead], ..RunFilter::default() })),
         bulk: Bulk::Replay(Box::new(BulkReplay { payload_max_bytes: 1 << 20, ..BulkReplay::default() })),
@@ -93,17 +111,8 @@ async fn bulk_replay(folder: &Path, runs: u64) -> Result<(Duration, Memory)> {
         memory.push(memory_mib());
     }
     let done = store.operation(&made.id).await?;
-    store.close().await;
-    let took = began.elapsed();
     ensure!(done.moved == runs, "{} of {runs} were moved: {:?}", done.moved, done.ineligible);
-    Ok((took, Memory::of(&memory)))
-}
-
-fn memory_mib() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|rest| rest.trim().split(' ').next()?.parse::<f64>().ok());
-    kib.map_or(f64::NAN, |kib| kib / 1024.0)
+    Ok(Memory::of(&memory))
 }
 
 /// What one transaction of raw SQLite writes.

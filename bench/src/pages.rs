@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::Plan;
 use crate::figures::{Figures, median};
 use crate::made;
-use crate::process::Server;
+use crate::process::{At, Server};
 use crate::raw::DATABASE;
 
 const SMALL: u64 = 10_000;
@@ -40,7 +40,7 @@ pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
         let data = folder.path().join(runs.to_string());
         made::fill(&data, runs).await?;
         let_time_stand_still(&data)?;
-        desks.push(Desk::open(Server::start(&plan.redrive, &data)?, runs)?);
+        desks.push(Desk::open(Server::start(&plan.redrive, At::Folder(&data))?, runs)?);
     }
     for page in PAGES {
         // In turn, so that whatever else the machine does falls on both alike.

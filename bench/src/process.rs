@@ -1,11 +1,28 @@
-//! The real server, as its own process on a folder of its own.
+//! The real server, as its own process on a folder or a database of its own.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+
+/// Where its store is.
+#[derive(Clone, Copy)]
+pub enum At<'a> {
+    Folder(&'a Path),
+    Database(&'a str),
+}
+
+impl At<'_> {
+    fn flags(self) -> [OsString; 2] {
+        match self {
+            Self::Folder(folder) => ["--data".into(), folder.into()],
+            Self::Database(url) => ["--database-url".into(), url.into()],
+        }
+    }
+}
 
 pub struct Server {
     child: Child,
@@ -15,11 +32,11 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn start(redrive: &Path, data: &Path) -> Result<Self> {
+    pub fn start(redrive: &Path, at: At<'_>) -> Result<Self> {
         let began = Instant::now();
         let mut child = Command::new(redrive)
-            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
-            .arg(data)
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(at.flags())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -37,8 +54,8 @@ impl Server {
         // Keep reading, so that the server never waits for us.
         std::thread::Builder::new().spawn(move || lines.map_while(Result::ok).for_each(drop))?;
         let key = Command::new(redrive)
-            .args(["keys", "create", "--role", "admin", "--json", "--data"])
-            .arg(data)
+            .args(["keys", "create", "--role", "admin", "--json"])
+            .args(at.flags())
             .output()
             .context("no key")?;
         let key: serde_json::Value = serde_json::from_slice(&key.stdout).context("no key")?;
@@ -46,14 +63,12 @@ impl Server {
         Ok(Self { child, address, key, started_in })
     }
 
-    /// Resident memory in MiB.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn memory_mib(&self) -> f64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let kib = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
-            .and_then(|rest| rest.trim().split(' ').next().and_then(|kib| kib.parse::<f64>().ok()));
-        kib.map_or(f64::NAN, |kib| kib / 1024.0)
+        memory_mib(self.child.id())
     }
 
     pub fn stop(mut self) -> Result<()> {
@@ -61,6 +76,14 @@ impl Server {
         self.child.wait()?;
         Ok(())
     }
+}
+
+/// Resident memory of a process in MiB.
+pub fn memory_mib(process: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|rest| rest.trim().split(' ').next()?.parse::<f64>().ok());
+    kib.map_or(f64::NAN, |kib| kib / 1024.0)
 }
 
 impl Drop for Server {

@@ -21,8 +21,14 @@ impl Database {
 
     /// On the server of this maintenance database.
     pub fn on(admin: &str) -> Result<Self, String> {
+        Self::copy_of("template0", admin)
+    }
+
+    /// As another of that server is, which nobody may be connected to.
+    pub fn copy_of(template: &str, admin: &str) -> Result<Self, String> {
         let name = format!("t{}_{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        programs::run(programs::client("createdb")?.arg(format!("--maintenance-db={admin}")).arg(&name))?;
+        let mut made = programs::client("createdb")?;
+        programs::run(made.args([format!("--maintenance-db={admin}"), format!("--template={template}")]).arg(&name))?;
         let (server, _) = admin.rsplit_once('/').ok_or_else(|| format!("{admin}: no database"))?;
         let url = format!("{server}/{name}");
         Ok(Self { admin: admin.to_owned(), name, url })
@@ -30,6 +36,11 @@ impl Database {
 
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Keeps it under another name, for as long as the server keeps it.
+    pub fn keep_as(self, name: &str) -> Result<(), String> {
+        sql(&self.admin, &format!("ALTER DATABASE {} RENAME TO {name}", self.name)).map(drop)
     }
 
     /// Runs SQL as an administrator would, beside whatever else is connected; what it printed comes back.

@@ -67,13 +67,18 @@ impl Expects {
     }
 }
 
-/// Locked in one order over all batches, so that no two wait for each other.
+/// Locked in one order over all batches, so that no two wait for each other. A name is asked for as the first of a range
+/// of one: the planner then has no choice but the index of names. Asked for as equal, it took any index that begins with
+/// the tenant while the table was new, and read all of the tenant's runs for each name.
 static RUNS: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT {} FROM unnest($1::text[], $2::text[]) AS q(q_name, q_run)
-         CROSS JOIN LATERAL (SELECT id AS q_tenant FROM tenants WHERE name = q_name) AS t
-         JOIN runs ON tenant = q_tenant AND run_id = q_run ORDER BY tenant, run_id FOR UPDATE OF runs",
-        *COLUMNS
+        "SELECT {columns} FROM (
+             SELECT id AS q_tenant, q_run FROM unnest($1::text[], $2::text[]) AS names(q_name, q_run)
+                 JOIN tenants ON name = q_name ORDER BY id, q_run COLLATE \"C\" OFFSET 0) AS q
+         CROSS JOIN LATERAL (
+             SELECT {columns} FROM runs WHERE tenant = q_tenant AND run_id >= q_run AND run_id <= q_run
+             ORDER BY run_id LIMIT 1 FOR UPDATE) AS run",
+        columns = *COLUMNS
     )
 });
 const TENANTS: &str = "SELECT name, id FROM tenants WHERE name = ANY($1)";
@@ -164,9 +169,12 @@ impl PgRows<'_> {
             self.sheet.read(row)?;
         }
         self.take_patterns(&wanted, &opened.patterns)?;
+        for row in opened.numbers.iter().rev() {
+            self.sheet.numbers.push(number(row, 0)?);
+        }
         self.breakers.read = Some(opened.breakers);
-        let (new, again) = self.what_is_there(&wanted);
-        self.take_more(new, &again)?;
+        let again = self.what_is_there(&wanted);
+        self.take_last_failures(&again)?;
         Ok(opened.now_ms)
     }
 
@@ -186,45 +194,30 @@ impl PgRows<'_> {
         Ok(())
     }
 
-    /// How many numbers new runs will need, and which runs may have been reported before.
-    fn what_is_there(&mut self, wanted: &Wanted) -> (usize, Vec<i64>) {
-        let (mut new, mut again) = (0, Vec::new());
+    /// Which runs may have been reported before.
+    fn what_is_there(&mut self, wanted: &Wanted) -> Vec<i64> {
+        let mut again = Vec::new();
         for name in wanted.names.0.iter().cloned().zip(wanted.names.1.iter().cloned()) {
             let tenant = self.sheet.tenants.get(&name.0).copied();
             let found = tenant.and_then(|tenant| self.sheet.named.get(&(tenant, name.1.clone())).copied().flatten());
             match (found, tenant) {
                 (Some(run), _) if wanted.last_failures.contains(&name) => again.push(run),
-                (Some(_), _) => {}
-                (None, tenant) => {
-                    new += usize::from(wanted.makes.contains(&name));
-                    // One that was not there when its name was asked for is not there for this batch; whoever makes it
-                    // meanwhile is met at the insert.
-                    if let Some(tenant) = tenant {
-                        self.sheet.named.insert((tenant, name.1), None);
-                    }
-                }
+                // One that was not there when its name was asked for is not there for this batch; whoever makes it
+                // meanwhile is met at the insert.
+                (None, Some(tenant)) => drop(self.sheet.named.insert((tenant, name.1), None)),
+                (Some(_) | None, _) => {}
             }
         }
-        (new, again)
+        again
     }
 
-    fn take_more(&mut self, new: usize, again: &[i64]) -> Result<()> {
-        let session = &self.line.session;
-        let failed = position(Outcome::ALL, &Outcome::Failed);
-        let numbers = i64::try_from(new).unwrap_or(0);
-        let of_numbers: [&(dyn ToSql + Sync); 1] = [&numbers];
-        let of_failures: [&(dyn ToSql + Sync); 2] = [&again, &failed];
-        let (ids, failures) = self.line.wait(async {
-            tokio::join!(
-                read(session, new, NEXT_NUMBERS, &of_numbers),
-                read(session, again.len(), &LAST_FAILURES, &of_failures),
-            )
-        });
-        for row in self.line.noted(ids)?.iter().rev() {
-            self.sheet.numbers.push(number(row, 0)?);
+    fn take_last_failures(&mut self, again: &[i64]) -> Result<()> {
+        if again.is_empty() {
+            return Ok(());
         }
+        let failed = position(Outcome::ALL, &Outcome::Failed);
         let mut found: HashMap<i64, Kept> = HashMap::new();
-        for row in self.line.noted(failures)? {
+        for row in self.ask(&LAST_FAILURES, &[&again, &failed])? {
             found.insert(number(&row, 0)? >> NUMBER_BITS, Kept::read(&row)?);
         }
         for run in again {
@@ -239,17 +232,21 @@ struct Opened {
     runs: Vec<Row>,
     patterns: Vec<Row>,
     breakers: (Vec<Row>, Vec<Row>),
+    numbers: Vec<Row>,
     now_ms: i64,
 }
 
 async fn open(session: &Session, wanted: &Wanted) -> std::result::Result<Opened, tokio_postgres::Error> {
     // Prepared before the first is sent: nothing may overtake the beginning.
-    let all = [TENANTS, &RUNS, &PATTERNS, NOW, &LAST_FAILURES, NEXT_NUMBERS, GENERATION, &BREAKERS];
+    let all = [TENANTS, &RUNS, &PATTERNS, NOW, NEXT_NUMBERS, GENERATION, &BREAKERS];
     session.statements.prepare_all(&session.client, &all).await?;
     let (names, patterns) = (&wanted.names, &wanted.patterns);
     let of_tenants: [&(dyn ToSql + Sync); 1] = [&wanted.tenants];
     let of_runs: [&(dyn ToSql + Sync); 2] = [&names.0, &names.1];
     let of_patterns: [&(dyn ToSql + Sync); 3] = [&patterns.0, &patterns.1, &patterns.2];
+    // For as many runs as may be new: a number that is not used is no loss, another way to the database is.
+    let makes = i64::try_from(wanted.makes.len()).unwrap_or(0);
+    let of_numbers: [&(dyn ToSql + Sync); 1] = [&makes];
     let opened = tokio::join!(
         biased;
         session.client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED"),
@@ -259,12 +256,13 @@ async fn open(session: &Session, wanted: &Wanted) -> std::result::Result<Opened,
         read(session, 1, NOW, &[]),
         read(session, 1, GENERATION, &[]),
         read(session, 1, &BREAKERS, &[]),
+        read(session, wanted.makes.len(), NEXT_NUMBERS, &of_numbers),
     );
     // In their order: what failed first says why.
     opened.0?;
     let (tenants, runs, patterns, now) = (opened.1?, opened.2?, opened.3?, opened.4?);
     let now_ms = now.first().map_or(0, |row| row.get(0));
-    Ok(Opened { tenants, runs, patterns, breakers: (opened.5?, opened.6?), now_ms })
+    Ok(Opened { tenants, runs, patterns, breakers: (opened.5?, opened.6?), numbers: opened.7?, now_ms })
 }
 
 /// Makes tenants that are named for the first time, in a transaction of their own: a name is no secret, and two batches that

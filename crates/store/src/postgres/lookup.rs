@@ -22,8 +22,8 @@ pub(super) async fn queue_number(look: &Look<'_>, queue: &QueueName) -> Result<O
 pub(super) async fn run_number(look: &Look<'_>, at: &RunRef) -> Result<i64> {
     let found = look
         .row(
-            "SELECT runs.id FROM runs JOIN tenants ON tenants.id = runs.tenant
-             WHERE tenants.name = $1 AND runs.run_id = $2",
+            "SELECT id FROM runs WHERE tenant = (SELECT id FROM tenants WHERE name = $1)
+                 AND run_id >= $2 AND run_id <= $2 ORDER BY run_id LIMIT 1",
             &[&at.tenant.as_str(), &at.run_id.as_str()],
         )
         .await?;

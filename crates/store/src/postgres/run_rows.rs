@@ -17,8 +17,12 @@ use crate::commands::run_row::RunRow;
 use crate::error::{Error, Result};
 use crate::model::{NewRun, PayloadKind};
 
-static BY_NAME: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {} FROM runs WHERE tenant = $1 AND run_id = $2 FOR UPDATE", *COLUMNS));
+static BY_NAME: LazyLock<String> = LazyLock::new(|| {
+    let columns = &*COLUMNS;
+    format!(
+        "SELECT {columns} FROM runs WHERE tenant = $1 AND run_id >= $2 AND run_id <= $2 ORDER BY run_id LIMIT 1 FOR UPDATE"
+    )
+});
 static BY_NUMBER: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = $1 FOR UPDATE", *COLUMNS));
 static GLANCE: LazyLock<String> =
@@ -27,8 +31,9 @@ static GLANCE: LazyLock<String> =
 static BY_NUMBERS: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = ANY($1) ORDER BY tenant, run_id FOR UPDATE", *COLUMNS));
 
+/// The sequence is looked up once: asked for beside every number, it cost more than the rest of a report.
 pub(super) const NEXT_NUMBERS: &str =
-    "SELECT nextval(pg_get_serial_sequence('runs', 'id')) FROM generate_series(1, $1::bigint)";
+    "SELECT nextval((SELECT pg_get_serial_sequence('runs', 'id')::regclass)) FROM generate_series(1, $1::bigint)";
 
 impl PgRows<'_> {
     /// Reads and locks runs that are about to be looked at one by one.

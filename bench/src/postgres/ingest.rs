@@ -1,0 +1,99 @@
+//! Reports over HTTP into PostgreSQL, one a request and a thousand a request, beside raw PostgreSQL.
+
+use anyhow::Result;
+use private_postgres::Database;
+
+use super::place::{Place, number};
+use super::processors::Spent;
+use super::raw_ingest::{Each, Rows, rows_of, write};
+use crate::Plan;
+use crate::figures::{Figures, median, per_second};
+use crate::ingest::{CONNECTIONS, LINES, many_a_request, one_a_request};
+use crate::load::Seen;
+use crate::process::{At, Server};
+
+const REQUESTS_AT_ONCE: usize = 4;
+
+pub async fn measure(plan: &Plan, figures: &mut Figures, place: &Place) -> Result<()> {
+    println!("Reports into PostgreSQL, one a request, {CONNECTIONS} connections");
+    single(plan, figures, place).await?;
+    println!("Reports into PostgreSQL, NDJSON of {LINES}, {REQUESTS_AT_ONCE} connections");
+    ndjson(plan, figures, place).await
+}
+
+/// The rows that it wrote, written again into a store of their own.
+async fn raw(place: &Place, rows: &Rows, each: Each, connections: usize, runs: u64) -> Result<f64> {
+    let beside = place.store().await?;
+    place.sql("CHECKPOINT")?;
+    Ok(per_second(runs, write(beside.url(), rows, each, connections).await?))
+}
+
+async fn single(plan: &Plan, figures: &mut Figures, place: &Place) -> Result<()> {
+    let (mut ours, mut raws, mut p50, mut p99) = (vec![], vec![], vec![], vec![]);
+    for pair in 0..plan.pairs {
+        let database = place.store().await?;
+        place.sql("CHECKPOINT")?;
+        let server = Server::start(&plan.redrive, At::Database(database.url()))?;
+        if pair == 0 {
+            figures.note("memory of a replica, idle", server.memory_mib(), "MiB");
+        }
+        let spent = Spent::since(place, &[&server])?;
+        let seen = one_a_request(&server, "s", plan.runs, CONNECTIONS).await?;
+        if pair == 0 {
+            spent.note(figures, "one a request", plan.runs, seen.took)?;
+            cost(figures, &database, &server)?;
+        }
+        server.stop()?;
+        let rows = rows_of(database.url()).await?;
+        drop(database);
+        let Seen { took, p50_ms, p99_ms } = seen;
+        ours.push(per_second(plan.runs, took));
+        p50.push(p50_ms);
+        p99.push(p99_ms);
+        raws.push(raw(place, &rows, Each::One, CONNECTIONS, plan.runs).await?);
+    }
+    let (ours, raws) = (median(ours), median(raws));
+    figures.note("one a request: ours", ours, "/s");
+    figures.note("one a request: p50", median(p50), "ms");
+    figures.note("one a request: p99", median(p99), "ms");
+    figures.note("raw single transactions, 64 connections", raws, "/s");
+    figures.at_least("one a request, to raw single transactions", ours / raws, "x", 1.2);
+    Ok(())
+}
+
+async fn ndjson(plan: &Plan, figures: &mut Figures, place: &Place) -> Result<()> {
+    let (mut ours, mut raws) = (vec![], vec![]);
+    for pair in 0..plan.pairs {
+        let database = place.store().await?;
+        place.sql("CHECKPOINT")?;
+        let server = Server::start(&plan.redrive, At::Database(database.url()))?;
+        let spent = Spent::since(place, &[&server])?;
+        let seen = many_a_request(&server, "m", 0..plan.runs, REQUESTS_AT_ONCE).await?;
+        if pair == 0 {
+            spent.note(figures, "NDJSON", plan.runs, seen.took)?;
+        }
+        server.stop()?;
+        let rows = rows_of(database.url()).await?;
+        if pair == 0 {
+            let bytes =
+                number(&database, "SELECT pg_database_size(current_database()) - pg_database_size('template0')")?;
+            figures.note("stored bytes a failure, indexes and all", bytes / plan.runs as f64, "B");
+        }
+        drop(database);
+        ours.push(per_second(plan.runs, seen.took));
+        raws.push(raw(place, &rows, Each::Many(LINES as usize), REQUESTS_AT_ONCE, plan.runs).await?);
+    }
+    let (ours, raws) = (median(ours), median(raws));
+    figures.note("NDJSON: ours", ours, "/s");
+    figures.note("raw UNNEST of 1,000, 4 connections", raws, "/s");
+    figures.at_least("NDJSON, to raw UNNEST of 1,000", ours / raws, "x", 0.7);
+    Ok(())
+}
+
+/// What a replica costs while it works.
+fn cost(figures: &mut Figures, database: &Database, server: &Server) -> Result<()> {
+    figures.note("memory of a replica, loaded", server.memory_mib(), "MiB");
+    let connections = "SELECT count(*) - 1 FROM pg_stat_activity WHERE datname = current_database()";
+    figures.note("connections of a replica, loaded with reports", number(database, connections)?, "");
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! The same claims raw: a thousand runs to running, ten of each tenant, what a worker gets read, then all to their end with
+//! an attempt each; a transaction for either half.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use redrive_store::encode;
+use tokio_postgres::Client;
+
+use super::raw_rows::commit;
+use crate::claims::CLAIM;
+
+const CLAIM_DUE: &str =
+    "UPDATE runs SET state = 1, detail = 0, due = NULL, wake = 4000000000000, attempt = attempt + 1,
+         updated_at = 5, life = $1
+     WHERE id = ANY(ARRAY(SELECT due.id FROM generate_series(1, 10) AS q(queue)
+         CROSS JOIN generate_series(1, 100) AS t(tenant) CROSS JOIN LATERAL (
+             SELECT id FROM runs WHERE runs.queue = q.queue AND runs.tenant = t.tenant AND due <= 4000000000000
+             ORDER BY due, id LIMIT 10 FOR UPDATE SKIP LOCKED) AS due))
+     RETURNING id, tenant, queue, run_id, attempt, revision, agent, idempotency_key";
+const PAYLOADS: &str = "SELECT kind, about, body, id FROM payloads WHERE id = ANY($1)";
+const RESOLVE: &str = "UPDATE runs SET state = 4, wake = NULL, updated_at = 6, life = $2 WHERE id = ANY($1)";
+const ATTEMPTS: &str =
+    "INSERT INTO attempts (id, outcome, epoch, digest, state, pattern_new, recorded_at, origin, body)
+     SELECT id, 0, 1, $2, 4, 0, 5, $3, $4 FROM unnest($1::bigint[]) AS new(id)";
+
+const LEASED: &[u8] =
+    br#"{"e":1,"ea":2,"l":{"x":1794772860000,"ms":60000,"p":1794772800000,"d":1794776400000,"b":1794772800000}}"#;
+const ENDED: &[u8] = br#"{"e":1,"ea":2,"en":"succeeded"}"#;
+const ORIGIN: &[u8] = br#"{"began_at":"2026-11-15T20:00:00.000Z","revision":1}"#;
+
+pub async fn claim_and_resolve(client: &Client) -> Result<Duration> {
+    let (claim, payloads) = (client.prepare(CLAIM_DUE).await?, client.prepare(PAYLOADS).await?);
+    let (resolve, attempts) = (client.prepare(RESOLVE).await?, client.prepare(ATTEMPTS).await?);
+    let began = Instant::now();
+    // One statement outside a transaction is one.
+    let claimed = client.query(&claim, &[&LEASED]).await?;
+    let numbered = |at: usize| move |row: &tokio_postgres::Row| (row.get::<_, i64>(0) << 20) | row.get::<_, i64>(at);
+    let ids: Vec<i64> = claimed.iter().map(|row| row.get(0)).collect();
+    let revisions: Vec<i64> = claimed.iter().map(numbered(5)).collect();
+    let ended: Vec<i64> = claimed.iter().map(numbered(4)).collect();
+    let carried = client.query(&payloads, &[&revisions]).await?;
+    let (digest, body) = ([7_u8; 16].as_slice(), encode(b"{}"));
+    commit(client, &[(&resolve, &[&ids, &ENDED]), (&attempts, &[&ended, &digest, &ORIGIN, &body])]).await?;
+    let took = began.elapsed();
+    ensure!(ids.len() == CLAIM as usize && carried.len() == ids.len(), "{} were due", ids.len());
+    Ok(took)
+}
