@@ -68,7 +68,7 @@ pub fn rows_of(store: &Path, count: u64) -> Result<Rows> {
         rows.push([run, attempt, payload]);
     }
     let runs = conn.prepare("SELECT * FROM runs")?;
-    let run_columns = runs.column_names().into_iter().map(str::to_owned).collect();
+    let run_columns = runs.column_names().map(str::to_owned).collect();
     Ok(Rows { failures: rows, run_columns })
 }
 
