@@ -316,6 +316,11 @@ pub async fn a_rate_is_kept(world: World) {
     world.wait(3_600_000);
     work(&world).await;
     assert_eq!(look(&world, &operation).await.moved, 35);
+    for _ in 0..13 {
+        world.wait(500);
+        work(&world).await;
+    }
+    assert_eq!(look(&world, &operation).await.moved, 100, "every item has had its turn");
 }
 
 pub async fn a_patch_goes_over_every_payload_and_shows_what_it_does(world: World) {
