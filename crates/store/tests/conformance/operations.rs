@@ -316,8 +316,8 @@ pub async fn a_rate_is_kept(world: World) {
     world.wait(3_600_000);
     work(&world).await;
     assert_eq!(look(&world, &operation).await.moved, 35);
-    for _ in 0..13 {
-        world.wait(500);
+    for _ in 0..20 {
+        world.wait(1_000);
         work(&world).await;
     }
     assert_eq!(look(&world, &operation).await.moved, 100, "every item has had its turn");
