@@ -7,7 +7,8 @@ use redrive_core::policy::Policies;
 use redrive_store::postgres::{LINES, Options, PgStore};
 use redrive_store::{Error, SeededDice, Store as _};
 
-use crate::world::{World, at, numbered, report};
+use crate::opening::{options, until_somebody_waits};
+use crate::world::{World, at, numbered, report, start};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_crashes_loses_nothing_acknowledged_and_is_used_again() {
@@ -82,4 +83,29 @@ async fn a_caller_that_hangs_up_leaves_no_transaction_and_no_half_of_a_write() {
     let halves = "SELECT count(*) FROM runs WHERE NOT EXISTS (SELECT 1 FROM attempts WHERE attempts.id >> 20 = runs.id)
          OR NOT EXISTS (SELECT 1 FROM payloads WHERE payloads.id >> 20 = runs.id)";
     assert_eq!(world.sql(halves), "0");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_that_is_cut_off_in_its_middle_leaves_no_transaction() {
+    let database = Database::fresh().unwrap();
+    let store = Arc::new(PgStore::open(options(database.url())).await.unwrap());
+    store.start(start("r")).await.unwrap();
+    let (other, driver) = tokio_postgres::connect(database.url(), tokio_postgres::NoTls).await.unwrap();
+    let (mut drivers, mut reads) = (tokio::task::JoinSet::new(), tokio::task::JoinSet::new());
+    drivers.spawn(async move { driver.await.unwrap() });
+    other.batch_execute("BEGIN; LOCK TABLE runs IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    let reader = store.clone();
+    reads.spawn(async move { drop(reader.run(&at("acme", "r")).await) });
+    until_somebody_waits(&database);
+    reads.shutdown().await;
+    other.batch_execute("COMMIT").await.unwrap();
+    // Whatever is neither gone nor at rest.
+    let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+         AND state <> 'idle'";
+    let mut looks = 0;
+    while database.sql(open).unwrap() != "0" {
+        looks += 1;
+        assert!(looks < 200, "a transaction is left open");
+    }
+    store.close().await;
 }

@@ -95,6 +95,16 @@ async fn the_clock_is_the_databases() {
     store.close().await;
 }
 
+/// For a lock that another has.
+pub fn until_somebody_waits(database: &Database) {
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    let mut looks = 0;
+    while database.sql(waits).unwrap() == "0" {
+        looks += 1;
+        assert!(looks < 1_000, "nobody waits");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_clock_is_read_once_the_locks_are_held() {
     let database = Database::fresh().unwrap();
@@ -107,12 +117,7 @@ async fn the_clock_is_read_once_the_locks_are_held() {
     other.batch_execute("BEGIN; SELECT id FROM runs FOR UPDATE").await.unwrap();
     let (beating, mut beats) = (store.clone(), tokio::task::JoinSet::new());
     beats.spawn(async move { beating.heartbeat(under).await.unwrap() });
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
-    let mut looks = 0;
-    while database.sql(waits).unwrap() == "0" {
-        looks += 1;
-        assert!(looks < 1_000, "it never waits");
-    }
+    until_somebody_waits(&database);
     let clock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
     let waited_until: i64 = other.query_one(clock, &[]).await.unwrap().get(0);
     other.batch_execute("COMMIT").await.unwrap();
