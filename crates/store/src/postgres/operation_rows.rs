@@ -5,7 +5,6 @@ use std::sync::LazyLock;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{CanaryState, ItemOutcome, NamedRun, OperationAction, OperationSample, OperationState};
-
 use tokio_postgres::Row;
 
 use super::columns::{number, packed_json_or_none, parsed, whole};

@@ -112,6 +112,7 @@ async fn newest(app: &App, scope: &TenantScope, filter: RunFilter, most: u32) ->
         TenantScope::One(tenant) => Some(tenant.clone()),
         TenantScope::All => None,
     };
+    // How many there are of a state is on the page already.
     let count = !filter.severities.is_empty();
     let page = PageCall { sort: Sort::NewestFirst, limit: most, cursor: None, count };
     Ok(app.store.runs(scope, RunFilter { tenant, ..filter }, page).await?)
