@@ -1,6 +1,7 @@
 //! Claiming a thousand due runs and resolving them, fair over a hundred tenants, beside raw SQLite making the same
 //! changes to the same rows.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use rusqlite::{Connection, params};
 use crate::Plan;
 use crate::figures::{Figures, median, per_second};
 use crate::made;
-use crate::raw::DATABASE;
+use crate::raw::{CHANGES, COUNTS, DATABASE, TOTALS, What};
 
 pub const CLAIM: u32 = 1_000;
 const ROUNDS: usize = 5;
@@ -25,16 +26,19 @@ pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     made::fill(&raw_at, plan.large).await?;
     let store = made::open(&ours_at)?;
     let conn = writer(&raw_at)?;
-    let (mut ours, mut raws) = (Vec::new(), Vec::new());
+    let (mut ours, mut raws, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         ours.push(per_second(u64::from(CLAIM), claim_and_resolve(&store).await?));
-        raws.push(per_second(u64::from(CLAIM), raw_claim_and_resolve(&conn)?));
+        raws.push(per_second(u64::from(CLAIM), raw_claim_and_resolve(&conn, What::All)?));
+        bare.push(per_second(u64::from(CLAIM), raw_claim_and_resolve(&conn, What::Rows)?));
     }
     store.close().await;
-    let (ours, raws) = (median(ours), median(raws));
+    let [ours, raws, bare] = [ours, raws, bare].map(median);
     figures.note("claim and resolve: ours, in the store", ours, "/s");
     figures.note("claim and resolve: raw", raws, "/s");
+    figures.note("claim and resolve: raw without the counters", bare, "/s");
     figures.at_least("claim and resolve, to raw", ours / raws, "x", 0.8);
+    figures.note("claim and resolve, to raw without the counters", ours / bare, "x");
     Ok(())
 }
 
@@ -110,50 +114,107 @@ fn writer(folder: &Path) -> Result<Connection> {
     Ok(conn)
 }
 
-/// The same rows: a thousand runs to running, then to their end with an attempt each; a transaction for either half.
-fn raw_claim_and_resolve(conn: &Connection) -> Result<Duration> {
+/// A run that raw has claimed.
+struct Claimed {
+    id: i64,
+    tenant: i64,
+    queue: i64,
+    attempt: i64,
+    reason: String,
+}
+
+/// The same rows: a thousand runs to running, then to their end with an attempt each; a transaction for either half, with
+/// the counters of all its runs where `what` says so.
+fn raw_claim_and_resolve(conn: &Connection, what: What) -> Result<Duration> {
     let began = Instant::now();
     conn.execute_batch("BEGIN IMMEDIATE")?;
-    let mut claimed = Vec::new();
-    for queue in 1..=10 {
-        for tenant in 1..=100 {
-            let mut due = conn.prepare_cached(
-                "SELECT id, tenant, queue, run_id, attempt, life FROM runs WHERE queue = ?1 AND tenant = ?2 AND due <= ?3
-                 ORDER BY due LIMIT 10",
-            )?;
-            let found = due.query_map(params![queue, tenant, i64::MAX], |row| {
-                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(4)?, row.get::<_, String>(3)?))
-            })?;
-            claimed.extend(found.collect::<Result<Vec<_>, _>>()?);
-        }
-    }
-    let lease =
-        r#"{"e":1,"ea":2,"l":{"x":1794772860000,"ms":60000,"p":1794772800000,"d":1794776400000,"b":1794772800000}}"#;
-    for (id, attempt, _) in &claimed {
+    let claimed = raw_due(conn)?;
+    for run in &claimed {
         conn.prepare_cached(
             "UPDATE runs SET state = 1, detail = 0, due = NULL, wake = ?2, attempt = ?3, updated_at = ?4, life = ?5 WHERE id = ?1",
         )?
-        .execute(params![id, 4_000_000_000_000_i64, attempt + 1, 5, lease])?;
+        .execute(params![run.id, 4_000_000_000_000_i64, run.attempt + 1, 5, LEASED])?;
+    }
+    if what == What::All {
+        count(conn, &claimed, (SCHEDULED, RUNNING), "started")?;
     }
     conn.execute_batch("COMMIT; BEGIN IMMEDIATE")?;
     let body = encode(b"{}");
-    for (id, attempt, _) in &claimed {
+    for run in &claimed {
         conn.prepare_cached(
             "UPDATE runs SET state = 4, detail = 0, due = NULL, wake = NULL, attempt = ?2, updated_at = ?3, life = ?4 WHERE id = ?1",
         )?
-        .execute(params![id, attempt + 1, 6, r#"{"e":1,"ea":2,"en":"succeeded"}"#])?;
+        .execute(params![run.id, run.attempt + 1, 6, r#"{"e":1,"ea":2,"en":"succeeded"}"#])?;
         conn.prepare_cached(
             "INSERT INTO attempts (id, outcome, epoch, digest, state, pattern_new, recorded_at, origin, body)
              VALUES (?1, 0, 1, ?2, 4, 0, 5, ?3, ?4)",
         )?
         .execute(params![
-            (id << 20) | (attempt + 1),
+            (run.id << 20) | (run.attempt + 1),
             [7_u8; 16],
             r#"{"began_at":"2026-11-15T20:00:00.000Z","revision":1}"#,
             body
         ])?;
     }
+    if what == What::All {
+        count(conn, &claimed, (RUNNING, SUCCEEDED), "succeeded")?;
+    }
     conn.execute_batch("COMMIT")?;
     ensure!(claimed.len() == CLAIM as usize, "{} were due", claimed.len());
     Ok(began.elapsed())
+}
+
+/// States, as their column has them.
+const SCHEDULED: i64 = 0;
+const RUNNING: i64 = 1;
+const SUCCEEDED: i64 = 4;
+const LEASED: &str =
+    r#"{"e":1,"ea":2,"l":{"x":1794772860000,"ms":60000,"p":1794772800000,"d":1794776400000,"b":1794772800000}}"#;
+
+/// Ten of each tenant's.
+fn raw_due(conn: &Connection) -> Result<Vec<Claimed>> {
+    let mut claimed = Vec::new();
+    for queue in 1..=10 {
+        for tenant in 1..=100 {
+            let mut due = conn.prepare_cached(
+                "SELECT id, attempt, reason, run_id, life FROM runs WHERE queue = ?1 AND tenant = ?2 AND due <= ?3
+                 ORDER BY due LIMIT 10",
+            )?;
+            let found = due.query_map(params![queue, tenant, i64::MAX], |row| {
+                Ok(Claimed { id: row.get(0)?, tenant, queue, attempt: row.get(1)?, reason: row.get(2)? })
+            })?;
+            claimed.extend(found.collect::<Result<Vec<_>, _>>()?);
+        }
+    }
+    Ok(claimed)
+}
+
+/// What a commit writes beside its runs, summed over them.
+fn count(conn: &Connection, claimed: &[Claimed], (from, to): (i64, i64), kind: &str) -> Result<()> {
+    let mut counts: BTreeMap<(i64, i64, &str), i64> = BTreeMap::new();
+    let mut totals: BTreeMap<(i64, &str), i64> = BTreeMap::new();
+    let mut hours: BTreeMap<(i64, i64), i64> = BTreeMap::new();
+    for run in claimed {
+        *counts.entry((run.tenant, run.queue, &run.reason)).or_default() += 1;
+        *totals.entry((run.queue, &run.reason)).or_default() += 1;
+        *hours.entry((run.tenant, run.queue)).or_default() += 1;
+    }
+    for (state, sign) in [(from, -1), (to, 1)] {
+        for ((tenant, queue, reason), n) in &counts {
+            conn.prepare_cached(COUNTS)?.execute(params![state, tenant, queue, reason, 0, sign * n])?;
+        }
+        for ((queue, reason), n) in &totals {
+            conn.prepare_cached(TOTALS)?.execute(params![state, queue, reason, 0, sign * n])?;
+        }
+    }
+    for ((tenant, queue), n) in &hours {
+        conn.prepare_cached(&format!(
+            "INSERT INTO hours (tenant, queue, reason, hour, started, failed, retried, dead, recovered, succeeded)
+             VALUES (?1, ?2, '', 0, 0, 0, 0, 0, 0, 0) ON CONFLICT DO UPDATE SET {kind} = {kind} + ?3"
+        ))?
+        .execute(params![tenant, queue, n])?;
+    }
+    let ids: Vec<u8> = claimed.iter().flat_map(|run| run.id.to_le_bytes()).collect();
+    conn.prepare_cached(CHANGES)?.execute([ids])?;
+    Ok(())
 }

@@ -74,8 +74,8 @@ async fn single(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<f64
         p99.push(seen.p99_ms);
         let reached = batch.round() as usize;
         same.push(per_second(plan.runs, raw::write(&store, &rows, reached, usize::MAX, What::All)?));
-        bare.push(per_second(plan.runs, raw::write(&store, &rows, reached, usize::MAX, What::Failures)?));
-        ones.push(per_second(ONE_BY_ONE as u64, raw::write(&store, &rows, 1, ONE_BY_ONE, What::Failures)?));
+        bare.push(per_second(plan.runs, raw::write(&store, &rows, reached, usize::MAX, What::Rows)?));
+        ones.push(per_second(ONE_BY_ONE as u64, raw::write(&store, &rows, 1, ONE_BY_ONE, What::Rows)?));
     }
     let [ours, same, bare, ones] = [ours, same, bare, ones].map(median);
     figures.note("one a request: ours", ours, "/s");
@@ -101,7 +101,7 @@ async fn ndjson(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<f64
         let rows = raw::rows_of(&store, plan.runs)?;
         ours.push(per_second(plan.runs, seen.took));
         same.push(per_second(plan.runs, raw::write(&store, &rows, LINES as usize, usize::MAX, What::All)?));
-        bare.push(per_second(plan.runs, raw::write(&store, &rows, LINES as usize, usize::MAX, What::Failures)?));
+        bare.push(per_second(plan.runs, raw::write(&store, &rows, LINES as usize, usize::MAX, What::Rows)?));
         if pair == 0 {
             cost(figures, &store, plan.runs)?;
         }

@@ -14,12 +14,16 @@ pub const DATABASE: &str = "redrive.db";
 /// A failure is one row in each.
 const TABLES: [&str; 3] = ["runs", "attempts", "payloads"];
 
+pub const COUNTS: &str = "INSERT INTO counts (state, tenant, queue, reason, detail, n) VALUES (?, ?, ?, ?, ?, ?)
+     ON CONFLICT DO UPDATE SET n = n + excluded.n";
+pub const TOTALS: &str = "INSERT INTO totals (state, queue, reason, detail, n) VALUES (?, ?, ?, ?, ?)
+     ON CONFLICT DO UPDATE SET n = n + excluded.n";
+pub const CHANGES: &str = "INSERT INTO changes (at, runs) VALUES (5, ?)";
+
 /// What is written once a transaction, summed over its failures; the last value of each is the sum.
 const COUNTERS: [&str; 4] = [
-    "INSERT INTO counts (state, tenant, queue, reason, detail, n) VALUES (?, ?, ?, ?, ?, ?)
-     ON CONFLICT DO UPDATE SET n = n + excluded.n",
-    "INSERT INTO totals (state, queue, reason, detail, n) VALUES (?, ?, ?, ?, ?)
-     ON CONFLICT DO UPDATE SET n = n + excluded.n",
+    COUNTS,
+    TOTALS,
     "INSERT INTO hours (tenant, queue, reason, hour, started, failed, retried, dead, recovered, succeeded)
      VALUES (?1, ?2, ?3, 0, 0, ?4, ?4, ?4, 0, 0)
      ON CONFLICT DO UPDATE SET started = started + excluded.started, failed = failed + excluded.failed,
@@ -35,7 +39,6 @@ const KEPT_BY: [&[&str]; 4] = [
     &["tenant", "queue", "reason"],
     &["pattern"],
 ];
-const CHANGES: &str = "INSERT INTO changes (at, runs) VALUES (5, ?)";
 
 /// What each failure wrote.
 pub struct Rows {
@@ -46,10 +49,10 @@ pub struct Rows {
 /// How much of it is written again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// All that a commit wrote: its failures' rows, its counters, its row of changes.
+    /// All that a commit wrote: its runs' rows, its counters, its row of changes.
     All,
-    /// The failures' rows alone.
-    Failures,
+    /// The runs' rows alone.
+    Rows,
 }
 
 /// Reads the first `count` failures of a store.

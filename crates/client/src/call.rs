@@ -47,22 +47,26 @@ impl<T> Call<T> {
     /// # }
     /// ```
     pub async fn text(self) -> Result<String> {
-        let Self { request, url, .. } = self;
-        let answer = request?.send().await.map_err(|e| Error::unreachable(&url, &e))?;
-        let status = answer.status();
-        let is_problem = answer
-            .headers()
-            .get(CONTENT_TYPE)
-            .and_then(|kind| kind.to_str().ok())
-            .is_some_and(|kind| kind.starts_with("application/problem+json"));
-        let text = answer.text().await.map_err(|e| Error::unreachable(&url, &e))?;
-        if status.is_success() && !is_problem {
-            return Ok(text);
-        }
-        match serde_json::from_str::<Problem>(&text) {
-            Ok(problem) if is_problem => Err(Error::Problem(Box::new(problem))),
-            Ok(_) | Err(_) => Err(Error::Unexpected { url, what: format!("{status} without a problem") }),
-        }
+        send(self.request?, self.url).await
+    }
+}
+
+/// The same for every answer, so that it is compiled once.
+async fn send(request: reqwest::RequestBuilder, url: String) -> Result<String> {
+    let answer = request.send().await.map_err(|e| Error::unreachable(&url, &e))?;
+    let status = answer.status();
+    let is_problem = answer
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .is_some_and(|kind| kind.starts_with("application/problem+json"));
+    let text = answer.text().await.map_err(|e| Error::unreachable(&url, &e))?;
+    if status.is_success() && !is_problem {
+        return Ok(text);
+    }
+    match serde_json::from_str::<Problem>(&text) {
+        Ok(problem) if is_problem => Err(Error::Problem(Box::new(problem))),
+        Ok(_) | Err(_) => Err(Error::Unexpected { url, what: format!("{status} without a problem") }),
     }
 }
 

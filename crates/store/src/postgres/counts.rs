@@ -19,11 +19,13 @@ pub(super) async fn total(look: &Look<'_>, wanted: &Wanted, sort: Sort) -> Resul
     if !wanted.is_counted() {
         return count_up(look, wanted, sort).await;
     }
-    let n = kept(look, wanted, sort).await?;
-    let hidden = match wanted.hide_deferred {
-        Some(now) => hidden(look, wanted, now).await?,
-        None => 0,
+    let hidden = async {
+        match wanted.hide_deferred {
+            Some(now) => hidden(look, wanted, now).await,
+            None => Ok(0),
+        }
     };
+    let (n, hidden) = tokio::try_join!(kept(look, wanted, sort), hidden)?;
     Ok(Total::kept(n.saturating_sub(hidden), wanted.details.is_some() || wanted.held.is_some()))
 }
 

@@ -239,7 +239,7 @@ struct Opened {
 async fn open(session: &Session, wanted: &Wanted) -> std::result::Result<Opened, tokio_postgres::Error> {
     // Prepared before the first is sent: nothing may overtake the beginning.
     let all = [TENANTS, &RUNS, &PATTERNS, NOW, NEXT_NUMBERS, GENERATION, &BREAKERS];
-    session.statements.prepare_all(&session.client, &all).await?;
+    session.statements.prepare_all(&session.client, "reads", all).await?;
     let (names, patterns) = (&wanted.names, &wanted.patterns);
     let of_tenants: [&(dyn ToSql + Sync); 1] = [&wanted.tenants];
     let of_runs: [&(dyn ToSql + Sync); 2] = [&names.0, &names.1];

@@ -27,8 +27,9 @@ pub(super) async fn list_runs(
     let Some(wanted) = wanted(look, scope, filter, page.sort, now).await? else { return Ok(nothing(page.count)) };
     let after = after.map(|[first, second]| Place(first, second));
     let limit = usize::try_from(page.limit.clamp(1, PAGE_MAX)).unwrap_or(1);
-    let found = find(look, &wanted, page.sort, after, limit).await?;
-    let total = if page.count { Some(total(look, &wanted, page.sort).await?) } else { None };
+    // Asked for together: on the way to the database and back, a second question costs nothing.
+    let count = async { if page.count { total(look, &wanted, page.sort).await.map(Some) } else { Ok(None) } };
+    let (found, total) = tokio::try_join!(find(look, &wanted, page.sort, after, limit), count)?;
     Ok(RunsPage {
         runs: summaries(look, &found.runs).await?,
         next_cursor: found.go_on.map(|Place(first, second)| seal_numbers(&question, &[first, second])),

@@ -1,7 +1,7 @@
 //! A look into the database: a connection of the readers' pool with a transaction open that sees one moment.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
@@ -12,36 +12,56 @@ use crate::error::Result;
 /// Lists put their statement together from the filter; past so many the memory starts anew.
 const STATEMENTS_MAX: usize = 256;
 
-/// Statements that a connection has prepared, by their text.
+/// Statements that a connection has prepared.
 #[derive(Default)]
-pub(super) struct Statements(Mutex<HashMap<Arc<str>, Statement>>);
+pub(super) struct Statements(Mutex<Prepared>);
 
-impl Statements {
-    pub(super) async fn prepared(&self, client: &Client, sql: &str) -> Result<Statement, tokio_postgres::Error> {
-        if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(sql) {
-            return Ok(known.clone());
-        }
-        let statement = client.prepare(sql).await?;
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= STATEMENTS_MAX {
-            known.clear();
-        }
-        known.insert(sql.into(), statement.clone());
-        Ok(statement)
-    }
+#[derive(Default)]
+struct Prepared {
+    by_text: HashMap<Arc<str>, Statement>,
+    /// Lists of which every one is among them.
+    lists: HashSet<&'static str>,
 }
 
 impl Statements {
-    pub(super) fn knows(&self, sql: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(sql)
+    fn known(&self) -> MutexGuard<'_, Prepared> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Prepares what is about to be sent in one go: of these none waits for its preparation then, and overtakes another.
-    pub(super) async fn prepare_all(&self, client: &Client, all: &[&str]) -> Result<(), tokio_postgres::Error> {
+    pub(super) async fn prepared(&self, client: &Client, sql: &str) -> Result<Statement, tokio_postgres::Error> {
+        if let Some(known) = self.known().by_text.get(sql) {
+            return Ok(known.clone());
+        }
+        let statement = client.prepare(sql).await?;
+        let mut known = self.known();
+        if known.by_text.len() >= STATEMENTS_MAX {
+            *known = Prepared::default();
+        }
+        known.by_text.insert(sql.into(), statement.clone());
+        Ok(statement)
+    }
+
+    pub(super) fn knows(&self, sql: &str) -> bool {
+        self.known().by_text.contains_key(sql)
+    }
+
+    /// Prepares a list that is about to be sent in one go: of these none waits for its preparation then, and overtakes
+    /// another.
+    pub(super) async fn prepare_all(
+        &self,
+        client: &Client,
+        list: &'static str,
+        all: impl IntoIterator<Item = &str, IntoIter: Clone>,
+    ) -> Result<(), tokio_postgres::Error> {
+        if self.known().lists.contains(list) {
+            return Ok(());
+        }
+        let all = all.into_iter();
         // Twice, since the memory may start anew on the way; there is room for them afterwards.
-        for sql in all.iter().chain(all) {
+        for sql in all.clone().chain(all) {
             self.prepared(client, sql).await?;
         }
+        self.known().lists.insert(list);
         Ok(())
     }
 }

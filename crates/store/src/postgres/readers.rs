@@ -2,6 +2,7 @@
 //! that none comes back with a transaction open.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -76,12 +77,19 @@ impl View {
         self.session.look()
     }
 
-    /// Ends the read, and gives the connection back.
+    /// Ends the read, and gives the connection back. Nobody waits for the end: whoever reads next is behind it.
     pub(super) async fn done<T>(self, answer: Result<T>) -> Result<T> {
         // A statement that failed has ended the transaction already; either way nothing was written.
-        if self.session.client.batch_execute("ROLLBACK").await.is_ok() {
+        if is_sent(self.session.client.batch_execute("ROLLBACK")).await {
             self.readers.idle().push(self.session);
         }
         answer
     }
+}
+
+/// Hands a statement to the connection; false where that has ended.
+async fn is_sent(statement: impl Future<Output = std::result::Result<(), tokio_postgres::Error>>) -> bool {
+    let mut statement = std::pin::pin!(statement);
+    let first = std::future::poll_fn(|cx| Poll::Ready(statement.as_mut().poll(cx))).await;
+    !matches!(first, Poll::Ready(Err(_)))
 }

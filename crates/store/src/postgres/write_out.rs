@@ -95,8 +95,8 @@ async fn send(
     end: Option<&str>,
 ) -> std::result::Result<(), tokio_postgres::Error> {
     // Prepared before the first is sent: nothing may overtake another, least of all the commit.
-    let all = [STATEMENTS, counter_deltas::STATEMENTS].concat();
-    session.statements.prepare_all(&session.client, &all).await?;
+    let all = STATEMENTS.iter().chain(counter_deltas::STATEMENTS).copied();
+    session.statements.prepare_all(&session.client, "writes", all).await?;
     let out = &sheet.out;
     let (mut new, mut known) = (Vec::new(), Vec::new());
     for (kept, life) in sheet.dirty().into_iter().zip(lives) {
