@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -118,7 +119,7 @@ impl JsonSchema for Text {
 
 /// A short text that is filtered and shown (an agent, a model, a customer): decoded, never the token.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Label(Box<str>);
+pub struct Label(Arc<str>);
 
 pub const LABEL_MAX_BYTES: usize = 1_000;
 

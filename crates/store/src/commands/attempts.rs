@@ -21,6 +21,8 @@ use crate::model::{AttemptOrigin, Digest};
 /// An attempt to be kept.
 pub(crate) struct Ending<'a> {
     pub(crate) attempt: u32,
+    /// A record may stand in its place, and gives way.
+    pub(crate) late: bool,
     pub(crate) outcome: Outcome,
     /// Of the lease it ended; none for an attempt reported in one call.
     pub(crate) epoch: Option<u64>,
@@ -95,6 +97,7 @@ impl Batch<'_> {
             &NewAttempt {
                 run: row.id,
                 attempt: ending.attempt,
+                late: ending.late,
                 outcome: ending.outcome,
                 epoch: ending.epoch,
                 digest: ending.digest,

@@ -70,6 +70,8 @@ pub(crate) struct DueHint<'a> {
 pub(crate) struct NewAttempt<'a> {
     pub(crate) run: i64,
     pub(crate) attempt: u32,
+    /// A record may stand in its place, and gives way.
+    pub(crate) late: bool,
     pub(crate) outcome: Outcome,
     pub(crate) epoch: Option<u64>,
     pub(crate) digest: Option<&'a Digest>,

@@ -172,6 +172,7 @@ pub(crate) fn settle(
     let breaker = batch.breaker_state(&row)?;
     let ending = Ending {
         attempt: failed.attempt,
+        late: false,
         outcome: Outcome::Failed,
         epoch: failed.epoch,
         digest: failed.digest,

@@ -139,7 +139,7 @@ pub(crate) trait AttemptRows {
     fn last_failure(&mut self, run: i64) -> Result<Option<Kept>>;
     /// `AttemptOrigin` of the last one on record, as JSON.
     fn last_origin(&mut self, run: i64) -> Result<Option<String>>;
-    /// A late success replaces the silence that was put in its place.
+    /// A late one replaces the silence that was put in its place.
     fn put_attempt(&mut self, ended: &NewAttempt<'_>, now: Timestamp) -> Result<()>;
     /// The same one again is one.
     fn insert_late_failure(&mut self, run: i64, attempt: u32, epoch: u64, body: &[u8], now: Timestamp) -> Result<()>;

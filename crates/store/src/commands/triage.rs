@@ -149,6 +149,7 @@ fn end_cancelled(batch: &mut Batch<'_>, before: &RunRow, row: &mut RunRow) -> Re
     let body = encode(json(&AttemptBody::default())?.as_bytes());
     let ending = Ending {
         attempt: before.run.attempt,
+        late: false,
         outcome: Outcome::Cancelled,
         epoch: Some(before.run.epoch),
         digest: None,

@@ -241,6 +241,7 @@ fn record_success(
     let state = row.run.state.name();
     let ending = Ending {
         attempt,
+        late,
         outcome: Outcome::Succeeded,
         epoch,
         digest: Some(&success.digest),

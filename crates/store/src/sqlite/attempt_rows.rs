@@ -47,12 +47,14 @@ impl AttemptRows for SqliteRows<'_> {
     }
 
     fn put_attempt(&mut self, ended: &NewAttempt<'_>, now: Timestamp) -> Result<()> {
-        let mut insert = self.conn.prepare_cached(
-            "INSERT OR REPLACE INTO attempts (id, outcome, epoch, digest, state, fp_version, fp_hash, pattern,
+        if ended.late {
+            let mut make_way = self.conn.prepare_cached("DELETE FROM attempts WHERE id = ?1")?;
+            make_way.execute([numbered(ended.run, ended.attempt)])?;
+        }
+        let insert = "INSERT INTO attempts (id, outcome, epoch, digest, state, fp_version, fp_hash, pattern,
                  pattern_new, recorded_at, origin, verdict, body)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
-        )?;
-        insert.execute(params![
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+        self.held.insert_attempt.of(self.conn, insert)?.execute(params![
             numbered(ended.run, ended.attempt),
             position(Outcome::ALL, &ended.outcome),
             ended.epoch.map(u64::cast_signed),

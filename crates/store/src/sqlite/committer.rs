@@ -22,7 +22,7 @@ use crate::sqlite::rows::{Memory, SqliteRows};
 /// Commands that may wait; one more is answered Busy and nothing is lost.
 const QUEUE_MAX_COMMANDS: usize = 8_192;
 /// Commands in one transaction.
-const BATCH_MAX_COMMANDS: usize = 1_024;
+const BATCH_MAX_COMMANDS: usize = 2_048;
 
 /// The handle that commands are given to.
 pub(super) struct Committer {
@@ -179,7 +179,7 @@ impl Desk {
 
     fn try_transact(&mut self, act: impl FnOnce(&mut Batch<'_>) -> Result<()>) -> Result<()> {
         self.conn.prepare_cached("BEGIN IMMEDIATE")?.execute([]).map_err(storage)?;
-        let mut rows = SqliteRows { conn: &self.conn, memory: &mut self.memory };
+        let mut rows = SqliteRows::new(&self.conn, &mut self.memory);
         let mut batch = Batch {
             rows: &mut rows,
             now: self.clock.now(),

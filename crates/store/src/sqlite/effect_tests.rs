@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::model::{EffectRef, Swept};
 
 fn rows<T>(conn: &Connection, act: impl FnOnce(&mut SqliteRows<'_>) -> T) -> T {
-    act(&mut SqliteRows { conn, memory: &mut Memory::default() })
+    act(&mut SqliteRows::new(conn, &mut Memory::default()))
 }
 
 const DAY: i64 = 86_400_000;

@@ -3,13 +3,13 @@
 
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use super::due::queue_numbers;
 use super::lookup::tenant_number;
 use super::pattern_clock::PatternClocks;
 use crate::commands::rows::NameRows;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// What the committer remembers of its own rows between batches. Dropped whenever a transaction is rolled back.
 #[derive(Debug, Default)]
@@ -18,10 +18,40 @@ pub(super) struct Memory {
     pub(super) pattern_clocks: PatternClocks,
 }
 
+/// A statement that nearly every command of a batch runs: taken from the connection's cache once, not a thousand times.
+#[derive(Default)]
+pub(super) struct Held<'a>(Option<CachedStatement<'a>>);
+
+impl<'a> Held<'a> {
+    pub(super) fn of(&mut self, conn: &'a Connection, sql: &str) -> Result<&mut CachedStatement<'a>> {
+        if self.0.is_none() {
+            self.0 = Some(conn.prepare_cached(sql)?);
+        }
+        self.0.as_mut().ok_or_else(|| Error::Unexpected("a statement that was just prepared".into()))
+    }
+}
+
+/// Those of a report, a claim and an end.
+#[derive(Default)]
+pub(super) struct Statements<'a> {
+    pub(super) find_run: Held<'a>,
+    pub(super) insert_run: Held<'a>,
+    pub(super) insert_payload: Held<'a>,
+    pub(super) move_run: Held<'a>,
+    pub(super) insert_attempt: Held<'a>,
+}
+
 /// The rows of one open transaction.
 pub(super) struct SqliteRows<'a> {
     pub(super) conn: &'a Connection,
     pub(super) memory: &'a mut Memory,
+    pub(super) held: Statements<'a>,
+}
+
+impl<'a> SqliteRows<'a> {
+    pub(super) fn new(conn: &'a Connection, memory: &'a mut Memory) -> Self {
+        Self { conn, memory, held: Statements::default() }
+    }
 }
 
 impl NameRows for SqliteRows<'_> {

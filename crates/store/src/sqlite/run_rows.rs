@@ -26,8 +26,7 @@ static FIND_BY_NUMBER: LazyLock<String> = LazyLock::new(|| format!("SELECT {COLU
 impl RunRows for SqliteRows<'_> {
     fn find_run(&mut self, tenant: i64, run_id: &RunId) -> Result<Option<RunRow>> {
         let hash = key_hash(tenant, run_id.as_str());
-        let mut find = self.conn.prepare_cached(&FIND)?;
-        let mut rows = find.query(params![hash, tenant, run_id.as_str()])?;
+        let mut rows = self.held.find_run.of(self.conn, &FIND)?.query(params![hash, tenant, run_id.as_str()])?;
         rows.next()?.map(RunRow::read).transpose()
     }
 
@@ -55,10 +54,8 @@ impl RunRows for SqliteRows<'_> {
         if new.payload.kind == PayloadKind::None && new.about.is_empty() {
             return Ok(());
         }
-        let mut insert = self
-            .conn
-            .prepare_cached("INSERT INTO payloads (id, kind, digest, about, body) VALUES (?1, ?2, ?3, ?4, ?5)")?;
-        insert.execute(params![
+        let insert = "INSERT INTO payloads (id, kind, digest, about, body) VALUES (?1, ?2, ?3, ?4, ?5)";
+        self.held.insert_payload.of(self.conn, insert)?.execute(params![
             numbered(row.id, row.run.revision),
             position(PayloadKind::ALL, &new.payload.kind),
             new.payload.digest.as_slice(),
@@ -136,11 +133,10 @@ impl SqliteRows<'_> {
     /// A move that is no failure: what the failure columns are indexed by stays untouched.
     fn update_move(&mut self, row: &RunRow, now: Timestamp) -> Result<usize> {
         let columns = StateColumns::of(&row.run);
-        let mut update = self.conn.prepare_cached(
+        let update =
             "UPDATE runs SET state = ?2, detail = ?3, due = ?4, wake = ?5, attempt = ?6, revision = ?7, updated_at = ?8,
-                 deferred_until = ?9, held_by = ?10, merged_into = ?11, replays = ?12, life = ?13 WHERE id = ?1",
-        )?;
-        Ok(update.execute(params![
+                 deferred_until = ?9, held_by = ?10, merged_into = ?11, replays = ?12, life = ?13 WHERE id = ?1";
+        Ok(self.held.move_run.of(self.conn, update)?.execute(params![
             row.id,
             position(StateName::ALL, &columns.state),
             columns.detail,
@@ -160,14 +156,13 @@ impl SqliteRows<'_> {
     fn insert_row(&mut self, row: &RunRow, new: &NewRun, now: Timestamp) -> Result<()> {
         let columns = StateColumns::of(&row.run);
         let now = now.as_millis();
-        let mut insert = self.conn.prepare_cached(
+        let insert =
             "INSERT INTO runs (id, tenant, queue, key_hash, run_id, state, detail, due, wake, attempt, revision, reason,
                  category, pattern, severity, received_at, updated_at, deferred_until, environment, agent, task_type,
                  customer, model, provider, tool, step, idempotency_key, order_key, held_by, merged_into, replays, life)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?16, ?17, ?18, ?19, ?20, ?21,
-                 ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31)",
-        )?;
-        insert.execute(params![
+                 ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31)";
+        self.held.insert_run.of(self.conn, insert)?.execute(params![
             row.id,
             row.tenant,
             row.queue,

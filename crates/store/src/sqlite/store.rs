@@ -283,7 +283,7 @@ impl Store for SqliteStore {
 
     async fn effect(&self, at: &EffectRef) -> Result<EffectView> {
         let at = at.clone();
-        self.read(move |conn| effects::effect(&mut SqliteRows { conn, memory: &mut Memory::default() }, &at)).await
+        self.read(move |conn| effects::effect(&mut SqliteRows::new(conn, &mut Memory::default()), &at)).await
     }
 
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage> {
