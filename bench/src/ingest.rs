@@ -14,6 +14,8 @@ use crate::sample::report;
 
 pub const CONNECTIONS: usize = 64;
 pub const LINES: u64 = 1_000;
+/// Connections that send a thousand at a time.
+const SENDERS: usize = 8;
 /// Rows that raw SQLite writes at one a transaction: enough to know its rate, without waiting for all.
 const ONE_BY_ONE: usize = 5_000;
 
@@ -21,7 +23,7 @@ pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     let folder = tempfile::tempdir_in("target")?;
     println!("Reports, one a request, {CONNECTIONS} connections");
     let single = single(plan, figures, folder.path()).await?;
-    println!("Reports, NDJSON of {LINES}");
+    println!("Reports, NDJSON of {LINES}, {SENDERS} connections");
     let many = ndjson(plan, figures, folder.path()).await?;
     large(plan, figures, folder.path(), single, many).await
 }
@@ -93,11 +95,13 @@ async fn single(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<f64
 
 async fn ndjson(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<f64> {
     let (mut ours, mut same, mut bare) = (vec![], vec![], vec![]);
+    let mut batch = 0.0;
     for pair in 0..plan.pairs {
         let store = folder.join(format!("many-{pair}"));
         let server = Server::start(&plan.redrive, At::Folder(&store))?;
-        let seen = many_a_request(&server, "m", 0..plan.runs, 4).await?;
+        let seen = many_a_request(&server, "m", 0..plan.runs, SENDERS).await?;
         server.stop()?;
+        batch = plan.runs as f64 / commits(&store)?;
         let rows = raw::rows_of(&store, plan.runs)?;
         ours.push(per_second(plan.runs, seen.took));
         same.push(per_second(plan.runs, raw::write(&store, &rows, LINES as usize, usize::MAX, What::All)?));
@@ -108,6 +112,7 @@ async fn ndjson(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<f64
     }
     let [ours, same, bare] = [ours, same, bare].map(median);
     figures.note("NDJSON: ours", ours, "/s");
+    figures.note("NDJSON: batch that the committer reached", batch, "");
     figures.note("raw at 1,000 a transaction", same, "/s");
     figures.note("raw at 1,000 a transaction, without the counters", bare, "/s");
     figures.at_least("NDJSON, to raw at 1,000 a transaction", ours / same, "x", 0.8);
@@ -146,7 +151,7 @@ async fn large(plan: &Plan, figures: &mut Figures, folder: &Path, single: f64, m
     }
     figures.at_most("memory, loaded", server.memory_mib(), "MiB", 150.0);
     for series in ["k1", "k2", "k3"] {
-        let seen = many_a_request(&server, series, 0..plan.runs, 4).await?;
+        let seen = many_a_request(&server, series, 0..plan.runs, SENDERS).await?;
         thousands.push(per_second(plan.runs, seen.took));
     }
     server.stop()?;

@@ -5,10 +5,12 @@ use redrive_core::run::Run;
 use redrive_core::wire::{ItemOutcome, OperationSample, OperationState};
 
 use crate::commands::batch::Batch;
+use crate::commands::map::Map;
 use crate::commands::operation_guard::{NOT_FOUND, obstacle};
 use crate::commands::operation_patch::{Made, bind, verb};
 use crate::commands::operation_row::add;
 use crate::commands::rows::Stood;
+use crate::commands::run_row::RunRow;
 use crate::error::Result;
 use crate::operation_model::NewOperation;
 
@@ -40,11 +42,12 @@ pub(crate) fn keep(batch: &mut Batch<'_>, id: i64, spec: &NewOperation, found: &
     }
     let mut triage = verb(&spec.bulk)?;
     let runs: Vec<i64> = found.runs.iter().map(|(run, _)| *run).collect();
-    batch.rows.expect_runs(id, &runs)?;
+    let stand = batch.rows.runs_as_they_stand(id, &runs)?;
+    let stand: Map<i64, RunRow> = stand.into_iter().map(|row| (row.id, row)).collect();
     for (run, made) in &found.runs {
-        let Some(run_row) = batch.rows.run_by_number(*run)? else { continue };
+        let Some(run_row) = stand.get(run) else { continue };
         bind(&mut triage, made.clone(), run_row.run.revision);
-        let why = match (obstacle(batch, &run_row, &triage)?, made) {
+        let why = match (obstacle(batch, run_row, &triage)?, made) {
             (Some(why), _) => Some(why),
             (None, Made::Not(why)) => Some(*why),
             (None, Made::Nothing | Made::Fixed(_)) => None,

@@ -278,7 +278,9 @@ pub(crate) trait OperationRows {
         to: ItemOutcome,
         why: Option<&str>,
     ) -> Result<bool>;
-    /// These runs are about to be looked at one by one.
+    /// How runs stand, for a set that holds them: nothing of them is written, and nobody waits for it.
+    fn runs_as_they_stand(&mut self, operation: i64, runs: &[i64]) -> Result<Vec<RunRow>>;
+    /// These runs are about to be looked at one by one, and moved.
     fn expect_runs(&mut self, operation: i64, runs: &[i64]) -> Result<()>;
     /// Patterns of what an operation has had its turn with.
     fn patterns_moved(&mut self, row: &OperationRow, most: usize) -> Result<Vec<i64>>;

@@ -93,9 +93,15 @@ async fn by_name(look: &Look<'_>, row: &OperationRow, runs: &[RunRef]) -> Result
     let to = from + piece.len();
     let (tenants, names): (Vec<&str>, Vec<&str>) =
         piece.iter().map(|at| (at.tenant.as_str(), at.run_id.as_str())).unzip();
-    let sql = "SELECT runs.id FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked (tenant, run_id, place)
-               JOIN tenants ON tenants.name = asked.tenant
-               JOIN runs ON runs.tenant = tenants.id AND runs.run_id = asked.run_id ORDER BY asked.place";
+    // A name as a range of one: the planner then has no choice but the index of names.
+    let sql = "SELECT run.id FROM (
+                   SELECT tenants.id AS q_tenant, q_run, place
+                   FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked (q_name, q_run, place)
+                   JOIN tenants ON tenants.name = q_name OFFSET 0) AS q
+               CROSS JOIN LATERAL (
+                   SELECT id FROM runs WHERE tenant = q_tenant AND run_id >= q_run AND run_id <= q_run
+                   ORDER BY run_id LIMIT 1) AS run
+               ORDER BY place";
     let rows = look.rows(sql, &[&tenants, &names]).await?;
     let found = rows.iter().map(|row| Ok((number(row, 0)?, Made::Nothing))).collect::<Result<Vec<_>>>()?;
     Ok(Found {
@@ -196,19 +202,25 @@ async fn follow(look: &Look<'_>, row: &OperationRow, outcomes: &mut Outcomes) ->
             outcomes.to = number(commit, 0)?;
             for run in run_numbers(bytes(commit, 1)?)? {
                 looks += 1;
-                let state = states.get(&run).copied().filter(|state| settled(*state).is_some());
-                outcomes.runs.extend(state.map(|state| (run, state)));
+                outcomes.runs.extend(states.get(&run).map(|state| (run, *state)));
             }
         }
     }
 }
 
-/// Where the items that were moved stand now.
+/// Where the items stand that were moved and have come to an end. An operation's own moves are in the log as well: most of
+/// what is named there still waits, which its run alone says.
 async fn moved(look: &Look<'_>, operation: i64, runs: &[i64]) -> Result<HashMap<i64, StateName>> {
     let moved = position(ItemOutcome::ALL, &ItemOutcome::Moved);
-    let sql = "SELECT runs.id, runs.state FROM operation_items AS item JOIN runs ON runs.id = item.run
-               WHERE item.operation = $1 AND item.run = ANY($2) AND item.outcome = $3";
-    let rows = look.rows(sql, &[&operation, &runs, &moved]).await?;
+    let ended = StateName::ALL.iter().filter(|state| settled(**state).is_some());
+    let ended: Vec<i64> = ended.map(|state| position(StateName::ALL, state)).collect();
+    let sql = "SELECT q_run, run.state FROM unnest($2::bigint[]) AS q(q_run) CROSS JOIN LATERAL (
+                   SELECT state FROM runs WHERE id = q_run AND state = ANY($4) OFFSET 0) AS run
+               CROSS JOIN LATERAL (
+                   SELECT outcome FROM operation_items
+                   WHERE operation = $1 AND run >= q_run AND run <= q_run ORDER BY run LIMIT 1) AS item
+               WHERE item.outcome = $3";
+    let rows = look.rows(sql, &[&operation, &runs, &moved, &ended]).await?;
     rows.iter().map(|row| Ok((number(row, 0)?, word(StateName::ALL, number(row, 1)?, "state")?))).collect()
 }
 

@@ -1,5 +1,6 @@
 //! Operations and their items.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use redrive_core::run::StateName;
@@ -15,6 +16,7 @@ use crate::commands::attempts::json;
 use crate::commands::life::{position, word};
 use crate::commands::operation_row::{COLUMNS, OperationRow};
 use crate::commands::rows::{NewOperationRow, OperationRows, Stood};
+use crate::commands::run_row::RunRow;
 use crate::error::{Error, Result};
 
 static ONE: LazyLock<String> = LazyLock::new(|| format!("SELECT {COLUMNS} FROM operations WHERE id = $1 FOR UPDATE"));
@@ -152,13 +154,16 @@ impl OperationRows for PgRows<'_> {
         Ok(true)
     }
 
+    fn runs_as_they_stand(&mut self, operation: i64, runs: &[i64]) -> Result<Vec<RunRow>> {
+        self.read_items(operation, runs)?;
+        self.look_for_steps(runs)?;
+        self.glance_at(runs)
+    }
+
     fn expect_runs(&mut self, operation: i64, runs: &[i64]) -> Result<()> {
         self.lock_runs(runs)?;
         self.read_items(operation, runs)?;
-        let sql = "SELECT DISTINCT run FROM steps WHERE run = ANY($1)";
-        let with_steps = self.ask(sql, &[&runs])?.iter().map(|row| number(row, 0)).collect::<Result<Vec<_>>>()?;
-        self.sheet.no_steps.extend(runs.iter().copied().filter(|run| !with_steps.contains(run)));
-        Ok(())
+        self.look_for_steps(runs)
     }
 
     fn patterns_moved(&mut self, row: &OperationRow, most: usize) -> Result<Vec<i64>> {
@@ -189,13 +194,21 @@ pub(super) fn stood(row: &Row) -> Result<Stood> {
 /// Items that a piece has read and changed: they go out with the operation's own row.
 #[derive(Default)]
 pub(super) struct Items {
-    stood: std::collections::HashMap<(i64, i64), Option<Stood>>,
-    outcomes: std::collections::HashMap<(i64, i64), i64>,
+    stood: HashMap<(i64, i64), Option<Stood>>,
+    outcomes: HashMap<(i64, i64), i64>,
     new: Vec<(i64, i64, i64, Option<String>, Stood)>,
     moved: Vec<(i64, i64, i64, Option<String>)>,
 }
 
 impl PgRows<'_> {
+    /// Most runs have none: those are not asked again.
+    fn look_for_steps(&mut self, runs: &[i64]) -> Result<()> {
+        let sql = "SELECT DISTINCT run FROM steps WHERE run = ANY($1)";
+        let with_steps = self.ask(sql, &[&runs])?.iter().map(|row| number(row, 0)).collect::<Result<HashSet<_>>>()?;
+        self.sheet.no_steps.extend(runs.iter().copied().filter(|run| !with_steps.contains(run)));
+        Ok(())
+    }
+
     fn item_stood(&mut self, operation: i64, run: i64) -> Result<Option<Stood>> {
         if let Some(known) = self.items.stood.get(&(operation, run)) {
             return Ok(*known);
@@ -206,8 +219,10 @@ impl PgRows<'_> {
 
     fn read_items(&mut self, operation: i64, runs: &[i64]) -> Result<()> {
         self.write_items()?;
-        let sql = "SELECT run, state, attempt, revision, outcome FROM operation_items
-             WHERE operation = $1 AND run = ANY($2)";
+        // One look into the index each. Asked for as any of a list, the planner read all of the operation's items.
+        let sql = "SELECT item.* FROM unnest($2::bigint[]) AS q(q_run) CROSS JOIN LATERAL (
+                 SELECT run, state, attempt, revision, outcome FROM operation_items
+                 WHERE operation = $1 AND run >= q_run AND run <= q_run ORDER BY run LIMIT 1) AS item";
         let found = self.ask(sql, &[&operation, &runs])?;
         for run in runs {
             self.items.stood.entry((operation, *run)).or_insert(None);

@@ -40,8 +40,10 @@ pub(super) async fn all_settings(look: &Look<'_>) -> Result<Vec<QueueSettings>> 
 pub(super) async fn queue_of(look: &Look<'_>, at: &RunRef) -> Result<Option<QueueName>> {
     let found = look
         .row(
-            "SELECT queues.name FROM runs JOIN tenants ON tenants.id = runs.tenant JOIN queues ON queues.id = runs.queue
-             WHERE tenants.name = $1 AND runs.run_id = $2",
+            "SELECT queues.name FROM tenants CROSS JOIN LATERAL (
+                 SELECT queue FROM runs WHERE tenant = tenants.id AND run_id >= $2 AND run_id <= $2
+                 ORDER BY run_id LIMIT 1) AS run
+             JOIN queues ON queues.id = run.queue WHERE tenants.name = $1",
             &[&at.tenant.as_str(), &at.run_id.as_str()],
         )
         .await?;

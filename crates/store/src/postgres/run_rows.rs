@@ -9,7 +9,7 @@ use redrive_core::wire::Severity;
 
 use super::columns::{number, parsed};
 use super::rows::PgRows;
-use super::sheet::{COLUMNS, NewColumns, SheetPayload, SheetRun};
+use super::sheet::{COLUMNS, NewColumns, Sheet, SheetPayload, SheetRun};
 use crate::commands::life::position;
 use crate::commands::numbers::numbered;
 use crate::commands::rows::{Changed, Own, RunRows};
@@ -27,6 +27,7 @@ static BY_NUMBER: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = $1 FOR UPDATE", *COLUMNS));
 static GLANCE: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = $1", crate::commands::run_row::COLUMNS));
+static GLANCES: LazyLock<String> = LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = ANY($1)", *COLUMNS));
 /// Locked in one order over all batches, so that no two wait for each other.
 static BY_NUMBERS: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = ANY($1) ORDER BY tenant, run_id FOR UPDATE", *COLUMNS));
@@ -53,6 +54,18 @@ impl PgRows<'_> {
             return Ok(Some(known));
         }
         self.ask_one(&GLANCE, &[&run])?.map(|row| RunRow::read(&row)).transpose()
+    }
+
+    /// The same for many; what else is asked of them on the way is remembered.
+    pub(super) fn glance_at(&mut self, runs: &[i64]) -> Result<Vec<RunRow>> {
+        let mut rows: Vec<RunRow> = runs.iter().filter_map(|run| self.sheet.row(*run)).collect();
+        let others: Vec<i64> = runs.iter().copied().filter(|run| !self.sheet.runs.contains_key(run)).collect();
+        for row in self.ask(&GLANCES, &[&others])? {
+            let run = RunRow::read(&row)?;
+            self.sheet.glanced.insert(run.id, Sheet::own(&row)?);
+            rows.push(run);
+        }
+        Ok(rows)
     }
 
     fn change(&mut self, run: i64, change: impl FnOnce(&mut SheetRun)) -> Result<()> {
@@ -162,6 +175,9 @@ impl RunRows for PgRows<'_> {
     }
 
     fn own_of(&mut self, run: i64) -> Result<Option<Own>> {
+        if let Some(glanced) = self.sheet.glanced.get(&run).filter(|_| !self.sheet.runs.contains_key(&run)) {
+            return Ok(Some(glanced.clone()));
+        }
         self.lock_runs(&[run])?;
         Ok(self.sheet.runs.get(&run).map(|kept| kept.own.clone()))
     }

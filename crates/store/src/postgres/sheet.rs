@@ -95,6 +95,8 @@ pub(super) type PatternKey = (i64, u64, u8);
 pub(super) struct Sheet {
     pub(super) tenants: HashMap<String, i64>,
     pub(super) runs: HashMap<i64, SheetRun>,
+    /// Of runs that were looked at without a lock.
+    pub(super) glanced: HashMap<i64, Own>,
     /// By tenant and run_id; none where there is no such run.
     pub(super) named: HashMap<(i64, String), Option<i64>>,
     /// Numbers that no run has yet.
@@ -138,15 +140,9 @@ impl Sheet {
             return Ok(known.row.clone());
         }
         let at = run_row::COLUMN_COUNT;
-        let own = Own {
-            agent: label_or_none(row, at)?,
-            task_type: label_or_none(row, at + 1)?,
-            order_key: parsed_or_none(row, at + 2, "order key")?,
-            severity: word(Severity::ALL, number(row, at + 3)?, "severity")?,
-        };
         let kept = SheetRun {
             row: run.clone(),
-            own,
+            own: Self::own(row)?,
             assigned_to: label_or_none(row, at + 4)?,
             updated_at: time(row, at + 5)?,
             new: None,
@@ -156,6 +152,17 @@ impl Sheet {
         self.named.insert((run.tenant, run.run_id.as_str().to_owned()), Some(run.id));
         self.runs.insert(run.id, kept);
         Ok(run)
+    }
+
+    /// Of a run that was read with [`COLUMNS`].
+    pub(super) fn own(row: &impl Columns) -> Result<Own> {
+        let at = run_row::COLUMN_COUNT;
+        Ok(Own {
+            agent: label_or_none(row, at)?,
+            task_type: label_or_none(row, at + 1)?,
+            order_key: parsed_or_none(row, at + 2, "order key")?,
+            severity: word(Severity::ALL, number(row, at + 3)?, "severity")?,
+        })
     }
 
     pub(super) fn row(&self, run: i64) -> Option<RunRow> {

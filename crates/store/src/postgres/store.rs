@@ -38,7 +38,7 @@ pub struct Options {
 }
 
 /// Lines for reports, unless somebody knows better.
-pub const LINES: usize = 3;
+pub const LINES: usize = 2;
 
 pub struct PgStore {
     pub(super) committer: Committer,

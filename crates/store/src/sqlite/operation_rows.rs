@@ -13,7 +13,8 @@ use crate::codec::encode;
 use crate::commands::attempts;
 use crate::commands::life::position;
 use crate::commands::operation_row::{COLUMNS, OperationRow};
-use crate::commands::rows::{NewOperationRow, OperationRows, Stood};
+use crate::commands::rows::{NewOperationRow, OperationRows, RunRows as _, Stood};
+use crate::commands::run_row::RunRow;
 use crate::error::{Error, Result};
 use crate::operation_model::NewOperation;
 
@@ -156,6 +157,10 @@ impl OperationRows for SqliteRows<'_> {
         )?;
         let [to, from] = [to, from].map(|outcome| position(ItemOutcome::ALL, &outcome));
         Ok(update.execute(params![operation, run, to, why, from])? == 1)
+    }
+
+    fn runs_as_they_stand(&mut self, _: i64, runs: &[i64]) -> Result<Vec<RunRow>> {
+        runs.iter().filter_map(|run| self.run_by_number(*run).transpose()).collect()
     }
 
     /// Reading one by one costs nothing here.
