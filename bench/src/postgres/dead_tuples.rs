@@ -14,11 +14,11 @@ use crate::figures::Figures;
 
 const EACH: u32 = 100;
 /// A claim, and its runs resolved, is begun this often: what is measured is one claim's wait, not how many there could be.
-const EVERY: Duration = Duration::from_millis(40);
+const EVERY: Duration = Duration::from_millis(150);
 /// Claims that are looked at, without the reader and at the end with it.
-const LOOKED_AT: usize = 1_000;
+const LOOKED_AT: usize = 500;
 /// Between two looks at how many dead tuples there are.
-const PIECE: usize = 250;
+const PIECE: usize = 50;
 const DEAD_MIN: f64 = 100_000.0;
 const HELD_MIN: Duration = Duration::from_secs(120);
 /// Rows of runs that no longer count, as the last statistics have it.

@@ -13,6 +13,7 @@
 
 mod away;
 mod encryption;
+mod items;
 mod marks;
 mod opening;
 mod races;

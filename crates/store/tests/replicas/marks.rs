@@ -5,6 +5,8 @@ use tokio_postgres::NoTls;
 
 use crate::world::{World, lease_call};
 
+/// The index of due runs.
+const DUE: &str = "runs_due";
 const DEAD: usize = 400;
 const CLAIMS: usize = 50;
 /// Longer than a commit may take to show a run that was due before.
@@ -29,7 +31,7 @@ async fn read_by_claims(dead: usize) -> i64 {
     }
     while !world.store.lease(lease_call(100)).await.unwrap().is_empty() {}
     world.wait(LONG_AGO_MS);
-    let before = entries_read(&world).await;
+    let before = entries_read(&world, DUE).await;
     world = world.restarted().await;
     for n in 0..CLAIMS {
         world.enqueue("acme", &format!("new{n}")).await;
@@ -37,7 +39,7 @@ async fn read_by_claims(dead: usize) -> i64 {
     for _ in 0..CLAIMS {
         assert_eq!(world.store.lease(lease_call(1)).await.unwrap().len(), 1);
     }
-    let read = entries_read(&world).await - before;
+    let read = entries_read(&world, DUE).await - before;
     somebody.batch_execute("VACUUM runs").await.expect_err("its transaction was open until now");
     drop(somebody);
     moved.await.unwrap().unwrap();
@@ -45,7 +47,7 @@ async fn read_by_claims(dead: usize) -> i64 {
 }
 
 /// Since the database was made. A session tells its figures at its end at the latest: the store is closed for it.
-async fn entries_read(world: &World) -> i64 {
+pub async fn entries_read(world: &World, index: &str) -> i64 {
     world.store.close().await;
     let ours = "SELECT count(*) FROM pg_stat_activity
          WHERE datname = current_database() AND application_name = 'redrive'";
@@ -54,5 +56,5 @@ async fn entries_read(world: &World) -> i64 {
         looks += 1;
         assert!(looks < 200, "a session of a closed store stays");
     }
-    world.sql("SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'runs_due'").parse().unwrap()
+    world.sql(&format!("SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = '{index}'")).parse().unwrap()
 }

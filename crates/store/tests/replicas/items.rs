@@ -1,0 +1,44 @@
+//! A bulk operation looks its items up one by one, each in its index: what a piece of a large set costs is what a piece of a
+//! small one does.
+
+use redrive_core::run::StateName;
+use redrive_store::{Bulk, BulkReplay, NewOperation, Over, RunFilter};
+
+use crate::marks::entries_read;
+use crate::world::{World, report};
+
+/// As many as one piece holds.
+const PIECE: usize = 1_000;
+const PIECES: usize = 4;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_item_of_a_large_set_costs_what_one_of_a_small_set_does() {
+    let (small, large) = (read_by_a_replay(PIECE).await, read_by_a_replay(PIECES * PIECE).await);
+    // Half as much again: the pieces' own beginnings and ends.
+    let most = small * i64::try_from(PIECES).unwrap() * 3 / 2;
+    assert!(large <= most, "{PIECE} items read {small} entries, and {PIECES} times as many {large}");
+}
+
+/// Entries of the index of items that a replay of so many runs reads.
+async fn read_by_a_replay(runs: usize) -> i64 {
+    let world = World::postgres().await;
+    for first in (0..runs).step_by(PIECE) {
+        let reports = (first..first + PIECE).map(|n| report(&format!("run{n}"), "KeyError: 'invoice'"));
+        assert!(world.store.report_all(reports.collect()).await.iter().all(Result::is_ok));
+    }
+    let new = NewOperation {
+        over: Over::Filter(Box::new(RunFilter { states: vec![StateName::Dead], ..RunFilter::default() })),
+        bulk: Bulk::Replay(Box::new(BulkReplay { payload_max_bytes: 1 << 20, ..BulkReplay::default() })),
+        reason: None,
+        rate_per_s: None,
+        canary: None,
+        settle_ms: 0,
+        dry_run: false,
+        filter: serde_json::value::to_raw_value(&()).unwrap(),
+    };
+    let made = world.store.create_operation(new, "operator:ops".into()).await.unwrap();
+    while world.store.work_operations("replica").await.unwrap().more {}
+    let done = world.store.operation(&made.id).await.unwrap();
+    assert_eq!(done.moved, u64::try_from(runs).unwrap());
+    entries_read(&world, "operation_items_pkey").await
+}
