@@ -21,8 +21,8 @@ use crate::sqlite::rows::{Memory, SqliteRows};
 
 /// Commands that may wait; one more is answered Busy and nothing is lost.
 const QUEUE_MAX_COMMANDS: usize = 8_192;
-/// Commands in one transaction.
-const BATCH_MAX_COMMANDS: usize = 2_048;
+/// Commands in one transaction. In a large store each dirties pages of its own: of more, not all would fit into the cache.
+const BATCH_MAX_COMMANDS: usize = 1_024;
 
 /// The handle that commands are given to.
 pub(super) struct Committer {
