@@ -64,9 +64,10 @@ impl Breakers {
 
 impl Batch<'_> {
     pub(crate) fn load_breakers(&mut self) -> Result<()> {
-        if self.known.breakers.loaded {
-            return Ok(());
-        }
+        if self.known.breakers.loaded { Ok(()) } else { self.read_breakers() }
+    }
+
+    fn read_breakers(&mut self) -> Result<()> {
         let (all, last) = self.rows.breakers()?;
         self.known.breakers.load(all, last);
         self.known.breakers.blank = self.rows.blank_since(last);
@@ -75,11 +76,7 @@ impl Batch<'_> {
 
     /// From here to the commit nobody else moves a breaker, and what is known of them is how they stand.
     pub(super) fn lock_breakers(&mut self) -> Result<()> {
-        if self.rows.lock_breakers()? {
-            let (all, last) = self.rows.breakers()?;
-            self.known.breakers.load(all, last);
-        }
-        self.load_breakers()
+        if self.rows.lock_breakers()? { self.read_breakers() } else { self.load_breakers() }
     }
 
     /// Whether anything is held back at all.
