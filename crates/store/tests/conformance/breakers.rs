@@ -336,3 +336,16 @@ pub async fn a_report_sent_again_is_told_how_the_breaker_stood_then(world: World
     by_hand(&world, BreakerAction::Reset, None).await;
     assert_eq!(world.store.report(report("during", TIMED_OUT)).await.unwrap().answer, during);
 }
+
+pub async fn what_began_before_a_restart_counts_where_nothing_has_changed_since(world: World) {
+    begin(&world, of("acme", "r0")).await;
+    let under_way = begin(&world, of("globex", "r1")).await;
+    let world = world.restarted().await;
+    // The first look is the engine's; then another breaker changes.
+    world.store.release_held(100).await.unwrap();
+    by_hand(&world, BreakerAction::Open, None).await;
+    world.store.fail(under_way, failed(TIMED_OUT)).await.unwrap();
+    let shown = all(&world).await;
+    let own = shown.iter().find(|view| view.name.as_str() == "breaker:tenant/production/globex").unwrap();
+    assert_eq!((own.state, own.attempts, own.failed), (Stands::Closed, Some(1), Some(1)));
+}

@@ -74,6 +74,7 @@ macro_rules! every_case {
             breakers::a_crashed_probe_frees_the_slot,
             breakers::a_cancelled_probe_frees_the_slot,
             breakers::late_results_and_other_tenants_failures_move_nothing,
+            breakers::what_began_before_a_restart_counts_where_nothing_has_changed_since,
             breakers::results_from_before_an_opening_say_nothing_after_a_restart_either,
             breakers::a_report_sent_again_is_told_how_the_breaker_stood_then,
             freezes::what_happened_to_a_breaker_is_kept_for_a_season,
