@@ -156,14 +156,18 @@ impl OperationRows for PgRows<'_> {
 
     fn runs_as_they_stand(&mut self, operation: i64, runs: &[i64]) -> Result<Vec<RunRow>> {
         self.read_items(operation, runs)?;
-        self.look_for_steps(runs)?;
         self.glance_at(runs)
     }
 
     fn expect_runs(&mut self, operation: i64, runs: &[i64]) -> Result<()> {
         self.lock_runs(runs)?;
         self.read_items(operation, runs)?;
-        self.look_for_steps(runs)
+        // Known under the lock alone: without it a worker may write a step the moment after, and another command of this
+        // batch would not see it.
+        let sql = "SELECT DISTINCT run FROM steps WHERE run = ANY($1)";
+        let with_steps = self.ask(sql, &[&runs])?.iter().map(|row| number(row, 0)).collect::<Result<HashSet<_>>>()?;
+        self.sheet.no_steps.extend(runs.iter().copied().filter(|run| !with_steps.contains(run)));
+        Ok(())
     }
 
     fn patterns_moved(&mut self, row: &OperationRow, most: usize) -> Result<Vec<i64>> {
@@ -201,14 +205,6 @@ pub(super) struct Items {
 }
 
 impl PgRows<'_> {
-    /// Most runs have none: those are not asked again.
-    fn look_for_steps(&mut self, runs: &[i64]) -> Result<()> {
-        let sql = "SELECT DISTINCT run FROM steps WHERE run = ANY($1)";
-        let with_steps = self.ask(sql, &[&runs])?.iter().map(|row| number(row, 0)).collect::<Result<HashSet<_>>>()?;
-        self.sheet.no_steps.extend(runs.iter().copied().filter(|run| !with_steps.contains(run)));
-        Ok(())
-    }
-
     fn item_stood(&mut self, operation: i64, run: i64) -> Result<Option<Stood>> {
         if let Some(known) = self.items.stood.get(&(operation, run)) {
             return Ok(*known);
