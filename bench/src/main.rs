@@ -29,6 +29,10 @@ use anyhow::{Context, Result, bail};
 
 use figures::Figures;
 
+/// As in the product: what is measured in the store, ours and raw, runs on it there.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What to measure, from the command line.
 pub struct Plan {
     pub redrive: PathBuf,

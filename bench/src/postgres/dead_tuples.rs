@@ -9,7 +9,7 @@ use redrive_store::Store;
 use super::made::{Made, copy};
 use super::place::{Place, connect, number, open};
 use crate::Plan;
-use crate::claims::{claim, resolve};
+use crate::claims::{claim, resolve, successes};
 use crate::figures::Figures;
 
 const EACH: u32 = 100;
@@ -69,7 +69,7 @@ impl Claims {
             let leased = claim(store, EACH).await?;
             self.took_ms.push(began.elapsed().as_secs_f64() * 1e3);
             ensure!(leased.len() == EACH as usize, "{} were due: ask for more with --large", leased.len());
-            resolve(store, &leased).await?;
+            resolve(store, successes(&leased)?).await?;
             // As every server does.
             if self.stamped.elapsed() >= Duration::from_secs(1) {
                 self.stamped = Instant::now();

@@ -1,7 +1,5 @@
 //! What a run carries when it is handed to a worker, put together from what was read after the commit that granted it.
 
-use redrive_core::ids::IdempotencyKey;
-use redrive_core::text::Label;
 use redrive_core::verdict::Change;
 use redrive_core::wire::{ErrorReport, HandedChange, LeasedRun};
 
@@ -18,8 +16,6 @@ const LAST_ERROR_MAX_BYTES: usize = 2_000;
 
 /// What was read of a run for its worker.
 pub(crate) struct Carried {
-    pub(crate) agent: Option<Label>,
-    pub(crate) idempotency_key: Option<IdempotencyKey>,
     pub(crate) payload: KeptPayload,
     pub(crate) entries: Vec<StepRow>,
     /// Read only where [`wants_last_error`].
@@ -28,14 +24,14 @@ pub(crate) struct Carried {
 
 impl Granted {
     pub(crate) fn carrying(self, carried: Carried) -> Result<LeasedRun> {
-        let Carried { agent, idempotency_key, payload: kept, entries, last_error } = carried;
+        let Carried { payload: kept, entries, last_error } = carried;
         let about = kept.about.clone();
         let (payload, payload_base64) = kept.into_wire()?;
         Ok(LeasedRun {
             run_id: self.run_id,
             tenant: self.tenant,
             queue: self.queue,
-            agent,
+            agent: self.agent,
             model: self.model,
             attempt: self.attempt,
             revision: self.revision,
@@ -46,7 +42,7 @@ impl Granted {
             payload_base64,
             content_type: about.content_type,
             headers: about.headers,
-            idempotency_key,
+            idempotency_key: self.idempotency_key,
             changes: with_last_error(self.changes, last_error.as_ref()),
             steps: views(&entries)?,
             versions_changed: changed(&entries, &self.versions)?,

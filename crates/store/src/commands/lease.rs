@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use redrive_core::ids::{QueueName, Tenant};
+use redrive_core::ids::{IdempotencyKey, QueueName, Tenant};
 use redrive_core::lifecycle::{Begin, Event};
 use redrive_core::policy::RetryBy;
 use redrive_core::text::Label;
@@ -35,6 +35,8 @@ pub(crate) struct Granted {
     pub(crate) run_id: redrive_core::ids::RunId,
     pub(crate) tenant: Tenant,
     pub(crate) queue: QueueName,
+    pub(crate) agent: Option<Label>,
+    pub(crate) idempotency_key: Option<IdempotencyKey>,
     pub(crate) model: Option<Label>,
     pub(crate) attempt: u32,
     pub(crate) revision: u32,
@@ -170,9 +172,8 @@ fn tenants_in_turn(batch: &mut Batch<'_>, deal: &mut Deal<'_>) -> Result<Vec<i64
         let mut at = after;
         while tenants.len() < deal.runs_left {
             let next = batch.rows.next_tenant(&deal.numbers, at, batch.now)?;
-            let Some(next) = next.filter(|next| *next <= up_to) else { break };
-            let gets = !deal.done.contains(&next) && deal.allowance(batch, next)? > 0;
-            if gets && batch.rows.has_due(&deal.numbers, next, batch.now)? {
+            let Some((next, due)) = next.filter(|(next, _)| *next <= up_to) else { break };
+            if due <= batch.now && !deal.done.contains(&next) && deal.allowance(batch, next)? > 0 {
                 tenants.push(next);
             }
             at = next;
@@ -261,12 +262,13 @@ fn deal_some(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenant: i64, share: usi
         deal.bytes_left = deal.bytes_left.saturating_sub(candidate.bytes);
         deal.granted_any = true;
         deal.runs_left -= 1;
-        granted.push(grant(batch, deal.call, candidate.row, probes)?);
+        granted.push(grant(batch, deal.call, candidate, probes)?);
     }
     Ok(granted)
 }
 
-fn grant(batch: &mut Batch<'_>, call: &LeaseCall, mut row: RunRow, probes: Probes) -> Result<Granted> {
+fn grant(batch: &mut Batch<'_>, call: &LeaseCall, candidate: Candidate, probes: Probes) -> Result<Granted> {
+    let Candidate { mut row, agent, idempotency_key, .. } = candidate;
     let before = row.clone();
     let (queue, policy) = batch.rules_of(&row)?;
     let begin = Begin { lease_ms: call.lease_ms.unwrap_or(policy.lease_ms), ..Begin::default() };
@@ -286,6 +288,8 @@ fn grant(batch: &mut Batch<'_>, call: &LeaseCall, mut row: RunRow, probes: Probe
         run_id: row.run_id.clone(),
         tenant: batch.tenant_name(row.tenant)?,
         queue: queue.name,
+        agent,
+        idempotency_key,
         model: row.run.target.model.clone().or_else(|| row.model.clone()),
         attempt: row.run.attempt,
         revision: row.run.revision,

@@ -1,6 +1,6 @@
 //! What commands and the stores' rows hand each other.
 
-use redrive_core::ids::OrderKey;
+use redrive_core::ids::{IdempotencyKey, OrderKey};
 use redrive_core::ledger::EntryState;
 use redrive_core::lifecycle::Outcome;
 use redrive_core::pattern::Fingerprint;
@@ -40,6 +40,8 @@ pub(crate) struct Own {
 pub(crate) struct Candidate {
     pub(crate) row: RunRow,
     pub(crate) order_key: Option<String>,
+    pub(crate) agent: Option<Label>,
+    pub(crate) idempotency_key: Option<IdempotencyKey>,
     /// How large its payload is in an answer.
     pub(crate) bytes: usize,
 }

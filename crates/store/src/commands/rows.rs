@@ -86,6 +86,8 @@ pub(crate) trait NameRows {
 /// Runs, each found by name or by number.
 pub(crate) trait RunRows {
     fn find_run(&mut self, tenant: i64, run_id: &RunId) -> Result<Option<RunRow>>;
+    /// The same run, of which a lease says that it has this number. The name decides; the number may be the shorter way.
+    fn find_leased(&mut self, tenant: i64, run_id: &RunId, number: i64) -> Result<Option<RunRow>>;
     fn run_by_number(&mut self, run: i64) -> Result<Option<RunRow>>;
     /// Given out once and never again.
     fn next_run_number(&mut self) -> Result<i64>;
@@ -105,9 +107,8 @@ pub(crate) trait RunRows {
 
 /// Runs that wait for their time, in the order in which they are looked for.
 pub(crate) trait WaitingRows {
-    /// The next tenant after one with scheduled runs in any of the queues.
-    fn next_tenant(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<Option<i64>>;
-    fn has_due(&mut self, queues: &[i64], tenant: i64, now: Timestamp) -> Result<bool>;
+    /// The next tenant after one with scheduled runs in any of the queues, and when the first of them is due.
+    fn next_tenant(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<Option<(i64, Timestamp)>>;
     /// Due runs of these are about to be asked for.
     fn expect_due(&mut self, hint: DueHint<'_>) -> Result<()>;
     /// In due order; none whose order key is busy, or that can't be replayed.

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::kept::columns::{
     Columns, json, label, label_or_none, number, parsed, parsed_or_none, text, time_or_none, whole,
 };
-use crate::model::{NewRun, PayloadKind, RunRef};
+use crate::model::{LeaseToken, NewRun, PayloadKind, RunRef};
 
 /// A run as its row holds it.
 #[derive(Debug, Clone)]
@@ -135,6 +135,12 @@ impl Batch<'_> {
 
     pub(crate) fn require_run(&mut self, at: &RunRef) -> Result<RunRow> {
         self.find_run(&at.tenant, &at.run_id)?.ok_or(Error::NotFound("run"))
+    }
+
+    /// The run that a call under a lease names.
+    pub(crate) fn require_leased(&mut self, at: &RunRef, lease: LeaseToken) -> Result<RunRow> {
+        let Some(tenant) = self.find_tenant(&at.tenant)? else { return Err(Error::NotFound("run")) };
+        self.rows.find_leased(tenant, &at.run_id, lease.run)?.ok_or(Error::NotFound("run"))
     }
 
     /// A run that is not in the store yet: numbered now, written once it stands where its first move leaves it.

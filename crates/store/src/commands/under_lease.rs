@@ -17,7 +17,7 @@ use crate::model::{FailedAttempt, HourlyKind, LeaseToken, NewStep, Success, Unde
 
 /// The run that a lease names, and how a call under it stands.
 fn fenced(batch: &mut Batch<'_>, under: &UnderLease, verb: Verb) -> Result<(RunRow, Standing)> {
-    let row = batch.require_run(&under.at)?;
+    let row = batch.require_leased(&under.at, under.lease)?;
     let stands = if is_ours(&row, under.lease) { standing(&row.run, under.lease.epoch, verb) } else { Standing::Lost };
     Ok((row, stands))
 }

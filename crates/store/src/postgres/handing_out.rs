@@ -1,11 +1,13 @@
 //! What runs carry when they are handed to a worker: read after the commit that granted them, for all of them at once.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use redrive_core::lifecycle::Outcome;
 use redrive_core::wire::{ErrorReport, HandedChange, LeasedRun};
+use tokio_postgres::types::ToSql;
 
-use super::columns::{label_or_none, number, packed, packed_json, parsed_or_none};
+use super::columns::{number, packed, packed_json};
 use super::look::Look;
 use super::lookup::{numbered, span_of};
 use super::pieces::payload_of;
@@ -19,30 +21,31 @@ use crate::error::Result;
 use crate::kept::payload::{KeptPayload, kept_payload, raw_json};
 use crate::model::{AttemptBody, Started};
 
+const PAYLOADS: &str = "SELECT kind, about, body, id FROM payloads WHERE id = ANY($1)";
+static STEPS: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {COLUMNS} FROM steps WHERE run = ANY($1) ORDER BY id"));
+
 pub(super) async fn complete_leases(look: &Look<'_>, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
     let runs: Vec<i64> = granted.iter().map(|granted| granted.row).collect();
     let revisions: Vec<i64> = granted.iter().map(|granted| numbered(granted.row, granted.revision)).collect();
-    let sql = "SELECT id, agent, idempotency_key FROM runs WHERE id = ANY($1)";
-    let mut own = HashMap::new();
-    for row in look.rows(sql, &[&runs]).await? {
-        own.insert(number(&row, 0)?, (label_or_none(&row, 1)?, parsed_or_none(&row, 2, "idempotency key")?));
-    }
+    let of_runs: [&(dyn ToSql + Sync); 1] = [&runs];
+    let of_revisions: [&(dyn ToSql + Sync); 1] = [&revisions];
+    let (kept, steps) = tokio::try_join!(look.rows(PAYLOADS, &of_revisions), look.rows(&STEPS, &of_runs))?;
     let mut payloads = HashMap::new();
-    for row in look.rows("SELECT kind, about, body, id FROM payloads WHERE id = ANY($1)", &[&revisions]).await? {
+    for row in kept {
         payloads.insert(number(&row, 3)?, kept_payload(&row)?);
     }
     let mut entries: HashMap<i64, Vec<StepRow>> = HashMap::new();
-    for row in look.rows(&format!("SELECT {COLUMNS} FROM steps WHERE run = ANY($1) ORDER BY id"), &[&runs]).await? {
+    for row in steps {
         let entry = StepRow::read(&row)?;
         entries.entry(entry.run.unwrap_or_default()).or_default().push(entry);
     }
     let mut leased = Vec::with_capacity(granted.len());
     for granted in granted {
-        let (agent, idempotency_key) = own.remove(&granted.row).unwrap_or_default();
         let payload = payloads.remove(&numbered(granted.row, granted.revision)).unwrap_or_else(KeptPayload::none);
         let entries = entries.remove(&granted.row).unwrap_or_default();
         let last_error = last_error(look, granted.row, &granted.changes).await?;
-        leased.push(granted.carrying(Carried { agent, idempotency_key, payload, entries, last_error })?);
+        leased.push(granted.carrying(Carried { payload, entries, last_error })?);
     }
     Ok(leased)
 }

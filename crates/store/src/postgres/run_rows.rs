@@ -92,6 +92,11 @@ impl RunRows for PgRows<'_> {
         }
     }
 
+    /// All that a batch names is read and locked by name, in one order: a number from outside would lock out of turn.
+    fn find_leased(&mut self, tenant: i64, run_id: &RunId, _: i64) -> Result<Option<RunRow>> {
+        self.find_run(tenant, run_id)
+    }
+
     fn run_by_number(&mut self, run: i64) -> Result<Option<RunRow>> {
         if let Some(known) = self.sheet.row(run) {
             return Ok(Some(known));

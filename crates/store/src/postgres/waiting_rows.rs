@@ -9,7 +9,7 @@ use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use tokio_postgres::Row;
 
-use super::columns::{Columns as _, bytes, label, number, text};
+use super::columns::{Columns as _, bytes, label, number, parsed_or_none, text};
 use super::line::Values;
 use super::marks::TENANTS_MAX;
 use super::rows::PgRows;
@@ -46,9 +46,9 @@ const WAITING: &str = "WITH RECURSIVE found AS (
 /// Due runs of many tenants, so many each.
 static DUE: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT {columns}, q_bytes, q_head FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS q(q_queue, q_tenant, q_mark)
+        "SELECT {columns}, q_bytes, q_head, idempotency_key FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS q(q_queue, q_tenant, q_mark)
          CROSS JOIN LATERAL (
-             SELECT {columns} FROM runs
+             SELECT {columns}, idempotency_key FROM runs
              WHERE queue = q_queue AND tenant = q_tenant AND due >= q_mark AND due <= $4
                  AND ($5::bytea[] IS NULL OR agent = ANY($5))
                  AND (order_key IS NULL OR NOT EXISTS (
@@ -187,13 +187,15 @@ impl PgRows<'_> {
 
     fn candidate(&mut self, row: &Row) -> Result<Candidate> {
         let run = self.sheet.read(row)?;
-        let order_key = self.sheet.runs.get(&run.id).and_then(|kept| kept.own.order_key.as_ref());
-        let order_key = order_key.map(|key| key.as_str().to_owned());
+        let own = self.sheet.runs.get(&run.id).map(|kept| &kept.own);
+        let order_key = own.and_then(|own| own.order_key.as_ref()).map(|key| key.as_str().to_owned());
+        let agent = own.and_then(|own| own.agent.clone());
+        let idempotency_key = parsed_or_none(row, COLUMN_COUNT + 2, "idempotency key")?;
         let bytes = match row.number_or_none(COLUMN_COUNT)? {
             Some(stored) => decoded_len(usize::try_from(stored).unwrap_or(0), bytes(row, COLUMN_COUNT + 1)?),
             None => 0,
         };
-        Ok(Candidate { row: run, order_key, bytes })
+        Ok(Candidate { row: run, order_key, agent, idempotency_key, bytes })
     }
 
     /// Of runs with an order key only those whose key nobody else is dealing out right now, or has just dealt out.
@@ -221,13 +223,9 @@ impl PgRows<'_> {
 }
 
 impl WaitingRows for PgRows<'_> {
-    fn next_tenant(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<Option<i64>> {
-        Ok(self.tenants_after(queues, after, now)?.first().map(|(tenant, _)| *tenant))
-    }
-
-    fn has_due(&mut self, queues: &[i64], tenant: i64, now: Timestamp) -> Result<bool> {
-        let next = self.tenants_after(queues, tenant - 1, now)?.first().copied();
-        Ok(next.is_some_and(|(found, due)| found == tenant && due <= now.as_millis()))
+    fn next_tenant(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<Option<(i64, Timestamp)>> {
+        let next = self.tenants_after(queues, after, now)?.first();
+        Ok(next.map(|(tenant, due)| (*tenant, Timestamp::from_millis(*due))))
     }
 
     fn expect_due(&mut self, hint: DueHint<'_>) -> Result<()> {

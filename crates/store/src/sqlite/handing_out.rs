@@ -1,6 +1,5 @@
 //! What a run carries when it is handed to a worker: read after the commit that granted it, beside other readers.
 
-use redrive_core::text::Label;
 use redrive_core::wire::{ErrorReport, HandedChange, LeasedRun};
 use rusqlite::Connection;
 
@@ -10,7 +9,6 @@ use crate::commands::start::Begun;
 use crate::commands::steps::{changed, views};
 use crate::error::Result;
 use crate::model::Started;
-use crate::sqlite::columns::{label_or_none, parsed_or_none};
 use crate::sqlite::ledger_rows::entries_of;
 use crate::sqlite::pieces::{last_error, last_output, payload_of};
 use crate::sqlite::sent;
@@ -20,18 +18,10 @@ pub(super) fn complete_leases(conn: &Connection, granted: Vec<Granted>) -> Resul
 }
 
 fn complete_lease(conn: &Connection, granted: Granted) -> Result<LeasedRun> {
-    let mut find = conn.prepare_cached("SELECT agent, idempotency_key FROM runs WHERE id = ?1")?;
-    let (agent, idempotency_key): (Option<Label>, _) = find
-        .query_and_then([granted.row], |row| {
-            Ok::<_, crate::Error>((label_or_none(row, 0)?, parsed_or_none(row, 1, "idempotency key")?))
-        })?
-        .next()
-        .transpose()?
-        .unwrap_or_default();
     let payload = payload_of(conn, granted.row, granted.revision)?;
     let entries = entries_of(conn, granted.row)?;
     let last_error = error_for(conn, granted.row, &granted.changes)?;
-    granted.carrying(Carried { agent, idempotency_key, payload, entries, last_error })
+    granted.carrying(Carried { payload, entries, last_error })
 }
 
 /// What the last failed attempt said, where a change gives it to the model.

@@ -35,8 +35,12 @@ impl<'a> Held<'a> {
 #[derive(Default)]
 pub(super) struct Statements<'a> {
     pub(super) find_run: Held<'a>,
+    pub(super) run_by_number: Held<'a>,
     pub(super) insert_run: Held<'a>,
     pub(super) insert_payload: Held<'a>,
+    pub(super) next_tenant: Held<'a>,
+    pub(super) due_runs: Held<'a>,
+    pub(super) payload_bytes: Held<'a>,
     pub(super) move_run: Held<'a>,
     pub(super) insert_attempt: Held<'a>,
 }

@@ -30,9 +30,14 @@ impl RunRows for SqliteRows<'_> {
         rows.next()?.map(RunRow::read).transpose()
     }
 
+    /// The pages of its row were at hand when it was handed out; those of the index of names lie anywhere.
+    fn find_leased(&mut self, tenant: i64, run_id: &RunId, number: i64) -> Result<Option<RunRow>> {
+        let leased = self.run_by_number(number)?.filter(|row| row.tenant == tenant && row.run_id == *run_id);
+        leased.map_or_else(|| self.find_run(tenant, run_id), |row| Ok(Some(row)))
+    }
+
     fn run_by_number(&mut self, run: i64) -> Result<Option<RunRow>> {
-        let mut find = self.conn.prepare_cached(&FIND_BY_NUMBER)?;
-        let mut rows = find.query([run])?;
+        let mut rows = self.held.run_by_number.of(self.conn, &FIND_BY_NUMBER)?.query([run])?;
         rows.next()?.map(RunRow::read).transpose()
     }
 

@@ -1,10 +1,13 @@
 //! Runs that wait for their time: one index seek for each step, however many runs lie between.
 
+use std::sync::LazyLock;
+
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use rusqlite::{OptionalExtension, Params, params};
 
+use super::columns::{label_or_none, parsed_or_none};
 use super::rows::SqliteRows;
 use crate::commands::life::position;
 use crate::commands::numbers::numbered;
@@ -13,6 +16,18 @@ use crate::commands::run_row::{COLUMN_COUNT, COLUMNS, RunRow};
 use crate::error::Result;
 use crate::model::PayloadKind;
 
+static DUE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {COLUMNS}, order_key, agent, idempotency_key FROM runs INDEXED BY runs_due
+         WHERE queue = ?1 AND tenant = ?2 AND due <= ?3
+           AND (?4 IS NULL OR agent IN (SELECT value FROM json_each(?4)))
+           AND (order_key IS NULL OR NOT EXISTS (
+               SELECT 1 FROM runs busy INDEXED BY runs_order WHERE busy.tenant = ?2
+                   AND busy.order_key = runs.order_key AND busy.order_key IS NOT NULL AND busy.wake IS NOT NULL))
+         ORDER BY due LIMIT ?5"
+    )
+});
+
 impl SqliteRows<'_> {
     fn runs_where(&self, condition: &str, values: impl Params) -> Result<Vec<RunRow>> {
         let mut find = self.conn.prepare_cached(&format!("SELECT {COLUMNS} FROM runs {condition}"))?;
@@ -20,10 +35,9 @@ impl SqliteRows<'_> {
     }
 
     /// How large a payload is in an answer, without reading it: its stored length, or what its packing says.
-    fn payload_bytes(&self, row: &RunRow) -> Result<usize> {
-        let mut find = self
-            .conn
-            .prepare_cached("SELECT length(body), substr(body, 1, 5) FROM payloads WHERE id = ?1 AND kind <> ?2")?;
+    fn payload_bytes(&mut self, row: &RunRow) -> Result<usize> {
+        let look = "SELECT length(body), substr(body, 1, 5) FROM payloads WHERE id = ?1 AND kind <> ?2";
+        let find = self.held.payload_bytes.of(self.conn, look)?;
         let none = position(PayloadKind::ALL, &PayloadKind::None);
         let found = find
             .query_row([numbered(row.id, row.run.revision), none], |row| {
@@ -35,29 +49,18 @@ impl SqliteRows<'_> {
 }
 
 impl WaitingRows for SqliteRows<'_> {
-    fn next_tenant(&mut self, queues: &[i64], after: i64, _: Timestamp) -> Result<Option<i64>> {
-        let mut find = self.conn.prepare_cached(
-            "SELECT tenant FROM runs INDEXED BY runs_due
-             WHERE queue = ?1 AND tenant > ?2 AND due IS NOT NULL ORDER BY tenant LIMIT 1",
+    fn next_tenant(&mut self, queues: &[i64], after: i64, _: Timestamp) -> Result<Option<(i64, Timestamp)>> {
+        let find = self.held.next_tenant.of(
+            self.conn,
+            "SELECT tenant, due FROM runs INDEXED BY runs_due
+             WHERE queue = ?1 AND tenant > ?2 AND due IS NOT NULL ORDER BY tenant, due LIMIT 1",
         )?;
-        let mut nearest: Option<i64> = None;
+        let mut nearest: Option<(i64, i64)> = None;
         for queue in queues {
-            let found: Option<i64> = find.query_row([*queue, after], |row| row.get(0)).optional()?;
+            let found = find.query_row([*queue, after], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
             nearest = nearest.into_iter().chain(found).min();
         }
-        Ok(nearest)
-    }
-
-    fn has_due(&mut self, queues: &[i64], tenant: i64, now: Timestamp) -> Result<bool> {
-        let mut find = self.conn.prepare_cached(
-            "SELECT 1 FROM runs INDEXED BY runs_due WHERE queue = ?1 AND tenant = ?2 AND due <= ?3 LIMIT 1",
-        )?;
-        for queue in queues {
-            if find.exists(params![queue, tenant, now.as_millis()])? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        Ok(nearest.map(|(tenant, due)| (tenant, Timestamp::from_millis(due))))
     }
 
     /// Reading one by one costs nothing here.
@@ -70,24 +73,21 @@ impl WaitingRows for SqliteRows<'_> {
             let names: Vec<&str> = agents.iter().map(Label::as_str).collect();
             serde_json::Value::from(names).to_string()
         });
-        let mut find = self.conn.prepare_cached(&format!(
-            "SELECT {COLUMNS}, order_key FROM runs INDEXED BY runs_due
-             WHERE queue = ?1 AND tenant = ?2 AND due <= ?3
-               AND (?4 IS NULL OR agent IN (SELECT value FROM json_each(?4)))
-               AND (order_key IS NULL OR NOT EXISTS (
-                   SELECT 1 FROM runs busy INDEXED BY runs_order WHERE busy.tenant = ?2
-                       AND busy.order_key = runs.order_key AND busy.order_key IS NOT NULL AND busy.wake IS NOT NULL))
-             ORDER BY due LIMIT ?5"
-        ))?;
-        let mut found = find.query(params![call.queue, call.tenant, call.now.as_millis(), agents, call.most])?;
-        let mut candidates = Vec::new();
-        while let Some(row) = found.next()? {
-            let order_key = row.get(COLUMN_COUNT)?;
-            let row = RunRow::read(row)?;
-            if row.run.replayable {
-                let bytes = self.payload_bytes(&row)?;
-                candidates.push(Candidate { row, order_key, bytes });
-            }
+        let find = self.held.due_runs.of(self.conn, &DUE)?;
+        let values = params![call.queue, call.tenant, call.now.as_millis(), agents, call.most];
+        let found = find.query_and_then(values, |row| {
+            Ok(Candidate {
+                order_key: row.get(COLUMN_COUNT)?,
+                agent: label_or_none(row, COLUMN_COUNT + 1)?,
+                idempotency_key: parsed_or_none(row, COLUMN_COUNT + 2, "idempotency key")?,
+                row: RunRow::read(row)?,
+                bytes: 0,
+            })
+        })?;
+        let mut candidates = found.collect::<Result<Vec<_>>>()?;
+        candidates.retain(|candidate| candidate.row.run.replayable);
+        for candidate in &mut candidates {
+            candidate.bytes = self.payload_bytes(&candidate.row)?;
         }
         Ok(candidates)
     }

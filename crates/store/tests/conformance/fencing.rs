@@ -6,7 +6,7 @@ use redrive_core::wire::StepStatus::{Committed, Failed, Started, Unknown};
 use redrive_store::{Error, FailedAttempt, LeaseToken, Success, UnderLease};
 
 use crate::reports::{BUG, TIMEOUT};
-use crate::world::{LEASE_MS, World, failed, step, success, unnamed};
+use crate::world::{LEASE_MS, World, at, failed, step, success, unnamed};
 
 /// An attempt that left `charge` open and went quiet, and the forced replay that took its place.
 async fn superseded(world: &World) -> (UnderLease, UnderLease) {
@@ -72,6 +72,21 @@ pub async fn a_lease_that_nobody_gave_settles_nothing(world: World) {
         lost(&world.store.step(under, step("charge", true, Committed)).await, false, "forged");
     }
     assert_eq!(charge(&world).await, Unknown);
+}
+
+pub async fn a_live_lease_of_another_run_moves_neither_of_the_two(world: World) {
+    let ((_, one), (_, other)) = (world.start("r1").await, world.start("r2").await);
+    for (run, lease) in [(&one, other.lease), (&other, one.lease)] {
+        let under = UnderLease { at: run.at.clone(), lease };
+        lost(&world.store.heartbeat(under.clone()).await, false, "heartbeat");
+        lost(&world.store.fail(under.clone(), failed(BUG)).await, false, "fail");
+        lost(&world.store.succeed(success(&under, "1")).await, false, "succeed");
+    }
+    // A name that is nobody's stays so, whatever the lease says.
+    let nobody = UnderLease { at: at("globex", "r1"), ..one.clone() };
+    assert!(matches!(world.store.heartbeat(nobody).await, Err(Error::NotFound(_))));
+    assert_eq!((world.state("r1").await, world.state("r2").await), (StateName::Running, StateName::Running));
+    assert!(world.store.succeed(success(&one, "1")).await.is_ok(), "the one that holds it");
 }
 
 pub async fn a_late_outcome_is_in_the_history_and_the_run_stays(world: World) {

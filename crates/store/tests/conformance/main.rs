@@ -119,6 +119,7 @@ macro_rules! every_case {
             fencing::every_verb_under_an_old_epoch_changes_nothing_but_what_that_epoch_began,
             fencing::a_late_ending_still_tells_the_outcomes_of_what_it_began,
             fencing::a_lease_that_nobody_gave_settles_nothing,
+            fencing::a_live_lease_of_another_run_moves_neither_of_the_two,
             fencing::unnamed_effects_are_settled_late_in_the_order_of_their_beginning,
             fencing::a_late_outcome_is_in_the_history_and_the_run_stays,
             reconciling::a_person_settles_a_doubt_and_the_replay_skips_it,

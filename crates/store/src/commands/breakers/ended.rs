@@ -55,6 +55,7 @@ impl Batch<'_> {
     /// A tenant's own breaker for a model says nothing while everybody's does.
     fn is_taken_over(&self, key: &Key) -> bool {
         match &key.scope {
+            Scope::Model { .. } if self.known.breakers.open.is_empty() => false,
             Scope::Model { provider, model, .. } => {
                 let scope = Scope::Everywhere { provider: provider.clone(), model: model.clone() };
                 self.known.breakers.open.contains(&Key { environment: key.environment.clone(), scope })

@@ -108,9 +108,12 @@ impl Batch<'_> {
     /// Moves a breaker; one that was not there has seen nothing yet. A change of state is written down.
     pub(crate) fn move_breaker(&mut self, key: &Key, event: &Event, settings: &BreakerSettings) -> Result<StateName> {
         let known = &mut self.known.breakers;
-        let before = match known.all.get(key) {
-            Some(breaker) => breaker.clone(),
-            None => self.rows.quiet_breaker(key)?.unwrap_or_else(|| Breaker::new(known.blank, self.now)),
+        let (there, (name, before)) = match known.all.remove_entry(key) {
+            Some(known) => (true, known),
+            None => {
+                let quiet = self.rows.quiet_breaker(key)?;
+                (false, (key.clone(), quiet.unwrap_or_else(|| Breaker::new(known.blank, self.now))))
+            }
         };
         let turn = Turn {
             settings,
@@ -133,18 +136,16 @@ impl Batch<'_> {
         if after != before {
             known.dirty.insert(key.clone());
         }
-        if known.all.len() >= KNOWN_MAX && !known.all.contains_key(key) {
+        if known.all.len() >= KNOWN_MAX && !there {
             known.all.retain(|_, breaker| !breaker.is_blank());
             known.blank = known.last;
         }
-        let said = in_words(&before, &after, event);
-        known.all.insert(key.clone(), after);
-        match (changed, said) {
-            (true, Some((actor, event, note))) => {
-                kept::note(self, &key.name(), &actor, event, note.as_ref()).map(|()| state)
-            }
-            (true | false, _) => Ok(state),
+        let said = if changed { in_words(&before, &after, event) } else { None };
+        known.all.insert(name, after);
+        if let Some((actor, event, note)) = said {
+            kept::note(self, &key.name(), &actor, event, note.as_ref())?;
         }
+        Ok(state)
     }
 
     /// What time alone has changed.
