@@ -121,7 +121,13 @@ impl Store for PgStore {
     }
 
     async fn reconcile(&self, act: Reconcile) -> Result<EffectView> {
-        self.write(move |batch| effects::reconcile(batch, &act)).await
+        // Behind what its run's worker has sent: both speak of the same entry.
+        let of_run = act.at.run_id.clone().map(|run_id| RunRef { tenant: act.at.tenant.clone(), run_id });
+        let reconcile = move |batch: &mut Batch<'_>| effects::reconcile(batch, &act);
+        match of_run {
+            Some(at) => self.write_run(Expects::run(&at), reconcile).await,
+            None => self.write(reconcile).await,
+        }
     }
 
     async fn triage_pattern(&self, act: PatternAct) -> Result<PatternView> {

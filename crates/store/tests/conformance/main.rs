@@ -123,6 +123,7 @@ macro_rules! every_case {
             fencing::unnamed_effects_are_settled_late_in_the_order_of_their_beginning,
             fencing::a_late_outcome_is_in_the_history_and_the_run_stays,
             reconciling::a_person_settles_a_doubt_and_the_replay_skips_it,
+            reconciling::what_a_person_says_of_a_run_and_what_its_worker_sends_keep_their_order,
             reconciling::what_was_not_done_is_begun_anew,
             reconciling::only_a_doubt_can_be_settled_and_only_once,
             reconciling::an_unnamed_effect_is_reached_through_its_run,

@@ -31,6 +31,20 @@ fn effect(key: &str, run: Option<&str>) -> EffectRef {
     EffectRef { tenant: "acme".parse().unwrap(), key: key.parse().unwrap(), run_id }
 }
 
+pub async fn what_a_person_says_of_a_run_and_what_its_worker_sends_keep_their_order(world: World) {
+    for n in 0..50 {
+        let (run, key) = (format!("r{n}"), format!("charge-{n}"));
+        let (_, under) = world.start(&run).await;
+        let (settled, done) = tokio::join!(
+            biased;
+            world.reconcile(&key, Some(&run), NotDone),
+            world.store.step(under, step(&key, true, Committed)),
+        );
+        done.unwrap();
+        assert!(matches!(settled, Err(Error::NotFound(_))), "it was asked before the step: {settled:?}");
+    }
+}
+
 /// A run that died with this effect open.
 async fn left_open(world: &World, run: &str, step: NewStep) -> UnderLease {
     let (_, under) = world.start(run).await;

@@ -55,7 +55,14 @@ impl Play {
                 5 if self.lot.one_in(20) => self.reject_unclaimed().await,
                 6 if self.lot.one_in(10) => self.expire_reviews().await,
                 7 if self.lot.one_in(2) => match self.lot.below(3) {
-                    0 => self.preview().await,
+                    0 => {
+                        self.preview().await;
+                        // What waits finds most of its runs changed; some must find them as they were.
+                        if self.lot.one_in(2) {
+                            self.start_operation().await;
+                            self.work().await;
+                        }
+                    }
                     1 => self.start_operation().await,
                     _ => self.work().await,
                 },
