@@ -65,7 +65,6 @@ mod visit;
 mod waiting_rows;
 mod wakeups;
 mod write_out;
-mod write_runs;
 
 pub(crate) use place::{PgPlace, is_half_copied};
 pub use store::{LINES, Options, PgStore};

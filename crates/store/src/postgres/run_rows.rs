@@ -9,7 +9,7 @@ use redrive_core::wire::Severity;
 
 use super::columns::{number, parsed};
 use super::rows::PgRows;
-use super::sheet::{COLUMNS, Dirty, NewColumns, Sheet, SheetPayload, SheetRun};
+use super::sheet::{COLUMNS, NewColumns, Sheet, SheetPayload, SheetRun};
 use crate::commands::life::position;
 use crate::commands::numbers::numbered;
 use crate::commands::rows::{Changed, Own, RunRows};
@@ -68,11 +68,11 @@ impl PgRows<'_> {
         Ok(rows)
     }
 
-    fn change(&mut self, run: i64, dirty: Dirty, change: impl FnOnce(&mut SheetRun)) -> Result<()> {
+    fn change(&mut self, run: i64, change: impl FnOnce(&mut SheetRun)) -> Result<()> {
         self.lock_runs(&[run])?;
         let kept = self.sheet.runs.get_mut(&run).ok_or_else(|| Error::Unexpected(format!("no run {run}")))?;
         change(kept);
-        kept.dirty = kept.dirty.max(Some(dirty));
+        kept.dirty = true;
         Ok(())
     }
 }
@@ -134,7 +134,7 @@ impl RunRows for PgRows<'_> {
             assigned_to: None,
             updated_at: now,
             new: Some(columns),
-            dirty: Some(Dirty::All),
+            dirty: true,
             has_steps: false,
         };
         self.sheet.runs.insert(row.id, kept);
@@ -151,30 +151,27 @@ impl RunRows for PgRows<'_> {
         Ok(())
     }
 
-    fn update_run(&mut self, row: &RunRow, changed: Changed, now: Timestamp) -> Result<()> {
-        let dirty = match changed {
-            Changed::ByFailure => Dirty::All,
-            Changed::ByMove | Changed::Life => Dirty::Move,
-        };
-        self.change(row.id, dirty, |kept| {
+    fn update_run(&mut self, row: &RunRow, _: Changed, now: Timestamp) -> Result<()> {
+        // A row is written whole in any case; which indexes that touches PostgreSQL finds out itself.
+        self.change(row.id, |kept| {
             kept.row = row.clone();
             kept.updated_at = now;
         })
     }
 
     fn set_severity(&mut self, run: i64, severity: Severity) -> Result<()> {
-        self.change(run, Dirty::All, |kept| kept.own.severity = severity)
+        self.change(run, |kept| kept.own.severity = severity)
     }
 
     fn set_assigned(&mut self, run: i64, to: Option<&Label>, now: Timestamp) -> Result<()> {
-        self.change(run, Dirty::All, |kept| {
+        self.change(run, |kept| {
             kept.assigned_to = to.cloned();
             kept.updated_at = now;
         })
     }
 
     fn set_place(&mut self, run: i64, agent: Option<&Label>, queue: i64) -> Result<()> {
-        self.change(run, Dirty::All, |kept| {
+        self.change(run, |kept| {
             kept.row.queue = queue;
             if agent.is_some() {
                 kept.own.agent = agent.cloned();

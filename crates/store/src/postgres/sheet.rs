@@ -25,18 +25,9 @@ pub(super) struct SheetRun {
     pub(super) updated_at: Timestamp,
     /// What only a new run's row holds beside these.
     pub(super) new: Option<NewColumns>,
-    /// What of its row the batch has still to write.
-    pub(super) dirty: Option<Dirty>,
+    pub(super) dirty: bool,
     /// This batch has written entries of its ledger.
     pub(super) has_steps: bool,
-}
-
-/// How much of a run's row has changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Dirty {
-    /// Where it stands: half of its columns, and nearly all that is ever written of a run that is there.
-    Move,
-    All,
 }
 
 pub(super) struct NewColumns {
@@ -155,7 +146,7 @@ impl Sheet {
             assigned_to: label_or_none(row, at + 4)?,
             updated_at: time(row, at + 5)?,
             new: None,
-            dirty: None,
+            dirty: false,
             has_steps: false,
         };
         self.named.insert((run.tenant, run.run_id.as_str().to_owned()), Some(run.id));

@@ -4,18 +4,19 @@
 use redrive_core::lifecycle::Outcome;
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
-use redrive_core::wire::{PatternState, StepStatus};
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{PatternState, Severity, StepStatus};
 use tokio_postgres::types::ToSql;
 
 use super::connection::Session;
 use super::counter_deltas;
 use super::rows::PgRows;
-use super::sheet::{Dirty, Out, Sheet, SheetAttempt, SheetPattern, SheetRun};
-use super::write_runs::{INSERT_RUNS, MOVE_RUNS, UPDATE_RUNS, insert_runs, move_runs, update_runs};
-use crate::commands::life::position;
+use super::sheet::{Out, Sheet, SheetAttempt, SheetPattern, SheetRun};
+use crate::commands::life::{StateColumns, position};
+use crate::commands::numbers::key_hash;
 use crate::error::Result;
 
-pub(super) type Sent = std::result::Result<u64, tokio_postgres::Error>;
+type Sent = std::result::Result<u64, tokio_postgres::Error>;
 
 impl PgRows<'_> {
     /// Writes what is still only in memory, for a statement that has to see it.
@@ -47,20 +48,20 @@ impl PgRows<'_> {
 impl Sheet {
     /// In the order in which runs are locked and inserted everywhere.
     fn dirty(&self) -> Vec<&SheetRun> {
-        let mut dirty: Vec<&SheetRun> = self.runs.values().filter(|kept| kept.dirty.is_some()).collect();
+        let mut dirty: Vec<&SheetRun> = self.runs.values().filter(|kept| kept.dirty).collect();
         dirty
             .sort_unstable_by(|a, b| (a.row.tenant, a.row.run_id.as_str()).cmp(&(b.row.tenant, b.row.run_id.as_str())));
         dirty
     }
 
     fn is_written(&self) -> bool {
-        self.out.is_empty() && !self.runs.values().any(|kept| kept.dirty.is_some())
+        self.out.is_empty() && !self.runs.values().any(|kept| kept.dirty)
     }
 
     /// What was sent is the database's from here on.
     fn wrote(&mut self) {
         for kept in self.runs.values_mut() {
-            (kept.dirty, kept.new) = (None, None);
+            (kept.dirty, kept.new) = (false, None);
         }
         // Answers are given again from memory only where nothing else would know them.
         for (id, attempt) in std::mem::take(&mut self.out).attempts {
@@ -84,7 +85,7 @@ impl Out {
 }
 
 const STATEMENTS: &[&str] =
-    &[PATTERNS, ALIASES, INSERT_RUNS, MOVE_RUNS, UPDATE_RUNS, ATTEMPTS, PAYLOADS, MOVES, PATTERN_EVENTS, DOUBTS, SENT];
+    &[PATTERNS, ALIASES, INSERT_RUNS, UPDATE_RUNS, ATTEMPTS, PAYLOADS, MOVES, PATTERN_EVENTS, DOUBTS, SENT];
 
 /// Sends everything, then waits. A statement that fails makes the commit behind it a rollback.
 async fn send(
@@ -97,22 +98,16 @@ async fn send(
     let all = STATEMENTS.iter().chain(counter_deltas::STATEMENTS).copied();
     session.statements.prepare_all(&session.client, "writes", all).await?;
     let out = &sheet.out;
-    let (mut new, mut moved, mut changed) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut new, mut known) = (Vec::new(), Vec::new());
     for (kept, life) in sheet.dirty().into_iter().zip(lives) {
-        let to = match kept.dirty {
-            _ if kept.new.is_some() => &mut new,
-            Some(Dirty::Move) => &mut moved,
-            Some(Dirty::All) | None => &mut changed,
-        };
-        to.push((kept, life.as_slice()));
+        if kept.new.is_some() { new.push((kept, life.as_slice())) } else { known.push((kept, life.as_slice())) }
     }
     let sent = tokio::join!(
         biased;
         patterns(session, &out.patterns),
         aliases(session, &out.patterns),
         insert_runs(session, &new),
-        move_runs(session, &moved),
-        update_runs(session, &changed),
+        update_runs(session, &known),
         attempts(session, out),
         payloads(session, out),
         moves(session, out),
@@ -127,10 +122,10 @@ async fn send(
             }
         },
     );
-    for done in [sent.0, sent.1, sent.2, sent.3, sent.4, sent.5, sent.6, sent.7, sent.8, sent.9, sent.10, sent.11] {
+    for done in [sent.0, sent.1, sent.2, sent.3, sent.4, sent.5, sent.6, sent.7, sent.8, sent.9, sent.10] {
         done?;
     }
-    sent.12
+    sent.11
 }
 
 /// A statement over so many rows; none is none.
@@ -151,7 +146,7 @@ where
     rows.into_iter().map(of).collect()
 }
 
-pub(super) fn said(label: &Option<Label>) -> Option<&[u8]> {
+fn said(label: &Option<Label>) -> Option<&[u8]> {
     label.as_ref().map(|label| label.as_str().as_bytes())
 }
 
@@ -191,6 +186,109 @@ async fn aliases(session: &Session, new: &[SheetPattern]) -> Sent {
         &each(new, |pattern| pattern.id),
     ];
     over(session, new.len(), ALIASES, &values).await
+}
+
+type Run<'a> = (&'a SheetRun, &'a [u8]);
+
+const INSERT_RUNS: &str = "INSERT INTO runs (id, tenant, queue, key_hash, run_id, state, detail, due, wake, attempt, revision,
+         reason, category, pattern, severity, received_at, updated_at, deferred_until, environment, agent, task_type,
+         customer, model, provider, tool, step, idempotency_key, order_key, held_by, merged_into, replays, life, assigned_to)
+     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[],
+         $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::bigint[], $15::bigint[],
+         $16::bigint[], $17::bigint[], $18::bigint[], $19::bytea[], $20::bytea[], $21::bytea[], $22::bytea[], $23::bytea[],
+         $24::bytea[], $25::bytea[], $26::bytea[], $27::text[], $28::text[], $29::bytea[], $30::text[], $31::bigint[],
+         $32::bytea[], $33::bytea[])";
+
+async fn insert_runs(session: &Session, new: &[Run<'_>]) -> Sent {
+    if new.is_empty() {
+        return Ok(0);
+    }
+    let states = each(new, |(kept, _)| StateColumns::of(&kept.row.run));
+    let columns = |kept: &'_ SheetRun| kept.new.as_ref().map_or(kept.updated_at, |new| new.received_at).as_millis();
+    let values: [&(dyn ToSql + Sync); 33] = [
+        &each(new, |(kept, _)| kept.row.id),
+        &each(new, |(kept, _)| kept.row.tenant),
+        &each(new, |(kept, _)| kept.row.queue),
+        &each(new, |(kept, _)| key_hash(kept.row.tenant, kept.row.run_id.as_str())),
+        &each(new, |(kept, _)| kept.row.run_id.as_str()),
+        &each(&states, |state| position(StateName::ALL, &state.state)),
+        &each(&states, |state| state.detail),
+        &each(&states, |state| state.due.map(Timestamp::as_millis)),
+        &each(&states, |state| state.wake.map(Timestamp::as_millis)),
+        &each(new, |(kept, _)| i64::from(kept.row.run.attempt)),
+        &each(new, |(kept, _)| i64::from(kept.row.run.revision)),
+        &each(new, |(kept, _)| &*kept.row.reason),
+        &each(new, |(kept, _)| kept.row.category),
+        &each(new, |(kept, _)| kept.row.pattern),
+        &each(new, |(kept, _)| position(Severity::ALL, &kept.own.severity)),
+        &each(new, |(kept, _)| columns(kept)),
+        &each(new, |(kept, _)| kept.updated_at.as_millis()),
+        &each(new, |(kept, _)| kept.row.run.deferred_until.map(Timestamp::as_millis)),
+        &each(new, |(kept, _)| kept.row.environment.as_str().as_bytes()),
+        &each(new, |(kept, _)| said(&kept.own.agent)),
+        &each(new, |(kept, _)| said(&kept.own.task_type)),
+        &each(new, |(kept, _)| kept.new.as_ref().and_then(|new| said(&new.customer))),
+        &each(new, |(kept, _)| said(&kept.row.model)),
+        &each(new, |(kept, _)| said(&kept.row.provider)),
+        &each(new, |(kept, _)| said(&kept.row.tool)),
+        &each(new, |(kept, _)| said(&kept.row.step)),
+        &each(new, |(kept, _)| kept.new.as_ref().and_then(|new| new.idempotency_key.as_deref())),
+        &each(new, |(kept, _)| kept.own.order_key.as_ref().map(|key| key.as_str())),
+        &each(&states, |state| said(&state.held_by)),
+        &each(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
+        &each(new, |(kept, _)| i64::from(kept.row.run.replays)),
+        &each(new, |(_, life)| *life),
+        &each(new, |(kept, _)| said(&kept.assigned_to)),
+    ];
+    over(session, new.len(), INSERT_RUNS, &values).await
+}
+
+const UPDATE_RUNS: &str = "UPDATE runs SET queue = new.queue, state = new.state, detail = new.detail, due = new.due,
+         wake = new.wake, attempt = new.attempt, revision = new.revision, reason = new.reason, category = new.category,
+         pattern = new.pattern, severity = new.severity, updated_at = new.updated_at,
+         deferred_until = new.deferred_until, agent = new.agent, model = new.model, provider = new.provider,
+         tool = new.tool, step = new.step, held_by = new.held_by, merged_into = new.merged_into, replays = new.replays,
+         life = new.life, assigned_to = new.assigned_to
+     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
+         $8::bigint[], $9::text[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bytea[],
+         $16::bytea[], $17::bytea[], $18::bytea[], $19::bytea[], $20::bytea[], $21::text[], $22::bigint[], $23::bytea[],
+         $24::bytea[])
+         AS new(id, queue, state, detail, due, wake, attempt, revision, reason, category, pattern, severity, updated_at,
+             deferred_until, agent, model, provider, tool, step, held_by, merged_into, replays, life, assigned_to)
+     WHERE runs.id = new.id";
+
+async fn update_runs(session: &Session, known: &[Run<'_>]) -> Sent {
+    if known.is_empty() {
+        return Ok(0);
+    }
+    let states = each(known, |(kept, _)| StateColumns::of(&kept.row.run));
+    let values: [&(dyn ToSql + Sync); 24] = [
+        &each(known, |(kept, _)| kept.row.id),
+        &each(known, |(kept, _)| kept.row.queue),
+        &each(&states, |state| position(StateName::ALL, &state.state)),
+        &each(&states, |state| state.detail),
+        &each(&states, |state| state.due.map(Timestamp::as_millis)),
+        &each(&states, |state| state.wake.map(Timestamp::as_millis)),
+        &each(known, |(kept, _)| i64::from(kept.row.run.attempt)),
+        &each(known, |(kept, _)| i64::from(kept.row.run.revision)),
+        &each(known, |(kept, _)| &*kept.row.reason),
+        &each(known, |(kept, _)| kept.row.category),
+        &each(known, |(kept, _)| kept.row.pattern),
+        &each(known, |(kept, _)| position(Severity::ALL, &kept.own.severity)),
+        &each(known, |(kept, _)| kept.updated_at.as_millis()),
+        &each(known, |(kept, _)| kept.row.run.deferred_until.map(Timestamp::as_millis)),
+        &each(known, |(kept, _)| said(&kept.own.agent)),
+        &each(known, |(kept, _)| said(&kept.row.model)),
+        &each(known, |(kept, _)| said(&kept.row.provider)),
+        &each(known, |(kept, _)| said(&kept.row.tool)),
+        &each(known, |(kept, _)| said(&kept.row.step)),
+        &each(&states, |state| said(&state.held_by)),
+        &each(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
+        &each(known, |(kept, _)| i64::from(kept.row.run.replays)),
+        &each(known, |(_, life)| *life),
+        &each(known, |(kept, _)| said(&kept.assigned_to)),
+    ];
+    over(session, known.len(), UPDATE_RUNS, &values).await
 }
 
 /// A late success replaces the silence that was put in its place.
