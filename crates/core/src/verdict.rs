@@ -1,7 +1,11 @@
 //! What the engine decided on a failure: data for machines, a sentence for people.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::ops::Deref;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::ids::QueueName;
 use crate::reason::{Category, Reason};
@@ -139,9 +143,86 @@ pub struct Verdict {
     pub target: Target,
 }
 
+/// A verdict with the JSON that tells it, written once: its attempt's row keeps these bytes and every answer sends them.
+#[derive(Debug, Clone)]
+pub struct Told {
+    verdict: Verdict,
+    json: Box<RawValue>,
+}
+
+impl Told {
+    pub fn of(verdict: Verdict) -> serde_json::Result<Self> {
+        Ok(Self { json: to_raw_value(&verdict)?, verdict })
+    }
+
+    pub fn json(&self) -> &str {
+        self.json.get()
+    }
+
+    pub fn into_verdict(self) -> Verdict {
+        self.verdict
+    }
+}
+
+impl Deref for Told {
+    type Target = Verdict;
+
+    fn deref(&self) -> &Verdict {
+        &self.verdict
+    }
+}
+
+impl PartialEq for Told {
+    fn eq(&self, other: &Self) -> bool {
+        self.verdict == other.verdict
+    }
+}
+
+impl Serialize for Told {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.json.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Told {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = Box::<RawValue>::deserialize(deserializer)?;
+        let verdict = serde_json::from_str(json.get()).map_err(de::Error::custom)?;
+        Ok(Self { verdict, json })
+    }
+}
+
+impl JsonSchema for Told {
+    fn schema_name() -> Cow<'static, str> {
+        Verdict::schema_name()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        Verdict::schema_id()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Verdict::json_schema(generator)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_verdict_is_told_in_the_bytes_that_were_read() {
+        let verdict = |rule: &str| {
+            format!(
+                r#"{{"action":"retry","reason":"timeout","category":"transient","rule":"{rule}","why":"It may work again.","recommended_action":"retry_with_backoff","next_attempt_at":null,"held_by":null,"dead_because":null,"changes":[],"target":{{"agent":null,"model":null,"queue":null}}}}"#
+            )
+        };
+        let told: Told = serde_json::from_str(&verdict("builtin.timeout")).unwrap();
+        assert_eq!(told.json(), verdict("builtin.timeout"));
+        assert_eq!(serde_json::to_string(&told).unwrap(), verdict("builtin.timeout"));
+        assert_eq!(Told::of(told.verdict.clone()).unwrap().json(), told.json());
+        assert_ne!(told, serde_json::from_str(&verdict("builtin.other")).unwrap());
+    }
 
     #[test]
     fn every_change_reads_back_from_its_own_json_and_says_its_name() {

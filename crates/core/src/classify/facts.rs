@@ -21,6 +21,14 @@ pub struct Facts {
     pub reset_at_ms: Option<i64>,
 }
 
+impl Facts {
+    /// The same words, heard at another time: a wait that they name begins then.
+    pub fn heard_at(self, now_ms: Option<i64>) -> Self {
+        let reset_at_ms = now_ms.zip(self.wait_ms).and_then(|(now, wait)| now.checked_add_unsigned(wait));
+        Self { reset_at_ms, ..self }
+    }
+}
+
 /// Only what belongs to the reason: a port number is no token limit.
 pub(super) fn extract(evidence: &Evidence<'_>, reason: &Reason) -> Facts {
     let mut facts = Facts::default();
@@ -33,8 +41,7 @@ pub(super) fn extract(evidence: &Evidence<'_>, reason: &Reason) -> Facts {
             let texts = [Some(evidence.text), evidence.response_body, evidence.detail];
             texts.into_iter().flatten().find_map(|t| wait_from_text(text::head(t, SEARCHED_BYTES)))
         });
-        facts.reset_at_ms = reset_from_headers(evidence)
-            .or_else(|| Some(evidence.now_ms?.saturating_add(i64::try_from(facts.wait_ms?).ok()?)));
+        facts.reset_at_ms = reset_from_headers(evidence).or(facts.heard_at(evidence.now_ms).reset_at_ms);
     }
     facts
 }

@@ -11,7 +11,7 @@ use crate::reason::{Category, Reason};
 use crate::run::StateName;
 use crate::text::{Label, Text};
 use crate::time::Timestamp;
-use crate::verdict::{DeadBecause, Verdict};
+use crate::verdict::{DeadBecause, Told, Verdict};
 use crate::wire::report::{ErrorReport, Links, PayloadOmitted, ResponseReport, Severity, StepStatus, Usage, Versions};
 use crate::wire::{EffectOutcome, RawJson, ReviewView};
 
@@ -31,7 +31,7 @@ pub struct FailureAnswer {
     pub tenant: Tenant,
     pub state: StateName,
     pub attempt: u32,
-    pub verdict: Verdict,
+    pub verdict: Told,
     pub pattern: PatternRef,
     pub breaker: String,
 }

@@ -13,6 +13,8 @@ use crate::app::App;
 use crate::problem::{Code, Problem, Result};
 
 const BUSY_RETRY_AFTER_S: u32 = 1;
+/// Of what a body says of its length, so much is believed before it has come.
+const RESERVED_MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Buffered {
@@ -23,24 +25,27 @@ pub(crate) struct Buffered {
 
 impl Buffered {
     pub(crate) async fn read(app: &App, headers: &HeaderMap, body: Body) -> Result<Self> {
-        refuse_announced(app, headers, &body)?;
+        let least = announced(headers, &body);
+        if least > app.limits.body_max_bytes as u64 {
+            // It is not read at all.
+            return Err(too_large(app));
+        }
+        let buffer = Vec::with_capacity(usize::try_from(least.min(RESERVED_MAX_BYTES)).unwrap_or_default());
         let time = Duration::from_millis(app.limits.body_timeout_ms);
-        match tokio::time::timeout(time, collect(app, body)).await {
+        match tokio::time::timeout(time, collect(app, body, buffer)).await {
             Ok(read) => read,
             Err(_) => Err(Problem::plain(Code::SlowBody)),
         }
     }
 }
 
-/// A body that says it is too large is not read at all.
-fn refuse_announced(app: &App, headers: &HeaderMap, body: &Body) -> Result<()> {
+/// How long a body says it is, or will be at least.
+fn announced(headers: &HeaderMap, body: &Body) -> u64 {
     let announced = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
-    let least: u64 = announced.unwrap_or_else(|| body.size_hint().lower());
-    if least > app.limits.body_max_bytes as u64 { Err(too_large(app)) } else { Ok(()) }
+    announced.unwrap_or_else(|| body.size_hint().lower())
 }
 
-async fn collect(app: &App, mut body: Body) -> Result<Buffered> {
-    let mut buffer = Vec::new();
+async fn collect(app: &App, mut body: Body, mut buffer: Vec<u8>) -> Result<Buffered> {
     let mut held: Option<OwnedSemaphorePermit> = None;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Problem::plain(Code::BadBody))?;

@@ -77,7 +77,7 @@ fn judge_or_remember(
 ) -> Judged {
     let words = known.and_then(|known| Some((known, Words::of(context.run.tenant, error, body)?)));
     let Some((known, words)) = words else { return judge(error, body, None, context, now) };
-    if let Some((failure, fingerprint)) = known.get(&words) {
+    if let Some((failure, fingerprint)) = known.get(&words, now) {
         return (failure, fingerprint, None);
     }
     let (failure, fingerprint, severity) = judge(error, body, None, context, now);

@@ -9,6 +9,7 @@ use redrive_core::pattern::Fingerprint;
 use redrive_core::reason::Reason;
 use redrive_core::strategy::Failure;
 use redrive_core::text::{Label, Text};
+use redrive_core::time::Timestamp;
 use redrive_core::wire::ErrorReport;
 use redrive_store::AttemptBody;
 
@@ -89,18 +90,15 @@ impl KnownFailures {
         &self.shelves[at]
     }
 
-    pub(super) fn get(&self, words: &Words) -> Option<(Failure, Fingerprint)> {
+    /// Words name how long to wait, never until when: only headers do, and with those nothing is remembered.
+    pub(super) fn get(&self, words: &Words, now: Timestamp) -> Option<(Failure, Fingerprint)> {
         let shelf = self.shelf(words).lock().unwrap_or_else(PoisonError::into_inner);
         let known = shelf.places.iter().flatten().find(|known| *known.words == *words.0)?;
-        Some((known.failure.clone(), known.fingerprint.clone()))
+        let facts = known.failure.facts.heard_at(Some(now.as_millis()));
+        Some((Failure { facts, ..known.failure.clone() }, known.fingerprint.clone()))
     }
 
-    /// Keeps a judgment, unless it depends on when it was made.
     pub(super) fn put(&self, words: &Words, failure: &Failure, fingerprint: &Fingerprint) {
-        let timeless = failure.facts.wait_ms.is_none() && failure.facts.reset_at_ms.is_none();
-        if !timeless {
-            return;
-        }
         let known =
             Known { words: words.0.as_slice().into(), failure: failure.clone(), fingerprint: fingerprint.clone() };
         let mut shelf = self.shelf(words).lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,8 +110,6 @@ impl KnownFailures {
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::time::Timestamp;
-
     use super::*;
     use crate::capture::classified::Judges;
     use crate::capture::{Captured, Context};
@@ -157,8 +153,8 @@ mod tests {
         let (failure, fingerprint) = judged(r#"{"message":"Request timed out"}"#, None, 0);
         let words = |tenant| Words::of(tenant, &error, &AttemptBody::default()).unwrap();
         known.put(&words("acme"), &failure, &fingerprint);
-        assert!(known.get(&words("acme")).is_some());
-        assert!(known.get(&words("acme2")).is_none());
+        assert!(known.get(&words("acme"), Timestamp::default()).is_some());
+        assert!(known.get(&words("acme2"), Timestamp::default()).is_none());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use redrive_core::lifecycle::Outcome;
 use redrive_core::pattern::Fingerprint;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
-use redrive_core::verdict::Verdict;
+use redrive_core::verdict::Told;
 use redrive_core::wire::FailureAnswer;
 
 use crate::codec::{decode, encode};
@@ -30,7 +30,7 @@ pub(crate) struct Ending<'a> {
     pub(crate) fingerprint: Option<&'a Fingerprint>,
     pub(crate) pattern: Option<i64>,
     pub(crate) pattern_new: bool,
-    pub(crate) verdict: Option<&'a Verdict>,
+    pub(crate) verdict: Option<&'a Told>,
     /// As the answer tells it.
     pub(crate) breaker: BreakerState,
     pub(crate) body: &'a [u8],
@@ -73,7 +73,7 @@ impl Kept {
         self.digest.as_deref() == Some(digest.as_slice())
     }
 
-    pub(crate) fn verdict(&self) -> Result<Option<Verdict>> {
+    pub(crate) fn verdict(&self) -> Result<Option<Told>> {
         let Some(stored) = &self.verdict else { return Ok(None) };
         let verdict =
             serde_json::from_slice(&decode(stored)?).map_err(|e| Error::Unexpected(format!("a verdict: {e}")))?;
@@ -92,7 +92,7 @@ impl Batch<'_> {
     /// while the attempt was under way.
     pub(crate) fn keep_attempt(&mut self, before: &RunRow, row: &RunRow, ending: &Ending<'_>) -> Result<()> {
         let origin = json(&origin(before, row, ending))?;
-        let verdict = ending.verdict.map(json).transpose()?.map(|verdict| encode(verdict.as_bytes()));
+        let verdict = ending.verdict.map(|told| encode(told.json().as_bytes()));
         self.rows.put_attempt(
             &NewAttempt {
                 run: row.id,

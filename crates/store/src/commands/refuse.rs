@@ -81,7 +81,7 @@ pub(crate) fn refuse(
         new: None,
     };
     let answer = settle(batch, &before, row, moved, &failed)?;
-    Ok(SucceedAnswer { state: answer.state, late: false, verdict: Some(answer.verdict) })
+    Ok(SucceedAnswer { state: answer.state, late: false, verdict: Some(answer.verdict.into_verdict()) })
 }
 
 /// The attempt's body as it came, and in it what is wrong: the next attempt may be told.

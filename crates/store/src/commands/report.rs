@@ -5,7 +5,7 @@ use redrive_core::pattern::Fingerprint;
 use redrive_core::run::{State, StateName};
 use redrive_core::strategy::Failure;
 use redrive_core::time::{MINUTE_MS, Timestamp};
-use redrive_core::verdict::{Action, Target};
+use redrive_core::verdict::{Action, Target, Told};
 use redrive_core::wire::{FailureAnswer, Versions};
 
 use crate::commands::attempts::{Ending, Kept};
@@ -74,7 +74,7 @@ fn identify(batch: &mut Batch<'_>, row: &RunRow, failed: &FailedAttempt) -> Resu
 
 /// The same words again are the same failure until its retry is due, and for a minute at least.
 pub(crate) fn is_resend(batch: &Batch<'_>, kept: &Kept) -> Result<bool> {
-    let due = kept.verdict()?.and_then(|verdict| verdict.next_attempt_at);
+    let due = kept.verdict()?.and_then(|told| told.next_attempt_at);
     let until = kept.recorded_at.plus_ms(RESEND_MIN_MS);
     Ok(batch.now < due.map_or(until, |due| due.max(until)))
 }
@@ -147,6 +147,7 @@ pub(crate) fn settle(
     failed: &Failed<'_>,
 ) -> Result<FailureAnswer> {
     let verdict = moved.verdict.ok_or_else(|| Error::Unexpected("a failure without a verdict".into()))?;
+    let verdict = Told::of(verdict).map_err(|e| Error::Unexpected(format!("a verdict: {e}")))?;
     let pattern = batch.sight(&Sighting {
         tenant: row.tenant,
         run_id: &row.run_id,

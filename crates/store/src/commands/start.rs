@@ -5,6 +5,7 @@ use redrive_core::lifecycle::{Begin, Event, Refused};
 use redrive_core::policy::{Policy, RetryBy};
 use redrive_core::run::{Due, Scheduled, State};
 use redrive_core::text::Label;
+use redrive_core::verdict::Told;
 use redrive_core::wire::{StartAnswer, Versions};
 
 use crate::commands::batch::Batch;
@@ -95,7 +96,7 @@ fn known(batch: &mut Batch<'_>, mut row: RunRow, start: &Start) -> Result<Begun>
         State::Running(_) => Err(Refused::InFlight.into()),
         State::Dead { .. } | State::Review(_) => {
             let last = batch.rows.last_attempt(row.id, row.run.attempt)?;
-            let verdict = last.map(|kept| kept.verdict()).transpose()?.flatten();
+            let verdict = last.map(|kept| kept.verdict()).transpose()?.flatten().map(Told::into_verdict);
             Err(Error::DeadLettered(Box::new(verdict)))
         }
         State::Succeeded | State::Recovered | State::Resolved | State::Discarded => answer(batch, &row, false, false),

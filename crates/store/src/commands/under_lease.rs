@@ -5,6 +5,7 @@ use redrive_core::lifecycle::{Event, Outcome, Refused, Standing, Verb, standing}
 use redrive_core::policy::RetryBy;
 use redrive_core::run::{Ended, StateName};
 use redrive_core::time::Timestamp;
+use redrive_core::verdict::Told;
 use redrive_core::wire::{FailureAnswer, StateAnswer, StepView, SucceedAnswer};
 
 use crate::commands::attempts::{Ending, Kept};
@@ -205,7 +206,7 @@ fn succeed_by_caller(batch: &mut Batch<'_>, success: &Success) -> Result<Succeed
 
 /// The answer to a success that was refused, again.
 fn refused_before(kept: &Kept) -> Result<SucceedAnswer> {
-    Ok(SucceedAnswer { state: kept.state, late: false, verdict: kept.verdict()? })
+    Ok(SucceedAnswer { state: kept.state, late: false, verdict: kept.verdict()?.map(Told::into_verdict) })
 }
 
 fn record_success(

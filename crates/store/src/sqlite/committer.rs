@@ -16,13 +16,15 @@ use crate::commands::command::{Call, Command, Group, Member, Stop};
 use crate::commands::failpoint;
 use crate::commands::tally::Tally;
 use crate::error::{Error, Result};
-use crate::sqlite::connection::is_unavailable;
+use crate::sqlite::checkpointer::Checkpointer;
+use crate::sqlite::connection::{is_unavailable, leave_the_log};
 use crate::sqlite::rows::{Memory, SqliteRows};
 
 /// Commands that may wait; one more is answered Busy and nothing is lost.
 const QUEUE_MAX_COMMANDS: usize = 8_192;
-/// Commands in one transaction. In a large store each dirties pages of its own: of more, not all would fit into the cache.
-const BATCH_MAX_COMMANDS: usize = 1_024;
+/// Commands in one transaction. The more there are, the more often they share the pages that they change; of more than
+/// these, not all pages would fit into the cache.
+const BATCH_MAX_COMMANDS: usize = 4_096;
 
 /// The handle that commands are given to.
 pub(super) struct Committer {
@@ -34,13 +36,16 @@ pub(super) struct Committer {
 impl Committer {
     pub(super) fn start(
         conn: Connection,
+        checkpointer: Checkpointer,
         clock: Arc<dyn Clock>,
         dice: Arc<dyn Dice>,
         policies: Policies,
     ) -> Result<Self> {
         let (commands, queue) = mpsc::channel(QUEUE_MAX_COMMANDS);
         let (wake, wakeups) = watch::channel(0);
-        let mut desk = Desk { conn, clock, dice, policies, known: Known::default(), memory: Memory::default(), wake };
+        leave_the_log(&conn)?;
+        let (known, memory) = (Known::default(), Memory::default());
+        let mut desk = Desk { conn, checkpointer, clock, dice, policies, known, memory, wake };
         let thread = std::thread::Builder::new()
             .name("committer".into())
             .spawn(move || desk.work(queue))
@@ -112,6 +117,7 @@ impl Committer {
 /// The committer's own thread.
 struct Desk {
     conn: Connection,
+    checkpointer: Checkpointer,
     clock: Arc<dyn Clock>,
     dice: Arc<dyn Dice>,
     policies: Policies,
@@ -131,10 +137,9 @@ impl Desk {
             if !self.commit_all(commands) {
                 queue.close();
             }
+            self.checkpointer.look(&self.conn);
         }
-        if let Err(error) = self.conn.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
-            tracing::warn!(%error, "the last checkpoint failed; the write-ahead log keeps everything");
-        }
+        self.checkpointer.end(&self.conn);
     }
 
     /// One transaction for all; where that fails, one for each, so that a bad command costs only itself. False when

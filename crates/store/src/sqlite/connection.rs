@@ -7,14 +7,15 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
+use super::checkpointer::LOG_KEPT_BYTES;
 use crate::error::{Error, Result};
 
 /// The first version without the WAL-reset bug that could damage a database under concurrent checkpoints.
 const SQLITE_MIN_VERSION: i32 = 3_051_003;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const CACHED_STATEMENTS: usize = 128;
+/// Of those who write beside a server or without one. The committer's log has a thread of its own.
 const CHECKPOINT_PAGES: u32 = 10_000;
-const WAL_KEPT_BYTES: u32 = 64 * 1024 * 1024;
 /// The index by name has no order that new runs follow: it should fit whole while there are a million of them.
 const WRITER_CACHE_KIB: i32 = 32 * 1024;
 
@@ -33,7 +34,7 @@ pub(super) fn open_writer(path: &Path, create: bool) -> Result<Connection> {
     conn.pragma_update(None, "foreign_keys", true)?;
     conn.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
     conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
-    conn.pragma_update(None, "journal_size_limit", WAL_KEPT_BYTES)?;
+    conn.pragma_update(None, "journal_size_limit", LOG_KEPT_BYTES)?;
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     check(&conn)?;
     Ok(conn)
@@ -44,6 +45,11 @@ pub(super) fn open_writer(path: &Path, create: bool) -> Result<Connection> {
 pub(super) fn plan_once(conn: &Connection) -> Result<()> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
+}
+
+/// Somebody else moves what this connection writes from the log into the database's file.
+pub(super) fn leave_the_log(conn: &Connection) -> Result<()> {
+    Ok(conn.pragma_update(None, "wal_autocheckpoint", 0)?)
 }
 
 /// Gives up durability, for a folder that nobody needs again.

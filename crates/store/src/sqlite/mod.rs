@@ -5,6 +5,7 @@ mod attempt_rows;
 mod breaker_rows;
 mod by_state;
 mod changes;
+mod checkpointer;
 mod columns;
 mod committer;
 mod connection;

@@ -36,6 +36,7 @@ use crate::model::{
 };
 use crate::operation_model::{ItemsCall, NewOperation};
 use crate::pattern_model::{PatternAct, PatternsCall};
+use crate::sqlite::checkpointer::Checkpointer;
 use crate::sqlite::committer::Committer;
 use crate::sqlite::folder::{self, Held};
 use crate::sqlite::readers::{READERS, Readers};
@@ -93,7 +94,9 @@ impl SqliteStore {
         let readers = Readers::open(&path, READERS)?;
         let shelf = PolicyShelf::new(policies.clone());
         let schemas = OutputSchemas::of(&policies, &queue_list::list_queues(&conn)?);
-        let committer = Committer::start(conn, clock.clone(), dice, policies)?;
+        let beside = connection::open_writer(&path, false)?;
+        set(&beside)?;
+        let committer = Committer::start(conn, Checkpointer::start(beside)?, clock.clone(), dice, policies)?;
         Ok(Self { committer, readers, clock, shelf, schemas, _held: held })
     }
 
@@ -127,7 +130,9 @@ impl Store for SqliteStore {
     }
 
     async fn report_all(&self, reports: Vec<Report>) -> Vec<Result<Reported>> {
-        let acts = reports.into_iter().map(|report| move |batch: &mut Batch<'_>| report::report(batch, &report));
+        // On its way to the committer and back, a report itself is not copied.
+        let acts = reports.into_iter().map(Box::new);
+        let acts = acts.map(|report| move |batch: &mut Batch<'_>| report::report(batch, &report));
         self.committer.commit_each(acts.collect()).await
     }
 

@@ -93,7 +93,7 @@ pub async fn most_attempts_failing_open_it_and_what_falls_due_is_held(world: Wor
     let last = begin(&world, of("acme", "last")).await;
     let answer = world.store.fail(last, failed(TIMED_OUT)).await.unwrap();
     assert_eq!((answer.breaker.as_str(), answer.verdict.action), ("open", Action::Hold));
-    assert_eq!((answer.verdict.held_by.unwrap().as_str(), answer.verdict.next_attempt_at), (OWN, None));
+    assert_eq!((answer.verdict.held_by.as_ref().unwrap().as_str(), answer.verdict.next_attempt_at), (OWN, None));
     assert_eq!(stands(&world, "acme").await, [(OWN.to_owned(), Stands::Open)]);
     assert_eq!(held(&world).await, 1);
     world.wait(25_000);

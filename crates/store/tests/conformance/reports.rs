@@ -22,7 +22,7 @@ pub async fn a_first_report_is_judged_kept_and_answered(world: World) {
     assert_eq!((answer.verdict.action, &answer.verdict.reason), (Action::Retry, &Reason::Timeout));
     assert!(answer.verdict.next_attempt_at.unwrap() > world.store.now());
     let shown = world.show("r1").await;
-    assert_eq!(shown.body.verdict, Some(answer.verdict));
+    assert_eq!(shown.body.verdict, Some(answer.verdict.into_verdict()));
     assert_eq!(shown.summary.pattern, Some(answer.pattern.id));
     assert_eq!(shown.body.attempts.len(), 1);
 }

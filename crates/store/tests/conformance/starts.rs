@@ -40,7 +40,7 @@ pub async fn a_dead_run_refuses_a_start_with_its_verdict(world: World) {
     let Err(Error::DeadLettered(verdict)) = world.store.start(start("r1")).await else {
         panic!("dead runs do not start")
     };
-    assert_eq!(*verdict, Some(answer.verdict));
+    assert_eq!(*verdict, Some(answer.verdict.into_verdict()));
 }
 
 pub async fn a_closed_run_answers_with_its_output_and_no_lease(world: World) {

@@ -20,6 +20,8 @@ use crate::tasks::compute;
 
 /// How many reports of a batch are in the store's hands at a time.
 const BATCH_PIECE: usize = 1_000;
+/// What a line of an answer takes, more or less.
+const LINE_TYPICAL_BYTES: usize = 768;
 
 pub(crate) enum FailuresReply {
     One(Box<Reply<FailureAnswer>>),
@@ -84,7 +86,7 @@ async fn report_many(app: &App, call: ReportCall) -> Result<Vec<u8>> {
     if found.len() > app.limits.batch_max_lines {
         return Err(Problem::plain(Code::BodyTooLarge).with("limit_lines", app.limits.batch_max_lines));
     }
-    let mut text = Vec::new();
+    let mut text = Vec::with_capacity(found.len() * LINE_TYPICAL_BYTES);
     for piece in found.chunks(BATCH_PIECE) {
         for answer in report_piece(app, &call, piece).await {
             write_line(&mut text, answer);
