@@ -114,7 +114,7 @@ fn success(run: &LeasedRun) -> Result<Success> {
 
 fn writer(folder: &Path) -> Result<Connection> {
     let conn = Connection::open(folder.join(DATABASE))?;
-    conn.execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -32768; PRAGMA wal_autocheckpoint = 10000;")?;
+    conn.execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 10000;")?;
     Ok(conn)
 }
 

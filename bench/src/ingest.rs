@@ -22,10 +22,10 @@ const ONE_BY_ONE: usize = 5_000;
 pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     let folder = tempfile::tempdir_in("target")?;
     println!("Reports, one a request, {CONNECTIONS} connections");
-    let single = single(plan, figures, folder.path()).await?;
+    single(plan, figures, folder.path()).await?;
     println!("Reports, NDJSON of {LINES}, {SENDERS} connections");
-    let many = ndjson(plan, figures, folder.path()).await?;
-    large(plan, figures, folder.path(), single, many).await
+    ndjson(plan, figures, folder.path()).await?;
+    large(plan, figures, folder.path()).await
 }
 
 pub async fn one_a_request(server: &Server, series: &str, runs: u64, connections: usize) -> Result<Seen> {
@@ -55,7 +55,13 @@ fn commits(store: &Path) -> Result<f64> {
     Ok(conn.query_row("SELECT count(*) FROM changes", [], |row| row.get(0))?)
 }
 
-async fn single(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<f64> {
+/// How one stands to the other, pair by pair: a machine's speed changes from minute to minute, and both of a pair have the
+/// same.
+fn to(ours: &[f64], theirs: &[f64]) -> f64 {
+    median(ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect())
+}
+
+async fn single(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<()> {
     let (mut ours, mut same, mut bare, mut ones) = (vec![], vec![], vec![], vec![]);
     let (mut p50, mut p99) = (vec![], vec![]);
     let mut batch = 0.0;
@@ -79,6 +85,7 @@ async fn single(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<f64
         bare.push(per_second(plan.runs, raw::write(&store, &rows, reached, usize::MAX, What::Rows)?));
         ones.push(per_second(ONE_BY_ONE as u64, raw::write(&store, &rows, 1, ONE_BY_ONE, What::Rows)?));
     }
+    let [to_same, to_bare, to_ones] = [&same, &bare, &ones].map(|raw| to(&ours, raw));
     let [ours, same, bare, ones] = [ours, same, bare, ones].map(median);
     figures.note("one a request: ours", ours, "/s");
     figures.note("one a request: batch that the committer reached", batch, "");
@@ -87,13 +94,13 @@ async fn single(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<f64
     figures.note("raw at that batch", same, "/s");
     figures.note("raw at that batch, without the counters", bare, "/s");
     figures.note("raw at one a transaction, without the counters", ones, "/s");
-    figures.at_least("one a request, to raw at the same batch", ours / same, "x", 0.7);
-    figures.note("one a request, to raw at the same batch without the counters", ours / bare, "x");
-    figures.at_least("one a request, to raw at one a transaction", ours / ones, "x", 3.0);
-    Ok(ours)
+    figures.at_least("one a request, to raw at the same batch", to_same, "x", 0.7);
+    figures.note("one a request, to raw at the same batch without the counters", to_bare, "x");
+    figures.at_least("one a request, to raw at one a transaction", to_ones, "x", 3.0);
+    Ok(())
 }
 
-async fn ndjson(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<f64> {
+async fn ndjson(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<()> {
     let (mut ours, mut same, mut bare) = (vec![], vec![], vec![]);
     let mut batch = 0.0;
     for pair in 0..plan.pairs {
@@ -110,14 +117,15 @@ async fn ndjson(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<f64
             cost(figures, &store, plan.runs)?;
         }
     }
+    let [to_same, to_bare] = [&same, &bare].map(|raw| to(&ours, raw));
     let [ours, same, bare] = [ours, same, bare].map(median);
     figures.note("NDJSON: ours", ours, "/s");
     figures.note("NDJSON: batch that the committer reached", batch, "");
     figures.note("raw at 1,000 a transaction", same, "/s");
     figures.note("raw at 1,000 a transaction, without the counters", bare, "/s");
-    figures.at_least("NDJSON, to raw at 1,000 a transaction", ours / same, "x", 0.8);
-    figures.note("NDJSON, to raw at 1,000 a transaction without the counters", ours / bare, "x");
-    Ok(ours)
+    figures.at_least("NDJSON, to raw at 1,000 a transaction", to_same, "x", 0.8);
+    figures.note("NDJSON, to raw at 1,000 a transaction without the counters", to_bare, "x");
+    Ok(())
 }
 
 /// What a failure costs on disk.
@@ -135,8 +143,8 @@ fn cost(figures: &mut Figures, store: &Path, runs: u64) -> Result<()> {
     Ok(())
 }
 
-/// The same two with many runs in the store already.
-async fn large(plan: &Plan, figures: &mut Figures, folder: &Path, single: f64, many: f64) -> Result<()> {
+/// The same two with many runs in the store already, each beside an empty one.
+async fn large(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<()> {
     println!("The same with {} runs in the store", plan.large);
     let store = folder.join("large");
     let server = Server::start(&plan.redrive, At::Folder(&store))?;
@@ -144,21 +152,31 @@ async fn large(plan: &Plan, figures: &mut Figures, folder: &Path, single: f64, m
     server.stop()?;
     let server = Server::start(&plan.redrive, At::Folder(&store))?;
     figures.at_most("start-up, large store", server.started_in.as_secs_f64() * 1e3, "ms", 100.0);
-    let (mut ones, mut thousands) = (vec![], vec![]);
-    for series in ["l1", "l2", "l3"] {
-        let seen = one_a_request(&server, series, plan.runs, CONNECTIONS).await?;
-        ones.push(per_second(plan.runs, seen.took));
+    let mut ratios = vec![];
+    for pair in 0..plan.pairs {
+        let load = async |server: &Server| one_a_request(server, &format!("l{pair}"), plan.runs, CONNECTIONS).await;
+        ratios.push(beside(plan, &server, &folder.join(format!("beside-one-{pair}")), load).await?);
     }
+    figures.at_least("one a request, large store to empty", median(ratios), "x", 0.6);
     figures.at_most("memory, loaded", server.memory_mib(), "MiB", 150.0);
-    for series in ["k1", "k2", "k3"] {
-        let seen = many_a_request(&server, series, 0..plan.runs, SENDERS).await?;
-        thousands.push(per_second(plan.runs, seen.took));
+    let mut ratios = vec![];
+    for pair in 0..plan.pairs {
+        let load = async |server: &Server| many_a_request(server, &format!("k{pair}"), 0..plan.runs, SENDERS).await;
+        ratios.push(beside(plan, &server, &folder.join(format!("beside-many-{pair}")), load).await?);
     }
-    server.stop()?;
-    let (ones, thousands) = (median(ones), median(thousands));
-    figures.note("one a request, large store", ones, "/s");
-    figures.at_least("one a request, large store to empty", ones / single, "x", 0.6);
-    figures.note("NDJSON, large store", thousands, "/s");
-    figures.at_least("NDJSON, large store to empty", thousands / many, "x", 0.6);
-    Ok(())
+    figures.at_least("NDJSON, large store to empty", median(ratios), "x", 0.6);
+    server.stop()
+}
+
+/// One load on the large store and at once on an empty one: how the rates stand to each other.
+async fn beside(
+    plan: &Plan,
+    large: &Server,
+    folder: &Path,
+    load: impl AsyncFn(&Server) -> Result<Seen>,
+) -> Result<f64> {
+    let empty = Server::start(&plan.redrive, At::Folder(folder))?;
+    let (in_large, in_empty) = (load(large).await?.took, load(&empty).await?.took);
+    empty.stop()?;
+    Ok(in_empty.as_secs_f64() / in_large.as_secs_f64())
 }

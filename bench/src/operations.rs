@@ -138,7 +138,7 @@ fn raw_batches(conn: &Connection, runs: u64) -> Result<Vec<Batch>> {
 /// The same rows: an item each, then the run, its history and its item, and for each batch its counters and a row of changes.
 fn raw_replay(folder: &Path, runs: u64) -> Result<Duration> {
     let conn = Connection::open(folder.join(DATABASE))?;
-    conn.execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -32768; PRAGMA wal_autocheckpoint = 10000;")?;
+    conn.execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 10000;")?;
     let batches = raw_batches(&conn, runs)?;
     let began = Instant::now();
     for batch in &batches {

@@ -99,7 +99,7 @@ fn like(store: &Path, folder: &Path) -> Result<Connection> {
     let from = Connection::open(store.join(DATABASE))?;
     let conn = Connection::open(folder.join("raw.db"))?;
     conn.execute_batch(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -32768;
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -65536;
          PRAGMA wal_autocheckpoint = 10000; PRAGMA temp_store = MEMORY;",
     )?;
     let mut schema =

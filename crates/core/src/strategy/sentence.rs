@@ -172,14 +172,15 @@ fn but(missing: &[&str]) -> String {
 }
 
 /// The reason as the start of a sentence.
-fn what_happened(failure: &Failure) -> String {
+fn what_happened(failure: &Failure) -> Cow<'static, str> {
+    let what = in_words(&failure.reason);
     let extent = match (failure.facts.actual, failure.facts.limit) {
         // Figures that don't show what was passed (a cost below one, a rate's share) would only puzzle.
         (Some(actual), Some(limit)) if actual > limit && limit > 0 => format!(" ({actual} of {limit})"),
         (None, Some(limit)) if limit > 0 => format!(" (limit {limit})"),
-        (Some(_) | None, Some(_) | None) => String::new(),
+        (Some(_) | None, Some(_) | None) => return what,
     };
-    format!("{}{extent}", in_words(&failure.reason))
+    Cow::Owned(format!("{what}{extent}"))
 }
 
 fn in_words(reason: &Reason) -> Cow<'static, str> {

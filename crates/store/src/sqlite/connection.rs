@@ -17,7 +17,7 @@ const CACHED_STATEMENTS: usize = 128;
 /// Of those who write beside a server or without one. The committer's log has a thread of its own.
 const CHECKPOINT_PAGES: u32 = 10_000;
 /// The index by name has no order that new runs follow: it should fit whole while there are a million of them.
-const WRITER_CACHE_KIB: i32 = 32 * 1024;
+const WRITER_CACHE_KIB: i32 = 64 * 1024;
 
 /// Opens the one connection that writes.
 pub(super) fn open_writer(path: &Path, create: bool) -> Result<Connection> {
