@@ -61,6 +61,7 @@ mod scan;
 mod sent;
 mod store;
 mod summary;
+mod verbs;
 mod visit;
 mod waiting_rows;
 mod words;

@@ -1,0 +1,341 @@
+//! The trait's verbs over SQLite: writes go to the committer, reads to the readers, and each call is a line or two.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use redrive_core::detect::OutputSchema;
+use redrive_core::ids::{QueueName, Tenant};
+use redrive_core::operation::Steer;
+use redrive_core::policy::Policy;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{
+    BreakerView, BreakersAnswer, ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun,
+    OperationItemsPage, OperationView, OperationsPage, PatternDetail, PatternView, PatternsPage, PlanAnswer,
+    QueueSettings, QueueView, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer,
+    TenantBreaker, TenantHealth, TenantsAnswer,
+};
+use tokio::sync::watch;
+
+use crate::breaker_model::BreakerAct;
+use crate::commands::batch::Batch;
+use crate::commands::operation_row::number_of;
+use crate::commands::sent::keep_sent;
+use crate::commands::{
+    breakers, effects, lease, operation_make, operation_steer, operation_work, pattern_triage, plans, report, reviews,
+    start, sweep, triage, under_lease,
+};
+use crate::error::Result;
+use crate::model::{
+    EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported, RunFilter,
+    RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
+};
+use crate::operation_model::{ItemsCall, NewOperation};
+use crate::pattern_model::{PatternAct, PatternsCall};
+use crate::sqlite::rows::{Memory, SqliteRows};
+use crate::sqlite::store::SqliteStore;
+use crate::sqlite::{
+    changes, detail, duplicates, figures, handing_out, hours, keys, list, operation_list, pattern_detail, pattern_list,
+    queue_list, revisions, sent,
+};
+use crate::standing_model::Standing;
+use crate::store::Store;
+use crate::triage_model::{Act, Replay, Triaged};
+
+#[async_trait]
+impl Store for SqliteStore {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn wakeups(&self) -> watch::Receiver<u64> {
+        self.committer.wakeups()
+    }
+
+    async fn report(&self, report: Report) -> Result<Reported> {
+        self.write(move |batch| report::report(batch, &report)).await
+    }
+
+    async fn report_all(&self, reports: Vec<Report>) -> Vec<Result<Reported>> {
+        // On its way to the committer and back, a report itself is not copied.
+        let acts = reports.into_iter().map(Box::new);
+        let acts = acts.map(|report| move |batch: &mut Batch<'_>| report::report(batch, &report));
+        self.committer.commit_each(acts.collect()).await
+    }
+
+    async fn start(&self, start: Start) -> Result<Started> {
+        let begun = self.write(move |batch| start::start(batch, &start)).await?;
+        if begun.created && begun.answer.changes.is_empty() {
+            return Ok(begun.into_started());
+        }
+        self.read(move |conn| handing_out::complete_start(conn, begun)).await
+    }
+
+    async fn heartbeat(&self, under: UnderLease) -> Result<Timestamp> {
+        self.write(move |batch| under_lease::heartbeat(batch, &under)).await
+    }
+
+    async fn step(&self, under: UnderLease, step: NewStep) -> Result<StepView> {
+        self.write(move |batch| under_lease::step(batch, &under, &step)).await
+    }
+
+    async fn succeed(&self, success: Success) -> Result<SucceedAnswer> {
+        self.write(move |batch| under_lease::succeed(batch, &success)).await
+    }
+
+    async fn fail(&self, under: UnderLease, failed: FailedAttempt) -> Result<FailureAnswer> {
+        self.write(move |batch| under_lease::fail(batch, &under, &failed)).await
+    }
+
+    async fn release(&self, under: UnderLease) -> Result<StateAnswer> {
+        self.write(move |batch| under_lease::release(batch, &under)).await
+    }
+
+    async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>> {
+        let granted = self.write(move |batch| lease::lease(batch, &call)).await?;
+        if granted.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.read(move |conn| handing_out::complete_leases(conn, granted)).await
+    }
+
+    async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>> {
+        let acts = sent.into_iter().map(|(under, sent)| move |batch: &mut Batch<'_>| keep_sent(batch, &under, &sent));
+        self.committer.commit_each(acts.collect()).await
+    }
+
+    async fn triage(&self, act: Act) -> Result<Triaged> {
+        self.write(move |batch| triage::triage(batch, &act)).await
+    }
+
+    async fn plan(&self, at: &RunRef, replay: Replay) -> Result<PlanAnswer> {
+        let at = at.clone();
+        // In the committer's turn: policies are its own, and what it answers no other command has changed meanwhile.
+        self.write(move |batch| plans::plan(batch, &at, &replay)).await
+    }
+
+    async fn reconcile(&self, act: Reconcile) -> Result<EffectView> {
+        self.write(move |batch| effects::reconcile(batch, &act)).await
+    }
+
+    async fn triage_pattern(&self, act: PatternAct) -> Result<PatternView> {
+        let (scope, now) = (act.scope.clone(), self.now());
+        let shown = self.write(move |batch| pattern_triage::triage_pattern(batch, &act)).await?;
+        self.read(move |conn| pattern_list::one_pattern(conn, &scope, &shown, now)).await
+    }
+
+    async fn operate_breaker(&self, act: BreakerAct) -> Result<BreakerView> {
+        self.write(move |batch| breakers::operate(batch, &act)).await
+    }
+
+    async fn release_held(&self, most: usize) -> Result<Swept> {
+        self.write(move |batch| breakers::release_held(batch, most)).await
+    }
+
+    // Breakers live with the committer: what it answers is how they stand.
+    async fn breakers(&self, scope: &TenantScope) -> Result<BreakersAnswer> {
+        let scope = scope.clone();
+        self.write(move |batch| breakers::breakers(batch, &scope)).await
+    }
+
+    async fn tenant_breaker(&self, tenant: &Tenant) -> Result<TenantBreaker> {
+        let tenant = tenant.clone();
+        self.write(move |batch| breakers::tenant_breaker(batch, &tenant)).await
+    }
+
+    async fn create_operation(&self, new: NewOperation, actor: String) -> Result<OperationView> {
+        let id = self.write(move |batch| operation_make::make(batch, &new, &actor)).await?;
+        operation_work::freeze_at_once(self, id).await?;
+        self.read(move |conn| operation_list::one(conn, id)).await
+    }
+
+    async fn steer_operation(&self, id: &str, by: Steer) -> Result<OperationView> {
+        let id = number_of(id)?;
+        self.write(move |batch| operation_steer::steer(batch, id, by)).await?;
+        self.read(move |conn| operation_list::one(conn, id)).await
+    }
+
+    async fn stamp(&self, replica: &str) -> Result<()> {
+        let replica = replica.to_owned();
+        self.write(move |batch| sweep::stamp(batch, &replica)).await
+    }
+
+    async fn rescue_expired(&self, most: usize) -> Result<Swept> {
+        self.write(move |batch| sweep::rescue_expired(batch, most)).await
+    }
+
+    async fn reject_unclaimed(&self, most: usize) -> Result<Swept> {
+        self.write(move |batch| sweep::reject_unclaimed(batch, most)).await
+    }
+
+    async fn expire_reviews(&self, most: usize) -> Result<Swept> {
+        self.write(move |batch| reviews::expire_reviews(batch, most)).await
+    }
+
+    async fn work_operations(&self, replica: &str) -> Result<Swept> {
+        operation_work::round(self, replica).await
+    }
+
+    async fn trim_changes(&self, most: usize) -> Result<Swept> {
+        self.write(move |batch| sweep::trim_changes(batch, most)).await
+    }
+
+    async fn trim_events(&self, most: usize) -> Result<Swept> {
+        self.write(move |batch| breakers::trim_events(batch, most)).await
+    }
+
+    async fn trim_ledger(&self, most: usize) -> Result<Swept> {
+        self.write(move |batch| effects::trim(batch, most)).await
+    }
+
+    async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage> {
+        let (scope, now) = (scope.clone(), self.now());
+        self.read(move |conn| list::list_runs(conn, &scope, &filter, &page, now)).await
+    }
+
+    async fn run(&self, at: &RunRef) -> Result<RunDetail> {
+        let at = at.clone();
+        self.read(move |conn| detail::run_detail(conn, &at)).await
+    }
+
+    async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent> {
+        let at = at.clone();
+        self.read(move |conn| sent::sent(conn, &at, attempt)).await
+    }
+
+    async fn revision(&self, at: &RunRef, revision: Option<u32>) -> Result<RevisionView> {
+        let at = at.clone();
+        self.read(move |conn| revisions::revision(conn, &at, revision)).await
+    }
+
+    async fn duplicates(&self, at: &RunRef) -> Result<DuplicatesAnswer> {
+        let at = at.clone();
+        self.read(move |conn| duplicates::duplicates(conn, &at)).await
+    }
+
+    async fn effect(&self, at: &EffectRef) -> Result<EffectView> {
+        let at = at.clone();
+        self.read(move |conn| effects::effect(&mut SqliteRows::new(conn, &mut Memory::default()), &at)).await
+    }
+
+    async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage> {
+        let (scope, now) = (scope.clone(), self.now());
+        self.read(move |conn| pattern_list::list_patterns(conn, &scope, &call, now)).await
+    }
+
+    async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail> {
+        let (scope, id, now) = (scope.clone(), id.to_owned(), self.now());
+        self.read(move |conn| pattern_detail::pattern_detail(conn, &scope, &id, now)).await
+    }
+
+    async fn operations(&self, limit: u32, cursor: Option<String>) -> Result<OperationsPage> {
+        self.read(move |conn| operation_list::list(conn, limit, cursor.as_deref())).await
+    }
+
+    async fn operation(&self, id: &str) -> Result<OperationView> {
+        let id = number_of(id)?;
+        self.read(move |conn| operation_list::one(conn, id)).await
+    }
+
+    async fn operation_items(&self, id: &str, call: ItemsCall) -> Result<OperationItemsPage> {
+        let id = number_of(id)?;
+        self.read(move |conn| operation_list::items(conn, id, &call)).await
+    }
+
+    async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer> {
+        self.read(move |conn| figures::list_tenants(conn, limit, cursor.as_deref())).await
+    }
+
+    async fn tenant_health(&self, tenant: &Tenant) -> Result<TenantHealth> {
+        let (tenant, limits, now) = (tenant.clone(), self.shelf.limits_of(tenant), self.now());
+        self.read(move |conn| figures::tenant_health(conn, &tenant, limits, now)).await
+    }
+
+    async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer> {
+        let (scope, now) = (scope.clone(), self.now());
+        self.read(move |conn| figures::health(conn, &scope, now)).await
+    }
+
+    async fn standing(&self, scope: &TenantScope) -> Result<Standing> {
+        let scope = scope.clone();
+        self.read(move |conn| figures::how_it_stands(conn, &scope)).await
+    }
+
+    async fn stats(&self, scope: &TenantScope, call: StatsCall) -> Result<StatsAnswer> {
+        let (scope, now) = (scope.clone(), self.now());
+        self.read(move |conn| hours::stats(conn, &scope, &call, now)).await
+    }
+
+    async fn changes(&self, scope: &TenantScope, since: Option<String>) -> Result<ChangesAnswer> {
+        let scope = scope.clone();
+        self.read(move |conn| changes::changes(conn, &scope, since.as_deref())).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueView>> {
+        self.read(queue_list::list_queues).await
+    }
+
+    async fn queue(&self, name: &QueueName) -> Result<QueueView> {
+        let name = name.clone();
+        self.read(move |conn| queue_list::one_queue(conn, &name)).await
+    }
+
+    async fn policy(&self, tenant: &Tenant, queue: &QueueName) -> Result<Arc<Policy>> {
+        if let Some(policy) = self.shelf.find(tenant, queue) {
+            return Ok(policy);
+        }
+        let (asked, name) = (self.shelf.ask(), queue.clone());
+        let settings = self.read(move |conn| queue_list::settings_of(conn, &name)).await?;
+        Ok(self.shelf.put(asked, tenant, queue, settings.as_ref()))
+    }
+
+    async fn output_schema(&self, at: &RunRef) -> Result<Option<OutputSchema>> {
+        if !self.schemas.any() {
+            return Ok(None);
+        }
+        let run = at.clone();
+        let queue = self.read(move |conn| queue_list::queue_of(conn, &run)).await?;
+        match queue {
+            Some(queue) => Ok(self.policy(&at.tenant, &queue).await?.detect.output_schema.clone()),
+            None => Ok(None),
+        }
+    }
+
+    async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView> {
+        let put = name.clone();
+        self.schemas.note(&settings);
+        self.write(move |batch| batch.put_queue(&put, settings.clone()).map(|_| ())).await?;
+        self.shelf.forget();
+        self.queue(&name).await
+    }
+
+    async fn keys(&self) -> Result<Vec<KeyRecord>> {
+        self.read(keys::list_keys).await
+    }
+
+    async fn key_by_hash(&self, hash: [u8; 32]) -> Result<Option<KeyRecord>> {
+        self.read(move |conn| keys::key_by_hash(conn, &hash)).await
+    }
+
+    async fn put_key(&self, key: KeyRecord) -> Result<()> {
+        self.write(move |batch| batch.rows.insert_key(&key)).await
+    }
+
+    async fn put_first_key(&self, key: KeyRecord) -> Result<bool> {
+        self.write(move |batch| batch.put_first_key(&key)).await
+    }
+
+    async fn revoke_key(&self, id: &str) -> Result<bool> {
+        let id = id.to_owned();
+        self.write(move |batch| batch.rows.revoke_key(&id, batch.now)).await
+    }
+
+    async fn ready(&self) -> Result<()> {
+        // An empty commit goes through the queue and the disk like any other.
+        self.write(sweep::touch).await
+    }
+
+    async fn close(&self) {
+        self.committer.close().await;
+        self.readers.close();
+    }
+}
