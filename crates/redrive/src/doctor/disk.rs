@@ -13,7 +13,8 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const LITTLE_BYTES: u64 = GIB;
 const NOTHING_BYTES: u64 = 100 * MIB;
-const LITTLE_PCT: u64 = 5;
+/// A store should find room to grow by this share of itself, whatever the size of the disk.
+const GROWTH_PCT: u64 = 10;
 const SYNCS: u32 = 50;
 const PAGE_BYTES: usize = 4_096;
 /// Below this every commit is felt.
@@ -39,13 +40,32 @@ pub(crate) fn space(folder: &Path) -> Finding {
         Ok(stat) => stat,
         Err(error) => return Finding::unreadable("disk", error),
     };
-    let (free, whole) = (stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize);
-    let pct = (free * 100).checked_div(whole).unwrap_or(0);
-    let seen = format!("{} MiB free, {pct} %", free / MIB);
+    match taken(folder) {
+        Ok(taken) => room(stat.f_bavail * stat.f_frsize, taken),
+        Err(error) => Finding::unreadable("disk", error),
+    }
+}
+
+/// The bytes of the store's files.
+fn taken(folder: &Path) -> std::io::Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(folder)? {
+        match entry?.metadata() {
+            Ok(metadata) => bytes += metadata.len(),
+            // A server that runs takes its log away when it stops.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
+}
+
+fn room(free: u64, taken: u64) -> Finding {
+    let seen = format!("{} MiB free, {} MiB taken by the store", free / MIB, taken / MIB);
     let what = "Free some space: when the disk is full, reports are refused with 503 until there is room again.";
     if free < NOTHING_BYTES {
         Finding::new(Severity::Danger, "disk", seen, what)
-    } else if free < LITTLE_BYTES || pct < LITTLE_PCT {
+    } else if free < LITTLE_BYTES.max(taken / 100 * GROWTH_PCT) {
         Finding::new(Severity::Action, "disk", seen, what)
     } else {
         Finding::fine("disk", seen)
@@ -116,6 +136,23 @@ mod tests {
         assert!(measure(folder.path()).unwrap() > 0.0);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         assert!(measure(&folder.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn room_is_little_by_itself_or_beside_what_the_store_takes() {
+        let severity = |free, taken| room(free, taken).severity;
+        assert_eq!(severity(99 * MIB, 0), Severity::Danger);
+        assert_eq!([severity(999 * MIB, 0), severity(10 * GIB, 200 * GIB)], [Severity::Action; 2]);
+        assert_eq!([severity(2 * GIB, MIB), severity(10 * GIB, 90 * GIB)], [Severity::Fine; 2]);
+    }
+
+    #[test]
+    fn what_the_store_takes_is_the_sum_of_its_files() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, bytes) in [("redrive.db", 300), ("redrive.db-wal", 50)] {
+            std::fs::write(folder.path().join(name), vec![0; bytes]).unwrap();
+        }
+        assert_eq!(taken(folder.path()).unwrap(), 350);
     }
 
     #[test]
