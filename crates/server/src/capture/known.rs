@@ -60,6 +60,8 @@ struct Known {
     words: Box<[u8]>,
     failure: Failure,
     fingerprint: Fingerprint,
+    /// Since it was last passed over when one had to give way.
+    asked_for: bool,
 }
 
 #[derive(Default)]
@@ -67,6 +69,21 @@ struct Shelf {
     places: [Option<Known>; PLACES],
     /// The next one to give way.
     oldest: usize,
+}
+
+impl Shelf {
+    /// The place for a new one. What was asked for stays once more: words that name their task come once and must not
+    /// push out those that come every second.
+    fn place(&mut self) -> &mut Option<Known> {
+        loop {
+            let at = self.oldest;
+            self.oldest = (at + 1) % PLACES;
+            let stays = self.places[at].as_mut().is_some_and(|known| std::mem::take(&mut known.asked_for));
+            if !stays {
+                return &mut self.places[at];
+            }
+        }
+    }
 }
 
 /// A bounded memory of judgments, the same for all who ask.
@@ -92,19 +109,22 @@ impl KnownFailures {
 
     /// Words name how long to wait, never until when: only headers do, and with those nothing is remembered.
     pub(super) fn get(&self, words: &Words, now: Timestamp) -> Option<(Failure, Fingerprint)> {
-        let shelf = self.shelf(words).lock().unwrap_or_else(PoisonError::into_inner);
-        let known = shelf.places.iter().flatten().find(|known| *known.words == *words.0)?;
+        let mut shelf = self.shelf(words).lock().unwrap_or_else(PoisonError::into_inner);
+        let known = shelf.places.iter_mut().flatten().find(|known| *known.words == *words.0)?;
+        known.asked_for = true;
         let facts = known.failure.facts.heard_at(Some(now.as_millis()));
         Some((Failure { facts, ..known.failure.clone() }, known.fingerprint.clone()))
     }
 
     pub(super) fn put(&self, words: &Words, failure: &Failure, fingerprint: &Fingerprint) {
-        let known =
-            Known { words: words.0.as_slice().into(), failure: failure.clone(), fingerprint: fingerprint.clone() };
+        let known = Known {
+            words: words.0.as_slice().into(),
+            failure: failure.clone(),
+            fingerprint: fingerprint.clone(),
+            asked_for: false,
+        };
         let mut shelf = self.shelf(words).lock().unwrap_or_else(PoisonError::into_inner);
-        let oldest = shelf.oldest;
-        shelf.places[oldest] = Some(known);
-        shelf.oldest = (oldest + 1) % PLACES;
+        *shelf.place() = Some(known);
     }
 }
 
@@ -155,6 +175,19 @@ mod tests {
         known.put(&words("acme"), &failure, &fingerprint);
         assert!(known.get(&words("acme"), Timestamp::default()).is_some());
         assert!(known.get(&words("acme2"), Timestamp::default()).is_none());
+    }
+
+    #[test]
+    fn what_is_asked_for_stays_while_others_pass() {
+        let error: ErrorReport = serde_json::from_str(r#"{"message":"Request timed out"}"#).unwrap();
+        let words = Words::of("t", &error, &AttemptBody::default()).unwrap();
+        let known = KnownFailures::default();
+        let (failure, fingerprint) = judged(r#"{"message":"Request timed out"}"#, None, 0);
+        known.put(&words, &failure, &fingerprint);
+        for n in 0..10 * SHELVES * PLACES {
+            assert!(known.get(&words, Timestamp::default()).is_some(), "after {n}");
+            judged(&format!(r#"{{"message":"of task {n}"}}"#), Some(&known), 0);
+        }
     }
 
     #[test]

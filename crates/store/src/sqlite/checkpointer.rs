@@ -15,6 +15,8 @@ use crate::error::{Error, Result};
 const PASS_PAGES: i64 = 10_000;
 /// A log of so many pages is begun anew. The longer it is, the more often a page has changed before it is moved once.
 const FULL_PAGES: i64 = 40_000;
+/// Fewer changed rows than these since the last look can't have filled much of the log.
+const LOOK_CHANGES: u64 = 1_000;
 /// What the log's file keeps of its length when it begins anew: writing over costs less than growing.
 pub(super) const LOG_KEPT_BYTES: i64 = (FULL_PAGES + PASS_PAGES) * 4_096;
 
@@ -23,6 +25,8 @@ pub(super) struct Checkpointer {
     passes: Option<SyncSender<()>>,
     busy: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    /// What the committer had changed by the last look.
+    looked_at: u64,
 }
 
 impl Checkpointer {
@@ -35,14 +39,16 @@ impl Checkpointer {
             .name("checkpointer".into())
             .spawn(move || make_passes(&conn, &asked, &at_it))
             .map_err(|e| Error::Unexpected(format!("no thread for the checkpointer: {e}")))?;
-        Ok(Self { passes: Some(passes), busy, thread: Some(thread) })
+        Ok(Self { passes: Some(passes), busy, thread: Some(thread), looked_at: 0 })
     }
 
     /// After each commit: has the log grown so that something of it should be moved?
-    pub(super) fn look(&self, committer: &Connection) {
-        if self.busy.load(Ordering::Acquire) {
+    pub(super) fn look(&mut self, committer: &Connection) {
+        let changed = committer.total_changes();
+        if changed - self.looked_at < LOOK_CHANGES || self.busy.load(Ordering::Acquire) {
             return;
         }
+        self.looked_at = changed;
         let Some(log) = Log::of(committer, "NOOP") else { return };
         if log.pages >= FULL_PAGES {
             Log::of(committer, "PASSIVE");
@@ -147,7 +153,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (conn, _) = filling(&folder);
         let (passes, _) = sync_channel(1);
-        let checkpointer = Checkpointer { passes: Some(passes), busy: Arc::default(), thread: None };
+        let mut checkpointer = Checkpointer { passes: Some(passes), busy: Arc::default(), thread: None, looked_at: 0 };
         for pages in [PASS_PAGES, FULL_PAGES] {
             fill(&conn, pages);
             checkpointer.look(&conn);

@@ -52,11 +52,12 @@ impl Store for SqliteStore {
     }
 
     async fn report(&self, report: Report) -> Result<Reported> {
+        // On its way to the committer and back, a report itself is not copied.
+        let report = Box::new(report);
         self.write(move |batch| report::report(batch, &report)).await
     }
 
     async fn report_all(&self, reports: Vec<Report>) -> Vec<Result<Reported>> {
-        // On its way to the committer and back, a report itself is not copied.
         let acts = reports.into_iter().map(Box::new);
         let acts = acts.map(|report| move |batch: &mut Batch<'_>| report::report(batch, &report));
         self.committer.commit_each(acts.collect()).await
