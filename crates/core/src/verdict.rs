@@ -1,6 +1,7 @@
 //! What the engine decided on a failure: data for machines, a sentence for people.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::ops::Deref;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -164,6 +165,33 @@ impl Told {
     }
 }
 
+/// Tells verdicts, and remembers the last ones: when something breaks for good, a thousand runs get the same one within a
+/// minute, word for word.
+#[derive(Debug, Default)]
+pub struct Teller {
+    recent: VecDeque<Told>,
+}
+
+const TELLER_REMEMBERS: usize = 8;
+
+impl Teller {
+    pub fn tell(&mut self, verdict: Verdict) -> serde_json::Result<Told> {
+        // One that names a time is like no other.
+        if verdict.next_attempt_at.is_some() {
+            return Told::of(verdict);
+        }
+        if let Some(known) = self.recent.iter().find(|known| known.verdict == verdict) {
+            return Ok(Told { json: known.json.clone(), verdict });
+        }
+        let told = Told::of(verdict)?;
+        if self.recent.len() >= TELLER_REMEMBERS {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(told.clone());
+        Ok(told)
+    }
+}
+
 impl Deref for Told {
     type Target = Verdict;
 
@@ -222,6 +250,28 @@ mod tests {
         assert_eq!(serde_json::to_string(&told).unwrap(), verdict("builtin.timeout"));
         assert_eq!(Told::of(told.verdict.clone()).unwrap().json(), told.json());
         assert_ne!(told, serde_json::from_str(&verdict("builtin.other")).unwrap());
+    }
+
+    #[test]
+    fn a_verdict_told_again_is_told_in_its_own_words() {
+        let verdict = |n: usize| Verdict {
+            action: Action::DeadLetter,
+            reason: Reason::Bug,
+            category: Category::Permanent,
+            rule: "builtin.bug".into(),
+            why: format!("The code has defect {n}."),
+            recommended_action: RecommendedAction::FixAndReplay,
+            next_attempt_at: n.is_multiple_of(3).then(|| Timestamp::from_millis(1_800_000_000_000)),
+            held_by: None,
+            dead_because: Some(DeadBecause::Permanent),
+            changes: Vec::new(),
+            target: Target::default(),
+        };
+        let mut teller = Teller::default();
+        for n in [1, 1, 2, 1, 3, 3].into_iter().chain(0..3 * TELLER_REMEMBERS).chain([1, 2, 2]) {
+            assert_eq!(teller.tell(verdict(n)).unwrap().json(), serde_json::to_string(&verdict(n)).unwrap());
+        }
+        assert_eq!(teller.recent.len(), TELLER_REMEMBERS);
     }
 
     #[test]

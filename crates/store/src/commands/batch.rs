@@ -6,6 +6,7 @@ use std::sync::Arc;
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::{Limits, Policies, Policy};
 use redrive_core::time::Timestamp;
+use redrive_core::verdict::Teller;
 use redrive_core::wire::QueueSettings;
 
 use crate::clock::Dice;
@@ -34,7 +35,7 @@ pub(crate) struct Known {
     tenants: Map<Tenant, i64>,
     tenant_names: Map<i64, Tenant>,
     queues: Map<QueueName, Queue>,
-    queue_names: Map<i64, QueueName>,
+    queues_by_id: Map<i64, Queue>,
     policies: Map<(i64, i64), Arc<Policy>>,
     pub(crate) versions: HashSet<SeenVersion>,
     pub(crate) patterns: KnownPatterns,
@@ -45,6 +46,7 @@ pub(crate) struct Known {
     pub(crate) breakers: Breakers,
     pub(crate) limits: Map<i64, Limits>,
     pub(crate) buckets: Buckets,
+    pub(crate) teller: Teller,
 }
 
 impl Known {
@@ -54,7 +56,7 @@ impl Known {
         self.breakers.forget();
         if queues_too {
             self.queues.clear();
-            self.queue_names.clear();
+            self.queues_by_id.clear();
             self.policies.clear();
         }
     }
@@ -137,14 +139,14 @@ impl Batch<'_> {
     }
 
     fn know_queue(&mut self, queue: Queue) -> Queue {
-        self.known.queue_names.insert(queue.id, queue.name.clone());
+        self.known.queues_by_id.insert(queue.id, queue.clone());
         self.known.queues.insert(queue.name.clone(), queue.clone());
         queue
     }
 
     pub(crate) fn queue_by_id(&mut self, id: i64) -> Result<Queue> {
-        if let Some(name) = self.known.queue_names.get(&id).cloned() {
-            return self.queue(&name);
+        if let Some(queue) = self.known.queues_by_id.get(&id) {
+            return Ok(queue.clone());
         }
         let text = self.rows.queue_name(id)?;
         let name: QueueName = text.parse().map_err(|_| Error::Unexpected(format!("queue {text:?}")))?;

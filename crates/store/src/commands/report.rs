@@ -5,7 +5,7 @@ use redrive_core::pattern::Fingerprint;
 use redrive_core::run::{State, StateName};
 use redrive_core::strategy::Failure;
 use redrive_core::time::{MINUTE_MS, Timestamp};
-use redrive_core::verdict::{Action, Target, Told};
+use redrive_core::verdict::{Action, Target};
 use redrive_core::wire::{FailureAnswer, Versions};
 
 use crate::commands::attempts::{Ending, Kept};
@@ -147,7 +147,7 @@ pub(crate) fn settle(
     failed: &Failed<'_>,
 ) -> Result<FailureAnswer> {
     let verdict = moved.verdict.ok_or_else(|| Error::Unexpected("a failure without a verdict".into()))?;
-    let verdict = Told::of(verdict).map_err(|e| Error::Unexpected(format!("a verdict: {e}")))?;
+    let verdict = batch.known.teller.tell(verdict).map_err(|e| Error::Unexpected(format!("a verdict: {e}")))?;
     let pattern = batch.sight(&Sighting {
         tenant: row.tenant,
         run_id: &row.run_id,

@@ -34,6 +34,7 @@ impl<'a> Held<'a> {
 /// Those of a report, a claim and an end.
 #[derive(Default)]
 pub(super) struct Statements<'a> {
+    pub(super) is_there: Held<'a>,
     pub(super) find_run: Held<'a>,
     pub(super) run_by_number: Held<'a>,
     pub(super) insert_run: Held<'a>,

@@ -18,6 +18,9 @@ use crate::commands::run_row::{COLUMNS, RunRow};
 use crate::error::{Error, Result};
 use crate::model::{NewRun, PayloadKind};
 
+/// Read from the index alone: of a failure that comes in, its run is nearly always new.
+const IS_THERE: &str = "SELECT 1 FROM runs WHERE key_hash = ?1";
+
 static FIND: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM runs WHERE key_hash = ?1 AND tenant = ?2 AND run_id = ?3"));
 
@@ -26,6 +29,9 @@ static FIND_BY_NUMBER: LazyLock<String> = LazyLock::new(|| format!("SELECT {COLU
 impl RunRows for SqliteRows<'_> {
     fn find_run(&mut self, tenant: i64, run_id: &RunId) -> Result<Option<RunRow>> {
         let hash = key_hash(tenant, run_id.as_str());
+        if !self.held.is_there.of(self.conn, IS_THERE)?.exists([hash])? {
+            return Ok(None);
+        }
         let mut rows = self.held.find_run.of(self.conn, &FIND)?.query(params![hash, tenant, run_id.as_str()])?;
         rows.next()?.map(RunRow::read).transpose()
     }
