@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::Plan;
-use crate::figures::{Figures, median, per_second};
+use crate::figures::{Figures, median, per_second, to};
 use crate::load::{Seen, requests, send};
 use crate::process::{At, Server};
 use crate::raw::{self, DATABASE, What};
@@ -53,12 +53,6 @@ async fn fill(server: &Server, runs: u64) -> Result<()> {
 fn commits(store: &Path) -> Result<f64> {
     let conn = rusqlite::Connection::open(store.join(DATABASE))?;
     Ok(conn.query_row("SELECT count(*) FROM changes", [], |row| row.get(0))?)
-}
-
-/// How one stands to the other, pair by pair: a machine's speed changes from minute to minute, and both of a pair have the
-/// same.
-fn to(ours: &[f64], theirs: &[f64]) -> f64 {
-    median(ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect())
 }
 
 async fn single(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<()> {

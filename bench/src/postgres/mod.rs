@@ -11,6 +11,7 @@ mod parts;
 mod place;
 mod processors;
 mod raw_claims;
+mod raw_deltas;
 mod raw_ingest;
 mod raw_operations;
 mod raw_rows;

@@ -1,14 +1,16 @@
 //! The same claims raw: a thousand runs to running, ten of each tenant, what a worker gets read, then all to their end with
-//! an attempt each; a transaction for either half.
+//! an attempt each; a transaction for either half, with what our commits append where `what` says so.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use redrive_store::encode;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Row};
 
-use super::raw_rows::commit;
+use super::raw_deltas::{Append, Deltas, Moved, Place};
+use super::raw_rows::{Bound, send_and_commit};
 use crate::claims::CLAIM;
+use crate::raw::What;
 
 const CLAIM_DUE: &str =
     "UPDATE runs SET state = 1, detail = 0, due = NULL, wake = 4000000000000, attempt = attempt + 1,
@@ -17,7 +19,7 @@ const CLAIM_DUE: &str =
          CROSS JOIN generate_series(1, 100) AS t(tenant) CROSS JOIN LATERAL (
              SELECT id FROM runs WHERE runs.queue = q.queue AND runs.tenant = t.tenant AND due <= 4000000000000
              ORDER BY due, id LIMIT 10 FOR UPDATE SKIP LOCKED) AS due))
-     RETURNING id, tenant, queue, run_id, attempt, revision, agent, idempotency_key";
+     RETURNING id, tenant, queue, run_id, attempt, revision, agent, idempotency_key, reason";
 const PAYLOADS: &str = "SELECT kind, about, body, id FROM payloads WHERE id = ANY($1)";
 const RESOLVE: &str = "UPDATE runs SET state = 4, wake = NULL, updated_at = 6, life = $2 WHERE id = ANY($1)";
 const ATTEMPTS: &str =
@@ -29,20 +31,42 @@ const LEASED: &[u8] =
 const ENDED: &[u8] = br#"{"e":1,"ea":2,"en":"succeeded"}"#;
 const ORIGIN: &[u8] = br#"{"began_at":"2026-11-15T20:00:00.000Z","revision":1}"#;
 
-pub async fn claim_and_resolve(client: &Client) -> Result<Duration> {
+/// Where a claimed run was, is, and ends.
+const SCHEDULED: Place = (0, 0);
+const RUNNING: Place = (1, 0);
+const SUCCEEDED: Place = (4, 0);
+
+pub async fn claim_and_resolve(client: &Client, what: What) -> Result<Duration> {
     let (claim, payloads) = (client.prepare(CLAIM_DUE).await?, client.prepare(PAYLOADS).await?);
     let (resolve, attempts) = (client.prepare(RESOLVE).await?, client.prepare(ATTEMPTS).await?);
+    let append = Append::prepare(client).await?;
     let began = Instant::now();
-    // One statement outside a transaction is one.
-    let claimed = client.query(&claim, &[&LEASED]).await?;
-    let numbered = |at: usize| move |row: &tokio_postgres::Row| (row.get::<_, i64>(0) << 20) | row.get::<_, i64>(at);
-    let ids: Vec<i64> = claimed.iter().map(|row| row.get(0)).collect();
+    let (_, claimed) = tokio::try_join!(client.batch_execute("BEGIN"), client.query(&claim, &[&LEASED]))?;
+    let moved: Vec<Moved> = claimed.iter().map(moved).collect();
+    let counted = |from, to| (what == What::All).then(|| Deltas::of(&moved, Some(from), to, true));
+    end(client, &[], &append, counted(SCHEDULED, RUNNING)).await?;
+    let numbered = |at: usize| move |row: &Row| (row.get::<_, i64>(0) << 20) | row.get::<_, i64>(at);
+    let ids: Vec<i64> = moved.iter().map(|moved| moved.run).collect();
     let revisions: Vec<i64> = claimed.iter().map(numbered(5)).collect();
     let ended: Vec<i64> = claimed.iter().map(numbered(4)).collect();
     let carried = client.query(&payloads, &[&revisions]).await?;
     let (digest, body) = ([7_u8; 16].as_slice(), encode(b"{}"));
-    commit(client, &[(&resolve, &[&ids, &ENDED]), (&attempts, &[&ended, &digest, &ORIGIN, &body])]).await?;
+    client.batch_execute("BEGIN").await?;
+    let rows: [Bound<'_>; 2] = [(&resolve, &[&ids, &ENDED]), (&attempts, &[&ended, &digest, &ORIGIN, &body])];
+    end(client, &rows, &append, counted(RUNNING, SUCCEEDED)).await?;
     let took = began.elapsed();
     ensure!(ids.len() == CLAIM as usize && carried.len() == ids.len(), "{} were due", ids.len());
     Ok(took)
+}
+
+/// The rest of a transaction.
+async fn end(client: &Client, rows: &[Bound<'_>], append: &Append, counted: Option<Deltas>) -> Result<()> {
+    let values = counted.as_ref().map(Deltas::values);
+    let all: Vec<Bound<'_>> = rows.iter().copied().chain(values.iter().flat_map(|values| append.all(values))).collect();
+    send_and_commit(client, &all).await?;
+    Ok(())
+}
+
+fn moved(row: &Row) -> Moved {
+    Moved { run: row.get(0), tenant: row.get(1), queue: row.get(2), reason: row.get(8), pattern: None }
 }

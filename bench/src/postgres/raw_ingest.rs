@@ -7,7 +7,9 @@ use anyhow::{Context as _, Result};
 use tokio_postgres::types::ToSql;
 
 use super::place::connect;
+use super::raw_deltas::{Append, Deltas, Moved};
 use super::raw_rows::{Column, Raw, commit};
+use crate::raw::What;
 
 /// A failure is one row in each.
 const TABLES: [&str; 3] = ["runs", "attempts", "payloads"];
@@ -45,8 +47,11 @@ pub async fn rows_of(url: &str) -> Result<Rows> {
     Ok(Rows { tables, failures })
 }
 
-/// The values of one transaction, table by table.
-type Values = Vec<Vec<Box<dyn ToSql + Sync + Send>>>;
+/// What one transaction writes: the values of its rows, table by table, and what it appends where it does.
+struct Transaction {
+    rows: Vec<Vec<Box<dyn ToSql + Sync + Send>>>,
+    deltas: Option<Deltas>,
+}
 
 impl Rows {
     fn inserts(&self, each: Each) -> impl Iterator<Item = String> {
@@ -63,7 +68,7 @@ impl Rows {
     }
 
     /// What each transaction writes.
-    fn transactions(&self, each: Each) -> Vec<Values> {
+    fn transactions(&self, each: Each, what: What) -> Vec<Transaction> {
         let step = match each {
             Each::One => 1,
             Each::Many(many) => many,
@@ -73,9 +78,28 @@ impl Rows {
                 let rows = &table.rows[first..(first + step).min(self.failures)];
                 (0..table.columns.len()).map(|at| value(rows, at, each)).collect()
             });
-            tables.collect()
+            let deltas = (what == What::All).then(|| Deltas::of(&self.moved(first, step), None, (0, 0), true));
+            Transaction { rows: tables.collect(), deltas }
         };
         (0..self.failures).step_by(step).map(of).collect()
+    }
+}
+
+impl Rows {
+    /// What some failures are counted by.
+    fn moved(&self, first: usize, count: usize) -> Vec<Moved> {
+        let Table { columns, rows } = &self.tables[0];
+        let at = |name: &str| columns.iter().position(|(column, _)| column == name).unwrap_or(0);
+        let [run, tenant, queue, reason, pattern] = ["id", "tenant", "queue", "reason", "pattern"].map(at);
+        let rows = rows[first..(first + count).min(self.failures)].iter();
+        let moved = rows.map(|row| Moved {
+            run: row[run].number(),
+            tenant: row[tenant].number(),
+            queue: row[queue].number(),
+            reason: String::from_utf8_lossy(row[reason].0.as_deref().unwrap_or_default()).into_owned(),
+            pattern: Some(row[pattern].number()),
+        });
+        moved.collect()
     }
 }
 
@@ -87,7 +111,7 @@ fn value(rows: &[Vec<Raw>], at: usize, each: Each) -> Box<dyn ToSql + Sync + Sen
 }
 
 /// Writes them again over so many connections; gives how long it took.
-pub async fn write(url: &str, rows: &Rows, each: Each, connections: usize) -> Result<Duration> {
+pub async fn write(url: &str, rows: &Rows, each: Each, what: What, connections: usize) -> Result<Duration> {
     let mut workers = Vec::new();
     for _ in 0..connections {
         let client = connect(url).await?;
@@ -95,18 +119,21 @@ pub async fn write(url: &str, rows: &Rows, each: Each, connections: usize) -> Re
         for insert in rows.inserts(each) {
             inserts.push(client.prepare(&insert).await?);
         }
-        workers.push((client, inserts, Vec::new()));
+        let append = Append::prepare(&client).await?;
+        workers.push((client, inserts, append, Vec::new()));
     }
-    for (n, transaction) in rows.transactions(each).into_iter().enumerate() {
-        workers[n % connections].2.push(transaction);
+    for (n, transaction) in rows.transactions(each, what).into_iter().enumerate() {
+        workers[n % connections].3.push(transaction);
     }
     let began = Instant::now();
     let mut all = tokio::task::JoinSet::new();
-    for (client, inserts, transactions) in workers {
+    for (client, inserts, append, transactions) in workers {
         all.spawn(async move {
             for transaction in &transactions {
-                let values = bound(transaction);
-                let statements: Vec<_> = inserts.iter().zip(&values).map(|(s, v)| (s, v.as_slice())).collect();
+                let values = bound(&transaction.rows);
+                let rows = inserts.iter().zip(&values).map(|(statement, values)| (statement, values.as_slice()));
+                let deltas = transaction.deltas.as_ref().map(Deltas::values);
+                let statements: Vec<_> = rows.chain(deltas.iter().flat_map(|deltas| append.all(deltas))).collect();
                 commit(&client, &statements).await?;
             }
             Ok::<_, tokio_postgres::Error>(())
@@ -119,6 +146,6 @@ pub async fn write(url: &str, rows: &Rows, each: Each, connections: usize) -> Re
 }
 
 /// A transaction's values as references.
-fn bound(values: &Values) -> Vec<Vec<&(dyn ToSql + Sync)>> {
+fn bound(values: &[Vec<Box<dyn ToSql + Sync + Send>>]) -> Vec<Vec<&(dyn ToSql + Sync)>> {
     values.iter().map(|row| row.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect()).collect()
 }

@@ -16,16 +16,30 @@ pub type Bound<'a> = (&'a Statement, &'a [&'a (dyn ToSql + Sync)]);
 
 /// One transaction; how many rows each statement touched.
 pub async fn commit(client: &Client, statements: &[Bound<'_>]) -> Result<Vec<u64>, tokio_postgres::Error> {
-    let sent = statements.iter().map(|(statement, values)| client.execute(*statement, values)).collect();
-    let done = tokio::join!(biased; client.batch_execute("BEGIN"), join_all(sent), client.batch_execute("COMMIT"));
+    let done = tokio::join!(biased; client.batch_execute("BEGIN"), send_and_commit(client, statements));
     done.0?;
-    let touched = done.1.into_iter().collect::<Result<_, _>>()?;
-    done.2.map(|()| touched)
+    done.1
+}
+
+/// The rest of one that has begun.
+pub async fn send_and_commit(client: &Client, statements: &[Bound<'_>]) -> Result<Vec<u64>, tokio_postgres::Error> {
+    let sent = statements.iter().map(|(statement, values)| client.execute(*statement, values)).collect();
+    let done = tokio::join!(biased; join_all(sent), client.batch_execute("COMMIT"));
+    let touched = done.0.into_iter().collect::<Result<_, _>>()?;
+    done.1.map(|()| touched)
 }
 
 /// One value.
 #[derive(Debug, Clone)]
 pub struct Raw(pub Bytes);
+
+impl Raw {
+    /// Of a column of numbers.
+    pub fn number(&self) -> i64 {
+        let bytes = self.0.as_deref().and_then(|bytes| bytes.try_into().ok());
+        bytes.map_or(0, i64::from_be_bytes)
+    }
+}
 
 impl<'a> FromSql<'a> for Raw {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Failed> {

@@ -43,6 +43,11 @@ pub(crate) fn report(batch: &mut Batch<'_>, report: &Report) -> Result<Reported>
     }
 }
 
+/// One of many that came together.
+pub(crate) fn report_of(batch: &mut Batch<'_>, reports: &[Report], at: usize) -> Result<Reported> {
+    report(batch, reports.get(at).ok_or_else(|| Error::Unexpected("a report that did not come".into()))?)
+}
+
 enum Identity {
     New(u32),
     Again(Kept),

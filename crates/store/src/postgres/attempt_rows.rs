@@ -108,6 +108,7 @@ impl AttemptRows for PgRows<'_> {
             epoch: ended.epoch.map(u64::cast_signed),
             fingerprint: ended.fingerprint.map(|f| (i64::from(f.version), f.hash.cast_signed())),
             body: ended.body.to_vec(),
+            late: ended.late,
         };
         self.sheet.out.attempts.insert(numbered(ended.run, ended.attempt), kept);
         Ok(())

@@ -13,7 +13,7 @@ use redrive_core::time::{SECOND_MS, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
 use super::address::Address;
-use super::expected::{Expects, Names, make_tenants};
+use super::expected::{Expects, Names};
 use super::line::{Failure, Line};
 use super::marks::Marks;
 use super::quiet::Quiet;
@@ -300,13 +300,12 @@ impl Desk {
         let Self { shared, line: Some(line), known, names, marks, begun, .. } = self else {
             return Err(Error::Unavailable("there is no connection".into()));
         };
-        let unseen = names.unseen(commands.iter().map(|queued| &queued.expects));
-        if !unseen.is_empty() {
-            let made = line.wait(make_tenants(&line.session, &unseen, shared.time.now()));
-            line.noted(made)?;
-            names.saw(unseen);
+        let unmet = names.unmet(commands.iter().map(|queued| &queued.expects));
+        if !unmet.is_empty() {
+            let met = line.wait(unmet.meet(&line.session, shared.time.now()));
+            names.met(&line.noted(met)?)?;
         }
-        let mut rows = PgRows::new(line, marks, shared.quiet.clone());
+        let mut rows = PgRows::new(line, names, marks, shared.quiet.clone());
         let now = shared.time.read(rows.begin(commands.iter().map(|queued| &queued.expects))?);
         *begun = true;
         let mut batch = Batch {

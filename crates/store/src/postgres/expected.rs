@@ -11,14 +11,16 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::breaker_rows::{ALL as BREAKERS, GENERATION};
-use super::columns::{number, owned};
+use super::columns::{number, parsed};
 use super::connection::Session;
 use super::rows::PgRows;
 use super::run_rows::NEXT_NUMBERS;
-use super::sheet::COLUMNS;
+use super::sheet::{COLUMNS, PatternKey};
 use super::time::NOW;
+use super::write_out::each;
 use crate::commands::attempts::{KEPT, Kept};
 use crate::commands::life::position;
+use crate::commands::map::Map;
 use crate::commands::numbers::NUMBER_BITS;
 use crate::commands::patterns::{KNOWN, KnownPattern};
 use crate::error::{Error, Result};
@@ -67,27 +69,23 @@ impl Expects {
     }
 }
 
-/// Locked in one order over all batches, so that no two wait for each other. A name is asked for as the first of a range
-/// of one: the planner then has no choice but the index of names. Asked for as equal, it took any index that begins with
-/// the tenant while the table was new, and read all of the tenant's runs for each name.
+/// Locked in the order in which they are asked for, which is one over all batches, so that no two wait for each other. A
+/// name is asked for as the first of a range of one: the planner then has no choice but the index of names. Asked for as
+/// equal, it took any index that begins with the tenant while the table was new, and read all of the tenant's runs for each
+/// name.
 static RUNS: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT {columns} FROM (
-             SELECT id AS q_tenant, q_run FROM unnest($1::text[], $2::text[]) AS names(q_name, q_run)
-                 JOIN tenants ON name = q_name ORDER BY id, q_run COLLATE \"C\" OFFSET 0) AS q
-         CROSS JOIN LATERAL (
+        "SELECT {columns} FROM unnest($1::bigint[], $2::text[]) AS q(q_tenant, q_run) CROSS JOIN LATERAL (
              SELECT {columns} FROM runs WHERE tenant = q_tenant AND run_id >= q_run AND run_id <= q_run
              ORDER BY run_id LIMIT 1 FOR UPDATE) AS run",
         columns = *COLUMNS
     )
 });
-const TENANTS: &str = "SELECT name, id FROM tenants WHERE name = ANY($1)";
 static PATTERNS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT {KNOWN}, a.tenant, a.fp_hash, a.fp_version
-         FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS q(name, hash, version)
-             JOIN tenants t ON t.name = q.name
-             JOIN pattern_alias a ON a.tenant = t.id AND a.fp_hash = q.hash AND a.fp_version = q.version
+         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS q(tenant, hash, version)
+             JOIN pattern_alias a ON a.tenant = q.tenant AND a.fp_hash = q.hash AND a.fp_version = q.version
              JOIN patterns own ON own.id = a.pattern
              JOIN patterns head ON head.id = coalesce(own.merged_into, own.id)"
     )
@@ -103,45 +101,41 @@ static LAST_FAILURES: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// What all commands of a batch expect, each thing once.
-#[derive(Default)]
-struct Wanted {
-    tenants: Vec<String>,
-    names: (Vec<String>, Vec<String>),
-    patterns: (Vec<String>, Vec<i64>, Vec<i64>),
-    makes: HashSet<(String, String)>,
-    last_failures: HashSet<(String, String)>,
+/// What all commands of a batch expect, each thing once. Of tenants that nobody has named yet there is nothing to read.
+struct Wanted<'e> {
+    /// In the order in which runs are locked everywhere.
+    runs: Vec<WantedRun<'e>>,
+    patterns: Vec<PatternKey>,
 }
 
-impl Wanted {
-    fn of<'a>(all: impl Iterator<Item = &'a Expects>) -> Self {
-        let (mut runs, mut tenants, mut patterns) = (HashSet::new(), HashSet::new(), HashSet::new());
-        let mut wanted = Self::default();
+struct WantedRun<'e> {
+    tenant: i64,
+    run_id: &'e RunId,
+    makes: bool,
+    last_failure: bool,
+}
+
+impl<'e> Wanted<'e> {
+    fn of(all: impl Iterator<Item = &'e Expects>, names: &Names) -> Self {
+        let (mut runs, mut patterns) = (Vec::new(), Vec::new());
         for expects in all {
-            let Some((tenant, run_id)) = &expects.run else { continue };
-            if tenants.insert(tenant.as_str()) {
-                wanted.tenants.push(tenant.as_str().to_owned());
-            }
-            if runs.insert((tenant.as_str(), run_id.as_str())) {
-                wanted.names.0.push(tenant.as_str().to_owned());
-                wanted.names.1.push(run_id.as_str().to_owned());
-            }
-            let name = || (tenant.as_str().to_owned(), run_id.as_str().to_owned());
-            if expects.makes {
-                wanted.makes.insert(name());
-            }
-            if expects.last_failure {
-                wanted.last_failures.insert(name());
-            }
-            if let Some((hash, version)) = expects.fingerprint
-                && patterns.insert((tenant.as_str(), hash, version))
-            {
-                wanted.patterns.0.push(tenant.as_str().to_owned());
-                wanted.patterns.1.push(hash.cast_signed());
-                wanted.patterns.2.push(i64::from(version));
-            }
+            let Some((name, run_id)) = &expects.run else { continue };
+            let Some(tenant) = names.number(name) else { continue };
+            runs.push(WantedRun { tenant, run_id, makes: expects.makes, last_failure: expects.last_failure });
+            patterns.extend(expects.fingerprint.map(|(hash, version)| (tenant, hash, version)));
         }
-        wanted
+        runs.sort_unstable_by(|a, b| (a.tenant, a.run_id).cmp(&(b.tenant, b.run_id)));
+        runs.dedup_by(|next, kept| {
+            let same = (next.tenant, next.run_id) == (kept.tenant, kept.run_id);
+            if same {
+                kept.makes |= next.makes;
+                kept.last_failure |= next.last_failure;
+            }
+            same
+        });
+        patterns.sort_unstable();
+        patterns.dedup();
+        Self { runs, patterns }
     }
 }
 
@@ -159,14 +153,12 @@ async fn read(session: &Session, rows: usize, sql: &str, values: &[&(dyn ToSql +
 impl PgRows<'_> {
     /// Opens the transaction, reads and locks what its commands expect, and says what time it is: once the locks are held.
     pub(super) fn begin<'e>(&mut self, expects: impl Iterator<Item = &'e Expects>) -> Result<i64> {
-        let wanted = Wanted::of(expects);
+        let wanted = Wanted::of(expects, self.names);
         let opened = self.line.wait(open(&self.line.session, &wanted));
         let opened = self.line.noted(opened)?;
-        for row in &opened.tenants {
-            self.sheet.tenants.insert(owned(row, 0)?, number(row, 1)?);
-        }
+        self.sheet.make_room(wanted.runs.len());
         for row in &opened.runs {
-            self.sheet.read(row)?;
+            self.sheet.take_in(row)?;
         }
         self.take_patterns(&wanted, &opened.patterns)?;
         for row in opened.numbers.iter().rev() {
@@ -178,13 +170,9 @@ impl PgRows<'_> {
         Ok(opened.now_ms)
     }
 
-    fn take_patterns(&mut self, wanted: &Wanted, rows: &[Row]) -> Result<()> {
+    fn take_patterns(&mut self, wanted: &Wanted<'_>, rows: &[Row]) -> Result<()> {
         let known = &mut self.sheet.patterns;
-        for ((name, hash), version) in wanted.patterns.0.iter().zip(&wanted.patterns.1).zip(&wanted.patterns.2) {
-            if let (Some(tenant), Ok(version)) = (self.sheet.tenants.get(name), u8::try_from(*version)) {
-                known.insert((*tenant, hash.cast_unsigned(), version), None);
-            }
-        }
+        known.extend(wanted.patterns.iter().map(|key| (*key, None)));
         for row in rows {
             let version = u8::try_from(number(row, KNOWN_COUNT + 2)?)
                 .map_err(|_| Error::Unexpected("a fingerprint's version".into()))?;
@@ -195,18 +183,13 @@ impl PgRows<'_> {
     }
 
     /// Which runs may have been reported before.
-    fn what_is_there(&mut self, wanted: &Wanted) -> Vec<i64> {
+    fn what_is_there(&mut self, wanted: &Wanted<'_>) -> Vec<i64> {
         let mut again = Vec::new();
-        for name in wanted.names.0.iter().cloned().zip(wanted.names.1.iter().cloned()) {
-            let tenant = self.sheet.tenants.get(&name.0).copied();
-            let found = tenant.and_then(|tenant| self.sheet.named.get(&(tenant, name.1.clone())).copied().flatten());
-            match (found, tenant) {
-                (Some(run), _) if wanted.last_failures.contains(&name) => again.push(run),
-                // One that was not there when its name was asked for is not there for this batch; whoever makes it
-                // meanwhile is met at the insert.
-                (None, Some(tenant)) => drop(self.sheet.named.insert((tenant, name.1), None)),
-                (Some(_) | None, _) => {}
-            }
+        for WantedRun { tenant, run_id, last_failure, .. } in &wanted.runs {
+            // One that was not there when its name was asked for is not there for this batch; whoever makes it meanwhile is
+            // met at the insert.
+            let found = self.sheet.named.entry((*tenant, (*run_id).clone())).or_insert(None);
+            again.extend(found.filter(|_| *last_failure));
         }
         again
     }
@@ -228,7 +211,6 @@ impl PgRows<'_> {
 }
 
 struct Opened {
-    tenants: Vec<Row>,
     runs: Vec<Row>,
     patterns: Vec<Row>,
     breakers: (Vec<Row>, Vec<Row>),
@@ -236,68 +218,102 @@ struct Opened {
     now_ms: i64,
 }
 
-async fn open(session: &Session, wanted: &Wanted) -> std::result::Result<Opened, tokio_postgres::Error> {
+async fn open(session: &Session, wanted: &Wanted<'_>) -> std::result::Result<Opened, tokio_postgres::Error> {
     // Prepared before the first is sent: nothing may overtake the beginning.
-    let all = [TENANTS, &RUNS, &PATTERNS, NOW, NEXT_NUMBERS, GENERATION, &BREAKERS];
+    let all = [RUNS.as_str(), PATTERNS.as_str(), NOW, NEXT_NUMBERS, GENERATION, BREAKERS.as_str()];
     session.statements.prepare_all(&session.client, "reads", all).await?;
-    let (names, patterns) = (&wanted.names, &wanted.patterns);
-    let of_tenants: [&(dyn ToSql + Sync); 1] = [&wanted.tenants];
-    let of_runs: [&(dyn ToSql + Sync); 2] = [&names.0, &names.1];
-    let of_patterns: [&(dyn ToSql + Sync); 3] = [&patterns.0, &patterns.1, &patterns.2];
+    let Wanted { runs, patterns } = wanted;
+    let of_runs: [&(dyn ToSql + Sync); 2] = [&each(runs, |run| run.tenant), &each(runs, |run| run.run_id.as_str())];
+    let of_patterns: [&(dyn ToSql + Sync); 3] = [
+        &each(patterns, |(tenant, ..)| *tenant),
+        &each(patterns, |(_, hash, _)| hash.cast_signed()),
+        &each(patterns, |(.., version)| i64::from(*version)),
+    ];
     // For as many runs as may be new: a number that is not used is no loss, another way to the database is.
-    let makes = i64::try_from(wanted.makes.len()).unwrap_or(0);
-    let of_numbers: [&(dyn ToSql + Sync); 1] = [&makes];
+    let makes = runs.iter().filter(|run| run.makes).count();
+    let of_numbers: [&(dyn ToSql + Sync); 1] = [&i64::try_from(makes).unwrap_or(0)];
     let opened = tokio::join!(
         biased;
         session.client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED"),
-        read(session, wanted.tenants.len(), TENANTS, &of_tenants),
-        read(session, names.0.len(), &RUNS, &of_runs),
-        read(session, patterns.0.len(), &PATTERNS, &of_patterns),
+        read(session, runs.len(), &RUNS, &of_runs),
+        read(session, patterns.len(), &PATTERNS, &of_patterns),
         read(session, 1, NOW, &[]),
         read(session, 1, GENERATION, &[]),
         read(session, 1, &BREAKERS, &[]),
-        read(session, wanted.makes.len(), NEXT_NUMBERS, &of_numbers),
+        read(session, makes, NEXT_NUMBERS, &of_numbers),
     );
     // In their order: what failed first says why.
     opened.0?;
-    let (tenants, runs, patterns, now) = (opened.1?, opened.2?, opened.3?, opened.4?);
+    let (runs, patterns, now) = (opened.1?, opened.2?, opened.3?);
     let now_ms = now.first().map_or(0, |row| row.get(0));
-    Ok(Opened { tenants, runs, patterns, breakers: (opened.5?, opened.6?), numbers: opened.7?, now_ms })
+    Ok(Opened { runs, patterns, breakers: (opened.4?, opened.5?), numbers: opened.6?, now_ms })
 }
 
-/// Makes tenants that are named for the first time, in a transaction of their own: a name is no secret, and two batches that
-/// make the same ones in another order would wait for each other.
-pub(super) async fn make_tenants(
-    session: &Session,
-    tenants: &[String],
-    now: Timestamp,
-) -> std::result::Result<(), tokio_postgres::Error> {
-    let sql = "INSERT INTO tenants (name, created_at) SELECT name, $2 FROM unnest($1::text[]) AS new(name)
-         WHERE NOT EXISTS (SELECT 1 FROM tenants WHERE tenants.name = new.name) ORDER BY name
-         ON CONFLICT (name) DO NOTHING";
-    session.client.execute(sql, &[&tenants, &now.as_millis()]).await.map(drop)
-}
-
-/// Tenants that a line has made, or found made.
+/// The numbers of tenants that a line has met. They never change.
 #[derive(Default)]
-pub(super) struct Names(HashSet<String>);
+pub(super) struct Names(Map<Tenant, i64>);
 
 /// Names are strangers' to choose: past so many the memory begins anew.
 const NAMES_MAX: usize = 20_000;
 
-impl Names {
-    /// Those that these commands name for the first time, and may make.
-    pub(super) fn unseen<'e>(&self, all: impl Iterator<Item = &'e Expects>) -> Vec<String> {
-        let made = all.filter(|expects| expects.makes).filter_map(|expects| expects.run.as_ref());
-        let unseen: HashSet<&str> =
-            made.map(|(tenant, _)| tenant.as_str()).filter(|name| !self.0.contains(*name)).collect();
-        unseen.into_iter().map(str::to_owned).collect()
+/// Tenants that a batch names and its line has not met.
+#[derive(Default)]
+pub(super) struct Unmet<'e> {
+    all: HashSet<&'e str>,
+    /// Those that its commands may make.
+    made: HashSet<&'e str>,
+}
+
+impl Unmet<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
     }
 
-    pub(super) fn saw(&mut self, tenants: Vec<String>) {
+    /// Makes those that may be made, in a transaction of their own: a name is no secret, and two batches that make the same
+    /// ones in another order would wait for each other. Then asks for the numbers of all.
+    pub(super) async fn meet(
+        &self,
+        session: &Session,
+        now: Timestamp,
+    ) -> std::result::Result<Vec<Row>, tokio_postgres::Error> {
+        let [all, made] = [&self.all, &self.made].map(|names| names.iter().copied().collect::<Vec<&str>>());
+        if !made.is_empty() {
+            let sql = "INSERT INTO tenants (name, created_at) SELECT name, $2 FROM unnest($1::text[]) AS new(name)
+                 WHERE NOT EXISTS (SELECT 1 FROM tenants WHERE tenants.name = new.name) ORDER BY name
+                 ON CONFLICT (name) DO NOTHING";
+            session.client.execute(sql, &[&made, &now.as_millis()]).await?;
+        }
+        session.client.query("SELECT name, id FROM tenants WHERE name = ANY($1)", &[&all]).await
+    }
+}
+
+impl Names {
+    pub(super) fn number(&self, tenant: &Tenant) -> Option<i64> {
+        self.0.get(tenant).copied()
+    }
+
+    pub(super) fn unmet<'e>(&self, all: impl Iterator<Item = &'e Expects>) -> Unmet<'e> {
+        let mut unmet = Unmet::default();
+        for expects in all {
+            let Some((tenant, _)) = &expects.run else { continue };
+            if self.0.contains_key(tenant) {
+                continue;
+            }
+            unmet.all.insert(tenant.as_str());
+            if expects.makes {
+                unmet.made.insert(tenant.as_str());
+            }
+        }
+        unmet
+    }
+
+    pub(super) fn met(&mut self, rows: &[Row]) -> Result<()> {
         if self.0.len() > NAMES_MAX {
             self.0.clear();
         }
-        self.0.extend(tenants);
+        for row in rows {
+            self.0.insert(parsed(row, 0, "tenant")?, number(row, 1)?);
+        }
+        Ok(())
     }
 }

@@ -1,6 +1,6 @@
-//! What runs carry when they are handed to a worker: read after the commit that granted them, for all of them at once.
+//! What runs carry when they are handed to a worker: read for all of them at once, beside the commit that grants them.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use redrive_core::lifecycle::Outcome;
@@ -15,6 +15,7 @@ use super::steps::entries_of;
 use crate::commands::handing_out::{Carried, wants_last_error, with_last_error};
 use crate::commands::lease::Granted;
 use crate::commands::life::position;
+use crate::commands::map::Map;
 use crate::commands::start::Begun;
 use crate::commands::steps::{COLUMNS, StepRow, changed, views};
 use crate::error::Result;
@@ -25,29 +26,83 @@ const PAYLOADS: &str = "SELECT kind, about, body, id FROM payloads WHERE id = AN
 static STEPS: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM steps WHERE run = ANY($1) ORDER BY id"));
 
-pub(super) async fn complete_leases(look: &Look<'_>, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
-    let runs: Vec<i64> = granted.iter().map(|granted| granted.row).collect();
-    let revisions: Vec<i64> = granted.iter().map(|granted| numbered(granted.row, granted.revision)).collect();
-    let of_runs: [&(dyn ToSql + Sync); 1] = [&runs];
-    let of_revisions: [&(dyn ToSql + Sync); 1] = [&revisions];
-    let (kept, steps) = tokio::try_join!(look.rows(PAYLOADS, &of_revisions), look.rows(&STEPS, &of_runs))?;
-    let mut payloads = HashMap::new();
-    for row in kept {
-        payloads.insert(number(&row, 3)?, kept_payload(&row)?);
+/// What was read of runs for their workers: payloads by run and revision, entries of the ledger by run.
+#[derive(Default)]
+pub(super) struct Carriage {
+    payloads: Map<i64, KeptPayload>,
+    entries: Map<i64, Vec<StepRow>>,
+    read: HashSet<i64>,
+}
+
+/// A run and the number of its revision.
+pub(super) type Place = (i64, i64);
+
+pub(super) fn place(granted: &Granted) -> Place {
+    (granted.row, numbered(granted.row, granted.revision))
+}
+
+impl Carriage {
+    pub(super) async fn of(look: &Look<'_>, places: &[Place]) -> Result<Self> {
+        let mut carriage = Self::default();
+        carriage.read_on(look, places).await?;
+        Ok(carriage)
     }
-    let mut entries: HashMap<i64, Vec<StepRow>> = HashMap::new();
-    for row in steps {
-        let entry = StepRow::read(&row)?;
-        entries.entry(entry.run.unwrap_or_default()).or_default().push(entry);
+
+    async fn read_on(&mut self, look: &Look<'_>, places: &[Place]) -> Result<()> {
+        let (runs, revisions): (Vec<i64>, Vec<i64>) = places.iter().copied().unzip();
+        let of_runs: [&(dyn ToSql + Sync); 1] = [&runs];
+        let of_revisions: [&(dyn ToSql + Sync); 1] = [&revisions];
+        let (kept, steps) = tokio::try_join!(look.rows(PAYLOADS, &of_revisions), look.rows(&STEPS, &of_runs))?;
+        self.payloads.reserve(kept.len());
+        for row in kept {
+            self.payloads.insert(number(&row, 3)?, kept_payload(&row)?);
+        }
+        for row in steps {
+            let entry = StepRow::read(&row)?;
+            self.entries.entry(entry.run.unwrap_or_default()).or_default().push(entry);
+        }
+        self.read.extend(revisions);
+        Ok(())
     }
-    let mut leased = Vec::with_capacity(granted.len());
-    for granted in granted {
-        let payload = payloads.remove(&numbered(granted.row, granted.revision)).unwrap_or_else(KeptPayload::none);
-        let entries = entries.remove(&granted.row).unwrap_or_default();
-        let last_error = last_error(look, granted.row, &granted.changes).await?;
-        leased.push(granted.carrying(Carried { payload, entries, last_error })?);
+
+    fn lacks(&self, granted: &[Granted]) -> Vec<Place> {
+        granted.iter().map(place).filter(|(_, revision)| !self.read.contains(revision)).collect()
     }
-    Ok(leased)
+
+    /// Whether it has all that these runs carry.
+    pub(super) fn is_whole(&self, granted: &[Granted]) -> bool {
+        self.lacks(granted).is_empty() && !granted.iter().any(|granted| wants_last_error(&granted.changes))
+    }
+
+    fn of_run(&mut self, granted: &Granted, last_error: Option<ErrorReport>) -> Carried {
+        let (run, revision) = place(granted);
+        let payload = self.payloads.remove(&revision).unwrap_or_else(KeptPayload::none);
+        Carried { payload, entries: self.entries.remove(&run).unwrap_or_default(), last_error }
+    }
+
+    /// Puts runs together with what was read of them, where that is all they carry.
+    pub(super) fn hand_out(mut self, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
+        let leased = granted.into_iter().map(|granted| {
+            let carried = self.of_run(&granted, None);
+            granted.carrying(carried)
+        });
+        leased.collect()
+    }
+
+    /// The same, with what has to be read for it yet.
+    pub(super) async fn complete(mut self, look: &Look<'_>, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
+        let lacking = self.lacks(&granted);
+        if !lacking.is_empty() {
+            self.read_on(look, &lacking).await?;
+        }
+        let mut leased = Vec::with_capacity(granted.len());
+        for granted in granted {
+            let last_error = last_error(look, granted.row, &granted.changes).await?;
+            let carried = self.of_run(&granted, last_error);
+            leased.push(granted.carrying(carried)?);
+        }
+        Ok(leased)
+    }
 }
 
 /// The body of the last attempt that ended so.

@@ -22,6 +22,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { name: "0008_breakers", sql: include_str!("migrations/0008_breakers.sql") },
     Migration { name: "0009_operations", sql: include_str!("migrations/0009_operations.sql") },
     Migration { name: "0010_urgent", sql: include_str!("migrations/0010_urgent.sql") },
+    Migration { name: "0011_plain_log", sql: include_str!("migrations/0011_plain_log.sql") },
 ];
 
 /// Who migrates holds this.

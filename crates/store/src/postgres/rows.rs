@@ -10,6 +10,7 @@ use tokio_postgres::Row;
 
 use super::breaker_rows::BreakerSheet;
 use super::columns::{number, owned, owned_or_none};
+use super::expected::Names;
 use super::line::{Line, Values};
 use super::marks::Marks;
 use super::operation_rows::Items;
@@ -22,6 +23,8 @@ use crate::error::{Error, Result};
 /// The rows of one open transaction.
 pub(super) struct PgRows<'a> {
     pub(super) line: &'a mut Line,
+    /// Of tenants that this line has met.
+    pub(super) names: &'a Names,
     pub(super) sheet: Sheet,
     /// Breakers that have seen nothing but successes, over all batches of this replica.
     pub(super) quiet: Arc<Quiet>,
@@ -33,9 +36,9 @@ pub(super) struct PgRows<'a> {
 }
 
 impl<'a> PgRows<'a> {
-    pub(super) fn new(line: &'a mut Line, marks: &'a mut Marks, quiet: Arc<Quiet>) -> Self {
+    pub(super) fn new(line: &'a mut Line, names: &'a Names, marks: &'a mut Marks, quiet: Arc<Quiet>) -> Self {
         let (sheet, breakers, claim) = (Sheet::default(), BreakerSheet::default(), Claim::default());
-        Self { line, sheet, quiet, breakers, claim, items: Items::default(), marks }
+        Self { line, names, sheet, quiet, breakers, claim, items: Items::default(), marks }
     }
 
     /// Asks for what the batch did not read before, and has not changed.
@@ -64,8 +67,8 @@ fn gone(what: &str) -> Error {
 
 impl NameRows for PgRows<'_> {
     fn tenant_number(&mut self, name: &Tenant) -> Result<Option<i64>> {
-        if let Some(known) = self.sheet.tenants.get(name.as_str()) {
-            return Ok(Some(*known));
+        if let Some(known) = self.names.number(name) {
+            return Ok(Some(known));
         }
         let found = self.ask_one("SELECT id FROM tenants WHERE name = $1", &[&name.as_str()])?;
         found.map(|row| number(&row, 0)).transpose()

@@ -42,7 +42,7 @@ impl PgRows<'_> {
         let missing: Vec<i64> = runs.iter().copied().filter(|run| !self.sheet.runs.contains_key(run)).collect();
         if !missing.is_empty() {
             for row in self.ask(&BY_NUMBERS, &[&missing])? {
-                self.sheet.read(&row)?;
+                self.sheet.take_in(&row)?;
             }
         }
         Ok(())
@@ -79,7 +79,7 @@ impl PgRows<'_> {
 
 impl RunRows for PgRows<'_> {
     fn find_run(&mut self, tenant: i64, run_id: &RunId) -> Result<Option<RunRow>> {
-        let name = (tenant, run_id.as_str().to_owned());
+        let name = (tenant, run_id.clone());
         if let Some(known) = self.sheet.named.get(&name) {
             return Ok(known.and_then(|run| self.sheet.row(run)));
         }
@@ -127,7 +127,7 @@ impl RunRows for PgRows<'_> {
             customer: new.customer.clone(),
             idempotency_key: new.idempotency_key.as_ref().map(|key| key.as_str().to_owned()),
         };
-        self.sheet.named.insert((row.tenant, row.run_id.as_str().to_owned()), Some(row.id));
+        self.sheet.named.insert((row.tenant, row.run_id.clone()), Some(row.id));
         let kept = SheetRun {
             row: row.clone(),
             own,
@@ -137,7 +137,7 @@ impl RunRows for PgRows<'_> {
             dirty: true,
             has_steps: false,
         };
-        self.sheet.runs.insert(row.id, kept);
+        self.sheet.runs.insert(row.id, Box::new(kept));
         if new.payload.kind == PayloadKind::None && new.about.is_empty() {
             return Ok(());
         }

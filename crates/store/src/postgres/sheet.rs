@@ -1,20 +1,22 @@
 //! What a transaction has read and is about to write. Commands work on it in memory; what they changed goes out in a few
 //! statements at the end, or before a statement that has to see it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::LazyLock;
 
+use redrive_core::ids::RunId;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Severity;
 
 use crate::commands::attempts::Kept;
 use crate::commands::life::word;
+use crate::commands::map::Map;
 use crate::commands::patterns::KnownPattern;
 use crate::commands::rows::Own;
 use crate::commands::run_row::{self, RunRow};
 use crate::commands::tally::Tally;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kept::columns::{Columns, label_or_none, number, parsed_or_none, time};
 
 /// A run as the transaction knows it. Its row is locked, or not there yet.
@@ -42,6 +44,8 @@ pub(super) struct SheetAttempt {
     pub(super) epoch: Option<i64>,
     pub(super) fingerprint: Option<(i64, i64)>,
     pub(super) body: Vec<u8>,
+    /// Another end may have been put in its place.
+    pub(super) late: bool,
 }
 
 pub(super) struct SheetPayload {
@@ -93,20 +97,20 @@ pub(super) type PatternKey = (i64, u64, u8);
 
 #[derive(Default)]
 pub(super) struct Sheet {
-    pub(super) tenants: HashMap<String, i64>,
-    pub(super) runs: HashMap<i64, SheetRun>,
+    /// Each in a place of its own: a map that holds them itself moves them all whenever it grows.
+    pub(super) runs: Map<i64, Box<SheetRun>>,
     /// Of runs that were looked at without a lock.
-    pub(super) glanced: HashMap<i64, Own>,
+    pub(super) glanced: Map<i64, Own>,
     /// By tenant and run_id; none where there is no such run.
-    pub(super) named: HashMap<(i64, String), Option<i64>>,
+    pub(super) named: Map<(i64, RunId), Option<i64>>,
     /// Numbers that no run has yet.
     pub(super) numbers: Vec<i64>,
     /// By their id; none where there is no such attempt.
-    pub(super) attempts: HashMap<i64, Option<Kept>>,
+    pub(super) attempts: Map<i64, Option<Kept>>,
     /// By run.
-    pub(super) last_failures: HashMap<i64, Option<Kept>>,
-    pub(super) patterns: HashMap<PatternKey, Option<KnownPattern>>,
-    pub(super) digests: HashMap<i64, Option<Vec<u8>>>,
+    pub(super) last_failures: Map<i64, Option<Kept>>,
+    pub(super) patterns: Map<PatternKey, Option<KnownPattern>>,
+    pub(super) digests: Map<i64, Option<Vec<u8>>>,
     /// Runs that are known to have no entry in the ledger.
     pub(super) no_steps: HashSet<i64>,
     pub(super) out: Out,
@@ -133,25 +137,38 @@ pub(super) static COLUMNS: LazyLock<String> =
 pub(super) const COLUMN_COUNT: usize = run_row::COLUMN_COUNT + 6;
 
 impl Sheet {
+    /// For so many runs that are about to come.
+    pub(super) fn make_room(&mut self, runs: usize) {
+        self.runs.reserve(runs);
+        self.named.reserve(runs);
+    }
+
     /// Takes in a run that was read with [`COLUMNS`], and gives it back as the transaction knows it.
     pub(super) fn read(&mut self, row: &impl Columns) -> Result<RunRow> {
-        let run = RunRow::read(row)?;
-        if let Some(known) = self.runs.get(&run.id) {
-            return Ok(known.row.clone());
+        self.take_in(row).map(|kept| kept.row.clone())
+    }
+
+    pub(super) fn take_in(&mut self, row: &impl Columns) -> Result<&SheetRun> {
+        let id = number(row, 0)?;
+        if !self.runs.contains_key(&id) {
+            let kept = Self::kept(row)?;
+            self.named.insert((kept.row.tenant, kept.row.run_id.clone()), Some(id));
+            self.runs.insert(id, Box::new(kept));
         }
+        self.runs.get(&id).map(|kept| &**kept).ok_or_else(|| Error::Unexpected(format!("no run {id}")))
+    }
+
+    fn kept(row: &impl Columns) -> Result<SheetRun> {
         let at = run_row::COLUMN_COUNT;
-        let kept = SheetRun {
-            row: run.clone(),
+        Ok(SheetRun {
+            row: RunRow::read(row)?,
             own: Self::own(row)?,
             assigned_to: label_or_none(row, at + 4)?,
             updated_at: time(row, at + 5)?,
             new: None,
             dirty: false,
             has_steps: false,
-        };
-        self.named.insert((run.tenant, run.run_id.as_str().to_owned()), Some(run.id));
-        self.runs.insert(run.id, kept);
-        Ok(run)
+        })
     }
 
     /// Of a run that was read with [`COLUMNS`].

@@ -16,7 +16,7 @@ use redrive_core::wire::{
     QueueSettings, QueueView, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer,
     TenantBreaker, TenantHealth, TenantsAnswer,
 };
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::committer::To;
 use super::expected::Expects;
@@ -44,6 +44,19 @@ use crate::standing_model::Standing;
 use crate::store::Store;
 use crate::triage_model::{Act, Replay, Triaged};
 
+impl PgStore {
+    /// What the runs carry that a claim is about to get. Where that can't be read now, it is read once they are its own.
+    async fn read_beside(&self, told: oneshot::Receiver<Vec<handing_out::Place>>) -> handing_out::Carriage {
+        let places = told.await.unwrap_or_default();
+        if places.is_empty() {
+            return handing_out::Carriage::default();
+        }
+        let read = read!(self, look => handing_out::Carriage::of(&look, &places));
+        read.unwrap_or_default()
+    }
+}
+
+// What a command holds is boxed: on its way to the committer and back it is moved half a dozen times.
 #[async_trait]
 impl Store for PgStore {
     fn now(&self) -> Timestamp {
@@ -55,18 +68,23 @@ impl Store for PgStore {
     }
 
     async fn report(&self, report: Report) -> Result<Reported> {
-        self.write_run(Expects::report(&report), move |batch| report::report(batch, &report)).await
+        let (expects, report) = (Expects::report(&report), Box::new(report));
+        self.write_run(expects, move |batch| report::report(batch, &report)).await
     }
 
     async fn report_all(&self, reports: Vec<Report>) -> Vec<Result<Reported>> {
-        let acts = reports
-            .into_iter()
-            .map(|report| (Expects::report(&report), move |batch: &mut Batch<'_>| report::report(batch, &report)));
+        let reports = Arc::new(reports);
+        let act = |at: usize| {
+            let reports = reports.clone();
+            move |batch: &mut Batch<'_>| report::report_of(batch, &reports, at)
+        };
+        let acts = reports.iter().enumerate().map(|(at, report)| (Expects::report(report), act(at)));
         self.committer.commit_each(acts.collect()).await
     }
 
     async fn start(&self, start: Start) -> Result<Started> {
-        let begun = self.write_run(Expects::start(&start), move |batch| start::start(batch, &start)).await?;
+        let (expects, start) = (Expects::start(&start), Box::new(start));
+        let begun = self.write_run(expects, move |batch| start::start(batch, &start)).await?;
         if begun.created && begun.answer.changes.is_empty() {
             return Ok(begun.into_started());
         }
@@ -82,11 +100,12 @@ impl Store for PgStore {
     }
 
     async fn succeed(&self, success: Success) -> Result<SucceedAnswer> {
+        let success = Box::new(success);
         self.write_run(Expects::run(&success.at), move |batch| under_lease::succeed(batch, &success)).await
     }
 
     async fn fail(&self, under: UnderLease, failed: FailedAttempt) -> Result<FailureAnswer> {
-        let expects = Expects::fail(&under.at, &failed);
+        let (expects, failed) = (Expects::fail(&under.at, &failed), Box::new(failed));
         self.write_run(expects, move |batch| under_lease::fail(batch, &under, &failed)).await
     }
 
@@ -95,12 +114,23 @@ impl Store for PgStore {
     }
 
     async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>> {
-        let deal = move |batch: &mut Batch<'_>| lease::lease(batch, &call);
-        let granted = self.committer.commit(To::Claims, Expects::default(), deal).await?;
-        if granted.is_empty() {
-            return Ok(Vec::new());
+        let (tell, told) = oneshot::channel();
+        let mut tell = Some(tell);
+        let deal = move |batch: &mut Batch<'_>| {
+            let granted = lease::lease(batch, &call)?;
+            if let Some(tell) = tell.take() {
+                let _ = tell.send(granted.iter().map(handing_out::place).collect::<Vec<_>>());
+            }
+            Ok(granted)
+        };
+        // What runs carry is read while their leases are committed: they are locked, so nobody changes it meanwhile.
+        let (granted, carriage) =
+            tokio::join!(self.committer.commit(To::Claims, Expects::default(), deal), self.read_beside(told));
+        let granted = granted?;
+        if carriage.is_whole(&granted) {
+            return carriage.hand_out(granted);
         }
-        read!(self, look => handing_out::complete_leases(&look, granted))
+        read!(self, look => carriage.complete(&look, granted))
     }
 
     async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>> {

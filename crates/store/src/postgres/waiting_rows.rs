@@ -1,6 +1,6 @@
 //! Runs that wait for their time. Whoever claims steps over what another is claiming, and over what was claimed long ago.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::LazyLock;
 
@@ -16,6 +16,7 @@ use super::rows::PgRows;
 use super::sheet::{COLUMN_COUNT, COLUMNS};
 use crate::codec::decoded_len;
 use crate::commands::life::position;
+use crate::commands::map::Map;
 use crate::commands::rows::{Candidate, DueCall, DueHint, WaitingRows};
 use crate::commands::run_row::RunRow;
 use crate::error::Result;
@@ -88,7 +89,7 @@ pub(super) struct Claim {
     /// Every (queue, tenant) that has scheduled runs, with its oldest due time.
     waiting: Option<BTreeMap<(i64, i64), i64>>,
     /// Runs that were read for a queue and a tenant, and whether there were as many as asked for.
-    due: HashMap<(i64, i64), (Vec<Candidate>, bool)>,
+    due: Map<(i64, i64), (Vec<Candidate>, bool)>,
 }
 
 /// The tenants after a place that have scheduled runs in some queues.
@@ -141,7 +142,7 @@ impl PgRows<'_> {
         let marks = self.marks.of(queues, now);
         let rows = self.ask_after(TENANTS, &[&queues, &marks.at, &after, &limit(TENANTS_MAX)])?;
         let mut oldest: BTreeMap<i64, i64> = BTreeMap::new();
-        let mut of_queue: HashMap<i64, Piece> = HashMap::new();
+        let mut of_queue: Map<i64, Piece> = Map::default();
         for row in &rows {
             let (queue, tenant, due) = (number(row, 0)?, number(row, 1)?, number(row, 2)?);
             let seen = oldest.entry(tenant).or_insert(due);
@@ -167,8 +168,8 @@ impl PgRows<'_> {
             hint.agents.map(|agents| agents.iter().map(|agent| agent.as_str().as_bytes()).collect());
         let now = hint.now.as_millis();
         let rows = self.ask_after(&DUE, &[&queues, &tenants, &marks, &now, &agents, &limit(most)])?;
-        let mut found: HashMap<(i64, i64), Vec<Candidate>> = HashMap::new();
-        let mut read: HashMap<(i64, i64), usize> = HashMap::new();
+        let mut found: Map<(i64, i64), Vec<Candidate>> = Map::default();
+        let mut read: Map<(i64, i64), usize> = Map::default();
         for row in &rows {
             let candidate = self.candidate(row)?;
             let place = (candidate.row.queue, candidate.row.tenant);

@@ -1,6 +1,8 @@
 //! What a batch has changed, on its way to the database: one statement a table, in one order for every batch, all sent
 //! before the first answer is awaited.
 
+use std::sync::LazyLock;
+
 use redrive_core::lifecycle::Outcome;
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
@@ -24,8 +26,8 @@ impl PgRows<'_> {
         if self.sheet.is_written() {
             return Ok(());
         }
-        let lives = self.lives()?;
-        let sent = self.line.wait(send(&self.line.session, &self.sheet, &lives, None));
+        let runs = self.sheet.changed()?;
+        let sent = self.line.wait(send(&self.line.session, &self.sheet.out, &runs, None));
         self.line.noted(sent)?;
         self.sheet.wrote();
         Ok(())
@@ -33,25 +35,33 @@ impl PgRows<'_> {
 
     /// Writes all there is and commits. Only after this is anything acknowledged.
     pub(super) fn commit(&mut self) -> Result<()> {
-        let lives = self.lives()?;
-        let sent = self.line.wait(send(&self.line.session, &self.sheet, &lives, Some("COMMIT")));
+        let runs = self.sheet.changed()?;
+        let sent = self.line.wait(send(&self.line.session, &self.sheet.out, &runs, Some("COMMIT")));
         self.line.noted(sent)
     }
+}
 
-    /// The inner lives of the runs to be written, in their order.
-    fn lives(&self) -> Result<Vec<Vec<u8>>> {
-        let dirty = self.sheet.dirty().into_iter();
-        dirty.map(|kept| kept.row.life().map(String::into_bytes)).collect()
-    }
+/// A run to be written, and its inner life.
+type Run<'a> = (&'a SheetRun, Vec<u8>);
+
+/// Runs to be written.
+struct Changed<'a> {
+    new: Vec<Run<'a>>,
+    known: Vec<Run<'a>>,
 }
 
 impl Sheet {
     /// In the order in which runs are locked and inserted everywhere.
-    fn dirty(&self) -> Vec<&SheetRun> {
-        let mut dirty: Vec<&SheetRun> = self.runs.values().filter(|kept| kept.dirty).collect();
+    fn changed(&self) -> Result<Changed<'_>> {
+        let mut dirty: Vec<&SheetRun> = self.runs.values().map(|kept| &**kept).filter(|kept| kept.dirty).collect();
         dirty
             .sort_unstable_by(|a, b| (a.row.tenant, a.row.run_id.as_str()).cmp(&(b.row.tenant, b.row.run_id.as_str())));
-        dirty
+        let mut changed = Changed { new: Vec::new(), known: Vec::new() };
+        for kept in dirty {
+            let runs = if kept.new.is_some() { &mut changed.new } else { &mut changed.known };
+            runs.push((kept, kept.row.life()?.into_bytes()));
+        }
+        Ok(changed)
     }
 
     fn is_written(&self) -> bool {
@@ -90,24 +100,19 @@ const STATEMENTS: &[&str] =
 /// Sends everything, then waits. A statement that fails makes the commit behind it a rollback.
 async fn send(
     session: &Session,
-    sheet: &Sheet,
-    lives: &[Vec<u8>],
+    out: &Out,
+    runs: &Changed<'_>,
     end: Option<&str>,
 ) -> std::result::Result<(), tokio_postgres::Error> {
     // Prepared before the first is sent: nothing may overtake another, least of all the commit.
-    let all = STATEMENTS.iter().chain(counter_deltas::STATEMENTS).copied();
+    let all = STATEMENTS.iter().chain(counter_deltas::STATEMENTS).copied().chain([PUT_ATTEMPTS.as_str()]);
     session.statements.prepare_all(&session.client, "writes", all).await?;
-    let out = &sheet.out;
-    let (mut new, mut known) = (Vec::new(), Vec::new());
-    for (kept, life) in sheet.dirty().into_iter().zip(lives) {
-        if kept.new.is_some() { new.push((kept, life.as_slice())) } else { known.push((kept, life.as_slice())) }
-    }
     let sent = tokio::join!(
         biased;
         patterns(session, &out.patterns),
         aliases(session, &out.patterns),
-        insert_runs(session, &new),
-        update_runs(session, &known),
+        insert_runs(session, &runs.new),
+        update_runs(session, &runs.known),
         attempts(session, out),
         payloads(session, out),
         moves(session, out),
@@ -188,8 +193,6 @@ async fn aliases(session: &Session, new: &[SheetPattern]) -> Sent {
     over(session, new.len(), ALIASES, &values).await
 }
 
-type Run<'a> = (&'a SheetRun, &'a [u8]);
-
 const INSERT_RUNS: &str = "INSERT INTO runs (id, tenant, queue, key_hash, run_id, state, detail, due, wake, attempt, revision,
          reason, category, pattern, severity, received_at, updated_at, deferred_until, environment, agent, task_type,
          customer, model, provider, tool, step, idempotency_key, order_key, held_by, merged_into, replays, life, assigned_to)
@@ -237,7 +240,7 @@ async fn insert_runs(session: &Session, new: &[Run<'_>]) -> Sent {
         &each(&states, |state| said(&state.held_by)),
         &each(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
         &each(new, |(kept, _)| i64::from(kept.row.run.replays)),
-        &each(new, |(_, life)| *life),
+        &each(new, |(_, life)| life.as_slice()),
         &each(new, |(kept, _)| said(&kept.assigned_to)),
     ];
     over(session, new.len(), INSERT_RUNS, &values).await
@@ -285,21 +288,26 @@ async fn update_runs(session: &Session, known: &[Run<'_>]) -> Sent {
         &each(&states, |state| said(&state.held_by)),
         &each(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
         &each(known, |(kept, _)| i64::from(kept.row.run.replays)),
-        &each(known, |(_, life)| *life),
+        &each(known, |(_, life)| life.as_slice()),
         &each(known, |(kept, _)| said(&kept.assigned_to)),
     ];
     over(session, known.len(), UPDATE_RUNS, &values).await
 }
 
-/// A late success replaces the silence that was put in its place.
 const ATTEMPTS: &str = "INSERT INTO attempts (id, outcome, epoch, digest, state, fp_version, fp_hash, pattern, pattern_new,
          recorded_at, origin, verdict, body)
      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bigint[], $7::bigint[],
-         $8::bigint[], $9::bigint[], $10::bigint[], $11::bytea[], $12::bytea[], $13::bytea[])
-     ON CONFLICT (id) DO UPDATE SET outcome = excluded.outcome, epoch = excluded.epoch, digest = excluded.digest,
-         state = excluded.state, fp_version = excluded.fp_version, fp_hash = excluded.fp_hash,
-         pattern = excluded.pattern, pattern_new = excluded.pattern_new, recorded_at = excluded.recorded_at,
-         origin = excluded.origin, verdict = excluded.verdict, body = excluded.body";
+         $8::bigint[], $9::bigint[], $10::bigint[], $11::bytea[], $12::bytea[], $13::bytea[])";
+/// A late success replaces the silence that was put in its place. Looking for one costs as much as the attempt itself.
+static PUT_ATTEMPTS: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "{ATTEMPTS} ON CONFLICT (id) DO UPDATE SET outcome = excluded.outcome, epoch = excluded.epoch,
+             digest = excluded.digest, state = excluded.state, fp_version = excluded.fp_version,
+             fp_hash = excluded.fp_hash, pattern = excluded.pattern, pattern_new = excluded.pattern_new,
+             recorded_at = excluded.recorded_at, origin = excluded.origin, verdict = excluded.verdict,
+             body = excluded.body"
+    )
+});
 
 async fn attempts(session: &Session, out: &Out) -> Sent {
     let ended: Vec<&SheetAttempt> = out.attempts.values().collect();
@@ -318,7 +326,8 @@ async fn attempts(session: &Session, out: &Out) -> Sent {
         &each(&ended, |attempt| attempt.kept.verdict.as_deref()),
         &each(&ended, |attempt| attempt.body.as_slice()),
     ];
-    over(session, ended.len(), ATTEMPTS, &values).await
+    let sql = if ended.iter().any(|attempt| attempt.late) { PUT_ATTEMPTS.as_str() } else { ATTEMPTS };
+    over(session, ended.len(), sql, &values).await
 }
 
 const PAYLOADS: &str = "INSERT INTO payloads (id, kind, digest, about, body)

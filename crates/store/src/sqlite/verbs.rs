@@ -41,6 +41,7 @@ use crate::standing_model::Standing;
 use crate::store::Store;
 use crate::triage_model::{Act, Replay, Triaged};
 
+// What a command holds is boxed: on its way to the committer and back it is moved half a dozen times.
 #[async_trait]
 impl Store for SqliteStore {
     fn now(&self) -> Timestamp {
@@ -52,18 +53,21 @@ impl Store for SqliteStore {
     }
 
     async fn report(&self, report: Report) -> Result<Reported> {
-        // On its way to the committer and back, a report itself is not copied.
         let report = Box::new(report);
         self.write(move |batch| report::report(batch, &report)).await
     }
 
     async fn report_all(&self, reports: Vec<Report>) -> Vec<Result<Reported>> {
-        let acts = reports.into_iter().map(Box::new);
-        let acts = acts.map(|report| move |batch: &mut Batch<'_>| report::report(batch, &report));
-        self.committer.commit_each(acts.collect()).await
+        let reports = Arc::new(reports);
+        let act = |at: usize| {
+            let reports = reports.clone();
+            move |batch: &mut Batch<'_>| report::report_of(batch, &reports, at)
+        };
+        self.committer.commit_each((0..reports.len()).map(act).collect()).await
     }
 
     async fn start(&self, start: Start) -> Result<Started> {
+        let start = Box::new(start);
         let begun = self.write(move |batch| start::start(batch, &start)).await?;
         if begun.created && begun.answer.changes.is_empty() {
             return Ok(begun.into_started());
@@ -80,10 +84,12 @@ impl Store for SqliteStore {
     }
 
     async fn succeed(&self, success: Success) -> Result<SucceedAnswer> {
+        let success = Box::new(success);
         self.write(move |batch| under_lease::succeed(batch, &success)).await
     }
 
     async fn fail(&self, under: UnderLease, failed: FailedAttempt) -> Result<FailureAnswer> {
+        let failed = Box::new(failed);
         self.write(move |batch| under_lease::fail(batch, &under, &failed)).await
     }
 
