@@ -98,6 +98,8 @@ struct Tenants {
     after: i64,
     /// In order, each with its oldest due time.
     found: Vec<(i64, i64)>,
+    /// Which of them has scheduled runs in which queue, and since when the oldest is due.
+    places: Map<(i64, i64), i64>,
     /// There are no others.
     all: bool,
 }
@@ -105,6 +107,12 @@ struct Tenants {
 impl Tenants {
     fn reaches(&self, after: i64) -> bool {
         self.after <= after && (self.all || self.found.last().is_some_and(|(last, _)| *last > after))
+    }
+
+    /// A moment ago nothing was due there; what has come since is found by the next claim.
+    fn has_nothing(&self, (queue, tenant): (i64, i64), now: Timestamp) -> bool {
+        let looked = self.queues.contains(&queue) && self.found.binary_search_by_key(&tenant, |(own, _)| *own).is_ok();
+        looked && self.places.get(&(queue, tenant)).is_none_or(|due| *due > now.as_millis())
     }
 }
 
@@ -143,10 +151,12 @@ impl PgRows<'_> {
         let rows = self.ask_after(TENANTS, &[&queues, &marks.at, &after, &limit(TENANTS_MAX)])?;
         let mut oldest: BTreeMap<i64, i64> = BTreeMap::new();
         let mut of_queue: Map<i64, Piece> = Map::default();
+        let mut places = Map::default();
         for row in &rows {
             let (queue, tenant, due) = (number(row, 0)?, number(row, 1)?, number(row, 2)?);
             let seen = oldest.entry(tenant).or_insert(due);
             *seen = due.min(*seen);
+            places.insert((queue, tenant), due);
             let piece = of_queue.entry(queue).or_insert(Piece { tenants: 0, last: tenant, oldest: due });
             piece.tenants += 1;
             (piece.last, piece.oldest) = (piece.last.max(tenant), piece.oldest.min(due));
@@ -158,7 +168,7 @@ impl PgRows<'_> {
             self.marks.looked(oldest.collect(), now);
         }
         let found = oldest.into_iter().filter(|(tenant, _)| cut.is_none_or(|cut| *tenant <= cut)).collect();
-        Ok(Tenants { queues: queues.to_vec(), after, found, all: cut.is_none() })
+        Ok(Tenants { queues: queues.to_vec(), after, found, places, all: cut.is_none() })
     }
 
     fn load_due(&mut self, hint: &DueHint<'_>, places: &[(i64, i64)], most: usize) -> Result<()> {
@@ -231,7 +241,10 @@ impl WaitingRows for PgRows<'_> {
 
     fn expect_due(&mut self, hint: DueHint<'_>) -> Result<()> {
         let places = hint.queues.iter().flat_map(|queue| hint.tenants.iter().map(|tenant| (*queue, *tenant)));
-        let places: Vec<(i64, i64)> = places.filter(|place| !self.claim.due.contains_key(place)).collect();
+        let places = places.filter(|place| !self.claim.due.contains_key(place));
+        let nothing = |place: &(i64, i64)| self.claim.tenants.as_ref().is_some_and(|t| t.has_nothing(*place, hint.now));
+        let (without, places): (Vec<_>, Vec<_>) = places.partition(nothing);
+        self.claim.due.extend(without.into_iter().map(|place| (place, (Vec::new(), false))));
         if places.is_empty() { Ok(()) } else { self.load_due(&hint, &places, hint.most) }
     }
 
