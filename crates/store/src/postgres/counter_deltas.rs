@@ -26,7 +26,8 @@ pub(super) async fn append(session: &Session, counted: Option<&(Tally, Timestamp
 }
 
 const COUNTS: &str = "INSERT INTO counter_deltas (state, tenant, queue, detail, n, reason)
-     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[])";
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bigint[]),
+         unnest($6::text[])";
 
 async fn counts(session: &Session, tally: &Tally) -> Sent {
     let rows: Vec<(&Count, i64)> = tally.counts.iter().map(|(at, n)| (at, *n)).filter(|(_, n)| *n != 0).collect();
@@ -42,8 +43,8 @@ async fn counts(session: &Session, tally: &Tally) -> Sent {
 }
 
 const HOURS: &str = "INSERT INTO hour_deltas (hour, tenant, queue, started, failed, retried, dead, recovered, succeeded, reason)
-     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
-         $8::bigint[], $9::bigint[], $10::text[])";
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bigint[]),
+         unnest($6::bigint[]), unnest($7::bigint[]), unnest($8::bigint[]), unnest($9::bigint[]), unnest($10::text[])";
 
 async fn hours(session: &Session, tally: &Tally) -> Sent {
     let rows: Vec<(&Hour, &Kinds)> = tally.hours.iter().collect();
@@ -64,7 +65,8 @@ async fn hours(session: &Session, tally: &Tally) -> Sent {
 }
 
 const PATTERNS: &str = "INSERT INTO pattern_deltas (pattern, hour, count, open, at, group_seen)
-     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])";
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bigint[]),
+         unnest($6::bigint[])";
 
 async fn patterns(session: &Session, tally: &Tally, now: Timestamp) -> Sent {
     let told = |delta: &crate::commands::tally::PatternDelta| delta.count != 0 || delta.open != 0 || delta.group_seen;
@@ -82,7 +84,7 @@ async fn patterns(session: &Session, tally: &Tally, now: Timestamp) -> Sent {
 }
 
 const SPEND: &str = "INSERT INTO spend_deltas (tenant, day, tokens, cost_micros)
-     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])";
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[])";
 
 async fn spend(session: &Session, tally: &Tally, now: Timestamp) -> Sent {
     // A sum that would pass what the column holds stays at its end: past every budget is past every budget.

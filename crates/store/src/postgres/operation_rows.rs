@@ -235,8 +235,8 @@ impl PgRows<'_> {
         let new = std::mem::take(&mut self.items.new);
         if !new.is_empty() {
             let sql = "INSERT INTO operation_items (operation, run, outcome, why, state, attempt, revision)
-                 SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[],
-                     $7::bigint[])";
+                 SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::text[]),
+                     unnest($5::bigint[]), unnest($6::bigint[]), unnest($7::bigint[])";
             let why: Vec<Option<&str>> = new.iter().map(|item| item.3.as_deref()).collect();
             self.line.execute(
                 sql,
@@ -254,7 +254,8 @@ impl PgRows<'_> {
         let moved = std::mem::take(&mut self.items.moved);
         if !moved.is_empty() {
             let sql = "UPDATE operation_items AS item SET outcome = new.outcome, why = new.why
-                 FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[]) AS new(operation, run, outcome, why)
+                 FROM (SELECT unnest($1::bigint[]) AS operation, unnest($2::bigint[]) AS run,
+                     unnest($3::bigint[]) AS outcome, unnest($4::text[]) AS why) AS new
                  WHERE item.operation = new.operation AND item.run = new.run";
             let why: Vec<Option<&str>> = moved.iter().map(|item| item.3.as_deref()).collect();
             let values: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =

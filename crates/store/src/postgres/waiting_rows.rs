@@ -1,6 +1,6 @@
 //! Runs that wait for their time. Whoever claims steps over what another is claiming, and over what was claimed long ago.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::sync::LazyLock;
 
@@ -329,19 +329,19 @@ impl PgRows<'_> {
     /// What was read and nobody has been given since; of an order key that this batch has dealt, nothing.
     fn still_due(&self, place: (i64, i64), call: DueCall<'_>) -> (Vec<Candidate>, bool) {
         let Some((read, more)) = self.claim.due.get(&place) else { return (Vec::new(), false) };
+        let ordered = read.iter().any(|candidate| candidate.order_key.is_some());
+        let dealt = if ordered { self.keys_dealt(call.tenant) } else { HashSet::new() };
         let still = |candidate: &&Candidate| {
             let known = self.sheet.runs.get(&candidate.row.id);
             let due = known.and_then(|kept| kept.row.run.due_at()).is_some_and(|due| due <= call.now);
-            due && candidate.order_key.as_deref().is_none_or(|key| !self.is_dealt(call.tenant, key))
+            due && candidate.order_key.as_deref().is_none_or(|key| !dealt.contains(key))
         };
         (read.iter().filter(still).take(call.most).cloned().collect(), *more)
     }
 
-    fn is_dealt(&self, tenant: i64, key: &str) -> bool {
-        self.sheet.runs.values().any(|kept| {
-            kept.row.tenant == tenant
-                && kept.row.run.lease().is_some()
-                && kept.own.order_key.as_ref().is_some_and(|own| own.as_str() == key)
-        })
+    fn keys_dealt(&self, tenant: i64) -> HashSet<&str> {
+        let runs = self.sheet.runs.values();
+        let leased = runs.filter(|kept| kept.row.tenant == tenant && kept.row.run.lease().is_some());
+        leased.filter_map(|kept| kept.own.order_key.as_ref()).map(|key| key.as_str()).collect()
     }
 }

@@ -1,5 +1,6 @@
 //! What a batch has changed, on its way to the database: one statement a table, in one order for every batch, all sent
-//! before the first answer is awaited.
+//! before the first answer is awaited. Each column is unnested by itself: `FROM unnest(…)` over many would first put each of
+//! them aside as a table of its own.
 
 use std::sync::LazyLock;
 
@@ -159,9 +160,9 @@ const PATTERNS: &str =
     "INSERT INTO patterns (id, public_id, tenant, fp_version, fp_hash, template, reason, category, count,
          open, first_seen, last_seen, group_seen, state, regression)
      SELECT id, public_id, tenant, fp_version, fp_hash, template, reason, category, 0, 0, at, at, at, $10, 0
-     FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[], $7::text[],
-         $8::bigint[], $9::bigint[])
-         AS new(id, public_id, tenant, fp_version, fp_hash, template, reason, category, at)
+     FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::text[]) AS public_id, unnest($3::bigint[]) AS tenant,
+         unnest($4::bigint[]) AS fp_version, unnest($5::bigint[]) AS fp_hash, unnest($6::bytea[]) AS template,
+         unnest($7::text[]) AS reason, unnest($8::bigint[]) AS category, unnest($9::bigint[]) AS at) AS new
      ORDER BY public_id";
 
 async fn patterns(session: &Session, new: &[SheetPattern]) -> Sent {
@@ -181,7 +182,7 @@ async fn patterns(session: &Session, new: &[SheetPattern]) -> Sent {
 }
 
 const ALIASES: &str = "INSERT INTO pattern_alias (tenant, fp_hash, fp_version, pattern)
-     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])";
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[])";
 
 async fn aliases(session: &Session, new: &[SheetPattern]) -> Sent {
     let values: [&(dyn ToSql + Sync); 4] = [
@@ -196,11 +197,13 @@ async fn aliases(session: &Session, new: &[SheetPattern]) -> Sent {
 const INSERT_RUNS: &str = "INSERT INTO runs (id, tenant, queue, key_hash, run_id, state, detail, due, wake, attempt, revision,
          reason, category, pattern, severity, received_at, updated_at, deferred_until, environment, agent, task_type,
          customer, model, provider, tool, step, idempotency_key, order_key, held_by, merged_into, replays, life, assigned_to)
-     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[],
-         $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::bigint[], $15::bigint[],
-         $16::bigint[], $17::bigint[], $18::bigint[], $19::bytea[], $20::bytea[], $21::bytea[], $22::bytea[], $23::bytea[],
-         $24::bytea[], $25::bytea[], $26::bytea[], $27::text[], $28::text[], $29::bytea[], $30::text[], $31::bigint[],
-         $32::bytea[], $33::bytea[])";
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::text[]),
+         unnest($6::bigint[]), unnest($7::bigint[]), unnest($8::bigint[]), unnest($9::bigint[]), unnest($10::bigint[]),
+         unnest($11::bigint[]), unnest($12::text[]), unnest($13::bigint[]), unnest($14::bigint[]), unnest($15::bigint[]),
+         unnest($16::bigint[]), unnest($17::bigint[]), unnest($18::bigint[]), unnest($19::bytea[]), unnest($20::bytea[]),
+         unnest($21::bytea[]), unnest($22::bytea[]), unnest($23::bytea[]), unnest($24::bytea[]), unnest($25::bytea[]),
+         unnest($26::bytea[]), unnest($27::text[]), unnest($28::text[]), unnest($29::bytea[]), unnest($30::text[]),
+         unnest($31::bigint[]), unnest($32::bytea[]), unnest($33::bytea[])";
 
 async fn insert_runs(session: &Session, new: &[Run<'_>]) -> Sent {
     if new.is_empty() {
@@ -252,12 +255,14 @@ const UPDATE_RUNS: &str = "UPDATE runs SET queue = new.queue, state = new.state,
          deferred_until = new.deferred_until, agent = new.agent, model = new.model, provider = new.provider,
          tool = new.tool, step = new.step, held_by = new.held_by, merged_into = new.merged_into, replays = new.replays,
          life = new.life, assigned_to = new.assigned_to
-     FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
-         $8::bigint[], $9::text[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bytea[],
-         $16::bytea[], $17::bytea[], $18::bytea[], $19::bytea[], $20::bytea[], $21::text[], $22::bigint[], $23::bytea[],
-         $24::bytea[])
-         AS new(id, queue, state, detail, due, wake, attempt, revision, reason, category, pattern, severity, updated_at,
-             deferred_until, agent, model, provider, tool, step, held_by, merged_into, replays, life, assigned_to)
+     FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS queue, unnest($3::bigint[]) AS state,
+         unnest($4::bigint[]) AS detail, unnest($5::bigint[]) AS due, unnest($6::bigint[]) AS wake,
+         unnest($7::bigint[]) AS attempt, unnest($8::bigint[]) AS revision, unnest($9::text[]) AS reason,
+         unnest($10::bigint[]) AS category, unnest($11::bigint[]) AS pattern, unnest($12::bigint[]) AS severity,
+         unnest($13::bigint[]) AS updated_at, unnest($14::bigint[]) AS deferred_until, unnest($15::bytea[]) AS agent,
+         unnest($16::bytea[]) AS model, unnest($17::bytea[]) AS provider, unnest($18::bytea[]) AS tool,
+         unnest($19::bytea[]) AS step, unnest($20::bytea[]) AS held_by, unnest($21::text[]) AS merged_into,
+         unnest($22::bigint[]) AS replays, unnest($23::bytea[]) AS life, unnest($24::bytea[]) AS assigned_to) AS new
      WHERE runs.id = new.id";
 
 async fn update_runs(session: &Session, known: &[Run<'_>]) -> Sent {
@@ -296,8 +301,9 @@ async fn update_runs(session: &Session, known: &[Run<'_>]) -> Sent {
 
 const ATTEMPTS: &str = "INSERT INTO attempts (id, outcome, epoch, digest, state, fp_version, fp_hash, pattern, pattern_new,
          recorded_at, origin, verdict, body)
-     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bigint[], $7::bigint[],
-         $8::bigint[], $9::bigint[], $10::bigint[], $11::bytea[], $12::bytea[], $13::bytea[])";
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bytea[]), unnest($5::bigint[]),
+         unnest($6::bigint[]), unnest($7::bigint[]), unnest($8::bigint[]), unnest($9::bigint[]), unnest($10::bigint[]),
+         unnest($11::bytea[]), unnest($12::bytea[]), unnest($13::bytea[])";
 /// A late success replaces the silence that was put in its place. Looking for one costs as much as the attempt itself.
 static PUT_ATTEMPTS: LazyLock<String> = LazyLock::new(|| {
     format!(
@@ -331,7 +337,7 @@ async fn attempts(session: &Session, out: &Out) -> Sent {
 }
 
 const PAYLOADS: &str = "INSERT INTO payloads (id, kind, digest, about, body)
-     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[], $5::bytea[])";
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bytea[]), unnest($4::bytea[]), unnest($5::bytea[])";
 
 async fn payloads(session: &Session, out: &Out) -> Sent {
     let kept = &out.payloads;
@@ -346,7 +352,8 @@ async fn payloads(session: &Session, out: &Out) -> Sent {
 }
 
 const MOVES: &str = "INSERT INTO history (run, at, from_state, to_state, actor, event, note)
-     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::bytea[])";
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::text[]),
+         unnest($6::text[]), unnest($7::bytea[])";
 
 async fn moves(session: &Session, out: &Out) -> Sent {
     let moves = &out.moves;
@@ -363,7 +370,8 @@ async fn moves(session: &Session, out: &Out) -> Sent {
 }
 
 const PATTERN_EVENTS: &str = "INSERT INTO pattern_events (pattern, at, event, actor, about, note)
-     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::bytea[], $6::bytea[])";
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::text[]), unnest($5::bytea[]),
+         unnest($6::bytea[])";
 
 async fn pattern_events(session: &Session, out: &Out) -> Sent {
     let events = &out.pattern_events;
@@ -378,7 +386,8 @@ async fn pattern_events(session: &Session, out: &Out) -> Sent {
     over(session, events.len(), PATTERN_EVENTS, &values).await
 }
 
-const DOUBTS: &str = "UPDATE steps SET status = $3, at = new.at FROM unnest($1::bigint[], $2::bigint[]) AS new(run, at)
+const DOUBTS: &str = "UPDATE steps SET status = $3, at = new.at
+     FROM (SELECT unnest($1::bigint[]) AS run, unnest($2::bigint[]) AS at) AS new
      WHERE steps.run = new.run AND effect = 1 AND status = $4";
 
 async fn doubts(session: &Session, out: &Out) -> Sent {
@@ -390,7 +399,7 @@ async fn doubts(session: &Session, out: &Out) -> Sent {
 }
 
 const SENT: &str = "INSERT INTO sent (id, epoch, changes, body)
-     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[])
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bytea[]), unnest($4::bytea[])
      ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch, changes = excluded.changes, body = excluded.body
          WHERE excluded.epoch > sent.epoch";
 

@@ -96,7 +96,7 @@ async fn a_read_that_is_cut_off_in_its_middle_leaves_no_transaction() {
     other.batch_execute("BEGIN; LOCK TABLE runs IN ACCESS EXCLUSIVE MODE").await.unwrap();
     let reader = store.clone();
     reads.spawn(async move { drop(reader.run(&at("acme", "r")).await) });
-    until_somebody_waits(&database);
+    until_somebody_waits(database.url());
     reads.shutdown().await;
     other.batch_execute("COMMIT").await.unwrap();
     // Whatever is neither gone nor at rest.

@@ -12,6 +12,7 @@
 )]
 
 mod away;
+mod claims;
 mod encryption;
 mod items;
 mod marks;
