@@ -1,6 +1,5 @@
 //! What runs carry when they are handed to a worker: read for all of them at once, beside the commit that grants them.
 
-use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use redrive_core::lifecycle::Outcome;
@@ -26,15 +25,15 @@ const PAYLOADS: &str = "SELECT kind, about, body, id FROM payloads WHERE id = AN
 static STEPS: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM steps WHERE run = ANY($1) ORDER BY id"));
 
-/// What was read of runs for their workers: payloads by run and revision, entries of the ledger by run.
-#[derive(Default)]
+/// What was read of runs for their workers.
 pub(super) struct Carriage {
+    /// By run and revision.
     payloads: Map<i64, KeptPayload>,
+    /// By run.
     entries: Map<i64, Vec<StepRow>>,
-    read: HashSet<i64>,
 }
 
-/// A run and the number of its revision.
+/// A run, and the number of its revision.
 pub(super) type Place = (i64, i64);
 
 pub(super) fn place(granted: &Granted) -> Place {
@@ -43,35 +42,20 @@ pub(super) fn place(granted: &Granted) -> Place {
 
 impl Carriage {
     pub(super) async fn of(look: &Look<'_>, places: &[Place]) -> Result<Self> {
-        let mut carriage = Self::default();
-        carriage.read_on(look, places).await?;
-        Ok(carriage)
-    }
-
-    async fn read_on(&mut self, look: &Look<'_>, places: &[Place]) -> Result<()> {
         let (runs, revisions): (Vec<i64>, Vec<i64>) = places.iter().copied().unzip();
         let of_runs: [&(dyn ToSql + Sync); 1] = [&runs];
         let of_revisions: [&(dyn ToSql + Sync); 1] = [&revisions];
         let (kept, steps) = tokio::try_join!(look.rows(PAYLOADS, &of_revisions), look.rows(&STEPS, &of_runs))?;
-        self.payloads.reserve(kept.len());
+        let mut carriage = Self { payloads: Map::default(), entries: Map::default() };
+        carriage.payloads.reserve(kept.len());
         for row in kept {
-            self.payloads.insert(number(&row, 3)?, kept_payload(&row)?);
+            carriage.payloads.insert(number(&row, 3)?, kept_payload(&row)?);
         }
         for row in steps {
             let entry = StepRow::read(&row)?;
-            self.entries.entry(entry.run.unwrap_or_default()).or_default().push(entry);
+            carriage.entries.entry(entry.run.unwrap_or_default()).or_default().push(entry);
         }
-        self.read.extend(revisions);
-        Ok(())
-    }
-
-    fn lacks(&self, granted: &[Granted]) -> Vec<Place> {
-        granted.iter().map(place).filter(|(_, revision)| !self.read.contains(revision)).collect()
-    }
-
-    /// Whether it has all that these runs carry.
-    pub(super) fn is_whole(&self, granted: &[Granted]) -> bool {
-        self.lacks(granted).is_empty() && !granted.iter().any(|granted| wants_last_error(&granted.changes))
+        Ok(carriage)
     }
 
     fn of_run(&mut self, granted: &Granted, last_error: Option<ErrorReport>) -> Carried {
@@ -80,7 +64,7 @@ impl Carriage {
         Carried { payload, entries: self.entries.remove(&run).unwrap_or_default(), last_error }
     }
 
-    /// Puts runs together with what was read of them, where that is all they carry.
+    /// Puts runs together with what was read of them; whatever else they need has to be read.
     pub(super) fn hand_out(mut self, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
         let leased = granted.into_iter().map(|granted| {
             let carried = self.of_run(&granted, None);
@@ -88,21 +72,30 @@ impl Carriage {
         });
         leased.collect()
     }
+}
 
-    /// The same, with what has to be read for it yet.
-    pub(super) async fn complete(mut self, look: &Look<'_>, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
-        let lacking = self.lacks(&granted);
-        if !lacking.is_empty() {
-            self.read_on(look, &lacking).await?;
-        }
-        let mut leased = Vec::with_capacity(granted.len());
-        for granted in granted {
-            let last_error = last_error(look, granted.row, &granted.changes).await?;
-            let carried = self.of_run(&granted, last_error);
-            leased.push(granted.carrying(carried)?);
-        }
-        Ok(leased)
+/// Whether nothing else has to be read of runs.
+pub(super) fn need_no_more(granted: &[Granted]) -> bool {
+    !granted.iter().any(|granted| wants_last_error(&granted.changes))
+}
+
+/// Puts runs together with what they carry, which is read unless it was.
+pub(super) async fn complete_leases(
+    look: &Look<'_>,
+    granted: Vec<Granted>,
+    carriage: Option<Carriage>,
+) -> Result<Vec<LeasedRun>> {
+    let mut carriage = match carriage {
+        Some(read) => read,
+        None => Carriage::of(look, &granted.iter().map(place).collect::<Vec<_>>()).await?,
+    };
+    let mut leased = Vec::with_capacity(granted.len());
+    for granted in granted {
+        let last_error = last_error(look, granted.row, &granted.changes).await?;
+        let carried = carriage.of_run(&granted, last_error);
+        leased.push(granted.carrying(carried)?);
     }
+    Ok(leased)
 }
 
 /// The body of the last attempt that ended so.

@@ -46,13 +46,10 @@ use crate::triage_model::{Act, Replay, Triaged};
 
 impl PgStore {
     /// What the runs carry that a claim is about to get. Where that can't be read now, it is read once they are its own.
-    async fn read_beside(&self, told: oneshot::Receiver<Vec<handing_out::Place>>) -> handing_out::Carriage {
-        let places = told.await.unwrap_or_default();
-        if places.is_empty() {
-            return handing_out::Carriage::default();
-        }
-        let read = read!(self, look => handing_out::Carriage::of(&look, &places));
-        read.unwrap_or_default()
+    async fn read_beside(&self, told: oneshot::Receiver<Vec<handing_out::Place>>) -> Option<handing_out::Carriage> {
+        let places = told.await.ok().filter(|places| !places.is_empty())?;
+        let read: Result<handing_out::Carriage> = read!(self, look => handing_out::Carriage::of(&look, &places));
+        read.ok()
     }
 }
 
@@ -115,22 +112,27 @@ impl Store for PgStore {
 
     async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>> {
         let (tell, told) = oneshot::channel();
-        let mut tell = Some(tell);
+        let (mut tell, mut tries) = (Some(tell), 0);
         let deal = move |batch: &mut Batch<'_>| {
             let granted = lease::lease(batch, &call)?;
             if let Some(tell) = tell.take() {
                 let _ = tell.send(granted.iter().map(handing_out::place).collect::<Vec<_>>());
             }
-            Ok(granted)
+            tries += 1;
+            Ok((granted, tries))
         };
         // What runs carry is read while their leases are committed: they are locked, so nobody changes it meanwhile.
         let (granted, carriage) =
             tokio::join!(self.committer.commit(To::Claims, Expects::default(), deal), self.read_beside(told));
-        let granted = granted?;
-        if carriage.is_whole(&granted) {
-            return carriage.hand_out(granted);
+        let (granted, tries) = granted?;
+        if granted.is_empty() {
+            return Ok(Vec::new());
         }
-        read!(self, look => carriage.complete(&look, granted))
+        // A claim that was done anew had let go of its runs: others may have worked on them since they were read.
+        match carriage.filter(|_| tries == 1) {
+            Some(carriage) if handing_out::need_no_more(&granted) => carriage.hand_out(granted),
+            carriage => read!(self, look => handing_out::complete_leases(&look, granted, carriage)),
+        }
     }
 
     async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>> {

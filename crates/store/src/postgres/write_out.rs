@@ -299,7 +299,8 @@ async fn update_runs(session: &Session, known: &[Run<'_>]) -> Sent {
     over(session, known.len(), UPDATE_RUNS, &values).await
 }
 
-const ATTEMPTS: &str = "INSERT INTO attempts (id, outcome, epoch, digest, state, fp_version, fp_hash, pattern, pattern_new,
+const ATTEMPTS: &str =
+    "INSERT INTO attempts (id, outcome, epoch, digest, state, fp_version, fp_hash, pattern, pattern_new,
          recorded_at, origin, verdict, body)
      SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bytea[]), unnest($5::bigint[]),
          unnest($6::bigint[]), unnest($7::bigint[]), unnest($8::bigint[]), unnest($9::bigint[]), unnest($10::bigint[]),
