@@ -51,6 +51,7 @@ mod review_rows;
 mod revisions;
 mod rows;
 mod run_rows;
+mod runs_out;
 mod scan;
 mod sent;
 mod sheet;

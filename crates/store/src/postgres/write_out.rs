@@ -1,25 +1,23 @@
-//! What a batch has changed, on its way to the database: one statement a table, in one order for every batch, all sent
-//! before the first answer is awaited. Each column is unnested by itself: `FROM unnest(…)` over many would first put each of
-//! them aside as a table of its own.
+//! What a batch has changed, on its way to the database: one statement a table (those of runs are in `runs_out`), in one
+//! order for every batch, all sent before the first answer is awaited. Each column is unnested by itself: `FROM unnest(…)`
+//! over many would first put each of them aside as a table of its own.
 
 use std::sync::LazyLock;
 
 use redrive_core::lifecycle::Outcome;
 use redrive_core::run::StateName;
-use redrive_core::text::Label;
-use redrive_core::time::Timestamp;
-use redrive_core::wire::{PatternState, Severity, StepStatus};
+use redrive_core::wire::{PatternState, StepStatus};
 use tokio_postgres::types::ToSql;
 
 use super::connection::Session;
 use super::counter_deltas;
 use super::rows::PgRows;
-use super::sheet::{Out, Sheet, SheetAttempt, SheetPattern, SheetRun};
-use crate::commands::life::{StateColumns, position};
-use crate::commands::numbers::key_hash;
+use super::runs_out::{self, Changed, insert_runs, update_runs};
+use super::sheet::{Out, Sheet, SheetAttempt, SheetPattern};
+use crate::commands::life::position;
 use crate::error::Result;
 
-type Sent = std::result::Result<u64, tokio_postgres::Error>;
+pub(super) type Sent = std::result::Result<u64, tokio_postgres::Error>;
 
 impl PgRows<'_> {
     /// Writes what is still only in memory, for a statement that has to see it.
@@ -42,29 +40,7 @@ impl PgRows<'_> {
     }
 }
 
-/// A run to be written, and its inner life.
-type Run<'a> = (&'a SheetRun, Vec<u8>);
-
-/// Runs to be written.
-struct Changed<'a> {
-    new: Vec<Run<'a>>,
-    known: Vec<Run<'a>>,
-}
-
 impl Sheet {
-    /// In the order in which runs are locked and inserted everywhere.
-    fn changed(&self) -> Result<Changed<'_>> {
-        let mut dirty: Vec<&SheetRun> = self.runs.values().map(|kept| &**kept).filter(|kept| kept.dirty).collect();
-        dirty
-            .sort_unstable_by(|a, b| (a.row.tenant, a.row.run_id.as_str()).cmp(&(b.row.tenant, b.row.run_id.as_str())));
-        let mut changed = Changed { new: Vec::new(), known: Vec::new() };
-        for kept in dirty {
-            let runs = if kept.new.is_some() { &mut changed.new } else { &mut changed.known };
-            runs.push((kept, kept.row.life()?.into_bytes()));
-        }
-        Ok(changed)
-    }
-
     fn is_written(&self) -> bool {
         self.out.is_empty() && !self.runs.values().any(|kept| kept.dirty)
     }
@@ -95,8 +71,7 @@ impl Out {
     }
 }
 
-const STATEMENTS: &[&str] =
-    &[PATTERNS, ALIASES, INSERT_RUNS, UPDATE_RUNS, ATTEMPTS, PAYLOADS, MOVES, PATTERN_EVENTS, DOUBTS, SENT];
+const STATEMENTS: &[&str] = &[PATTERNS, ALIASES, ATTEMPTS, PAYLOADS, MOVES, PATTERN_EVENTS, DOUBTS, SENT];
 
 /// Sends everything, then waits. A statement that fails makes the commit behind it a rollback.
 async fn send(
@@ -106,7 +81,8 @@ async fn send(
     end: Option<&str>,
 ) -> std::result::Result<(), tokio_postgres::Error> {
     // Prepared before the first is sent: nothing may overtake another, least of all the commit.
-    let all = STATEMENTS.iter().chain(counter_deltas::STATEMENTS).copied().chain([PUT_ATTEMPTS.as_str()]);
+    let all = STATEMENTS.iter().chain(runs_out::STATEMENTS).chain(counter_deltas::STATEMENTS);
+    let all = all.copied().chain([PUT_ATTEMPTS.as_str()]);
     session.statements.prepare_all(&session.client, "writes", all).await?;
     let sent = tokio::join!(
         biased;
@@ -152,10 +128,6 @@ where
     rows.into_iter().map(of).collect()
 }
 
-fn said(label: &Option<Label>) -> Option<&[u8]> {
-    label.as_ref().map(|label| label.as_str().as_bytes())
-}
-
 const PATTERNS: &str =
     "INSERT INTO patterns (id, public_id, tenant, fp_version, fp_hash, template, reason, category, count,
          open, first_seen, last_seen, group_seen, state, regression)
@@ -192,111 +164,6 @@ async fn aliases(session: &Session, new: &[SheetPattern]) -> Sent {
         &each(new, |pattern| pattern.id),
     ];
     over(session, new.len(), ALIASES, &values).await
-}
-
-const INSERT_RUNS: &str = "INSERT INTO runs (id, tenant, queue, key_hash, run_id, state, detail, due, wake, attempt, revision,
-         reason, category, pattern, severity, received_at, updated_at, deferred_until, environment, agent, task_type,
-         customer, model, provider, tool, step, idempotency_key, order_key, held_by, merged_into, replays, life, assigned_to)
-     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::text[]),
-         unnest($6::bigint[]), unnest($7::bigint[]), unnest($8::bigint[]), unnest($9::bigint[]), unnest($10::bigint[]),
-         unnest($11::bigint[]), unnest($12::text[]), unnest($13::bigint[]), unnest($14::bigint[]), unnest($15::bigint[]),
-         unnest($16::bigint[]), unnest($17::bigint[]), unnest($18::bigint[]), unnest($19::bytea[]), unnest($20::bytea[]),
-         unnest($21::bytea[]), unnest($22::bytea[]), unnest($23::bytea[]), unnest($24::bytea[]), unnest($25::bytea[]),
-         unnest($26::bytea[]), unnest($27::text[]), unnest($28::text[]), unnest($29::bytea[]), unnest($30::text[]),
-         unnest($31::bigint[]), unnest($32::bytea[]), unnest($33::bytea[])";
-
-async fn insert_runs(session: &Session, new: &[Run<'_>]) -> Sent {
-    if new.is_empty() {
-        return Ok(0);
-    }
-    let states = each(new, |(kept, _)| StateColumns::of(&kept.row.run));
-    let columns = |kept: &'_ SheetRun| kept.new.as_ref().map_or(kept.updated_at, |new| new.received_at).as_millis();
-    let values: [&(dyn ToSql + Sync); 33] = [
-        &each(new, |(kept, _)| kept.row.id),
-        &each(new, |(kept, _)| kept.row.tenant),
-        &each(new, |(kept, _)| kept.row.queue),
-        &each(new, |(kept, _)| key_hash(kept.row.tenant, kept.row.run_id.as_str())),
-        &each(new, |(kept, _)| kept.row.run_id.as_str()),
-        &each(&states, |state| position(StateName::ALL, &state.state)),
-        &each(&states, |state| state.detail),
-        &each(&states, |state| state.due.map(Timestamp::as_millis)),
-        &each(&states, |state| state.wake.map(Timestamp::as_millis)),
-        &each(new, |(kept, _)| i64::from(kept.row.run.attempt)),
-        &each(new, |(kept, _)| i64::from(kept.row.run.revision)),
-        &each(new, |(kept, _)| &*kept.row.reason),
-        &each(new, |(kept, _)| kept.row.category),
-        &each(new, |(kept, _)| kept.row.pattern),
-        &each(new, |(kept, _)| position(Severity::ALL, &kept.own.severity)),
-        &each(new, |(kept, _)| columns(kept)),
-        &each(new, |(kept, _)| kept.updated_at.as_millis()),
-        &each(new, |(kept, _)| kept.row.run.deferred_until.map(Timestamp::as_millis)),
-        &each(new, |(kept, _)| kept.row.environment.as_str().as_bytes()),
-        &each(new, |(kept, _)| said(&kept.own.agent)),
-        &each(new, |(kept, _)| said(&kept.own.task_type)),
-        &each(new, |(kept, _)| kept.new.as_ref().and_then(|new| said(&new.customer))),
-        &each(new, |(kept, _)| said(&kept.row.model)),
-        &each(new, |(kept, _)| said(&kept.row.provider)),
-        &each(new, |(kept, _)| said(&kept.row.tool)),
-        &each(new, |(kept, _)| said(&kept.row.step)),
-        &each(new, |(kept, _)| kept.new.as_ref().and_then(|new| new.idempotency_key.as_deref())),
-        &each(new, |(kept, _)| kept.own.order_key.as_ref().map(|key| key.as_str())),
-        &each(&states, |state| said(&state.held_by)),
-        &each(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
-        &each(new, |(kept, _)| i64::from(kept.row.run.replays)),
-        &each(new, |(_, life)| life.as_slice()),
-        &each(new, |(kept, _)| said(&kept.assigned_to)),
-    ];
-    over(session, new.len(), INSERT_RUNS, &values).await
-}
-
-const UPDATE_RUNS: &str = "UPDATE runs SET queue = new.queue, state = new.state, detail = new.detail, due = new.due,
-         wake = new.wake, attempt = new.attempt, revision = new.revision, reason = new.reason, category = new.category,
-         pattern = new.pattern, severity = new.severity, updated_at = new.updated_at,
-         deferred_until = new.deferred_until, agent = new.agent, model = new.model, provider = new.provider,
-         tool = new.tool, step = new.step, held_by = new.held_by, merged_into = new.merged_into, replays = new.replays,
-         life = new.life, assigned_to = new.assigned_to
-     FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS queue, unnest($3::bigint[]) AS state,
-         unnest($4::bigint[]) AS detail, unnest($5::bigint[]) AS due, unnest($6::bigint[]) AS wake,
-         unnest($7::bigint[]) AS attempt, unnest($8::bigint[]) AS revision, unnest($9::text[]) AS reason,
-         unnest($10::bigint[]) AS category, unnest($11::bigint[]) AS pattern, unnest($12::bigint[]) AS severity,
-         unnest($13::bigint[]) AS updated_at, unnest($14::bigint[]) AS deferred_until, unnest($15::bytea[]) AS agent,
-         unnest($16::bytea[]) AS model, unnest($17::bytea[]) AS provider, unnest($18::bytea[]) AS tool,
-         unnest($19::bytea[]) AS step, unnest($20::bytea[]) AS held_by, unnest($21::text[]) AS merged_into,
-         unnest($22::bigint[]) AS replays, unnest($23::bytea[]) AS life, unnest($24::bytea[]) AS assigned_to) AS new
-     WHERE runs.id = new.id";
-
-async fn update_runs(session: &Session, known: &[Run<'_>]) -> Sent {
-    if known.is_empty() {
-        return Ok(0);
-    }
-    let states = each(known, |(kept, _)| StateColumns::of(&kept.row.run));
-    let values: [&(dyn ToSql + Sync); 24] = [
-        &each(known, |(kept, _)| kept.row.id),
-        &each(known, |(kept, _)| kept.row.queue),
-        &each(&states, |state| position(StateName::ALL, &state.state)),
-        &each(&states, |state| state.detail),
-        &each(&states, |state| state.due.map(Timestamp::as_millis)),
-        &each(&states, |state| state.wake.map(Timestamp::as_millis)),
-        &each(known, |(kept, _)| i64::from(kept.row.run.attempt)),
-        &each(known, |(kept, _)| i64::from(kept.row.run.revision)),
-        &each(known, |(kept, _)| &*kept.row.reason),
-        &each(known, |(kept, _)| kept.row.category),
-        &each(known, |(kept, _)| kept.row.pattern),
-        &each(known, |(kept, _)| position(Severity::ALL, &kept.own.severity)),
-        &each(known, |(kept, _)| kept.updated_at.as_millis()),
-        &each(known, |(kept, _)| kept.row.run.deferred_until.map(Timestamp::as_millis)),
-        &each(known, |(kept, _)| said(&kept.own.agent)),
-        &each(known, |(kept, _)| said(&kept.row.model)),
-        &each(known, |(kept, _)| said(&kept.row.provider)),
-        &each(known, |(kept, _)| said(&kept.row.tool)),
-        &each(known, |(kept, _)| said(&kept.row.step)),
-        &each(&states, |state| said(&state.held_by)),
-        &each(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
-        &each(known, |(kept, _)| i64::from(kept.row.run.replays)),
-        &each(known, |(_, life)| life.as_slice()),
-        &each(known, |(kept, _)| said(&kept.assigned_to)),
-    ];
-    over(session, known.len(), UPDATE_RUNS, &values).await
 }
 
 const ATTEMPTS: &str =
