@@ -272,6 +272,9 @@ impl Desk {
         self.line = None;
         match Line::open(&self.shared.address) {
             Ok(line) => {
+                // It may lead to another database, which took over and has not seen all that the last one had.
+                self.names = Names::default();
+                self.known.forget();
                 self.line = Some(line);
                 self.reconnect_in = RECONNECT_FIRST;
                 Ok(())

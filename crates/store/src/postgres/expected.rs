@@ -249,7 +249,7 @@ async fn open(session: &Session, wanted: &Wanted<'_>) -> std::result::Result<Ope
     Ok(Opened { runs, patterns, breakers: (opened.4?, opened.5?), numbers: opened.6?, now_ms })
 }
 
-/// The numbers of tenants that a line has met. They never change.
+/// The numbers of tenants that a line has met over its connection: in one database they never change.
 #[derive(Default)]
 pub(super) struct Names(Map<Tenant, i64>);
 

@@ -109,3 +109,23 @@ async fn a_read_that_is_cut_off_in_its_middle_leaves_no_transaction() {
     }
     store.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_took_over_and_lacks_a_tenant_gives_nobody_elses_number_to_it() {
+    let world = World::postgres().await;
+    // So many that each line has met the tenant.
+    for n in 0..8 {
+        world.fail(&format!("before{n}"), "Request timed out").await;
+    }
+    // What took over has never heard of the tenant, and has given its number to another.
+    world.sql("UPDATE tenants SET name = 'other' WHERE name = 'acme'");
+    world.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+         WHERE datname = current_database() AND application_name = 'redrive'",
+    );
+    for n in 0..8 {
+        world.fail(&format!("after{n}"), "KeyError: 'invoice'").await;
+    }
+    let whose = "SELECT name, count(*) FROM runs JOIN tenants ON tenants.id = runs.tenant GROUP BY name ORDER BY name";
+    assert_eq!(world.sql(whose), "acme|8\nother|8");
+}
