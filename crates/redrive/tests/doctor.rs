@@ -123,6 +123,17 @@ fn damage_inside_the_file_is_a_danger() {
 }
 
 #[test]
+fn a_run_that_its_name_does_not_lead_to_is_a_danger() {
+    let folder = folder();
+    used(folder.path(), "mail");
+    let conn = rusqlite::Connection::open(folder.path().join("data/redrive.db")).unwrap();
+    assert_eq!(conn.execute("DELETE FROM run_names_new", []).unwrap(), 1);
+    drop(conn);
+    let said = ("danger".to_owned(), "1 runs can't be found by their names".to_owned());
+    assert_eq!(about(&report(&doctor(folder.path(), &["--json", "--deep"])), "integrity"), [said]);
+}
+
+#[test]
 fn what_is_no_store_can_not_be_looked_at() {
     let folder = folder();
     let (code, complaint) = refusal(&doctor(folder.path(), &[]));

@@ -15,7 +15,7 @@ pub fn open(folder: &Path) -> Connection {
 }
 
 /// Rows that must not be there, with what they would mean.
-const WRONG: [(&str, &str); 6] = [
+const WRONG: [(&str, &str); 7] = [
     (
         "a counter that is not what a recount gives",
         "SELECT count(*) FROM (
@@ -35,6 +35,12 @@ const WRONG: [(&str, &str); 6] = [
              EXCEPT SELECT state, queue, reason, detail, sum(n) FROM counts GROUP BY 1, 2, 3, 4)",
     ),
     (
+        "a run that is not found by its name, or twice",
+        "SELECT count(*) FROM runs WHERE 1 <> (
+             SELECT count(*) FROM (SELECT * FROM run_names UNION ALL SELECT * FROM run_names_new) names
+             WHERE names.key_hash = runs.key_hash AND names.run = runs.id)",
+    ),
+    (
         "a run without its payload",
         "SELECT count(*) FROM runs WHERE (id << 20 | revision) NOT IN (SELECT id FROM payloads)",
     ),
@@ -48,7 +54,7 @@ pub fn check(folder: &Path) {
         // The counters are kept and appended there; the command knows how both add up.
         let checked = redrive().args(["store", "check", "--json", "--database-url", &url]).output().unwrap();
         assert!(checked.status.success(), "{checked:?}");
-        for (what, rows) in &WRONG[3..] {
+        for (what, rows) in &WRONG[4..] {
             assert_eq!(private_postgres::sql(&url, rows).unwrap(), "0", "{what}");
         }
         return;

@@ -23,6 +23,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { name: "0009_operations", sql: include_str!("migrations/0009_operations.sql") },
     Migration { name: "0010_urgent", sql: include_str!("migrations/0010_urgent.sql") },
     Migration { name: "0011_plain_log", sql: include_str!("migrations/0011_plain_log.sql") },
+    Migration { name: "0012_names", sql: include_str!("migrations/0012_names.sql") },
 ];
 
 /// Who migrates holds this.

@@ -107,6 +107,7 @@ impl EngineRows for SqliteRows<'_> {
             fold_pattern(self.conn, *pattern, delta, now, &mut self.memory.pattern_clocks)?;
         }
         fold_spend(self.conn, tally.spend, now)?;
+        self.move_names()?;
         log_changes(self.conn, tally.moved, now)
     }
 }

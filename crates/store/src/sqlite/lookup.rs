@@ -1,12 +1,18 @@
 //! From the names that callers know to the store's own numbers.
 
+use std::sync::LazyLock;
+
 use redrive_core::ids::{QueueName, Tenant};
 use rusqlite::{Connection, OptionalExtension, params};
 
 pub(super) use crate::kept::lookup::{NUMBER_BITS, Whose, key_hash, number_of, numbered, span_of};
 
+use super::names::NAMED;
 use crate::error::{Error, Result};
 use crate::model::{RunRef, TenantScope};
+
+pub(super) static FIND: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT id FROM runs NOT INDEXED WHERE id IN ({NAMED}) AND tenant = ?2 AND run_id = ?3"));
 
 pub(super) fn tenant_number(conn: &Connection, tenant: &Tenant) -> Result<Option<i64>> {
     let mut find = conn.prepare_cached("SELECT id FROM tenants WHERE name = ?")?;
@@ -21,7 +27,7 @@ pub(super) fn queue_number(conn: &Connection, queue: &QueueName) -> Result<Optio
 pub(super) fn run_number(conn: &Connection, at: &RunRef) -> Result<i64> {
     let tenant = tenant_number(conn, &at.tenant)?.ok_or(Error::NotFound("run"))?;
     let run_id = at.run_id.as_str();
-    let mut find = conn.prepare_cached("SELECT id FROM runs WHERE key_hash = ? AND tenant = ? AND run_id = ?")?;
+    let mut find = conn.prepare_cached(&FIND)?;
     let found = find.query_row(params![key_hash(tenant, run_id), tenant, run_id], |row| row.get(0)).optional()?;
     found.ok_or(Error::NotFound("run"))
 }

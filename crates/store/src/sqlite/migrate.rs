@@ -25,6 +25,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { name: "0009_operations", sql: include_str!("migrations/0009_operations.sql") },
     Migration { name: "0010_urgent", sql: include_str!("migrations/0010_urgent.sql") },
     Migration { name: "0011_plain_log", sql: include_str!("migrations/0011_plain_log.sql") },
+    Migration { name: "0012_names", sql: include_str!("migrations/0012_names.sql") },
 ];
 
 pub(super) fn newest() -> u32 {
@@ -109,19 +110,28 @@ mod tests {
         assert_eq!(version(&open_writer(&path, false).unwrap()).unwrap(), newest());
     }
 
-    #[test]
-    fn the_ledger_of_an_older_store_comes_along() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut conn = open_writer(&folder.path().join("a.db"), true).unwrap();
-        MIGRATIONS[..5].iter().for_each(|older| conn.execute_batch(older.sql).unwrap());
-        conn.pragma_update(None, "user_version", 5).unwrap();
+    /// A store of so many migrations, with one run in it.
+    fn older(folder: &tempfile::TempDir, migrations: u32) -> Connection {
+        let conn = open_writer(&folder.path().join("a.db"), true).unwrap();
+        MIGRATIONS.iter().take(migrations as usize).for_each(|older| conn.execute_batch(older.sql).unwrap());
+        conn.pragma_update(None, "user_version", migrations).unwrap();
         conn.execute_batch(
             "INSERT INTO tenants (id, name, created_at) VALUES (1, 'acme', 0);
              INSERT INTO queues (id, name, settings, created_at) VALUES (1, 'default', '{}', 0);
              INSERT INTO runs (id, tenant, queue, key_hash, run_id, state, detail, attempt, revision, reason, category,
                  severity, received_at, updated_at, environment, replays, life)
-             VALUES (1, 1, 1, 0, 'r1', 2, 0, 1, 1, '', -1, 1, 0, 0, 'production', 0, '{}');
-             INSERT INTO steps (tenant, run, attempt, epoch, key, named, name, effect, status, at, output)
+             VALUES (1, 1, 1, 77, 'r1', 2, 0, 1, 1, '', -1, 1, 0, 0, 'production', 0, '{}');",
+        )
+        .unwrap();
+        conn
+    }
+
+    #[test]
+    fn the_ledger_of_an_older_store_comes_along() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut conn = older(&folder, 5);
+        conn.execute_batch(
+            "INSERT INTO steps (tenant, run, attempt, epoch, key, named, name, effect, status, at, output)
              VALUES (1, 1, 1, 3, 'done', 1, 'n', 1, 1, 7, x'00'), (1, 1, 1, 3, 'failed', 1, 'n', 1, 2, 7, NULL);",
         )
         .unwrap();
@@ -130,6 +140,17 @@ mod tests {
             conn.prepare("SELECT key || run_id || holds || used_at || used_epoch FROM steps ORDER BY id").unwrap();
         let rows: Vec<String> = read.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
         assert_eq!(rows, ["doner1173", "failedr1073"]);
+    }
+
+    #[test]
+    fn the_runs_of_an_older_store_are_found_by_their_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut conn = older(&folder, 11);
+        migrate(&mut conn).unwrap();
+        let name = conn.query_row("SELECT key_hash, run FROM run_names", [], |row| Ok((row.get(0)?, row.get(1)?)));
+        assert_eq!(name, Ok((77, 1)));
+        conn.execute("DELETE FROM runs", []).unwrap();
+        assert!(!conn.prepare("SELECT 1 FROM run_names").unwrap().exists([]).unwrap());
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod list;
 mod list_tests;
 mod lookup;
 mod migrate;
+mod names;
 mod operation_find;
 mod operation_list;
 mod operation_rows;

@@ -1,5 +1,7 @@
 //! Queues as admins see them.
 
+use std::sync::LazyLock;
+
 use redrive_core::ids::QueueName;
 use redrive_core::wire::{QueueSettings, QueueView};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -7,9 +9,17 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::by_state::by_queue;
 use super::columns::{json, parsed, text};
 use super::lookup::{key_hash, tenant_number};
+use super::names::NAMED;
 use crate::error::{Error, Result};
 use crate::kept::queues::{QUEUES, view};
 use crate::model::RunRef;
+
+pub(super) static QUEUE_OF: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT queues.name FROM runs NOT INDEXED JOIN queues ON queues.id = runs.queue
+         WHERE runs.id IN ({NAMED}) AND tenant = ?2 AND run_id = ?3"
+    )
+});
 
 /// By name.
 pub(super) fn list_queues(conn: &Connection) -> Result<Vec<QueueView>> {
@@ -43,10 +53,7 @@ pub(super) fn settings_of(conn: &Connection, name: &QueueName) -> Result<Option<
 pub(super) fn queue_of(conn: &Connection, at: &RunRef) -> Result<Option<QueueName>> {
     let Some(tenant) = tenant_number(conn, &at.tenant)? else { return Ok(None) };
     let run_id = at.run_id.as_str();
-    let mut find = conn.prepare_cached(
-        "SELECT queues.name FROM runs JOIN queues ON queues.id = runs.queue
-         WHERE key_hash = ?1 AND tenant = ?2 AND run_id = ?3",
-    )?;
+    let mut find = conn.prepare_cached(&QUEUE_OF)?;
     let found = find.query_row(params![key_hash(tenant, run_id), tenant, run_id], |row| Ok(parsed(row, 0, "queue")));
     found.optional()?.transpose()
 }

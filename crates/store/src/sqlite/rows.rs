@@ -7,6 +7,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use super::due::queue_numbers;
 use super::lookup::tenant_number;
+use super::names::NewNames;
 use super::pattern_clock::PatternClocks;
 use crate::commands::rows::NameRows;
 use crate::error::{Error, Result};
@@ -15,6 +16,7 @@ use crate::error::{Error, Result};
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pub(super) last_run: Option<i64>,
+    pub(super) new_names: Option<NewNames>,
     pub(super) pattern_clocks: PatternClocks,
 }
 

@@ -10,6 +10,7 @@ use redrive_core::wire::Severity;
 use rusqlite::{OptionalExtension, params};
 
 use super::columns::{label_or_none, parsed_or_none};
+use super::names::NAMED;
 use super::rows::SqliteRows;
 use crate::commands::life::{StateColumns, position, word};
 use crate::commands::numbers::{key_hash, numbered};
@@ -18,18 +19,17 @@ use crate::commands::run_row::{COLUMNS, RunRow};
 use crate::error::{Error, Result};
 use crate::model::{NewRun, PayloadKind};
 
-/// Read from the index alone: of a failure that comes in, its run is nearly always new.
-const IS_THERE: &str = "SELECT 1 FROM runs WHERE key_hash = ?1";
-
-static FIND: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {COLUMNS} FROM runs WHERE key_hash = ?1 AND tenant = ?2 AND run_id = ?3"));
+pub(super) static FIND: LazyLock<String> = LazyLock::new(|| {
+    format!("SELECT {COLUMNS} FROM runs NOT INDEXED WHERE id IN ({NAMED}) AND tenant = ?2 AND run_id = ?3")
+});
 
 static FIND_BY_NUMBER: LazyLock<String> = LazyLock::new(|| format!("SELECT {COLUMNS} FROM runs WHERE id = ?1"));
 
 impl RunRows for SqliteRows<'_> {
     fn find_run(&mut self, tenant: i64, run_id: &RunId) -> Result<Option<RunRow>> {
         let hash = key_hash(tenant, run_id.as_str());
-        if !self.held.is_there.of(self.conn, IS_THERE)?.exists([hash])? {
+        // Asked alone: of a failure that comes in, the run is nearly always new.
+        if !self.held.is_there.of(self.conn, NAMED)?.exists([hash])? {
             return Ok(None);
         }
         let mut rows = self.held.find_run.of(self.conn, &FIND)?.query(params![hash, tenant, run_id.as_str()])?;
@@ -206,6 +206,9 @@ impl SqliteRows<'_> {
             row.run.replays,
             row.life()?,
         ])?;
+        if let Some(names) = &mut self.memory.new_names {
+            names.count += 1;
+        }
         Ok(())
     }
 

@@ -87,7 +87,19 @@ impl Visit {
             }
         }
         found.retain(|said| said != "ok");
+        if deep && found.is_empty() {
+            found.extend(self.nameless()?);
+        }
         Ok(found)
+    }
+
+    /// Names are tables to SQLite, and no index that it compares.
+    fn nameless(&self) -> Result<Option<String>> {
+        let sql = "SELECT count(*) FROM runs WHERE NOT EXISTS
+                       (SELECT 1 FROM run_names_new n WHERE n.key_hash = runs.key_hash AND n.run = runs.id)
+                   AND NOT EXISTS (SELECT 1 FROM run_names n WHERE n.key_hash = runs.key_hash AND n.run = runs.id)";
+        let nameless: i64 = self.conn.query_row(sql, [], |row| row.get(0))?;
+        Ok((nameless > 0).then(|| format!("{nameless} runs can't be found by their names")))
     }
 
     pub fn queues(&self) -> Result<Vec<QueueView>> {

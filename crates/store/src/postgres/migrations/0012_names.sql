@@ -1,0 +1,1 @@
+-- The twin of SQLite's, where names that came lately have a small index of their own.
