@@ -14,8 +14,6 @@ use crate::error::Result;
 const KEPT: i64 = if cfg!(debug_assertions) { 64 } else { 65_536 };
 /// So many too many are worth a move.
 const SPARE: i64 = KEPT / 64;
-/// A small index that somebody else has filled (a copy, a generated store) is moved by so many a commit.
-const MOVED_MAX: i64 = 16_384;
 
 /// The runs that a hash stands for: nearly always one, or none.
 pub(super) const NAMED: &str =
@@ -54,6 +52,17 @@ impl NewNames {
     }
 }
 
+/// When a store opens: somebody else (a copy) may have written far more runs than a commit should have to move.
+pub(super) fn settle(conn: &Connection) -> Result<()> {
+    let mut names = NewNames::read(conn)?;
+    if names.count >= 2 * KEPT {
+        let tx = conn.unchecked_transaction()?;
+        names.move_on(&tx, names.count)?;
+        tx.commit()?;
+    }
+    Ok(())
+}
+
 impl SqliteRows<'_> {
     /// At the end of each transaction.
     pub(super) fn move_names(&mut self) -> Result<()> {
@@ -63,7 +72,7 @@ impl SqliteRows<'_> {
         };
         let spare = names.count - KEPT;
         if spare >= SPARE {
-            names.move_on(self.conn, spare.min(MOVED_MAX))?;
+            names.move_on(self.conn, spare)?;
         }
         self.memory.new_names = Some(names);
         Ok(())
@@ -108,6 +117,14 @@ mod tests {
         let (small, large) = (count(&fixture.conn, "run_names_new"), count(&fixture.conn, "run_names"));
         assert_eq!(small + large, count(&fixture.conn, "runs"), "each name is in one of them");
         assert!(small < 2 * KEPT && ends > 2, "{small} are left, the end was met {ends} times");
+    }
+
+    #[test]
+    fn a_store_that_somebody_else_has_filled_opens_with_its_names_in_place() {
+        let fixture = Fixture::with((0..2 * KEPT).map(|_| Seed::default()));
+        settle(&fixture.conn).unwrap();
+        assert_eq!(count(&fixture.conn, "run_names"), 2 * KEPT);
+        assert_eq!(count(&fixture.conn, "run_names_new"), 0);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::sqlite::checkpointer::Checkpointer;
 use crate::sqlite::committer::Committer;
 use crate::sqlite::folder::{self, Held};
 use crate::sqlite::readers::{READERS, Readers};
-use crate::sqlite::{connection, migrate, queue_list};
+use crate::sqlite::{connection, migrate, names, queue_list};
 
 /// What a store needs to open.
 pub struct Options {
@@ -58,6 +58,7 @@ impl SqliteStore {
         if is_half_copied(&conn)? {
             return Err(half_copied());
         }
+        names::settle(&conn)?;
         set(&conn)?;
         let readers = Readers::open(&path, READERS)?;
         let shelf = PolicyShelf::new(policies.clone());
