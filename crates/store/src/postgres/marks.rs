@@ -7,8 +7,9 @@ use redrive_core::time::{SECOND_MS, Timestamp};
 
 /// Tenants of one queue that one look reads.
 pub(super) const TENANTS_MAX: usize = 2_048;
-/// A look at everything, whatever the marks say, this often: a run that fell due before its mark waits no longer.
-const WHOLE_EVERY_MS: u64 = 10 * SECOND_MS;
+/// A look at everything, whatever the marks say, this often: a run that fell due before its mark waits no longer. It visits
+/// every dead entry there is, so it is seldom.
+const WHOLE_EVERY_MS: u64 = 60 * SECOND_MS;
 /// A commit that takes its time may bring a run that was due a while ago.
 const SLACK_MS: u64 = 60 * SECOND_MS;
 
@@ -38,12 +39,14 @@ impl Marks {
         From { at: if whole { vec![i64::MIN; queues.len()] } else { at }, whole }
     }
 
-    /// Everything was looked at: nothing lies before the oldest of each queue.
-    pub(super) fn looked(&mut self, oldest: Vec<(i64, Option<i64>)>, now: Timestamp) {
+    /// All from the marks on was looked at: nothing lies between them and the oldest of each queue.
+    pub(super) fn looked(&mut self, oldest: Vec<(i64, Option<i64>)>, whole: bool, now: Timestamp) {
         let since = now.minus_ms(SLACK_MS).as_millis();
         for (queue, oldest) in oldest {
             self.at.insert(queue, oldest.unwrap_or(since).min(since));
-            self.whole_at.insert(queue, now);
+            if whole {
+                self.whole_at.insert(queue, now);
+            }
         }
     }
 }

@@ -163,9 +163,9 @@ impl PgRows<'_> {
         }
         // Past the end of a piece that is full nothing is known of that queue.
         let cut = of_queue.values().filter(|piece| piece.tenants >= TENANTS_MAX).map(|piece| piece.last).min();
-        if marks.whole && after == i64::MIN && cut.is_none() {
+        if after == i64::MIN && cut.is_none() {
             let oldest = queues.iter().map(|queue| (*queue, of_queue.get(queue).map(|piece| piece.oldest)));
-            self.marks.looked(oldest.collect(), now);
+            self.marks.looked(oldest.collect(), marks.whole, now);
         }
         let found = oldest.into_iter().filter(|(tenant, _)| cut.is_none_or(|cut| *tenant <= cut)).collect();
         Ok(Tenants { queues: queues.to_vec(), after, found, places, all: cut.is_none() })

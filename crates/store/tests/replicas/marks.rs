@@ -1,7 +1,7 @@
 //! A claim does not pay for those before it: what they took out of the index stays there as dead entries until it is
 //! vacuumed, which an open transaction of anybody's prevents.
 
-use tokio_postgres::NoTls;
+use tokio_postgres::{Client, NoTls};
 
 use crate::world::{World, lease_call};
 
@@ -20,12 +20,31 @@ async fn what_was_claimed_long_ago_costs_a_claim_nothing_though_it_can_not_be_va
     assert!(many <= few + once, "{CLAIMS} claims read {few} entries, and {many} beside {DEAD} dead ones");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_from_a_backlog_does_not_pay_for_the_one_before_it() {
+    let mut world = World::postgres().await;
+    let (somebody, moved) = holds_a_transaction(&world).await;
+    for n in 0..DEAD {
+        world.enqueue("acme", &format!("r{n}")).await;
+        world.wait(1);
+    }
+    world.wait(LONG_AGO_MS);
+    let before = entries_read(&world, DUE).await;
+    world = world.restarted().await;
+    for _ in 0..CLAIMS {
+        assert_eq!(world.store.lease(lease_call(4)).await.unwrap().len(), 4);
+    }
+    let read = entries_read(&world, DUE).await - before;
+    // The tenant's oldest, and the four with one more: with those of the claim before, which is where the mark was.
+    let each = i64::try_from(CLAIMS * 24).unwrap();
+    assert!(read <= each, "{CLAIMS} claims of four read {read} entries");
+    lets_go(somebody, moved).await;
+}
+
 /// Entries of the index of due runs that claims read, so many having been claimed long before.
 async fn read_by_claims(dead: usize) -> i64 {
     let mut world = World::postgres().await;
-    let (somebody, connection) = tokio_postgres::connect(world.url(), NoTls).await.unwrap();
-    let moved = tokio::spawn(connection);
-    somebody.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM runs").await.unwrap();
+    let (somebody, moved) = holds_a_transaction(&world).await;
     for n in 0..dead {
         world.enqueue("acme", &format!("old{n}")).await;
     }
@@ -40,10 +59,24 @@ async fn read_by_claims(dead: usize) -> i64 {
         assert_eq!(world.store.lease(lease_call(1)).await.unwrap().len(), 1);
     }
     let read = entries_read(&world, DUE).await - before;
+    lets_go(somebody, moved).await;
+    read
+}
+
+type Moved = tokio::task::JoinHandle<Result<(), tokio_postgres::Error>>;
+
+/// Somebody whose transaction keeps everything from being vacuumed.
+async fn holds_a_transaction(world: &World) -> (Client, Moved) {
+    let (somebody, connection) = tokio_postgres::connect(world.url(), NoTls).await.unwrap();
+    let moved = tokio::spawn(connection);
+    somebody.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM runs").await.unwrap();
+    (somebody, moved)
+}
+
+async fn lets_go(somebody: Client, moved: Moved) {
     somebody.batch_execute("VACUUM runs").await.expect_err("its transaction was open until now");
     drop(somebody);
     moved.await.unwrap().unwrap();
-    read
 }
 
 /// Since the database was made. A session tells its figures at its end at the latest: the store is closed for it.
