@@ -12,7 +12,7 @@ use crate::raw::What;
 use redrive_store::Store as _;
 
 /// The first of them finds nothing prepared, on either side.
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 45;
 
 pub async fn measure(plan: &Plan, figures: &mut Figures, place: &Place) -> Result<()> {
     println!("Claim 1,000 and resolve 1,000 on PostgreSQL, fair, with {} runs in the store", plan.large);

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redrive_core::policy::Policies;
 use redrive_core::time::{SECOND_MS, Timestamp};
@@ -33,6 +33,8 @@ use crate::error::{Error, Result};
 const QUEUE_MAX_COMMANDS: usize = 8_192;
 /// Commands in one transaction.
 const BATCH_MAX_COMMANDS: usize = 1_024;
+/// Commands that come no further apart than this are sent by somebody who is at it.
+const KEEP_COMING: Duration = Duration::from_micros(20);
 /// How often a batch is done anew because others were there first.
 const AGAIN_MAX: u32 = 8;
 /// How long what other replicas have set for queues may go unseen.
@@ -156,6 +158,24 @@ impl Committer {
     }
 }
 
+/// What waits. Where others came along with the first, as long as more keep coming: a caller that is in the middle of
+/// sending a thousand should not find its first ten in a transaction of their own.
+fn with_those_behind(first: Queued, queue: &mut mpsc::Receiver<Queued>) -> Vec<Queued> {
+    let mut commands = vec![first];
+    let mut last_came = Instant::now();
+    while commands.len() < BATCH_MAX_COMMANDS {
+        match queue.try_recv() {
+            Ok(next) => {
+                commands.push(next);
+                last_came = Instant::now();
+            }
+            Err(_) if last_came.elapsed() < KEEP_COMING => std::thread::yield_now(),
+            Err(_) => break,
+        }
+    }
+    commands
+}
+
 /// One line's thread.
 struct Desk {
     shared: Arc<Shared>,
@@ -193,12 +213,7 @@ impl Desk {
 
     fn work(&mut self, mut queue: mpsc::Receiver<Queued>) {
         while let Some(first) = queue.blocking_recv() {
-            let mut commands = vec![first];
-            while commands.len() < BATCH_MAX_COMMANDS {
-                let Ok(next) = queue.try_recv() else { break };
-                commands.push(next);
-            }
-            if !self.commit_all(commands) {
+            if !self.commit_all(with_those_behind(first, &mut queue)) {
                 queue.close();
             }
         }
@@ -274,6 +289,7 @@ impl Desk {
             Ok(line) => {
                 // It may lead to another database, which took over and has not seen all that the last one had.
                 self.names = Names::default();
+                self.marks = Marks::default();
                 self.known.forget();
                 self.line = Some(line);
                 self.reconnect_in = RECONNECT_FIRST;
