@@ -13,7 +13,7 @@ use redrive_core::time::{SECOND_MS, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
 use super::address::Address;
-use super::expected::{Expects, Names};
+use super::expected::{Asking, Expects, Names};
 use super::line::{Failure, Line};
 use super::marks::Marks;
 use super::quiet::Quiet;
@@ -35,6 +35,9 @@ const QUEUE_MAX_COMMANDS: usize = 8_192;
 const BATCH_MAX_COMMANDS: usize = 1_024;
 /// Commands that come no further apart than this are sent by somebody who is at it.
 const KEEP_COMING: Duration = Duration::from_micros(20);
+/// After a run that was taken to be new was none, so many batches ask for all names first: who sends again, or reports a
+/// run's later attempts, does so many times.
+const ASK_AFTER_SURPRISE: u32 = 64;
 /// How often a batch is done anew because others were there first.
 const AGAIN_MAX: u32 = 8;
 /// How long what other replicas have set for queues may go unseen.
@@ -188,6 +191,8 @@ struct Desk {
     reconnect_in: Duration,
     /// The last transaction came as far as its commands.
     begun: bool,
+    /// So many batches more ask for the names of runs that may be new.
+    asking: u32,
 }
 
 /// Why a transaction did not hold.
@@ -208,6 +213,7 @@ impl Desk {
             queues_known_at: Timestamp::default(),
             reconnect_in: RECONNECT_FIRST,
             begun: false,
+            asking: 0,
         }
     }
 
@@ -242,7 +248,7 @@ impl Desk {
             }
             queued.command.answer(alone.map(|failed| match failed.how {
                 Failure::Command => failed.error,
-                Failure::Again | Failure::Lost => unavailable(failed.error),
+                Failure::Again | Failure::NotNew | Failure::Lost => unavailable(failed.error),
             }));
         }
         !stop
@@ -255,7 +261,7 @@ impl Desk {
             let done = self.transact(commands);
             tries += 1;
             match done {
-                Err(failed) if failed.how == Failure::Again && tries < AGAIN_MAX => {
+                Err(failed) if matches!(failed.how, Failure::Again | Failure::NotNew) && tries < AGAIN_MAX => {
                     tracing::debug!(error = %failed.error, "a batch is done anew");
                 }
                 // A connection that was lost while nobody used it is only noticed now; nothing was done over it yet.
@@ -269,9 +275,15 @@ impl Desk {
         self.connected().map_err(|error| Failed { error, how: Failure::Lost })?;
         let done = self.try_transact(commands);
         let noted = self.line.as_mut().and_then(Line::take_failure);
-        let Err(error) = done else { return Ok(()) };
+        let Err(error) = done else {
+            self.asking = self.asking.saturating_sub(1);
+            return Ok(());
+        };
         self.known.forget();
         let how = noted.unwrap_or(Failure::Command);
+        if matches!(how, Failure::NotNew | Failure::Command) {
+            self.asking = ASK_AFTER_SURPRISE;
+        }
         let usable = |line: &mut Line| how != Failure::Lost && !line.is_closed() && line.roll_back();
         if !self.line.as_mut().is_some_and(usable) {
             // With a transaction that may be open it is of no use to anybody.
@@ -316,6 +328,7 @@ impl Desk {
     fn try_transact(&mut self, commands: &mut [Queued]) -> Result<()> {
         self.begun = false;
         self.look_anew();
+        let asking = if self.asking > 0 { Asking::All } else { Asking::ButTheNew };
         let Self { shared, line: Some(line), known, names, marks, begun, .. } = self else {
             return Err(Error::Unavailable("there is no connection".into()));
         };
@@ -325,7 +338,7 @@ impl Desk {
             names.met(&line.noted(met)?)?;
         }
         let mut rows = PgRows::new(line, names, marks, shared.quiet.clone());
-        let now = shared.time.read(rows.begin(commands.iter().map(|queued| &queued.expects))?);
+        let now = shared.time.read(rows.begin(commands.iter().map(|queued| &queued.expects), asking)?);
         *begun = true;
         let mut batch = Batch {
             rows: &mut rows,
@@ -346,6 +359,9 @@ impl Desk {
         .unwrap_or_else(|_| Err(Error::Unexpected("a command panicked".into())))?;
         breakers::fold(&mut batch)?;
         let Batch { wake, tally, .. } = batch;
+        if !rows.new_ones_are_made() {
+            return Err(rows.line.not_new());
+        }
         rows.fold(tally, now)?;
         failpoint::pass("before_commit");
         rows.commit()?;

@@ -15,7 +15,7 @@ use super::columns::{number, parsed};
 use super::connection::Session;
 use super::rows::PgRows;
 use super::run_rows::NEXT_NUMBERS;
-use super::sheet::{COLUMNS, PatternKey};
+use super::sheet::{COLUMNS, Named, PatternKey};
 use super::time::NOW;
 use super::write_out::each;
 use crate::commands::attempts::{KEPT, Kept};
@@ -101,6 +101,14 @@ static LAST_FAILURES: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
+/// Which names a batch asks for before its commands run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asking {
+    All,
+    /// Not those of reports and starts: nearly always they are new, and where one is not, its insert says so.
+    ButTheNew,
+}
+
 /// What all commands of a batch expect, each thing once. Of tenants that nobody has named yet there is nothing to read.
 struct Wanted<'e> {
     /// In the order in which runs are locked everywhere.
@@ -112,16 +120,19 @@ struct WantedRun<'e> {
     tenant: i64,
     run_id: &'e RunId,
     makes: bool,
+    /// It is read before the commands run; otherwise they take it to be new.
+    read: bool,
     last_failure: bool,
 }
 
 impl<'e> Wanted<'e> {
-    fn of(all: impl Iterator<Item = &'e Expects>, names: &Names) -> Self {
+    fn of(all: impl Iterator<Item = &'e Expects>, names: &Names, asking: Asking) -> Self {
         let (mut runs, mut patterns) = (Vec::new(), Vec::new());
         for expects in all {
             let Some((name, run_id)) = &expects.run else { continue };
             let Some(tenant) = names.number(name) else { continue };
-            runs.push(WantedRun { tenant, run_id, makes: expects.makes, last_failure: expects.last_failure });
+            let (makes, read) = (expects.makes, !expects.makes || asking == Asking::All);
+            runs.push(WantedRun { tenant, run_id, makes, read, last_failure: expects.last_failure });
             patterns.extend(expects.fingerprint.map(|(hash, version)| (tenant, hash, version)));
         }
         runs.sort_unstable_by(|a, b| (a.tenant, a.run_id).cmp(&(b.tenant, b.run_id)));
@@ -129,6 +140,7 @@ impl<'e> Wanted<'e> {
             let same = (next.tenant, next.run_id) == (kept.tenant, kept.run_id);
             if same {
                 kept.makes |= next.makes;
+                kept.read |= next.read;
                 kept.last_failure |= next.last_failure;
             }
             same
@@ -152,8 +164,8 @@ async fn read(session: &Session, rows: usize, sql: &str, values: &[&(dyn ToSql +
 
 impl PgRows<'_> {
     /// Opens the transaction, reads and locks what its commands expect, and says what time it is: once the locks are held.
-    pub(super) fn begin<'e>(&mut self, expects: impl Iterator<Item = &'e Expects>) -> Result<i64> {
-        let wanted = Wanted::of(expects, self.names);
+    pub(super) fn begin<'e>(&mut self, expects: impl Iterator<Item = &'e Expects>, asking: Asking) -> Result<i64> {
+        let wanted = Wanted::of(expects, self.names, asking);
         let opened = self.line.wait(open(&self.line.session, &wanted));
         let opened = self.line.noted(opened)?;
         self.sheet.make_room(wanted.runs.len());
@@ -185,13 +197,21 @@ impl PgRows<'_> {
     /// Which runs may have been reported before.
     fn what_is_there(&mut self, wanted: &Wanted<'_>) -> Vec<i64> {
         let mut again = Vec::new();
-        for WantedRun { tenant, run_id, last_failure, .. } in &wanted.runs {
+        for WantedRun { tenant, run_id, read, last_failure, .. } in &wanted.runs {
             // One that was not there when its name was asked for is not there for this batch; whoever makes it meanwhile is
             // met at the insert.
-            let found = self.sheet.named.entry((*tenant, (*run_id).clone())).or_insert(None);
-            again.extend(found.filter(|_| *last_failure));
+            let nobody = if *read { Named::Nobody } else { Named::Unasked };
+            let found = self.sheet.named.entry((*tenant, (*run_id).clone())).or_insert(nobody);
+            if let (Named::Run(run), true) = (*found, *last_failure) {
+                again.push(run);
+            }
         }
         again
+    }
+
+    /// Whether each run that was taken to be new has become one: what was done to another for its sake stands on nothing.
+    pub(super) fn new_ones_are_made(&self) -> bool {
+        self.sheet.named.values().all(|named| *named != Named::Unasked)
     }
 
     fn take_last_failures(&mut self, again: &[i64]) -> Result<()> {
@@ -223,7 +243,9 @@ async fn open(session: &Session, wanted: &Wanted<'_>) -> std::result::Result<Ope
     let all = [RUNS.as_str(), PATTERNS.as_str(), NOW, NEXT_NUMBERS, GENERATION, BREAKERS.as_str()];
     session.statements.prepare_all(&session.client, "reads", all).await?;
     let Wanted { runs, patterns } = wanted;
-    let of_runs: [&(dyn ToSql + Sync); 2] = [&each(runs, |run| run.tenant), &each(runs, |run| run.run_id.as_str())];
+    let read_first: Vec<&WantedRun<'_>> = runs.iter().filter(|run| run.read).collect();
+    let of_runs: [&(dyn ToSql + Sync); 2] =
+        [&each(&read_first, |run| run.tenant), &each(&read_first, |run| run.run_id.as_str())];
     let of_patterns: [&(dyn ToSql + Sync); 3] = [
         &each(patterns, |(tenant, ..)| *tenant),
         &each(patterns, |(_, hash, _)| hash.cast_signed()),
@@ -235,7 +257,7 @@ async fn open(session: &Session, wanted: &Wanted<'_>) -> std::result::Result<Ope
     let opened = tokio::join!(
         biased;
         session.client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED"),
-        read(session, runs.len(), &RUNS, &of_runs),
+        read(session, read_first.len(), &RUNS, &of_runs),
         read(session, patterns.len(), &PATTERNS, &of_patterns),
         read(session, 1, NOW, &[]),
         read(session, 1, GENERATION, &[]),
@@ -315,5 +337,39 @@ impl Names {
             self.0.insert(parsed(row, 0, "tenant")?, number(row, 1)?);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use private_postgres::Database;
+    use redrive_core::policy::Policies;
+
+    use super::*;
+    use crate::clock::SeededDice;
+    use crate::postgres::committer::To;
+    use crate::postgres::store::{LINES, Options, PgStore};
+    use crate::store::Store as _;
+
+    /// Nothing that a batch did about a run holds if it took the run to be new, and did not make it.
+    #[tokio::test]
+    async fn whoever_makes_nothing_is_asked_anew_whether_the_run_is_there() {
+        let database = Database::fresh().unwrap();
+        let (url, dice) = (database.url().to_owned(), Arc::new(SeededDice::new(7)));
+        let options = Options { url, clock: None, dice, policies: Policies::default(), lines: LINES };
+        let store = PgStore::open(options).await.unwrap();
+        let made = "INSERT INTO tenants (id, name, created_at) VALUES (1, 'acme', 0);
+             INSERT INTO queues (id, name, settings, created_at) VALUES (1, 'default', '{}', 0);
+             INSERT INTO runs (tenant, queue, key_hash, run_id, state, detail, attempt, revision, reason, category,
+                 severity, received_at, updated_at, environment, replays, life)
+             VALUES (1, 1, 0, 'r1', 2, 0, 1, 1, '', -1, 1, 0, 0, 'production', 0, '{}')";
+        database.sql(made).unwrap();
+        let at = RunRef { tenant: "acme".parse().unwrap(), run_id: "r1".parse().unwrap() };
+        let expects = Expects { makes: true, ..Expects::run(&at) };
+        let found = store.committer.commit(To::Reports, expects, move |batch| batch.find_run(&at.tenant, &at.run_id));
+        assert!(found.await.unwrap().is_some());
+        store.close().await;
     }
 }

@@ -7,7 +7,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_postgres::Row;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 use tokio_postgres::types::ToSql;
 
 use super::address::Address;
@@ -26,6 +26,8 @@ const SETTINGS: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET
 pub(super) enum Failure {
     /// Somebody was there first, or two waited for each other: the whole batch again.
     Again,
+    /// So was a run that the batch took to be new: again, and its runs are asked for first.
+    NotNew,
     /// The connection is of no more use.
     Lost,
     /// This very command can't be done.
@@ -38,11 +40,17 @@ impl Failure {
             // A value that does not fit its column says nothing of the connection.
             None if !error.is_closed() && source_is_ours(error) => Self::Command,
             None => Self::Lost,
+            Some(code) if *code == SqlState::UNIQUE_VIOLATION && is_about_names(error) => Self::NotNew,
             Some(code) if *code == SqlState::UNIQUE_VIOLATION || code.code().starts_with("40") => Self::Again,
             Some(_) if is_unavailable(error) => Self::Lost,
             Some(_) => Self::Command,
         }
     }
+}
+
+/// The index of runs' names would not take one.
+fn is_about_names(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().and_then(DbError::constraint) == Some("runs_key")
 }
 
 fn source_is_ours(error: &tokio_postgres::Error) -> bool {
@@ -97,6 +105,12 @@ impl Line {
 
     pub(super) fn failed(&mut self, error: &tokio_postgres::Error) {
         self.failure.get_or_insert(Failure::of(error));
+    }
+
+    /// What the batch stood on does not hold.
+    pub(super) fn not_new(&mut self) -> Error {
+        self.failure.get_or_insert(Failure::NotNew);
+        Error::Unexpected("a run that was taken to be new is not".into())
     }
 
     pub(super) fn take_failure(&mut self) -> Option<Failure> {

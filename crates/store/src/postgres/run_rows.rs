@@ -9,7 +9,7 @@ use redrive_core::wire::Severity;
 
 use super::columns::{number, parsed};
 use super::rows::PgRows;
-use super::sheet::{COLUMNS, NewColumns, Sheet, SheetPayload, SheetRun};
+use super::sheet::{COLUMNS, Named, NewColumns, Sheet, SheetPayload, SheetRun};
 use crate::commands::life::position;
 use crate::commands::numbers::numbered;
 use crate::commands::rows::{Changed, Own, RunRows};
@@ -80,13 +80,15 @@ impl PgRows<'_> {
 impl RunRows for PgRows<'_> {
     fn find_run(&mut self, tenant: i64, run_id: &RunId) -> Result<Option<RunRow>> {
         let name = (tenant, run_id.clone());
-        if let Some(known) = self.sheet.named.get(&name) {
-            return Ok(known.and_then(|run| self.sheet.row(run)));
+        match self.sheet.named.get(&name) {
+            Some(Named::Run(run)) => return Ok(self.sheet.row(*run)),
+            Some(Named::Nobody | Named::Unasked) => return Ok(None),
+            None => {}
         }
         match self.ask_one(&BY_NAME, &[&tenant, &run_id.as_str()])? {
             Some(row) => self.sheet.read(&row).map(Some),
             None => {
-                self.sheet.named.insert(name, None);
+                self.sheet.named.insert(name, Named::Nobody);
                 Ok(None)
             }
         }
@@ -127,7 +129,7 @@ impl RunRows for PgRows<'_> {
             customer: new.customer.clone(),
             idempotency_key: new.idempotency_key.as_ref().map(|key| key.as_str().to_owned()),
         };
-        self.sheet.named.insert((row.tenant, row.run_id.clone()), Some(row.id));
+        self.sheet.named.insert((row.tenant, row.run_id.clone()), Named::Run(row.id));
         let kept = SheetRun {
             row: row.clone(),
             own,

@@ -95,14 +95,23 @@ pub(super) struct SheetSent {
 /// A fingerprint of a tenant.
 pub(super) type PatternKey = (i64, u64, u8);
 
+/// Which run has a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Named {
+    Run(i64),
+    Nobody,
+    /// Nobody, as far as anybody asked: the batch inserts it, and the insert proves it.
+    Unasked,
+}
+
 #[derive(Default)]
 pub(super) struct Sheet {
     /// Each in a place of its own: a map that holds them itself moves them all whenever it grows.
     pub(super) runs: Map<i64, Box<SheetRun>>,
     /// Of runs that were looked at without a lock.
     pub(super) glanced: Map<i64, Own>,
-    /// By tenant and run_id; none where there is no such run.
-    pub(super) named: Map<(i64, RunId), Option<i64>>,
+    /// By tenant and run_id.
+    pub(super) named: Map<(i64, RunId), Named>,
     /// Numbers that no run has yet.
     pub(super) numbers: Vec<i64>,
     /// By their id; none where there is no such attempt.
@@ -152,7 +161,7 @@ impl Sheet {
         let id = number(row, 0)?;
         if !self.runs.contains_key(&id) {
             let kept = Self::kept(row)?;
-            self.named.insert((kept.row.tenant, kept.row.run_id.clone()), Some(id));
+            self.named.insert((kept.row.tenant, kept.row.run_id.clone()), Named::Run(id));
             self.runs.insert(id, Box::new(kept));
         }
         self.runs.get(&id).map(|kept| &**kept).ok_or_else(|| Error::Unexpected(format!("no run {id}")))

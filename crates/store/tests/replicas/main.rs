@@ -16,6 +16,7 @@ mod claims;
 mod encryption;
 mod items;
 mod marks;
+mod new_runs;
 mod opening;
 mod races;
 #[path = "../conformance/world.rs"]
