@@ -9,7 +9,7 @@ use redrive_core::wire::Severity;
 
 use super::columns::{number, parsed};
 use super::rows::PgRows;
-use super::sheet::{COLUMNS, Named, NewColumns, Sheet, SheetPayload, SheetRun};
+use super::sheet::{COLUMNS, Dirty, Named, NewColumns, Sheet, SheetPayload, SheetRun};
 use crate::commands::life::position;
 use crate::commands::numbers::numbered;
 use crate::commands::rows::{Changed, Own, RunRows};
@@ -69,10 +69,14 @@ impl PgRows<'_> {
     }
 
     fn change(&mut self, run: i64, change: impl FnOnce(&mut SheetRun)) -> Result<()> {
+        self.change_of(run, Dirty::Whole, change)
+    }
+
+    fn change_of(&mut self, run: i64, dirty: Dirty, change: impl FnOnce(&mut SheetRun)) -> Result<()> {
         self.lock_runs(&[run])?;
         let kept = self.sheet.runs.get_mut(&run).ok_or_else(|| Error::Unexpected(format!("no run {run}")))?;
         change(kept);
-        kept.dirty = true;
+        kept.dirty = kept.dirty.max(dirty);
         Ok(())
     }
 }
@@ -136,7 +140,7 @@ impl RunRows for PgRows<'_> {
             assigned_to: None,
             updated_at: now,
             new: Some(columns),
-            dirty: true,
+            dirty: Dirty::Whole,
             has_steps: false,
         };
         self.sheet.runs.insert(row.id, Box::new(kept));
@@ -153,9 +157,12 @@ impl RunRows for PgRows<'_> {
         Ok(())
     }
 
-    fn update_run(&mut self, row: &RunRow, _: Changed, now: Timestamp) -> Result<()> {
-        // A row is written whole in any case; which indexes that touches PostgreSQL finds out itself.
-        self.change(row.id, |kept| {
+    fn update_run(&mut self, row: &RunRow, changed: Changed, now: Timestamp) -> Result<()> {
+        let dirty = match changed {
+            Changed::ByFailure => Dirty::Whole,
+            Changed::ByMove | Changed::Life => Dirty::Moved,
+        };
+        self.change_of(row.id, dirty, |kept| {
             kept.row = row.clone();
             kept.updated_at = now;
         })

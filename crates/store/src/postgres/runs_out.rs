@@ -7,14 +7,14 @@ use redrive_core::wire::Severity;
 use tokio_postgres::types::ToSql;
 
 use super::connection::Session;
-use super::sheet::{Sheet, SheetRun};
+use super::sheet::{Dirty, Sheet, SheetRun};
 use super::write_out::{Sent, each, over};
 use crate::commands::life::{StateColumns, position};
 use crate::commands::numbers::key_hash;
 use crate::error::Result;
 
 /// All that this may send.
-pub(super) const STATEMENTS: &[&str] = &[INSERT_RUNS, UPDATE_RUNS];
+pub(super) const STATEMENTS: &[&str] = &[INSERT_RUNS, UPDATE_RUNS, MOVE_RUNS];
 
 /// A run to be written, and its inner life.
 pub(super) type Run<'a> = (&'a SheetRun, Vec<u8>);
@@ -23,17 +23,24 @@ pub(super) type Run<'a> = (&'a SheetRun, Vec<u8>);
 pub(super) struct Changed<'a> {
     pub(super) new: Vec<Run<'a>>,
     pub(super) known: Vec<Run<'a>>,
+    /// Those of which only what a move changes is new.
+    pub(super) moved: Vec<Run<'a>>,
 }
 
 impl Sheet {
     /// In the order in which runs are locked and inserted everywhere.
     pub(super) fn changed(&self) -> Result<Changed<'_>> {
-        let mut dirty: Vec<&SheetRun> = self.runs.values().map(|kept| &**kept).filter(|kept| kept.dirty).collect();
+        let mut dirty: Vec<&SheetRun> =
+            self.runs.values().map(|kept| &**kept).filter(|kept| kept.dirty != Dirty::No).collect();
         dirty
             .sort_unstable_by(|a, b| (a.row.tenant, a.row.run_id.as_str()).cmp(&(b.row.tenant, b.row.run_id.as_str())));
-        let mut changed = Changed { new: Vec::new(), known: Vec::new() };
+        let mut changed = Changed { new: Vec::new(), known: Vec::new(), moved: Vec::new() };
         for kept in dirty {
-            let runs = if kept.new.is_some() { &mut changed.new } else { &mut changed.known };
+            let runs = match (&kept.new, kept.dirty) {
+                (Some(_), _) => &mut changed.new,
+                (None, Dirty::Moved) => &mut changed.moved,
+                (None, _) => &mut changed.known,
+            };
             runs.push((kept, kept.row.life()?.into_bytes()));
         }
         Ok(changed)
@@ -147,4 +154,38 @@ pub(super) async fn update_runs(session: &Session, known: &[Run<'_>]) -> Sent {
         &each(known, |(kept, _)| said(&kept.assigned_to)),
     ];
     over(session, known.len(), UPDATE_RUNS, &values).await
+}
+
+const MOVE_RUNS: &str = "UPDATE runs SET state = new.state, detail = new.detail, due = new.due, wake = new.wake,
+         attempt = new.attempt, revision = new.revision, updated_at = new.updated_at,
+         deferred_until = new.deferred_until, held_by = new.held_by, merged_into = new.merged_into,
+         replays = new.replays, life = new.life
+     FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS state, unnest($3::bigint[]) AS detail,
+         unnest($4::bigint[]) AS due, unnest($5::bigint[]) AS wake, unnest($6::bigint[]) AS attempt,
+         unnest($7::bigint[]) AS revision, unnest($8::bigint[]) AS updated_at,
+         unnest($9::bigint[]) AS deferred_until, unnest($10::bytea[]) AS held_by, unnest($11::text[]) AS merged_into,
+         unnest($12::bigint[]) AS replays, unnest($13::bytea[]) AS life) AS new
+     WHERE runs.id = new.id";
+
+pub(super) async fn move_runs(session: &Session, moved: &[Run<'_>]) -> Sent {
+    if moved.is_empty() {
+        return Ok(0);
+    }
+    let states = each(moved, |(kept, _)| StateColumns::of(&kept.row.run));
+    let values: [&(dyn ToSql + Sync); 13] = [
+        &each(moved, |(kept, _)| kept.row.id),
+        &each(&states, |state| position(StateName::ALL, &state.state)),
+        &each(&states, |state| state.detail),
+        &each(&states, |state| state.due.map(Timestamp::as_millis)),
+        &each(&states, |state| state.wake.map(Timestamp::as_millis)),
+        &each(moved, |(kept, _)| i64::from(kept.row.run.attempt)),
+        &each(moved, |(kept, _)| i64::from(kept.row.run.revision)),
+        &each(moved, |(kept, _)| kept.updated_at.as_millis()),
+        &each(moved, |(kept, _)| kept.row.run.deferred_until.map(Timestamp::as_millis)),
+        &each(&states, |state| said(&state.held_by)),
+        &each(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
+        &each(moved, |(kept, _)| i64::from(kept.row.run.replays)),
+        &each(moved, |(_, life)| life.as_slice()),
+    ];
+    over(session, moved.len(), MOVE_RUNS, &values).await
 }

@@ -19,6 +19,15 @@ use crate::commands::tally::Tally;
 use crate::error::{Error, Result};
 use crate::kept::columns::{Columns, label_or_none, number, parsed_or_none, time};
 
+/// What of a run's row is to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Dirty {
+    No,
+    /// Only what a move changes: half of the columns.
+    Moved,
+    Whole,
+}
+
 /// A run as the transaction knows it. Its row is locked, or not there yet.
 pub(super) struct SheetRun {
     pub(super) row: RunRow,
@@ -27,7 +36,7 @@ pub(super) struct SheetRun {
     pub(super) updated_at: Timestamp,
     /// What only a new run's row holds beside these.
     pub(super) new: Option<NewColumns>,
-    pub(super) dirty: bool,
+    pub(super) dirty: Dirty,
     /// This batch has written entries of its ledger.
     pub(super) has_steps: bool,
 }
@@ -175,7 +184,7 @@ impl Sheet {
             assigned_to: label_or_none(row, at + 4)?,
             updated_at: time(row, at + 5)?,
             new: None,
-            dirty: false,
+            dirty: Dirty::No,
             has_steps: false,
         })
     }

@@ -12,8 +12,8 @@ use tokio_postgres::types::ToSql;
 use super::connection::Session;
 use super::counter_deltas;
 use super::rows::PgRows;
-use super::runs_out::{self, Changed, insert_runs, update_runs};
-use super::sheet::{Out, Sheet, SheetAttempt, SheetPattern};
+use super::runs_out::{self, Changed, insert_runs, move_runs, update_runs};
+use super::sheet::{Dirty, Out, Sheet, SheetAttempt, SheetPattern};
 use crate::commands::life::position;
 use crate::error::Result;
 
@@ -42,13 +42,13 @@ impl PgRows<'_> {
 
 impl Sheet {
     fn is_written(&self) -> bool {
-        self.out.is_empty() && !self.runs.values().any(|kept| kept.dirty)
+        self.out.is_empty() && !self.runs.values().any(|kept| kept.dirty != Dirty::No)
     }
 
     /// What was sent is the database's from here on.
     fn wrote(&mut self) {
         for kept in self.runs.values_mut() {
-            (kept.dirty, kept.new) = (false, None);
+            (kept.dirty, kept.new) = (Dirty::No, None);
         }
         // Answers are given again from memory only where nothing else would know them.
         for (id, attempt) in std::mem::take(&mut self.out).attempts {
@@ -90,6 +90,7 @@ async fn send(
         aliases(session, &out.patterns),
         insert_runs(session, &runs.new),
         update_runs(session, &runs.known),
+        move_runs(session, &runs.moved),
         attempts(session, out),
         payloads(session, out),
         moves(session, out),
@@ -104,10 +105,10 @@ async fn send(
             }
         },
     );
-    for done in [sent.0, sent.1, sent.2, sent.3, sent.4, sent.5, sent.6, sent.7, sent.8, sent.9, sent.10] {
+    for done in [sent.0, sent.1, sent.2, sent.3, sent.4, sent.5, sent.6, sent.7, sent.8, sent.9, sent.10, sent.11] {
         done?;
     }
-    sent.11
+    sent.12
 }
 
 /// A statement over so many rows; none is none.
