@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redrive_core::policy::Policies;
 use redrive_core::time::{SECOND_MS, Timestamp};
@@ -33,8 +33,9 @@ use crate::error::{Error, Result};
 const QUEUE_MAX_COMMANDS: usize = 8_192;
 /// Commands in one transaction.
 const BATCH_MAX_COMMANDS: usize = 1_024;
-/// Commands that come no further apart than this are sent by somebody who is at it.
-const KEEP_COMING: Duration = Duration::from_micros(20);
+/// So often in a row a line lets others have its processor before it goes on with what it has: some microseconds, if nobody
+/// wants it.
+const STANDS_ASIDE: u32 = 32;
 /// After a run that was taken to be new was none, so many batches ask for all names first: who sends again, or reports a
 /// run's later attempts, does so many times.
 const ASK_AFTER_SURPRISE: u32 = 64;
@@ -161,18 +162,21 @@ impl Committer {
     }
 }
 
-/// What waits. Where others came along with the first, as long as more keep coming: a caller that is in the middle of
-/// sending a thousand should not find its first ten in a transaction of their own.
+/// What waits, and what comes as long as more keeps coming: a caller that is in the middle of sending a thousand should not
+/// find its first ten in a transaction of their own.
 fn with_those_behind(first: Queued, queue: &mut mpsc::Receiver<Queued>) -> Vec<Queued> {
     let mut commands = vec![first];
-    let mut last_came = Instant::now();
+    let mut stood_aside = 0;
     while commands.len() < BATCH_MAX_COMMANDS {
         match queue.try_recv() {
             Ok(next) => {
                 commands.push(next);
-                last_came = Instant::now();
+                stood_aside = 0;
             }
-            Err(_) if last_came.elapsed() < KEEP_COMING => std::thread::yield_now(),
+            Err(_) if stood_aside < STANDS_ASIDE => {
+                stood_aside += 1;
+                std::thread::yield_now();
+            }
             Err(_) => break,
         }
     }
