@@ -129,7 +129,7 @@ fn a_run_that_its_name_does_not_lead_to_is_a_danger() {
     let conn = rusqlite::Connection::open(folder.path().join("data/redrive.db")).unwrap();
     assert_eq!(conn.execute("DELETE FROM run_names_new", []).unwrap(), 1);
     drop(conn);
-    let said = ("danger".to_owned(), "1 runs can't be found by their names".to_owned());
+    let said = ("danger".to_owned(), "runs that can't be found by their names: 1".to_owned());
     assert_eq!(about(&report(&doctor(folder.path(), &["--json", "--deep"])), "integrity"), [said]);
 }
 

@@ -99,7 +99,7 @@ impl Visit {
                        (SELECT 1 FROM run_names_new n WHERE n.key_hash = runs.key_hash AND n.run = runs.id)
                    AND NOT EXISTS (SELECT 1 FROM run_names n WHERE n.key_hash = runs.key_hash AND n.run = runs.id)";
         let nameless: i64 = self.conn.query_row(sql, [], |row| row.get(0))?;
-        Ok((nameless > 0).then(|| format!("{nameless} runs can't be found by their names")))
+        Ok((nameless > 0).then(|| format!("runs that can't be found by their names: {nameless}")))
     }
 
     pub fn queues(&self) -> Result<Vec<QueueView>> {
