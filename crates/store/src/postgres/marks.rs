@@ -7,9 +7,9 @@ use redrive_core::time::{SECOND_MS, Timestamp};
 
 /// Tenants of one queue that one look reads.
 pub(super) const TENANTS_MAX: usize = 2_048;
-/// A look at everything, whatever the marks say, this often: a run that fell due before its mark waits no longer. It visits
-/// every dead entry there is, so it is seldom.
-const WHOLE_EVERY_MS: u64 = 60 * SECOND_MS;
+/// A look at everything, whatever the marks say, this often: a run that fell due before its mark (it waited long, and was then
+/// moved to this queue, say) waits no longer. It visits every dead entry there is, so it is seldom.
+const WHOLE_EVERY_MS: u64 = 20 * SECOND_MS;
 /// A commit that takes its time may bring a run that was due a while ago.
 const SLACK_MS: u64 = 60 * SECOND_MS;
 
