@@ -158,7 +158,7 @@ fn raw_claim_and_resolve(conn: &Connection, what: What) -> Result<Duration> {
         conn.prepare_cached(
             "UPDATE runs SET state = 4, detail = 0, due = NULL, wake = NULL, attempt = ?2, updated_at = ?3, life = ?4 WHERE id = ?1",
         )?
-        .execute(params![run.id, run.attempt + 1, 6, r#"{"e":1,"ea":2,"en":"succeeded"}"#])?;
+        .execute(params![run.id, run.attempt + 1, 6, r#"{"e":1,"ea":2,"en":"succeeded","pb":0}"#])?;
         conn.prepare_cached(
             "INSERT INTO attempts (id, outcome, epoch, digest, state, pattern_new, recorded_at, origin, body)
              VALUES (?1, 0, 1, ?2, 4, 0, 5, ?3, ?4)",
@@ -183,7 +183,7 @@ const SCHEDULED: i64 = 0;
 const RUNNING: i64 = 1;
 const SUCCEEDED: i64 = 4;
 const LEASED: &str =
-    r#"{"e":1,"ea":2,"l":{"x":1794772860000,"ms":60000,"p":1794772800000,"d":1794776400000,"b":1794772800000}}"#;
+    r#"{"e":1,"ea":2,"l":{"x":1794772860000,"ms":60000,"p":1794772800000,"d":1794776400000,"b":1794772800000},"pb":0}"#;
 
 /// Ten of each tenant's.
 fn raw_due(conn: &Connection) -> Result<Vec<Claimed>> {

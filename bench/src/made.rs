@@ -64,4 +64,4 @@ const FILL: &str = "INSERT INTO runs (id, tenant, queue, key_hash, run_id, state
     VALUES (?1, ?2, 1 + ?1 % 10, ?3, ?4, (?1 / 7) % 9, 0,
         CASE WHEN (?1 / 7) % 9 = 0 THEN 1000 + ?1 END, CASE WHEN (?1 / 7) % 9 = 1 THEN 4000000000000 END,
         1, 1, CASE ?1 % 3 WHEN 0 THEN 'timeout' WHEN 1 THEN 'bug' ELSE 'rate_limited' END, ?1 % 3, 1, 1000 + ?1,
-        1000 + ?1, 'production', 'biller', CASE WHEN (?1 / 7) % 9 = 8 THEN 'target' END, 0, '{}')";
+        1000 + ?1, 'production', 'biller', CASE WHEN (?1 / 7) % 9 = 8 THEN 'target' END, 0, '{\"pb\":0}')";

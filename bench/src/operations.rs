@@ -170,7 +170,7 @@ fn raw_move(conn: &Connection, run: u64, note: &[u8]) -> Result<()> {
         "UPDATE runs SET state = 0, detail = 0, due = 5, wake = NULL, attempt = 1, revision = 1, updated_at = 5,
              deferred_until = NULL, held_by = NULL, merged_into = NULL, replays = 1, life = ?2 WHERE id = ?1",
     )?;
-    update.execute(params![run, r#"{"b":1,"rp":true}"#])?;
+    update.execute(params![run, r#"{"b":1,"rp":true,"pb":0}"#])?;
     let mut history = conn.prepare_cached(
         "INSERT INTO history (run, at, actor, event, from_state, to_state, note)
          VALUES (?1, 5, 'bench', 'replay', 2, 0, ?2)",

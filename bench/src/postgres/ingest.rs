@@ -16,8 +16,10 @@ use crate::raw::What;
 const REQUESTS_AT_ONCE: usize = 4;
 
 pub async fn measure(plan: &Plan, figures: &mut Figures, place: &Place) -> Result<()> {
-    println!("Reports into PostgreSQL, one a request, {CONNECTIONS} connections");
-    single(plan, figures, place).await?;
+    if plan.wants("ingest") {
+        println!("Reports into PostgreSQL, one a request, {CONNECTIONS} connections");
+        single(plan, figures, place).await?;
+    }
     println!("Reports into PostgreSQL, NDJSON of {LINES}, {REQUESTS_AT_ONCE} connections");
     ndjson(plan, figures, place).await
 }

@@ -48,6 +48,7 @@ pub async fn copy(place: &Place, made: Made, runs: u64) -> Result<Database> {
 fn fill(made: Made, runs: u64) -> String {
     let state = made.state();
     let payload = format!("{{\"lines\":[1,2,3],\"note\":\"{}\"}}", "x".repeat(300));
+    let bytes = payload.len();
     let [payload, about] = [payload.as_bytes(), b"{}"].map(|bytes| hex(&encode(bytes)));
     // Only the embedded store looks for runs by their hash.
     format!(
@@ -59,7 +60,7 @@ fn fill(made: Made, runs: u64) -> String {
              CASE {state} WHEN 2 THEN 1 ELSE 0 END, CASE {state} WHEN 0 THEN 1000 + n END,
              CASE {state} WHEN 1 THEN 4000000000000 END, 1, 1,
              CASE n % 3 WHEN 0 THEN 'timeout' WHEN 1 THEN 'bug' ELSE 'rate_limited' END, n % 3, 1, 1000 + n, 1000 + n,
-             'production', 'biller', CASE {state} WHEN 8 THEN 'target' END, 0, '{{}}'
+             'production', 'biller', CASE {state} WHEN 8 THEN 'target' END, 0, '{{\"pb\":{bytes}}}'
          FROM generate_series(1::bigint, {runs}) AS n;
          INSERT INTO payloads (id, kind, digest, about, body)
          SELECT (id << 20) | 1, 1, decode(repeat('05', 16), 'hex'), '\\x{about}', '\\x{payload}' FROM runs ORDER BY id;

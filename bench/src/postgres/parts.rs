@@ -10,7 +10,7 @@ use crate::figures::Figures;
 pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     let place = Place::of(plan)?;
     println!("{}", place.says()?);
-    if plan.wants("ingest") {
+    if plan.wants("ingest") || plan.wants("ndjson") {
         ingest::measure(plan, figures, &place).await?;
     }
     if plan.wants("claims") {

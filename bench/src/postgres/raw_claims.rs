@@ -27,8 +27,8 @@ const ATTEMPTS: &str =
      SELECT id, 0, 1, $2, 4, 0, 5, $3, $4 FROM unnest($1::bigint[]) AS new(id)";
 
 const LEASED: &[u8] =
-    br#"{"e":1,"ea":2,"l":{"x":1794772860000,"ms":60000,"p":1794772800000,"d":1794776400000,"b":1794772800000}}"#;
-const ENDED: &[u8] = br#"{"e":1,"ea":2,"en":"succeeded"}"#;
+    br#"{"e":1,"ea":2,"l":{"x":1794772860000,"ms":60000,"p":1794772800000,"d":1794776400000,"b":1794772800000},"pb":327}"#;
+const ENDED: &[u8] = br#"{"e":1,"ea":2,"en":"succeeded","pb":327}"#;
 const ORIGIN: &[u8] = br#"{"began_at":"2026-11-15T20:00:00.000Z","revision":1}"#;
 
 /// Where a claimed run was, is, and ends.

@@ -24,7 +24,7 @@ const COUNTERS: &str = "INSERT INTO counter_deltas (state, tenant, queue, detail
      FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[]) AS counted(tenant, queue, n, reason),
          (VALUES (2, 1, -1), (0, 0, 1)) AS from_to(state, detail, way)";
 const CHANGES: &str = "INSERT INTO change_deltas (at, runs) VALUES (5, $1)";
-const LIFE: &[u8] = br#"{"b":1,"rp":true}"#;
+const LIFE: &[u8] = br#"{"b":1,"rp":true,"pb":327}"#;
 
 pub async fn raw_replay(client: &Client, runs: u64) -> Result<Duration> {
     let (items, replay) = (client.prepare(ITEMS).await?, client.prepare(REPLAY).await?);

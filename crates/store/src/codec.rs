@@ -76,7 +76,10 @@ pub fn decode(stored: &[u8]) -> Result<Vec<u8>, CodecError> {
     }
 }
 
-/// How long stored bytes are once decoded, from their stored length and their first five bytes.
+/// So many of the first stored bytes say how long they are once decoded.
+pub(crate) const HEAD_BYTES: usize = 5;
+
+/// How long stored bytes are once decoded, from their stored length and their head.
 pub(crate) fn decoded_len(stored: usize, head: &[u8]) -> usize {
     match head {
         [LZ4, size @ ..] => size.try_into().map_or(stored, |size| u32::from_le_bytes(size) as usize),

@@ -18,6 +18,7 @@ use redrive_core::wire::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::codec::{HEAD_BYTES, decoded_len};
 pub use crate::error::Reported;
 pub use crate::lease_model::{LeaseCall, LeaseToken, NotALease, Success, UnderLease};
 
@@ -58,6 +59,13 @@ pub struct Payload {
     pub digest: Digest,
     /// Through [`crate::encode`].
     pub encoded: Vec<u8>,
+}
+
+impl Payload {
+    /// How long it is in an answer.
+    pub(crate) fn bytes(&self) -> usize {
+        decoded_len(self.encoded.len(), self.encoded.get(..HEAD_BYTES).unwrap_or(&self.encoded))
+    }
 }
 
 /// What is kept of a run beside its row, as JSON through the codec.

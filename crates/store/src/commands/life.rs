@@ -82,6 +82,9 @@ pub(crate) struct Life {
     /// When the attempt under way began, as breakers count it.
     #[serde(default, skip_serializing_if = "is_default", rename = "bg")]
     pub(crate) generation: u64,
+    /// How long the payload is that a worker gets; none in rows from before this was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "pb")]
+    pub(crate) payload_bytes: Option<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -153,7 +153,7 @@ fn carry_out(
     row.run = moved.run;
     batch.redirect(&mut row, &replay.target())?;
     if let Some(fix) = &replay.fix {
-        batch.keep_revision(&row, fix, &act.actor)?;
+        batch.keep_revision(&mut row, fix, &act.actor)?;
     }
     for key in again {
         batch.rows.do_step_again(row.id, key.as_str())?;

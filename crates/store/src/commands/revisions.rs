@@ -11,7 +11,7 @@ use crate::triage_model::FixedPayload;
 
 impl Batch<'_> {
     /// Keeps the payload of `row`'s revision, made from the one before; what else is said of it stays.
-    pub(crate) fn keep_revision(&mut self, row: &RunRow, fix: &FixedPayload, actor: &str) -> Result<()> {
+    pub(crate) fn keep_revision(&mut self, row: &mut RunRow, fix: &FixedPayload, actor: &str) -> Result<()> {
         let about = About { payload_omitted: None, ..self.about_of(row.id, fix.from_revision)? };
         let made = NewRevision {
             run: row.id,
@@ -21,7 +21,9 @@ impl Batch<'_> {
             actor,
             patch: fix.patch.as_deref(),
         };
-        self.rows.insert_revision(&made, self.now)
+        self.rows.insert_revision(&made, self.now)?;
+        row.payload_bytes = Some(fix.payload.bytes());
+        Ok(())
     }
 
     /// What a run said of itself beside its payload.

@@ -45,6 +45,8 @@ pub(crate) struct RunRow {
     pub(crate) environment: Label,
     /// When the attempt under way began, as breakers count it.
     pub(crate) generation: u64,
+    /// How long the payload of its revision is; none where that has to be looked up.
+    pub(crate) payload_bytes: Option<usize>,
 }
 
 /// The columns of a run, in the order in which [`RunRow::read`] takes them.
@@ -83,6 +85,7 @@ impl RunRow {
             versions: life.versions,
             environment: label(row, 22)?,
             generation: life.generation,
+            payload_bytes: life.payload_bytes,
         })
     }
 
@@ -100,6 +103,7 @@ impl RunRow {
     /// What only the transition table reads, as the row keeps it.
     pub(crate) fn life(&self) -> Result<String> {
         let mut life = Life::of(&self.run, self.worker.clone(), self.start_id.clone());
+        life.payload_bytes = self.payload_bytes;
         if self.run.state.name() == StateName::Running {
             life.versions.clone_from(&self.versions);
             life.generation = self.generation;
@@ -168,6 +172,7 @@ impl Batch<'_> {
             versions: Versions::new(),
             environment: new.environment.clone(),
             generation: 0,
+            payload_bytes: Some(new.payload.bytes()),
         })
     }
 

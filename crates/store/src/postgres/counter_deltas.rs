@@ -3,8 +3,9 @@
 use redrive_core::time::Timestamp;
 use tokio_postgres::types::ToSql;
 
+use super::array::column;
 use super::connection::Session;
-use super::write_out::{each, over};
+use super::write_out::over;
 use crate::commands::tally::{Count, Hour, Kinds, Tally};
 
 type Sent = std::result::Result<u64, tokio_postgres::Error>;
@@ -32,12 +33,12 @@ const COUNTS: &str = "INSERT INTO counter_deltas (state, tenant, queue, detail, 
 async fn counts(session: &Session, tally: &Tally) -> Sent {
     let rows: Vec<(&Count, i64)> = tally.counts.iter().map(|(at, n)| (at, *n)).filter(|(_, n)| *n != 0).collect();
     let values: [&(dyn ToSql + Sync); 6] = [
-        &each(&rows, |(at, _)| at.state),
-        &each(&rows, |(at, _)| at.tenant),
-        &each(&rows, |(at, _)| at.queue),
-        &each(&rows, |(at, _)| at.detail),
-        &each(&rows, |(_, n)| *n),
-        &each(&rows, |(at, _)| &*at.reason),
+        &column(&rows, |(at, _)| at.state),
+        &column(&rows, |(at, _)| at.tenant),
+        &column(&rows, |(at, _)| at.queue),
+        &column(&rows, |(at, _)| at.detail),
+        &column(&rows, |(_, n)| *n),
+        &column(&rows, |(at, _)| &*at.reason),
     ];
     over(session, rows.len(), COUNTS, &values).await
 }
@@ -48,18 +49,18 @@ const HOURS: &str = "INSERT INTO hour_deltas (hour, tenant, queue, started, fail
 
 async fn hours(session: &Session, tally: &Tally) -> Sent {
     let rows: Vec<(&Hour, &Kinds)> = tally.hours.iter().collect();
-    let kind = |n: usize| each(&rows, move |(_, kinds)| kinds[n]);
+    let kind = |n: usize| column(&rows, move |(_, kinds)| kinds[n]);
     let values: [&(dyn ToSql + Sync); 10] = [
-        &each(&rows, |(at, _)| at.hour),
-        &each(&rows, |(at, _)| at.tenant),
-        &each(&rows, |(at, _)| at.queue),
+        &column(&rows, |(at, _)| at.hour),
+        &column(&rows, |(at, _)| at.tenant),
+        &column(&rows, |(at, _)| at.queue),
         &kind(0),
         &kind(1),
         &kind(2),
         &kind(3),
         &kind(4),
         &kind(5),
-        &each(&rows, |(at, _)| at.reason.as_deref().unwrap_or_default()),
+        &column(&rows, |(at, _)| at.reason.as_deref().unwrap_or_default()),
     ];
     over(session, rows.len(), HOURS, &values).await
 }
@@ -73,12 +74,12 @@ async fn patterns(session: &Session, tally: &Tally, now: Timestamp) -> Sent {
     let rows: Vec<_> = tally.patterns.iter().filter(|(_, delta)| told(delta)).collect();
     let (hour, now) = (now.hour().as_millis(), now.as_millis());
     let values: [&(dyn ToSql + Sync); 6] = [
-        &each(&rows, |(pattern, _)| **pattern),
-        &each(&rows, |_| hour),
-        &each(&rows, |(_, delta)| delta.count),
-        &each(&rows, |(_, delta)| delta.open),
-        &each(&rows, |(_, delta)| if delta.count > 0 { now } else { 0 }),
-        &each(&rows, |(_, delta)| if delta.group_seen { now } else { 0 }),
+        &column(&rows, |(pattern, _)| **pattern),
+        &column(&rows, |_| hour),
+        &column(&rows, |(_, delta)| delta.count),
+        &column(&rows, |(_, delta)| delta.open),
+        &column(&rows, |(_, delta)| if delta.count > 0 { now } else { 0 }),
+        &column(&rows, |(_, delta)| if delta.group_seen { now } else { 0 }),
     ];
     over(session, rows.len(), PATTERNS, &values).await
 }
@@ -92,10 +93,10 @@ async fn spend(session: &Session, tally: &Tally, now: Timestamp) -> Sent {
     let rows: Vec<_> = tally.spend.iter().collect();
     let day = now.day().as_millis();
     let values: [&(dyn ToSql + Sync); 4] = [
-        &each(&rows, |(tenant, _)| **tenant),
-        &each(&rows, |_| day),
-        &each(&rows, |(_, spend)| most(spend.tokens)),
-        &each(&rows, |(_, spend)| most(spend.cost.micros())),
+        &column(&rows, |(tenant, _)| **tenant),
+        &column(&rows, |_| day),
+        &column(&rows, |(_, spend)| most(spend.tokens)),
+        &column(&rows, |(_, spend)| most(spend.cost.micros())),
     ];
     over(session, rows.len(), SPEND, &values).await
 }

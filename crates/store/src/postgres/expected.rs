@@ -10,6 +10,7 @@ use redrive_core::time::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
+use super::array::column;
 use super::breaker_rows::{ALL as BREAKERS, GENERATION};
 use super::columns::{number, parsed};
 use super::connection::Session;
@@ -17,7 +18,6 @@ use super::rows::PgRows;
 use super::run_rows::NEXT_NUMBERS;
 use super::sheet::{COLUMNS, Named, PatternKey};
 use super::time::NOW;
-use super::write_out::each;
 use crate::commands::attempts::{KEPT, Kept};
 use crate::commands::life::position;
 use crate::commands::map::Map;
@@ -245,11 +245,11 @@ async fn open(session: &Session, wanted: &Wanted<'_>) -> std::result::Result<Ope
     let Wanted { runs, patterns } = wanted;
     let read_first: Vec<&WantedRun<'_>> = runs.iter().filter(|run| run.read).collect();
     let of_runs: [&(dyn ToSql + Sync); 2] =
-        [&each(&read_first, |run| run.tenant), &each(&read_first, |run| run.run_id.as_str())];
+        [&column(&read_first, |run| run.tenant), &column(&read_first, |run| run.run_id.as_str())];
     let of_patterns: [&(dyn ToSql + Sync); 3] = [
-        &each(patterns, |(tenant, ..)| *tenant),
-        &each(patterns, |(_, hash, _)| hash.cast_signed()),
-        &each(patterns, |(.., version)| i64::from(*version)),
+        &column(patterns, |(tenant, ..)| *tenant),
+        &column(patterns, |(_, hash, _)| hash.cast_signed()),
+        &column(patterns, |(.., version)| i64::from(*version)),
     ];
     // For as many runs as may be new: a number that is not used is no loss, another way to the database is.
     let makes = runs.iter().filter(|run| run.makes).count();

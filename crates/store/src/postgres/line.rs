@@ -1,8 +1,10 @@
 //! A committer's own line to the database: a connection on its own small runtime, used by one thread, so that nothing a
 //! client does can cut a transaction off.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::TryStreamExt as _;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -132,6 +134,27 @@ impl Line {
             client.query(&statement, values).await
         });
         self.noted(found)
+    }
+
+    /// The rows one by one as they come: whoever takes them works while the database finds the next.
+    pub(super) fn each_row(
+        &mut self,
+        sql: &str,
+        values: Values<'_>,
+        mut take: impl FnMut(&Row) -> Result<()>,
+    ) -> Result<()> {
+        let Session { client, statements } = &self.session;
+        let taken = self.wait(async {
+            let statement = statements.prepared(client, sql).await?;
+            let mut rows = pin!(client.query_raw(&statement, values.iter().copied()).await?);
+            while let Some(row) = rows.try_next().await? {
+                if let Err(error) = take(&row) {
+                    return Ok(Err(error));
+                }
+            }
+            Ok(Ok(()))
+        });
+        self.noted(taken)?
     }
 
     /// The first row, if there is one.

@@ -1,6 +1,7 @@
 //! PostgreSQL behind the trait: a few lines that each fold what waits into one transaction, and connections that read.
 
 mod address;
+mod array;
 mod attempt_list;
 mod attempt_rows;
 mod breaker_rows;

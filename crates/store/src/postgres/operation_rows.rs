@@ -8,9 +8,9 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{CanaryState, ItemOutcome, NamedRun, OperationAction, OperationSample, OperationState};
 use tokio_postgres::Row;
 
+use super::array::column;
 use super::columns::{number, packed_json_or_none, parsed, whole};
 use super::rows::PgRows;
-use super::write_out::each;
 use crate::codec::encode;
 use crate::commands::attempts::json;
 use crate::commands::life::{position, word};
@@ -241,13 +241,13 @@ impl PgRows<'_> {
             self.line.execute(
                 sql,
                 &[
-                    &each(&new, |item| item.0),
-                    &each(&new, |item| item.1),
-                    &each(&new, |item| item.2),
+                    &column(&new, |item| item.0),
+                    &column(&new, |item| item.1),
+                    &column(&new, |item| item.2),
                     &why,
-                    &each(&new, |item| position(StateName::ALL, &item.4.state)),
-                    &each(&new, |item| i64::from(item.4.attempt)),
-                    &each(&new, |item| i64::from(item.4.revision)),
+                    &column(&new, |item| position(StateName::ALL, &item.4.state)),
+                    &column(&new, |item| i64::from(item.4.attempt)),
+                    &column(&new, |item| i64::from(item.4.revision)),
                 ],
             )?;
         }
@@ -259,7 +259,7 @@ impl PgRows<'_> {
                  WHERE item.operation = new.operation AND item.run = new.run";
             let why: Vec<Option<&str>> = moved.iter().map(|item| item.3.as_deref()).collect();
             let values: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
-                [&each(&moved, |item| item.0), &each(&moved, |item| item.1), &each(&moved, |item| item.2), &why];
+                [&column(&moved, |item| item.0), &column(&moved, |item| item.1), &column(&moved, |item| item.2), &why];
             self.line.execute(sql, &values)?;
         }
         Ok(())

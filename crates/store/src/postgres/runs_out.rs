@@ -6,9 +6,10 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::Severity;
 use tokio_postgres::types::ToSql;
 
+use super::array::column;
 use super::connection::Session;
 use super::sheet::{Dirty, Sheet, SheetRun};
-use super::write_out::{Sent, each, over};
+use super::write_out::{Sent, over};
 use crate::commands::life::{StateColumns, position};
 use crate::commands::numbers::key_hash;
 use crate::error::Result;
@@ -28,20 +29,23 @@ pub(super) struct Changed<'a> {
 }
 
 impl Sheet {
-    /// In the order in which runs are locked and inserted everywhere.
     pub(super) fn changed(&self) -> Result<Changed<'_>> {
-        let mut dirty: Vec<&SheetRun> =
-            self.runs.values().map(|kept| &**kept).filter(|kept| kept.dirty != Dirty::No).collect();
-        dirty
-            .sort_unstable_by(|a, b| (a.row.tenant, a.row.run_id.as_str()).cmp(&(b.row.tenant, b.row.run_id.as_str())));
         let mut changed = Changed { new: Vec::new(), known: Vec::new(), moved: Vec::new() };
-        for kept in dirty {
+        for kept in self.runs.values().map(|kept| &**kept).filter(|kept| kept.dirty != Dirty::No) {
             let runs = match (&kept.new, kept.dirty) {
                 (Some(_), _) => &mut changed.new,
                 (None, Dirty::Moved) => &mut changed.moved,
                 (None, _) => &mut changed.known,
             };
             runs.push((kept, kept.row.life()?.into_bytes()));
+        }
+        // In the order in which all batches insert: two that make the same runs do not wait for each other.
+        changed.new.sort_unstable_by(|(a, _), (b, _)| {
+            (a.row.tenant, a.row.run_id.as_str()).cmp(&(b.row.tenant, b.row.run_id.as_str()))
+        });
+        // These are locked, so their order is free: as they lie, each page is come to once.
+        for locked in [&mut changed.known, &mut changed.moved] {
+            locked.sort_unstable_by_key(|(kept, _)| kept.row.id);
         }
         Ok(changed)
     }
@@ -66,42 +70,42 @@ pub(super) async fn insert_runs(session: &Session, new: &[Run<'_>]) -> Sent {
     if new.is_empty() {
         return Ok(0);
     }
-    let states = each(new, |(kept, _)| StateColumns::of(&kept.row.run));
+    let states: Vec<_> = new.iter().map(|(kept, _)| StateColumns::of(&kept.row.run)).collect();
     let columns = |kept: &'_ SheetRun| kept.new.as_ref().map_or(kept.updated_at, |new| new.received_at).as_millis();
     let values: [&(dyn ToSql + Sync); 33] = [
-        &each(new, |(kept, _)| kept.row.id),
-        &each(new, |(kept, _)| kept.row.tenant),
-        &each(new, |(kept, _)| kept.row.queue),
-        &each(new, |(kept, _)| key_hash(kept.row.tenant, kept.row.run_id.as_str())),
-        &each(new, |(kept, _)| kept.row.run_id.as_str()),
-        &each(&states, |state| position(StateName::ALL, &state.state)),
-        &each(&states, |state| state.detail),
-        &each(&states, |state| state.due.map(Timestamp::as_millis)),
-        &each(&states, |state| state.wake.map(Timestamp::as_millis)),
-        &each(new, |(kept, _)| i64::from(kept.row.run.attempt)),
-        &each(new, |(kept, _)| i64::from(kept.row.run.revision)),
-        &each(new, |(kept, _)| &*kept.row.reason),
-        &each(new, |(kept, _)| kept.row.category),
-        &each(new, |(kept, _)| kept.row.pattern),
-        &each(new, |(kept, _)| position(Severity::ALL, &kept.own.severity)),
-        &each(new, |(kept, _)| columns(kept)),
-        &each(new, |(kept, _)| kept.updated_at.as_millis()),
-        &each(new, |(kept, _)| kept.row.run.deferred_until.map(Timestamp::as_millis)),
-        &each(new, |(kept, _)| kept.row.environment.as_str().as_bytes()),
-        &each(new, |(kept, _)| said(&kept.own.agent)),
-        &each(new, |(kept, _)| said(&kept.own.task_type)),
-        &each(new, |(kept, _)| kept.new.as_ref().and_then(|new| said(&new.customer))),
-        &each(new, |(kept, _)| said(&kept.row.model)),
-        &each(new, |(kept, _)| said(&kept.row.provider)),
-        &each(new, |(kept, _)| said(&kept.row.tool)),
-        &each(new, |(kept, _)| said(&kept.row.step)),
-        &each(new, |(kept, _)| kept.new.as_ref().and_then(|new| new.idempotency_key.as_deref())),
-        &each(new, |(kept, _)| kept.own.order_key.as_ref().map(|key| key.as_str())),
-        &each(&states, |state| said(&state.held_by)),
-        &each(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
-        &each(new, |(kept, _)| i64::from(kept.row.run.replays)),
-        &each(new, |(_, life)| life.as_slice()),
-        &each(new, |(kept, _)| said(&kept.assigned_to)),
+        &column(new, |(kept, _)| kept.row.id),
+        &column(new, |(kept, _)| kept.row.tenant),
+        &column(new, |(kept, _)| kept.row.queue),
+        &column(new, |(kept, _)| key_hash(kept.row.tenant, kept.row.run_id.as_str())),
+        &column(new, |(kept, _)| kept.row.run_id.as_str()),
+        &column(&states, |state| position(StateName::ALL, &state.state)),
+        &column(&states, |state| state.detail),
+        &column(&states, |state| state.due.map(Timestamp::as_millis)),
+        &column(&states, |state| state.wake.map(Timestamp::as_millis)),
+        &column(new, |(kept, _)| i64::from(kept.row.run.attempt)),
+        &column(new, |(kept, _)| i64::from(kept.row.run.revision)),
+        &column(new, |(kept, _)| &*kept.row.reason),
+        &column(new, |(kept, _)| kept.row.category),
+        &column(new, |(kept, _)| kept.row.pattern),
+        &column(new, |(kept, _)| position(Severity::ALL, &kept.own.severity)),
+        &column(new, |(kept, _)| columns(kept)),
+        &column(new, |(kept, _)| kept.updated_at.as_millis()),
+        &column(new, |(kept, _)| kept.row.run.deferred_until.map(Timestamp::as_millis)),
+        &column(new, |(kept, _)| kept.row.environment.as_str().as_bytes()),
+        &column(new, |(kept, _)| said(&kept.own.agent)),
+        &column(new, |(kept, _)| said(&kept.own.task_type)),
+        &column(new, |(kept, _)| kept.new.as_ref().and_then(|new| said(&new.customer))),
+        &column(new, |(kept, _)| said(&kept.row.model)),
+        &column(new, |(kept, _)| said(&kept.row.provider)),
+        &column(new, |(kept, _)| said(&kept.row.tool)),
+        &column(new, |(kept, _)| said(&kept.row.step)),
+        &column(new, |(kept, _)| kept.new.as_ref().and_then(|new| new.idempotency_key.as_deref())),
+        &column(new, |(kept, _)| kept.own.order_key.as_ref().map(|key| key.as_str())),
+        &column(&states, |state| said(&state.held_by)),
+        &column(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
+        &column(new, |(kept, _)| i64::from(kept.row.run.replays)),
+        &column(new, |(_, life)| life.as_slice()),
+        &column(new, |(kept, _)| said(&kept.assigned_to)),
     ];
     over(session, new.len(), INSERT_RUNS, &values).await
 }
@@ -126,32 +130,32 @@ pub(super) async fn update_runs(session: &Session, known: &[Run<'_>]) -> Sent {
     if known.is_empty() {
         return Ok(0);
     }
-    let states = each(known, |(kept, _)| StateColumns::of(&kept.row.run));
+    let states: Vec<_> = known.iter().map(|(kept, _)| StateColumns::of(&kept.row.run)).collect();
     let values: [&(dyn ToSql + Sync); 24] = [
-        &each(known, |(kept, _)| kept.row.id),
-        &each(known, |(kept, _)| kept.row.queue),
-        &each(&states, |state| position(StateName::ALL, &state.state)),
-        &each(&states, |state| state.detail),
-        &each(&states, |state| state.due.map(Timestamp::as_millis)),
-        &each(&states, |state| state.wake.map(Timestamp::as_millis)),
-        &each(known, |(kept, _)| i64::from(kept.row.run.attempt)),
-        &each(known, |(kept, _)| i64::from(kept.row.run.revision)),
-        &each(known, |(kept, _)| &*kept.row.reason),
-        &each(known, |(kept, _)| kept.row.category),
-        &each(known, |(kept, _)| kept.row.pattern),
-        &each(known, |(kept, _)| position(Severity::ALL, &kept.own.severity)),
-        &each(known, |(kept, _)| kept.updated_at.as_millis()),
-        &each(known, |(kept, _)| kept.row.run.deferred_until.map(Timestamp::as_millis)),
-        &each(known, |(kept, _)| said(&kept.own.agent)),
-        &each(known, |(kept, _)| said(&kept.row.model)),
-        &each(known, |(kept, _)| said(&kept.row.provider)),
-        &each(known, |(kept, _)| said(&kept.row.tool)),
-        &each(known, |(kept, _)| said(&kept.row.step)),
-        &each(&states, |state| said(&state.held_by)),
-        &each(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
-        &each(known, |(kept, _)| i64::from(kept.row.run.replays)),
-        &each(known, |(_, life)| life.as_slice()),
-        &each(known, |(kept, _)| said(&kept.assigned_to)),
+        &column(known, |(kept, _)| kept.row.id),
+        &column(known, |(kept, _)| kept.row.queue),
+        &column(&states, |state| position(StateName::ALL, &state.state)),
+        &column(&states, |state| state.detail),
+        &column(&states, |state| state.due.map(Timestamp::as_millis)),
+        &column(&states, |state| state.wake.map(Timestamp::as_millis)),
+        &column(known, |(kept, _)| i64::from(kept.row.run.attempt)),
+        &column(known, |(kept, _)| i64::from(kept.row.run.revision)),
+        &column(known, |(kept, _)| &*kept.row.reason),
+        &column(known, |(kept, _)| kept.row.category),
+        &column(known, |(kept, _)| kept.row.pattern),
+        &column(known, |(kept, _)| position(Severity::ALL, &kept.own.severity)),
+        &column(known, |(kept, _)| kept.updated_at.as_millis()),
+        &column(known, |(kept, _)| kept.row.run.deferred_until.map(Timestamp::as_millis)),
+        &column(known, |(kept, _)| said(&kept.own.agent)),
+        &column(known, |(kept, _)| said(&kept.row.model)),
+        &column(known, |(kept, _)| said(&kept.row.provider)),
+        &column(known, |(kept, _)| said(&kept.row.tool)),
+        &column(known, |(kept, _)| said(&kept.row.step)),
+        &column(&states, |state| said(&state.held_by)),
+        &column(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
+        &column(known, |(kept, _)| i64::from(kept.row.run.replays)),
+        &column(known, |(_, life)| life.as_slice()),
+        &column(known, |(kept, _)| said(&kept.assigned_to)),
     ];
     over(session, known.len(), UPDATE_RUNS, &values).await
 }
@@ -171,21 +175,21 @@ pub(super) async fn move_runs(session: &Session, moved: &[Run<'_>]) -> Sent {
     if moved.is_empty() {
         return Ok(0);
     }
-    let states = each(moved, |(kept, _)| StateColumns::of(&kept.row.run));
+    let states: Vec<_> = moved.iter().map(|(kept, _)| StateColumns::of(&kept.row.run)).collect();
     let values: [&(dyn ToSql + Sync); 13] = [
-        &each(moved, |(kept, _)| kept.row.id),
-        &each(&states, |state| position(StateName::ALL, &state.state)),
-        &each(&states, |state| state.detail),
-        &each(&states, |state| state.due.map(Timestamp::as_millis)),
-        &each(&states, |state| state.wake.map(Timestamp::as_millis)),
-        &each(moved, |(kept, _)| i64::from(kept.row.run.attempt)),
-        &each(moved, |(kept, _)| i64::from(kept.row.run.revision)),
-        &each(moved, |(kept, _)| kept.updated_at.as_millis()),
-        &each(moved, |(kept, _)| kept.row.run.deferred_until.map(Timestamp::as_millis)),
-        &each(&states, |state| said(&state.held_by)),
-        &each(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
-        &each(moved, |(kept, _)| i64::from(kept.row.run.replays)),
-        &each(moved, |(_, life)| life.as_slice()),
+        &column(moved, |(kept, _)| kept.row.id),
+        &column(&states, |state| position(StateName::ALL, &state.state)),
+        &column(&states, |state| state.detail),
+        &column(&states, |state| state.due.map(Timestamp::as_millis)),
+        &column(&states, |state| state.wake.map(Timestamp::as_millis)),
+        &column(moved, |(kept, _)| i64::from(kept.row.run.attempt)),
+        &column(moved, |(kept, _)| i64::from(kept.row.run.revision)),
+        &column(moved, |(kept, _)| kept.updated_at.as_millis()),
+        &column(moved, |(kept, _)| kept.row.run.deferred_until.map(Timestamp::as_millis)),
+        &column(&states, |state| said(&state.held_by)),
+        &column(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
+        &column(moved, |(kept, _)| i64::from(kept.row.run.replays)),
+        &column(moved, |(_, life)| life.as_slice()),
     ];
     over(session, moved.len(), MOVE_RUNS, &values).await
 }

@@ -9,17 +9,19 @@ use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use tokio_postgres::Row;
 
-use super::columns::{Columns as _, bytes, label, number, parsed_or_none, text};
+use super::columns::{bytes, label, number, parsed_or_none, text};
 use super::line::Values;
 use super::marks::TENANTS_MAX;
 use super::rows::PgRows;
-use super::sheet::{COLUMN_COUNT, COLUMNS};
-use crate::codec::decoded_len;
+use super::sheet::{COLUMN_COUNT, COLUMNS, Sheet};
+use crate::codec::{HEAD_BYTES, decoded_len};
 use crate::commands::life::position;
 use crate::commands::map::Map;
+use crate::commands::numbers::numbered;
 use crate::commands::rows::{Candidate, DueCall, DueHint, WaitingRows};
 use crate::commands::run_row::RunRow;
 use crate::error::Result;
+use crate::model::PayloadKind;
 
 /// The tenants after one that have scheduled runs in a queue, each with its oldest: one look into the index each.
 const TENANTS: &str = "SELECT q_queue, tenant, due FROM unnest($1::bigint[], $2::bigint[]) AS q(q_queue, q_mark)
@@ -44,10 +46,11 @@ const WAITING: &str = "WITH RECURSIVE found AS (
              ORDER BY runs.queue, runs.tenant, runs.due LIMIT 1) AS next
      ) SELECT queue, tenant, due FROM found";
 
-/// Due runs of many tenants, so many each.
+/// Due runs of many tenants, so many each. How long their payloads are their rows say: reading it here would come to a page
+/// of payloads for each run, one after the other, and whoever hands them out reads those beside the commit.
 static DUE: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT {columns}, q_bytes, q_head, idempotency_key FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS q(q_queue, q_tenant, q_mark)
+        "SELECT {columns}, idempotency_key FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS q(q_queue, q_tenant, q_mark)
          CROSS JOIN LATERAL (
              SELECT {columns}, idempotency_key FROM runs
              WHERE queue = q_queue AND tenant = q_tenant AND due >= q_mark AND due <= $4
@@ -55,11 +58,14 @@ static DUE: LazyLock<String> = LazyLock::new(|| {
                  AND (order_key IS NULL OR NOT EXISTS (
                      SELECT 1 FROM runs busy WHERE busy.tenant = q_tenant AND busy.order_key = runs.order_key
                          AND busy.order_key IS NOT NULL AND busy.wake IS NOT NULL))
-             ORDER BY due, id LIMIT $6 FOR UPDATE SKIP LOCKED) AS r
-         LEFT JOIN LATERAL (
-             SELECT length(body)::bigint AS q_bytes, substr(body, 1, 5) AS q_head FROM payloads
-             WHERE payloads.id = ((r.id << 20) | r.revision) AND kind <> 0) AS p ON true",
+             ORDER BY due, id LIMIT $6 FOR UPDATE SKIP LOCKED) AS r",
         columns = *COLUMNS
+    )
+});
+/// Of rows that do not say it.
+static PAYLOAD_BYTES: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT id, length(body)::bigint, substr(body, 1, {HEAD_BYTES}) FROM payloads WHERE id = ANY($1) AND kind <> $2"
     )
 });
 
@@ -123,6 +129,18 @@ struct Piece {
     oldest: i64,
 }
 
+/// A due run as it was read; it is on the sheet from here on.
+fn candidate(sheet: &mut Sheet, row: &Row) -> Result<Candidate> {
+    let kept = sheet.take_in(row)?;
+    Ok(Candidate {
+        row: kept.row.clone(),
+        order_key: kept.own.order_key.as_ref().map(|key| key.as_str().to_owned()),
+        agent: kept.own.agent.clone(),
+        idempotency_key: parsed_or_none(row, COLUMN_COUNT, "idempotency key")?,
+        bytes: kept.row.payload_bytes.unwrap_or(0),
+    })
+}
+
 fn limit(most: usize) -> i64 {
     i64::try_from(most).unwrap_or(i64::MAX)
 }
@@ -177,11 +195,17 @@ impl PgRows<'_> {
         let agents: Option<Vec<&[u8]>> =
             hint.agents.map(|agents| agents.iter().map(|agent| agent.as_str().as_bytes()).collect());
         let now = hint.now.as_millis();
-        let rows = self.ask_after(&DUE, &[&queues, &tenants, &marks, &now, &agents, &limit(most)])?;
+        self.write_out()?;
+        let mut candidates = Vec::new();
+        let values: Values<'_> = &[&queues, &tenants, &marks, &now, &agents, &limit(most)];
+        self.line.each_row(&DUE, values, |row| {
+            candidates.push(candidate(&mut self.sheet, row)?);
+            Ok(())
+        })?;
+        self.look_up_bytes(&mut candidates)?;
         let mut found: Map<(i64, i64), Vec<Candidate>> = Map::default();
         let mut read: Map<(i64, i64), usize> = Map::default();
-        for row in &rows {
-            let candidate = self.candidate(row)?;
+        for candidate in candidates {
             let place = (candidate.row.queue, candidate.row.tenant);
             *read.entry(place).or_default() += 1;
             if candidate.row.run.replayable {
@@ -196,17 +220,24 @@ impl PgRows<'_> {
         Ok(())
     }
 
-    fn candidate(&mut self, row: &Row) -> Result<Candidate> {
-        let run = self.sheet.read(row)?;
-        let own = self.sheet.runs.get(&run.id).map(|kept| &kept.own);
-        let order_key = own.and_then(|own| own.order_key.as_ref()).map(|key| key.as_str().to_owned());
-        let agent = own.and_then(|own| own.agent.clone());
-        let idempotency_key = parsed_or_none(row, COLUMN_COUNT + 2, "idempotency key")?;
-        let bytes = match row.number_or_none(COLUMN_COUNT)? {
-            Some(stored) => decoded_len(usize::try_from(stored).unwrap_or(0), bytes(row, COLUMN_COUNT + 1)?),
-            None => 0,
-        };
-        Ok(Candidate { row: run, order_key, agent, idempotency_key, bytes })
+    /// How long payloads are whose runs do not say it.
+    fn look_up_bytes(&mut self, candidates: &mut [Candidate]) -> Result<()> {
+        let place = |candidate: &Candidate| numbered(candidate.row.id, candidate.row.run.revision);
+        let unsaid = |candidate: &&mut Candidate| candidate.row.payload_bytes.is_none();
+        let missing: Vec<i64> = candidates.iter_mut().filter(unsaid).map(|candidate| place(candidate)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let none = position(PayloadKind::ALL, &PayloadKind::None);
+        let mut found: Map<i64, usize> = Map::default();
+        for row in self.ask(&PAYLOAD_BYTES, &[&missing, &none])? {
+            let stored = usize::try_from(number(&row, 1)?).unwrap_or(0);
+            found.insert(number(&row, 0)?, decoded_len(stored, bytes(&row, 2)?));
+        }
+        for candidate in candidates.iter_mut().filter(unsaid) {
+            candidate.bytes = found.get(&place(candidate)).copied().unwrap_or(0);
+        }
+        Ok(())
     }
 
     /// Of runs with an order key only those whose key nobody else is dealing out right now, or has just dealt out.

@@ -9,6 +9,7 @@ use redrive_core::run::StateName;
 use redrive_core::wire::{PatternState, StepStatus};
 use tokio_postgres::types::ToSql;
 
+use super::array::column;
 use super::connection::Session;
 use super::counter_deltas;
 use super::rows::PgRows;
@@ -121,14 +122,6 @@ pub(super) async fn over(session: &Session, rows: usize, sql: &str, values: &[&(
     session.client.execute(&statement, values).await
 }
 
-/// One value of each.
-pub(super) fn each<'a, T, V>(rows: impl IntoIterator<Item = &'a T>, of: impl Fn(&'a T) -> V) -> Vec<V>
-where
-    T: 'a,
-{
-    rows.into_iter().map(of).collect()
-}
-
 const PATTERNS: &str =
     "INSERT INTO patterns (id, public_id, tenant, fp_version, fp_hash, template, reason, category, count,
          open, first_seen, last_seen, group_seen, state, regression)
@@ -140,15 +133,15 @@ const PATTERNS: &str =
 
 async fn patterns(session: &Session, new: &[SheetPattern]) -> Sent {
     let values: [&(dyn ToSql + Sync); 10] = [
-        &each(new, |pattern| pattern.id),
-        &each(new, |pattern| pattern.public_id.as_str()),
-        &each(new, |pattern| pattern.tenant),
-        &each(new, |pattern| pattern.fp_version),
-        &each(new, |pattern| pattern.fp_hash),
-        &each(new, |pattern| pattern.template.as_slice()),
-        &each(new, |pattern| pattern.reason.as_str()),
-        &each(new, |pattern| pattern.category),
-        &each(new, |pattern| pattern.at),
+        &column(new, |pattern| pattern.id),
+        &column(new, |pattern| pattern.public_id.as_str()),
+        &column(new, |pattern| pattern.tenant),
+        &column(new, |pattern| pattern.fp_version),
+        &column(new, |pattern| pattern.fp_hash),
+        &column(new, |pattern| pattern.template.as_slice()),
+        &column(new, |pattern| pattern.reason.as_str()),
+        &column(new, |pattern| pattern.category),
+        &column(new, |pattern| pattern.at),
         &position(PatternState::ALL, &PatternState::New),
     ];
     over(session, new.len(), PATTERNS, &values).await
@@ -159,10 +152,10 @@ const ALIASES: &str = "INSERT INTO pattern_alias (tenant, fp_hash, fp_version, p
 
 async fn aliases(session: &Session, new: &[SheetPattern]) -> Sent {
     let values: [&(dyn ToSql + Sync); 4] = [
-        &each(new, |pattern| pattern.tenant),
-        &each(new, |pattern| pattern.fp_hash),
-        &each(new, |pattern| pattern.fp_version),
-        &each(new, |pattern| pattern.id),
+        &column(new, |pattern| pattern.tenant),
+        &column(new, |pattern| pattern.fp_hash),
+        &column(new, |pattern| pattern.fp_version),
+        &column(new, |pattern| pattern.id),
     ];
     over(session, new.len(), ALIASES, &values).await
 }
@@ -187,19 +180,19 @@ static PUT_ATTEMPTS: LazyLock<String> = LazyLock::new(|| {
 async fn attempts(session: &Session, out: &Out) -> Sent {
     let ended: Vec<&SheetAttempt> = out.attempts.values().collect();
     let values: [&(dyn ToSql + Sync); 13] = [
-        &each(out.attempts.keys(), |id| *id),
-        &each(&ended, |attempt| position(Outcome::ALL, &attempt.kept.outcome)),
-        &each(&ended, |attempt| attempt.epoch),
-        &each(&ended, |attempt| attempt.kept.digest.as_deref()),
-        &each(&ended, |attempt| position(StateName::ALL, &attempt.kept.state)),
-        &each(&ended, |attempt| attempt.fingerprint.map(|(version, _)| version)),
-        &each(&ended, |attempt| attempt.fingerprint.map(|(_, hash)| hash)),
-        &each(&ended, |attempt| attempt.kept.pattern),
-        &each(&ended, |attempt| i64::from(attempt.kept.pattern_new)),
-        &each(&ended, |attempt| attempt.kept.recorded_at.as_millis()),
-        &each(&ended, |attempt| attempt.kept.origin.as_bytes()),
-        &each(&ended, |attempt| attempt.kept.verdict.as_deref()),
-        &each(&ended, |attempt| attempt.body.as_slice()),
+        &column(out.attempts.keys(), |id| *id),
+        &column(&ended, |attempt| position(Outcome::ALL, &attempt.kept.outcome)),
+        &column(&ended, |attempt| attempt.epoch),
+        &column(&ended, |attempt| attempt.kept.digest.as_deref()),
+        &column(&ended, |attempt| position(StateName::ALL, &attempt.kept.state)),
+        &column(&ended, |attempt| attempt.fingerprint.map(|(version, _)| version)),
+        &column(&ended, |attempt| attempt.fingerprint.map(|(_, hash)| hash)),
+        &column(&ended, |attempt| attempt.kept.pattern),
+        &column(&ended, |attempt| i64::from(attempt.kept.pattern_new)),
+        &column(&ended, |attempt| attempt.kept.recorded_at.as_millis()),
+        &column(&ended, |attempt| attempt.kept.origin.as_bytes()),
+        &column(&ended, |attempt| attempt.kept.verdict.as_deref()),
+        &column(&ended, |attempt| attempt.body.as_slice()),
     ];
     let sql = if ended.iter().any(|attempt| attempt.late) { PUT_ATTEMPTS.as_str() } else { ATTEMPTS };
     over(session, ended.len(), sql, &values).await
@@ -211,11 +204,11 @@ const PAYLOADS: &str = "INSERT INTO payloads (id, kind, digest, about, body)
 async fn payloads(session: &Session, out: &Out) -> Sent {
     let kept = &out.payloads;
     let values: [&(dyn ToSql + Sync); 5] = [
-        &each(kept.keys(), |id| *id),
-        &each(kept.values(), |payload| payload.kind),
-        &each(kept.values(), |payload| payload.digest.as_slice()),
-        &each(kept.values(), |payload| payload.about.as_slice()),
-        &each(kept.values(), |payload| payload.body.as_slice()),
+        &column(kept.keys(), |id| *id),
+        &column(kept.values(), |payload| payload.kind),
+        &column(kept.values(), |payload| payload.digest.as_slice()),
+        &column(kept.values(), |payload| payload.about.as_slice()),
+        &column(kept.values(), |payload| payload.body.as_slice()),
     ];
     over(session, kept.len(), PAYLOADS, &values).await
 }
@@ -227,13 +220,13 @@ const MOVES: &str = "INSERT INTO history (run, at, from_state, to_state, actor, 
 async fn moves(session: &Session, out: &Out) -> Sent {
     let moves = &out.moves;
     let values: [&(dyn ToSql + Sync); 7] = [
-        &each(moves, |moved| moved.run),
-        &each(moves, |moved| moved.at),
-        &each(moves, |moved| moved.from),
-        &each(moves, |moved| moved.to),
-        &each(moves, |moved| moved.actor.as_str()),
-        &each(moves, |moved| moved.event.as_str()),
-        &each(moves, |moved| moved.note.as_deref()),
+        &column(moves, |moved| moved.run),
+        &column(moves, |moved| moved.at),
+        &column(moves, |moved| moved.from),
+        &column(moves, |moved| moved.to),
+        &column(moves, |moved| moved.actor.as_str()),
+        &column(moves, |moved| moved.event.as_str()),
+        &column(moves, |moved| moved.note.as_deref()),
     ];
     over(session, moves.len(), MOVES, &values).await
 }
@@ -245,12 +238,12 @@ const PATTERN_EVENTS: &str = "INSERT INTO pattern_events (pattern, at, event, ac
 async fn pattern_events(session: &Session, out: &Out) -> Sent {
     let events = &out.pattern_events;
     let values: [&(dyn ToSql + Sync); 6] = [
-        &each(events, |event| event.pattern),
-        &each(events, |event| event.at),
-        &each(events, |event| event.event),
-        &each(events, |event| event.actor.as_str()),
-        &each(events, |event| event.about.as_deref()),
-        &each(events, |event| event.note.as_deref()),
+        &column(events, |event| event.pattern),
+        &column(events, |event| event.at),
+        &column(events, |event| event.event),
+        &column(events, |event| event.actor.as_str()),
+        &column(events, |event| event.about.as_deref()),
+        &column(events, |event| event.note.as_deref()),
     ];
     over(session, events.len(), PATTERN_EVENTS, &values).await
 }
@@ -263,7 +256,7 @@ async fn doubts(session: &Session, out: &Out) -> Sent {
     let [unknown, started] =
         [StepStatus::Unknown, StepStatus::Started].map(|status| position(StepStatus::ALL, &status));
     let values: [&(dyn ToSql + Sync); 4] =
-        [&each(out.doubts.keys(), |run| *run), &each(out.doubts.values(), |at| *at), &unknown, &started];
+        [&column(out.doubts.keys(), |run| *run), &column(out.doubts.values(), |at| *at), &unknown, &started];
     over(session, out.doubts.len(), DOUBTS, &values).await
 }
 
@@ -275,10 +268,10 @@ const SENT: &str = "INSERT INTO sent (id, epoch, changes, body)
 async fn sent_payloads(session: &Session, out: &Out) -> Sent {
     let sent = &out.sent;
     let values: [&(dyn ToSql + Sync); 4] = [
-        &each(sent.keys(), |id| *id),
-        &each(sent.values(), |sent| sent.epoch),
-        &each(sent.values(), |sent| sent.changes.as_slice()),
-        &each(sent.values(), |sent| sent.body.as_slice()),
+        &column(sent.keys(), |id| *id),
+        &column(sent.values(), |sent| sent.epoch),
+        &column(sent.values(), |sent| sent.changes.as_slice()),
+        &column(sent.values(), |sent| sent.body.as_slice()),
     ];
     over(session, sent.len(), SENT, &values).await
 }

@@ -34,8 +34,11 @@ impl SqliteRows<'_> {
         find.query_and_then(values, |row| RunRow::read(row))?.collect()
     }
 
-    /// How large a payload is in an answer, without reading it: its stored length, or what its packing says.
+    /// How large a payload is in an answer, without reading it: what its row says, or its stored length, or its packing.
     fn payload_bytes(&mut self, row: &RunRow) -> Result<usize> {
+        if let Some(known) = row.payload_bytes {
+            return Ok(known);
+        }
         let look = "SELECT length(body), substr(body, 1, 5) FROM payloads WHERE id = ?1 AND kind <> ?2";
         let find = self.held.payload_bytes.of(self.conn, look)?;
         let none = position(PayloadKind::ALL, &PayloadKind::None);
