@@ -199,6 +199,7 @@ fn deal_rounds(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenants: &[i64]) -> R
             // What can't be shared out evenly goes to those whose turn is first; the next call begins after them.
             let share = each + usize::from(turn < over);
             let got = deal_to(batch, deal, *tenant, share.min(deal.runs_left))?;
+            batch.rows.so_far()?;
             if got.len() == share {
                 still.push(at);
             }

@@ -87,6 +87,7 @@ pub(crate) fn take(
             }
         }
         row.moved_to = run;
+        batch.rows.so_far()?;
         failpoint::pass("mid_operation");
     }
     row.all_moved = turn.last;

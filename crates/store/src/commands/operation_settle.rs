@@ -2,6 +2,8 @@
 //! runs to look at: runs of no operation cost nothing where they fail or succeed, and no item is looked at again and
 //! again.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use redrive_core::operation::{Judged, Seen, judge, settled};
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
@@ -9,6 +11,7 @@ use redrive_core::wire::{Canary, CanaryState, ItemOutcome, Joined, OperationStat
 
 use crate::commands::attempts::json;
 use crate::commands::batch::Batch;
+use crate::commands::map::Map;
 use crate::commands::operation_move::settle_item;
 use crate::commands::operation_row::OperationRow;
 use crate::error::Result;
@@ -32,7 +35,37 @@ pub(crate) struct Outcomes {
     pub(crate) canary: Option<Seen>,
 }
 
+/// How far the log was followed for each operation without a word that was worth a commit. An operation's own moves are most
+/// of what is named there, and once they were looked at there is no need to look again: whatever becomes of them is named
+/// anew. Only a place to begin: where it is lost, the log is read from the operation's own place on.
+#[derive(Debug, Default)]
+pub(crate) struct Followed(Mutex<Map<i64, i64>>);
+
+impl Followed {
+    fn places(&self) -> MutexGuard<'_, Map<i64, i64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the log has not been looked at yet.
+    pub(crate) fn from(&self, row: &OperationRow) -> i64 {
+        self.places().get(&row.id).map_or(row.changes_seen, |reached| row.changes_seen.max(*reached))
+    }
+
+    pub(crate) fn keep(&self, row: &OperationRow, outcomes: &Outcomes) {
+        if !row.open {
+            self.places().remove(&row.id);
+        } else if outcomes.runs.is_empty() {
+            self.places().insert(row.id, outcomes.to);
+        }
+    }
+}
+
 impl Outcomes {
+    /// Of what the log names after `from`.
+    pub(crate) fn after(row: &OperationRow, from: i64) -> Self {
+        Self { from: row.changes_seen, to: from, runs: Vec::new(), more: false, canary: None }
+    }
+
     /// The canary is looked at: once it has passed, the rest goes at once.
     pub(crate) fn judges(&self) -> bool {
         self.canary.is_some()

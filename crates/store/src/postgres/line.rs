@@ -1,7 +1,10 @@
 //! A committer's own line to the database: a connection on its own small runtime, used by one thread, so that nothing a
 //! client does can cut a transaction off.
 
-use std::pin::pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
@@ -13,11 +16,46 @@ use tokio_postgres::error::{DbError, SqlState};
 use tokio_postgres::types::ToSql;
 
 use super::address::Address;
+use super::array::Column;
 use super::connection::{ANSWER_MAX, Session, connect};
 use super::failure::is_unavailable;
 use crate::error::{Error, Result};
 
 pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// A statement of a batch, with the values that it writes.
+pub(super) struct Write {
+    pub(super) sql: &'static str,
+    values: Vec<Box<dyn ToSql + Sync + Send>>,
+}
+
+impl Write {
+    pub(super) fn of(sql: &'static str) -> Self {
+        Self { sql, values: Vec::new() }
+    }
+
+    /// One column for each of the statement's first values.
+    pub(super) fn columns<const N: usize>(sql: &'static str, columns: [Column; N]) -> Self {
+        columns.into_iter().fold(Self::of(sql), Self::with)
+    }
+
+    pub(super) fn with(mut self, value: impl ToSql + Sync + Send + 'static) -> Self {
+        self.values.push(Box::new(value));
+        self
+    }
+
+    /// It is prepared: otherwise what is sent after it would overtake it.
+    async fn execute(self, session: &Session) -> std::result::Result<(), tokio_postgres::Error> {
+        debug_assert!(session.statements.knows(self.sql), "others would overtake it: {}", self.sql);
+        let statement = session.statements.prepared(&session.client, self.sql).await?;
+        let values: Vec<&(dyn ToSql + Sync)> =
+            self.values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect();
+        session.client.execute(&statement, &values).await.map(drop)
+    }
+}
+
+/// A statement that was sent, and whose answer nobody has waited for yet.
+type Sent = Pin<Box<dyn Future<Output = std::result::Result<(), tokio_postgres::Error>> + Send>>;
 
 /// Every statement here finds its rows by an index, one by one, however small the tables are today.
 const SETTINGS: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
@@ -60,8 +98,10 @@ fn source_is_ours(error: &tokio_postgres::Error) -> bool {
 }
 
 pub(super) struct Line {
+    /// Sent before the last statement, in their order.
+    ahead: Vec<Sent>,
     /// Before the runtime: what drives it goes last.
-    pub(super) session: Session,
+    pub(super) session: Arc<Session>,
     runtime: Runtime,
     /// What moves the session's bytes.
     driver: AbortHandle,
@@ -81,7 +121,8 @@ impl Line {
         let drive = |moves| driver = Some(runtime.spawn(moves).abort_handle());
         let session = runtime.block_on(connect(address, drive))?;
         let driver = driver.ok_or_else(|| Error::Unexpected("nothing moves a connection's bytes".into()))?;
-        let mut line = Self { session, runtime, driver, answer_max: ANSWER_MAX, failure: None };
+        let (ahead, session) = (Vec::new(), Arc::new(session));
+        let mut line = Self { ahead, session, runtime, driver, answer_max: ANSWER_MAX, failure: None };
         let set = line.wait(line.session.client.batch_execute(SETTINGS));
         line.noted(set)?;
         Ok(line)
@@ -105,8 +146,61 @@ impl Line {
         })
     }
 
-    pub(super) fn failed(&mut self, error: &tokio_postgres::Error) {
-        self.failure.get_or_insert(Failure::of(error));
+    /// Sends statements in their order and waits for none: what comes next on this line is behind them.
+    pub(super) fn send(&mut self, writes: Vec<Write>) {
+        let session = &self.session;
+        let send = |write: Write| -> Sent {
+            let session = session.clone();
+            Box::pin(async move { write.execute(&session).await })
+        };
+        let sent = writes.into_iter().map(send).collect();
+        self.start(sent);
+    }
+
+    /// Sends the end of a transaction, behind all that was sent before.
+    pub(super) fn send_commit(&mut self) {
+        let session = self.session.clone();
+        self.start(vec![Box::pin(async move { session.client.batch_execute("COMMIT").await })]);
+    }
+
+    /// The first poll of each puts it into the connection's queue.
+    fn start(&mut self, mut sent: Vec<Sent>) {
+        self.runtime.block_on(poll_fn(|cx| {
+            for one in &mut sent {
+                if let Poll::Ready(answer) = one.as_mut().poll(cx) {
+                    *one = Box::pin(std::future::ready(answer));
+                }
+            }
+            Poll::Ready(())
+        }));
+        self.ahead.append(&mut sent);
+    }
+
+    /// Lets what was sent leave: the database works on it while its caller goes on.
+    pub(super) fn let_go(&self) {
+        self.runtime.block_on(tokio::task::yield_now());
+    }
+
+    /// Waits for the answers to all that was sent; the first that failed says why.
+    pub(super) fn settle(&mut self) -> Result<()> {
+        match self.first_failure_ahead() {
+            Some(error) => {
+                self.failure.get_or_insert(Failure::of(&error));
+                Err(error.into())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn first_failure_ahead(&mut self) -> Option<tokio_postgres::Error> {
+        let ahead = std::mem::take(&mut self.ahead);
+        self.wait(async {
+            let mut first = None;
+            for sent in ahead {
+                first = first.or(sent.await.err());
+            }
+            first
+        })
     }
 
     /// What the batch stood on does not hold.
@@ -121,14 +215,16 @@ impl Line {
 
     /// Notes how it failed, for whoever decides about the batch.
     pub(super) fn noted<T>(&mut self, result: std::result::Result<T, tokio_postgres::Error>) -> Result<T> {
-        if let Err(error) = &result {
-            self.failed(error);
-        }
-        Ok(result?)
+        result.map_err(|error| {
+            // What was sent before it was answered before it, and says why if it failed.
+            let error = self.first_failure_ahead().unwrap_or(error);
+            self.failure.get_or_insert(Failure::of(&error));
+            error.into()
+        })
     }
 
     pub(super) fn query(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<Row>> {
-        let Session { client, statements } = &self.session;
+        let Session { client, statements } = &*self.session;
         let found = self.wait(async {
             let statement = statements.prepared(client, sql).await?;
             client.query(&statement, values).await
@@ -143,7 +239,7 @@ impl Line {
         values: Values<'_>,
         mut take: impl FnMut(&Row) -> Result<()>,
     ) -> Result<()> {
-        let Session { client, statements } = &self.session;
+        let Session { client, statements } = &*self.session;
         let taken = self.wait(async {
             let statement = statements.prepared(client, sql).await?;
             let mut rows = pin!(client.query_raw(&statement, values.iter().copied()).await?);
@@ -164,7 +260,7 @@ impl Line {
 
     /// How many rows it changed.
     pub(super) fn execute(&mut self, sql: &str, values: Values<'_>) -> Result<u64> {
-        let Session { client, statements } = &self.session;
+        let Session { client, statements } = &*self.session;
         let changed = self.wait(async {
             let statement = statements.prepared(client, sql).await?;
             client.execute(&statement, values).await
@@ -173,6 +269,7 @@ impl Line {
     }
 
     pub(super) fn roll_back(&mut self) -> bool {
+        self.ahead.clear();
         self.wait(self.session.client.batch_execute("ROLLBACK")).is_ok()
     }
 

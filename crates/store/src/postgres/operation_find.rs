@@ -166,9 +166,13 @@ async fn patched_run(
 }
 
 /// What has become of what was moved.
-pub(super) async fn find_outcomes(look: &Look<'_>, row: &OperationRow, spec: &NewOperation) -> Result<Outcomes> {
-    let mut outcomes =
-        Outcomes { from: row.changes_seen, to: row.changes_seen, runs: Vec::new(), more: false, canary: None };
+pub(super) async fn find_outcomes(
+    look: &Look<'_>,
+    row: &OperationRow,
+    spec: &NewOperation,
+    from: i64,
+) -> Result<Outcomes> {
+    let mut outcomes = Outcomes::after(row, from);
     if row.unsettled() > 0 {
         follow(look, row, &mut outcomes).await?;
     }

@@ -76,6 +76,7 @@ impl PgRows<'_> {
         self.lock_runs(&[run])?;
         let kept = self.sheet.runs.get_mut(&run).ok_or_else(|| Error::Unexpected(format!("no run {run}")))?;
         change(kept);
+        self.sheet.changed_runs += usize::from(kept.dirty == Dirty::No);
         kept.dirty = kept.dirty.max(dirty);
         Ok(())
     }
@@ -166,6 +167,10 @@ impl RunRows for PgRows<'_> {
             kept.row = row.clone();
             kept.updated_at = now;
         })
+    }
+
+    fn so_far(&mut self) -> Result<()> {
+        self.write_ahead()
     }
 
     fn set_severity(&mut self, run: i64, severity: Severity) -> Result<()> {

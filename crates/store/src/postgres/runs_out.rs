@@ -4,12 +4,10 @@ use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Severity;
-use tokio_postgres::types::ToSql;
 
 use super::array::column;
-use super::connection::Session;
+use super::line::Write;
 use super::sheet::{Dirty, Sheet, SheetRun};
-use super::write_out::{Sent, over};
 use crate::commands::life::{StateColumns, position};
 use crate::commands::numbers::key_hash;
 use crate::error::Result;
@@ -66,48 +64,45 @@ const INSERT_RUNS: &str = "INSERT INTO runs (id, tenant, queue, key_hash, run_id
          unnest($26::bytea[]), unnest($27::text[]), unnest($28::text[]), unnest($29::bytea[]), unnest($30::text[]),
          unnest($31::bigint[]), unnest($32::bytea[]), unnest($33::bytea[])";
 
-pub(super) async fn insert_runs(session: &Session, new: &[Run<'_>]) -> Sent {
-    if new.is_empty() {
-        return Ok(0);
-    }
+pub(super) fn insert_runs(new: &[Run<'_>]) -> Write {
     let states: Vec<_> = new.iter().map(|(kept, _)| StateColumns::of(&kept.row.run)).collect();
     let columns = |kept: &'_ SheetRun| kept.new.as_ref().map_or(kept.updated_at, |new| new.received_at).as_millis();
-    let values: [&(dyn ToSql + Sync); 33] = [
-        &column(new, |(kept, _)| kept.row.id),
-        &column(new, |(kept, _)| kept.row.tenant),
-        &column(new, |(kept, _)| kept.row.queue),
-        &column(new, |(kept, _)| key_hash(kept.row.tenant, kept.row.run_id.as_str())),
-        &column(new, |(kept, _)| kept.row.run_id.as_str()),
-        &column(&states, |state| position(StateName::ALL, &state.state)),
-        &column(&states, |state| state.detail),
-        &column(&states, |state| state.due.map(Timestamp::as_millis)),
-        &column(&states, |state| state.wake.map(Timestamp::as_millis)),
-        &column(new, |(kept, _)| i64::from(kept.row.run.attempt)),
-        &column(new, |(kept, _)| i64::from(kept.row.run.revision)),
-        &column(new, |(kept, _)| &*kept.row.reason),
-        &column(new, |(kept, _)| kept.row.category),
-        &column(new, |(kept, _)| kept.row.pattern),
-        &column(new, |(kept, _)| position(Severity::ALL, &kept.own.severity)),
-        &column(new, |(kept, _)| columns(kept)),
-        &column(new, |(kept, _)| kept.updated_at.as_millis()),
-        &column(new, |(kept, _)| kept.row.run.deferred_until.map(Timestamp::as_millis)),
-        &column(new, |(kept, _)| kept.row.environment.as_str().as_bytes()),
-        &column(new, |(kept, _)| said(&kept.own.agent)),
-        &column(new, |(kept, _)| said(&kept.own.task_type)),
-        &column(new, |(kept, _)| kept.new.as_ref().and_then(|new| said(&new.customer))),
-        &column(new, |(kept, _)| said(&kept.row.model)),
-        &column(new, |(kept, _)| said(&kept.row.provider)),
-        &column(new, |(kept, _)| said(&kept.row.tool)),
-        &column(new, |(kept, _)| said(&kept.row.step)),
-        &column(new, |(kept, _)| kept.new.as_ref().and_then(|new| new.idempotency_key.as_deref())),
-        &column(new, |(kept, _)| kept.own.order_key.as_ref().map(|key| key.as_str())),
-        &column(&states, |state| said(&state.held_by)),
-        &column(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
-        &column(new, |(kept, _)| i64::from(kept.row.run.replays)),
-        &column(new, |(_, life)| life.as_slice()),
-        &column(new, |(kept, _)| said(&kept.assigned_to)),
+    let columns = [
+        column(new, |(kept, _)| kept.row.id),
+        column(new, |(kept, _)| kept.row.tenant),
+        column(new, |(kept, _)| kept.row.queue),
+        column(new, |(kept, _)| key_hash(kept.row.tenant, kept.row.run_id.as_str())),
+        column(new, |(kept, _)| kept.row.run_id.as_str()),
+        column(&states, |state| position(StateName::ALL, &state.state)),
+        column(&states, |state| state.detail),
+        column(&states, |state| state.due.map(Timestamp::as_millis)),
+        column(&states, |state| state.wake.map(Timestamp::as_millis)),
+        column(new, |(kept, _)| i64::from(kept.row.run.attempt)),
+        column(new, |(kept, _)| i64::from(kept.row.run.revision)),
+        column(new, |(kept, _)| &*kept.row.reason),
+        column(new, |(kept, _)| kept.row.category),
+        column(new, |(kept, _)| kept.row.pattern),
+        column(new, |(kept, _)| position(Severity::ALL, &kept.own.severity)),
+        column(new, |(kept, _)| columns(kept)),
+        column(new, |(kept, _)| kept.updated_at.as_millis()),
+        column(new, |(kept, _)| kept.row.run.deferred_until.map(Timestamp::as_millis)),
+        column(new, |(kept, _)| kept.row.environment.as_str().as_bytes()),
+        column(new, |(kept, _)| said(&kept.own.agent)),
+        column(new, |(kept, _)| said(&kept.own.task_type)),
+        column(new, |(kept, _)| kept.new.as_ref().and_then(|new| said(&new.customer))),
+        column(new, |(kept, _)| said(&kept.row.model)),
+        column(new, |(kept, _)| said(&kept.row.provider)),
+        column(new, |(kept, _)| said(&kept.row.tool)),
+        column(new, |(kept, _)| said(&kept.row.step)),
+        column(new, |(kept, _)| kept.new.as_ref().and_then(|new| new.idempotency_key.as_deref())),
+        column(new, |(kept, _)| kept.own.order_key.as_ref().map(|key| key.as_str())),
+        column(&states, |state| said(&state.held_by)),
+        column(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
+        column(new, |(kept, _)| i64::from(kept.row.run.replays)),
+        column(new, |(_, life)| life.as_slice()),
+        column(new, |(kept, _)| said(&kept.assigned_to)),
     ];
-    over(session, new.len(), INSERT_RUNS, &values).await
+    Write::columns(INSERT_RUNS, columns)
 }
 
 const UPDATE_RUNS: &str = "UPDATE runs SET queue = new.queue, state = new.state, detail = new.detail, due = new.due,
@@ -126,38 +121,35 @@ const UPDATE_RUNS: &str = "UPDATE runs SET queue = new.queue, state = new.state,
          unnest($22::bigint[]) AS replays, unnest($23::bytea[]) AS life, unnest($24::bytea[]) AS assigned_to) AS new
      WHERE runs.id = new.id";
 
-pub(super) async fn update_runs(session: &Session, known: &[Run<'_>]) -> Sent {
-    if known.is_empty() {
-        return Ok(0);
-    }
+pub(super) fn update_runs(known: &[Run<'_>]) -> Write {
     let states: Vec<_> = known.iter().map(|(kept, _)| StateColumns::of(&kept.row.run)).collect();
-    let values: [&(dyn ToSql + Sync); 24] = [
-        &column(known, |(kept, _)| kept.row.id),
-        &column(known, |(kept, _)| kept.row.queue),
-        &column(&states, |state| position(StateName::ALL, &state.state)),
-        &column(&states, |state| state.detail),
-        &column(&states, |state| state.due.map(Timestamp::as_millis)),
-        &column(&states, |state| state.wake.map(Timestamp::as_millis)),
-        &column(known, |(kept, _)| i64::from(kept.row.run.attempt)),
-        &column(known, |(kept, _)| i64::from(kept.row.run.revision)),
-        &column(known, |(kept, _)| &*kept.row.reason),
-        &column(known, |(kept, _)| kept.row.category),
-        &column(known, |(kept, _)| kept.row.pattern),
-        &column(known, |(kept, _)| position(Severity::ALL, &kept.own.severity)),
-        &column(known, |(kept, _)| kept.updated_at.as_millis()),
-        &column(known, |(kept, _)| kept.row.run.deferred_until.map(Timestamp::as_millis)),
-        &column(known, |(kept, _)| said(&kept.own.agent)),
-        &column(known, |(kept, _)| said(&kept.row.model)),
-        &column(known, |(kept, _)| said(&kept.row.provider)),
-        &column(known, |(kept, _)| said(&kept.row.tool)),
-        &column(known, |(kept, _)| said(&kept.row.step)),
-        &column(&states, |state| said(&state.held_by)),
-        &column(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
-        &column(known, |(kept, _)| i64::from(kept.row.run.replays)),
-        &column(known, |(_, life)| life.as_slice()),
-        &column(known, |(kept, _)| said(&kept.assigned_to)),
+    let columns = [
+        column(known, |(kept, _)| kept.row.id),
+        column(known, |(kept, _)| kept.row.queue),
+        column(&states, |state| position(StateName::ALL, &state.state)),
+        column(&states, |state| state.detail),
+        column(&states, |state| state.due.map(Timestamp::as_millis)),
+        column(&states, |state| state.wake.map(Timestamp::as_millis)),
+        column(known, |(kept, _)| i64::from(kept.row.run.attempt)),
+        column(known, |(kept, _)| i64::from(kept.row.run.revision)),
+        column(known, |(kept, _)| &*kept.row.reason),
+        column(known, |(kept, _)| kept.row.category),
+        column(known, |(kept, _)| kept.row.pattern),
+        column(known, |(kept, _)| position(Severity::ALL, &kept.own.severity)),
+        column(known, |(kept, _)| kept.updated_at.as_millis()),
+        column(known, |(kept, _)| kept.row.run.deferred_until.map(Timestamp::as_millis)),
+        column(known, |(kept, _)| said(&kept.own.agent)),
+        column(known, |(kept, _)| said(&kept.row.model)),
+        column(known, |(kept, _)| said(&kept.row.provider)),
+        column(known, |(kept, _)| said(&kept.row.tool)),
+        column(known, |(kept, _)| said(&kept.row.step)),
+        column(&states, |state| said(&state.held_by)),
+        column(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
+        column(known, |(kept, _)| i64::from(kept.row.run.replays)),
+        column(known, |(_, life)| life.as_slice()),
+        column(known, |(kept, _)| said(&kept.assigned_to)),
     ];
-    over(session, known.len(), UPDATE_RUNS, &values).await
+    Write::columns(UPDATE_RUNS, columns)
 }
 
 const MOVE_RUNS: &str = "UPDATE runs SET state = new.state, detail = new.detail, due = new.due, wake = new.wake,
@@ -171,25 +163,22 @@ const MOVE_RUNS: &str = "UPDATE runs SET state = new.state, detail = new.detail,
          unnest($12::bigint[]) AS replays, unnest($13::bytea[]) AS life) AS new
      WHERE runs.id = new.id";
 
-pub(super) async fn move_runs(session: &Session, moved: &[Run<'_>]) -> Sent {
-    if moved.is_empty() {
-        return Ok(0);
-    }
+pub(super) fn move_runs(moved: &[Run<'_>]) -> Write {
     let states: Vec<_> = moved.iter().map(|(kept, _)| StateColumns::of(&kept.row.run)).collect();
-    let values: [&(dyn ToSql + Sync); 13] = [
-        &column(moved, |(kept, _)| kept.row.id),
-        &column(&states, |state| position(StateName::ALL, &state.state)),
-        &column(&states, |state| state.detail),
-        &column(&states, |state| state.due.map(Timestamp::as_millis)),
-        &column(&states, |state| state.wake.map(Timestamp::as_millis)),
-        &column(moved, |(kept, _)| i64::from(kept.row.run.attempt)),
-        &column(moved, |(kept, _)| i64::from(kept.row.run.revision)),
-        &column(moved, |(kept, _)| kept.updated_at.as_millis()),
-        &column(moved, |(kept, _)| kept.row.run.deferred_until.map(Timestamp::as_millis)),
-        &column(&states, |state| said(&state.held_by)),
-        &column(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
-        &column(moved, |(kept, _)| i64::from(kept.row.run.replays)),
-        &column(moved, |(_, life)| life.as_slice()),
+    let columns = [
+        column(moved, |(kept, _)| kept.row.id),
+        column(&states, |state| position(StateName::ALL, &state.state)),
+        column(&states, |state| state.detail),
+        column(&states, |state| state.due.map(Timestamp::as_millis)),
+        column(&states, |state| state.wake.map(Timestamp::as_millis)),
+        column(moved, |(kept, _)| i64::from(kept.row.run.attempt)),
+        column(moved, |(kept, _)| i64::from(kept.row.run.revision)),
+        column(moved, |(kept, _)| kept.updated_at.as_millis()),
+        column(moved, |(kept, _)| kept.row.run.deferred_until.map(Timestamp::as_millis)),
+        column(&states, |state| said(&state.held_by)),
+        column(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
+        column(moved, |(kept, _)| i64::from(kept.row.run.replays)),
+        column(moved, |(_, life)| life.as_slice()),
     ];
-    over(session, moved.len(), MOVE_RUNS, &values).await
+    Write::columns(MOVE_RUNS, columns)
 }

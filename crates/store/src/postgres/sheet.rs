@@ -117,6 +117,8 @@ pub(super) enum Named {
 pub(super) struct Sheet {
     /// Each in a place of its own: a map that holds them itself moves them all whenever it grows.
     pub(super) runs: Map<i64, Box<SheetRun>>,
+    /// How many of those that were there before have been changed and not been sent.
+    pub(super) changed_runs: usize,
     /// Of runs that were looked at without a lock.
     pub(super) glanced: Map<i64, Own>,
     /// By tenant and run_id.

@@ -19,6 +19,7 @@ use super::wakeups::Wakeups;
 use super::{fold, migrate, queue_list};
 use crate::clock::{Clock, Dice};
 use crate::commands::batch::Batch;
+use crate::commands::operation_settle::Followed;
 use crate::commands::output_schemas::OutputSchemas;
 use crate::commands::policy_shelf::PolicyShelf;
 use crate::copy::half_copied;
@@ -47,6 +48,7 @@ pub struct PgStore {
     pub(super) telling: Telling,
     pub(super) shelf: PolicyShelf,
     pub(super) schemas: OutputSchemas,
+    pub(super) followed: Followed,
     /// Whoever folds what was appended: a connection that is made when it is needed.
     pub(super) folding: Mutex<Option<Session>>,
 }
@@ -93,7 +95,8 @@ impl PgStore {
         let committer = Committer::start(&shared, lines)?;
         let telling = Telling::start(address, wakeups)?;
         let schemas = OutputSchemas::of(&shared.policies, &queue_list::list_queues(&session.look()).await?);
-        Ok(Self { committer, readers, shared, telling, shelf, schemas, folding: Mutex::new(Some(session)) })
+        let (followed, folding) = (Followed::default(), Mutex::new(Some(session)));
+        Ok(Self { committer, readers, shared, telling, shelf, schemas, followed, folding })
     }
 
     /// Whatever is not about one run alone.

@@ -7,18 +7,18 @@ use std::sync::LazyLock;
 use redrive_core::lifecycle::Outcome;
 use redrive_core::run::StateName;
 use redrive_core::wire::{PatternState, StepStatus};
-use tokio_postgres::types::ToSql;
 
 use super::array::column;
-use super::connection::Session;
 use super::counter_deltas;
+use super::line::{Line, Write};
 use super::rows::PgRows;
-use super::runs_out::{self, Changed, insert_runs, move_runs, update_runs};
+use super::runs_out::{self, insert_runs, move_runs, update_runs};
 use super::sheet::{Dirty, Out, Sheet, SheetAttempt, SheetPattern};
 use crate::commands::life::position;
 use crate::error::Result;
 
-pub(super) type Sent = std::result::Result<u64, tokio_postgres::Error>;
+/// So many runs that a long command has moved go out while it goes on: the database writes while we decide.
+const AHEAD_RUNS: usize = 256;
 
 impl PgRows<'_> {
     /// Writes what is still only in memory, for a statement that has to see it.
@@ -26,19 +26,45 @@ impl PgRows<'_> {
         if self.sheet.is_written() {
             return Ok(());
         }
-        let runs = self.sheet.changed()?;
-        let sent = self.line.wait(send(&self.line.session, &self.sheet.out, &runs, None));
-        self.line.noted(sent)?;
+        self.send_out()?;
+        self.line.settle()?;
         self.sheet.wrote();
         Ok(())
     }
 
-    /// Writes all there is and commits. Only after this is anything acknowledged.
-    pub(super) fn commit(&mut self) -> Result<()> {
-        let runs = self.sheet.changed()?;
-        let sent = self.line.wait(send(&self.line.session, &self.sheet.out, &runs, Some("COMMIT")));
-        self.line.noted(sent)
+    /// The same without waiting, where enough has come together: whether it could be written is known at the commit.
+    pub(super) fn write_ahead(&mut self) -> Result<()> {
+        if self.sheet.changed_runs < AHEAD_RUNS {
+            return Ok(());
+        }
+        self.send_out()?;
+        self.line.let_go();
+        self.sheet.wrote();
+        Ok(())
     }
+
+    /// Writes all there is and commits. Only after this is anything acknowledged. A statement that fails makes the commit
+    /// behind it a rollback.
+    pub(super) fn commit(&mut self) -> Result<()> {
+        self.send_out()?;
+        self.line.send_commit();
+        self.line.settle()
+    }
+
+    fn send_out(&mut self) -> Result<()> {
+        let writes = self.sheet.writes()?;
+        prepare(self.line)?;
+        self.line.send(writes);
+        Ok(())
+    }
+}
+
+/// Before the first is sent: nothing may overtake another, least of all the commit.
+pub(super) fn prepare(line: &mut Line) -> Result<()> {
+    let all = STATEMENTS.iter().chain(runs_out::STATEMENTS).chain(counter_deltas::STATEMENTS);
+    let all = all.copied().chain([PUT_ATTEMPTS.as_str()]);
+    let prepared = line.wait(line.session.statements.prepare_all(&line.session.client, "writes", all));
+    line.noted(prepared)
 }
 
 impl Sheet {
@@ -46,11 +72,32 @@ impl Sheet {
         self.out.is_empty() && !self.runs.values().any(|kept| kept.dirty != Dirty::No)
     }
 
+    /// All that is to be written, in the order in which every batch writes.
+    fn writes(&self) -> Result<Vec<Write>> {
+        let (out, runs) = (&self.out, self.changed()?);
+        let written = [
+            (!out.patterns.is_empty()).then(|| patterns(&out.patterns)),
+            (!out.patterns.is_empty()).then(|| aliases(&out.patterns)),
+            (!runs.new.is_empty()).then(|| insert_runs(&runs.new)),
+            (!runs.known.is_empty()).then(|| update_runs(&runs.known)),
+            (!runs.moved.is_empty()).then(|| move_runs(&runs.moved)),
+            (!out.attempts.is_empty()).then(|| attempts(out)),
+            (!out.payloads.is_empty()).then(|| payloads(out)),
+            (!out.moves.is_empty()).then(|| moves(out)),
+            (!out.pattern_events.is_empty()).then(|| pattern_events(out)),
+            (!out.doubts.is_empty()).then(|| doubts(out)),
+            (!out.sent.is_empty()).then(|| sent_payloads(out)),
+        ];
+        let counted = out.tally.iter().flat_map(|(tally, now)| counter_deltas::append(tally, *now));
+        Ok(written.into_iter().flatten().chain(counted).collect())
+    }
+
     /// What was sent is the database's from here on.
     fn wrote(&mut self) {
         for kept in self.runs.values_mut() {
             (kept.dirty, kept.new) = (Dirty::No, None);
         }
+        self.changed_runs = 0;
         // Answers are given again from memory only where nothing else would know them.
         for (id, attempt) in std::mem::take(&mut self.out).attempts {
             self.attempts.insert(id, Some(attempt.kept));
@@ -74,54 +121,6 @@ impl Out {
 
 const STATEMENTS: &[&str] = &[PATTERNS, ALIASES, ATTEMPTS, PAYLOADS, MOVES, PATTERN_EVENTS, DOUBTS, SENT];
 
-/// Sends everything, then waits. A statement that fails makes the commit behind it a rollback.
-async fn send(
-    session: &Session,
-    out: &Out,
-    runs: &Changed<'_>,
-    end: Option<&str>,
-) -> std::result::Result<(), tokio_postgres::Error> {
-    // Prepared before the first is sent: nothing may overtake another, least of all the commit.
-    let all = STATEMENTS.iter().chain(runs_out::STATEMENTS).chain(counter_deltas::STATEMENTS);
-    let all = all.copied().chain([PUT_ATTEMPTS.as_str()]);
-    session.statements.prepare_all(&session.client, "writes", all).await?;
-    let sent = tokio::join!(
-        biased;
-        patterns(session, &out.patterns),
-        aliases(session, &out.patterns),
-        insert_runs(session, &runs.new),
-        update_runs(session, &runs.known),
-        move_runs(session, &runs.moved),
-        attempts(session, out),
-        payloads(session, out),
-        moves(session, out),
-        pattern_events(session, out),
-        doubts(session, out),
-        sent_payloads(session, out),
-        counter_deltas::append(session, out.tally.as_ref()),
-        async {
-            match end {
-                Some(end) => session.client.batch_execute(end).await,
-                None => Ok(()),
-            }
-        },
-    );
-    for done in [sent.0, sent.1, sent.2, sent.3, sent.4, sent.5, sent.6, sent.7, sent.8, sent.9, sent.10, sent.11] {
-        done?;
-    }
-    sent.12
-}
-
-/// A statement over so many rows; none is none.
-pub(super) async fn over(session: &Session, rows: usize, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Sent {
-    if rows == 0 {
-        return Ok(0);
-    }
-    debug_assert!(session.statements.knows(sql), "it would be sent behind the commit: {sql}");
-    let statement = session.statements.prepared(&session.client, sql).await?;
-    session.client.execute(&statement, values).await
-}
-
 const PATTERNS: &str =
     "INSERT INTO patterns (id, public_id, tenant, fp_version, fp_hash, template, reason, category, count,
          open, first_seen, last_seen, group_seen, state, regression)
@@ -131,33 +130,32 @@ const PATTERNS: &str =
          unnest($7::text[]) AS reason, unnest($8::bigint[]) AS category, unnest($9::bigint[]) AS at) AS new
      ORDER BY public_id";
 
-async fn patterns(session: &Session, new: &[SheetPattern]) -> Sent {
-    let values: [&(dyn ToSql + Sync); 10] = [
-        &column(new, |pattern| pattern.id),
-        &column(new, |pattern| pattern.public_id.as_str()),
-        &column(new, |pattern| pattern.tenant),
-        &column(new, |pattern| pattern.fp_version),
-        &column(new, |pattern| pattern.fp_hash),
-        &column(new, |pattern| pattern.template.as_slice()),
-        &column(new, |pattern| pattern.reason.as_str()),
-        &column(new, |pattern| pattern.category),
-        &column(new, |pattern| pattern.at),
-        &position(PatternState::ALL, &PatternState::New),
+fn patterns(new: &[SheetPattern]) -> Write {
+    let columns = [
+        column(new, |pattern| pattern.id),
+        column(new, |pattern| pattern.public_id.as_str()),
+        column(new, |pattern| pattern.tenant),
+        column(new, |pattern| pattern.fp_version),
+        column(new, |pattern| pattern.fp_hash),
+        column(new, |pattern| pattern.template.as_slice()),
+        column(new, |pattern| pattern.reason.as_str()),
+        column(new, |pattern| pattern.category),
+        column(new, |pattern| pattern.at),
     ];
-    over(session, new.len(), PATTERNS, &values).await
+    Write::columns(PATTERNS, columns).with(position(PatternState::ALL, &PatternState::New))
 }
 
 const ALIASES: &str = "INSERT INTO pattern_alias (tenant, fp_hash, fp_version, pattern)
      SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[])";
 
-async fn aliases(session: &Session, new: &[SheetPattern]) -> Sent {
-    let values: [&(dyn ToSql + Sync); 4] = [
-        &column(new, |pattern| pattern.tenant),
-        &column(new, |pattern| pattern.fp_hash),
-        &column(new, |pattern| pattern.fp_version),
-        &column(new, |pattern| pattern.id),
+fn aliases(new: &[SheetPattern]) -> Write {
+    let columns = [
+        column(new, |pattern| pattern.tenant),
+        column(new, |pattern| pattern.fp_hash),
+        column(new, |pattern| pattern.fp_version),
+        column(new, |pattern| pattern.id),
     ];
-    over(session, new.len(), ALIASES, &values).await
+    Write::columns(ALIASES, columns)
 }
 
 const ATTEMPTS: &str =
@@ -177,87 +175,86 @@ static PUT_ATTEMPTS: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-async fn attempts(session: &Session, out: &Out) -> Sent {
+fn attempts(out: &Out) -> Write {
     let ended: Vec<&SheetAttempt> = out.attempts.values().collect();
-    let values: [&(dyn ToSql + Sync); 13] = [
-        &column(out.attempts.keys(), |id| *id),
-        &column(&ended, |attempt| position(Outcome::ALL, &attempt.kept.outcome)),
-        &column(&ended, |attempt| attempt.epoch),
-        &column(&ended, |attempt| attempt.kept.digest.as_deref()),
-        &column(&ended, |attempt| position(StateName::ALL, &attempt.kept.state)),
-        &column(&ended, |attempt| attempt.fingerprint.map(|(version, _)| version)),
-        &column(&ended, |attempt| attempt.fingerprint.map(|(_, hash)| hash)),
-        &column(&ended, |attempt| attempt.kept.pattern),
-        &column(&ended, |attempt| i64::from(attempt.kept.pattern_new)),
-        &column(&ended, |attempt| attempt.kept.recorded_at.as_millis()),
-        &column(&ended, |attempt| attempt.kept.origin.as_bytes()),
-        &column(&ended, |attempt| attempt.kept.verdict.as_deref()),
-        &column(&ended, |attempt| attempt.body.as_slice()),
+    let columns = [
+        column(out.attempts.keys(), |id| *id),
+        column(&ended, |attempt| position(Outcome::ALL, &attempt.kept.outcome)),
+        column(&ended, |attempt| attempt.epoch),
+        column(&ended, |attempt| attempt.kept.digest.as_deref()),
+        column(&ended, |attempt| position(StateName::ALL, &attempt.kept.state)),
+        column(&ended, |attempt| attempt.fingerprint.map(|(version, _)| version)),
+        column(&ended, |attempt| attempt.fingerprint.map(|(_, hash)| hash)),
+        column(&ended, |attempt| attempt.kept.pattern),
+        column(&ended, |attempt| i64::from(attempt.kept.pattern_new)),
+        column(&ended, |attempt| attempt.kept.recorded_at.as_millis()),
+        column(&ended, |attempt| attempt.kept.origin.as_bytes()),
+        column(&ended, |attempt| attempt.kept.verdict.as_deref()),
+        column(&ended, |attempt| attempt.body.as_slice()),
     ];
     let sql = if ended.iter().any(|attempt| attempt.late) { PUT_ATTEMPTS.as_str() } else { ATTEMPTS };
-    over(session, ended.len(), sql, &values).await
+    Write::columns(sql, columns)
 }
 
 const PAYLOADS: &str = "INSERT INTO payloads (id, kind, digest, about, body)
      SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bytea[]), unnest($4::bytea[]), unnest($5::bytea[])";
 
-async fn payloads(session: &Session, out: &Out) -> Sent {
+fn payloads(out: &Out) -> Write {
     let kept = &out.payloads;
-    let values: [&(dyn ToSql + Sync); 5] = [
-        &column(kept.keys(), |id| *id),
-        &column(kept.values(), |payload| payload.kind),
-        &column(kept.values(), |payload| payload.digest.as_slice()),
-        &column(kept.values(), |payload| payload.about.as_slice()),
-        &column(kept.values(), |payload| payload.body.as_slice()),
+    let columns = [
+        column(kept.keys(), |id| *id),
+        column(kept.values(), |payload| payload.kind),
+        column(kept.values(), |payload| payload.digest.as_slice()),
+        column(kept.values(), |payload| payload.about.as_slice()),
+        column(kept.values(), |payload| payload.body.as_slice()),
     ];
-    over(session, kept.len(), PAYLOADS, &values).await
+    Write::columns(PAYLOADS, columns)
 }
 
 const MOVES: &str = "INSERT INTO history (run, at, from_state, to_state, actor, event, note)
      SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::text[]),
          unnest($6::text[]), unnest($7::bytea[])";
 
-async fn moves(session: &Session, out: &Out) -> Sent {
+fn moves(out: &Out) -> Write {
     let moves = &out.moves;
-    let values: [&(dyn ToSql + Sync); 7] = [
-        &column(moves, |moved| moved.run),
-        &column(moves, |moved| moved.at),
-        &column(moves, |moved| moved.from),
-        &column(moves, |moved| moved.to),
-        &column(moves, |moved| moved.actor.as_str()),
-        &column(moves, |moved| moved.event.as_str()),
-        &column(moves, |moved| moved.note.as_deref()),
+    let columns = [
+        column(moves, |moved| moved.run),
+        column(moves, |moved| moved.at),
+        column(moves, |moved| moved.from),
+        column(moves, |moved| moved.to),
+        column(moves, |moved| moved.actor.as_str()),
+        column(moves, |moved| moved.event.as_str()),
+        column(moves, |moved| moved.note.as_deref()),
     ];
-    over(session, moves.len(), MOVES, &values).await
+    Write::columns(MOVES, columns)
 }
 
 const PATTERN_EVENTS: &str = "INSERT INTO pattern_events (pattern, at, event, actor, about, note)
      SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::text[]), unnest($5::bytea[]),
          unnest($6::bytea[])";
 
-async fn pattern_events(session: &Session, out: &Out) -> Sent {
+fn pattern_events(out: &Out) -> Write {
     let events = &out.pattern_events;
-    let values: [&(dyn ToSql + Sync); 6] = [
-        &column(events, |event| event.pattern),
-        &column(events, |event| event.at),
-        &column(events, |event| event.event),
-        &column(events, |event| event.actor.as_str()),
-        &column(events, |event| event.about.as_deref()),
-        &column(events, |event| event.note.as_deref()),
+    let columns = [
+        column(events, |event| event.pattern),
+        column(events, |event| event.at),
+        column(events, |event| event.event),
+        column(events, |event| event.actor.as_str()),
+        column(events, |event| event.about.as_deref()),
+        column(events, |event| event.note.as_deref()),
     ];
-    over(session, events.len(), PATTERN_EVENTS, &values).await
+    Write::columns(PATTERN_EVENTS, columns)
 }
 
 const DOUBTS: &str = "UPDATE steps SET status = $3, at = new.at
      FROM (SELECT unnest($1::bigint[]) AS run, unnest($2::bigint[]) AS at) AS new
      WHERE steps.run = new.run AND effect = 1 AND status = $4";
 
-async fn doubts(session: &Session, out: &Out) -> Sent {
+fn doubts(out: &Out) -> Write {
     let [unknown, started] =
         [StepStatus::Unknown, StepStatus::Started].map(|status| position(StepStatus::ALL, &status));
-    let values: [&(dyn ToSql + Sync); 4] =
-        [&column(out.doubts.keys(), |run| *run), &column(out.doubts.values(), |at| *at), &unknown, &started];
-    over(session, out.doubts.len(), DOUBTS, &values).await
+    let columns = [column(out.doubts.keys(), |run| *run), column(out.doubts.values(), |at| *at)];
+    Write::columns(DOUBTS, columns).with(unknown).with(started)
 }
 
 const SENT: &str = "INSERT INTO sent (id, epoch, changes, body)
@@ -265,13 +262,13 @@ const SENT: &str = "INSERT INTO sent (id, epoch, changes, body)
      ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch, changes = excluded.changes, body = excluded.body
          WHERE excluded.epoch > sent.epoch";
 
-async fn sent_payloads(session: &Session, out: &Out) -> Sent {
+fn sent_payloads(out: &Out) -> Write {
     let sent = &out.sent;
-    let values: [&(dyn ToSql + Sync); 4] = [
-        &column(sent.keys(), |id| *id),
-        &column(sent.values(), |sent| sent.epoch),
-        &column(sent.values(), |sent| sent.changes.as_slice()),
-        &column(sent.values(), |sent| sent.body.as_slice()),
+    let columns = [
+        column(sent.keys(), |id| *id),
+        column(sent.values(), |sent| sent.epoch),
+        column(sent.values(), |sent| sent.changes.as_slice()),
+        column(sent.values(), |sent| sent.body.as_slice()),
     ];
-    over(session, sent.len(), SENT, &values).await
+    Write::columns(SENT, columns)
 }

@@ -159,9 +159,8 @@ fn patched_run(
 }
 
 /// What has become of what was moved.
-pub(super) fn find_outcomes(conn: &Connection, row: &OperationRow, spec: &NewOperation) -> Result<Outcomes> {
-    let mut outcomes =
-        Outcomes { from: row.changes_seen, to: row.changes_seen, runs: Vec::new(), more: false, canary: None };
+pub(super) fn find_outcomes(conn: &Connection, row: &OperationRow, spec: &NewOperation, from: i64) -> Result<Outcomes> {
+    let mut outcomes = Outcomes::after(row, from);
     if row.unsettled() > 0 {
         follow(conn, row, &mut outcomes)?;
     }
@@ -176,7 +175,7 @@ pub(super) fn find_outcomes(conn: &Connection, row: &OperationRow, spec: &NewOpe
 
 fn follow(conn: &Connection, row: &OperationRow, outcomes: &mut Outcomes) -> Result<()> {
     let mut read = conn.prepare_cached("SELECT seq, runs FROM changes WHERE seq > ?1 ORDER BY seq")?;
-    let mut rows = read.query([row.changes_seen])?;
+    let mut rows = read.query([outcomes.to])?;
     let mut looks = 0;
     while let Some(found) = rows.next()? {
         if looks >= CHANGED_LOOKS_MAX {

@@ -54,10 +54,11 @@ impl Bench for SqliteStore {
     }
 
     async fn find_outcomes(&self, id: i64, spec: Arc<NewOperation>) -> Result<Option<Outcomes>> {
-        let now = self.now();
+        let (now, followed) = (self.now(), self.followed.clone());
         self.read(move |conn| {
             let row = find(conn, id)?;
-            let outcomes = find_outcomes(conn, &row, &spec)?;
+            let outcomes = find_outcomes(conn, &row, &spec, followed.from(&row))?;
+            followed.keep(&row, &outcomes);
             Ok((row.open && outcomes.tell(&row, &spec, now)).then_some(outcomes))
         })
         .await

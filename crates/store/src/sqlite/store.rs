@@ -7,6 +7,7 @@ use redrive_core::policy::Policies;
 
 use crate::clock::{Clock, Dice};
 use crate::commands::batch::Batch;
+use crate::commands::operation_settle::Followed;
 use crate::commands::output_schemas::OutputSchemas;
 use crate::commands::policy_shelf::PolicyShelf;
 use crate::copy::{half_copied, is_half_copied};
@@ -32,6 +33,7 @@ pub struct SqliteStore {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) shelf: PolicyShelf,
     pub(super) schemas: OutputSchemas,
+    pub(super) followed: Arc<Followed>,
     /// Let go last: the folder is ours while anything of it is open.
     _held: Held,
 }
@@ -66,7 +68,7 @@ impl SqliteStore {
         let beside = connection::open_writer(&path, false)?;
         set(&beside)?;
         let committer = Committer::start(conn, Checkpointer::start(beside)?, clock.clone(), dice, policies)?;
-        Ok(Self { committer, readers, clock, shelf, schemas, _held: held })
+        Ok(Self { committer, readers, clock, shelf, schemas, followed: Arc::default(), _held: held })
     }
 
     pub(super) async fn write<T: Send + 'static>(
