@@ -291,4 +291,56 @@ mod tests {
         assert!(matches!(refused, Error::Unavailable(_)), "{refused:?}");
         assert_eq!((line.take_failure(), line.is_closed()), (Some(Failure::Lost), true));
     }
+
+    const INSERT: &str = "INSERT INTO met (name) VALUES ($1)";
+
+    fn line_with_names(database: &private_postgres::Database) -> Line {
+        database.sql("CREATE TABLE met (name TEXT CONSTRAINT runs_key UNIQUE)").unwrap();
+        let mut line = Line::open(&Address::parse(database.url()).unwrap()).unwrap();
+        line.execute(INSERT, &[&"before"]).unwrap();
+        line
+    }
+
+    fn meet(name: &'static str) -> Write {
+        Write::of(INSERT).with(name)
+    }
+
+    #[test]
+    fn what_was_sent_ahead_is_there_for_what_comes_next() {
+        let database = private_postgres::Database::fresh().unwrap();
+        let mut line = line_with_names(&database);
+        line.send(vec![meet("a"), meet("b")]);
+        let seen: i64 = line.row("SELECT count(*) FROM met", &[]).unwrap().unwrap().get(0);
+        assert_eq!((seen, line.settle().is_ok()), (3, true));
+    }
+
+    #[test]
+    fn what_failed_first_says_why_whatever_comes_behind_it() {
+        let database = private_postgres::Database::fresh().unwrap();
+        let mut line = line_with_names(&database);
+        line.execute("BEGIN", &[]).unwrap();
+        line.send(vec![meet("a"), meet("before"), meet("b")]);
+        let refused = line.row("SELECT count(*) FROM met", &[]).unwrap_err();
+        assert!(refused.to_string().contains("runs_key"), "{refused}");
+        assert_eq!(line.take_failure(), Some(Failure::NotNew));
+        assert!(line.roll_back() && line.settle().is_ok());
+        let seen: i64 = line.row("SELECT count(*) FROM met", &[]).unwrap().unwrap().get(0);
+        assert_eq!(seen, 1);
+    }
+
+    #[test]
+    fn rows_that_end_in_an_error_are_an_error() {
+        let database = private_postgres::Database::fresh().unwrap();
+        let mut line = Line::open(&Address::parse(database.url()).unwrap()).unwrap();
+        let mut taken = 0;
+        let cut = line.each_row("SELECT 1 / (3 - n) FROM generate_series(1, 5) AS n", &[], |_| {
+            taken += 1;
+            Ok(())
+        });
+        assert!(cut.is_err_and(|error| error.to_string().contains("division by zero")));
+        assert_eq!((taken, line.take_failure()), (2, Some(Failure::Command)));
+        let not_ours = line.each_row("SELECT 1", &[], |_| Err(Error::Busy));
+        assert!(matches!(not_ours, Err(Error::Busy)));
+        assert!(line.row("SELECT 1", &[]).unwrap().is_some());
+    }
 }

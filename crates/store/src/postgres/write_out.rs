@@ -17,8 +17,9 @@ use super::sheet::{Dirty, Out, Sheet, SheetAttempt, SheetPattern};
 use crate::commands::life::position;
 use crate::error::Result;
 
-/// So many runs that a long command has moved go out while it goes on: the database writes while we decide.
-const AHEAD_RUNS: usize = 256;
+/// So many runs that a long command has moved go out while it goes on: the database writes while we decide. A debug build
+/// sends hardly any together, so that every suite sees it.
+const AHEAD_RUNS: usize = if cfg!(debug_assertions) { 2 } else { 256 };
 
 impl PgRows<'_> {
     /// Writes what is still only in memory, for a statement that has to see it.

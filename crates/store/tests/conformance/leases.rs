@@ -1,8 +1,9 @@
 //! Dealing: fair over tenants, in order within a key, bounded in size.
 
 use redrive_core::text::Label;
-use redrive_store::{Fit, LeaseCall, NewRun, PayloadKind, Start, StartHow};
+use redrive_store::{Fit, FixedPayload, LeaseCall, NewRun, PayloadKind, Replay, Start, StartHow, Triage};
 
+use crate::reports::BUG;
 use crate::world::{World, lease_call, new_run, payload, report, success, under};
 
 fn enqueued(run: NewRun) -> Start {
@@ -78,6 +79,19 @@ pub async fn an_answer_holds_at_most_its_bytes_but_at_least_one_run(world: World
     let call = |bytes| LeaseCall { payload_max_bytes: bytes, ..lease_call(10) };
     assert_eq!(world.store.lease(call(10)).await.unwrap().len(), 1);
     assert_eq!(world.store.lease(call(1_300)).await.unwrap().len(), 2);
+}
+
+pub async fn a_fixed_payload_counts_with_the_length_it_has_now(world: World) {
+    let fix = format!("\"{}\"", "x".repeat(600));
+    for run in ["a", "b"] {
+        world.store.report(report(run, BUG)).await.unwrap();
+        let payload = payload(PayloadKind::Json, fix.as_bytes());
+        let replay = Replay { fix: Some(FixedPayload { from_revision: 1, payload, patch: None }), ..Replay::default() };
+        world.act(run, Triage::Replay(Box::new(replay))).await.unwrap();
+    }
+    let call = LeaseCall { payload_max_bytes: 700, ..lease_call(10) };
+    let leased = world.store.lease(call).await.unwrap();
+    assert_eq!(leased.iter().map(|run| run.payload.as_ref().unwrap().get()).collect::<Vec<_>>(), [fix]);
 }
 
 pub async fn a_queue_whose_caller_retries_is_never_leased(world: World) {

@@ -68,6 +68,7 @@ macro_rules! every_case {
             leases::runs_of_one_order_key_go_out_one_at_a_time,
             leases::an_agent_gets_only_what_it_can_do,
             leases::an_answer_holds_at_most_its_bytes_but_at_least_one_run,
+            leases::a_fixed_payload_counts_with_the_length_it_has_now,
             leases::a_queue_whose_caller_retries_is_never_leased,
             breakers::most_attempts_failing_open_it_and_what_falls_due_is_held,
             breakers::half_open_lets_one_of_a_hundred_through_to_sixteen_workers,

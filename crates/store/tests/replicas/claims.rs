@@ -1,8 +1,11 @@
-//! What runs carry is read beside the commit that grants them, and fits what was granted in the end.
+//! What runs carry is read beside the commit that grants them, and fits what was granted in the end; how long it is their
+//! rows say. What a claim writes before its end holds with the rest of it, or not at all.
 
-use redrive_store::{NewRun, PayloadKind, Start, StartHow};
+use redrive_core::run::StateName;
+use redrive_store::{LeaseCall, NewRun, PayloadKind, Start, StartHow};
 use tokio_postgres::NoTls;
 
+use crate::marks::entries_read;
 use crate::opening::until_somebody_waits;
 use crate::world::{World, lease_call, new_run, payload, start};
 
@@ -41,4 +44,48 @@ async fn a_claim_that_is_done_anew_carries_what_it_got_then() {
     assert_eq!(carried, [r#"{"of":"first"}"#, r#"{"of":"second"}"#]);
     drop(somebody);
     moved.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_comes_to_each_payload_once() {
+    let world = World::postgres().await;
+    for n in 0..10 {
+        enqueue(&world, &format!("r{n}")).await;
+    }
+    assert_eq!(world.lease(10).await.len(), 10);
+    assert_eq!(entries_read(&world, "payloads_pkey").await, 10);
+}
+
+/// As rows from before it was kept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_does_not_say_how_long_its_payload_is_counts_all_the_same() {
+    let world = World::postgres().await;
+    for run in ["a", "b", "c"] {
+        enqueue(&world, run).await;
+    }
+    world.sql("UPDATE runs SET life = '{}'");
+    let call = |bytes| LeaseCall { payload_max_bytes: bytes, ..lease_call(10) };
+    // Ten bytes each.
+    assert_eq!(world.store.lease(call(15)).await.unwrap().len(), 1);
+    assert_eq!(world.store.lease(call(20)).await.unwrap().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_can_not_be_written_says_why_and_leaves_all_as_it_was() {
+    let world = World::postgres().await;
+    for n in 0..10 {
+        enqueue(&world, &format!("r{n}")).await;
+    }
+    // Its first part is written before the last run is dealt.
+    world.sql(
+        "CREATE FUNCTION never() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
+         CREATE TRIGGER never BEFORE UPDATE ON runs FOR EACH ROW WHEN (OLD.run_id = 'r0') EXECUTE FUNCTION never()",
+    );
+    let refused = world.store.lease(lease_call(10)).await.unwrap_err();
+    assert!(refused.to_string().contains("not this one"), "{refused}");
+    for n in 0..10 {
+        assert_eq!(world.state(&format!("r{n}")).await, StateName::Scheduled);
+    }
+    world.sql("DROP TRIGGER never ON runs");
+    assert_eq!(world.lease(10).await.len(), 10);
 }
