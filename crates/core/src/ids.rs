@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -20,6 +21,21 @@ fn check(name: &str) -> Result<(), BadId> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._:@-".contains(&b);
     let fits = (1..=ID_MAX_BYTES).contains(&name.len());
     (fits && name != "." && name != ".." && name.bytes().all(plain)).then_some(()).ok_or(BadId)
+}
+
+/// Reads a name where it lies: a string of its own would only be copied once more.
+struct Parsed<T>(PhantomData<T>);
+
+impl<T: FromStr<Err = BadId>> de::Visitor<'_> for Parsed<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
 }
 
 macro_rules! id {
@@ -56,8 +72,7 @@ macro_rules! id {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = Cow::<str>::deserialize(deserializer)?;
-                text.parse().map_err(de::Error::custom)
+                deserializer.deserialize_str(Parsed(PhantomData))
             }
         }
 

@@ -89,13 +89,13 @@ impl Shelf {
 /// A bounded memory of judgments, the same for all who ask.
 pub(crate) struct KnownFailures {
     shelves: Box<[Mutex<Shelf>]>,
-    hash: std::hash::RandomState,
+    hash: foldhash::fast::RandomState,
 }
 
 impl Default for KnownFailures {
     fn default() -> Self {
         let shelves = (0..SHELVES).map(|_| Mutex::default()).collect();
-        Self { shelves, hash: std::hash::RandomState::new() }
+        Self { shelves, hash: foldhash::fast::RandomState::default() }
     }
 }
 

@@ -78,6 +78,8 @@ impl<V: Value> Value for Option<V> {
 #[derive(Debug)]
 pub(super) struct Column {
     element: Type,
+    /// There is nothing in it but nulls.
+    empty: bool,
     /// The whole array, or why it can't be one.
     bytes: Result<Vec<u8>, std::num::TryFromIntError>,
 }
@@ -87,12 +89,21 @@ pub(super) fn column<'a, T: 'a, V: Value, R>(rows: R, of: impl Fn(&'a T) -> V) -
 where
     R: IntoIterator<Item = &'a T, IntoIter: Clone>,
 {
-    Column { element: V::TYPE, bytes: array(rows.into_iter(), of) }
+    let mut empty = true;
+    let bytes = array(rows.into_iter(), of, &mut empty);
+    Column { element: V::TYPE, empty, bytes }
+}
+
+impl Column {
+    pub(super) fn is_empty(&self) -> bool {
+        self.empty
+    }
 }
 
 fn array<'a, T: 'a, V: Value>(
     rows: impl Iterator<Item = &'a T> + Clone,
     of: impl Fn(&'a T) -> V,
+    empty: &mut bool,
 ) -> Result<Vec<u8>, std::num::TryFromIntError> {
     let values = match V::FIXED_BYTES {
         Some(each) => rows.size_hint().0 * each,
@@ -105,6 +116,7 @@ fn array<'a, T: 'a, V: Value>(
         let value = of(row);
         let bytes = value.bytes();
         nulls |= bytes.is_none();
+        *empty &= bytes.is_none();
         out.put_i32(bytes.map_or(Ok(NULL), i32::try_from)?);
         value.put(&mut out);
         count += 1;
@@ -154,6 +166,12 @@ mod tests {
         assert_eq!(sent(&column(&bytes, |b| *b), &Type::BYTEA_ARRAY), sent(&bytes.as_slice(), &Type::BYTEA_ARRAY));
         let words = [Some("a"), Some(""), None];
         assert_eq!(sent(&column(&words, |w| *w), &Type::TEXT_ARRAY), sent(&words.as_slice(), &Type::TEXT_ARRAY));
+    }
+
+    #[test]
+    fn a_column_of_nothing_but_nulls_is_empty() {
+        assert!(column(&[None::<&str>, None], |w| *w).is_empty() && !column(&[None, Some("")], |w| *w).is_empty());
+        assert!(column(&[None::<i64>], |n| *n).is_empty() && !column(&[0_i64], |n| *n).is_empty());
     }
 
     #[test]

@@ -13,13 +13,14 @@ use redrive_core::time::{SECOND_MS, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
 use super::address::Address;
-use super::expected::{Asking, Expects, Names};
+use super::expected::{self, Asking, Expects, Names};
 use super::line::{Failure, Line};
 use super::marks::Marks;
 use super::quiet::Quiet;
 use super::rows::PgRows;
 use super::time::Time;
 use super::wakeups::Wakeups;
+use super::write_out;
 use crate::clock::Dice;
 use crate::commands::batch::{Batch, Known};
 use crate::commands::breakers;
@@ -222,10 +223,23 @@ impl Desk {
     }
 
     fn work(&mut self, mut queue: mpsc::Receiver<Queued>) {
+        self.make_ready();
         while let Some(first) = queue.blocking_recv() {
             if !self.commit_all(with_those_behind(first, &mut queue)) {
                 queue.close();
             }
+        }
+    }
+
+    /// What the first batch needs is there before it comes. Where that can't be had now, the first batch tries again.
+    fn make_ready(&mut self) {
+        let ready = self.connected().and_then(|()| match &mut self.line {
+            Some(line) => expected::prepare(line).and_then(|()| write_out::prepare(line)),
+            None => Ok(()),
+        });
+        if let Err(error) = ready {
+            tracing::debug!(%error, "a line is not ready yet");
+            self.line = None;
         }
     }
 

@@ -14,6 +14,7 @@ use super::array::column;
 use super::breaker_rows::{ALL as BREAKERS, GENERATION};
 use super::columns::{number, parsed};
 use super::connection::Session;
+use super::line::Line;
 use super::rows::PgRows;
 use super::run_rows::NEXT_NUMBERS;
 use super::sheet::{COLUMNS, Named, PatternKey};
@@ -166,6 +167,7 @@ impl PgRows<'_> {
     /// Opens the transaction, reads and locks what its commands expect, and says what time it is: once the locks are held.
     pub(super) fn begin<'e>(&mut self, expects: impl Iterator<Item = &'e Expects>, asking: Asking) -> Result<i64> {
         let wanted = Wanted::of(expects, self.names, asking);
+        prepare(self.line)?;
         let opened = self.line.wait(open(&self.line.session, &wanted));
         let opened = self.line.noted(opened)?;
         self.sheet.make_room(wanted.runs.len());
@@ -238,10 +240,14 @@ struct Opened {
     now_ms: i64,
 }
 
-async fn open(session: &Session, wanted: &Wanted<'_>) -> std::result::Result<Opened, tokio_postgres::Error> {
-    // Prepared before the first is sent: nothing may overtake the beginning.
+/// Before the first is sent: nothing may overtake the beginning.
+pub(super) fn prepare(line: &mut Line) -> Result<()> {
     let all = [RUNS.as_str(), PATTERNS.as_str(), NOW, NEXT_NUMBERS, GENERATION, BREAKERS.as_str()];
-    session.statements.prepare_all(&session.client, "reads", all).await?;
+    let prepared = line.wait(line.session.statements.prepare_all(&line.session.client, "reads", all));
+    line.noted(prepared)
+}
+
+async fn open(session: &Session, wanted: &Wanted<'_>) -> std::result::Result<Opened, tokio_postgres::Error> {
     let Wanted { runs, patterns } = wanted;
     let read_first: Vec<&WantedRun<'_>> = runs.iter().filter(|run| run.read).collect();
     let of_runs: [&(dyn ToSql + Sync); 2] =

@@ -1,11 +1,13 @@
 //! Runs on their way to the database: those that are new, and those that a batch has changed.
 
+use std::sync::LazyLock;
+
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Severity;
 
-use super::array::column;
+use super::array::{Column, column};
 use super::line::Write;
 use super::sheet::{Dirty, Sheet, SheetRun};
 use crate::commands::life::{StateColumns, position};
@@ -13,7 +15,9 @@ use crate::commands::numbers::key_hash;
 use crate::error::Result;
 
 /// All that this may send.
-pub(super) const STATEMENTS: &[&str] = &[INSERT_RUNS, UPDATE_RUNS, MOVE_RUNS];
+pub(super) fn statements() -> [&'static str; 4] {
+    [&INSERT_RUNS, &INSERT_WHOLE_RUNS, UPDATE_RUNS, MOVE_RUNS]
+}
 
 /// A run to be written, and its inner life.
 pub(super) type Run<'a> = (&'a SheetRun, Vec<u8>);
@@ -53,21 +57,62 @@ fn said(label: &Option<Label>) -> Option<&[u8]> {
     label.as_ref().map(|label| label.as_str().as_bytes())
 }
 
-const INSERT_RUNS: &str = "INSERT INTO runs (id, tenant, queue, key_hash, run_id, state, detail, due, wake, attempt, revision,
-         reason, category, pattern, severity, received_at, updated_at, deferred_until, environment, agent, task_type,
-         customer, model, provider, tool, step, idempotency_key, order_key, held_by, merged_into, replays, life, assigned_to)
-     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::text[]),
-         unnest($6::bigint[]), unnest($7::bigint[]), unnest($8::bigint[]), unnest($9::bigint[]), unnest($10::bigint[]),
-         unnest($11::bigint[]), unnest($12::text[]), unnest($13::bigint[]), unnest($14::bigint[]), unnest($15::bigint[]),
-         unnest($16::bigint[]), unnest($17::bigint[]), unnest($18::bigint[]), unnest($19::bytea[]), unnest($20::bytea[]),
-         unnest($21::bytea[]), unnest($22::bytea[]), unnest($23::bytea[]), unnest($24::bytea[]), unnest($25::bytea[]),
-         unnest($26::bytea[]), unnest($27::text[]), unnest($28::text[]), unnest($29::bytea[]), unnest($30::text[]),
-         unnest($31::bigint[]), unnest($32::bytea[]), unnest($33::bytea[])";
+/// A column of a new run and its type.
+type Named = (&'static str, &'static str);
+
+/// What every new run has, or most.
+const OFTEN: [Named; 22] = [
+    ("id", "bigint"),
+    ("tenant", "bigint"),
+    ("queue", "bigint"),
+    ("key_hash", "bigint"),
+    ("run_id", "text"),
+    ("state", "bigint"),
+    ("detail", "bigint"),
+    ("due", "bigint"),
+    ("attempt", "bigint"),
+    ("revision", "bigint"),
+    ("reason", "text"),
+    ("category", "bigint"),
+    ("pattern", "bigint"),
+    ("severity", "bigint"),
+    ("received_at", "bigint"),
+    ("updated_at", "bigint"),
+    ("environment", "bytea"),
+    ("agent", "bytea"),
+    ("model", "bytea"),
+    ("provider", "bytea"),
+    ("replays", "bigint"),
+    ("life", "bytea"),
+];
+/// What few have. A batch in which nobody has any of it leaves these out: a column that is sent costs the database a look
+/// at each row of it, whatever it holds.
+const SELDOM: [Named; 11] = [
+    ("wake", "bigint"),
+    ("deferred_until", "bigint"),
+    ("task_type", "bytea"),
+    ("customer", "bytea"),
+    ("tool", "bytea"),
+    ("step", "bytea"),
+    ("idempotency_key", "text"),
+    ("order_key", "text"),
+    ("held_by", "bytea"),
+    ("merged_into", "text"),
+    ("assigned_to", "bytea"),
+];
+static INSERT_RUNS: LazyLock<String> = LazyLock::new(|| insert(&OFTEN));
+static INSERT_WHOLE_RUNS: LazyLock<String> = LazyLock::new(|| insert(&[OFTEN.as_slice(), &SELDOM].concat()));
+
+fn insert(columns: &[Named]) -> String {
+    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    let values = columns.iter().enumerate().map(|(at, (_, kind))| format!("unnest(${}::{kind}[])", at + 1));
+    format!("INSERT INTO runs ({}) SELECT {}", names.join(", "), values.collect::<Vec<_>>().join(", "))
+}
 
 pub(super) fn insert_runs(new: &[Run<'_>]) -> Write {
     let states: Vec<_> = new.iter().map(|(kept, _)| StateColumns::of(&kept.row.run)).collect();
-    let columns = |kept: &'_ SheetRun| kept.new.as_ref().map_or(kept.updated_at, |new| new.received_at).as_millis();
-    let columns = [
+    let received = |kept: &'_ SheetRun| kept.new.as_ref().map_or(kept.updated_at, |new| new.received_at).as_millis();
+    let often: [Column; OFTEN.len()] = [
         column(new, |(kept, _)| kept.row.id),
         column(new, |(kept, _)| kept.row.tenant),
         column(new, |(kept, _)| kept.row.queue),
@@ -76,33 +121,38 @@ pub(super) fn insert_runs(new: &[Run<'_>]) -> Write {
         column(&states, |state| position(StateName::ALL, &state.state)),
         column(&states, |state| state.detail),
         column(&states, |state| state.due.map(Timestamp::as_millis)),
-        column(&states, |state| state.wake.map(Timestamp::as_millis)),
         column(new, |(kept, _)| i64::from(kept.row.run.attempt)),
         column(new, |(kept, _)| i64::from(kept.row.run.revision)),
         column(new, |(kept, _)| &*kept.row.reason),
         column(new, |(kept, _)| kept.row.category),
         column(new, |(kept, _)| kept.row.pattern),
         column(new, |(kept, _)| position(Severity::ALL, &kept.own.severity)),
-        column(new, |(kept, _)| columns(kept)),
+        column(new, |(kept, _)| received(kept)),
         column(new, |(kept, _)| kept.updated_at.as_millis()),
-        column(new, |(kept, _)| kept.row.run.deferred_until.map(Timestamp::as_millis)),
         column(new, |(kept, _)| kept.row.environment.as_str().as_bytes()),
         column(new, |(kept, _)| said(&kept.own.agent)),
-        column(new, |(kept, _)| said(&kept.own.task_type)),
-        column(new, |(kept, _)| kept.new.as_ref().and_then(|new| said(&new.customer))),
         column(new, |(kept, _)| said(&kept.row.model)),
         column(new, |(kept, _)| said(&kept.row.provider)),
+        column(new, |(kept, _)| i64::from(kept.row.run.replays)),
+        column(new, |(_, life)| life.as_slice()),
+    ];
+    let seldom: [Column; SELDOM.len()] = [
+        column(&states, |state| state.wake.map(Timestamp::as_millis)),
+        column(new, |(kept, _)| kept.row.run.deferred_until.map(Timestamp::as_millis)),
+        column(new, |(kept, _)| said(&kept.own.task_type)),
+        column(new, |(kept, _)| kept.new.as_ref().and_then(|new| said(&new.customer))),
         column(new, |(kept, _)| said(&kept.row.tool)),
         column(new, |(kept, _)| said(&kept.row.step)),
         column(new, |(kept, _)| kept.new.as_ref().and_then(|new| new.idempotency_key.as_deref())),
         column(new, |(kept, _)| kept.own.order_key.as_ref().map(|key| key.as_str())),
         column(&states, |state| said(&state.held_by)),
         column(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
-        column(new, |(kept, _)| i64::from(kept.row.run.replays)),
-        column(new, |(_, life)| life.as_slice()),
         column(new, |(kept, _)| said(&kept.assigned_to)),
     ];
-    Write::columns(INSERT_RUNS, columns)
+    if seldom.iter().all(Column::is_empty) {
+        return Write::columns(&INSERT_RUNS, often);
+    }
+    seldom.into_iter().fold(Write::columns(&INSERT_WHOLE_RUNS, often), Write::with)
 }
 
 const UPDATE_RUNS: &str = "UPDATE runs SET queue = new.queue, state = new.state, detail = new.detail, due = new.due,

@@ -62,8 +62,8 @@ impl PgRows<'_> {
 
 /// Before the first is sent: nothing may overtake another, least of all the commit.
 pub(super) fn prepare(line: &mut Line) -> Result<()> {
-    let all = STATEMENTS.iter().chain(runs_out::STATEMENTS).chain(counter_deltas::STATEMENTS);
-    let all = all.copied().chain([PUT_ATTEMPTS.as_str()]);
+    let all = STATEMENTS.iter().chain(counter_deltas::STATEMENTS).copied();
+    let all = all.chain(runs_out::statements()).chain([PUT_ATTEMPTS.as_str()]);
     let prepared = line.wait(line.session.statements.prepare_all(&line.session.client, "writes", all));
     line.noted(prepared)
 }

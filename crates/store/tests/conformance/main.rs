@@ -38,6 +38,7 @@ macro_rules! every_case {
     ($test:ident) => {
         $test! {
             reports::a_first_report_is_judged_kept_and_answered,
+            reports::what_a_run_says_of_itself_is_kept_in_whatever_company_it_comes,
             reports::the_same_report_again_gets_the_stored_answer,
             reports::another_body_under_the_same_attempt_is_a_conflict,
             reports::without_a_number_the_same_words_are_a_resend_until_the_retry_is_due,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use redrive_core::reason::Reason;
 use redrive_core::run::StateName;
+use redrive_core::text::Label;
 use redrive_core::verdict::{Action, DeadBecause};
 use redrive_store::{Error, PatternsCall, PayloadKind, Report, TenantScope, Triage};
 
@@ -156,4 +157,27 @@ pub async fn a_resend_after_the_retry_has_succeeded_opens_nothing(world: World) 
     let again = world.store.report(report("r1", TIMEOUT)).await.unwrap();
     assert_eq!((again.fresh, again.answer), (false, first));
     assert_eq!(world.state("r1").await, StateName::Recovered);
+}
+
+/// What few runs have travels only where one has it.
+pub async fn what_a_run_says_of_itself_is_kept_in_whatever_company_it_comes(world: World) {
+    let label = |text: &str| Some(Label::from(text));
+    let mut told = report("told", TIMEOUT);
+    told.run.customer = label("c-9");
+    told.run.task_type = label("invoice");
+    told.run.idempotency_key = Some("key-1".parse().unwrap());
+    told.run.order_key = Some("cart-7".parse().unwrap());
+    (told.failed.tool, told.failed.step) = (label("stripe.charge"), label("charge"));
+    let together = vec![report("plain", TIMEOUT), told, report("other", TIMEOUT)];
+    assert!(world.store.report_all(together).await.iter().all(Result::is_ok));
+    assert!(world.store.report(report("alone", TIMEOUT)).await.is_ok());
+    let shown = world.show("told").await;
+    let said = [&shown.summary.customer, &shown.summary.task_type, &shown.summary.tool, &shown.summary.step];
+    assert_eq!(said.map(|label| label.as_ref().unwrap().as_str()), ["c-9", "invoice", "stripe.charge", "charge"]);
+    assert_eq!(shown.summary.idempotency_key.unwrap().as_str(), "key-1");
+    for run in ["plain", "other", "alone"] {
+        let shown = world.show(run).await.summary;
+        assert_eq!((shown.customer, shown.task_type, shown.tool, shown.step), (None, None, None, None), "{run}");
+        assert_eq!(shown.idempotency_key, None, "{run}");
+    }
 }
