@@ -19,6 +19,8 @@ use crate::operation_model::NewOperation;
 
 /// Changed runs that one round looks at.
 pub(crate) const CHANGED_LOOKS_MAX: usize = 4_000;
+/// Operations whose place in the log is remembered; past so many the memory begins anew.
+const FOLLOWED_MAX: usize = 1_024;
 /// Patterns of the canary that are asked after.
 const PATTERNS_MAX: usize = 100;
 const JOINED_NAMED: usize = 20;
@@ -52,11 +54,14 @@ impl Followed {
     }
 
     pub(crate) fn keep(&self, row: &OperationRow, outcomes: &Outcomes) {
-        if !row.open {
-            self.places().remove(&row.id);
-        } else if outcomes.runs.is_empty() {
-            self.places().insert(row.id, outcomes.to);
+        if !outcomes.runs.is_empty() {
+            return;
         }
+        let mut places = self.places();
+        if places.len() >= FOLLOWED_MAX {
+            places.clear();
+        }
+        places.insert(row.id, outcomes.to);
     }
 }
 
