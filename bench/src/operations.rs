@@ -13,7 +13,7 @@ use redrive_store::{Bulk, BulkReplay, NewOperation, Over, RunFilter, Store};
 use rusqlite::{Connection, params};
 
 use crate::Plan;
-use crate::figures::{Figures, per_second};
+use crate::figures::{Figures, median, per_second, to};
 use crate::made;
 use crate::process::memory_mib;
 use crate::raw::DATABASE;
@@ -29,20 +29,23 @@ pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     let raw_at = folder.path().join("raw");
     all_dead(&raw_at, plan.large).await?;
     let raw = raw_replay(&raw_at, plan.large)?;
-    note(plan, figures, [small, large, raw]);
+    note(plan, figures, small, &[[large, raw]]);
     memory.note(figures);
     Ok(())
 }
 
-/// What the small set took, the large one, and the large one raw.
-pub fn note(plan: &Plan, figures: &mut Figures, [small, large, raw]: [Duration; 3]) {
+/// What the small set took, and in pairs the large one and the large one raw.
+pub fn note(plan: &Plan, figures: &mut Figures, small: Duration, pairs: &[[Duration; 2]]) {
     let each = |count: u64, took: Duration| took.as_secs_f64() * 1e6 / count as f64;
-    figures.note("bulk replay: ours", per_second(plan.large, large), "/s");
-    figures.note("bulk replay: raw", per_second(plan.large, raw), "/s");
-    figures.at_least("bulk replay, to raw", raw.as_secs_f64() / large.as_secs_f64(), "x", 0.5);
+    let [ours, raws] = [0, 1].map(|at| pairs.iter().map(|pair| per_second(plan.large, pair[at])).collect::<Vec<_>>());
+    let to_raw = to(&ours, &raws);
+    figures.note("bulk replay: ours", median(ours), "/s");
+    figures.note("bulk replay: raw", median(raws), "/s");
+    figures.at_least("bulk replay, to raw", to_raw, "x", 0.5);
     figures.note("one item of the small set", each(SMALL.min(plan.large), small), "µs");
-    figures.note("one item of the large set", each(plan.large, large), "µs");
-    let growth = each(plan.large, large) / each(SMALL.min(plan.large), small);
+    let large = median(pairs.iter().map(|[large, _]| each(plan.large, *large)).collect());
+    figures.note("one item of the large set", large, "µs");
+    let growth = large / each(SMALL.min(plan.large), small);
     figures.at_most("one item of the large set, to one of the small", growth, "x", 1.3);
 }
 
