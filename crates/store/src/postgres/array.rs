@@ -78,10 +78,15 @@ impl<V: Value> Value for Option<V> {
 #[derive(Debug)]
 pub(super) struct Column {
     element: Type,
+    /// None of its values may be too long for an array.
+    array: Result<Array, std::num::TryFromIntError>,
+}
+
+#[derive(Debug)]
+struct Array {
+    bytes: Vec<u8>,
     /// There is nothing in it but nulls.
     empty: bool,
-    /// The whole array, or why it can't be one.
-    bytes: Result<Vec<u8>, std::num::TryFromIntError>,
 }
 
 /// One value of each.
@@ -89,45 +94,41 @@ pub(super) fn column<'a, T: 'a, V: Value, R>(rows: R, of: impl Fn(&'a T) -> V) -
 where
     R: IntoIterator<Item = &'a T, IntoIter: Clone>,
 {
-    let mut empty = true;
-    let bytes = array(rows.into_iter(), of, &mut empty);
-    Column { element: V::TYPE, empty, bytes }
+    Column { element: V::TYPE, array: array(rows.into_iter(), of) }
 }
 
 impl Column {
     pub(super) fn is_empty(&self) -> bool {
-        self.empty
+        self.array.as_ref().is_ok_and(|array| array.empty)
     }
 }
 
 fn array<'a, T: 'a, V: Value>(
     rows: impl Iterator<Item = &'a T> + Clone,
     of: impl Fn(&'a T) -> V,
-    empty: &mut bool,
-) -> Result<Vec<u8>, std::num::TryFromIntError> {
+) -> Result<Array, std::num::TryFromIntError> {
     let values = match V::FIXED_BYTES {
         Some(each) => rows.size_hint().0 * each,
         None => rows.clone().map(|row| of(row).bytes().unwrap_or(0)).sum(),
     };
     let mut out = Vec::with_capacity(HEAD_BYTES + rows.size_hint().0 * LENGTH_BYTES + values);
     out.put_bytes(0, HEAD_BYTES);
-    let (mut count, mut nulls) = (0_i32, false);
+    let (mut count, mut nulls) = (0_i32, 0_i32);
     for row in rows {
         let value = of(row);
         let bytes = value.bytes();
-        nulls |= bytes.is_none();
-        *empty &= bytes.is_none();
+        nulls += i32::from(bytes.is_none());
         out.put_i32(bytes.map_or(Ok(NULL), i32::try_from)?);
         value.put(&mut out);
         count += 1;
     }
     let mut head = out.as_mut_slice();
     head.put_i32(1);
-    head.put_i32(i32::from(nulls));
+    head.put_i32(i32::from(nulls > 0));
     head.put_u32(V::TYPE.oid());
     head.put_i32(count);
     head.put_i32(1);
-    Ok(out)
+    Ok(Array { bytes: out, empty: nulls == count })
 }
 
 impl ToSql for Column {
@@ -136,7 +137,7 @@ impl ToSql for Column {
         if !matches!(ty.kind(), Kind::Array(element) if *element == self.element) {
             return Err(format!("{ty} holds no {}", self.element).into());
         }
-        out.extend_from_slice(self.bytes.as_ref().map_err(Clone::clone)?);
+        out.extend_from_slice(&self.array.as_ref().map_err(Clone::clone)?.bytes);
         Ok(IsNull::No)
     }
 

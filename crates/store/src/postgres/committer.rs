@@ -2,51 +2,26 @@
 //! same line, claims have one of their own, and so has what people and the engine do, so that a storm of one starves no
 //! other.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use redrive_core::policy::Policies;
-use redrive_core::time::{SECOND_MS, Timestamp};
 use tokio::sync::{mpsc, oneshot};
 
 use super::address::Address;
-use super::expected::{self, Asking, Expects, Names};
-use super::line::{Failure, Line};
-use super::marks::Marks;
+use super::expected::Expects;
 use super::quiet::Quiet;
-use super::rows::PgRows;
 use super::time::Time;
 use super::wakeups::Wakeups;
-use super::write_out;
+use super::writer::{BATCH_MAX_COMMANDS, Writer};
 use crate::clock::Dice;
-use crate::commands::batch::{Batch, Known};
-use crate::commands::breakers;
+use crate::commands::batch::Batch;
 use crate::commands::command::{Call, Command, Group, Member, Stop};
-use crate::commands::failpoint;
-use crate::commands::rows::EngineRows as _;
-use crate::commands::tally::Tally;
 use crate::error::{Error, Result};
 
 /// Commands that may wait at one line; one more is answered Busy and nothing is lost.
 const QUEUE_MAX_COMMANDS: usize = 8_192;
-/// Commands in one transaction.
-const BATCH_MAX_COMMANDS: usize = 1_024;
-/// So often in a row a line lets others have its processor before it goes on with what it has: some microseconds, if nobody
-/// wants it.
-const STANDS_ASIDE: u32 = 32;
-/// After a run that was taken to be new was none, so many batches ask for all names first: who sends again, or reports a
-/// run's later attempts, does so many times.
-const ASK_AFTER_SURPRISE: u32 = 64;
-/// How often a batch is done anew because others were there first.
-const AGAIN_MAX: u32 = 8;
-/// How long what other replicas have set for queues may go unseen.
-const QUEUES_KNOWN_MS: u64 = SECOND_MS;
-/// How long a line waits before it tries to connect again.
-const RECONNECT_FIRST: Duration = Duration::from_millis(50);
-const RECONNECT_MAX: Duration = Duration::from_secs(1);
 
 /// What all lines of a replica share.
 pub(super) struct Shared {
@@ -69,9 +44,9 @@ pub(super) enum To {
     Desk,
 }
 
-struct Queued {
-    command: Box<dyn Command>,
-    expects: Expects,
+pub(super) struct Queued {
+    pub(super) command: Box<dyn Command>,
+    pub(super) expects: Expects,
 }
 
 /// The handle that commands are given to.
@@ -90,8 +65,8 @@ impl Committer {
         let mut threads = Vec::new();
         let mut line = |name: String| {
             let (commands, queue) = mpsc::channel(QUEUE_MAX_COMMANDS);
-            let mut desk = Desk::new(shared.clone());
-            let thread = std::thread::Builder::new().name(name).spawn(move || desk.work(queue));
+            let mut writer = Writer::new(shared.clone());
+            let thread = std::thread::Builder::new().name(name).spawn(move || writer.work(queue));
             threads.push(thread.map_err(|e| Error::Unexpected(format!("no thread for a committer: {e}")))?);
             Ok::<_, Error>(commands)
         };
@@ -160,242 +135,5 @@ impl Committer {
         }
         let threads = self.threads.lock().map(|mut threads| std::mem::take(&mut *threads)).unwrap_or_default();
         let _ = tokio::task::spawn_blocking(move || threads.into_iter().map(JoinHandle::join).count()).await;
-    }
-}
-
-/// What waits, and what comes as long as more keeps coming: a caller that is in the middle of sending a thousand should not
-/// find its first ten in a transaction of their own.
-fn with_those_behind(first: Queued, queue: &mut mpsc::Receiver<Queued>) -> Vec<Queued> {
-    let mut commands = vec![first];
-    let mut stood_aside = 0;
-    while commands.len() < BATCH_MAX_COMMANDS {
-        match queue.try_recv() {
-            Ok(next) => {
-                commands.push(next);
-                stood_aside = 0;
-            }
-            Err(_) if stood_aside < STANDS_ASIDE => {
-                stood_aside += 1;
-                std::thread::yield_now();
-            }
-            Err(_) => break,
-        }
-    }
-    commands
-}
-
-/// One line's thread.
-struct Desk {
-    shared: Arc<Shared>,
-    line: Option<Line>,
-    known: Known,
-    names: Names,
-    marks: Marks,
-    queues_set: u64,
-    queues_known_at: Timestamp,
-    reconnect_in: Duration,
-    /// The last transaction came as far as its commands.
-    begun: bool,
-    /// So many batches more ask for the names of runs that may be new.
-    asking: u32,
-}
-
-/// Why a transaction did not hold.
-struct Failed {
-    error: Error,
-    how: Failure,
-}
-
-impl Desk {
-    fn new(shared: Arc<Shared>) -> Self {
-        Self {
-            shared,
-            line: None,
-            known: Known::default(),
-            names: Names::default(),
-            marks: Marks::default(),
-            queues_set: 0,
-            queues_known_at: Timestamp::default(),
-            reconnect_in: RECONNECT_FIRST,
-            begun: false,
-            asking: 0,
-        }
-    }
-
-    fn work(&mut self, mut queue: mpsc::Receiver<Queued>) {
-        self.make_ready();
-        while let Some(first) = queue.blocking_recv() {
-            if !self.commit_all(with_those_behind(first, &mut queue)) {
-                queue.close();
-            }
-        }
-    }
-
-    /// What the first batch needs is there before it comes. Where that can't be had now, the first batch tries again.
-    fn make_ready(&mut self) {
-        let ready = self.connected().and_then(|()| match &mut self.line {
-            Some(line) => expected::prepare(line).and_then(|()| write_out::prepare(line)),
-            None => Ok(()),
-        });
-        if let Err(error) = ready {
-            tracing::debug!(%error, "a line is not ready yet");
-            self.line = None;
-        }
-    }
-
-    /// One transaction for all; where that fails for one command's sake, one for each, so that it costs only itself. False
-    /// when the line was told to stop.
-    fn commit_all(&mut self, mut commands: Vec<Queued>) -> bool {
-        let Err(failed) = self.transact_anew(&mut commands) else {
-            commands.into_iter().for_each(|queued| queued.command.answer(None));
-            return true;
-        };
-        let mut stop = matches!(failed.error, Error::Closing);
-        if failed.how == Failure::Lost && !stop {
-            // Whether a commit that got no answer holds nobody knows: who sends it again finds out.
-            tracing::warn!(error = %failed.error, "the database is away");
-            let said = unavailable(failed.error).to_string();
-            commands.into_iter().for_each(|queued| queued.command.answer(Some(Error::Unavailable(said.clone()))));
-            return true;
-        }
-        for mut queued in commands {
-            let alone = self.transact_anew(std::slice::from_mut(&mut queued)).err();
-            stop |= alone.as_ref().is_some_and(|failed| matches!(failed.error, Error::Closing));
-            if let Some(failed) = alone.as_ref().filter(|failed| !matches!(failed.error, Error::Closing)) {
-                tracing::error!(error = %failed.error, "a command could not be committed");
-            }
-            queued.command.answer(alone.map(|failed| match failed.how {
-                Failure::Command => failed.error,
-                Failure::Again | Failure::NotNew | Failure::Lost => unavailable(failed.error),
-            }));
-        }
-        !stop
-    }
-
-    /// Once more, as long as the only trouble is that others were there first.
-    fn transact_anew(&mut self, commands: &mut [Queued]) -> std::result::Result<(), Failed> {
-        let (mut tries, mut was_idle) = (0, self.line.is_some());
-        loop {
-            let done = self.transact(commands);
-            tries += 1;
-            match done {
-                Err(failed) if matches!(failed.how, Failure::Again | Failure::NotNew) && tries < AGAIN_MAX => {
-                    tracing::debug!(error = %failed.error, "a batch is done anew");
-                }
-                // A connection that was lost while nobody used it is only noticed now; nothing was done over it yet.
-                Err(failed) if failed.how == Failure::Lost && was_idle && !self.begun => was_idle = false,
-                done => return done,
-            }
-        }
-    }
-
-    fn transact(&mut self, commands: &mut [Queued]) -> std::result::Result<(), Failed> {
-        self.connected().map_err(|error| Failed { error, how: Failure::Lost })?;
-        let done = self.try_transact(commands);
-        let noted = self.line.as_mut().and_then(Line::take_failure);
-        let Err(error) = done else {
-            self.asking = self.asking.saturating_sub(1);
-            return Ok(());
-        };
-        self.known.forget();
-        let how = noted.unwrap_or(Failure::Command);
-        if matches!(how, Failure::NotNew | Failure::Command) {
-            self.asking = ASK_AFTER_SURPRISE;
-        }
-        let usable = |line: &mut Line| how != Failure::Lost && !line.is_closed() && line.roll_back();
-        if !self.line.as_mut().is_some_and(usable) {
-            // With a transaction that may be open it is of no use to anybody.
-            self.line = None;
-        }
-        Err(Failed { error, how })
-    }
-
-    fn connected(&mut self) -> Result<()> {
-        if self.line.as_ref().is_some_and(|line| !line.is_closed()) {
-            return Ok(());
-        }
-        self.line = None;
-        match Line::open(&self.shared.address) {
-            Ok(line) => {
-                // It may lead to another database, which took over and has not seen all that the last one had.
-                self.names = Names::default();
-                self.marks = Marks::default();
-                self.known.forget();
-                self.line = Some(line);
-                self.reconnect_in = RECONNECT_FIRST;
-                Ok(())
-            }
-            Err(error) => {
-                std::thread::sleep(self.reconnect_in);
-                self.reconnect_in = (self.reconnect_in * 2).min(RECONNECT_MAX);
-                Err(error)
-            }
-        }
-    }
-
-    fn look_anew(&mut self) {
-        let (set, now) = (self.shared.queues_set.load(Ordering::SeqCst), self.shared.time.now());
-        let old =
-            set != self.queues_set || now < self.queues_known_at || now.since(self.queues_known_at) >= QUEUES_KNOWN_MS;
-        if old {
-            (self.queues_set, self.queues_known_at) = (set, now);
-        }
-        self.known.look_anew(old);
-    }
-
-    fn try_transact(&mut self, commands: &mut [Queued]) -> Result<()> {
-        self.begun = false;
-        self.look_anew();
-        let asking = if self.asking > 0 { Asking::All } else { Asking::ButTheNew };
-        let Self { shared, line: Some(line), known, names, marks, begun, .. } = self else {
-            return Err(Error::Unavailable("there is no connection".into()));
-        };
-        let unmet = names.unmet(commands.iter().map(|queued| &queued.expects));
-        if !unmet.is_empty() {
-            let met = line.wait(unmet.meet(&line.session, shared.time.now()));
-            names.met(&line.noted(met)?)?;
-        }
-        let mut rows = PgRows::new(line, names, marks, shared.quiet.clone());
-        let now = shared.time.read(rows.begin(commands.iter().map(|queued| &queued.expects), asking)?);
-        *begun = true;
-        let mut batch = Batch {
-            rows: &mut rows,
-            now,
-            dice: &*shared.dice,
-            policies: &shared.policies,
-            known,
-            tally: Tally::default(),
-            wake: false,
-        };
-        catch_unwind(AssertUnwindSafe(|| {
-            commands.iter_mut().try_for_each(|queued| {
-                queued.command.run(&mut batch)?;
-                failpoint::pass("mid_batch");
-                Ok(())
-            })
-        }))
-        .unwrap_or_else(|_| Err(Error::Unexpected("a command panicked".into())))?;
-        breakers::fold(&mut batch)?;
-        let Batch { wake, tally, .. } = batch;
-        if !rows.new_ones_are_made() {
-            return Err(rows.line.not_new());
-        }
-        rows.fold(tally, now)?;
-        failpoint::pass("before_commit");
-        rows.commit()?;
-        failpoint::pass("after_commit");
-        let quiet = std::mem::take(&mut rows.breakers.quiet);
-        shared.quiet.keep(quiet);
-        if wake {
-            shared.wakeups.due();
-        }
-        Ok(())
-    }
-}
-
-fn unavailable(error: Error) -> Error {
-    match error {
-        Error::Unavailable(said) => Error::Unavailable(said),
-        other => Error::Unavailable(other.to_string()),
     }
 }

@@ -3,7 +3,7 @@
 use redrive_core::time::Timestamp;
 
 use super::array::column;
-use super::line::Write;
+use super::write::Write;
 use crate::commands::tally::{Count, Hour, Kinds, Tally};
 
 /// All that [`append`] may send.

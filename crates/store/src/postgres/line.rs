@@ -16,43 +16,12 @@ use tokio_postgres::error::{DbError, SqlState};
 use tokio_postgres::types::ToSql;
 
 use super::address::Address;
-use super::array::Column;
 use super::connection::{ANSWER_MAX, Session, connect};
 use super::failure::is_unavailable;
+use super::write::Write;
 use crate::error::{Error, Result};
 
 pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
-
-/// A statement of a batch, with the values that it writes.
-pub(super) struct Write {
-    pub(super) sql: &'static str,
-    values: Vec<Box<dyn ToSql + Sync + Send>>,
-}
-
-impl Write {
-    pub(super) fn of(sql: &'static str) -> Self {
-        Self { sql, values: Vec::new() }
-    }
-
-    /// One column for each of the statement's first values.
-    pub(super) fn columns<const N: usize>(sql: &'static str, columns: [Column; N]) -> Self {
-        columns.into_iter().fold(Self::of(sql), Self::with)
-    }
-
-    pub(super) fn with(mut self, value: impl ToSql + Sync + Send + 'static) -> Self {
-        self.values.push(Box::new(value));
-        self
-    }
-
-    /// It is prepared: otherwise what is sent after it would overtake it.
-    async fn execute(self, session: &Session) -> std::result::Result<(), tokio_postgres::Error> {
-        debug_assert!(session.statements.knows(self.sql), "others would overtake it: {}", self.sql);
-        let statement = session.statements.prepared(&session.client, self.sql).await?;
-        let values: Vec<&(dyn ToSql + Sync)> =
-            self.values.iter().map(|value| &**value as &(dyn ToSql + Sync)).collect();
-        session.client.execute(&statement, &values).await.map(drop)
-    }
-}
 
 /// A statement that was sent, and whose answer nobody has waited for yet.
 type Sent = Pin<Box<dyn Future<Output = std::result::Result<(), tokio_postgres::Error>> + Send>>;

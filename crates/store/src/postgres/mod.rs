@@ -66,7 +66,9 @@ mod verbs;
 mod visit;
 mod waiting_rows;
 mod wakeups;
+mod write;
 mod write_out;
+mod writer;
 
 pub(crate) use place::{PgPlace, is_half_copied};
 pub use store::{LINES, Options, PgStore};

@@ -8,8 +8,8 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::Severity;
 
 use super::array::{Column, column};
-use super::line::Write;
 use super::sheet::{Dirty, Sheet, SheetRun};
+use super::write::Write;
 use crate::commands::life::{StateColumns, position};
 use crate::commands::numbers::key_hash;
 use crate::error::Result;

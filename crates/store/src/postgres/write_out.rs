@@ -10,10 +10,11 @@ use redrive_core::wire::{PatternState, StepStatus};
 
 use super::array::column;
 use super::counter_deltas;
-use super::line::{Line, Write};
+use super::line::Line;
 use super::rows::PgRows;
 use super::runs_out::{self, insert_runs, move_runs, update_runs};
 use super::sheet::{Dirty, Out, Sheet, SheetAttempt, SheetPattern};
+use super::write::Write;
 use crate::commands::life::position;
 use crate::error::Result;
 
