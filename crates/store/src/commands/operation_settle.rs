@@ -48,12 +48,17 @@ impl Followed {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the log has not been looked at yet.
-    pub(crate) fn from(&self, row: &OperationRow) -> i64 {
-        self.places().get(&row.id).map_or(row.changes_seen, |reached| row.changes_seen.max(*reached))
+    /// The log may be another one from here on.
+    pub(crate) fn forget(&self) {
+        self.places().clear();
     }
 
-    pub(crate) fn keep(&self, row: &OperationRow, outcomes: &Outcomes) {
+    /// Where the log has not been looked at yet.
+    pub(crate) fn from(&self, operation: i64, seen: i64) -> i64 {
+        self.places().get(&operation).map_or(seen, |reached| seen.max(*reached))
+    }
+
+    pub(crate) fn keep(&self, operation: i64, outcomes: &Outcomes) {
         if !outcomes.runs.is_empty() {
             return;
         }
@@ -61,7 +66,7 @@ impl Followed {
         if places.len() >= FOLLOWED_MAX {
             places.clear();
         }
-        places.insert(row.id, outcomes.to);
+        places.insert(operation, outcomes.to);
     }
 }
 

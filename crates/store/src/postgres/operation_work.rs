@@ -56,10 +56,10 @@ impl Bench for PgStore {
         self.log_changes().await?;
         let (row, outcomes) = read!(self, look => async {
             let row = find(&look, id).await?;
-            let outcomes = find_outcomes(&look, &row, &spec, self.followed.from(&row)).await?;
+            let outcomes = find_outcomes(&look, &row, &spec, self.followed.from(id, row.changes_seen)).await?;
             Ok((row, outcomes))
         })?;
-        self.followed.keep(&row, &outcomes);
+        self.followed.keep(id, &outcomes);
         Ok((row.open && outcomes.tell(&row, &spec, self.now())).then_some(outcomes))
     }
 

@@ -151,7 +151,44 @@ impl PgStore {
     async fn folder(&self, kept: Option<Session>) -> Result<Session> {
         match kept.filter(|session| !session.client.is_closed()) {
             Some(session) => Ok(session),
-            None => self.readers.connect().await,
+            None => {
+                // It may lead to another database, which took over and has not seen all that the last one had.
+                self.followed.forget();
+                self.readers.connect().await
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use private_postgres::Database;
+
+    use super::*;
+    use crate::clock::SeededDice;
+    use crate::commands::operation_settle::Outcomes;
+
+    /// Behind a new connection may be a database that has not seen all that the last one had: its log is read from where it
+    /// says itself that it was read to.
+    #[tokio::test]
+    async fn how_far_the_log_was_followed_is_forgotten_with_the_connection() {
+        let database = Database::fresh().unwrap();
+        let (url, dice) = (database.url().to_owned(), Arc::new(SeededDice::new(7)));
+        let options = Options { url, clock: None, dice, policies: Policies::default(), lines: LINES };
+        let store = PgStore::open(options).await.unwrap();
+        store.followed.keep(1, &Outcomes { from: 3, to: 9, runs: Vec::new(), more: false, canary: None });
+        store.log_changes().await.unwrap();
+        assert_eq!(store.followed.from(1, 3), 9);
+        database
+            .sql(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                 WHERE datname = current_database() AND application_name = 'redrive'",
+            )
+            .unwrap();
+        // Whoever was cut off may only notice it now.
+        let _ = store.log_changes().await;
+        store.log_changes().await.unwrap();
+        assert_eq!(store.followed.from(1, 3), 3);
+        store.close().await;
     }
 }

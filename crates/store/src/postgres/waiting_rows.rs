@@ -223,8 +223,9 @@ impl PgRows<'_> {
     /// How long payloads are whose runs do not say it.
     fn look_up_bytes(&mut self, candidates: &mut [Candidate]) -> Result<()> {
         let place = |candidate: &Candidate| numbered(candidate.row.id, candidate.row.run.revision);
-        let unsaid = |candidate: &&mut Candidate| candidate.row.payload_bytes.is_none();
-        let missing: Vec<i64> = candidates.iter_mut().filter(unsaid).map(|candidate| place(candidate)).collect();
+        let mut unsaid: Vec<&mut Candidate> =
+            candidates.iter_mut().filter(|candidate| candidate.row.payload_bytes.is_none()).collect();
+        let missing: Vec<i64> = unsaid.iter().map(|candidate| place(candidate)).collect();
         if missing.is_empty() {
             return Ok(());
         }
@@ -234,7 +235,7 @@ impl PgRows<'_> {
             let stored = usize::try_from(number(&row, 1)?).unwrap_or(0);
             found.insert(number(&row, 0)?, decoded_len(stored, bytes(&row, 2)?));
         }
-        for candidate in candidates.iter_mut().filter(unsaid) {
+        for candidate in &mut unsaid {
             candidate.bytes = found.get(&place(candidate)).copied().unwrap_or(0);
         }
         Ok(())

@@ -57,8 +57,8 @@ impl Bench for SqliteStore {
         let (now, followed) = (self.now(), self.followed.clone());
         self.read(move |conn| {
             let row = find(conn, id)?;
-            let outcomes = find_outcomes(conn, &row, &spec, followed.from(&row))?;
-            followed.keep(&row, &outcomes);
+            let outcomes = find_outcomes(conn, &row, &spec, followed.from(id, row.changes_seen))?;
+            followed.keep(id, &outcomes);
             Ok((row.open && outcomes.tell(&row, &spec, now)).then_some(outcomes))
         })
         .await

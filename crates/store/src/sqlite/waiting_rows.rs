@@ -151,3 +151,26 @@ impl WaitingRows for SqliteRows<'_> {
         Ok(Some(find.query_row(params![running, tenant], |row| row.get(0))?))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::fixture::{Fixture, Seed, now};
+    use crate::sqlite::rows::Memory;
+
+    /// What is said stands, and rows from before it was said are looked up.
+    #[test]
+    fn a_payload_counts_with_its_length_whether_its_run_says_it_or_not() {
+        let due = |life| Seed { state: StateName::Scheduled, life, ..Seed::default() };
+        let fixture = Fixture::with([due("{}"), due(r#"{"pb":7}"#)]);
+        for run in [1, 2] {
+            fixture.payload(run, 1, PayloadKind::Json, &[b'x'; 600]);
+        }
+        let mut memory = Memory::default();
+        let call = DueCall { queue: 1, tenant: 1, agents: None, now: now(), most: 10 };
+        let found = SqliteRows::new(&fixture.conn, &mut memory).due_runs(call).unwrap();
+        let mut bytes: Vec<(i64, usize)> = found.iter().map(|run| (run.row.id, run.bytes)).collect();
+        bytes.sort_unstable();
+        assert_eq!(bytes, [(1, 600), (2, 7)]);
+    }
+}
