@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use super::Suite;
+use super::{Scope, Suite};
 use crate::test::needs::Need;
 use crate::workspace;
 
@@ -16,14 +16,15 @@ pub(super) const SUITE: Suite = Suite {
         Need { program: "node", package: "nodejs", why: "it drives the browser" },
         Need { program: "npm", package: "npm", why: "what drives it is installed into a folder of its own" },
     ],
+    quick: false,
     command,
 };
 
-fn command(filter: Option<&str>) -> Result<Command> {
+fn command(scope: &Scope<'_>) -> Result<Command> {
     let root = workspace::root()?;
     let built = workspace::cargo()?.args(["build", "--quiet", "-p", "redrive"]).status()?;
     ensure!(built.success(), "the build of the binary failed: {built}");
     let mut node = Command::new("node");
-    node.current_dir(&root).arg("tests/browser/run.mjs").args(filter);
+    node.current_dir(&root).arg("tests/browser/run.mjs").args(scope.filter);
     Ok(node)
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::Suite;
+use super::{Scope, Suite};
 use crate::test::needs::Need;
 use crate::workspace;
 
@@ -20,10 +20,11 @@ pub(super) const SUITE: Suite = Suite {
             why: "those packages are installed into a folder of their own",
         },
     ],
+    quick: false,
     command,
 };
 
-fn command(filter: Option<&str>) -> Result<Command> {
+fn command(scope: &Scope<'_>) -> Result<Command> {
     let root = workspace::root()?;
     let made = root.join("target/rewritten.jsonl");
     let lines = File::create(&made).with_context(|| made.display().to_string())?;
@@ -32,6 +33,6 @@ fn command(filter: Option<&str>) -> Result<Command> {
         make.args(["run", "--quiet", "-p", "redrive-core", "--example", "rewritten"]).stdout(lines).status()?;
     ensure!(status.success(), "the example `rewritten` failed: {status}");
     let mut python = Command::new("python3");
-    python.current_dir(&root).arg("tests/python/rewritten.py").arg(&made).args(filter);
+    python.current_dir(&root).arg("tests/python/rewritten.py").arg(&made).args(scope.filter);
     Ok(python)
 }

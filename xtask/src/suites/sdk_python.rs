@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
-use super::Suite;
+use super::{Scope, Suite};
 use crate::test::needs::Need;
 use crate::workspace;
 
@@ -19,14 +19,15 @@ pub(super) const SUITE: Suite = Suite {
             why: "agent frameworks are installed into folders of their own",
         },
     ],
+    quick: false,
     command,
 };
 
-fn command(filter: Option<&str>) -> Result<Command> {
+fn command(scope: &Scope<'_>) -> Result<Command> {
     let root = workspace::root()?;
     let status = workspace::cargo()?.args(["build", "--quiet", "-p", "redrive"]).status()?;
     ensure!(status.success(), "the binary could not be built: {status}");
     let mut python = Command::new("python3");
-    python.current_dir(&root).arg("sdk/python/tests/run.py").args(filter);
+    python.current_dir(&root).arg("sdk/python/tests/run.py").args(scope.filter);
     Ok(python)
 }
