@@ -209,7 +209,7 @@ mod tests {
         let score = Score { caught: 9, missed: vec!["a".into()], unviable: 5 };
         assert!((score.per_cent() - 90.0).abs() < 1e-9);
         let said = render(&[("guard", score)], 3);
-        assert!(said.contains("guard            9 of 10     90.0 %  met  (5 unviable)"), "{said}");
+        assert!(said.contains("guard            9 of 10    90.0 %  met  (5 unviable)"), "{said}");
         assert!(said.contains("not caught: a"), "{said}");
     }
 
