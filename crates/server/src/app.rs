@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use redrive_core::classify::user_rules::UserRules;
 use redrive_store::{Dice, Store};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::auth::{Keyring, Sessions};
+use crate::budget::Budget;
 use crate::capture::{Judges, KnownFailures};
-use crate::limits::Limits;
+use crate::limits::{ANONYMOUS_BYTES, Limits, WAITING_BYTES, WAITING_HOLDER_BYTES};
 use crate::metrics::Metrics;
 
 /// Shared by all requests; cheap to clone.
@@ -23,8 +24,12 @@ pub struct Shared {
     pub(crate) limits: Limits,
     pub(crate) keyring: Keyring,
     pub(crate) sessions: Sessions,
-    /// A permit is a byte of a body in memory.
-    pub(crate) in_flight_bytes: Arc<Semaphore>,
+    /// Bodies in memory.
+    pub(crate) in_flight_bytes: Arc<Budget>,
+    /// Bodies of callers without a key.
+    pub(crate) anonymous_bytes: Arc<Budget>,
+    /// What lease calls that wait for work keep.
+    pub(crate) waiting_bytes: Arc<Budget>,
     pub(crate) metrics: Metrics,
     stopping: watch::Sender<bool>,
 }
@@ -39,7 +44,7 @@ impl std::ops::Deref for App {
 
 impl App {
     pub fn new(store: Arc<dyn Store>, dice: Arc<dyn Dice>, rules: Option<Arc<UserRules>>, limits: Limits) -> Self {
-        let in_flight_bytes = Arc::new(Semaphore::new(limits.in_flight_max_bytes));
+        let in_flight_bytes = Budget::new(limits.in_flight_max_bytes, limits.in_flight_holder_max_bytes());
         Self(Arc::new(Shared {
             store,
             dice,
@@ -49,6 +54,8 @@ impl App {
             keyring: Keyring::default(),
             sessions: Sessions::default(),
             in_flight_bytes,
+            anonymous_bytes: Budget::new(ANONYMOUS_BYTES, ANONYMOUS_BYTES),
+            waiting_bytes: Budget::new(WAITING_BYTES, WAITING_HOLDER_BYTES),
             metrics: Metrics::new(&crate::routes::table()),
             stopping: watch::Sender::new(false),
         }))

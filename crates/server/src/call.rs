@@ -29,7 +29,7 @@ impl<W: Gate, P: FromPath, Q: FromQuery, B: FromBody> Call<W, P, Q, B> {
         let who = W::admit(app, &parts.headers).await?;
         let path = P::read(&Params::of(&mut parts).await?)?;
         let query = Given::parse(parts.uri.query())?;
-        let body = B::read(app, &parts, body).await?;
+        let body = B::read(app, &parts, body, who.holder()).await?;
         Ok(Self { who, path, query, body })
     }
 }

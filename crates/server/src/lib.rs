@@ -4,6 +4,7 @@
 mod api;
 mod app;
 mod body;
+mod budget;
 mod call;
 mod metrics;
 mod path;

@@ -20,6 +20,20 @@ pub const LEASES_DEFAULT: u32 = 10;
 pub const LEASES_MAX: u32 = 1_000;
 pub const LEASE_PAYLOAD_MAX_BYTES: usize = 16 * MIB;
 pub const WAIT_MS_MAX: u64 = 30_000;
+/// A body of a caller without a key: a login form.
+pub const ANONYMOUS_BODY_MAX_BYTES: usize = 4 * 1024;
+/// All bodies of callers without a key, together.
+pub const ANONYMOUS_BYTES: usize = 256 * 1024;
+/// A body that does not end brings at least this much within each `body_stall_ms`.
+pub const BODY_PROGRESS_MIN_BYTES: usize = 16 * 1024;
+/// What a lease call that waits is counted for beside its own request.
+pub const WAITING_CALL_BYTES: usize = 4 * 1024;
+/// A parsed request takes at most so many times the bytes of its text.
+pub const WAITING_FACTOR: usize = 4;
+/// What waiting lease calls may hold, all of them together.
+pub const WAITING_BYTES: usize = 64 * MIB;
+/// What waiting lease calls of one tenant may hold.
+pub const WAITING_HOLDER_BYTES: usize = 16 * MIB;
 pub const SEARCH_MAX_BYTES: usize = 200;
 /// It travels with the run's row, so it is words and no document.
 pub const INSTRUCTION_MAX_BYTES: usize = 8 * 1024;
@@ -39,6 +53,8 @@ pub struct Limits {
     pub batch_max_lines: usize,
     /// From the first byte of a body to its last.
     pub body_timeout_ms: u64,
+    /// A body that brings next to nothing for so long is given up.
+    pub body_stall_ms: u64,
     /// From the start of a request to the end of its head; also how long an idle connection is kept.
     pub head_timeout_ms: u64,
     pub connections_max: usize,
@@ -53,6 +69,7 @@ impl Default for Limits {
             in_flight_max_bytes: 64 * MIB,
             batch_max_lines: 50_000,
             body_timeout_ms: 30_000,
+            body_stall_ms: 5_000,
             head_timeout_ms: 30_000,
             connections_max: 10_000,
             grace_ms: 10_000,
@@ -80,8 +97,14 @@ impl Limits {
         demand(u32::try_from(self.in_flight_max_bytes).is_ok(), "in_flight_max_bytes", "must be below 4 GiB")?;
         demand(self.batch_max_lines > 0, "batch_max_lines", "must be at least 1")?;
         demand(self.body_timeout_ms > 0, "body_timeout_ms", "must be at least 1")?;
+        demand(self.body_stall_ms > 0, "body_stall_ms", "must be at least 1")?;
         demand(self.head_timeout_ms > 0, "head_timeout_ms", "must be at least 1")?;
         demand(self.connections_max > 0, "connections_max", "must be at least 1")
+    }
+
+    /// The most that the bodies of one tenant may hold: half of all, and always one body.
+    pub(crate) fn in_flight_holder_max_bytes(&self) -> usize {
+        (self.in_flight_max_bytes / 2).max(self.body_max_bytes)
     }
 
     pub(crate) fn answer(&self) -> LimitsAnswer {

@@ -27,6 +27,5 @@ impl Answer for Exposition {
 /// Whoever the route lets in sees the figures of all tenants.
 pub(crate) async fn get<W: Gate>(app: App, _: Call<W>) -> Result<Exposition> {
     let health = app.store.health(&TenantScope::All).await?;
-    let in_flight = app.limits.in_flight_max_bytes.saturating_sub(app.in_flight_bytes.available_permits());
-    Ok(Exposition(app.metrics.prometheus(&health, in_flight)))
+    Ok(Exposition(app.metrics.prometheus(&health, app.in_flight_bytes.used_bytes())))
 }

@@ -7,6 +7,7 @@ use redrive_core::wire::Role;
 
 use super::identity::Identity;
 use crate::app::App;
+use crate::budget::Holder;
 use crate::problem::{Code, Problem, Result};
 
 /// Lets a caller in, or says why not. The role is checked before anything is looked up.
@@ -15,6 +16,9 @@ pub trait Gate: Sized + Send + 'static {
     const ROLES: Option<&'static [Role]>;
 
     fn admit(app: &App, headers: &HeaderMap) -> impl Future<Output = Result<Self>> + Send;
+
+    /// Whom what the call holds in memory is counted for.
+    fn holder(&self) -> Holder;
 }
 
 /// No key needed: probes, and the description of the API.
@@ -26,6 +30,10 @@ impl Gate for Anyone {
 
     async fn admit(_: &App, _: &HeaderMap) -> Result<Self> {
         Ok(Self)
+    }
+
+    fn holder(&self) -> Holder {
+        Holder::Anonymous
     }
 }
 
@@ -45,6 +53,10 @@ macro_rules! gates {
                     #[allow(unreachable_patterns, reason = "the gate that takes every role has none left")]
                     _ => Err(Problem::plain(Code::Forbidden)),
                 }
+            }
+
+            fn holder(&self) -> Holder {
+                self.0.holder()
             }
         }
 

@@ -6,6 +6,7 @@ use redrive_core::ids::{RunId, Tenant};
 use redrive_core::wire::Role;
 use redrive_store::{KeyRecord, RunRef, TenantScope};
 
+use crate::budget::Holder;
 use crate::problem::{Code, Problem, Result};
 
 /// Made by authentication alone.
@@ -31,6 +32,14 @@ impl Identity {
     /// The key's own tenant; none spans all.
     pub fn own_tenant(&self) -> Option<&Tenant> {
         self.key.tenant.as_ref()
+    }
+
+    /// Whom the memory of a call is counted for.
+    pub(crate) fn holder(&self) -> Holder {
+        match &self.key.tenant {
+            Some(tenant) => Holder::Tenant(tenant.clone()),
+            None => Holder::Key(self.key.id.clone()),
+        }
     }
 
     pub fn may_force(&self) -> bool {

@@ -14,4 +14,4 @@ pub use sessions::{LINK_MS, SESSION_IDLE_MS, SESSION_MS};
 
 pub(crate) use keyring::Keyring;
 pub(crate) use sessions::Sessions;
-pub(crate) use visitor::{Visitor, log_in, no_cookie, session_cookie, session_token};
+pub(crate) use visitor::{Visitor, log_in, no_cookie, secure, session_cookie, session_token};

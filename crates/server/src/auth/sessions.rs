@@ -18,6 +18,8 @@ pub const SESSION_IDLE_MS: u64 = HOUR_MS;
 pub const SESSION_MS: u64 = 12 * HOUR_MS;
 const LINKS_MAX: usize = 1_000;
 const SESSIONS_MAX: usize = 10_000;
+/// Whoever has the key itself gains nothing by more.
+const SESSIONS_PER_KEY_MAX: usize = 100;
 const TOKEN_BYTES: usize = 32;
 
 /// Whose a link or a session is: the hash of a key.
@@ -52,9 +54,31 @@ impl Book {
     fn begin(&mut self, key: KeyHash, now: Timestamp, dice: &dyn Dice) -> String {
         let token = new_token(dice);
         self.sessions.retain(|_, session| !session.is_over(now));
-        make_room(&mut self.sessions, SESSIONS_MAX, |session| session.seen);
+        self.make_room_for(key);
         self.sessions.insert(hash_secret(&token), Session { key, begun: now, seen: now });
         token
+    }
+
+    /// A key at its bound gives up its own oldest session. When all places are taken, the key with the most sessions
+    /// does: many logins with one key never end a session of another that has fewer.
+    fn make_room_for(&mut self, key: KeyHash) {
+        let mut by_key: HashMap<KeyHash, usize> = HashMap::new();
+        for session in self.sessions.values() {
+            *by_key.entry(session.key).or_default() += 1;
+        }
+        let own = by_key.get(&key).copied().unwrap_or_default();
+        let gives_up = if own >= SESSIONS_PER_KEY_MAX {
+            Some(key)
+        } else if self.sessions.len() >= SESSIONS_MAX {
+            by_key.into_iter().max_by_key(|(_, count)| *count).map(|(key, _)| key)
+        } else {
+            None
+        };
+        let Some(from) = gives_up else { return };
+        let of_key = self.sessions.iter().filter(|(_, session)| session.key == from);
+        if let Some(oldest) = of_key.min_by_key(|(_, session)| session.seen).map(|(hash, _)| *hash) {
+            self.sessions.remove(&oldest);
+        }
     }
 }
 
@@ -176,6 +200,35 @@ mod tests {
         assert_eq!(sessions.key_of(&token, noon()), None);
         let link = sessions.new_link(KEY, noon(), &dice);
         assert_eq!(sessions.key_of(&link, noon()), None);
+    }
+
+    #[test]
+    fn logins_with_one_key_end_no_session_of_another() {
+        let (sessions, dice) = (Sessions::default(), SeededDice::new(1));
+        let operator = sessions.begin_for([1; 32], noon(), &dice);
+        let first = sessions.begin_for(KEY, noon().plus_ms(1), &dice);
+        for n in 0..SESSIONS_PER_KEY_MAX as u64 {
+            sessions.begin_for(KEY, noon().plus_ms(2 + n), &dice);
+        }
+        assert_eq!(sessions.key_of(&operator, noon()), Some([1; 32]));
+        assert_eq!(sessions.key_of(&first, noon()), None);
+        assert_eq!(sessions.book().sessions.len(), 1 + SESSIONS_PER_KEY_MAX);
+    }
+
+    #[test]
+    fn a_full_house_takes_from_whoever_has_most() {
+        let (sessions, dice) = (Sessions::default(), SeededDice::new(1));
+        let operator = sessions.begin_for(KEY, noon(), &dice);
+        let keys = (0..).map(|n: u16| {
+            let mut key = [9; 32];
+            key[..2].copy_from_slice(&n.to_le_bytes());
+            key
+        });
+        for key in keys.take(SESSIONS_MAX / SESSIONS_PER_KEY_MAX + 1) {
+            (0..SESSIONS_PER_KEY_MAX).for_each(|_| drop(sessions.begin_for(key, noon().plus_ms(1), &dice)));
+        }
+        assert_eq!(sessions.book().sessions.len(), SESSIONS_MAX);
+        assert_eq!(sessions.key_of(&operator, noon()), Some(KEY));
     }
 
     #[test]

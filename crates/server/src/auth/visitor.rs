@@ -99,16 +99,51 @@ pub(crate) fn session_token(headers: &HeaderMap) -> Option<&str> {
     Some(only)
 }
 
+/// What a proxy in front of us may call the scheme that it was asked with, and how it says `https`.
+const TLS_HEADERS: [(&str, &str); 8] = [
+    ("x-forwarded-proto", "https"),
+    ("x-forwarded-protocol", "https"),
+    ("x-forwarded-scheme", "https"),
+    ("x-url-scheme", "https"),
+    ("x-scheme", "https"),
+    ("cloudfront-forwarded-proto", "https"),
+    ("x-forwarded-ssl", "on"),
+    ("front-end-https", "on"),
+];
+
+/// Whether the browser speaks TLS to the proxy in front of us. Of a chain of proxies the first is the browser's. Whoever
+/// makes it up only keeps its own cookie from plain HTTP.
+fn is_over_tls(headers: &HeaderMap) -> bool {
+    let first = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(|all| first_of(all, ','));
+    let plain = TLS_HEADERS.iter().any(|(name, word)| first(name).is_some_and(|said| said.eq_ignore_ascii_case(word)));
+    plain || first("forwarded").is_some_and(says_https)
+}
+
+fn first_of(list: &str, separator: char) -> &str {
+    list.split(separator).next().unwrap_or_default().trim()
+}
+
+/// RFC 7239: `for=192.0.2.60;proto=https;by=203.0.113.43`, names in any case, values quoted or not.
+fn says_https(element: &str) -> bool {
+    let mut pairs = element.split(';').filter_map(|pair| pair.trim().split_once('='));
+    let proto = pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case("proto"));
+    proto.is_some_and(|(_, value)| value.trim().trim_matches('"').eq_ignore_ascii_case("https"))
+}
+
+/// What a cookie's attributes end in: over TLS it never goes out without.
+pub(crate) fn secure(headers: &HeaderMap) -> &'static str {
+    if is_over_tls(headers) { "; Secure" } else { "" }
+}
+
 /// Never seen by scripts, never sent from another site; over TLS only where a proxy says that it speaks TLS.
 pub(crate) fn session_cookie(token: &str, headers: &HeaderMap) -> String {
-    let secure = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
     let max_age_s = SESSION_MS / 1_000;
-    let secure = if secure { "; Secure" } else { "" };
+    let secure = secure(headers);
     format!("{NAME}={token}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Strict{secure}")
 }
 
-pub(crate) fn no_cookie() -> String {
-    format!("{NAME}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict")
+pub(crate) fn no_cookie(headers: &HeaderMap) -> String {
+    format!("{NAME}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict{}", secure(headers))
 }
 
 #[cfg(test)]
@@ -127,5 +162,42 @@ mod tests {
         assert_eq!(of("redrive_session=t1; redrive_session=t2"), None);
         assert_eq!(of("redrive_session_x=t1"), None);
         assert_eq!(of(""), None);
+    }
+
+    #[test]
+    fn a_cookie_is_secure_behind_any_tls_proxy() {
+        let cookie = |name: &'static str, value: &'static str| {
+            let headers =
+                HeaderMap::from_iter([(name.parse::<http::HeaderName>().unwrap(), HeaderValue::from_static(value))]);
+            (session_cookie("t", &headers).ends_with("; Secure"), no_cookie(&headers).ends_with("; Secure"))
+        };
+        for (name, value) in [
+            ("X-Forwarded-Proto", "https"),
+            ("X-Forwarded-Proto", "HTTPS"),
+            ("X-Forwarded-Proto", "https, http"),
+            ("X-Forwarded-Proto", " https ,http"),
+            ("X-Forwarded-Protocol", "https"),
+            ("X-Forwarded-Scheme", "https"),
+            ("X-Url-Scheme", "https"),
+            ("CloudFront-Forwarded-Proto", "https"),
+            ("X-Forwarded-Ssl", "on"),
+            ("X-Forwarded-Ssl", "ON"),
+            ("Front-End-Https", "On"),
+            ("Forwarded", "proto=https"),
+            ("Forwarded", "for=192.0.2.60; Proto=\"HTTPS\";by=203.0.113.43, for=10.0.0.1;proto=http"),
+        ] {
+            assert_eq!(cookie(name, value), (true, true), "{name}: {value}");
+        }
+        for (name, value) in [
+            ("X-Forwarded-Proto", "http"),
+            ("X-Forwarded-Proto", "http, https"),
+            ("X-Forwarded-Proto", "httpsx"),
+            ("X-Forwarded-Ssl", "off"),
+            ("Forwarded", "for=https"),
+            ("Forwarded", "proto=http, proto=https"),
+            ("Host", "https"),
+        ] {
+            assert_eq!(cookie(name, value), (false, false), "{name}: {value}");
+        }
     }
 }

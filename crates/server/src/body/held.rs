@@ -3,10 +3,10 @@
 use http::request::Parts;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Buffered, FromBody, Json, SchemaOf, media, parse};
 use crate::app::App;
+use crate::budget::{Holder, Share};
 use crate::problem::Result;
 use crate::tasks::compute;
 
@@ -15,7 +15,7 @@ pub(crate) struct HeldJson<T> {
     pub value: T,
     /// How large it came.
     pub bytes: usize,
-    pub(crate) held: Option<OwnedSemaphorePermit>,
+    pub(crate) held: Share,
 }
 
 impl<T: DeserializeOwned + Default + JsonSchema + Send + 'static> FromBody for HeldJson<T> {
@@ -25,14 +25,14 @@ impl<T: DeserializeOwned + Default + JsonSchema + Send + 'static> FromBody for H
         Json::<T>::media()
     }
 
-    async fn read(app: &App, parts: &Parts, body: axum::body::Body) -> Result<Self> {
-        let Buffered { bytes, permit } = Buffered::read(app, &parts.headers, body).await?;
+    async fn read(app: &App, parts: &Parts, body: axum::body::Body, payer: Holder) -> Result<Self> {
+        let Buffered { bytes, held } = Buffered::read(app, &parts.headers, body, payer).await?;
         if bytes.is_empty() {
-            return Ok(Self { value: T::default(), bytes: 0, held: permit });
+            return Ok(Self { value: T::default(), bytes: 0, held });
         }
         media::demand_json(&parts.headers)?;
         let size = bytes.len();
         let value = compute(size, move || parse(&bytes)).await?;
-        Ok(Self { value, bytes: size, held: permit })
+        Ok(Self { value, bytes: size, held })
     }
 }

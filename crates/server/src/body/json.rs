@@ -5,11 +5,11 @@ use http::request::Parts;
 use redrive_core::ids::BadId;
 use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, IgnoredAny};
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::media::{JSON, demand_json};
 use super::{Buffered, FromBody, SchemaOf};
 use crate::app::App;
+use crate::budget::{Holder, Share};
 use crate::problem::{Code, Problem, Result};
 use crate::tasks::compute;
 
@@ -20,7 +20,7 @@ pub(crate) struct Json<T> {
     /// As sent, without the white space around it.
     pub(crate) raw: Bytes,
     /// Whoever still uses the value keeps this: the body counts as in flight until it is gone.
-    pub(crate) held: Option<OwnedSemaphorePermit>,
+    pub(crate) held: Share,
 }
 
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromBody for Json<T> {
@@ -30,12 +30,12 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromBody for Json<T> {
         vec![(JSON, |generator| generator.subschema_for::<T>())]
     }
 
-    async fn read(app: &App, parts: &Parts, body: axum::body::Body) -> Result<Self> {
+    async fn read(app: &App, parts: &Parts, body: axum::body::Body, payer: Holder) -> Result<Self> {
         demand_json(&parts.headers)?;
-        let Buffered { bytes, permit } = Buffered::read(app, &parts.headers, body).await?;
+        let Buffered { bytes, held } = Buffered::read(app, &parts.headers, body, payer).await?;
         let raw = trimmed(&bytes);
         let value = compute(bytes.len(), move || parse(&bytes)).await?;
-        Ok(Self { value, raw, held: permit })
+        Ok(Self { value, raw, held })
     }
 }
 
@@ -57,8 +57,8 @@ impl<T: DeserializeOwned + Default + JsonSchema + Send + 'static> FromBody for O
         Json::<T>::media()
     }
 
-    async fn read(app: &App, parts: &Parts, body: axum::body::Body) -> Result<Self> {
-        let Buffered { bytes, permit: _held } = Buffered::read(app, &parts.headers, body).await?;
+    async fn read(app: &App, parts: &Parts, body: axum::body::Body, payer: Holder) -> Result<Self> {
+        let Buffered { bytes, held: _held } = Buffered::read(app, &parts.headers, body, payer).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }

@@ -9,6 +9,7 @@ use super::json::trim;
 use super::media::{FORM, JSON, LINES, media_type, unsupported};
 use super::{Buffered, FromBody, SchemaOf};
 use crate::app::App;
+use crate::budget::Holder;
 use crate::problem::Result;
 
 /// The bytes of one report, or of many; they are read line by line, so that one bad line is only its own problem.
@@ -26,13 +27,13 @@ impl<T: JsonSchema + 'static> FromBody for JsonOrLines<T> {
         vec![(JSON, |generator| generator.subschema_for::<T>()), (LINES, |generator| generator.subschema_for::<T>())]
     }
 
-    async fn read(app: &App, parts: &Parts, body: axum::body::Body) -> Result<Self> {
+    async fn read(app: &App, parts: &Parts, body: axum::body::Body, payer: Holder) -> Result<Self> {
         let many = match media_type(&parts.headers)?.as_deref() {
             None | Some(JSON | FORM) => false,
             Some(LINES) => true,
             Some(other) => return Err(unsupported(other)),
         };
-        let body = Buffered::read(app, &parts.headers, body).await?;
+        let body = Buffered::read(app, &parts.headers, body, payer).await?;
         Ok(Self { body, many, of: PhantomData })
     }
 }

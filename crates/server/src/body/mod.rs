@@ -18,6 +18,7 @@ use http::request::Parts;
 use schemars::{Schema, SchemaGenerator};
 
 use crate::app::App;
+use crate::budget::Holder;
 use crate::problem::Result;
 
 /// A schema, made when the API is described.
@@ -30,7 +31,13 @@ pub(crate) trait FromBody: Sized + Send + 'static {
     /// Whether a call without a body is refused.
     const REQUIRED: bool;
 
-    fn read(app: &App, parts: &Parts, body: axum::body::Body) -> impl Future<Output = Result<Self>> + Send;
+    /// `payer` holds the body for as long as it is in memory.
+    fn read(
+        app: &App,
+        parts: &Parts,
+        body: axum::body::Body,
+        payer: Holder,
+    ) -> impl Future<Output = Result<Self>> + Send;
 }
 
 /// The call has no body; one that comes is not looked at.
@@ -44,7 +51,7 @@ impl FromBody for NoBody {
         Vec::new()
     }
 
-    async fn read(_: &App, _: &Parts, _: axum::body::Body) -> Result<Self> {
+    async fn read(_: &App, _: &Parts, _: axum::body::Body, _: Holder) -> Result<Self> {
         Ok(Self)
     }
 }

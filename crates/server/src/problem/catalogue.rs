@@ -40,6 +40,8 @@ codes! {
         "The body is malformed, has data after its end, or is not UTF-8. `offset` is the byte where reading stopped. Bytes that are not text travel in `payload_base64`.";
     BadBody = "bad_body", BAD_REQUEST, "The body did not arrive",
         "The connection ended before the body was whole, or its transfer coding is broken. Nothing was stored: send it again.";
+    BadHost = "bad_host", BAD_REQUEST, "The request names no host, or two",
+        "HTTP/1.1 asks for exactly one `Host` header, with a host and at most a port in it.";
     BadCursor = "bad_cursor", BAD_REQUEST, "The cursor is of no use here",
         "A cursor belongs to the filter, the order and the tenant it was given for. Start again without one.";
     Unauthorized = "unauthorized", UNAUTHORIZED, "No valid key",
@@ -53,7 +55,7 @@ codes! {
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "The path does not take this method",
         "The `Allow` header lists the methods it does take.";
     SlowBody = "slow_body", REQUEST_TIMEOUT, "The body came too slowly",
-        "The whole body has to arrive within the time limit. Nothing was stored: send it again.";
+        "The whole body has to arrive within the time limit, and must not stall on its way: at least 16 KiB every 5 seconds until it ends. Nothing was stored: send it again.";
     BodyTooLarge = "body_too_large", PAYLOAD_TOO_LARGE, "The body is too large",
         "`limit_bytes` (or `limit_lines`) is what one call may carry. Send a large payload as `payload_omitted`, a large batch in pieces.";
     UnsupportedEncoding = "unsupported_encoding", UNSUPPORTED_MEDIA_TYPE, "The body is compressed",

@@ -9,10 +9,10 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use super::host::WithHost;
 use crate::limits::Limits;
 use crate::tasks::Tasks;
 
@@ -99,7 +99,7 @@ impl Accepting {
         let _ = stream.set_nodelay(true);
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(self.head_timeout);
-        let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router.clone()));
+        let connection = http.serve_connection(TokioIo::new(stream), WithHost::new(self.router.clone()));
         let watched = graceful.watch(connection);
         self.connections.start("connection", async move {
             // What a client does to its own connection is its own affair.

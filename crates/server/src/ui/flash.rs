@@ -6,6 +6,8 @@ use http::HeaderMap;
 use http::HeaderValue;
 use http::header::{COOKIE, SET_COOKIE};
 
+use crate::auth::secure;
+
 const NAME: &str = "redrive_done";
 
 macro_rules! done {
@@ -57,8 +59,8 @@ done! {
     Revoked = "revoked", "The key is revoked, and its sessions with it.";
 }
 
-pub(crate) fn cookie(done: Done) -> String {
-    format!("{NAME}={}; Path=/; Max-Age=60; HttpOnly; SameSite=Strict", done.word())
+pub(crate) fn cookie(done: Done, headers: &HeaderMap) -> String {
+    format!("{NAME}={}; Path=/; Max-Age=60; HttpOnly; SameSite=Strict{}", done.word(), secure(headers))
 }
 
 pub(crate) fn said(headers: &HeaderMap) -> Option<Done> {
@@ -85,7 +87,7 @@ mod tests {
         let of = |cookie: &'static str| said(&HeaderMap::from_iter([(COOKIE, HeaderValue::from_static(cookie))]));
         assert_eq!(of("a=b; redrive_done=replayed"), Some(Done::Replayed));
         assert_eq!(of("redrive_done=<b>"), None);
-        assert!(cookie(Done::Muted).starts_with("redrive_done=muted;"));
+        assert!(cookie(Done::Muted, &HeaderMap::new()).starts_with("redrive_done=muted;"));
     }
 
     #[test]

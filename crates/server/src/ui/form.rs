@@ -10,6 +10,7 @@ use redrive_core::time::Timestamp;
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::body::Buffered;
+use crate::budget::Holder;
 use crate::problem::{Code, Problem, Result};
 
 /// What was filled in; an empty field counts as none.
@@ -25,7 +26,8 @@ impl Form {
         if !is_from_here(&parts.headers) {
             return Err(Problem::new(Code::Forbidden, "the form comes from another site"));
         }
-        let Buffered { bytes, permit: _held } = Buffered::read(app, &parts.headers, body).await?;
+        let payer = who.map_or(Holder::Anonymous, |who| who.holder());
+        let Buffered { bytes, held: _held } = Buffered::read(app, &parts.headers, body, payer).await?;
         let fields = form_urlencoded::parse(&bytes).map(|(name, value)| (name.into_owned(), value.into_owned()));
         let form = Self { fields: fields.collect(), bytes: bytes.len() };
         if who.is_some_and(|who| !form.one("csrf").is_some_and(|said| who.is_csrf(said))) {

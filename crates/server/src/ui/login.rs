@@ -49,11 +49,13 @@ pub(crate) async fn post(app: App, request: Request) -> Response {
 /// Ends the session wherever it is open. Without the form's token nothing is ended: the cookie alone proves no wish.
 pub(crate) async fn end(app: App, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let Ok(who) = Visitor::admit(&app, &parts.headers).await else { return see_other("/", &[no_cookie()]) };
+    let Ok(who) = Visitor::admit(&app, &parts.headers).await else {
+        return see_other("/", &[no_cookie(&parts.headers)]);
+    };
     match Form::read(&app, &parts, body, Some(&who)).await {
         Ok(_) => {
             end_session(&app, &parts.headers);
-            see_other("/login", &[no_cookie()])
+            see_other("/login", &[no_cookie(&parts.headers)])
         }
         Err(problem) => respond(problem.status(), layout::whole(&who, &layout::problem(&problem), None)),
     }

@@ -139,7 +139,7 @@ where
                 act(app, visit, form).await
             };
             match done.await {
-                Ok(Next::Go { to, done }) => see_other(&to, &[flash::cookie(done)]),
+                Ok(Next::Go { to, done }) => see_other(&to, &[flash::cookie(done, &parts.headers)]),
                 Ok(Next::Show(sheet)) => respond(StatusCode::OK, layout::whole(&who, &sheet, None)),
                 Err(problem) => refuse(&who, &problem),
             }

@@ -11,7 +11,7 @@ use http::{Method, Request};
 use hyper::body::Frame;
 use redrive_server::Limits;
 
-use crate::world::{World, request};
+use crate::world::{Answered, World, request};
 
 #[tokio::test]
 async fn mistakes_in_a_body_are_named() {
@@ -177,6 +177,65 @@ async fn bodies_in_memory_are_bounded_together_and_given_back() {
     assert_eq!(answered.headers["retry-after"], "1");
     drop(waiting);
     assert_eq!(world.work("/v1/failures", report()).await.status, 201);
+}
+
+/// Begins a call whose body never ends, and leaves it there.
+async fn stall(world: &World, request: Request<Body>) -> impl Future<Output = Answered> {
+    let mut waiting = Box::pin(world.send(request));
+    assert!(tokio::time::timeout(Duration::from_millis(100), &mut waiting).await.is_err(), "it was answered");
+    waiting
+}
+
+fn stuck(bytes: usize) -> Body {
+    Body::new(Stuck(Some(Bytes::from(vec![b' '; bytes]))))
+}
+
+#[tokio::test]
+async fn stalled_logins_take_no_room_from_reports() {
+    let limits = Limits { body_max_bytes: 5_000, in_flight_max_bytes: 10_000, ..Limits::default() };
+    let world = World::with(limits).await;
+    let login = || Request::builder().method(Method::POST).uri("/login").body(stuck(4_000)).unwrap();
+    let _stalled = [stall(&world, login()).await, stall(&world, login()).await, stall(&world, login()).await];
+    assert_eq!(world.fail("a").await.status, 201);
+}
+
+#[tokio::test]
+async fn a_login_form_takes_four_kib() {
+    let world = World::new().await;
+    let login = |bytes: usize| {
+        let form = format!("key={}", "x".repeat(bytes - "key=".len()));
+        world.send(Request::builder().method(Method::POST).uri("/login").body(form.into()).unwrap())
+    };
+    assert_eq!(login(4 * 1024).await.status, 401);
+    assert_eq!(login(4 * 1024 + 1).await.status, 413);
+}
+
+#[tokio::test]
+async fn a_body_that_stalls_gives_its_room_back() {
+    let limits = Limits {
+        body_max_bytes: 1_000,
+        in_flight_max_bytes: 1_000,
+        body_timeout_ms: 3_600_000,
+        body_stall_ms: 50,
+        ..Limits::default()
+    };
+    let world = World::with(limits).await;
+    let stalled = world.send(request(Method::POST, "/v1/failures", &world.worker, stuck(1_000)));
+    let stalled =
+        tokio::time::timeout(Duration::from_secs(20), stalled).await.expect("an answer before the hour is up");
+    assert_eq!(stalled.short(), (408, "slow_body".into()));
+    assert_eq!(world.fail("a").await.status, 201);
+}
+
+#[tokio::test]
+async fn one_tenants_bodies_leave_room_for_others() {
+    let limits = Limits { body_max_bytes: 1_000, in_flight_max_bytes: 2_000, ..Limits::default() };
+    let world = World::with(limits).await;
+    let body = || request(Method::POST, "/v1/failures", &world.worker, stuck(900));
+    let _stalled = stall(&world, body()).await;
+    assert_eq!(world.send(body()).await.short(), (503, "busy".into()));
+    let report = r#"{"run_id":"a","error":{"message":"m"}}"#;
+    assert_eq!(world.post("/v1/failures", &world.other_worker, report).await.status, 201);
 }
 
 #[tokio::test]

@@ -188,3 +188,31 @@ async fn ten_due_runs_of_one_tenant_are_not_starved_by_thousands_of_another() {
     let small = leases.as_array().unwrap().iter().filter(|l| l["tenant"] == "globex").count();
     assert_eq!((leases.as_array().unwrap().len(), small), (20, 10));
 }
+
+#[tokio::test]
+async fn waiting_calls_are_bounded_for_each_tenant() {
+    let world = World::new().await;
+    let agents = vec!["a".repeat(900); 1_000];
+    let body = json!({ "queues": ["*"], "agents": agents, "wait_ms": 30_000 }).to_string();
+    let (world, body) = (&world, &body);
+    let wait = |key: String| async move {
+        let mut waiting = Box::pin(async move { world.post("/v1/leases", &key, body).await });
+        match tokio::time::timeout(Duration::from_millis(300), &mut waiting).await {
+            Ok(answered) => Err(answered),
+            Err(_) => Ok(waiting),
+        }
+    };
+    let mut waiting = Vec::new();
+    let refused = loop {
+        assert!(waiting.len() < 20, "any number of calls may wait");
+        match wait(world.worker.clone()).await {
+            Ok(call) => waiting.push(call),
+            Err(answered) => break answered,
+        }
+    };
+    assert_eq!(refused.short(), (503, "busy".into()));
+    assert_eq!(refused.headers["retry-after"], "5");
+    assert!(wait(world.other_worker.clone()).await.is_ok());
+    drop(waiting);
+    assert!(wait(world.worker.clone()).await.is_ok());
+}

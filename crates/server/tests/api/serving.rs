@@ -62,6 +62,26 @@ async fn a_slow_body_and_a_slow_head_are_not_waited_for() {
 }
 
 #[tokio::test]
+async fn a_request_names_exactly_one_host() {
+    let world = World::new().await;
+    let server = serve(&world, Limits::default()).await;
+    for (hosts, version, status) in [
+        ("", "1.1", "400"),
+        ("host: a\r\nhost: b\r\n", "1.1", "400"),
+        ("host: a\r\nHost: a\r\n", "1.1", "400"),
+        ("host: a/b\r\n", "1.1", "400"),
+        ("host: a:7070\r\n", "1.1", "200"),
+        ("", "1.0", "200"),
+    ] {
+        let request = format!("GET /healthz HTTP/{version}\r\n{hosts}connection: close\r\n\r\n");
+        let answer = talk(server.address(), &request).await;
+        assert_eq!(answer.split(' ').nth(1), Some(status), "{hosts:?}: {answer}");
+        assert_eq!(answer.contains("bad_host"), status == "400", "{answer}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_client_that_hangs_up_leaves_nothing_half_done() {
     let world = World::new().await;
     let server = serve(&world, Limits::default()).await;

@@ -9,16 +9,20 @@ use redrive_core::wire::{LeaseRequest, LeasedRun, LeasesAnswer};
 use redrive_store::LeaseCall;
 
 use crate::app::App;
-use crate::auth::{Identity, Worker};
+use crate::auth::{Gate as _, Identity, Worker};
 use crate::body::Json;
+use crate::budget::Share;
 use crate::call::{Call, Reply};
-use crate::limits::{LEASE_PAYLOAD_MAX_BYTES, LEASES_DEFAULT, LEASES_MAX, WAIT_MS_MAX};
+use crate::limits::{
+    LEASE_PAYLOAD_MAX_BYTES, LEASES_DEFAULT, LEASES_MAX, WAIT_MS_MAX, WAITING_CALL_BYTES, WAITING_FACTOR,
+};
 use crate::prepare;
 use crate::problem::{Code, Problem, Result};
 use crate::query::OfTenant;
 
 /// A hint may get lost or be another replica's: nobody waits longer than this without looking.
 const POLL_EVERY: Duration = Duration::from_millis(250);
+const WAITING_RETRY_AFTER_S: u32 = 5;
 /// A storm of hints must not become a storm of looks.
 const POLL_GAP: Duration = Duration::from_millis(10);
 
@@ -29,11 +33,13 @@ pub(crate) async fn lease(
     if app.is_stopping() {
         return Err(Problem::plain(Code::Closing).retry_after_s(1));
     }
-    // A call that waits must not hold its body against others.
+    let cost = WAITING_CALL_BYTES + WAITING_FACTOR * call.body.raw.len();
+    // A call that waits must not hold its body against those that report.
     let request = call.body.into_value();
     let wait = Duration::from_millis(wait_ms(&request)?);
     let asked = lease_call(&call.who, &call.query, request)?;
-    let leases = take(&app, asked, wait).await?;
+    let waiting = Waiting { time: wait, share: app.waiting_bytes.share(call.who.holder()), cost };
+    let leases = take(&app, asked, waiting).await?;
     Ok(Reply::ok(LeasesAnswer { leases: prepare::leases(&app, leases).await }))
 }
 
@@ -86,17 +92,36 @@ fn queues(named: &[Label]) -> Result<Vec<QueueName>> {
     }
 }
 
+/// How long a call waits, and what it is counted for meanwhile.
+struct Waiting {
+    time: Duration,
+    share: Share,
+    cost: usize,
+}
+
+impl Waiting {
+    fn begin(&mut self) -> Result<()> {
+        let many = "too many lease calls wait already: ask again later, or with fewer workers at a time";
+        let full = |_| Problem::new(Code::Busy, many).retry_after_s(WAITING_RETRY_AFTER_S);
+        self.share.grow(self.cost).map_err(full)
+    }
+}
+
 /// Looks, and looks again on every hint, until there is work, the time is up, or the server stops.
-async fn take(app: &App, asked: LeaseCall, wait: Duration) -> Result<Vec<LeasedRun>> {
+async fn take(app: &App, asked: LeaseCall, mut waiting: Waiting) -> Result<Vec<LeasedRun>> {
     let mut hints = app.store.wakeups();
     let mut stopping = app.stopping();
-    let time_up = tokio::time::sleep(wait);
+    let time_up = tokio::time::sleep(waiting.time);
     tokio::pin!(time_up);
+    let mut first = true;
     loop {
         hints.mark_unchanged();
         let leases = app.store.lease(asked.clone()).await?;
-        if !leases.is_empty() || wait.is_zero() || time_up.is_elapsed() {
+        if !leases.is_empty() || waiting.time.is_zero() || time_up.is_elapsed() {
             return Ok(leases);
+        }
+        if std::mem::take(&mut first) {
+            waiting.begin()?;
         }
         tokio::select! {
             () = &mut time_up => {}
