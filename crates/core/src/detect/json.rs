@@ -26,6 +26,10 @@ impl<'a> Obj<'a> {
         self.0.iter().any(|(key, _)| key.0 == name)
     }
 
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&str, &'a str)> {
+        self.0.iter().map(|(key, value)| (key.0.as_ref(), value.get()))
+    }
+
     pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(key, _)| key.0.as_ref())
     }

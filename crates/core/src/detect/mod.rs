@@ -11,6 +11,7 @@ mod repeats;
 mod schema;
 mod shapes;
 mod transcript;
+mod verdict;
 
 pub use finish::Ending;
 pub use judge::{Detector, Objection, OnRecord, judge};

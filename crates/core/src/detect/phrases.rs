@@ -51,7 +51,9 @@ const TOOL_ERRORS: &[&str] = &[
     "Error: Function failed.*",
     "Error: Argument parsing failed.*",
     "Error: Requested function \"*\" not found.*",
-    "API request failed*",
+    "API request failed",
+    "API request failed: *",
+    "API request failed with *",
 ];
 
 pub(super) fn is_cap(text: &str) -> bool {

@@ -4,7 +4,8 @@
 use super::json::{Obj, list, text};
 use super::messages::{self, blocks, looks_like_messages};
 use super::phrases;
-use super::transcript::{Answer, ToolResult, Transcript, excerpt, owns_up, tool_result};
+use super::transcript::{Answer, ToolResult, Transcript, excerpt, tool_result};
+use super::verdict::{Teller, is_error};
 
 pub(super) fn read(output: &str) -> Transcript<'_> {
     let output = output.trim();
@@ -43,7 +44,7 @@ fn object<'a>(transcript: &mut Transcript<'a>, object: &Obj<'a>) {
         return;
     }
     transcript.answer = Answer::Data;
-    if owns_up(object) {
+    if is_error(object, Teller::Agent) {
         let said = object.text_of(&["error", "message", "detail", "reason"]);
         let inner = || object.object("error").and_then(|error| error.text("message"));
         transcript.failure =
@@ -222,15 +223,32 @@ fn crew<'a>(transcript: &mut Transcript<'a>, object: &Obj<'a>) -> bool {
     true
 }
 
+const OF_A_TOOL_RESULT: &[&str] = &[
+    "content",
+    "isError",
+    "is_error",
+    "structuredContent",
+    "_meta",
+    "meta",
+    "type",
+    "role",
+    "status",
+    "id",
+    "name",
+    "tool_use_id",
+    "tool_call_id",
+];
+
 /// A tool's own result, handed on as the output.
 fn tool_result_itself<'a>(transcript: &mut Transcript<'a>, object: &Obj<'a>) -> bool {
     let failed = ["isError", "is_error"].iter().any(|flag| object.is(flag, "true"));
     let is_result = object.has("content") && (object.has("isError") || object.has("is_error"));
-    if !is_result {
+    // With anything beside it, such as a confidence, it is a finding about somebody else's error.
+    if !is_result || object.keys().any(|key| !OF_A_TOOL_RESULT.contains(&key)) {
         return false;
     }
     transcript.answer = Answer::Data;
-    if failed && let ToolResult::Failed(said) = tool_result(true, &messages::said_in(object.get("content"))) {
+    if failed && let ToolResult::Failed(said) = tool_result("", true, &messages::said_in(object.get("content"))) {
         transcript.failure = Some(said);
     }
     true

@@ -56,6 +56,21 @@ fn a_hundred_honest_successes_get_no_hit() {
     }
 }
 
+/// A verdict on somebody else's work is the work of a checking agent, and what is read out of a log is no error of ours.
+#[test]
+fn verdicts_of_checking_agents_are_no_failures() {
+    let lines: Vec<&str> = include_str!("verdicts.jsonl").lines().collect();
+    assert!(lines.len() >= 200, "{}", lines.len());
+    let objections: Vec<String> = lines
+        .iter()
+        .filter_map(|line| {
+            let success: SucceedRequest = serde_json::from_str(line).expect(line);
+            objection(&success, None).map(|objection| format!("{}: {line}", objection.detector))
+        })
+        .collect();
+    assert!(objections.is_empty(), "{} of {}:\n{}", objections.len(), lines.len(), objections.join("\n"));
+}
+
 #[test]
 fn what_is_refused_again_with_the_same_output_is_a_loop() {
     let blank = observe(&Told { output: Some("\"\""), ..Told::default() });

@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::json::Obj;
 use super::phrases;
+use super::verdict::{Teller, is_error};
 
 /// What stands where the answer should.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -101,47 +102,18 @@ impl<'a> Transcript<'a> {
         let mut hash = DefaultHasher::new();
         (call.hash, canonical(content)).hash(&mut hash);
         call.hash = hash.finish();
-        call.result = Some(tool_result(failed, content));
+        call.result = Some(tool_result(&call.name, failed, content));
     }
 }
 
 /// A tool's result by its flag, by its words, or by what its JSON says of itself.
-pub(super) fn tool_result(failed: bool, content: &str) -> ToolResult {
+pub(super) fn tool_result(tool: &str, failed: bool, content: &str) -> ToolResult {
     let said = super::json::text(content).unwrap_or(Cow::Borrowed(content));
     let own_words = || {
         let inner = Obj::read(said.trim_start()).or_else(|| Obj::read(content));
-        inner.as_ref().is_some_and(owns_up) || phrases::is_tool_error(&said)
+        inner.as_ref().is_some_and(|inner| is_error(inner, Teller::Tool(tool))) || phrases::is_tool_error(&said)
     };
     if failed || own_words() { ToolResult::Failed(excerpt(&said)) } else { ToolResult::Good }
-}
-
-/// Whether an object says of itself that it is a failure: `"ok":false`, `"status":"error"`, or an error and nothing else.
-pub(super) fn owns_up(object: &Obj<'_>) -> bool {
-    let denies = ["ok", "success"].iter().any(|name| object.is(name, "false"));
-    let status = object.says("status", "error") && object.get("data").is_none() && object.get("result").is_none();
-    denies || status || only_an_error(object)
-}
-
-fn only_an_error(object: &Obj<'_>) -> bool {
-    const BESIDE_AN_ERROR: &[&str] = &[
-        "error",
-        "errors",
-        "message",
-        "detail",
-        "details",
-        "code",
-        "type",
-        "status",
-        "status_code",
-        "request_id",
-        "trace_id",
-        "timestamp",
-        "path",
-        "ok",
-        "success",
-    ];
-    let error = object.get("error").filter(|token| !matches!(*token, "false" | "\"\"" | "{}" | "[]" | "0"));
-    error.is_some() && object.keys().all(|key| BESIDE_AN_ERROR.contains(&key))
 }
 
 /// The same arguments in another order or spacing are the same.
@@ -163,29 +135,5 @@ mod tests {
         assert_eq!(canonical(r#"{"a":1,"b":2}"#), canonical(r#" { "b": 2, "a": 1 }"#));
         assert_eq!(canonical(r#""{\"a\":1}""#), canonical(r#"{"a":1}"#));
         assert_ne!(canonical(r#"{"a":1}"#), canonical(r#"{"a":2}"#));
-    }
-
-    #[test]
-    fn an_object_owns_up_to_a_failure_only_in_plain_words() {
-        let owns = |token| owns_up(&Obj::read(token).unwrap());
-        for failure in [
-            r#"{"ok":false}"#,
-            r#"{"success":false,"attempts":3}"#,
-            r#"{"status":"error","message":"x"}"#,
-            r#"{"error":"no route","code":42}"#,
-        ] {
-            assert!(owns(failure), "{failure}");
-        }
-        for fine in [
-            r#"{"error":null}"#,
-            r#"{"error":null,"ok":true}"#,
-            r#"{"error":"","value":1}"#,
-            r#"{"valid":false,"error":"checksum"}"#,
-            r#"{"status":"error","data":[1]}"#,
-            r#"{"errors":[]}"#,
-            r#"{}"#,
-        ] {
-            assert!(!owns(fine), "{fine}");
-        }
     }
 }

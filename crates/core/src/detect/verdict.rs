@@ -1,0 +1,219 @@
+//! A verdict told from an error. `{"ok":false,"violations":[…]}` is the work of an agent that checks; `{"ok":false,"error":
+//! "timeout"}` is a tool that failed. An error is an envelope: it says what went wrong and carries nothing else. In doubt
+//! the success counts.
+
+use std::borrow::Cow;
+
+use super::json::{Obj, text};
+use crate::classify::{Evidence, classify};
+use crate::reason::Reason;
+
+/// Whose object it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Teller<'a> {
+    /// The output of the run itself: to judge may be its job.
+    Agent,
+    /// The result of a tool of that name.
+    Tool(&'a str),
+}
+
+/// What stands beside an error and says nothing of its own. Whatever else is there is a finding.
+const ENVELOPE: &[&str] = &[
+    "attempts",
+    "code",
+    "detail",
+    "details",
+    "error",
+    "errorCode",
+    "errorMessage",
+    "errorType",
+    "error_code",
+    "error_message",
+    "error_type",
+    "errors",
+    "exception",
+    "hint",
+    "id",
+    "isError",
+    "is_error",
+    "jsonrpc",
+    "message",
+    "ok",
+    "path",
+    "reason",
+    "requestId",
+    "request_id",
+    "retries",
+    "retryable",
+    "retry_after",
+    "stack",
+    "status",
+    "statusCode",
+    "status_code",
+    "success",
+    "timestamp",
+    "tool",
+    "tool_name",
+    "trace",
+    "trace_id",
+    "traceback",
+    "type",
+    "why",
+];
+
+/// Whether an object is an error and not a finding about one.
+pub(super) fn is_error(object: &Obj<'_>, teller: Teller<'_>) -> bool {
+    let only_an_envelope = object.fields().all(|(key, token)| is_nothing(token) || ENVELOPE.contains(&key));
+    if !only_an_envelope || claims_success(object) {
+        return false;
+    }
+    let denies = ["ok", "success"].iter().any(|name| object.is(name, "false"))
+        || ["error", "isError", "is_error"].iter().any(|name| object.is(name, "true"));
+    let erred = object.says("status", "error");
+    let checks = matches!(teller, Teller::Tool(name) if is_a_check(name));
+    // What a check says is its finding, unless it tells of a check that could not be made.
+    let of_a_check = |said: &str| !checks || is_technical(said);
+    if let Some(said) = error_in(object) {
+        return of_a_check(&said);
+    }
+    let message = object.text_of(&["message", "detail", "error_message", "errorMessage"]);
+    match (message.filter(|said| !said.trim().is_empty()), teller) {
+        (Some(said), Teller::Tool(_)) => (denies || erred) && of_a_check(&said),
+        (Some(said), Teller::Agent) => erred || denies && is_technical(&said),
+        (None, Teller::Tool(_)) => (denies || erred) && !checks && !object.has("errors"),
+        (None, Teller::Agent) => false,
+    }
+}
+
+fn is_nothing(token: &str) -> bool {
+    matches!(token, "null" | "\"\"" | "[]" | "{}")
+}
+
+fn claims_success(object: &Obj<'_>) -> bool {
+    const GOOD: &[&str] = &["ok", "success", "succeeded", "completed", "done", "passed"];
+    ["ok", "success"].iter().any(|name| object.is(name, "true"))
+        || object.text("status").is_some_and(|status| GOOD.contains(&status.to_ascii_lowercase().as_str()))
+}
+
+/// What went wrong, in the words of the object. A number is a figure, and `none` is no error.
+fn error_in<'a>(object: &Obj<'a>) -> Option<Cow<'a, str>> {
+    let token = object.get("error").filter(|token| !is_nothing(token))?;
+    if let Some(said) = text(token) {
+        return Some(said).filter(|said| !says_none(said));
+    }
+    if let Some(error) = Obj::read(token) {
+        return Some(error.text("message").unwrap_or(Cow::Borrowed(token)));
+    }
+    let listed_as_texts = super::json::list(token).is_some_and(|items| items.iter().all(|item| item.starts_with('"')));
+    listed_as_texts.then_some(Cow::Borrowed(token))
+}
+
+fn says_none(said: &str) -> bool {
+    const NONE: &[&str] = &["", "-", "0", "false", "n/a", "na", "nil", "no", "none", "null", "ok"];
+    let said = said.trim().trim_end_matches('.').to_ascii_lowercase();
+    NONE.contains(&said.as_str()) || said.starts_with("no error") || said.starts_with("0 error")
+}
+
+/// A failure of the machinery, as the classifier knows them: no finding about the matter at hand.
+fn is_technical(said: &str) -> bool {
+    matches!(
+        classify(&Evidence::of(said)).reason,
+        Reason::Timeout
+            | Reason::RateLimited
+            | Reason::QuotaExhausted
+            | Reason::ProviderOverloaded
+            | Reason::ProviderError
+            | Reason::Network
+            | Reason::DependencyUnavailable
+            | Reason::AuthFailed
+            | Reason::ToolNotFound
+            | Reason::ResourceExhausted
+            | Reason::Bug
+    )
+}
+
+/// Whether a tool's name says that it looks at something rather than does something.
+fn is_a_check(name: &str) -> bool {
+    const CHECKS: &[&str] = &[
+        "assert",
+        "audit",
+        "can",
+        "check",
+        "checker",
+        "checks",
+        "compare",
+        "detect",
+        "diff",
+        "eval",
+        "evaluate",
+        "exists",
+        "grade",
+        "has",
+        "health",
+        "healthcheck",
+        "inspect",
+        "is",
+        "judge",
+        "lint",
+        "match",
+        "moderate",
+        "monitor",
+        "ping",
+        "probe",
+        "review",
+        "scan",
+        "score",
+        "screen",
+        "test",
+        "tests",
+        "typecheck",
+        "valid",
+        "validate",
+        "validation",
+        "validator",
+        "verify",
+        "verification",
+        "verifier",
+    ];
+    let mut humps = String::with_capacity(name.len() + 8);
+    for letter in name.chars().take(200) {
+        if letter.is_ascii_uppercase() {
+            humps.push(' ');
+        }
+        humps.push(letter.to_ascii_lowercase());
+    }
+    humps.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| CHECKS.contains(&word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_an_envelope_and_nothing_else() {
+        let errs = |token, teller| is_error(&Obj::read(token).unwrap(), teller);
+        for (token, agent, tool, check) in [
+            (r#"{"ok":false}"#, false, true, false),
+            (r#"{"status":"error"}"#, false, true, false),
+            (r#"{"ok":false,"why":"late"}"#, false, true, false),
+            (r#"{"success":false,"violations":["R1"]}"#, false, false, false),
+            (r#"{"success":false,"errors":["line 1"]}"#, false, false, false),
+            (r#"{"status":"error","tests":12}"#, false, false, false),
+            (r#"{"status":"error","message":"no such invoice"}"#, true, true, false),
+            (r#"{"ok":false,"message":"too late"}"#, false, true, false),
+            (r#"{"ok":false,"message":"connection reset by peer"}"#, true, true, true),
+            (r#"{"ok":false,"error":"too late"}"#, true, true, false),
+            (r#"{"ok":false,"error":"connection refused","data":null}"#, true, true, true),
+            (r#"{"ok":false,"error":"connection refused","region":"eu"}"#, false, false, false),
+            (r#"{"error":"no route","code":42}"#, true, true, false),
+            (r#"{"error":null,"ok":true}"#, false, false, false),
+            (r#"{"error":"","value":1}"#, false, false, false),
+            (r#"{"error":0.2}"#, false, false, false),
+            (r#"{"errors":[]}"#, false, false, false),
+            (r#"{}"#, false, false, false),
+        ] {
+            let told = [Teller::Agent, Teller::Tool("send"), Teller::Tool("checkVat")].map(|t| errs(token, t));
+            assert_eq!(told, [agent, tool, check], "{token}");
+        }
+    }
+}
