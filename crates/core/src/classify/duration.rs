@@ -1,8 +1,10 @@
 //! Waits as servers write them: `6m0s`, `1.5s`, `350ms`, `20 seconds`, `30`.
 
-/// Milliseconds of a wait, a bare number being seconds. `None` if it is no duration or beyond ten years.
+/// Ten years: a longer wait counts as this.
+pub(super) const WAIT_MAX_MS: u64 = 315_360_000_000;
+
+/// Milliseconds of a wait, a bare number being seconds. `None` if it is no duration.
 pub(super) fn parse_wait_ms(text: &str) -> Option<u64> {
-    const MOST_MS: f64 = 315_360_000_000.0;
     let mut rest = text.trim();
     let mut total = 0.0;
     let mut parts = 0;
@@ -12,18 +14,22 @@ pub(super) fn parse_wait_ms(text: &str) -> Option<u64> {
         let word_len = after.bytes().take_while(u8::is_ascii_alphabetic).count();
         let Some(unit) = unit_ms(&after[..word_len]) else {
             // `12 requests` is no wait, but `20` is: the unit is the header's.
-            return (parts == 0 && word_len == 0).then(|| bounded(number * 1000.0, MOST_MS)).flatten();
+            return (parts == 0 && word_len == 0).then(|| bounded(number * 1000.0)).flatten();
         };
         total += number * unit;
         parts += 1;
         rest = after[word_len..].trim_start_matches([' ', ',']);
     }
-    if parts == 0 { None } else { bounded(total, MOST_MS) }
+    if parts == 0 { None } else { bounded(total) }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be within the range")]
-fn bounded(ms: f64, most: f64) -> Option<u64> {
-    (ms >= 0.0 && ms <= most).then(|| ms.ceil() as u64)
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the cast saturates, and it is not negative"
+)]
+fn bounded(ms: f64) -> Option<u64> {
+    (ms >= 0.0).then(|| (ms.ceil() as u64).min(WAIT_MAX_MS))
 }
 
 fn leading_number(text: &str) -> Option<(f64, &str)> {
@@ -48,7 +54,7 @@ fn unit_ms(word: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_wait_ms;
+    use super::{WAIT_MAX_MS, parse_wait_ms};
 
     #[test]
     fn waits_are_read_in_every_spelling() {
@@ -60,6 +66,9 @@ mod tests {
             ("1h 2m", Some(3_720_000)),
             ("30", Some(30_000)),
             ("20s.", Some(20_000)),
+            ("99999999999", Some(WAIT_MAX_MS)),
+            ("999999999999999999999999999999", Some(WAIT_MAX_MS)),
+            ("4000 days", Some(WAIT_MAX_MS)),
             ("12 requests", None),
             ("soon", None),
             ("", None),

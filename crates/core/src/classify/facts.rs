@@ -1,6 +1,6 @@
 //! The numbers in an error: how much was allowed, how much it was, how long to wait.
 
-use super::duration::parse_wait_ms;
+use super::duration::{WAIT_MAX_MS, parse_wait_ms};
 use super::evidence::Evidence;
 use super::text;
 use crate::reason::{Category, Reason};
@@ -81,7 +81,10 @@ fn wait_from_headers(evidence: &Evidence<'_>) -> Option<u64> {
         return parse_wait_ms(&format!("{ms}ms"));
     }
     if let Some(value) = evidence.header("retry-after") {
-        return parse_wait_ms(value).or_else(|| wait_until(evidence, http_date_ms(value)?));
+        return match date_ms(value) {
+            Some(at_ms) => wait_until(evidence, at_ms),
+            None => parse_wait_ms(value),
+        };
     }
     let resets = ["x-ratelimit-reset-requests", "x-ratelimit-reset-tokens"].map(|name| evidence.header(name));
     let remaining_of = |name: &str| evidence.header(name).and_then(|v| v.parse::<u64>().ok());
@@ -105,12 +108,29 @@ fn reset_from_headers(evidence: &Evidence<'_>) -> Option<i64> {
 }
 
 fn wait_until(evidence: &Evidence<'_>, at_ms: i64) -> Option<u64> {
-    u64::try_from(at_ms.checked_sub(evidence.now_ms?)?.max(0)).ok()
+    let wait_ms = u64::try_from(at_ms.saturating_sub(evidence.now_ms?).max(0)).ok()?;
+    Some(wait_ms.min(WAIT_MAX_MS))
 }
 
-fn http_date_ms(value: &str) -> Option<i64> {
-    let at = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
-    Some(at.as_millisecond())
+/// A date as HTTP writes it, in its old spelling too, or as RFC 3339 does. A wrong weekday changes nothing, and a year
+/// beyond the calendar is the far future.
+fn date_ms(value: &str) -> Option<i64> {
+    let parser = jiff::fmt::rfc2822::DateTimeParser::new().relaxed_weekday(true);
+    let http = |text: &str| parser.parse_timestamp(text).ok();
+    let old = || {
+        let (day, rest) = value.split_once(", ")?;
+        http(&format!("{}, {}", day.get(..3)?, rest.replace('-', " ")))
+    };
+    let at = http(value).or_else(old).or_else(|| value.parse::<jiff::Timestamp>().ok());
+    let at_ms = at.map(jiff::Timestamp::as_millisecond);
+    at_ms.or_else(|| is_beyond_the_calendar(value).then_some(i64::MAX))
+}
+
+/// `Fri, 31 Dec 9999 23:59:59 GMT`: a date whose year no clock here counts to.
+fn is_beyond_the_calendar(value: &str) -> bool {
+    const LAST_YEAR: u64 = 9999;
+    let year = |word: &str| word.len() >= 4 && word.parse::<u64>().is_ok_and(|year| year >= LAST_YEAR);
+    value.contains(':') && value.split([' ', '-', ',']).any(year)
 }
 
 /// `Please try again in 6m0s`, `retry after 20 seconds`, `"retryDelay": "35s"`.
@@ -132,7 +152,12 @@ fn wait_from_text(front: &str) -> Option<u64> {
     if !["etry", "again", "wait", "Wait", "reset", "vailable in"].iter().any(|w| front.contains(w)) {
         return None;
     }
-    numbers(front).find_map(|at| introduced_by(front, at, &INTRODUCED_BY).and_then(|_| parse_wait_ms(&front[at..])))
+    numbers(front).find_map(|at| introduced_by(front, at, &INTRODUCED_BY).and_then(|_| wait_at(&front[at..])))
+}
+
+/// A number of more than ten years in a text is an instant or an id, not a wait.
+fn wait_at(text: &str) -> Option<u64> {
+    parse_wait_ms(text).filter(|wait_ms| *wait_ms < WAIT_MAX_MS)
 }
 
 /// Which number follows which word. Words that stand earlier in a list are the more exact.
@@ -275,6 +300,29 @@ mod tests {
         let at = |now_ms| Evidence { headers: &headers, now_ms, ..Evidence::of("slow down") };
         assert_eq!(extract(&at(Some(10_000)), &Reason::RateLimited).wait_ms, Some(20_000));
         assert_eq!(extract(&at(None), &Reason::RateLimited).wait_ms, None);
+    }
+
+    #[test]
+    fn a_huge_retry_after_is_a_long_wait() {
+        const DAY_MS: u64 = 86_400_000;
+        for (value, days) in [
+            ("172800", 2),
+            ("99999999999", 3650),
+            ("18446744073709551616", 3650),
+            ("Sat, 03 Jan 1970 00:00:00 GMT", 2),
+            ("Mon, 03 Jan 1970 00:00:00 GMT", 2),
+            ("Saturday, 03-Jan-70 00:00:00 GMT", 2),
+            ("1970-01-03T00:00:00Z", 2),
+            ("Fri, 31 Dec 9999 23:59:59 GMT", 3650),
+            ("Fri, 31 Dec 29999 23:59:59 GMT", 3650),
+        ] {
+            let headers = [("Retry-After", value)];
+            let evidence = Evidence { headers: &headers, now_ms: Some(0), ..Evidence::of("slow down") };
+            let facts = extract(&evidence, &Reason::RateLimited);
+            assert_eq!(facts.wait_ms, Some(days * DAY_MS), "{value}");
+            assert!(facts.reset_at_ms.is_some(), "{value}");
+        }
+        assert_eq!(of("retry after 1763400000", &Reason::RateLimited).wait_ms, None);
     }
 
     #[test]

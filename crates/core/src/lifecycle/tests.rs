@@ -5,7 +5,7 @@ use proptest::{prop_assert, prop_assert_eq, proptest};
 
 use super::{Begin, Effect, Event, Refused, Standing, Verb, apply, standing};
 use crate::policy::{Policy, PolicyLayer, Preset, RetryBy};
-use crate::reason::Reason;
+use crate::reason::{Category, Reason};
 use crate::run::{Due, Ended, Review, Run, Scheduled, State, StateName};
 use crate::strategy::Failure;
 use crate::time::Timestamp;
@@ -90,6 +90,22 @@ fn a_wait_of_more_than_a_day_is_a_quota_with_a_reset() {
     assert_eq!(failure.reason, Reason::QuotaExhausted);
     let run = failing(&begun(&Run::new(noon()), noon()), &failure, noon());
     assert_eq!(run.due_at().unwrap().since(noon()), 90_000_000);
+}
+
+#[test]
+fn a_huge_retry_after_waits_for_the_quota() {
+    for (value, days) in [("172800", 2), ("99999999999", 31), ("Fri, 31 Dec 9999 23:59:59 GMT", 31)] {
+        let headers = [("retry-after", value)];
+        let now_ms = Some(noon().as_millis());
+        let evidence =
+            crate::classify::Evidence { headers: &headers, now_ms, ..crate::classify::Evidence::of("rate limited") };
+        let failure = Failure::new(crate::classify::classify(&evidence), false, 1);
+        assert_eq!((&failure.reason, failure.category), (&Reason::QuotaExhausted, Category::Conditional), "{value}");
+        let run = failing(&begun(&Run::new(noon()), noon()), &failure, noon());
+        let wait = run.due_at().unwrap().since(noon());
+        let day = 86_400_000_u64;
+        assert!((days * day * 9 / 10..=31 * day).contains(&wait), "{value}: {wait}");
+    }
 }
 
 #[test]

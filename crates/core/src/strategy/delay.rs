@@ -24,7 +24,7 @@ pub(super) fn due_at(
 ) -> Option<Timestamp> {
     let wait_ms = match delay {
         Delay::Never => return None,
-        Delay::AtReset => spread(reset_in_ms(facts, now)?.min(RESET_MAX_MS), jitter),
+        Delay::AtReset => spread(reset_in_ms(facts, now)?.min(RESET_MAX_MS), jitter).min(RESET_MAX_MS),
         Delay::Backoff => match (facts.wait_ms, schedule) {
             (Some(said), _) => said.min(RETRY_AFTER_MAX_MS),
             (None, Schedule::ByReason) => scale(backoff_ms(retries), jitter),
@@ -107,6 +107,8 @@ mod tests {
         let at = |facts| wait(Delay::AtReset, &Schedule::ByReason, facts, 0, 0.5);
         assert_eq!(at(reset(Some(NOW + 3_600_000))), Some(3_600_000));
         assert_eq!(at(reset(Some(NOW + 400 * 86_400_000))), Some(RESET_MAX_MS));
+        let latest = wait(Delay::AtReset, &Schedule::ByReason, reset(Some(i64::MAX)), 0, 1.0);
+        assert_eq!(latest, Some(RESET_MAX_MS), "jitter adds nothing to the last day");
         assert_eq!(at(reset(Some(NOW - 1))), None);
         assert_eq!(at(reset(None)), None);
     }
@@ -120,7 +122,7 @@ mod tests {
             for delay in [Delay::Backoff, Delay::FixedMs(10_000), Delay::AtReset] {
                 for schedule in [Schedule::ByReason, Preset::External.schedule()] {
                     let ms = wait(delay, &schedule, facts, retries, jitter);
-                    proptest::prop_assert!(ms.is_none_or(|ms| (FLOOR_MS..=2 * RESET_MAX_MS).contains(&ms)));
+                    proptest::prop_assert!(ms.is_none_or(|ms| (FLOOR_MS..=RESET_MAX_MS).contains(&ms)));
                 }
             }
         }
