@@ -33,6 +33,9 @@ struct Form {
     free_end: bool,
     /// Written as one word: `typeerror` is the class, not `"type": "error"`.
     one_word: bool,
+    /// Where its numbers begin and end. A number that is glued to a name is a part of the name: the 1006 of
+    /// `invoice_1006` is no close code.
+    numbers: Vec<usize>,
     /// Phrases that are this and nothing else.
     whole: Vec<PhraseId>,
     /// Where to note that it was seen, if phrases begin with it.
@@ -147,9 +150,11 @@ impl Form {
     /// Does it stand there as a word of its own, where it has to?
     fn stands(&self, joints: &[Joint], start: usize, end: usize) -> bool {
         let begins = |at: usize| joints.get(at).is_none_or(|j| *j != Joint::None);
+        let glued = |at: usize| joints.get(at) == Some(&Joint::Glue);
         (self.free_start || begins(start))
             && (self.free_end || begins(end))
-            && !(self.one_word && joints[start + 1..end].contains(&Joint::Gap))
+            && !(self.one_word && joints[start + 1..end].iter().any(|j| matches!(j, Joint::Gap | Joint::Glue)))
+            && !self.numbers.iter().any(|at| glued(start + at))
     }
 
     /// Only the latest place of a front is kept, so that a page full of beginnings stays cheap.
@@ -219,12 +224,14 @@ impl Builder {
     }
 
     fn form(&mut self, piece: &str) -> &mut Form {
-        let letters = letters_of(piece);
+        let (letters, joints) = squashed(piece);
+        let numbers = numbers_in(&letters, &joints);
         let long = letters.len() >= LONG_ENOUGH;
         let form = Form {
             free_start: long || piece.starts_with('*'),
             free_end: long || piece.ends_with('*'),
             one_word: !piece.contains([' ', '_', '-', '\'']),
+            numbers,
             whole: Vec::new(),
             begins: None,
             goes_on: Vec::new(),
@@ -236,7 +243,10 @@ impl Builder {
         });
         self.literals[number].within_words |= form.free_start;
         let forms = &mut self.forms[number];
-        let same = |f: &Form| (f.free_start, f.free_end, f.one_word) == (form.free_start, form.free_end, form.one_word);
+        let same = |f: &Form| {
+            (f.free_start, f.free_end, f.one_word, &f.numbers)
+                == (form.free_start, form.free_end, form.one_word, &form.numbers)
+        };
         let at = forms.iter().position(same).unwrap_or_else(|| {
             forms.push(form);
             forms.len() - 1
@@ -250,8 +260,17 @@ fn u16_of(number: usize) -> u16 {
     u16::try_from(number).unwrap_or(u16::MAX)
 }
 
-fn letters_of(piece: &str) -> Vec<u8> {
+fn squashed(piece: &str) -> (Vec<u8>, Vec<Joint>) {
     let (mut letters, mut joints) = (Vec::new(), Vec::new());
     text::squash(piece, &mut letters, &mut joints);
-    letters
+    (letters, joints)
+}
+
+/// Where words of digits begin and end, but for those that the phrase itself glues, as in `utf-8`.
+fn numbers_in(letters: &[u8], joints: &[Joint]) -> Vec<usize> {
+    let starts: Vec<usize> = (0..letters.len()).filter(|at| *at == 0 || joints[*at] != Joint::None).collect();
+    let ends = starts.iter().skip(1).copied().chain([letters.len()]);
+    let numbers =
+        starts.iter().copied().zip(ends).filter(|(from, to)| letters[*from..*to].iter().all(u8::is_ascii_digit));
+    numbers.flat_map(|(from, to)| [from, to]).filter(|at| joints.get(*at) != Some(&Joint::Glue)).collect()
 }

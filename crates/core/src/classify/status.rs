@@ -61,12 +61,17 @@ pub(super) fn in_text(all: &str) -> Option<u16> {
 /// Three digits with nothing else of a word or number around them.
 fn is_apart(bytes: &[u8], at: usize) -> bool {
     bytes.get(at + 1..at + 3).is_some_and(|rest| rest.iter().all(u8::is_ascii_digit))
-        && (at == 0 || stands_apart(bytes[at - 1]))
+        && (at == 0 || stands_apart(bytes[at - 1]) && !is_dotted(bytes, at))
         && bytes.get(at + 3).is_none_or(|b| stands_apart(*b) && !is_decimal(bytes, at + 3))
 }
 
 fn stands_apart(byte: u8) -> bool {
     byte.is_ascii() && !byte.is_ascii_alphanumeric() && !matches!(byte, b'_' | b'-' | b'/' | b'#')
+}
+
+/// `error.503`: a part of a dotted name.
+fn is_dotted(bytes: &[u8], at: usize) -> bool {
+    bytes[at - 1] == b'.' && at.checked_sub(2).is_some_and(|before| bytes[before].is_ascii_alphanumeric())
 }
 
 fn is_decimal(bytes: &[u8], at: usize) -> bool {

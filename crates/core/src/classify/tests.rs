@@ -202,3 +202,58 @@ fn a_long_text_is_read_at_both_ends_only() {
     );
     says(&Evidence::of(&format!("rate limit exceeded\n{filler}")), &Reason::RateLimited, Category::Transient);
 }
+
+#[test]
+fn numbers_inside_identifiers_are_no_codes() {
+    for text in [
+        "KeyError: 'invoice_1006'",
+        "KeyError: 'order-1006-b'",
+        "KeyError: 1006",
+        "KeyError: 'customer:1006'",
+        "KeyError: 'INV-2024-1006'",
+        "KeyError: 'close_code_1006'",
+        "KeyError: 'status_503'",
+        "KeyError: 'error.503'",
+        "KeyError: 'exit_code_137_count'",
+        "TypeError: unsupported operand for item 1006",
+        "AssertionError: expected user_404 to equal user_405",
+        "NameError: name 'signal_9' is not defined",
+    ] {
+        says(&Evidence::of(text), &Reason::Bug, Category::Permanent);
+    }
+    for (text, reason) in [
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'report_1006.pdf'", Reason::NotFound),
+        ("order 1006 was not found", Reason::NotFound),
+    ] {
+        assert_eq!(classify(&Evidence::of(text)).reason, reason, "{text}");
+    }
+    for text in [
+        "missing translation for 'error.503'",
+        "postal code 1006 is in Zurich",
+        "row 1006",
+        "see item_429",
+        "batch job-137 ended",
+    ] {
+        let said = classify(&Evidence::of(text));
+        assert!(!matches!(said.category, Category::Transient), "{text}: {}", said.rule);
+    }
+}
+
+#[test]
+fn close_and_exit_codes_are_known_by_their_words() {
+    for text in [
+        "websocket closed: 1006",
+        "WebSocket closed with code 1006 (abnormal closure)",
+        "ws closed 1006",
+        "received 1006 (connection closed abnormally [internal])",
+        "close code=1006, no reason",
+        "{\"code\":1006,\"reason\":\"\"}",
+        "Disconnected (1006)",
+        "no close frame received or sent; close_code: 1006",
+    ] {
+        says(&Evidence::of(text), &Reason::Network, Category::Transient);
+    }
+    for text in ["exit_code=137", "container exited with code 137", "process ended: signal 9"] {
+        assert_eq!(classify(&Evidence::of(text)).reason, Reason::ResourceExhausted, "{text}");
+    }
+}

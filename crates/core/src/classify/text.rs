@@ -143,6 +143,8 @@ pub(crate) enum Joint {
     None,
     /// A hump of camel case.
     Hump,
+    /// One `_` or `-` stands between: both are parts of one name.
+    Glue,
     /// Something stands between: a space, a sign, the end of a line.
     Gap,
 }
@@ -185,6 +187,10 @@ fn squash_into(line: &str, letters: &mut [u8], joints: &mut [Joint]) -> usize {
                 written += 1;
                 (joint, before) = (Joint::None, Before::Upper);
             }
+            Kind::Glue => {
+                joint = if joint == Joint::None { Joint::Glue } else { Joint::Gap };
+                before = Before::Other;
+            }
             Kind::Gap => (joint, before) = (Joint::Gap, Before::Other),
             Kind::Escape => {
                 at += if byte == b'\\' { escape_len(&bytes[at..]) } else { colour_len(&bytes[at..]) };
@@ -218,6 +224,8 @@ enum Kind {
     Lower,
     Upper,
     Digit,
+    /// `_` and `-`.
+    Glue,
     Gap,
     /// A backslash, or the escape before a colour.
     Escape,
@@ -233,6 +241,7 @@ const KINDS: [Kind; 256] = {
             b'a'..=b'z' => Kind::Lower,
             b'A'..=b'Z' => Kind::Upper,
             b'0'..=b'9' => Kind::Digit,
+            b'_' | b'-' => Kind::Glue,
             b'\\' | 0x1b => Kind::Escape,
             0x80.. => Kind::Wide,
             _ => Kind::Gap,

@@ -88,7 +88,7 @@ pub(super) static RULES: &[Rule] = &[
         "bad zip file", "badzipfile", "not a gzip", "bad gzip", "invalid gzip", "zlib error",
         "incorrect header check", "invalid block type", "unexpected end of archive", "not a valid archive",
         "bad magic", "magic number", "invalid magic", "cannot identify image", "unicode decode error",
-        "unicodedecodeerror", "codec can't decode", "can't decode byte", "invalid utf 8", "invalid utf8",
+        "unicodedecodeerror", "codec can't decode", "can't decode byte", "invalid utf-8", "invalid utf8",
         "invalid continuation byte", "invalid start byte", "invalid byte sequence", "malformed utf", "undecodable",
         "unpickling", "pickle data was truncated", "could not deserialize", "invalid wire type", "protobuf ~ parse",
         "invalid protobuf", "replay mismatch", "nondeterminism", "non deterministic", "nondeterministic",

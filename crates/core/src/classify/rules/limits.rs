@@ -36,7 +36,7 @@ pub(super) static RULES: &[Rule] = &[
         "daily quota exceeded", "quota has been exhausted", "exceeded ~ monthly ~ credits", "premium request",
         "quota limit reached", "usage quota", "session limit reached", "hit your limit",
         "limit for this billing period", "billing cycle", "daily free ~ limit", "out of quota",
-        "usage limit has been reached", "5 hour limit", "exceeded your token quota", "reached your monthly",
+        "usage limit has been reached", "5-hour limit", "exceeded your token quota", "reached your monthly",
         "exceeded the monthly", "exceeded your daily", "your quota has been", "allocated quota exceeded",
         "than available capacity", "current available capacity", "capacity in quota",
     ])

@@ -75,7 +75,7 @@ pub(super) static RULES: &[Rule] = &[
         "sql error", "near ~ syntax error", "ambiguous column", "invalid input syntax", "operator does not exist",
         "must appear in the group by", "sqlstate 42601", "unrecognized token", "unknown column", "has no column",
         "no such column", "column ~ does not exist", "invalid sql", "sql logic error", "incorrect syntax near",
-        "ora 00933", "ora 00904", "invalid identifier", "parse error in sql", "missing from clause entry",
+        "ora-00933", "ora-00904", "invalid identifier", "parse error in sql", "missing from clause entry",
         "aggregate function",
     ])
     .note("SQL that the model wrote: PostgreSQL 42601, MySQL 1064, SQLite, Snowflake, T-SQL")
