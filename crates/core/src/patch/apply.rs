@@ -6,12 +6,14 @@ use super::operation::{Operation, PatchOp};
 use super::place::{child, cut, find, is_named};
 use super::pointer::{Pointer, index};
 use super::same::same;
-use super::scan::{Kind, entries, kind, value_end};
+use super::scan::{Entry, Kind, entries, kind, value_end};
+use super::work::Work;
 use crate::text::Text;
 
 pub const PATCH_OPERATIONS_MAX: usize = 1_000;
-/// Each operation looks through the text: what all of them together may look at.
-const LOOKS_MAX_BYTES: usize = 2 * 1024 * 1024 * 1024;
+/// Each operation reads the text, once or a few times: what all of them together may read. Some 20 operations on a payload
+/// of 16 MiB, a thousand on one of 256 KiB; half a second of work.
+const WORK_MAX_BYTES: usize = 512 * 1024 * 1024;
 
 /// The operation that could not be done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,56 +45,170 @@ pub enum Why {
     TestFailed,
     #[error("the result would be too large")]
     TooLarge,
-    #[error("the patch has too many operations for a payload of this size")]
+    #[error("there are more than {PATCH_OPERATIONS_MAX} operations")]
     TooMany,
+    #[error("the patch has too much to look for in a payload of this size: split it, or give a whole payload")]
+    TooCostly,
 }
 
 /// `payload` with `patch` done to it, at most `max_bytes` long. `payload` is well-formed JSON without white space around.
 pub fn apply(payload: &str, patch: &[Operation], max_bytes: usize) -> Result<String, BadPatch> {
+    apply_within(payload, patch, max_bytes, &mut Work::of(WORK_MAX_BYTES))
+}
+
+pub(super) fn apply_within(
+    payload: &str,
+    patch: &[Operation],
+    max_bytes: usize,
+    work: &mut Work,
+) -> Result<String, BadPatch> {
     let mut text = payload.to_owned();
-    let mut looked_at = 0_usize;
     for (at, operation) in patch.iter().enumerate() {
         let bad = |why| BadPatch { operation: at, path: operation.path.decode().into_owned(), why };
-        looked_at = looked_at.saturating_add(text.len());
-        if at >= PATCH_OPERATIONS_MAX || looked_at > LOOKS_MAX_BYTES {
+        if at >= PATCH_OPERATIONS_MAX {
             return Err(bad(Why::TooMany));
         }
-        step(&mut text, operation, max_bytes).map_err(bad)?;
+        Step { text: &mut text, max_bytes, work }.run(operation).map_err(bad)?;
     }
     Ok(text)
 }
 
-fn step(text: &mut String, operation: &Operation, max_bytes: usize) -> Result<(), Why> {
-    let path = Pointer::parse(&operation.path.decode()).ok_or(Why::BadPointer)?;
-    let value = || operation.value.as_ref().map(|value| value.get()).ok_or(Why::ValueMissing);
-    match operation.op {
-        PatchOp::Add => add(text, &path, value()?, max_bytes),
-        PatchOp::Remove => remove(text, &path),
-        PatchOp::Replace => {
-            let place = find(text, path.names()).ok_or(Why::NothingThere)?;
-            splice(text, place, value()?, max_bytes)
-        }
-        PatchOp::Move => {
-            let from = from_of(operation.from.as_ref())?;
-            if from == path {
-                return find(text, from.names()).map(|_| ()).ok_or(Why::NothingThere);
+/// One operation on the text that the last one left.
+struct Step<'a> {
+    text: &'a mut String,
+    max_bytes: usize,
+    work: &'a mut Work,
+}
+
+impl Step<'_> {
+    fn run(mut self, operation: &Operation) -> Result<(), Why> {
+        let path = Pointer::parse(&operation.path.decode()).ok_or(Why::BadPointer)?;
+        let value = || operation.value.as_ref().map(|value| value.get()).ok_or(Why::ValueMissing);
+        match operation.op {
+            PatchOp::Add => self.add(&path, value()?),
+            PatchOp::Remove => self.remove(&path),
+            PatchOp::Replace => {
+                let place = self.place(path.names())?;
+                self.splice(place, value()?)
             }
-            if from.holds(&path) {
-                return Err(Why::IntoItself);
+            PatchOp::Move => {
+                let from = from_of(operation.from.as_ref())?;
+                let place = self.place(from.names())?;
+                if from == path {
+                    return Ok(());
+                }
+                if from.holds(&path) {
+                    return Err(Why::IntoItself);
+                }
+                let moved = self.text[place].to_owned();
+                self.remove(&from)?;
+                self.add(&path, &moved)
             }
-            let moved = text[find(text, from.names()).ok_or(Why::NothingThere)?].to_owned();
-            remove(text, &from)?;
-            add(text, &path, &moved, max_bytes)
+            PatchOp::Copy => {
+                let from = from_of(operation.from.as_ref())?;
+                let place = self.place(from.names())?;
+                let copied = self.text[place].to_owned();
+                self.add(&path, &copied)
+            }
+            PatchOp::Test => {
+                let place = find(self.text, path.names(), self.work)?.ok_or(Why::TestFailed)?;
+                if same(&self.text[place], value()?, self.work)? { Ok(()) } else { Err(Why::TestFailed) }
+            }
         }
-        PatchOp::Copy => {
-            let from = from_of(operation.from.as_ref())?;
-            let copied = text[find(text, from.names()).ok_or(Why::NothingThere)?].to_owned();
-            add(text, &path, &copied, max_bytes)
+    }
+
+    fn place(&mut self, names: &[String]) -> Result<Range<usize>, Why> {
+        find(self.text, names, self.work)?.ok_or(Why::NothingThere)
+    }
+
+    /// Where the container begins, to be read once more.
+    fn container(&mut self, names: &[String]) -> Result<usize, Why> {
+        let place = self.place(names)?;
+        self.work.look(place.len())?;
+        Ok(place.start)
+    }
+
+    fn add(&mut self, path: &Pointer, value: &str) -> Result<(), Why> {
+        let Some((parents, name)) = path.split() else { return self.splice(0..self.text.len(), value) };
+        let container = self.container(parents)?;
+        match kind(self.text, container) {
+            Kind::Object => match child(self.text, container, name) {
+                Some(entry) => self.splice(entry.value, value),
+                None => {
+                    let last = entries(self.text, container).last();
+                    self.append(container, last, Some(name), value)
+                }
+            },
+            Kind::List => self.insert(container, name, value),
+            Kind::Plain => Err(Why::NothingThere),
         }
-        PatchOp::Test => {
-            let place = find(text, path.names()).ok_or(Why::TestFailed)?;
-            if same(&text[place], value()?) { Ok(()) } else { Err(Why::TestFailed) }
+    }
+
+    /// Into a list, before the entry of that index, or at its end.
+    fn insert(&mut self, container: usize, name: &str, value: &str) -> Result<(), Why> {
+        let wanted = if name == "-" { None } else { Some(index(name).ok_or(Why::NothingThere)?) };
+        let (mut count, mut last) = (0, None);
+        for entry in entries(self.text, container) {
+            if wanted == Some(count) {
+                let gap = space_before(self.text, entry.start()).to_owned();
+                return self.splice(entry.start()..entry.start(), &format!("{value},{gap}"));
+            }
+            count += 1;
+            last = Some(entry);
         }
+        if wanted.is_some_and(|at| at > count) {
+            return Err(Why::NothingThere);
+        }
+        self.append(container, last, None, value)
+    }
+
+    /// At the end of an object or list, spaced as the entry before it is.
+    fn append(&mut self, container: usize, last: Option<Entry>, name: Option<&str>, value: &str) -> Result<(), Why> {
+        let colon = last.as_ref().and_then(|last| last.key.as_ref().map(|key| &self.text[key.end..last.value.start]));
+        let entry = match name {
+            Some(name) => format!("{}{}{value}", serde_json::Value::from(name), colon.unwrap_or(":")),
+            None => value.to_owned(),
+        };
+        match last {
+            Some(last) => {
+                let gap = space_before(self.text, last.start()).to_owned();
+                self.splice(last.value.end..last.value.end, &format!(",{gap}{entry}"))
+            }
+            None => self.splice(container + 1..container + 1, &entry),
+        }
+    }
+
+    fn remove(&mut self, path: &Pointer) -> Result<(), Why> {
+        let (parents, name) = path.split().ok_or(Why::WholeDocument)?;
+        let container = self.container(parents)?;
+        let gone = match kind(self.text, container) {
+            Kind::Object => {
+                // A key that is there twice would come back as its earlier self: all of that name go.
+                let named = entries(self.text, container).filter(|entry| is_named(self.text, entry, name)).count();
+                if named > 1 {
+                    let rest = without(self.text, container, name);
+                    let end = value_end(self.text, container);
+                    self.text.replace_range(container..end, &rest);
+                    return Ok(());
+                }
+                cut(self.text, container, |_, entry| is_named(self.text, entry, name))
+            }
+            Kind::List => {
+                let wanted = index(name).ok_or(Why::NothingThere)?;
+                cut(self.text, container, |at, _| at == wanted)
+            }
+            Kind::Plain => None,
+        };
+        self.text.replace_range(gone.ok_or(Why::NothingThere)?, "");
+        Ok(())
+    }
+
+    fn splice(&mut self, place: Range<usize>, value: &str) -> Result<(), Why> {
+        if self.text.len() - place.len() + value.len() > self.max_bytes {
+            return Err(Why::TooLarge);
+        }
+        self.text.replace_range(place, value);
+        Ok(())
     }
 }
 
@@ -100,75 +216,9 @@ fn from_of(from: Option<&Text>) -> Result<Pointer, Why> {
     Pointer::parse(&from.ok_or(Why::FromMissing)?.decode()).ok_or(Why::BadFrom)
 }
 
-fn add(text: &mut String, path: &Pointer, value: &str, max_bytes: usize) -> Result<(), Why> {
-    let Some((parents, name)) = path.split() else { return splice(text, 0..text.len(), value, max_bytes) };
-    let container = find(text, parents).ok_or(Why::NothingThere)?.start;
-    match kind(text, container) {
-        Kind::Object => match child(text, container, name) {
-            Some(entry) => splice(text, entry.value, value, max_bytes),
-            None => append(text, container, Some(name), value, max_bytes),
-        },
-        Kind::List => insert(text, container, name, value, max_bytes),
-        Kind::Plain => Err(Why::NothingThere),
-    }
-}
-
-/// Into a list, before the entry of that index, or at its end.
-fn insert(text: &mut String, container: usize, name: &str, value: &str, max_bytes: usize) -> Result<(), Why> {
-    let count = entries(text, container).count();
-    let at = if name == "-" { count } else { index(name).filter(|at| *at <= count).ok_or(Why::NothingThere)? };
-    let Some(entry) = entries(text, container).nth(at) else {
-        return append(text, container, None, value, max_bytes);
-    };
-    let gap = space_before(text, entry.start()).to_owned();
-    splice(text, entry.start()..entry.start(), &format!("{value},{gap}"), max_bytes)
-}
-
-/// At the end of an object or list, spaced as the entry before it is.
-fn append(text: &mut String, container: usize, name: Option<&str>, value: &str, max_bytes: usize) -> Result<(), Why> {
-    let last = entries(text, container).last();
-    let colon = last.as_ref().and_then(|last| last.key.as_ref().map(|key| &text[key.end..last.value.start]));
-    let entry = match name {
-        Some(name) => format!("{}{}{value}", serde_json::Value::from(name), colon.unwrap_or(":")),
-        None => value.to_owned(),
-    };
-    match last {
-        Some(last) => {
-            let gap = space_before(text, last.start()).to_owned();
-            splice(text, last.value.end..last.value.end, &format!(",{gap}{entry}"), max_bytes)
-        }
-        None => splice(text, container + 1..container + 1, &entry, max_bytes),
-    }
-}
-
 fn space_before(text: &str, at: usize) -> &str {
     let kept = text[..at].trim_end_matches([' ', '\t', '\r', '\n']);
     &text[kept.len()..at]
-}
-
-fn remove(text: &mut String, path: &Pointer) -> Result<(), Why> {
-    let (parents, name) = path.split().ok_or(Why::WholeDocument)?;
-    let container = find(text, parents).ok_or(Why::NothingThere)?.start;
-    match kind(text, container) {
-        Kind::Object => {
-            // A key that is there twice would come back as its earlier self: all of that name go.
-            let named = entries(text, container).filter(|entry| is_named(text, entry, name)).count();
-            if named > 1 {
-                let rest = without(text, container, name);
-                text.replace_range(container..value_end(text, container), &rest);
-                return Ok(());
-            }
-            let gone = cut(text, container, |_, entry| is_named(text, entry, name)).ok_or(Why::NothingThere)?;
-            text.replace_range(gone, "");
-            Ok(())
-        }
-        Kind::List => {
-            let wanted = index(name).ok_or(Why::NothingThere)?;
-            text.replace_range(cut(text, container, |at, _| at == wanted).ok_or(Why::NothingThere)?, "");
-            Ok(())
-        }
-        Kind::Plain => Err(Why::NothingThere),
-    }
 }
 
 /// An object less every entry of that name.
@@ -178,12 +228,4 @@ fn without(text: &str, container: usize, name: &str) -> String {
         .map(|entry| &text[entry.start()..entry.value.end])
         .collect();
     format!("{{{}}}", kept.join(","))
-}
-
-fn splice(text: &mut String, place: Range<usize>, value: &str, max_bytes: usize) -> Result<(), Why> {
-    if text.len() - place.len() + value.len() > max_bytes {
-        return Err(Why::TooLarge);
-    }
-    text.replace_range(place, value);
-    Ok(())
 }

@@ -6,11 +6,14 @@ use std::collections::BTreeMap;
 use super::pointer::escaped;
 use super::same::same;
 use super::scan::{Entry, Kind, entries, kind};
+use super::work::Work;
 use crate::text::decode_token;
 
 const DEPTH_MAX: usize = 64;
 /// A list or object with more entries is shown as changed as a whole.
 const ENTRIES_MAX: usize = 10_000;
+/// How much may be read to find what differs; beyond it a place is shown as changed as a whole.
+const WORK_MAX_BYTES: usize = 256 * 1024 * 1024;
 
 /// One place that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,43 +26,46 @@ pub struct Difference<'a> {
 
 /// The first `most` places that differ, in the order of the old payload; what is new comes last.
 pub fn differences<'a>(before: &'a str, after: &'a str, most: usize) -> Vec<Difference<'a>> {
-    let mut found = Vec::new();
-    compare(String::new(), before, after, DEPTH_MAX, most, &mut found);
-    found
+    let mut comparison = Comparison { most, found: Vec::new(), work: Work::of(WORK_MAX_BYTES) };
+    comparison.compare(String::new(), before, after, DEPTH_MAX);
+    comparison.found
 }
 
-fn compare<'a>(
-    path: String,
-    before: &'a str,
-    after: &'a str,
-    depth: usize,
+struct Comparison<'a> {
     most: usize,
-    found: &mut Vec<Difference<'a>>,
-) {
-    if found.len() >= most || same(before, after) {
-        return;
-    }
-    let both = kind(before, 0);
-    let open = both == kind(after, 0) && both != Kind::Plain && depth > 0;
-    let (Some(old), Some(new)) = (open.then(|| named(before)).flatten(), open.then(|| named(after)).flatten()) else {
-        found.push(Difference { path, before: Some(before), after: Some(after) });
-        return;
-    };
-    let place = |name: &str| format!("{path}/{}", escaped(name));
-    for (name, value) in &old.in_order {
-        match new.by_name.get(name) {
-            Some(other) => compare(place(name), value, other, depth - 1, most, found),
-            None if found.len() < most => {
-                found.push(Difference { path: place(name), before: Some(value), after: None });
-            }
-            None => return,
-        }
-    }
-    for (name, value) in new.in_order.iter().filter(|(name, _)| !old.by_name.contains_key(name)) {
-        if found.len() >= most {
+    found: Vec<Difference<'a>>,
+    work: Work,
+}
+
+impl<'a> Comparison<'a> {
+    fn compare(&mut self, path: String, before: &'a str, after: &'a str, depth: usize) {
+        let equal = same(before, after, &mut self.work);
+        if self.found.len() >= self.most || equal == Ok(true) {
             return;
         }
-        found.push(Difference { path: place(name), before: None, after: Some(value) });
+        let both = kind(before, 0);
+        let open = equal.is_ok() && both == kind(after, 0) && both != Kind::Plain && depth > 0;
+        let (Some(old), Some(new)) = (open.then(|| named(before)).flatten(), open.then(|| named(after)).flatten())
+        else {
+            self.found.push(Difference { path, before: Some(before), after: Some(after) });
+            return;
+        };
+        let place = |name: &str| format!("{path}/{}", escaped(name));
+        for (name, value) in &old.in_order {
+            match new.by_name.get(name) {
+                Some(other) => self.compare(place(name), value, other, depth - 1),
+                None if self.found.len() < self.most => {
+                    self.found.push(Difference { path: place(name), before: Some(value), after: None });
+                }
+                None => return,
+            }
+        }
+        for (name, value) in new.in_order.iter().filter(|(name, _)| !old.by_name.contains_key(name)) {
+            if self.found.len() >= self.most {
+                return;
+            }
+            self.found.push(Difference { path: place(name), before: None, after: Some(value) });
+        }
     }
 }
 

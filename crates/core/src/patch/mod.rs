@@ -8,6 +8,7 @@ mod place;
 mod pointer;
 mod same;
 mod scan;
+mod work;
 
 pub use apply::{BadPatch, PATCH_OPERATIONS_MAX, Why, apply};
 pub use diff::{Difference, differences};

@@ -2,17 +2,79 @@
 
 use std::ops::Range;
 
+use super::apply::Why;
 use super::pointer::index;
-use super::scan::{Entry, Kind, entries, kind, value_end};
+use super::scan::{Entry, Kind, after_space, entries, kind, value_end};
+use super::work::Work;
 use crate::text::decode_token;
 
-/// The value that `names` lead to.
-pub(super) fn find(text: &str, names: &[String]) -> Option<Range<usize>> {
-    let mut at = 0..value_end(text, 0);
-    for name in names {
-        at = child(text, at.start, name)?.value;
+/// The value that `names` lead to, in one pass however deep it lies. Where an object has a key twice the last one counts,
+/// so that every object on the way is read to its end.
+pub(super) fn find(text: &str, names: &[String], work: &mut Work) -> Result<Option<Range<usize>>, Why> {
+    work.look(text.len())?;
+    Ok(Finder { text, names, open: Vec::new(), found: None }.run())
+}
+
+/// Reads along the way that the names lead and steps over everything beside it.
+struct Finder<'a> {
+    text: &'a str,
+    names: &'a [String],
+    /// The objects and lists around the place at hand, each on the way, with how many entries of it were passed.
+    open: Vec<(Kind, usize)>,
+    found: Option<Range<usize>>,
+}
+
+impl Finder<'_> {
+    fn run(mut self) -> Option<Range<usize>> {
+        let mut next = self.value(0);
+        while let Some((kind, passed)) = self.open.last_mut() {
+            next = after_space(self.text, next);
+            match self.text.as_bytes().get(next) {
+                Some(b',') => next += 1,
+                Some(b'}' | b']') => {
+                    self.open.pop();
+                    next += 1;
+                }
+                Some(_) => {
+                    let (kind, at) = (*kind, *passed);
+                    *passed += 1;
+                    next = self.entry(kind, at, next);
+                }
+                None => return None,
+            }
+        }
+        self.found
     }
-    Some(at)
+
+    /// Past an entry, or into its value if that is on the way.
+    fn entry(&mut self, kind: Kind, at: usize, start: usize) -> usize {
+        let Some(name) = self.names.get(self.open.len() - 1) else { return self.text.len() };
+        let (value, wanted) = match kind {
+            Kind::Object => {
+                let end = value_end(self.text, start);
+                // Past the colon.
+                let value = after_space(self.text, after_space(self.text, end) + 1);
+                (value, decode_token(&self.text[start..end]) == *name)
+            }
+            Kind::List | Kind::Plain => (start, index(name) == Some(at)),
+        };
+        if wanted { self.value(value) } else { value_end(self.text, value) }
+    }
+
+    /// A value on the way: what is looked for, the next container to read, or a dead end.
+    fn value(&mut self, start: usize) -> usize {
+        self.found = None;
+        let kind = kind(self.text, start);
+        if self.open.len() < self.names.len() && kind != Kind::Plain {
+            self.open.push((kind, 0));
+            return start + 1;
+        }
+        let end = value_end(self.text, start);
+        if self.open.len() == self.names.len() {
+            self.found = Some(start..end);
+        }
+        end
+    }
 }
 
 /// The entry of that name. Where an object has a key twice, the last one: that is the one readers take.

@@ -3,39 +3,55 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use super::apply::Why;
 use super::scan::{Kind, entries, kind};
+use super::work::Work;
 use crate::text::decode_token;
 
 /// Deeper than this only the very same text counts as the same.
 const DEPTH_MAX: usize = 128;
 
-pub(super) fn same(a: &str, b: &str) -> bool {
-    same_within(a, b, DEPTH_MAX)
+/// What lies inside is read again at each level: all of it counts.
+pub(super) fn same(a: &str, b: &str, work: &mut Work) -> Result<bool, Why> {
+    same_within(a, b, DEPTH_MAX, work)
 }
 
-fn same_within(a: &str, b: &str, depth: usize) -> bool {
+fn same_within(a: &str, b: &str, depth: usize, work: &mut Work) -> Result<bool, Why> {
     if a == b || depth == 0 {
-        return a == b;
+        return Ok(a == b);
     }
-    match (kind(a, 0), kind(b, 0)) {
+    work.look(a.len() + b.len())?;
+    Ok(match (kind(a, 0), kind(b, 0)) {
         (Kind::Object, Kind::Object) => {
             let (a, b) = (members(a), members(b));
-            a.len() == b.len()
-                && a.iter().all(|(key, value)| b.get(key).is_some_and(|other| same_within(value, other, depth - 1)))
+            if a.len() != b.len() {
+                return Ok(false);
+            }
+            for (key, value) in &a {
+                let Some(other) = b.get(key) else { return Ok(false) };
+                if !same_within(value, other, depth - 1, work)? {
+                    return Ok(false);
+                }
+            }
+            true
         }
         (Kind::List, Kind::List) => {
             let (mut left, mut right) = (entries(a, 0), entries(b, 0));
             loop {
                 match (left.next(), right.next()) {
-                    (Some(x), Some(y)) if same_within(&a[x.value.clone()], &b[y.value.clone()], depth - 1) => {}
-                    (None, None) => return true,
-                    (Some(_), Some(_)) | (Some(_), None) | (None, Some(_)) => return false,
+                    (Some(x), Some(y)) => {
+                        if !same_within(&a[x.value], &b[y.value], depth - 1, work)? {
+                            return Ok(false);
+                        }
+                    }
+                    (None, None) => return Ok(true),
+                    (Some(_), None) | (None, Some(_)) => return Ok(false),
                 }
             }
         }
         (Kind::Plain, Kind::Plain) => same_plain(a, b),
         (Kind::Object | Kind::List | Kind::Plain, Kind::Object | Kind::List | Kind::Plain) => false,
-    }
+    })
 }
 
 fn members(object: &str) -> BTreeMap<Cow<'_, str>, &str> {

@@ -4,6 +4,8 @@ use proptest::prelude::{Just, Strategy as _, any, prop_oneof};
 use proptest::{prop_assert, prop_assert_eq, proptest};
 use serde_json::Value;
 
+use super::apply::apply_within;
+use super::work::Work;
 use super::{Operation, Why, apply, differences};
 
 const ROOM: usize = 1 << 20;
@@ -85,6 +87,51 @@ fn a_patch_can_not_grow_a_payload_without_bound() {
     assert_eq!((bad.why, bad.operation < 60), (Why::TooLarge, true));
     let many = vec![r#"{"op":"test","path":"","value":1}"#; 1_001].join(",");
     assert_eq!(patched("1", &format!("[{many}]")), Err(Why::TooMany));
+}
+
+fn work_of(payload: &str, operations: &str, most: usize) -> (Result<String, Why>, usize) {
+    let mut work = Work::of(most);
+    let done = apply_within(payload, &patch(operations), usize::MAX, &mut work);
+    (done.map_err(|bad| bad.why), most - work.left())
+}
+
+#[test]
+fn a_deep_pointer_is_found_in_one_pass() {
+    const DEEP: usize = 3_000;
+    let payload = format!("{}1,{}2{}", "[".repeat(DEEP), "\"x\",".repeat(10_000), "]".repeat(DEEP));
+    let path = format!("{}/1", "/0".repeat(DEEP - 1));
+    let (done, work) = work_of(&payload, &format!(r#"[{{"op":"replace","path":"{path}","value":7}}]"#), usize::MAX);
+    assert!(done.unwrap().contains("[1,7,\"x\""));
+    assert_eq!(work, payload.len());
+    let nested = format!("{}1{}", "{\"a\":".repeat(DEEP), "}".repeat(DEEP));
+    let path = "/a".repeat(DEEP);
+    let (done, work) = work_of(&nested, &format!(r#"[{{"op":"test","path":"{path}","value":1}}]"#), usize::MAX);
+    assert_eq!((done.as_deref(), work), (Ok(nested.as_str()), nested.len()));
+}
+
+#[test]
+fn a_patch_that_costs_too_much_is_refused() {
+    let payload = format!(r#"{{"pad":"{}","n":1}}"#, "x".repeat(1_000));
+    let test = r#"{"op":"test","path":"/n","value":1}"#;
+    let most = payload.len() * 10;
+    let patch = |times: usize| format!("[{}]", vec![test; times].join(","));
+    assert!(work_of(&payload, &patch(10), most).0.is_ok());
+    let (done, work) = work_of(&payload, &patch(11), most);
+    assert_eq!((done, work), (Err(Why::TooCostly), most));
+    // A comparison that has to be made at every level counts every level.
+    let deep = |leaf: &str| format!("{}{leaf}{}", "[".repeat(100), "]".repeat(100));
+    let test = format!(r#"[{{"op":"test","path":"","value":{}}}]"#, deep("2"));
+    let (done, work) = work_of(&deep("1"), &test, usize::MAX);
+    assert_eq!(done, Err(Why::TestFailed));
+    assert!(work > 100 * 200, "{work}");
+    assert_eq!(work_of(&deep("1"), &test, 10_000).0, Err(Why::TooCostly));
+}
+
+#[test]
+fn a_thousand_operations_on_a_large_payload_are_bounded() {
+    let payload = format!(r#"{{"pad":"{}","n":1}}"#, "x".repeat(3 << 20));
+    let many = vec![r#"{"op":"test","path":"/n","value":1}"#; 1_000].join(",");
+    assert_eq!(patched(&payload, &format!("[{many}]")), Err(Why::TooCostly));
 }
 
 #[test]

@@ -80,6 +80,7 @@ fn fixed(fix: &Fix, current: &RevisionView, max_bytes: usize) -> Result<FixedPay
 fn refused(bad: &BadPatch) -> Problem {
     let code = match bad.why {
         Why::TestFailed => Code::PatchTestFailed,
+        Why::TooCostly => Code::PatchTooCostly,
         Why::BadPointer
         | Why::BadFrom
         | Why::NothingThere

@@ -70,6 +70,8 @@ codes! {
         "An id is 1 to 200 characters of `A-Z a-z 0-9 . _ : @ -` and neither `.` nor `..`.";
     BadPatch = "bad_patch", UNPROCESSABLE_ENTITY, "The patch can't be done",
         "`operation` (from 0) and `pointer` name what can't be done to the payload as it is. Nothing was done.";
+    PatchTooCostly = "patch_too_costly", UNPROCESSABLE_ENTITY, "The patch has too much to look for",
+        "What a patch may read of a payload is bounded: many operations on a large payload are too many. Split the patch, or give a whole payload. Nothing was done.";
     UnknownParameter = "unknown_parameter", UNPROCESSABLE_ENTITY, "The query has a parameter that is not known",
         "`parameter` names it. A filter that would be ignored is refused, so that a typo never widens a list.";
     InvalidParameter = "invalid_parameter", UNPROCESSABLE_ENTITY, "A query parameter can't be used",

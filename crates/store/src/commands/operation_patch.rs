@@ -87,6 +87,7 @@ pub(crate) struct Patched {
 fn code_of(why: Why) -> &'static str {
     match why {
         Why::TestFailed => "patch_test_failed",
+        Why::TooCostly => "patch_too_costly",
         Why::BadPointer
         | Why::BadFrom
         | Why::NothingThere
