@@ -192,7 +192,7 @@ class Agents(LiveCase):
         self.assertTrue(redrive.flush())
         seen = self.server.run("async-1")
         self.assertEqual((seen["state"], seen["payload"]), ("succeeded", {"key": "async-1", "words": 3}))
-        self.assertEqual([(s["name"], s["effect"], s["output"]) for s in seen["steps"]], [("mail", True, "sent"), ("think", False, 3)])
+        self.assertEqual([(s["name"], s["effect"], s["output"]) for s in seen["steps"]], [("think", False, 3), ("mail", True, "sent")])
 
     def test_an_async_failure_is_raised_again(self) -> None:
         async def fails() -> None:

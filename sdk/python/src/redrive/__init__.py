@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .attempt import Outcome, Run, current_run
+from .attempt import Outcome, Run
 from .client import Client, configure, default_client
+from .context import current_run
 from .decorator import agent
 from .errors import (
     AlreadyDone,
@@ -27,6 +28,7 @@ from .errors import (
     RedriveError,
     StartRefused,
     TimeLimit,
+    UnstableKey,
 )
 from .guard import effect
 from .settings import Settings
@@ -79,6 +81,7 @@ __all__ = [
     "StartRefused",
     "Step",
     "TimeLimit",
+    "UnstableKey",
     "Worker",
     "agent",
     "configure",

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import TimeLimit
+from .offload import OFFLOAD
 
 if TYPE_CHECKING:
     from .step import Step
@@ -16,22 +17,36 @@ T = TypeVar("T")
 
 
 async def off_loop(call: Callable[[], T]) -> T:
-    """Runs a call of ours that may wait in a thread. A cancelled task still gets its answer: what was begun with the
-    server must not be forgotten half way."""
+    """Runs a call of ours that may wait in a thread of ours. A cancelled task still gets its answer first, however often it
+    is cancelled: what was begun with the server must not be forgotten half way, and our calls are bounded."""
     context = contextvars.copy_context()
-    future = asyncio.get_running_loop().run_in_executor(None, lambda: context.run(call))
-    try:
-        return await asyncio.shield(future)
-    except asyncio.CancelledError:
-        await asyncio.wait([future])
-        raise
+    future = asyncio.wrap_future(OFFLOAD.submit(lambda: context.run(call)))
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.shield(future)
+        except asyncio.CancelledError as error:
+            cancelled = error
+            if future.cancelled():
+                break
+        except BaseException:  # noqa: BLE001, S110 - raised below, by its result
+            pass
+    if cancelled is not None:
+        if not future.cancelled():
+            future.exception()
+        raise cancelled
+    return future.result()
 
 
 async def bounded(work: Awaitable[T], seconds: float | None, step: Step) -> T:
     if seconds is None:
         return await work
     task = asyncio.ensure_future(work)
-    done, _ = await asyncio.wait([task], timeout=seconds)
+    try:
+        done, _ = await asyncio.wait([task], timeout=seconds)
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
     if done:
         return task.result()
     step.timed_out = True
@@ -49,4 +64,8 @@ class TaskLimit:
     def strike(self) -> None:
         task: Any = self._task
         if task is not None:
-            self._loop.call_soon_threadsafe(task.cancel)
+            try:
+                self._loop.call_soon_threadsafe(task.cancel)
+            except RuntimeError:
+                # The loop is closed: there is nothing left to end.
+                pass

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import contextvars
-import logging
+import functools
 import threading
-import time
 import uuid
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import ending, interrupt
+from . import context, ending, interrupt
 from .aio import TaskLimit, off_loop
+from .clock import now
+from .context import Inside
 from .encode import Raw, cut, dumps, id_of, label
 from .errors import AlreadyDone, DeadLettered, LeaseLost, StartRefused, TimeLimit
+from .evidence import Evidence
 from .ledger import Ledger
+from .logs import log
 from .record import Record
 from .sender import Handed
 from .spool import SpoolFull
@@ -25,14 +27,8 @@ from .transport import Answer
 if TYPE_CHECKING:
     from .client import Client
 
-log = logging.getLogger("redrive")
 T = TypeVar("T")
-_current: contextvars.ContextVar[Run | None] = contextvars.ContextVar("redrive_run", default=None)
-
-
-def current_run() -> Run | None:
-    """The run that the code is inside of, if any."""
-    return _current.get()
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Run(Ledger):
@@ -74,8 +70,8 @@ class Run(Ledger):
         self._task: TaskLimit | None = None
         self._thread = 0
         self._entered = False
-        self._token: contextvars.Token[Run | None] | None = None
-        self.evidence = ending.Evidence(model=fields.get("model"))
+        self._inside = Inside(self)
+        self.evidence = Evidence(model=fields.get("model"))
         self._open_ledger(client)
         if leased is not None:
             self._begun(leased)
@@ -83,8 +79,8 @@ class Run(Ledger):
     # Entering and leaving.
 
     def __enter__(self) -> Run:
-        self._enter()
-        self._token = _current.set(self)
+        self._start()
+        self._inside.enter()
         self._thread = threading.get_ident()
         self._start_limit()
         return self
@@ -98,8 +94,8 @@ class Run(Ledger):
         self._end_by(error)
 
     async def __aenter__(self) -> Run:
-        await off_loop(self._enter)
-        self._token = _current.set(self)
+        await self._start_async()
+        self._inside.enter()
         self._task = TaskLimit()
         self._start_limit()
         return self
@@ -112,27 +108,68 @@ class Run(Ledger):
             raise TimeLimit(self._limit_words()) from error
         self._end_by(error)
 
+    def _start(self) -> None:
+        try:
+            self._enter()
+        except StartRefused:
+            raise
+        except BaseException as error:
+            self._end_unbegun(error)
+            raise
+
+    async def _start_async(self) -> None:
+        """A task that is cancelled while it begins never gets to its end: that is told here."""
+        try:
+            await off_loop(self._enter)
+        except StartRefused:
+            raise
+        except BaseException as error:
+            self._end_unbegun(error)
+            raise
+
+    def _end_unbegun(self, error: BaseException) -> None:
+        """Interrupted while it began: whether the server has begun it is found by asking again with the same id."""
+        if self._lease is None and not self._ended and not self._client.settings.off:
+            self._client.sender.put(self._start_record())
+        self._end_by(error)
+
     def _enter(self) -> None:
         if self._entered:
             return
+        context.install()
         self._client.opened(self)
         if self._lease is None and not self._client.settings.off:
             self._begin()
         self._entered = True
 
     def _leave(self) -> bool:
-        if self._token is not None:
-            try:
-                _current.reset(self._token)
-            except ValueError:
-                # Entered in another context: it ends with that one.
-                _current.set(None)
+        self._inside.leave()
         with self._lock:
             if self._limit is not None:
                 self._limit.cancel()
             if self._limit_struck and self._task is None:
                 interrupt.call_off(self._thread)
             return self._limit_struck
+
+    # In threads that were not started by the run's own code.
+
+    def bind(self, call: F) -> F:
+        """The same function inside this run, whoever calls it in whichever thread."""
+
+        @functools.wraps(call)
+        def bound(*args: Any, **kwargs: Any) -> Any:
+            return context.carried(self, call, *args, **kwargs)
+
+        return bound  # type: ignore[return-value]
+
+    def attached(self) -> Inside:
+        """`with run.attached():` makes this the current run of the block, in any thread."""
+        return Inside(self)
+
+    def _forked(self) -> None:
+        """In a forked child: the run stays its parent's, whose threads may have held these locks."""
+        self._lock, self.evidence._lock = threading.RLock(), threading.Lock()
+        self._steps, self._flush_due, self._last_handed, self._flights = [], False, None, {}
 
     def _end_by(self, error: BaseException | None) -> None:
         if error is None:
@@ -193,6 +230,7 @@ class Run(Ledger):
         self._detach(code)
         if not refuse:
             return
+        self._ended = True
         self._client.closed(self)
         if closed:
             raise AlreadyDone(answer.body.get("state", "closed"), answer.body.get("output"))
@@ -202,7 +240,7 @@ class Run(Ledger):
     def _begun(self, told: Mapping[str, Any]) -> None:
         with self._lock:
             self._lease = told["lease"]
-            self._alive_until = time.monotonic() + self.lease_s
+            self._alive_until = now() + self.lease_s
             self.tenant = told.get("tenant", self.tenant)
             self.attempt, self.revision = told.get("attempt", 1), told.get("revision", 1)
             self.replay, self.changes = bool(told.get("replay")), list(told.get("changes") or ())
@@ -222,24 +260,29 @@ class Run(Ledger):
 
     # Staying alive.
 
-    def beat_request(self) -> tuple[str, str] | None:
+    def beat_record(self) -> Record | None:
         if self._lease is None or self._ended:
             return None
-        record = Record("heartbeat", self._id, self.run_id, "{}", self.tenant, self._lease)
-        return record.path, record.wire
+        return Record("heartbeat", self._id, self.run_id, "{}", self.tenant, self._lease)
 
-    def beat_answered(self, asked_at: float, answer: Answer) -> None:
-        if answer.ok:
+    def beat_answered(self, asked_at: float, code: str) -> None:
+        if not code:
             self._alive_until = asked_at + self.lease_s
-        elif answer.status == 409:
-            self._detach(answer.code)
+        elif not self._ended:
+            self._detach(code)
 
     def _detach(self, code: str) -> None:
         """The attempt is no longer ours: heartbeats end, and no effect may begin any more."""
         self.lost = code or "lease_lost"
         self._client.heartbeats.remove(self)
+        if self._lease is None:
+            # Its end is told without a lease, and then by itself.
+            self._client.sender.know_start(self._id, self._start_record().body)
         if self.on_lost is not None:
-            self.on_lost(self.lost)
+            try:
+                self.on_lost(self.lost)
+            except Exception:  # noqa: BLE001 - the agent's own callback
+                log.exception("redrive: on_lost of %s failed", self.run_id)
 
     def check(self) -> None:
         """Raises `LeaseLost` when the attempt is no longer ours: for loops that want to stop early."""
@@ -269,7 +312,7 @@ class Run(Ledger):
     async def do_async(self, name: str, work: Callable[[], Any], **options: Any) -> Any:
         return await self.step(name, **options).do_async(work)
 
-    def used(self, input_tokens: int = 0, output_tokens: int = 0, cost_usd: float = 0.0, model: str | None = None) -> None:
+    def used(self, input_tokens: float = 0, output_tokens: float = 0, cost_usd: float = 0.0, model: str | None = None) -> None:
         """Adds to what the attempt has used up."""
         self.evidence.used(input_tokens, output_tokens, cost_usd, model)
 
@@ -322,6 +365,10 @@ class Run(Ledger):
 
     def _finish(self, make: Callable[[], tuple[str, str]]) -> None:
         """The first end counts; what the agent still does is of no consequence to the run."""
+        if not self._is_mine:
+            # A forked child that leaves its parent's block.
+            self._flush()
+            return
         with self._lock:
             if self._ended:
                 return
@@ -335,7 +382,7 @@ class Run(Ledger):
                 log.exception("redrive: the end of %s could not be reported", self.run_id)
         self._client.closed(self)
 
-    def abandon(self, make: Callable[[ending.Evidence, list[Raw]], tuple[str, str]]) -> None:
+    def abandon(self, make: Callable[[Evidence, list[Raw]], tuple[str, str]]) -> None:
         """The process ends, or the worker stops, with the attempt under way."""
         self.lost = self.lost or "process_ends"
         self._finish(lambda: make(self.evidence, self._take_steps()))

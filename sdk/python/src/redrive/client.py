@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
+import time
+import uuid
 from typing import TYPE_CHECKING, Any
 
 from . import leaving
-from .encode import id_of, payload_fields
+from .delivery import note_mended
+from .encode import id_of, payload_fields, text_of
+from .fields import FIELDS, formed
 from .heartbeat import Heartbeats
+from .logs import log
+from .mend import mended
+from .offload import OFFLOAD
 from .record import Record
 from .sender import Sender
 from .settings import Settings, from_environment
@@ -19,8 +25,6 @@ from .transport import Answer, Away, Transport
 
 if TYPE_CHECKING:
     from .attempt import Run
-
-log = logging.getLogger("redrive")
 
 
 class Client:
@@ -35,6 +39,8 @@ class Client:
         self.timers = Timers()
         self._runs: dict[str, Run] = {}
         self._said: set[str] = set()
+        #: Whether the server takes an intent's `call_id`; none while nobody has asked.
+        self.knows_call_id: bool | None = None
         leaving.watch(self)
 
     def run(
@@ -56,37 +62,55 @@ class Client:
         if unknown := set(more) - FIELDS:
             raise TypeError(f"redrive.run() does not take {', '.join(sorted(unknown))}")
         settings = self.settings
-        fields: dict[str, Any] = {
-            "run_id": _run_id(run_id),
+        given = {
             "tenant": settings.tenant,
             "queue": queue,
             "environment": settings.environment,
             "lease_ms": settings.lease_ms,
-            **more,
+            **{name: value for name, value in more.items() if value is not None},
         }
-        if versions := {**settings.versions, **(more.get("versions") or {})}:
-            fields["versions"] = {name: str(version) for name, version in versions.items()}
-        return {name: value for name, value in fields.items() if value is not None} | payload_fields(payload)
+        theirs = more.get("versions")
+        if settings.versions and (theirs is None or isinstance(theirs, dict)):
+            given["versions"] = {**settings.versions, **(theirs or {})}
+        fields = {"run_id": _run_id(run_id), **formed(given)}
+        fields.setdefault("lease_ms", settings.lease_ms)
+        carried, warning = payload_fields(payload)
+        if warning is not None:
+            log.warning("redrive: %s: %s", fields["run_id"], warning)
+        return fields | carried
 
     # For runs.
 
     def begin(self, record: Record) -> Answer | None:
         """The server's answer; none when the start is on disk instead. Raises `SpoolFull` when it is nowhere."""
         if not self.sender.is_away():
+            until = time.monotonic() + self.settings.wait_ms / 1000
             try:
-                return self.post(record.path, record.wire, self.settings.wait_ms / 1000)
+                return self.post(record, until)
             except Away:
                 pass
         self.keep(record)
         return None
 
-    def post(self, path: str, body: str, wait_s: float) -> Answer:
-        try:
-            answer = self.transport.post(path, body, wait_s)
-        except Away as away:
-            self.sender.seen_away(away)
-            raise
-        return answer
+    def post(self, record: Record, until: float) -> Answer:
+        """One report now, by this time, in a form that the server takes."""
+        round = 0
+        while True:
+            try:
+                wait_s = max(0.05, until - time.monotonic())
+                answer = self.transport.post(record.path, record.wire, wait_s, record.answered_with)
+            except Away as away:
+                self.sender.seen_away(away)
+                raise
+            better = None if answer.ok else mended(record, answer, round)
+            if better is None:
+                return answer
+            if better[1] == "call_id":
+                # A server that is older than the field.
+                self.knows_call_id = False
+            else:
+                note_mended(record, answer, better[1])
+            record, round = better[0], round + 1
 
     def keep(self, record: Record) -> None:
         self.spool.append(record)
@@ -117,7 +141,10 @@ class Client:
     # For people.
 
     def flush(self, seconds: float = 10.0) -> bool:
-        """Waits until everything has been said; false when the time was not enough."""
+        """Waits until everything has been said; false when the time was not enough. What was not said is on disk then, so
+        that the process may end in any way."""
+        for run in self.open_runs():
+            run._flush()
         return self.sender.flush(seconds)
 
     def close(self, seconds: float | None = None) -> None:
@@ -128,26 +155,19 @@ class Client:
 
     def forget(self) -> None:
         """In a forked child: threads, files and open runs are the parent's."""
+        for run in self._runs.values():
+            run._forked()
         self._runs = {}
+        self.transport.forget()
         self.spool.forget()
         self.sender.forget()
         self.heartbeats.forget()
         self.timers.forget()
 
 
-#: What describes a run beside its id, queue and payload, as the wire has it.
-FIELDS = frozenset(
-    "tenant agent task_type content_type headers idempotency_key order_key environment customer severity versions model "
-    "provider resumable links destination lease_ms idle_ms deadline_ms".split()
-)
-
-
-def _run_id(given: str | None) -> str:
-    import uuid
-
-    if given is None:
-        return str(uuid.uuid4())
-    return id_of(str(given))
+def _run_id(given: Any) -> str:
+    text = "" if given is None else text_of(given).strip()
+    return id_of(text) if text else str(uuid.uuid4())
 
 
 _client: Client | None = None
@@ -172,9 +192,15 @@ def default_client() -> Client:
         return _client
 
 
+def open_runs() -> bool:
+    """Whether any run of the default client is under way; makes no client."""
+    return _client is not None and bool(_client._runs)
+
+
 def _after_fork() -> None:
     global _lock
     _lock = threading.Lock()
+    OFFLOAD.forget()
     leaving.forget()
 
 

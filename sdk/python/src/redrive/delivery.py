@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable
 from typing import Any
 
 from .encode import body
+from .logs import log
+from .mend import mended
 from .record import ENDS, Record
-from .transport import Answer, Away, Transport
-
-log = logging.getLogger("redrive")
+from .transport import Answer, Away, NotRedrive, Transport
 
 #: What a start says that a failure reported in one call does not.
 _OF_A_START = ("mode", "start_id", "lease_ms", "idle_ms", "deadline_ms", "due_at")
@@ -36,6 +35,10 @@ class Delivery:
         self._stumbles: dict[int, int] = {}
         self._ended: dict[str, None] = {}
 
+    def know_start(self, run: str, start: str) -> None:
+        """Of a start that was refused: what there is to say of the run is in it."""
+        self._starts[run] = start
+
     def send(self, record: Record, wait_s: float) -> Answer | None:
         """The answer; none for what could not be said. Raises `Away` when it has to be tried again."""
         if record.run in self._ended:
@@ -56,15 +59,26 @@ class Delivery:
             record = record.under(self._leases[record.run])
         if record.lease is None:
             return self._without_lease(record, wait_s)
-        answer = self._post(record, record.path, record.wire, wait_s)
+        answer, record = self._post_mended(record, wait_s)
         if answer is None or answer.ok or self._is_kept(answer):
             return answer
         self._refuse(record, answer)
         return answer
 
+    def _post_mended(self, record: Record, wait_s: float) -> tuple[Answer | None, Record]:
+        """The answer, and the form in which the server took it or at last refused it."""
+        round = 0
+        while True:
+            answer = self._post(record, record.path, record.wire, wait_s)
+            better = mended(record, answer, round) if answer is not None and not answer.ok else None
+            if answer is None or better is None:
+                return answer, record
+            note_mended(record, answer, better[1])
+            record, round = better[0], round + 1
+
     def _start(self, record: Record, wait_s: float) -> Answer | None:
         self._starts[record.run] = record.body
-        answer = self._post(record, record.path, record.wire, wait_s)
+        answer, _ = self._post_mended(record, wait_s)
         lease = answer.body.get("lease") if answer is not None and answer.ok else None
         self._leases[record.run] = lease
         if answer is not None and not answer.ok:
@@ -93,7 +107,9 @@ class Delivery:
 
     def _post(self, record: Record, path: str, text: str, wait_s: float) -> Answer | None:
         try:
-            return self._transport.post(path, text, wait_s)
+            return self._transport.post(path, text, wait_s, record.answered_with)
+        except NotRedrive:
+            raise
         except Away as away:
             if away.status != 500:
                 raise
@@ -113,3 +129,7 @@ class Delivery:
     def _refuse(self, record: Record, answer: Answer) -> None:
         log.warning("redrive: %s of %s was refused: %s %s", record.do, record.run_id, answer.code, answer.detail)
         self._set_aside(record, f"{answer.status} {answer.code} {answer.detail}")
+
+
+def note_mended(record: Record, answer: Answer, lost: str) -> None:
+    log.warning("redrive: %s of %s is sent without %s: %s", record.do, record.run_id, lost, answer.detail)

@@ -1,62 +1,16 @@
-"""What an attempt leaves behind, and the reports made of it. Frameworks put what they see into the `Evidence`; whether
-it was a success is decided here once, when the attempt ends, and then checked again by the server's detectors."""
+"""The reports made of what an attempt leaves behind. Whether it was a success is decided here once, when the attempt ends,
+and then checked again by the server's detectors."""
 
 from __future__ import annotations
 
 import base64
-import threading
-from dataclasses import dataclass, field
 from typing import Any
 
 from .encode import Raw, body, cut, dumps, label, output_token, text_of
+from .evidence import Evidence, Problem, tool_words
 from .report import chain, error_of, response_of
 
 _PARTIAL_MAX_CHARS = 32 * 1024
-
-
-@dataclass
-class Problem:
-    """A failure that the framework keeps to itself: it ends in an answer all the same."""
-
-    message: str
-    reason: str | None = None
-    error: BaseException | None = None
-    tool: str | None = None
-
-
-@dataclass
-class Evidence:
-    model: str | None = None
-    output: Any = None
-    partial: str | None = None
-    finish_reason: str | None = None
-    step: str | None = None
-    tool: str | None = None
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float = 0.0
-    #: Each stands until what it is about went well after all.
-    problems: dict[str, Problem] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-
-    def used(self, input_tokens: int, output_tokens: int, cost_usd: float, model: str | None) -> None:
-        with self._lock:
-            self.input_tokens += max(0, input_tokens or 0)
-            self.output_tokens += max(0, output_tokens or 0)
-            self.cost_usd += max(0.0, cost_usd or 0.0)
-            if model:
-                self.model = label(model)
-
-    def usage(self) -> dict[str, Any] | None:
-        if not (self.input_tokens or self.output_tokens or self.cost_usd):
-            return None
-        used: dict[str, Any] = {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
-        return used | ({"cost_usd": self.cost_usd} if self.cost_usd else {})
-
-
-def tool_words(tool: str | None) -> str:
-    """Said in front of a tool's own words: what failed is in them, and where is in these."""
-    return f"the tool {tool or '?'} failed: "
 
 
 def start_body(fields: dict[str, Any], start_id: str) -> str:
@@ -65,8 +19,9 @@ def start_body(fields: dict[str, Any], start_id: str) -> str:
 
 def success(evidence: Evidence, steps: list[Raw]) -> tuple[str, str]:
     """A success, unless something that the framework swallowed still stands."""
-    if evidence.problems:
-        return swallowed(evidence, steps, list(evidence.problems.values())[-1])
+    problem = evidence.standing()
+    if problem is not None:
+        return swallowed(evidence, steps, problem)
     told = {
         "output": None if evidence.output is None else output_token(evidence.output),
         "finish_reason": evidence.finish_reason,
@@ -96,8 +51,8 @@ def failure(evidence: Evidence, steps: list[Raw], error: BaseException | str, **
     if isinstance(error, KeyboardInterrupt):
         said = {"reason": "cancelled", **said}
     report = error_of(error, **said)
-    tool = evidence.problems.get("tool")
-    if tool is not None and any(link is tool.error for link in chain(error)):
+    tool = next((p for p in evidence.problems_of_tools() if any(link is p.error for link in chain(error))), None)
+    if tool is not None:
         # The same words whether the framework let the tool's exception through or not.
         evidence.tool = tool.tool
         report["message"] = cut(f"{tool_words(tool.tool)}{report['message']}", 8192)

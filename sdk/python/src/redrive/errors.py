@@ -56,6 +56,11 @@ class LeaseLost(EffectRefused):
     """The attempt is no longer ours: its lease ran out, a person cancelled it, or another worker has it."""
 
 
+class UnstableKey(RedriveError, TypeError):
+    """An effect's arguments have no text that is the same in every process, so that a replay could not know the effect
+    again. Give `@redrive.effect` a `key=`. Nothing of it has happened."""
+
+
 class TimeLimit(RedriveError):
     """The attempt's, or the step's, time is up. What was under way may still go on: it is unknown, not undone."""
 

@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
-import logging
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import Any, TypeVar, overload
 
-from .attempt import Run, current_run
-from .client import default_client
-from .encode import dumps
+from . import lazy
+from .attempt import Run
+from .client import open_runs
+from .context import Inside, current_run
+from .encode import Unstable, digest, effect_key, id_of, stable
+from .errors import UnstableKey
+from .logs import log
+from .step import Step
 
-log = logging.getLogger("redrive")
 F = TypeVar("F", bound=Callable[..., Any])
+#: Names of functions under the guard: a framework's hook leaves them to it.
+guarded_names: set[str] = set()
+
+
+@overload
+def effect(work: F, /) -> F: ...
+
+
+@overload
+def effect(
+    *,
+    name: str | None = None,
+    key: Callable[..., str] | None = None,
+    timeout_s: float | None = None,
+    check: str | None = None,
+    not_done_on: tuple[type[BaseException], ...] = (),
+) -> Callable[[F], F]: ...
 
 
 def effect(
-    work: F | None = None,
+    work: Callable[..., Any] | None = None,
     *,
     name: str | None = None,
     key: Callable[..., str] | None = None,
@@ -27,55 +46,164 @@ def effect(
     not_done_on: tuple[type[BaseException], ...] = (),
 ) -> Any:
     """Puts a function under the ledger's guard wherever it is called inside a run: the intent is recorded before it, the
-    outcome after it, and the same call in a later attempt gives back what it gave. `key` makes the key from the
-    arguments; without it the arguments themselves are it. Outside any run the function is what it was."""
+    outcome after it, and the same call in a later attempt gives back what it gave. Calls at the same time are one call.
 
-    def wrap(work: F) -> F:
-        said = name or work.__name__
-        options = {"effect": True, "timeout_s": timeout_s, "check": check, "not_done_on": not_done_on}
+    `key` makes the key from the arguments. Without it the arguments themselves are the key, `self` left out: each must have
+    a text that is the same in every process, otherwise the first call inside a run raises `UnstableKey`. Outside any run
+    the function is what it was."""
 
-        def key_of(run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-            run.guarded.add(said)
-            if key is not None:
-                return key(*args, **kwargs)
-            mark = hashlib.sha256(dumps([args, kwargs]).encode()).hexdigest()[:16]
-            # The same call a second time within an attempt is meant to happen twice.
-            ordinal = run._next_ordinal(f"{said}:{mark}")
-            return f"{run.run_id}:{said}:{mark}" + (f":{ordinal}" if ordinal > 1 else "")
-
-        if inspect.iscoroutinefunction(work):
-
-            @functools.wraps(work)
-            async def called_async(*args: Any, **kwargs: Any) -> Any:
-                run = run_here()
-                if run is None:
-                    return await work(*args, **kwargs)
-                step_key = key_of(run, args, kwargs)
-                return await run.do_async(said, functools.partial(work, *args, **kwargs), key=step_key, **options)
-
-            return called_async  # type: ignore[return-value]
-
-        @functools.wraps(work)
-        def called(*args: Any, **kwargs: Any) -> Any:
-            run = run_here()
-            if run is None:
-                return work(*args, **kwargs)
-            return run.do(said, functools.partial(work, *args, **kwargs), key=key_of(run, args, kwargs), **options)
-
-        return called  # type: ignore[return-value]
+    def wrap(work: Any) -> Any:
+        if isinstance(work, (staticmethod, classmethod)):
+            return type(work)(wrap(work.__func__))
+        guard = _Guard(work, name, key, timeout_s, check, not_done_on)
+        guarded_names.add(guard.name)
+        return guard.wrapped()
 
     return wrap if work is None else wrap(work)
 
 
-def run_here() -> Run | None:
-    """The run that this code is inside of. Frameworks that call tools in threads of their own lose it; the only run that
-    is open in the process is then the one that is meant."""
-    run = current_run()
-    if run is not None:
+class _Guard:
+    def __init__(
+        self,
+        work: Callable[..., Any],
+        name: str | None,
+        key: Callable[..., str] | None,
+        timeout_s: float | None,
+        check: str | None,
+        not_done_on: tuple[type[BaseException], ...],
+    ) -> None:
+        self.work, self._key = work, key
+        self._options: tuple[Any, ...] = (timeout_s, check, not_done_on)
+        plain: str = getattr(work, "__name__", None) or type(work).__name__
+        self.name = name or plain
+        #: `Mailer.send` and `Pager.send` are two effects; where the function was defined says nothing.
+        self._identity = name or getattr(work, "__qualname__", plain).rpartition("<locals>.")[2]
+        self._signature = _signature(work)
+        if key is None and self._signature is None:
+            raise UnstableKey(f"{self.name} has no signature that its key could be made of: give key=")
+
+    def wrapped(self) -> Callable[..., Any]:
+        work = self.work
+        if inspect.isasyncgenfunction(work):
+            return _as_function(work, self._async_stream)
+        if inspect.isgeneratorfunction(work):
+            return _as_function(work, self._stream)
+        if inspect.iscoroutinefunction(work) or inspect.iscoroutinefunction(getattr(type(work), "__call__", None)):
+            return _as_coroutine_function(work, self._call_async)
+        return _as_function(work, self._call)
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        run = self._run_here()
+        if run is None:
+            return self.work(*args, **kwargs)
+        step = self._step(run, args, kwargs)
+        if step.timeout_s is not None:
+            return step.do(functools.partial(self.work, *args, **kwargs))
+        step._begin(interruptible=False)
+        if step.done:
+            return step.output
+        try:
+            value = self.work(*args, **kwargs)
+        except BaseException as error:
+            step._close()
+            step._settle(error)
+            raise
+        # A function that gives back a coroutine is as async as one that is written so.
+        return step._take(value, awaitable=True)
+
+    async def _call_async(self, *args: Any, **kwargs: Any) -> Any:
+        run = self._run_here()
+        if run is None:
+            return await self.work(*args, **kwargs)
+        return await self._step(run, args, kwargs).do_async(functools.partial(self.work, *args, **kwargs))
+
+    def _stream(self, *args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        run = self._run_here()
+        return self.work(*args, **kwargs) if run is None else self._guarded_stream(run, args, kwargs)
+
+    def _guarded_stream(self, run: Run, args: Any, kwargs: Any) -> Generator[Any, Any, Any]:
+        """Begun with its first item, when its work is."""
+        step = self._step(run, args, kwargs)
+        step._begin(interruptible=False)
+        if step.done:
+            return (yield from lazy.again(step.output))
+        inside = functools.partial(Inside, run)
+        return (yield from lazy.followed(self.work(*args, **kwargs), step._streamed, inside))
+
+    def _async_stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        run = self._run_here()
+        return self.work(*args, **kwargs) if run is None else self._guarded_async_stream(run, args, kwargs)
+
+    async def _guarded_async_stream(self, run: Run, args: Any, kwargs: Any) -> AsyncGenerator[Any, Any]:
+        step = self._step(run, args, kwargs)
+        await step._begin_async()
+        items = (
+            lazy.again_async(step.output)
+            if step.done
+            else lazy.followed(self.work(*args, **kwargs), step._streamed, functools.partial(Inside, run))
+        )
+        try:
+            async for item in items:
+                yield item
+        finally:
+            await items.aclose()
+
+    def _step(self, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step:
+        if self._key is not None:
+            identity, counted = id_of(str(self._key(*args, **kwargs))), False
+        else:
+            identity, counted = effect_key(run.run_id, self._identity, self._mark(args, kwargs)), True
+        run.guarded.add(self.name)
+        return Step(run, self.name, identity, True, *self._options, counted=counted, tool=True)
+
+    def _mark(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        assert self._signature is not None
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError:
+            # The call itself will say what is wrong with it.
+            return digest("")
+        bound.apply_defaults()
+        given = dict(bound.arguments)
+        first = next(iter(given), None)
+        if first in ("self", "cls") and "." in self._identity:
+            del given[first]
+        for name, value in given.items():
+            try:
+                stable(value)
+            except Unstable as why:
+                raise UnstableKey(f"{self.name}({name}=…): {why}; give @redrive.effect a key=") from None
+        return digest(stable(given))
+
+    def _run_here(self) -> Run | None:
+        run = current_run()
+        if run is None and open_runs():
+            log.warning(
+                "redrive: %s is called outside any run while runs are open, and is not guarded; use run.bind or run.attached "
+                "in threads that the run did not start",
+                self.name,
+            )
         return run
-    open_runs = default_client().open_runs()
-    if len(open_runs) == 1:
-        return open_runs[0]
-    if open_runs:
-        log.warning("redrive: %d runs are open and none is this thread's: an effect is not guarded", len(open_runs))
-    return None
+
+
+def _signature(work: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(work)
+    except (TypeError, ValueError):
+        return None
+
+
+def _as_function(work: Callable[..., Any], call: Callable[..., Any]) -> Callable[..., Any]:
+    """A plain function, so that it binds as a method where it is defined in a class."""
+
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        return call(*args, **kwargs)
+
+    return functools.update_wrapper(guarded, work)
+
+
+def _as_coroutine_function(work: Callable[..., Any], call: Callable[..., Any]) -> Callable[..., Any]:
+    async def guarded(*args: Any, **kwargs: Any) -> Any:
+        return await call(*args, **kwargs)
+
+    return functools.update_wrapper(guarded, work)

@@ -1,19 +1,27 @@
-"""The thread that says "still at it" for every open run of the process, three times a lease."""
+"""The thread that keeps the leases of the process alive, three times a lease, all of them in one call."""
 
 from __future__ import annotations
 
-import logging
 import threading
-import time
+from collections.abc import Iterable
 from typing import Protocol
 
-from .transport import Answer, Away, Transport
-
-log = logging.getLogger("redrive")
+from .clock import now
+from .context import start_daemon
+from .encode import body
+from .logs import log
+from .record import Record
+from .transport import Answer, Away, NotRedrive, Transport
 
 #: So many fit into a lease: two may get lost.
 BEATS_PER_LEASE = 3
 _WAIT_MAX_S = 5.0
+#: What the server takes in one call.
+_BATCH_MAX = 1_000
+#: What is due within this share of its interval goes along.
+_AHEAD = 0.25
+#: A machine that was asleep is noticed within this time.
+_NAP_MAX_S = 5.0
 
 
 class Alive(Protocol):
@@ -21,10 +29,11 @@ class Alive(Protocol):
 
     lease_s: float
 
-    def beat_request(self) -> tuple[str, str] | None:
-        """Path and body; none when there is nothing to keep alive."""
+    def beat_record(self) -> Record | None:
+        """None when there is nothing to keep alive."""
 
-    def beat_answered(self, asked_at: float, answer: Answer) -> None: ...
+    def beat_answered(self, asked_at: float, code: str) -> None:
+        """Empty: the lease is renewed. Otherwise why it is not."""
 
 
 class Heartbeats:
@@ -33,13 +42,14 @@ class Heartbeats:
         self._runs: dict[int, tuple[Alive, float]] = {}
         self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
+        #: The server does not know the call for many.
+        self._one_by_one = False
 
     def add(self, run: Alive) -> None:
         with self._wake:
-            self._runs[id(run)] = (run, time.monotonic() + run.lease_s / BEATS_PER_LEASE)
+            self._runs[id(run)] = (run, now() + run.lease_s / BEATS_PER_LEASE)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="redrive-heartbeat", daemon=True)
-                self._thread.start()
+                self._thread = start_daemon("redrive-heartbeat", self._run)
             else:
                 self._wake.notify()
 
@@ -53,33 +63,65 @@ class Heartbeats:
 
     def _run(self) -> None:
         while True:
-            run = self._next()
+            runs = self._next()
             try:
-                self._beat(run)
+                self.beat(runs)
             except Exception:  # noqa: BLE001 - one run's trouble must not silence the others
                 log.exception("redrive: a heartbeat failed")
 
-    def _next(self) -> Alive:
-        """Waits for the run that is due first, and puts it behind the others."""
+    def _next(self) -> list[Alive]:
+        """Waits until a run is due; gives it, and all that soon will be."""
         with self._wake:
             while True:
                 due = min((when for _, when in self._runs.values()), default=None)
-                now = time.monotonic()
-                if due is not None and due <= now:
-                    mark = min(self._runs, key=lambda mark: self._runs[mark][1])
-                    run = self._runs[mark][0]
-                    self._runs[mark] = (run, now + run.lease_s / BEATS_PER_LEASE)
-                    return run
-                self._wake.wait(None if due is None else due - now)
+                if due is not None and due <= now():
+                    return self._take_due()
+                self._wake.wait(_NAP_MAX_S if due is None else min(_NAP_MAX_S, max(0.0, due - now())))
 
-    def _beat(self, run: Alive) -> None:
-        request = run.beat_request()
-        if request is None:
-            return
-        asked_at = time.monotonic()
+    def _take_due(self) -> list[Alive]:
+        at, taken = now(), []
+        for mark, (run, when) in self._runs.items():
+            interval = run.lease_s / BEATS_PER_LEASE
+            if when <= at + interval * _AHEAD:
+                self._runs[mark] = (run, at + interval)
+                taken.append(run)
+        return taken
+
+    def beat(self, runs: Iterable[Alive]) -> None:
+        beats = [(run, record) for run in runs if (record := run.beat_record()) is not None]
+        for first in range(0, len(beats), _BATCH_MAX):
+            batch = beats[first : first + _BATCH_MAX]
+            wait_s = min(_WAIT_MAX_S, *(run.lease_s / BEATS_PER_LEASE for run, _ in batch))
+            try:
+                if len(batch) == 1 or self._one_by_one or not self._beat_many(batch, wait_s):
+                    self._beat_each(batch, wait_s)
+            except Away:
+                # A server that is away for a beat may be back for the next one.
+                return
+
+    def _beat_many(self, batch: list[tuple[Alive, Record]], wait_s: float) -> bool:
+        asked_at = now()
+        leases = [{"run_id": record.run_id, "tenant": record.tenant, "lease": record.lease} for _, record in batch]
+        text = body({"leases": [{name: value for name, value in lease.items() if value} for lease in leases]})
         try:
-            answer = self._transport.post(*request, min(run.lease_s / BEATS_PER_LEASE, _WAIT_MAX_S))
-        except Away:
-            # A server that is away for a beat may be back for the next one.
-            return
-        run.beat_answered(asked_at, answer)
+            answer = self._transport.post("/v1/heartbeats", text, wait_s)
+        except NotRedrive as other:
+            if other.status not in (404, 405):
+                raise
+            self._one_by_one = True
+            return False
+        told = answer.body.get("leases") if answer.ok and isinstance(answer.body, dict) else None
+        if not isinstance(told, list) or len(told) != len(batch):
+            # Older than the call, or not of one mind with us about it: each for itself is always understood.
+            self._one_by_one = self._one_by_one or answer.status in (404, 405)
+            return False
+        for (run, _), each in zip(batch, told, strict=True):
+            run.beat_answered(asked_at, each.get("code") or "")
+        return True
+
+    def _beat_each(self, batch: list[tuple[Alive, Record]], wait_s: float) -> None:
+        for run, record in batch:
+            asked_at = now()
+            answer: Answer = self._transport.post(record.path, record.wire, wait_s)
+            if answer.ok or answer.status == 409:
+                run.beat_answered(asked_at, "" if answer.ok else answer.code)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import sys
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ def watch(client: Client) -> None:
     if not _registered:
         _registered = True
         atexit.register(_at_exit)
+        _watch_multiprocessing()
     if client.settings.catch_sigterm and not client.settings.off:
         _catch_sigterm()
 
@@ -34,8 +36,18 @@ def unwatch(client: Client) -> None:
 
 
 def forget() -> None:
+    """In a forked child."""
     for client in list(_clients):
         client.forget()
+    if (util := sys.modules.get("multiprocessing.util")) is not None:
+        # Its children end by `os._exit`, which runs its own finalizers and no others; those of the parent it forgets first.
+        util.register_after_fork(_clients, lambda _: _watch_multiprocessing())
+
+
+def _watch_multiprocessing() -> None:
+    process, util = sys.modules.get("multiprocessing.process"), sys.modules.get("multiprocessing.util")
+    if process is not None and util is not None and process.parent_process() is not None:
+        util.Finalize(None, _at_exit, exitpriority=10)
 
 
 def _at_exit() -> None:

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-import logging
+import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .encode import STEP_OUTPUT_MAX_BYTES, Raw, body, cut, dumps, id_of, label, step_key
+from .clock import now
+from .encode import (
+    STEP_OUTPUT_MAX_BYTES,
+    Raw,
+    body,
+    cut,
+    dumps,
+    effect_key,
+    label,
+    nth_key,
+    step_key,
+    text_of,
+)
 from .errors import EffectInProgress, EffectRefused, EffectUnknown, LeaseLost
+from .evidence import Evidence, Problem, tool_words
+from .flight import Flight
+from .logs import log
 from .record import Record
+from .sender import Handed
 from .spool import SpoolFull
 from .transport import Answer, Away
 
 if TYPE_CHECKING:
     from .client import Client
-    from .ending import Evidence
     from .step import Step
-
-log = logging.getLogger("redrive")
 
 _CHECK_MAX_CHARS = 1_000
 _OUTPUT_MAX_CHARS = 16 * STEP_OUTPUT_MAX_BYTES
@@ -50,7 +63,15 @@ class Ledger:
         self._ordinals: Counter[str] = Counter()
         self._steps: list[Raw] = []
         self._flush_due = False
+        self._last_handed: Handed | None = None
+        self._pid = os.getpid()
+        #: Keys whose outcome nobody knows, and what of effects they stand for.
         self._doubtful: set[str] = set()
+        self._doubted: set[str] = set()
+        self._flights: dict[str, Flight] = {}
+        #: What this attempt has done itself: what it gave, and how often.
+        self._done_here: dict[str, Any] = {}
+        self._done_times: Counter[str] = Counter()
         #: The start is in memory only: nothing that must survive us may rely on it.
         self._unseen = False
         #: Names of effects that were done under the ledger's guard.
@@ -69,20 +90,42 @@ class Ledger:
         """Effects that an earlier attempt began and nobody knows the end of."""
         return [step for step in self._recorded.values() if step.get("status") == "unknown"]
 
-    def _key_of(self, name: str, key: str | None, effect: bool | None) -> str:
-        """A step without a key is known by its name, and by which of that name it is within the attempt."""
-        if key is not None:
-            return key
-        ordinal = self._next_ordinal(name)
-        if effect is False:
-            return step_key(name, ordinal)
-        # An effect's key is known in the whole tenant, so it has the run in it.
-        return id_of(f"{self.run_id}:{name}" + (f":{ordinal}" if ordinal > 1 else ""))
-
     def _next_ordinal(self, name: str) -> int:
         with self._lock:
             self._ordinals[name] += 1
             return self._ordinals[name]
+
+    @property
+    def _is_mine(self) -> bool:
+        """A forked child has its parent's runs in its memory, and no right to end them."""
+        return self._pid == os.getpid()
+
+    def _claim(self, step: Step) -> Flight | None:
+        """Gives the step its key, or the call of the same effect that is under way."""
+        if step.effect is False:
+            step.key = step.identity or step_key(step.name, self._next_ordinal(step.name))
+            return None
+        if step.identity is None:
+            if not self._is_mine:
+                raise EffectRefused(step.name, "in a forked child an effect needs a key: its parent counts the calls too")
+            step.key = nth_key(effect_key(self.run_id, step.name), self._next_ordinal(step.name))
+            return None
+        with self._lock:
+            other = self._flights.get(step.identity)
+            if other is not None and not other.over:
+                return other
+            if step.identity in self._doubted:
+                raise EffectUnknown(step.identity, "this attempt began it before, and nobody knows whether it happened")
+            # The same call again, after the first has ended, is meant to happen twice; a key of one's own is one effect.
+            ordinal = self._done_times[step.identity] + 1 if step.counted else 1
+            step.key = nth_key(step.identity, ordinal)
+            step.flight = self._flights[step.identity] = Flight(step.key)
+        return None
+
+    def _release(self, step: Step) -> None:
+        with self._lock:
+            if step.identity is not None and self._flights.get(step.identity) is step.flight:
+                del self._flights[step.identity]
 
     def note(self, name: str, output: Any = None, *, effect: bool | None = False, failed: bool = False) -> None:
         """A step that somebody else has done, told after the fact: it guards the next attempt, not this one. What
@@ -91,7 +134,9 @@ class Ledger:
             return
         # What may be an effect and failed may have happened all the same: it stays open, and its end makes it unknown.
         status = "committed" if not failed else "failed" if effect is False else "started"
-        self._add_plain(step_fields(name, self._key_of(name, None, effect), effect, status, output))
+        ordinal = self._next_ordinal(name)
+        key = step_key(name, ordinal) if effect is False else nth_key(effect_key(self.run_id, name), ordinal)
+        self._add_plain(step_fields(name, key, effect, status, output))
 
     # Called by steps.
 
@@ -102,30 +147,62 @@ class Ledger:
             if step.effect is False and known.get("output_omitted"):
                 # A plain step whose output was too large to keep: only doing it again gives it back.
                 return
-            step.done, step.output = True, known.get("output")
+            self._was_done(step, known.get("output"))
             return
         if step.effect is False:
             return
         if known is not None and known.get("status") == "unknown":
             raise EffectUnknown(step.key, "an earlier attempt began it, and nobody knows whether it happened")
+        if step.key in self._done_here:
+            self._was_done(step, self._done_here[step.key])
+            return
         self._intend(step)
 
-    def _step_ends(self, step: Step, status: str, output: Any) -> None:
-        self._doubtful.discard(step.key)
+    def _was_done(self, step: Step, output: Any) -> None:
+        step.done, step.output = True, output
+        if step.identity is not None:
+            with self._lock:
+                self._done_times[step.identity] += 1
+
+    def _step_ends(self, step: Step, status: str, output: Any, error: BaseException | None = None) -> None:
         told = _fields_of(step, status, output)
         if step.effect is False:
+            self._doubtful.discard(step.key)
             if status == "committed":
                 self.evidence.step = None
             self._add_plain(told)
-        else:
-            self._record_now(body(told))
+            return
+        with self._lock:
+            self._doubtful.discard(step.key)
+            if step.identity is not None:
+                self._doubted.discard(step.identity)
+                if status == "committed":
+                    self._done_here[step.key] = output
+                    self._done_times[step.identity] += 1
+        if step.tool:
+            self._judge_tool(step, None if status == "committed" else error, "")
+        self._record_now(body(told))
 
-    def _step_in_doubt(self, step: Step) -> None:
+    def _step_in_doubt(self, step: Step, error: BaseException | None, said: str = "") -> None:
         """An effect's intent is on record and its outcome is not: the end of the attempt makes it unknown. Of a plain
         step it is told that it was begun."""
         if step.effect is False and step.key not in self._doubtful and not self._ended:
             self._add_plain(_fields_of(step, "started", None))
-        self._doubtful.add(step.key)
+        with self._lock:
+            self._doubtful.add(step.key)
+            if step.identity is not None:
+                self._doubted.add(step.identity)
+        if step.tool:
+            self._judge_tool(step, error, said)
+
+    def _judge_tool(self, step: Step, error: BaseException | None, said: str) -> None:
+        """What a tool raised or complained of stands against a success until the tool has done it after all."""
+        if error is None and not said:
+            self.evidence.tool_done(step.name)
+            return
+        words = said or text_of(error) or type(error).__name__
+        problem = Problem(tool_words(step.name) + words, None, error, label(step.name))
+        self.evidence.tool_failed(step.name, problem, lasting=True)
 
     # Plain steps: in the background, or with the end.
 
@@ -134,8 +211,8 @@ class Ledger:
             return
         text = Raw(body(told))
         with self._lock:
-            if self._ended:
-                # The late word of somebody whose attempt is over.
+            if self._ended or not self._is_mine:
+                # The late word of somebody whose attempt is over, or of a child who may end at any moment.
                 self._client.sender.put(self._step_record(text))
                 return
             self._steps.append(text)
@@ -151,7 +228,7 @@ class Ledger:
             if self._ended:
                 return
             for text in self._take_steps():
-                self._client.sender.put(self._step_record(text))
+                self._last_handed = self._client.sender.put(self._step_record(text))
 
     def _take_steps(self) -> list[Raw]:
         with self._lock:
@@ -168,37 +245,50 @@ class Ledger:
             return
         if self.lost or self._ended:
             raise LeaseLost(step.key, f"the attempt is no longer ours ({self.lost or 'it has ended'})")
-        text = body(_fields_of(step, "started", None))
-        answer = self._ask(text)
+        told = _fields_of(step, "started", None)
+        plain = body({name: value for name, value in told.items() if name != "call_id"})
+        text = plain if self._client.knows_call_id is False else body(told)
+        until = time.monotonic() + self._client.settings.wait_ms / 1000
+        self._send_plain_first(until)
+        answer = self._ask(text, until)
         if answer is None:
-            self._intend_offline(step, text)
+            # On disk only in a form that every server takes.
+            self._intend_offline(step, text if self._client.knows_call_id else plain)
         elif answer.ok:
+            if self._client.knows_call_id is None:
+                self._client.knows_call_id = True
             if answer.body.get("replayed"):
-                step.done, step.output = True, answer.body.get("output")
+                self._was_done(step, answer.body.get("output"))
         else:
             raise self._refusal(step, answer)
 
-    def _ask(self, text: str) -> Answer | None:
+    def _send_plain_first(self, until: float) -> None:
+        """Whoever is killed inside an effect leaves a record of all that was done before it."""
+        self._flush()
+        if self._last_handed is not None:
+            self._last_handed.wait(max(0.0, until - time.monotonic()))
+            self._last_handed = None
+
+    def _ask(self, text: str, until: float) -> Answer | None:
         """The server's answer within the agent's patience; none when it can't be had."""
-        wait_s = self._client.settings.wait_ms / 1000
-        until = time.monotonic() + wait_s
-        if self._client.sender.is_away() or not self._client.spool.wait_clear(self._id, wait_s):
+        if self._client.sender.is_away() or not self._client.spool.wait_clear(self._id, max(0.0, until - time.monotonic())):
             return None
         if self._lease is None:
             return None
-        record = self._step_record(text)
         try:
-            return self._client.post(record.path, record.wire, max(0.05, until - time.monotonic()))
+            return self._client.post(self._step_record(text), until)
         except Away:
             return None
 
     def _intend_offline(self, step: Step, text: str) -> None:
-        if self._lease is not None and time.monotonic() > self._alive_until:
+        if self._lease is not None and now() > self._alive_until:
             raise LeaseLost(step.key, "the lease has run out while the server could not be reached")
         if self._unseen and self._lease is None:
             raise EffectRefused(step.key, "neither the server nor the disk has the run")
         if self._client.settings.effects_offline == "refuse":
             raise EffectRefused(step.key, "the server can't be asked whether it may be done")
+        # What waits for the server was said before.
+        self._client.sender.to_spool()
         try:
             self._client.keep(self._step_record(text))
         except SpoolFull as full:
@@ -218,7 +308,7 @@ class Ledger:
         """An outcome that must not get lost: told to the server, or on disk, before the agent goes on."""
         if self._client.settings.off:
             return
-        answer = self._ask(text)
+        answer = self._ask(text, time.monotonic() + self._client.settings.wait_ms / 1000)
         if answer is not None:
             if not answer.ok and answer.body.get("recorded") is not True:
                 log.warning("redrive: an effect's outcome in %s was refused: %s", self.run_id, answer.detail)
@@ -239,8 +329,12 @@ def _is_done(step: Mapping[str, Any]) -> bool:
 
 def _fields_of(step: Step, status: str, output: Any) -> dict[str, Any]:
     told = step_fields(step.name, step.key, step.effect, status, output)
-    if status == "started" and step.check:
-        told["check"] = cut(step.check, _CHECK_MAX_CHARS)
+    if status == "started":
+        if step.check:
+            told["check"] = cut(step.check, _CHECK_MAX_CHARS)
+        if step.call_id:
+            # A second sending of the same intent is told from another call by it.
+            told["call_id"] = step.call_id
     return told
 
 

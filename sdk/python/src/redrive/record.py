@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, urlencode
 
-
 ENDS = frozenset({"succeed", "fail", "release"})
 
 
@@ -31,8 +30,16 @@ class Record:
     tenant: str | None = None
     lease: str | None = None
 
+    def with_body(self, body: str) -> Record:
+        return replace(self, body=body)
+
     def under(self, lease: str | None) -> Record:
         return self if lease is None or self.lease is not None else replace(self, lease=lease)
+
+    @property
+    def answered_with(self) -> str:
+        """A field of every good answer to it."""
+        return "status" if self.do == "step" else "state"
 
     @property
     def path(self) -> str:
@@ -62,7 +69,7 @@ class Record:
 
 
 def sealed(fields: dict[str, Any]) -> bytes:
-    text = json.dumps(fields, separators=(",", ":")).encode("ascii")
+    text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 

@@ -3,18 +3,17 @@ away all of it goes to the spool, and from there it is sent as soon as somebody 
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 
+from .context import start_daemon
 from .delivery import Delivery
+from .logs import log
 from .record import ENDS, Record
 from .spool import Spool, SpoolFile, SpoolFull
-from .transport import Answer, Away, Transport
-
-log = logging.getLogger("redrive")
+from .transport import Answer, Away, NotRedrive, Transport
 
 #: Nobody waits for the background: a slow answer there is better than none.
 _WAIT_S = 10.0
@@ -26,7 +25,7 @@ _QUEUE_MAX = 10_000
 class Handed:
     """A record on its way, for whoever wants to know what became of it."""
 
-    __slots__ = ("record", "answer", "_known")
+    __slots__ = ("_known", "answer", "record")
 
     def __init__(self, record: Record) -> None:
         self.record = record
@@ -34,8 +33,14 @@ class Handed:
         self._known = threading.Event()
 
     def settle(self, answer: Answer | None) -> None:
-        self.answer = answer
-        self._known.set()
+        """The first word counts: what was spooled while it was on its way may get two."""
+        if not self._known.is_set():
+            self.answer = answer
+            self._known.set()
+
+    @property
+    def settled(self) -> bool:
+        return self._known.is_set()
 
     def wait(self, seconds: float) -> Answer | None:
         self._known.wait(seconds)
@@ -46,8 +51,11 @@ class Sender:
     def __init__(self, transport: Transport, spool: Spool, told: Callable[[Record, Answer | None], None]) -> None:
         self._transport, self._spool, self._told = transport, spool, told
         self._queue: deque[Handed] = deque()
+        #: On its way: no longer in the queue, and not yet known to have arrived.
+        self._in_hand: Handed | None = None
         self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._misconfigured = ""
         #: At exit two threads may be at it.
         self._spooling = threading.Lock()
         self._busy = False
@@ -67,10 +75,17 @@ class Sender:
             self._queue.append(handed)
             self._run_thread()
             self._wake.notify()
-        if self._stopped:
-            # Said after the end: nobody but the disk takes it any more.
+        if self._stopped or self._thread is None:
+            # Said after the end, or no thread can be had: nobody but the disk takes it any more.
             self._spool_queue()
         return handed
+
+    def to_spool(self) -> None:
+        """Puts what is in the queue on disk, so that what follows it there comes after it."""
+        self._spool_queue(in_hand=True)
+
+    def know_start(self, run: str, start: str) -> None:
+        self._direct.know_start(run, start)
 
     def poke(self) -> None:
         """Something was put into the spool."""
@@ -83,6 +98,12 @@ class Sender:
         return time.monotonic() < self._retry_at
 
     def seen_away(self, away: Away) -> None:
+        if isinstance(away, NotRedrive):
+            if self._misconfigured != str(away):
+                self._misconfigured = str(away)
+                where = self._transport.url, away, self._spool.folder
+                log.error("redrive: %s is not a Redrive server (%s): check REDRIVE_URL; reports are kept in %s", *where)
+            self._retry_s = self._retry_s or _RETRY_MIN_S
         if not self.is_away():
             if self._retry_s == 0.0:
                 log.warning("redrive: the server does not answer, reports are kept on disk: %s", away)
@@ -101,10 +122,10 @@ class Sender:
         with self._wake:
             self._stopped = True
             self._wake.notify_all()
-            self._wake.wait_for(lambda: not self._busy, seconds)
-        while time.monotonic() < until and not self.is_away() and (self._queue or not self._spool.empty):
+            idle = self._wake.wait_for(lambda: not self._busy, seconds)
+        while idle and time.monotonic() < until and not self.is_away() and (self._queue or not self._spool.empty):
             self._round(until - time.monotonic())
-        self._spool_queue()
+        self._spool_queue(in_hand=True)
 
     def flush(self, seconds: float) -> bool:
         """Waits until everything has been said; false when the time was not enough."""
@@ -116,17 +137,19 @@ class Sender:
                 self._run_thread()
                 self._wake.notify_all()
                 self._wake.wait(0.02)
+        # Whoever leaves the process now, leaves nothing in its memory.
+        self._spool_queue(in_hand=True)
         return False
 
     def forget(self) -> None:
         """In a forked child: the thread and what it has in hand are the parent's."""
         self._queue, self._wake, self._thread = deque(), threading.Condition(), None
         self._busy, self._own, self._spooling = False, None, threading.Lock()
+        self._in_hand, self._stopped = None, False
 
     def _run_thread(self) -> None:
         if self._thread is None and not self._stopped:
-            self._thread = threading.Thread(target=self._run, name="redrive-sender", daemon=True)
-            self._thread.start()
+            self._thread = start_daemon("redrive-sender", self._run)
 
     def _run(self) -> None:
         while True:
@@ -168,6 +191,9 @@ class Sender:
                 self._others_at = time.monotonic() + _OTHERS_EVERY_S
                 for left in self._spool.left_behind():
                     self._send_file(left, Delivery(*self._parts(left)), wait_s)
+                    if torn := left.torn():
+                        kept = self._spool.set_aside_line(torn)
+                        log.warning("redrive: the last line of %s was cut off and is kept in %s", left.path.name, kept)
                     left.remove()
             self.seen_there()
         except Away as away:
@@ -175,24 +201,39 @@ class Sender:
             self._spool_queue()
 
     def _send_queue(self, wait_s: float) -> None:
-        while self._queue:
-            handed = self._queue[0]
-            if self._spool.has(handed.record.run):
-                return
-            answer = self._direct.send(handed.record, wait_s)
-            self._queue.popleft()
+        while True:
+            with self._wake:
+                if not self._queue or self._spool.has(self._queue[0].record.run):
+                    return
+                handed = self._in_hand = self._queue.popleft()
+            try:
+                answer = self._direct.send(handed.record, wait_s)
+            except BaseException:
+                with self._wake:
+                    # Unless it was spooled meanwhile.
+                    if self._in_hand is handed:
+                        self._queue.appendleft(handed)
+                        self._in_hand = None
+                raise
+            with self._wake:
+                if self._in_hand is handed:
+                    self._in_hand = None
             if handed.record.do in ENDS:
                 self._leases.pop(handed.record.run, None)
             handed.settle(answer)
             self._told(handed.record, answer)
 
-    def _spool_queue(self) -> None:
-        """The whole queue in one write, or as much of it as fits."""
+    def _spool_queue(self, in_hand: bool = False) -> None:
+        """The whole queue in one write, or as much of it as fits; with what is on its way, when nobody can wait for it. That
+        may arrive twice, which changes nothing."""
         with self._spooling:
-            self._move_to_spool()
+            self._move_to_spool(in_hand)
 
-    def _move_to_spool(self) -> None:
-        taken = list(self._queue)
+    def _move_to_spool(self, in_hand: bool) -> None:
+        with self._wake:
+            taken = list(self._queue)
+            if in_hand and self._in_hand is not None:
+                taken.insert(0, self._in_hand)
         if not taken:
             return
         try:
@@ -201,11 +242,16 @@ class Sender:
             self._full_until = time.monotonic() + _RETRY_MAX_S
             if len(taken) > _QUEUE_MAX:
                 log.error("redrive: %d reports are lost: %s", len(taken) - _QUEUE_MAX, full)
-                for _ in range(len(taken) - _QUEUE_MAX):
-                    self._queue.popleft()
+                with self._wake:
+                    for _ in range(min(len(self._queue), len(taken) - _QUEUE_MAX)):
+                        self._queue.popleft()
             return
+        spooled = set(map(id, taken))
+        with self._wake:
+            self._queue = deque(handed for handed in self._queue if id(handed) not in spooled)
+            if self._in_hand is not None and id(self._in_hand) in spooled:
+                self._in_hand = None
         for handed in taken:
-            self._queue.popleft()
             # Whoever waits for an answer learns that there will be none for now.
             handed.settle(None)
 
@@ -224,9 +270,10 @@ class Sender:
 
     def _send_file(self, file: SpoolFile, delivery: Delivery, wait_s: float) -> None:
         """All that is in it now; the place where it got to is kept after each line."""
-        for record, end in file.records():
+        for record, end, raw in file.records():
             if record is None:
-                log.warning("redrive: a line of %s can't be read and is left out", file.path.name)
+                kept = self._spool.set_aside_line(raw)
+                log.warning("redrive: a line of %s can't be read and is kept in %s", file.path.name, kept)
             else:
                 self._told(record, delivery.send(record, wait_s))
                 if record.do in ENDS:

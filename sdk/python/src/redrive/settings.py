@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from .logs import redact
+
 DEFAULT_URL = "http://127.0.0.1:7070"
 LEASE_MS_MIN, LEASE_MS_MAX = 500, 86_400_000
 
@@ -47,9 +49,13 @@ class Settings:
     off: bool = False
 
     def __post_init__(self) -> None:
+        # Read from a file or an environment they often end in a newline.
+        for name in ("url", "key", "tenant", "environment"):
+            if isinstance(value := getattr(self, name), str):
+                object.__setattr__(self, name, value.strip())
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"url must be http://… or https://…, not {self.url!r}")
+            raise ValueError(redact(f"url must be http://… or https://…, not {self.url!r}"))
         if self.effects_offline not in ("spool", "refuse"):
             raise ValueError("effects_offline must be 'spool' or 'refuse'")
         if not LEASE_MS_MIN <= self.lease_ms <= LEASE_MS_MAX:

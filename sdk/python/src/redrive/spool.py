@@ -7,7 +7,6 @@ it has been sent, and under which leases; a crash in between sends some lines ag
 from __future__ import annotations
 
 import json
-import logging
 import os
 import threading
 import time
@@ -16,14 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from .logs import log
 from .record import Record, record_of, sealed, unsealed
 
 try:
     import fcntl
 except ImportError:  # pragma: no cover - not POSIX: each process then sends its own file only
     fcntl = None  # type: ignore[assignment]
-
-log = logging.getLogger("redrive")
 
 
 class SpoolFull(Exception):
@@ -52,8 +50,8 @@ class SpoolFile:
         if mark is not None:
             self.sent_to, self.leases = int(mark["to"]), dict(mark["leases"])
 
-    def records(self) -> Iterator[tuple[Record | None, int]]:
-        """What is yet to be sent, each with the place after it; none for a line that can't be read."""
+    def records(self) -> Iterator[tuple[Record | None, int, bytes]]:
+        """What is yet to be sent, each with the place after it and its bytes; none for a line that can't be read."""
         with open(self.path, "rb") as file:
             file.seek(self.sent_to)
             for line in file:
@@ -64,7 +62,14 @@ class SpoolFile:
                 fields = unsealed(line)
                 if fields is not None and "v" in fields:
                     continue
-                yield (record_of(fields) if fields else None, end)
+                yield (record_of(fields) if fields else None, end, line)
+
+    def torn(self) -> bytes:
+        """What is left after the last whole line."""
+        with open(self.path, "rb") as file:
+            file.seek(self.sent_to)
+            rest = file.read()
+        return rest[rest.rfind(b"\n") + 1 :]
 
     def starts(self) -> dict[str, str]:
         """The bodies of all starts, sent or not."""
@@ -116,6 +121,10 @@ class Spool:
         #: Runs of this process of which a line has not been sent yet: all that follows of them has to queue behind it.
         self._waiting: set[str] = set()
         self._others: tuple[int, float] = (0, 0.0)
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
 
     def append(self, *records: Record) -> None:
         """On disk when it returns."""
@@ -197,6 +206,17 @@ class Spool:
                 file.write(text + "\n")
         except OSError as error:
             log.warning("redrive: what was refused could not be set aside: %s", error)
+
+    def set_aside_line(self, raw: bytes) -> Path:
+        """A line that can't be read is kept as it is, for a person."""
+        path = self._folder / "unreadable.spool-lines"
+        try:
+            self._make_folder()
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
+                file.write(raw if raw.endswith(b"\n") else raw + b"\n")
+        except OSError as error:
+            log.error("redrive: an unreadable line could not be set aside: %s", error)
+        return path
 
     def forget(self) -> None:
         """In a forked child: the file is the parent's."""

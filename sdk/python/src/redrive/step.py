@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
 import threading
+import uuid
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import interrupt
+from . import interrupt, lazy
+from .context import Inside
 from .errors import NotDone, TimeLimit
+from .flight import Flight
+from .judge import failed_text
 
 if TYPE_CHECKING:
     from .attempt import Run
 
-log = logging.getLogger("redrive")
 T = TypeVar("T")
 _NOTHING = object()
 
@@ -35,17 +37,26 @@ class Step:
         timeout_s: float | None,
         check: str | None,
         not_done_on: tuple[type[BaseException], ...],
+        *,
+        counted: bool = False,
+        tool: bool = False,
     ) -> None:
         self.run, self.name, self.effect = run, name, effect
         self.timeout_s, self.check = timeout_s, check
-        self._given_key = key
+        #: What makes it the same step again. With `counted` it may be meant more than once in an attempt.
+        self.identity, self.counted = key, counted
+        #: A framework may swallow what it raises, so that it stands against a success by itself.
+        self.tool = tool
         self._not_done_on: tuple[type[BaseException], ...] = (NotDone, *not_done_on)
         self.key = ""
+        self.call_id = ""
         #: An earlier attempt has done it: `output` is what it gave then, and the work must not be done again.
         self.done = False
         self.timed_out = False
+        self.flight: Flight | None = None
         self._output: Any = _NOTHING
         self._over = False
+        self._settled = False
         self._lock = threading.Lock()
         self._timer: Any = None
 
@@ -71,58 +82,101 @@ class Step:
         self._settle(error)
 
     async def __aenter__(self) -> Step:
-        from .aio import off_loop
-
-        await off_loop(lambda: self._begin(interruptible=False))
+        await self._begin_async()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        from .aio import off_loop
-
         self._close()
-        await off_loop(lambda: self._settle(error))
+        await self._settle_async(error)
 
     def __call__(self, work: Callable[..., T]) -> Callable[..., T]:
         """As a decorator: each call is a step of its own."""
-
-        def again() -> Step:
-            return Step(
-                self.run, self.name, self._given_key, self.effect, self.timeout_s, self.check, self._not_done_on
-            )
-
         if inspect.iscoroutinefunction(work):
 
             @functools.wraps(work)
             async def called_async(*args: Any, **kwargs: Any) -> Any:
-                return await again().do_async(functools.partial(work, *args, **kwargs))
+                return await self.anew().do_async(functools.partial(work, *args, **kwargs))
 
             return called_async  # type: ignore[return-value]
 
         @functools.wraps(work)
         def called(*args: Any, **kwargs: Any) -> T:
-            return again().do(functools.partial(work, *args, **kwargs))
+            return self.anew().do(functools.partial(work, *args, **kwargs))
 
         return called
+
+    def anew(self) -> Step:
+        return Step(self.run, self.name, self.identity, self.effect, self.timeout_s, self.check, self._not_done_on)
 
     def do(self, work: Callable[[], T]) -> T:
         """Does the work, or gives back what it gave before. With a time limit the work has a thread of its own, and
         may go on in it after the limit: what it comes to is then recorded when it is known."""
+        if _is_async(work):
+            raise TypeError(f"the work of {self.name} is async: use do_async")
         if self.timeout_s is not None:
             return self._do_beside(work)
-        with self:
-            if not self.done:
-                self.output = work()
-        return self.output  # type: ignore[no-any-return]
+        self._begin(interruptible=True)
+        if self.done:
+            return self.output  # type: ignore[no-any-return]
+        try:
+            value = work()
+        except BaseException as error:
+            self._close()
+            self._settle(error)
+            raise
+        return self._take(value)  # type: ignore[no-any-return]
+
+    def _take(self, value: Any, awaitable: bool = False) -> Any:
+        """What the work gave; the caller gets the very same, or a stream that is followed to its end."""
+        if lazy.is_awaitable(value) and not awaitable:
+            refused = TypeError(f"the work of {self.name} gave an awaitable: use do_async")
+            self._close()
+            if inspect.iscoroutine(value):
+                # It was never begun.
+                value.close()
+                self._settle(refused, not_done=True)
+            else:
+                self._settle(refused)
+            raise refused
+        if lazy.is_lazy(value):
+            return lazy.followed(value, self._streamed, lambda: Inside(self.run))
+        self.output = value
+        if self._close():
+            late = TimeLimit(f"the step {self.name} took longer than {self.timeout_s} s")
+            self._settle(late)
+            raise late
+        self._settle(None)
+        return value
+
+    def _streamed(self, error: BaseException | None, items: list[Any]) -> None:
+        self.output = lazy.recorded(items)
+        self._close()
+        if isinstance(error, lazy.Closed) and self.effect is False:
+            error = None
+        self._settle(error)
 
     async def do_async(self, work: Callable[[], Awaitable[T]]) -> T:
         from .aio import bounded
 
-        async with self:
-            if not self.done:
-                self.output = await bounded(work(), self.timeout_s, self)
-        return self.output  # type: ignore[no-any-return]
+        await self._begin_async()
+        if self.done:
+            return self.output  # type: ignore[no-any-return]
+        try:
+            value: Any = work()
+            if lazy.is_awaitable(value):
+                value = await bounded(value, self.timeout_s, self)
+        except BaseException as error:
+            self._close()
+            await self._settle_async(error)
+            raise
+        if lazy.is_lazy(value):
+            return lazy.followed(value, self._streamed, lambda: Inside(self.run))  # type: ignore[no-any-return]
+        self.output = value
+        self._close()
+        await self._settle_async(None)
+        return value  # type: ignore[no-any-return]
 
     def _do_beside(self, work: Callable[[], T]) -> T:
         self._begin(interruptible=False, timed=False)
@@ -132,9 +186,12 @@ class Step:
 
         def working() -> None:
             try:
-                self.output = work()
+                with Inside(self.run):
+                    self.output = work()
             except BaseException as error:  # noqa: BLE001 - it is handed to whoever waits
                 thrown.append(error)
+            if not thrown and lazy.is_lazy(self.output):
+                return
             # After the limit this is the late word of the one who began it: it still counts.
             self._settle(thrown[0] if thrown else None)
 
@@ -144,25 +201,75 @@ class Step:
         if thread.is_alive():
             self.timed_out = True
             limit = TimeLimit(f"the step {self.name} took longer than {self.timeout_s} s and may still go on")
-            self.run._step_in_doubt(self)
+            self.run._step_in_doubt(self, limit)
+            self._end_flight(limit)
             raise limit
         if thrown:
             raise thrown[0]
+        if lazy.is_lazy(self.output):
+            return self._take(self.output)  # type: ignore[no-any-return]
         return self.output  # type: ignore[no-any-return]
 
+    # Beginning: behind whoever is at the same effect already.
+
     def _begin(self, interruptible: bool, timed: bool = True) -> None:
-        self.key = self.run._key_of(self.name, self._given_key, self.effect)
-        self.run._step_begins(self)
+        while (other := self.run._claim(self)) is not None:
+            other.wait()
+            if self._joined(other):
+                return
+        self._ask_to_begin()
         if not self.done and interruptible and timed and self.timeout_s is not None:
             interrupt.prepare()
             thread = threading.get_ident()
             self._timer = self.run._timers.after(self.timeout_s, lambda: self._time_is_up(thread))
 
+    async def _begin_async(self) -> None:
+        from .aio import off_loop
+
+        while (other := self.run._claim(self)) is not None:
+            await other.wait_async()
+            if self._joined(other):
+                return
+        if self.effect is False:
+            self._ask_to_begin()
+            return
+        try:
+            await off_loop(self._ask_to_begin)
+        except BaseException as error:
+            # Cancelled with its intent on record: it never began.
+            if not self._settled and not self.done and self.call_id:
+                await self._settle_async(error, not_done=True)
+            raise
+
+    def _joined(self, other: Flight) -> bool:
+        if other.error is not None:
+            raise other.error
+        self.done, self.output = True, other.output
+        return True
+
+    def _ask_to_begin(self) -> None:
+        self.call_id = str(uuid.uuid4()) if self.effect is not False else ""
+        try:
+            self.run._step_begins(self)
+        except BaseException as error:
+            self.call_id = ""
+            self._end_flight(error)
+            raise
+        if self.done:
+            self._end_flight(None)
+
+    def _end_flight(self, error: BaseException | None) -> None:
+        if self.flight is not None:
+            self.run._release(self)
+            self.flight.end(self.output, error)
+
+    # Ending.
+
     def _time_is_up(self, thread: int) -> None:
         with self._lock:
             if not self._over:
                 self.timed_out = True
-                self.run._step_in_doubt(self)
+                self.run._step_in_doubt(self, None)
                 interrupt.interrupt(thread)
 
     def _close(self) -> bool:
@@ -175,16 +282,38 @@ class Step:
                 interrupt.call_off(threading.get_ident())
             return self.timed_out
 
-    def _settle(self, error: BaseException | None) -> None:
+    async def _settle_async(self, error: BaseException | None, not_done: bool = False) -> None:
+        from .aio import off_loop
+
+        if self.effect is False or self.done:
+            self._settle(error, not_done)
+        else:
+            await off_loop(lambda: self._settle(error, not_done))
+
+    def _settle(self, error: BaseException | None, not_done: bool = False) -> None:
         """What is known of the step now. An effect that was left by an error may have happened: only its own word
-        that it did not (`NotDone`, `not_done_on`) makes it `failed`."""
+        that it did not (`NotDone`, `not_done_on`) makes it `failed`. A result that says it failed is no outcome either."""
         if self.done:
             return
-        if error is None:
-            self.run._step_ends(self, "committed", self.output)
-        elif isinstance(error, self._not_done_on) and not isinstance(error, TimeLimit):
-            self.run._step_ends(self, "failed", None)
-        elif self.effect is not False or isinstance(error, TimeLimit) or self.timed_out:
-            self.run._step_in_doubt(self)
-        else:
-            self.run._step_ends(self, "failed", None)
+        self._settled = True
+        try:
+            said = failed_text(self.output) if error is None and self.effect is not False else None
+            if said is not None:
+                self.run._step_in_doubt(self, None, said)
+            elif error is None:
+                self.run._step_ends(self, "committed", self.output)
+            elif not_done or (isinstance(error, self._not_done_on) and not isinstance(error, TimeLimit)):
+                self.run._step_ends(self, "failed", None, error)
+            elif self.effect is not False or isinstance(error, TimeLimit) or self.timed_out:
+                self.run._step_in_doubt(self, error)
+            else:
+                self.run._step_ends(self, "failed", None, error)
+        finally:
+            self._end_flight(error)
+
+
+def _is_async(work: Callable[..., Any]) -> bool:
+    inner: Any = work
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(type(inner), "__call__", None))

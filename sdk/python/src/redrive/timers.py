@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import logging
 import threading
 import time
 from collections.abc import Callable
 
-log = logging.getLogger("redrive")
+from .context import start_daemon
+from .logs import log
 
 
 class Timer:
@@ -37,8 +37,7 @@ class Timers:
             heapq.heappush(self._due, (when, next(self._count), timer))
             # Only a time before all others changes what the thread waits for.
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="redrive-timers", daemon=True)
-                self._thread.start()
+                self._thread = start_daemon("redrive-timers", self._run)
             elif self._due[0][2] is timer:
                 self._wake.notify()
         return timer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import io
 import ipaddress
 import json
 import os
@@ -13,6 +14,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
+
+from .context import start_daemon
+from .logs import keep_secret, redact
 
 #: The server closes idle connections after 30 s: one that may be closing is not used.
 _IDLE_MAX_S = 15.0
@@ -28,6 +32,10 @@ class Away(Exception):
         super().__init__(why)
         self.status = status
         self.retry_after_s = retry_after_s
+
+
+class NotRedrive(Away):
+    """Something answers, and it is not a Redrive server: a redirect, a page, another API. The address is wrong."""
 
 
 @dataclass(frozen=True)
@@ -59,17 +67,21 @@ class Transport:
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._port = parts.port or (443 if self._tls else 80)
         self._prefix = parts.path.rstrip("/")
-        self._key = key
+        self._key = key.strip()
+        keep_secret(self._key)
+        if parts.password:
+            keep_secret(parts.password)
         self._idle: list[tuple[http.client.HTTPConnection, float]] = []
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._address: tuple[Any, float] | None = None
 
-    def post(self, path: str, body: str, wait_s: float) -> Answer:
-        return self._call("POST", path, body.encode("utf-8", "backslashreplace"), wait_s)
-
-    def get(self, path: str, wait_s: float) -> Answer:
-        return self._call("GET", path, None, wait_s)
+    def post(self, path: str, body: str, wait_s: float, has: str | None = None) -> Answer:
+        """`has` is a field that every good answer to this call has: without it somebody else has answered."""
+        answer = self._call("POST", path, body.encode("utf-8", "backslashreplace"), wait_s)
+        if answer.ok and has is not None and not (isinstance(answer.body, dict) and has in answer.body):
+            raise NotRedrive(f"{answer.status} without {has!r} in its answer", answer.status)
+        return answer
 
     def _call(self, method: str, path: str, body: bytes | None, wait_s: float) -> Answer:
         if not self._key:
@@ -102,7 +114,6 @@ class Transport:
         if body is not None:
             headers["Content-Type"] = "application/json"
         connection.request(method, self._prefix + path, body=body, headers=headers)
-        _bound(connection, until)
         response = connection.getresponse()
         raw = response.read(_ANSWER_MAX_BYTES)
         if response.will_close:
@@ -118,7 +129,7 @@ class Transport:
         if self._tls is not None:
             sock = self._tls.wrap_socket(sock, server_hostname=self._host)
         connection = http.client.HTTPConnection(self._host, self._port)
-        connection.sock = sock
+        connection.sock = _BoundedSocket(sock)
         return connection
 
     def _resolve(self, until: float) -> tuple[str, int]:
@@ -138,9 +149,11 @@ class Transport:
             except OSError as error:
                 found.append(error)
 
-        thread = threading.Thread(target=look, name="redrive-lookup", daemon=True)
-        thread.start()
-        thread.join(_left(until))
+        thread = start_daemon("redrive-lookup", look)
+        if thread is None:
+            look()
+        else:
+            thread.join(_left(until))
         if not found:
             raise TimeoutError(f"{self._host} could not be looked up in time")
         if isinstance(found[0], OSError):
@@ -167,6 +180,10 @@ class Transport:
                 return
         connection.close()
 
+    def forget(self) -> None:
+        """In a forked child: the connections are the parent's, and its threads may hold the lock."""
+        self._lock, self._idle, self._pid = threading.Lock(), [], os.getpid()
+
     def close(self) -> None:
         with self._lock:
             idle, self._idle = self._idle, []
@@ -181,9 +198,57 @@ def _left(until: float) -> float:
     return left
 
 
+class _BoundedSocket:
+    """A socket with one time limit for a whole call. A plain socket's timeout begins anew with each byte, so that a server
+    which drips them, or answers `100 Continue` for ever, would hold the agent without end."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock, self.until = sock, 0.0
+        self._files, self._closed = 0, False
+
+    def sendall(self, data: Any) -> None:
+        self._sock.settimeout(_left(self.until))
+        self._sock.sendall(data)
+
+    def recv_into(self, buffer: Any) -> int:
+        self._sock.settimeout(_left(self.until))
+        return self._sock.recv_into(buffer)
+
+    def makefile(self, _mode: str = "rb") -> io.BufferedReader:
+        self._files += 1
+        return io.BufferedReader(_Reader(self))
+
+    def file_closed(self) -> None:
+        self._files -= 1
+        if self._closed and self._files <= 0:
+            self._sock.close()
+
+    def close(self) -> None:
+        """A response that ends with the connection is still to be read."""
+        self._closed = True
+        if self._files <= 0:
+            self._sock.close()
+
+
+class _Reader(io.RawIOBase):
+    def __init__(self, sock: _BoundedSocket) -> None:
+        self._sock = sock
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self._sock.recv_into(buffer)
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            self._sock.file_closed()
+
+
 def _bound(connection: http.client.HTTPConnection, until: float) -> None:
-    if connection.sock is not None:
-        connection.sock.settimeout(_left(until))
+    if isinstance(connection.sock, _BoundedSocket):
+        connection.sock.until = until
 
 
 def _answer(response: http.client.HTTPResponse, raw: bytes) -> Answer:
@@ -192,12 +257,17 @@ def _answer(response: http.client.HTTPResponse, raw: bytes) -> Answer:
         body = json.loads(raw) if raw else None
     except ValueError:
         body = None
+    if 300 <= status < 400:
+        raise NotRedrive(f"{status} redirects to {response.getheader('Location') or 'nowhere'}", status)
     answer = Answer(status, body)
+    after_s = _seconds(response.getheader("Retry-After"))
     # A key that is wrong today may be right tomorrow; what was to be said is kept until then.
     if status in (401, 403, 408, 429) or status >= 500 or answer.code in ("wrong_tenant", "tenant_required"):
-        raise Away(f"{status} {answer.code} {answer.detail}".strip(), status, _seconds(response.getheader("Retry-After")))
-    if body is None or not isinstance(body, (dict, list)):
-        raise Away(f"{status} without JSON: is {response.getheader('Server') or 'this'} a Redrive server?", status)
+        raise Away(f"{status} {answer.code} {answer.detail}".strip(), status, after_s)
+    if not isinstance(body, (dict, list)):
+        raise NotRedrive(f"{status} without JSON from {response.getheader('Server') or 'an unnamed server'}", status)
+    if not answer.ok and not answer.code:
+        raise NotRedrive(f"{status} without a code in its answer", status)
     return answer
 
 
@@ -209,4 +279,4 @@ def _seconds(text: str | None) -> float | None:
 
 
 def _words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return redact(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)

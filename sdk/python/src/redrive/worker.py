@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import socket
@@ -12,13 +11,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from . import lazy
 from .attempt import Run
 from .client import Client, default_client
-from .decorator import Agent
+from .decorator import Agent, spec_of
 from .encode import body, label
+from .logs import log
 from .transport import Away
-
-log = logging.getLogger("redrive")
 
 _LEASE_WAIT_MS = 1_000
 _SLACK_S = 10.0
@@ -42,7 +41,7 @@ class Worker:
         name: str | None = None,
         client: Client | None = None,
     ) -> None:
-        self._agents = {spec.name: spec for spec in map(_spec, agents)}
+        self._agents = {spec.name: spec for spec in map(spec_of, agents)}
         if not self._agents:
             raise ValueError("a worker needs at least one function under @redrive.agent")
         self._client = client or default_client()
@@ -115,7 +114,7 @@ class Worker:
             "worker": label(self.name),
         }
         try:
-            answer = self._client.transport.post("/v1/leases", body(wanted), _LEASE_WAIT_MS / 1000 + _SLACK_S)
+            answer = self._client.transport.post("/v1/leases", body(wanted), _LEASE_WAIT_MS / 1000 + _SLACK_S, "leases")
         except Away as away:
             log.info("redrive: no work can be asked for: %s", away)
             self._stop.wait(_PAUSE_S)
@@ -148,7 +147,8 @@ class Worker:
                 asyncio.run(_in_task(spec, run))
             else:
                 with run:
-                    run.output = spec.call(run)
+                    output = spec.call(run)
+                    run.output = lazy.recorded(list(output)) if lazy.is_stream(output) else output
         except Exception as error:  # noqa: BLE001 - it is reported; the worker goes on with the next run
             log.info("redrive: %s failed: %s", run.run_id, error)
         except BaseException as error:  # noqa: BLE001 - an agent that exits ends its run, not the worker
@@ -171,11 +171,7 @@ class Worker:
 
 async def _in_task(spec: Agent, run: Run) -> None:
     async with run:
-        run.output = await spec.call(run)
-
-
-def _spec(work: Callable[..., Any]) -> Agent:
-    spec = getattr(work, "redrive", None)
-    if not isinstance(spec, Agent):
-        raise TypeError(f"{getattr(work, '__name__', work)} is not under @redrive.agent")
-    return spec
+        output = spec.call(run)
+        if lazy.is_awaitable(output):
+            output = await output
+        run.output = lazy.recorded([item async for item in output]) if hasattr(type(output), "__anext__") else output

@@ -3,48 +3,20 @@
 from __future__ import annotations
 
 import functools
-import json
-import logging
-import re
 import threading
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
-from ..attempt import Run, current_run
-from ..encode import cut, dumps, label, text_of
-from ..ending import Problem, tool_words
+from ..attempt import Run
+from ..context import current_run
+from ..encode import cut, label, text_of
+from ..evidence import Problem, tool_words
+from ..judge import failed_text
+from ..logs import log
 
-log = logging.getLogger("redrive")
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: How frameworks word a tool's failure when they hand it to the model as text; anchored at the first letter.
-_FAILED = re.compile(
-    r"Error: .* is not a valid tool, try one of \[|Error: .*\n Please fix your mistakes\.|Error (executing|invoking) tool\b"
-    r"|Tool execution error|Tool input validation error|Tool '.*' failed after \d+ attempts? with |I encountered an error\b"
-    r"|You tried to use the tool .*, but it doesn't exist|An error occurred while running the tool\."
-    r"|Tool '.*' timed out after |Error: tool '.*' not found in any workbench|Error: (Function failed|Argument parsing failed)"
-    r"|Error: Requested function |API request failed|Traceback \(most recent call last\):|Error: |Error\b.{0,40}: ",
-    re.DOTALL,
-)
 _WORDS_MAX = 2_000
-
-
-def failed_text(output: Any) -> str | None:
-    """The error in a tool's output, where it is one: an object that says so, or a framework's own words for it."""
-    found = output
-    if isinstance(output, str):
-        if _FAILED.match(output.strip()):
-            return cut(output.strip(), _WORDS_MAX)
-        try:
-            found = json.loads(output) if output.lstrip()[:1] == "{" else None
-        except ValueError:
-            return None
-    if not isinstance(found, dict):
-        return None
-    says_no = found.get("ok") is False or found.get("success") is False or found.get("isError") is True
-    if says_no or found.get("is_error") is True or found.get("status") == "error" or set(found) == {"error"} and found["error"]:
-        return cut(dumps(found), _WORDS_MAX)
-    return None
 
 
 def quietly(method: F) -> F:

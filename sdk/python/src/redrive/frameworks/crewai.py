@@ -15,7 +15,11 @@ from typing import Any
 
 from crewai.events import crewai_event_bus
 from crewai.events.types.crew_events import CrewKickoffCompletedEvent
-from crewai.events.types.llm_events import LLMCallCompletedEvent, LLMCallFailedEvent, LLMCallStartedEvent
+from crewai.events.types.llm_events import (
+    LLMCallCompletedEvent,
+    LLMCallFailedEvent,
+    LLMCallStartedEvent,
+)
 from crewai.events.types.tool_usage_events import (
     ToolFailureDetectedEvent,
     ToolUsageErrorEvent,
@@ -23,7 +27,8 @@ from crewai.events.types.tool_usage_events import (
     ToolUsageStartedEvent,
 )
 
-from ..attempt import Run, current_run
+from ..attempt import Run
+from ..context import current_run
 from ..encode import text_of
 from .common import Watch, quietly
 

@@ -1,0 +1,78 @@
+"""One call at a time of one effect inside a process: whoever calls it meanwhile waits for the first and gets what it got."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from typing import Any
+
+from .errors import EffectInProgress
+
+_inside: contextvars.ContextVar[tuple[Flight, ...]] = contextvars.ContextVar("redrive_flights", default=())
+
+
+class Flight:
+    """An effect under way. It ends once, with an output or an error."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.output: Any = None
+        self.error: BaseException | None = None
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._loop = _running_loop()
+        _inside.set((*(flight for flight in _inside.get() if not flight.over), self))
+
+    @property
+    def over(self) -> bool:
+        return self._over.is_set()
+
+    def end(self, output: Any, error: BaseException | None) -> None:
+        with self._lock:
+            if self._over.is_set():
+                return
+            self.output, self.error = output, error
+            self._over.set()
+            waiting, self._waiting = self._waiting, []
+        for loop, future in waiting:
+            try:
+                loop.call_soon_threadsafe(_wake, future)
+            except RuntimeError:
+                # Its loop is closed: nobody waits there any more.
+                pass
+        _inside.set(tuple(flight for flight in _inside.get() if flight is not self))
+
+    def wait(self) -> None:
+        loop = _running_loop()
+        if loop is not None and loop is self._loop:
+            raise EffectInProgress(self.key, "it is under way in this event loop, which would wait for itself")
+        self._not_from_inside()
+        self._over.wait()
+
+    async def wait_async(self) -> None:
+        self._not_from_inside()
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        with self._lock:
+            if self._over.is_set():
+                return
+            self._waiting.append((loop, future))
+        await future
+
+    def _not_from_inside(self) -> None:
+        if self in _inside.get() and not self.over:
+            raise EffectInProgress(self.key, "it is called from inside itself")
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
