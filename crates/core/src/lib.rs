@@ -4,6 +4,7 @@
 mod hash;
 mod words;
 
+pub mod absence;
 pub mod breaker;
 pub mod classify;
 pub mod detect;

@@ -1,5 +1,6 @@
 //! Moves of an attempt: it begins, shows life, ends well, ends badly, or goes quiet.
 
+use crate::absence::{Absence, attended_since};
 use crate::guard::hazard;
 use crate::lifecycle::event::{Begin, Effect, Moved, Outcome};
 use crate::lifecycle::refused::Refused;
@@ -267,15 +268,31 @@ pub(super) fn lease_ran_out(
     Ok(judge(run, &silent, run.attempt, Some(Ended::Expired), policy, now, jitter))
 }
 
+/// Steps that nobody was there to take are not missing. The deadline still ends it.
+pub(super) fn idle_too_long(
+    run: &Run,
+    unattended: bool,
+    policy: &Policy,
+    now: Timestamp,
+    jitter: f64,
+) -> Result<Moved, Refused> {
+    if !unattended {
+        return timed_out(run, "builtin.idle", policy, now, jitter);
+    }
+    let lease = Lease { progress_at: now, ..under_way(run)?.clone() };
+    Ok(Moved::plain(Run { state: State::Running(lease), ..run.clone() }))
+}
+
 pub(super) fn timed_out(run: &Run, rule: &str, policy: &Policy, now: Timestamp, jitter: f64) -> Result<Moved, Refused> {
     under_way(run)?;
     let timeout = Failure::found(Reason::Timeout, rule);
     Ok(judge(run, &timeout, run.attempt, Some(Ended::Expired), policy, now, jitter))
 }
 
-pub(super) fn unclaimed(run: &Run, policy: &Policy, now: Timestamp) -> Result<Moved, Refused> {
+pub(super) fn unclaimed(run: &Run, absences: &[Absence], policy: &Policy, now: Timestamp) -> Result<Moved, Refused> {
+    let by = attended_since(now, policy.unclaimed_after_ms, absences);
     match &run.state {
-        State::Scheduled(Scheduled { due: Due::At(due), .. }) if due.plus_ms(policy.unclaimed_after_ms) <= now => {
+        State::Scheduled(Scheduled { due: Due::At(due), .. }) if *due <= by => {
             Ok(Moved::plain(Run { state: State::Dead { because: DeadBecause::Rejected }, ..run.clone() }))
         }
         State::Scheduled(_) => Err(Refused::NotDue),

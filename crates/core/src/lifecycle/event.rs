@@ -1,5 +1,6 @@
 //! What can happen to a run, and what a move asks of the store.
 
+use crate::absence::Absence;
 use crate::ids::RunId;
 use crate::run::{Review, Run};
 use crate::strategy::Failure;
@@ -33,13 +34,18 @@ pub enum Event<'a> {
         unattended: bool,
         jitter: f64,
     },
+    /// `unattended`: likewise, nobody was there to take a step.
     IdleTooLong {
+        unattended: bool,
         jitter: f64,
     },
     DeadlinePassed {
         jitter: f64,
     },
-    Unclaimed,
+    /// Nobody began it; times in which no server was there do not count. They come newest first.
+    Unclaimed {
+        absences: &'a [Absence],
+    },
     /// Its payload was looked at before the first attempt, and no attempt could do it.
     WillNotFit {
         failure: &'a Failure,
@@ -127,7 +133,7 @@ impl Event<'_> {
             Self::LeaseRanOut { .. } => EventName::LeaseRanOut,
             Self::IdleTooLong { .. } => EventName::IdleTooLong,
             Self::DeadlinePassed { .. } => EventName::DeadlinePassed,
-            Self::Unclaimed => EventName::Unclaimed,
+            Self::Unclaimed { .. } => EventName::Unclaimed,
             Self::WillNotFit { .. } => EventName::WillNotFit,
             Self::Replay { .. } => EventName::Replay,
             Self::Cancel => EventName::Cancel,

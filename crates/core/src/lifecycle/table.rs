@@ -120,9 +120,9 @@ fn variants<'a>(name: EventName, failures: &'a [Failure], into: Option<&RunId>) 
         EventName::Fail => failures.iter().map(|failure| Event::Fail { failure, attempt: 2, jitter }).collect(),
         EventName::Release => vec![Event::Release { jitter }],
         EventName::LeaseRanOut => [false, true].map(|unattended| Event::LeaseRanOut { unattended, jitter }).to_vec(),
-        EventName::IdleTooLong => vec![Event::IdleTooLong { jitter }],
+        EventName::IdleTooLong => [false, true].map(|unattended| Event::IdleTooLong { unattended, jitter }).to_vec(),
         EventName::DeadlinePassed => vec![Event::DeadlinePassed { jitter }],
-        EventName::Unclaimed => vec![Event::Unclaimed],
+        EventName::Unclaimed => vec![Event::Unclaimed { absences: &[] }],
         EventName::WillNotFit => {
             failures.iter().take(1).map(|failure| Event::WillNotFit { failure, why: "sample" }).collect()
         }

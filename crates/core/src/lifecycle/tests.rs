@@ -138,7 +138,7 @@ fn no_automatic_path_repeats_an_effect_that_is_done_in_a_run_that_can_not_resume
         Event::Fail { failure: &timeout, attempt: 1, jitter: 0.0 },
         Event::Release { jitter: 0.0 },
         Event::LeaseRanOut { unattended: false, jitter: 0.0 },
-        Event::IdleTooLong { jitter: 0.0 },
+        Event::IdleTooLong { unattended: false, jitter: 0.0 },
         Event::DeadlinePassed { jitter: 0.0 },
     ];
     for event in paths {
@@ -295,9 +295,9 @@ fn any_event() -> impl Strategy<Value = Event<'static>> {
         1 => Just(Event::Progress),
         1 => Just(Event::Release { jitter: 0.5 }),
         2 => any::<bool>().prop_map(|unattended| Event::LeaseRanOut { unattended, jitter: 0.5 }),
-        1 => Just(Event::IdleTooLong { jitter: 0.5 }),
+        1 => any::<bool>().prop_map(|unattended| Event::IdleTooLong { unattended, jitter: 0.5 }),
         1 => Just(Event::DeadlinePassed { jitter: 0.5 }),
-        1 => Just(Event::Unclaimed),
+        1 => Just(Event::Unclaimed { absences: &[] }),
         2 => (any::<bool>(), any::<bool>()).prop_map(|(by_person, force)| Event::Replay { by_person, force }),
         1 => Just(Event::Cancel),
         1 => Just(Event::Resolve),

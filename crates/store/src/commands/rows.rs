@@ -4,6 +4,7 @@
 //! What a command has written it reads back as written, and it is all on disk, or nothing of it is, once the committer has
 //! its commit. Nothing here decides anything.
 
+use redrive_core::absence::Absence;
 use redrive_core::breaker::{Breaker, Key};
 use redrive_core::ids::{OrderKey, QueueName, RunId, Tenant};
 use redrive_core::money::Spend;
@@ -295,11 +296,14 @@ pub(crate) trait OperationRows {
 
 /// What the engine and the keys need, and what is counted.
 pub(crate) trait EngineRows {
-    fn last_stamp(&mut self) -> Result<Option<Timestamp>>;
+    /// The last sign of any server: a stamp, or the end of an absence.
+    fn last_seen(&mut self) -> Result<Option<Timestamp>>;
     /// Notes the replica, and forgets those not heard of since `forget`.
     fn put_stamp(&mut self, replica: &str, now: Timestamp, forget: Timestamp) -> Result<()>;
-    fn put_unattended(&mut self, since: Timestamp, until: Timestamp) -> Result<()>;
-    fn unattended(&mut self) -> Result<Option<(Timestamp, Timestamp)>>;
+    /// Keeps it, and of all absences only the newest `kept`.
+    fn put_absence(&mut self, absence: Absence, kept: usize) -> Result<()>;
+    /// Absences that ended then or later, the newest first.
+    fn absences_since(&mut self, then: Timestamp) -> Result<Vec<Absence>>;
     fn trim_changes(&mut self, before: Timestamp, most: usize) -> Result<Swept>;
     fn trim_ledger(&mut self, before: Timestamp, most: usize) -> Result<Swept>;
     /// Writes the smallest thing there is: whether a commit would hold now.

@@ -1,5 +1,6 @@
 //! What the engine finds: attempts gone quiet, runs that nobody takes, our own absence. A bounded piece at a time.
 
+use redrive_core::absence::{Absence, RETURN_GRACE_MS, attended_since};
 use redrive_core::lifecycle::{Event, Moved};
 use redrive_core::pattern::{FINGERPRINT_VERSION, Fingerprint};
 use redrive_core::reason::{Category, Reason};
@@ -17,35 +18,47 @@ use crate::commands::run_row::RunRow;
 use crate::error::{Error, Result};
 use crate::model::{AttemptBody, HourlyKind, Swept};
 
-/// A gap between stamps longer than this means that none of us was there.
-const ABSENT_AFTER_MS: u64 = 3_000;
+/// Beyond so many the oldest are forgotten, and count as time in which somebody was there.
+const ABSENCES_KEPT_MAX: usize = 1_000;
 const CHANGES_KEPT_MS: u64 = DAY_MS;
 
 /// Says that this replica is there; a gap since anybody last said so is remembered.
 pub(crate) fn stamp(batch: &mut Batch<'_>, replica: &str) -> Result<()> {
+    note_absence(batch)?;
     let now = batch.now;
-    let last = batch.rows.last_stamp()?;
-    if let Some(last) = last.filter(|last| now.since(*last) > ABSENT_AFTER_MS) {
-        batch.rows.put_unattended(last, now)?;
-    }
     batch.rows.put_stamp(replica, now, now.minus_ms(DAY_MS))
+}
+
+/// Whoever judges by time asks this first, in its own transaction: after a gap nobody knows which service comes first. The
+/// end of an absence is a sign of life as well, so one gap is noted once.
+fn note_absence(batch: &mut Batch<'_>) -> Result<()> {
+    let last_seen = batch.rows.last_seen()?;
+    match Absence::up_to_now(last_seen, batch.now) {
+        Some(absence) => batch.rows.put_absence(absence, ABSENCES_KEPT_MAX),
+        None => Ok(()),
+    }
 }
 
 /// Gives every attempt whose time has passed its verdict, or the one extension that our own absence owes it.
 pub(crate) fn rescue_expired(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
-    let absent = batch.rows.unattended()?;
+    note_absence(batch)?;
     let rows = batch.rows.to_wake(batch.now, most)?;
     let looked_at = rows.len();
+    let oldest = rows.iter().filter_map(|row| row.run.lease()).map(Lease::wake_at).min();
+    let absences = match oldest {
+        Some(oldest) => batch.rows.absences_since(oldest.minus_ms(RETURN_GRACE_MS))?,
+        None => Vec::new(),
+    };
     for row in rows {
-        rescue(batch, row, absent)?;
+        rescue(batch, row, &absences)?;
     }
     Ok(Swept { looked_at, moved: looked_at, more: looked_at == most })
 }
 
-fn rescue(batch: &mut Batch<'_>, mut row: RunRow, absent: Option<(Timestamp, Timestamp)>) -> Result<()> {
+fn rescue(batch: &mut Batch<'_>, mut row: RunRow, absences: &[Absence]) -> Result<()> {
     let Some(lease) = row.run.lease() else { return Ok(()) };
     let jitter = batch.dice.jitter();
-    let event = what_passed(lease, batch.now, absent, jitter);
+    let event = what_passed(lease, batch.now, absences, jitter);
     let (_, policy) = batch.rules_of(&row)?;
     let before = row.clone();
     batch.look_at_the_tenant(&mut row, &policy)?;
@@ -59,15 +72,15 @@ fn rescue(batch: &mut Batch<'_>, mut row: RunRow, absent: Option<(Timestamp, Tim
 }
 
 /// The deadline counts before idleness, idleness before silence: the most exact one names the failure.
-fn what_passed(lease: &Lease, now: Timestamp, absent: Option<(Timestamp, Timestamp)>, jitter: f64) -> Event<'static> {
+fn what_passed(lease: &Lease, now: Timestamp, absences: &[Absence], jitter: f64) -> Event<'static> {
+    let excused = |then: Timestamp| absences.iter().any(|absence| absence.excuses(then));
     if lease.deadline_at <= now {
         return Event::DeadlinePassed { jitter };
     }
     if lease.expires_at <= now {
-        let unattended = absent.is_some_and(|(since, until)| (since..=until).contains(&lease.expires_at));
-        return Event::LeaseRanOut { unattended, jitter };
+        return Event::LeaseRanOut { unattended: excused(lease.expires_at), jitter };
     }
-    Event::IdleTooLong { jitter }
+    Event::IdleTooLong { unattended: excused(lease.wake_at()), jitter }
 }
 
 /// Keeps a failure that nobody reported.
@@ -116,17 +129,19 @@ fn in_words(rule: &str) -> &'static str {
 /// Dead-letters scheduled runs whose due time passed long ago and that nobody began. Looks queue by queue, tenant by
 /// tenant, since each may have its own patience.
 pub(crate) fn reject_unclaimed(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
+    note_absence(batch)?;
+    let absences = batch.rows.absences_since(Timestamp::default())?;
     let mut swept = Swept::default();
     let mut at = (0, 0);
     while let Some((queue, tenant)) = batch.rows.next_waiting(at)? {
         at = (queue, tenant);
         let known = batch.queue_by_id(queue)?;
         let patience = batch.policy(&known, tenant)?.unclaimed_after_ms;
-        let oldest = batch.now.minus_ms(patience);
+        let oldest = attended_since(batch.now, patience, &absences);
         for row in batch.rows.overdue(queue, tenant, oldest, most - swept.moved)? {
             swept.looked_at += 1;
             swept.moved += 1;
-            reject(batch, row)?;
+            reject(batch, row, &absences)?;
         }
         if swept.moved >= most {
             return Ok(Swept { more: true, ..swept });
@@ -135,10 +150,10 @@ pub(crate) fn reject_unclaimed(batch: &mut Batch<'_>, most: usize) -> Result<Swe
     Ok(swept)
 }
 
-fn reject(batch: &mut Batch<'_>, mut row: RunRow) -> Result<()> {
+fn reject(batch: &mut Batch<'_>, mut row: RunRow, absences: &[Absence]) -> Result<()> {
     let before = row.clone();
     let (_, policy) = batch.rules_of(&row)?;
-    row.run = row.ask(&Event::Unclaimed, &policy, batch.now)?.run;
+    row.run = row.ask(&Event::Unclaimed { absences }, &policy, batch.now)?.run;
     row.failed_with(&Reason::Unclaimed, Category::Permanent);
     batch.save(&before, &row)?;
     let note = Text::from("Nobody began it in time: is a worker leasing this queue?");

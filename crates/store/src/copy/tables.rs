@@ -43,7 +43,7 @@ pub(super) const TABLES: &[Table] = &[
     table("operations", ID),
     table("operation_items", &["operation", "run"]),
     table("stamps", &["replica"]),
-    table("unattended", ID),
+    table("absences", &["since"]),
 ];
 
 /// What SQLite keeps beside them: its triggers fill these with the runs.

@@ -100,6 +100,17 @@ impl Committer {
         answer.await.map_or(Err(Error::Closing), |(answer, _)| answer)
     }
 
+    /// Returns once every line for reports has come through a transaction: heartbeats get through.
+    pub(super) async fn pass_reports(&self) -> Result<()> {
+        for line in &self.reports {
+            let (reply, answer) = oneshot::channel();
+            let command = Box::new(Call::new(|_: &mut Batch<'_>| Ok(()), reply));
+            line.send(Queued { command, expects: Expects::default() }).await.map_err(|_| Error::Closing)?;
+            answer.await.map_or(Err(Error::Closing), |(answer, _)| answer)?;
+        }
+        Ok(())
+    }
+
     /// Commits many, waiting for room: the caller's own memory bounds them. Each is answered alone, and the caller is woken
     /// once.
     pub(super) async fn commit_each<T: Send + 'static, F>(&self, acts: Vec<(Expects, F)>) -> Vec<Result<T>>

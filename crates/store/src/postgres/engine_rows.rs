@@ -1,5 +1,6 @@
 //! What the engine and the keys need. Counters wait for the end of the batch, and are appended.
 
+use redrive_core::absence::Absence;
 use redrive_core::money::{Spend, Usd};
 use redrive_core::text::Label;
 use redrive_core::time::{HOUR_MS, Timestamp};
@@ -19,8 +20,10 @@ fn limit(most: usize) -> i64 {
 }
 
 impl EngineRows for PgRows<'_> {
-    fn last_stamp(&mut self) -> Result<Option<Timestamp>> {
-        let found = self.ask_one("SELECT max(at) FROM stamps", &[])?;
+    fn last_seen(&mut self) -> Result<Option<Timestamp>> {
+        let sql = "SELECT greatest((SELECT max(at) FROM stamps),
+             (SELECT until FROM absences ORDER BY since DESC LIMIT 1))";
+        let found = self.ask_one(sql, &[])?;
         Ok(found.map(|row| row.number_or_none(0)).transpose()?.flatten().map(Timestamp::from_millis))
     }
 
@@ -34,17 +37,23 @@ impl EngineRows for PgRows<'_> {
         Ok(())
     }
 
-    fn put_unattended(&mut self, since: Timestamp, until: Timestamp) -> Result<()> {
-        let sql = "INSERT INTO unattended (id, since, until) VALUES (1, $1, $2)
-             ON CONFLICT (id) DO UPDATE SET since = excluded.since, until = excluded.until";
-        self.run(sql, &[&since.as_millis(), &until.as_millis()])?;
+    fn put_absence(&mut self, absence: Absence, kept: usize) -> Result<()> {
+        let sql = "INSERT INTO absences (since, until) VALUES ($1, $2)
+             ON CONFLICT (since) DO UPDATE SET until = greatest(absences.until, excluded.until)";
+        self.run(sql, &[&absence.since.as_millis(), &absence.until.as_millis()])?;
+        let forget =
+            "DELETE FROM absences WHERE since <= (SELECT since FROM absences ORDER BY since DESC LIMIT 1 OFFSET $1)";
+        self.run(forget, &[&limit(kept)])?;
         Ok(())
     }
 
-    fn unattended(&mut self) -> Result<Option<(Timestamp, Timestamp)>> {
-        let found = self.ask_one("SELECT since, until FROM unattended", &[])?;
-        let read = |row| Ok((Timestamp::from_millis(number(&row, 0)?), Timestamp::from_millis(number(&row, 1)?)));
-        found.map(read).transpose()
+    fn absences_since(&mut self, then: Timestamp) -> Result<Vec<Absence>> {
+        let sql = "SELECT since, until FROM absences WHERE until >= $1 ORDER BY since DESC";
+        let read = |row: &tokio_postgres::Row| {
+            let at = |column| number(row, column).map(Timestamp::from_millis);
+            Ok(Absence { since: at(0)?, until: at(1)? })
+        };
+        self.ask(sql, &[&then.as_millis()])?.iter().map(read).collect()
     }
 
     /// The log is parted by the hour: what is old enough goes as a whole, and leaves nothing to vacuum.

@@ -201,6 +201,8 @@ impl Store for PgStore {
 
     async fn stamp(&self, replica: &str) -> Result<()> {
         let replica = replica.to_owned();
+        // A replica whose heartbeats are stuck is not there for its workers.
+        self.committer.pass_reports().await?;
         self.write(move |batch| sweep::stamp(batch, &replica)).await?;
         // Others may have set queues.
         self.shelf.forget();

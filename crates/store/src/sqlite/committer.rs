@@ -255,6 +255,6 @@ mod tests {
             Err::<(), _>(Error::Unexpected("in the middle of it".into()))
         });
         assert!(matches!(stamped.await, Err(Error::Unexpected(_))));
-        assert_eq!(store.write(|batch| batch.rows.last_stamp()).await.unwrap(), None);
+        assert_eq!(store.write(|batch| batch.rows.last_seen()).await.unwrap(), None);
     }
 }

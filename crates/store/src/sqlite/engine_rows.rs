@@ -1,5 +1,6 @@
 //! Rows of the engine and the keys, and the counters that a batch has changed.
 
+use redrive_core::absence::Absence;
 use redrive_core::money::{Spend, Usd};
 use redrive_core::time::{DAY_MS, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -17,9 +18,12 @@ use crate::model::{KeyRecord, Swept};
 const DAYS_KEPT_MS: u64 = 31 * DAY_MS;
 
 impl EngineRows for SqliteRows<'_> {
-    fn last_stamp(&mut self) -> Result<Option<Timestamp>> {
-        let last: Option<i64> =
-            self.conn.prepare_cached("SELECT max(at) FROM stamps")?.query_row([], |row| row.get(0))?;
+    fn last_seen(&mut self) -> Result<Option<Timestamp>> {
+        let mut find = self.conn.prepare_cached(
+            "SELECT max(at) FROM (SELECT at FROM stamps
+                 UNION ALL SELECT * FROM (SELECT until FROM absences ORDER BY since DESC LIMIT 1))",
+        )?;
+        let last: Option<i64> = find.query_row([], |row| row.get(0))?;
         Ok(last.map(Timestamp::from_millis))
     }
 
@@ -33,19 +37,27 @@ impl EngineRows for SqliteRows<'_> {
         Ok(())
     }
 
-    fn put_unattended(&mut self, since: Timestamp, until: Timestamp) -> Result<()> {
-        let mut remember = self.conn.prepare_cached(
-            "INSERT INTO unattended (id, since, until) VALUES (1, ?1, ?2)
-             ON CONFLICT DO UPDATE SET since = excluded.since, until = excluded.until",
+    fn put_absence(&mut self, absence: Absence, kept: usize) -> Result<()> {
+        let mut put = self.conn.prepare_cached(
+            "INSERT INTO absences (since, until) VALUES (?1, ?2)
+             ON CONFLICT DO UPDATE SET until = max(until, excluded.until)",
         )?;
-        remember.execute([since.as_millis(), until.as_millis()])?;
+        put.execute([absence.since.as_millis(), absence.until.as_millis()])?;
+        let mut forget = self.conn.prepare_cached(
+            "DELETE FROM absences WHERE since <= (SELECT since FROM absences ORDER BY since DESC LIMIT 1 OFFSET ?1)",
+        )?;
+        forget.execute([kept])?;
         Ok(())
     }
 
-    fn unattended(&mut self) -> Result<Option<(Timestamp, Timestamp)>> {
-        let mut find = self.conn.prepare_cached("SELECT since, until FROM unattended")?;
-        let span = find.query_row([], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-        Ok(span.map(|(since, until)| (Timestamp::from_millis(since), Timestamp::from_millis(until))))
+    fn absences_since(&mut self, then: Timestamp) -> Result<Vec<Absence>> {
+        let mut find =
+            self.conn.prepare_cached("SELECT since, until FROM absences WHERE until >= ?1 ORDER BY since DESC")?;
+        let rows = find.query_map([then.as_millis()], |row| {
+            let at = |column| row.get(column).map(Timestamp::from_millis);
+            Ok(Absence { since: at(0)?, until: at(1)? })
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
     fn trim_changes(&mut self, before: Timestamp, most: usize) -> Result<Swept> {

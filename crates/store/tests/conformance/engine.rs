@@ -45,6 +45,65 @@ pub async fn our_own_absence_extends_a_lease_once(world: World) {
     assert_eq!(world.state("r1").await, StateName::Scheduled, "once per lease");
 }
 
+pub async fn the_look_for_silence_notes_our_absence_itself(world: World) {
+    world.store.stamp("a").await.unwrap();
+    let (_, plain) = world.start("plain").await;
+    let (_, with_effect) = world.start("effect").await;
+    world.store.step(with_effect.clone(), step("charge", true, StepStatus::Started)).await.unwrap();
+    world.wait(LEASE_MS + 6_000);
+    // After a freeze nobody knows which service comes first: here it is this one, and nobody has stamped.
+    assert_eq!(world.store.rescue_expired(100).await.unwrap().looked_at, 2);
+    for run in ["plain", "effect"] {
+        assert_eq!(world.state(run).await, StateName::Running);
+    }
+    world.store.heartbeat(plain).await.unwrap();
+    world.wait(LEASE_MS - 1);
+    world.store.rescue_expired(100).await.unwrap();
+    assert_eq!(world.state("effect").await, StateName::Running);
+    world.wait(1);
+    world.store.rescue_expired(100).await.unwrap();
+    assert_eq!(world.show("effect").await.summary.dead_because, Some(DeadBecause::Unsafe), "once per lease");
+}
+
+pub async fn a_lease_that_ends_just_after_our_return_is_extended(world: World) {
+    world.store.stamp("a").await.unwrap();
+    world.start("r1").await;
+    world.wait(LEASE_MS - 1_000);
+    world.store.stamp("a").await.unwrap();
+    // Its worker could not beat for a minute, and has had a second to find us again.
+    world.wait(1_000);
+    world.store.stamp("a").await.unwrap();
+    world.store.rescue_expired(100).await.unwrap();
+    assert_eq!(world.state("r1").await, StateName::Running);
+}
+
+pub async fn two_absences_in_a_row_are_both_remembered(world: World) {
+    world.store.stamp("a").await.unwrap();
+    world.start("r1").await;
+    world.wait(LEASE_MS + 1_000);
+    world.store.stamp("a").await.unwrap();
+    world.wait(10_000);
+    world.store.stamp("a").await.unwrap();
+    world.store.rescue_expired(100).await.unwrap();
+    assert_eq!(world.state("r1").await, StateName::Running);
+}
+
+pub async fn an_absence_is_no_idle_time(world: World) {
+    world.store.stamp("a").await.unwrap();
+    let how = StartHow::Start { start_id: None, lease_ms: Some(10 * LEASE_MS) };
+    world.store.start(Start { idle_ms: Some(5_000), how, ..start("idle") }).await.unwrap();
+    world.wait(20_000);
+    world.store.rescue_expired(100).await.unwrap();
+    assert_eq!(world.state("idle").await, StateName::Running);
+    for _ in 0..2 {
+        world.wait(2_500);
+        world.store.stamp("a").await.unwrap();
+    }
+    world.store.rescue_expired(100).await.unwrap();
+    let verdict = world.show("idle").await.body.verdict.map(|verdict| verdict.rule);
+    assert_eq!(verdict.as_deref(), Some("builtin.idle"));
+}
+
 pub async fn an_idle_attempt_and_a_passed_deadline_are_timeouts(world: World) {
     world.store.start(Start { idle_ms: Some(5_000), ..start("idle") }).await.unwrap();
     world.store.start(Start { deadline_ms: Some(8_000), ..start("late") }).await.unwrap();
@@ -67,6 +126,22 @@ pub async fn a_run_that_nobody_begins_is_rejected(world: World) {
     let summary = world.show("r1").await.summary;
     assert_eq!((summary.state, summary.dead_because), (StateName::Dead, Some(DeadBecause::Rejected)));
     assert_eq!(summary.reason, Some(Reason::Unclaimed));
+}
+
+pub async fn time_without_a_server_leaves_nothing_unclaimed(world: World) {
+    world.enqueue("acme", "r1").await;
+    world.wait(DAY_MS - 6_000);
+    world.store.stamp("a").await.unwrap();
+    for _ in 0..2 {
+        world.wait(DAY_MS + 3_600_000);
+        assert_eq!(world.store.reject_unclaimed(100).await.unwrap().moved, 0);
+    }
+    world.wait(3_000);
+    assert_eq!(world.store.reject_unclaimed(100).await.unwrap().moved, 0);
+    world.store.stamp("a").await.unwrap();
+    world.wait(3_000);
+    assert_eq!(world.store.reject_unclaimed(100).await.unwrap().moved, 1);
+    assert_eq!(world.show("r1").await.summary.reason, Some(Reason::Unclaimed));
 }
 
 pub async fn three_silences_in_a_row_are_poison(world: World) {

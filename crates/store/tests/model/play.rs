@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
+use redrive_core::absence::{Absence, attended_since};
 use redrive_core::policy::Policies;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
@@ -208,7 +209,10 @@ impl Play {
 
     async fn reject_unclaimed(&mut self) {
         self.world.store.reject_unclaimed(500).await.unwrap();
-        let oldest = self.now().minus_ms(24 * 3_600_000);
+        let now = self.now();
+        self.model.looked(now);
+        let absences: Vec<Absence> = self.model.absences.iter().rev().copied().collect();
+        let oldest = attended_since(now, 24 * 3_600_000, &absences);
         let mut touched = BTreeSet::new();
         for (key, run) in &mut self.model.runs {
             if run.due.is_some_and(|due| due <= oldest) {

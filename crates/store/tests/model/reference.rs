@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use redrive_core::absence::Absence;
 use redrive_core::lifecycle::Refused;
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
@@ -70,8 +71,8 @@ pub struct Run {
 #[derive(Default)]
 pub struct Model {
     pub runs: BTreeMap<(String, String), Run>,
-    pub last_stamp: Option<Timestamp>,
-    pub absent: Option<(Timestamp, Timestamp)>,
+    pub last_seen: Option<Timestamp>,
+    pub absences: Vec<Absence>,
     /// The store's own numbers, each of one run only.
     pub numbers: BTreeSet<i64>,
 }

@@ -1,5 +1,6 @@
 //! The model's half that is about leases: who may still say what (L2, L4), and what silence does (L3, L6).
 
+use redrive_core::absence::Absence;
 use redrive_core::lifecycle::Refused;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
@@ -9,9 +10,6 @@ use redrive_store::{Error, LeaseToken, Result, RunRef};
 use crate::act::{Said, Verb, WORDS, digest_of_success};
 use crate::reference::{Ended, Model, Run, is_callers, key, refused};
 use crate::world::digest;
-
-/// No replica said anything for so long: none was there.
-const ABSENT_AFTER_MS: u64 = 3_000;
 
 pub fn lost<T: std::fmt::Debug>(said: &Result<T>, recorded: Option<bool>) {
     match said {
@@ -168,18 +166,25 @@ impl Model {
     }
 
     pub fn stamped(&mut self, now: Timestamp) {
-        if let Some(last) = self.last_stamp.filter(|last| now.since(*last) > ABSENT_AFTER_MS) {
-            self.absent = Some((last, now));
+        self.looked(now);
+        self.last_seen = Some(now);
+    }
+
+    /// Whoever judges by time notes first that nobody was there.
+    pub fn looked(&mut self, now: Timestamp) {
+        if let Some(absence) = Absence::up_to_now(self.last_seen, now) {
+            self.absences.push(absence);
+            self.last_seen = Some(now);
         }
-        self.last_stamp = Some(now);
     }
 
     /// Who is silent now, and who is owed an extension because none of us was there. Both are looked at.
     pub fn quiet(&mut self, now: Timestamp) -> (Vec<(String, String)>, usize) {
+        self.looked(now);
         let (mut silent, mut extended) = (Vec::new(), 0);
         for (key, run) in &mut self.runs {
             let Some(live) = run.live.as_mut().filter(|live| live.expires.min(live.deadline) <= now) else { continue };
-            let unattended = self.absent.is_some_and(|(since, until)| (since..=until).contains(&live.expires));
+            let unattended = self.absences.iter().any(|absence| absence.excuses(live.expires));
             if live.deadline > now && unattended && !live.extended {
                 (live.expires, live.extended) = (now.plus_ms(live.lease_ms), true);
                 extended += 1;

@@ -129,3 +129,23 @@ async fn a_database_that_took_over_and_lacks_a_tenant_gives_nobody_elses_number_
     let whose = "SELECT name, count(*) FROM runs JOIN tenants ON tenants.id = runs.tenant GROUP BY name ORDER BY name";
     assert_eq!(world.sql(whose), "acme|8\nother|8");
 }
+
+/// While heartbeats can't be taken nobody is there for the workers, whatever else gets through.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_with_stuck_heartbeats_does_not_stamp() {
+    let world = World::postgres().await;
+    let (_, under) = world.start("r").await;
+    let (other, driver) = tokio_postgres::connect(world.url(), tokio_postgres::NoTls).await.unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(async move { driver.await.unwrap() });
+    other.batch_execute("BEGIN; SELECT id FROM runs FOR UPDATE").await.unwrap();
+    let (beating, mut beats) = (world.store.clone(), tokio::task::JoinSet::new());
+    beats.spawn(async move { beating.heartbeat(under).await });
+    until_somebody_waits(world.url());
+    let stamped = tokio::time::timeout(std::time::Duration::from_millis(300), world.store.stamp("a")).await;
+    assert!(stamped.is_err(), "{stamped:?}");
+    assert_eq!(world.sql("SELECT count(*) FROM stamps"), "0");
+    other.batch_execute("COMMIT").await.unwrap();
+    world.store.stamp("a").await.unwrap();
+    assert_eq!(world.sql("SELECT count(*) FROM stamps"), "1");
+}

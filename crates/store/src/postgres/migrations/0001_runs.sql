@@ -229,14 +229,13 @@ CREATE TABLE keys (
     revoked_at BIGINT
 );
 
--- When each replica was last seen, and the last time none was.
+-- When each replica was last seen, and the times in which none was.
 CREATE TABLE stamps (
     replica TEXT COLLATE "C" PRIMARY KEY,
     at BIGINT NOT NULL
 ) WITH (fillfactor = 10);
 
-CREATE TABLE unattended (
-    id BIGINT PRIMARY KEY CHECK (id = 1),
-    since BIGINT NOT NULL,
+CREATE TABLE absences (
+    since BIGINT PRIMARY KEY,
     until BIGINT NOT NULL
 );

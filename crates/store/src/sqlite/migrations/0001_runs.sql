@@ -206,14 +206,13 @@ CREATE TABLE keys (
     revoked_at INTEGER
 ) WITHOUT ROWID;
 
--- When each replica was last seen, and the last time none was.
+-- When each replica was last seen, and the times in which none was.
 CREATE TABLE stamps (
     replica TEXT PRIMARY KEY,
     at INTEGER NOT NULL
 ) WITHOUT ROWID;
 
-CREATE TABLE unattended (
-    id INTEGER PRIMARY KEY CHECK (id = 1),
-    since INTEGER NOT NULL,
+CREATE TABLE absences (
+    since INTEGER PRIMARY KEY,
     until INTEGER NOT NULL
 );

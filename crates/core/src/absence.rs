@@ -1,0 +1,83 @@
+//! Time in which no server was there. Nobody could take a heartbeat or hand out a run in it, so it counts against no worker
+//! and no run.
+
+use crate::time::Timestamp;
+
+/// A gap longer than this since anybody was last seen means that nobody was there.
+pub const ABSENT_AFTER_MS: u64 = 3_000;
+/// After we are back, workers get this long to reach us before their silence counts.
+pub const RETURN_GRACE_MS: u64 = 3_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Absence {
+    pub since: Timestamp,
+    pub until: Timestamp,
+}
+
+impl Absence {
+    /// The absence that ends now, if the last sign of any server is old enough.
+    pub fn up_to_now(last_seen: Option<Timestamp>, now: Timestamp) -> Option<Self> {
+        let since = last_seen?;
+        (now.since(since) > ABSENT_AFTER_MS).then_some(Self { since, until: now })
+    }
+
+    /// Whether what ran out at `then` could not have been renewed in time.
+    pub fn excuses(&self, then: Timestamp) -> bool {
+        self.since <= then && then <= self.until.plus_ms(RETURN_GRACE_MS)
+    }
+}
+
+/// When a wait of `wait_ms` that ends now began, absences not counted. They come newest first.
+pub fn attended_since(now: Timestamp, wait_ms: u64, absences: &[Absence]) -> Timestamp {
+    let (mut at, mut left) = (now, wait_ms);
+    for absence in absences {
+        let attended = at.since(absence.until);
+        if left <= attended {
+            break;
+        }
+        left -= attended;
+        at = at.min(absence.since);
+    }
+    at.minus_ms(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: i64) -> Timestamp {
+        Timestamp::from_millis(ms)
+    }
+
+    fn absence(since: i64, until: i64) -> Absence {
+        Absence { since: at(since), until: at(until) }
+    }
+
+    #[test]
+    fn only_a_gap_beyond_the_limit_is_an_absence() {
+        assert_eq!(Absence::up_to_now(None, at(9_000)), None);
+        assert_eq!(Absence::up_to_now(Some(at(1_000)), at(4_000)), None);
+        assert_eq!(Absence::up_to_now(Some(at(1_000)), at(4_001)), Some(absence(1_000, 4_001)));
+        assert_eq!(Absence::up_to_now(Some(at(9_000)), at(1_000)), None);
+    }
+
+    #[test]
+    fn an_absence_excuses_what_ran_out_in_it_and_shortly_after() {
+        let gone = absence(10_000, 20_000);
+        let excused = [9_999, 10_000, 20_000, 23_000, 23_001].map(|then| gone.excuses(at(then)));
+        assert_eq!(excused, [false, true, true, true, false]);
+    }
+
+    #[test]
+    fn a_wait_does_not_count_absences() {
+        assert_eq!(attended_since(at(100), 30, &[]), at(70));
+        // 20 before now, then 10 before the newer absence.
+        assert_eq!(attended_since(at(100), 30, &[absence(50, 80), absence(10, 30)]), at(40));
+        // 20 + 20 + 5.
+        assert_eq!(attended_since(at(100), 45, &[absence(50, 80), absence(10, 30)]), at(5));
+        // The wait fits before the absence began to matter.
+        assert_eq!(attended_since(at(100), 20, &[absence(50, 80)]), at(80));
+        // Absences that overlap count once.
+        assert_eq!(attended_since(at(100), 30, &[absence(50, 80), absence(40, 80)]), at(30));
+    }
+}
