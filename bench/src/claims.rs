@@ -148,8 +148,8 @@ fn raw_claim_and_resolve(conn: &Connection, what: What) -> Result<Duration> {
     conn.execute_batch("COMMIT")?;
     for run in &claimed {
         // What its worker gets.
-        conn.prepare_cached("SELECT kind, about, body FROM payloads WHERE id = ?1")?
-            .query_row([(run.id << 20) | 1], |row| row.get::<_, i64>(0))
+        conn.prepare_cached("SELECT kind, about, body FROM payloads WHERE run = ?1 AND revision = 1")?
+            .query_row([run.id], |row| row.get::<_, i64>(0))
             .optional()?;
     }
     conn.execute_batch("BEGIN IMMEDIATE")?;
@@ -160,11 +160,12 @@ fn raw_claim_and_resolve(conn: &Connection, what: What) -> Result<Duration> {
         )?
         .execute(params![run.id, run.attempt + 1, 6, r#"{"e":1,"ea":2,"en":"succeeded","pb":0}"#])?;
         conn.prepare_cached(
-            "INSERT INTO attempts (id, outcome, epoch, digest, state, pattern_new, recorded_at, origin, body)
-             VALUES (?1, 0, 1, ?2, 4, 0, 5, ?3, ?4)",
+            "INSERT INTO attempts (run, attempt, outcome, epoch, digest, state, pattern_new, recorded_at, origin, body)
+             VALUES (?1, ?2, 0, 1, ?3, 4, 0, 5, ?4, ?5)",
         )?
         .execute(params![
-            (run.id << 20) | (run.attempt + 1),
+            run.id,
+            run.attempt + 1,
             [7_u8; 16],
             r#"{"began_at":"2026-11-15T20:00:00.000Z","revision":1}"#,
             body

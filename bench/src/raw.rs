@@ -60,7 +60,7 @@ pub fn rows_of(store: &Path, count: u64) -> Result<Rows> {
     let conn = Connection::open(store.join(DATABASE))?;
     let mut columns = Vec::new();
     for table in TABLES {
-        let mut all = conn.prepare(&format!("SELECT * FROM {table} ORDER BY id LIMIT {count}"))?;
+        let mut all = conn.prepare(&format!("SELECT * FROM {table} ORDER BY 1, 2 LIMIT {count}"))?;
         let width = all.column_count();
         let rows = all.query_map([], |row| (0..width).map(|at| row.get(at)).collect::<Result<Vec<Value>, _>>())?;
         columns.push(rows.collect::<Result<Vec<_>, _>>()?.into_iter());

@@ -62,8 +62,8 @@ fn fill(made: Made, runs: u64) -> String {
              CASE n % 3 WHEN 0 THEN 'timeout' WHEN 1 THEN 'bug' ELSE 'rate_limited' END, n % 3, 1, 1000 + n, 1000 + n,
              'production', 'biller', CASE {state} WHEN 8 THEN 'target' END, 0, '{{\"pb\":{bytes}}}'
          FROM generate_series(1::bigint, {runs}) AS n;
-         INSERT INTO payloads (id, kind, digest, about, body)
-         SELECT (id << 20) | 1, 1, decode(repeat('05', 16), 'hex'), '\\x{about}', '\\x{payload}' FROM runs ORDER BY id;
+         INSERT INTO payloads (run, revision, kind, digest, about, body)
+         SELECT id, 1, 1, decode(repeat('05', 16), 'hex'), '\\x{about}', '\\x{payload}' FROM runs ORDER BY id;
          INSERT INTO counts (state, tenant, queue, reason, detail, n)
          SELECT state, tenant, queue, reason, detail, count(*) FROM runs GROUP BY 1, 2, 3, 4, 5;
          INSERT INTO totals (state, queue, reason, detail, n)

@@ -20,11 +20,13 @@ const CLAIM_DUE: &str =
              SELECT id FROM runs WHERE runs.queue = q.queue AND runs.tenant = t.tenant AND due <= 4000000000000
              ORDER BY due, id LIMIT 10 FOR UPDATE SKIP LOCKED) AS due))
      RETURNING id, tenant, queue, run_id, attempt, revision, agent, idempotency_key, reason";
-const PAYLOADS: &str = "SELECT kind, about, body, id FROM payloads WHERE id = ANY($1)";
+const PAYLOADS: &str =
+    "SELECT payload.*, q_run FROM unnest($1::bigint[], $2::bigint[]) AS q(q_run, q_revision) CROSS JOIN LATERAL (
+         SELECT kind, about, body FROM payloads WHERE run = q_run AND revision = q_revision LIMIT 1) AS payload";
 const RESOLVE: &str = "UPDATE runs SET state = 4, wake = NULL, updated_at = 6, life = $2 WHERE id = ANY($1)";
 const ATTEMPTS: &str =
-    "INSERT INTO attempts (id, outcome, epoch, digest, state, pattern_new, recorded_at, origin, body)
-     SELECT id, 0, 1, $2, 4, 0, 5, $3, $4 FROM unnest($1::bigint[]) AS new(id)";
+    "INSERT INTO attempts (run, attempt, outcome, epoch, digest, state, pattern_new, recorded_at, origin, body)
+     SELECT run, attempt, 0, 1, $3, 4, 0, 5, $4, $5 FROM unnest($1::bigint[], $2::bigint[]) AS new(run, attempt)";
 
 const LEASED: &[u8] =
     br#"{"e":1,"ea":2,"l":{"x":1794772860000,"ms":60000,"p":1794772800000,"d":1794776400000,"b":1794772800000},"pb":327}"#;
@@ -45,14 +47,13 @@ pub async fn claim_and_resolve(client: &Client, what: What) -> Result<Duration> 
     let moved: Vec<Moved> = claimed.iter().map(moved).collect();
     let counted = |from, to| (what == What::All).then(|| Deltas::of(&moved, Some(from), to, true));
     end(client, &[], &append, counted(SCHEDULED, RUNNING)).await?;
-    let numbered = |at: usize| move |row: &Row| (row.get::<_, i64>(0) << 20) | row.get::<_, i64>(at);
+    let column = |at: usize| claimed.iter().map(|row| row.get(at)).collect::<Vec<i64>>();
     let ids: Vec<i64> = moved.iter().map(|moved| moved.run).collect();
-    let revisions: Vec<i64> = claimed.iter().map(numbered(5)).collect();
-    let ended: Vec<i64> = claimed.iter().map(numbered(4)).collect();
-    let carried = client.query(&payloads, &[&revisions]).await?;
+    let (ended, revisions) = (column(4), column(5));
+    let carried = client.query(&payloads, &[&ids, &revisions]).await?;
     let (digest, body) = ([7_u8; 16].as_slice(), encode(b"{}"));
     client.batch_execute("BEGIN").await?;
-    let rows: [Bound<'_>; 2] = [(&resolve, &[&ids, &ENDED]), (&attempts, &[&ended, &digest, &ORIGIN, &body])];
+    let rows: [Bound<'_>; 2] = [(&resolve, &[&ids, &ENDED]), (&attempts, &[&ids, &ended, &digest, &ORIGIN, &body])];
     end(client, &rows, &append, counted(RUNNING, SUCCEEDED)).await?;
     let took = began.elapsed();
     ensure!(ids.len() == CLAIM as usize && carried.len() == ids.len(), "{} were due", ids.len());

@@ -37,7 +37,7 @@ pub async fn rows_of(url: &str) -> Result<Rows> {
     let client = connect(url).await?;
     let mut tables = Vec::new();
     for table in TABLES {
-        let rows = client.query(&format!("SELECT * FROM {table} ORDER BY id"), &[]).await?;
+        let rows = client.query(&format!("SELECT * FROM {table} ORDER BY 1, 2"), &[]).await?;
         let named = rows.first().context("nothing was written")?.columns().iter();
         let columns = named.map(|column| (column.name().to_owned(), column.type_().name().to_owned())).collect();
         let rows = rows.iter().map(|row| (0..row.len()).map(|at| row.get(at)).collect()).collect();

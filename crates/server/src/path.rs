@@ -4,6 +4,7 @@ use axum::extract::{FromRequestParts as _, RawPathParams};
 use http::request::Parts;
 use redrive_core::ids::{QueueName, RunId, StepKey, Tenant};
 
+use crate::limits::{ATTEMPT_MAX, REVISION_MAX};
 use crate::problem::{Problem, Result};
 
 /// What a handler takes from its path.
@@ -20,6 +21,13 @@ impl Params {
         // Only bytes that are no UTF-8 can fail here, and no id has such.
         let raw = RawPathParams::from_request_parts(parts, &()).await.map_err(|_| Problem::bad_id("path"))?;
         Ok(Self(raw.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()))
+    }
+
+    /// A number from 1 to `max`.
+    fn number(&self, name: &str, max: u32) -> Result<u32> {
+        let number = self.id::<RunId>(name)?.as_str().parse().ok();
+        let refused = || Problem::invalid_field(name, format_args!("must be from 1 to {max}"));
+        number.filter(|number| (1..=max).contains(number)).ok_or_else(refused)
     }
 
     fn id<T: std::str::FromStr>(&self, name: &str) -> Result<T> {
@@ -70,9 +78,7 @@ pub(crate) struct AttemptNumber(pub u32);
 
 impl FromPath for (RunId, AttemptNumber) {
     fn read(params: &Params) -> Result<Self> {
-        let number = params.id::<RunId>("attempt")?;
-        let number = number.as_str().parse().map_err(|_| Problem::bad_id("attempt"))?;
-        Ok((params.id("run_id")?, AttemptNumber(number)))
+        Ok((params.id("run_id")?, AttemptNumber(params.number("attempt", ATTEMPT_MAX)?)))
     }
 }
 
@@ -92,7 +98,7 @@ pub(crate) struct RevisionOf {
 
 impl FromPath for RevisionOf {
     fn read(params: &Params) -> Result<Self> {
-        Ok(Self { run_id: params.id("run_id")?, revision: params.id("revision")? })
+        Ok(Self { run_id: params.id("run_id")?, revision: params.number("revision", REVISION_MAX)? })
     }
 }
 

@@ -6,7 +6,7 @@ use crate::lifecycle::event::{Begin, Effect, Moved, Outcome};
 use crate::lifecycle::refused::Refused;
 use crate::policy::Policy;
 use crate::reason::{Category, Reason};
-use crate::run::{BeforeMerge, Due, Ended, Hold, Lease, Memory, Merged, Run, Scheduled, State};
+use crate::run::{ATTEMPT_MAX, BeforeMerge, Due, Ended, Hold, Lease, Memory, Merged, Run, Scheduled, State};
 use crate::strategy::{Decision, Failure, decide};
 use crate::text::Label;
 use crate::time::{MINUTE_MS, SECOND_MS, Timestamp};
@@ -14,6 +14,11 @@ use crate::verdict::{Action, DeadBecause, Verdict};
 
 const RELEASES_BEFORE_FAILURE: u32 = 20;
 const RELEASE_WAIT_MAX_MS: u64 = 5 * MINUTE_MS;
+
+/// The number of the attempt that comes next, whoever makes it.
+pub fn next_attempt(run: &Run) -> Result<u32, Refused> {
+    if run.attempt < ATTEMPT_MAX { Ok(run.attempt + 1) } else { Err(Refused::TooManyAttempts(run.attempt)) }
+}
 
 pub(super) fn begin(run: &Run, begin: &Begin, policy: &Policy, now: Timestamp) -> Result<Moved, Refused> {
     let replay = match &run.state {
@@ -31,7 +36,7 @@ pub(super) fn begin(run: &Run, begin: &Begin, policy: &Policy, now: Timestamp) -
         }
         State::Merged(merged) => return Err(Refused::MergedInto(merged.into.clone())),
     };
-    let attempt = run.attempt + 1;
+    let attempt = next_attempt(run)?;
     let deadline_ms = begin.deadline_ms.or(run.deadline_ms).unwrap_or(policy.deadline_ms);
     let lease = Lease {
         expires_at: now.plus_ms(begin.lease_ms),
@@ -73,6 +78,9 @@ pub(super) fn progress(run: &Run, now: Timestamp) -> Result<Moved, Refused> {
 
 pub(super) fn succeed(run: &Run, attempt: u32) -> Result<Moved, Refused> {
     let closing = if run.has_failed { State::Recovered } else { State::Succeeded };
+    if attempt > ATTEMPT_MAX {
+        return Err(Refused::TooManyAttempts(run.attempt));
+    }
     let (state, ended) = match &run.state {
         State::Running(_) => (closing, Some(Ended::Succeeded)),
         State::Scheduled(_) | State::Dead { .. } | State::Review(_) => (closing, run.ended),
@@ -87,7 +95,7 @@ pub(super) fn succeed(run: &Run, attempt: u32) -> Result<Moved, Refused> {
     Ok(Moved::with(next, effects))
 }
 
-/// A failure is never refused. Of a run under way only its own lease's failure comes here; the store asks
+/// A failure is never refused, unless its number is beyond the last that there is. Of a run under way only its own lease's failure comes here; the store asks
 /// [`super::standing`] first.
 pub(super) fn fail(
     run: &Run,
@@ -97,6 +105,9 @@ pub(super) fn fail(
     now: Timestamp,
     jitter: f64,
 ) -> Result<Moved, Refused> {
+    if attempt > ATTEMPT_MAX {
+        return Err(Refused::TooManyAttempts(run.attempt));
+    }
     match &run.state {
         State::Running(_) => Ok(judge(run, failure, attempt, Some(Ended::Failed), policy, now, jitter)),
         State::Scheduled(_)

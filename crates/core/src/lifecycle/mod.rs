@@ -9,6 +9,7 @@ mod standing;
 mod table;
 mod triage;
 
+pub use attempts::next_attempt;
 pub use event::{Begin, Effect, Event, EventName, Moved, Outcome};
 pub use refused::Refused;
 pub use standing::{Standing, Verb, standing};

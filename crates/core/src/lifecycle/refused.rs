@@ -25,6 +25,8 @@ pub enum Refused {
     Unsafe,
     #[error("the run has been replayed {0} times: only force, with a reason, replays it again")]
     ReplaysUsed(u32),
+    #[error("the run has had {0} attempts and can have no more")]
+    TooManyAttempts(u32),
     #[error("the payload was too large to send and is not here: nothing can be replayed")]
     NotReplayable,
     #[error("the plan is not the one that was looked at")]
@@ -48,6 +50,7 @@ impl Refused {
             Self::EffectUnknown => "effect_unknown",
             Self::Unsafe => "unsafe",
             Self::ReplaysUsed(_) => "replays_used",
+            Self::TooManyAttempts(_) => "too_many_attempts",
             Self::NotReplayable => "not_replayable",
             Self::PlanChanged => "plan_changed",
             Self::ReviewExpired => "review_expired",

@@ -6,7 +6,7 @@ use proptest::{prop_assert, prop_assert_eq, proptest};
 use super::{Begin, Effect, Event, Refused, Standing, Verb, apply, standing};
 use crate::policy::{Policy, PolicyLayer, Preset, RetryBy};
 use crate::reason::{Category, Reason};
-use crate::run::{Due, Ended, Review, Run, Scheduled, State, StateName};
+use crate::run::{ATTEMPT_MAX, Due, Ended, Review, Run, Scheduled, State, StateName};
 use crate::strategy::Failure;
 use crate::time::Timestamp;
 use crate::verdict::DeadBecause;
@@ -361,4 +361,26 @@ fn a_retry_that_something_holds_waits_for_its_holder() {
     let dead =
         apply(&run, &Event::Fail { failure: &bug, attempt: 1, jitter: 0.5 }, &Policy::default(), noon()).unwrap();
     assert_eq!(dead.run.state.name(), StateName::Dead);
+}
+
+#[test]
+fn the_last_attempt_has_no_successor() {
+    let timeout = Failure::found(Reason::Timeout, "sample");
+    let scheduled = Run { attempt: ATTEMPT_MAX - 1, budget_from: ATTEMPT_MAX - 1, ..Run::new(noon()) };
+    let last = begun(&scheduled, noon());
+    assert_eq!(last.attempt, ATTEMPT_MAX);
+    let dead = failing(&last, &timeout, noon());
+    assert_eq!(because(&dead), Some(DeadBecause::Exhausted));
+    let refused = Refused::TooManyAttempts(ATTEMPT_MAX);
+    let beyond = [
+        Event::Fail { failure: &timeout, attempt: ATTEMPT_MAX + 1, jitter: 0.5 },
+        Event::Succeed { attempt: ATTEMPT_MAX + 1 },
+        Event::Replay { by_person: true, force: true },
+    ];
+    for event in beyond {
+        assert_eq!(apply(&dead, &event, &Policy::default(), noon()).unwrap_err(), refused, "{event:?}");
+    }
+    let waiting = Run { attempt: ATTEMPT_MAX, ..Run::new(noon()) };
+    let begin = Event::Begin(Begin { lease_ms: 60_000, ..Begin::default() });
+    assert_eq!(apply(&waiting, &begin, &Policy::default(), noon()).unwrap_err(), refused);
 }

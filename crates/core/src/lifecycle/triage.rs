@@ -2,6 +2,7 @@
 
 use crate::guard::{Hazard, hazard};
 use crate::ids::RunId;
+use crate::lifecycle::attempts::next_attempt;
 use crate::lifecycle::event::{Effect, Moved, Outcome};
 use crate::lifecycle::refused::Refused;
 use crate::policy::{Policy, RetryBy};
@@ -27,6 +28,7 @@ pub(super) fn replay(
         }
         State::Merged(merged) => return Err(Refused::MergedInto(merged.into.clone())),
     }
+    next_attempt(run)?;
     if policy.retry_by == RetryBy::Worker && !run.replayable {
         return Err(Refused::NotReplayable);
     }

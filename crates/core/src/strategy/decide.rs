@@ -3,7 +3,7 @@
 use crate::guard::{Hazard, hazard};
 use crate::policy::{Policy, RetryBy};
 use crate::reason::Category;
-use crate::run::Run;
+use crate::run::{ATTEMPT_MAX, Run};
 use crate::strategy::Failure;
 use crate::strategy::delay::due_at;
 use crate::strategy::plan::{Plan, fall_back, plan};
@@ -61,6 +61,9 @@ fn stop(failure: &Failure, run: &Run, policy: &Policy, strategy: &Strategy) -> O
     // A retry that the configuration asks for is made, whatever the category.
     if failure.category == Category::Permanent && strategy.tries == Tries::AtMost(0) {
         return Some(Because::Permanent);
+    }
+    if run.attempt >= ATTEMPT_MAX {
+        return Some(Because::NoMoreAttempts(ATTEMPT_MAX));
     }
     if run.attempts_on_budget() >= policy.max_attempts {
         return Some(Because::BudgetUsed(policy.max_attempts));

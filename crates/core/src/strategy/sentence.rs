@@ -20,6 +20,8 @@ pub(super) enum Because {
     KillsWorkers(u32),
     Permanent,
     BudgetUsed(u32),
+    /// There is no number left for another.
+    NoMoreAttempts(u32),
     NoPayload,
     NeedsAPerson,
     TriesUsed(u32),
@@ -52,6 +54,7 @@ impl Because {
             | Self::KillsWorkers(_)
             | Self::Permanent
             | Self::BudgetUsed(_)
+            | Self::NoMoreAttempts(_)
             | Self::NoPayload
             | Self::NeedsAPerson
             | Self::NothingToWaitFor
@@ -68,6 +71,7 @@ impl Because {
                 DeadBecause::Permanent
             }
             Self::BudgetUsed(_)
+            | Self::NoMoreAttempts(_)
             | Self::TriesUsed(_)
             | Self::NothingNew { .. }
             | Self::CapReached(_)
@@ -94,6 +98,7 @@ pub(super) fn sentence(failure: &Failure, because: &Because) -> String {
         Because::Permanent => format!("{what}: a retry can't help until something is corrected."),
         Because::BudgetUsed(1) => format!("{what}, and its one attempt is used."),
         Because::BudgetUsed(n) => format!("{what}, and all {n} attempts are used."),
+        Because::NoMoreAttempts(n) => format!("{what}, and a run can have no more than {n} attempts."),
         Because::NoPayload => format!("{what}, and its payload was too large to send: no worker can run it again."),
         Because::NeedsAPerson => {
             format!("{what}: it can succeed once a person has changed something, so it waits for one.")

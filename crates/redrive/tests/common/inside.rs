@@ -42,10 +42,10 @@ const WRONG: [(&str, &str); 7] = [
     ),
     (
         "a run without its payload",
-        "SELECT count(*) FROM runs WHERE (id << 20 | revision) NOT IN (SELECT id FROM payloads)",
+        "SELECT count(*) FROM runs WHERE (id, revision) NOT IN (SELECT run, revision FROM payloads)",
     ),
-    ("a payload without its run", "SELECT count(*) FROM payloads WHERE id >> 20 NOT IN (SELECT id FROM runs)"),
-    ("an attempt without its run", "SELECT count(*) FROM attempts WHERE id >> 20 NOT IN (SELECT id FROM runs)"),
+    ("a payload without its run", "SELECT count(*) FROM payloads WHERE run NOT IN (SELECT id FROM runs)"),
+    ("an attempt without its run", "SELECT count(*) FROM attempts WHERE run NOT IN (SELECT id FROM runs)"),
 ];
 
 /// Nothing damaged, nothing half applied.

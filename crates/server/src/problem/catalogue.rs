@@ -110,6 +110,8 @@ codes! {
         "An effect is done and the run can't resume. Only an operator's `force`, with a reason, repeats it.";
     ReplaysUsed = "replays_used", CONFLICT, "The run has been replayed too often",
         "Its queue caps replays. Only an operator's `force`, with a reason, replays it again.";
+    TooManyAttempts = "too_many_attempts", CONFLICT, "The run has had too many attempts",
+        "A run has at most 1,000,000 attempts. It keeps its count and its newest failure, and takes no other: not even `force` replays it. Start the work as a new run.";
     NotReplayable = "not_replayable", CONFLICT, "The payload is not here",
         "The payload was too large to send, so that nothing can be handed to a worker. Start the work at its source.";
     PlanChanged = "plan_changed", CONFLICT, "The plan has changed",

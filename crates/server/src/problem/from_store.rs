@@ -70,6 +70,7 @@ impl From<Refused> for Problem {
             | Refused::EffectUnknown
             | Refused::Unsafe
             | Refused::ReplaysUsed(_)
+            | Refused::TooManyAttempts(_)
             | Refused::NotReplayable
             | Refused::PlanChanged
             | Refused::ReviewExpired => problem,
@@ -89,6 +90,7 @@ fn code_of(refused: &Refused) -> Code {
         Refused::EffectUnknown => Code::EffectUnknown,
         Refused::Unsafe => Code::Unsafe,
         Refused::ReplaysUsed(_) => Code::ReplaysUsed,
+        Refused::TooManyAttempts(_) => Code::TooManyAttempts,
         Refused::NotReplayable => Code::NotReplayable,
         Refused::PlanChanged => Code::PlanChanged,
         Refused::ReviewExpired => Code::ReviewExpired,
@@ -115,6 +117,7 @@ mod tests {
             Refused::EffectUnknown,
             Refused::Unsafe,
             Refused::ReplaysUsed(10),
+            Refused::TooManyAttempts(1_000_000),
             Refused::NotReplayable,
             Refused::PlanChanged,
             Refused::ReviewExpired,

@@ -1,8 +1,9 @@
 //! Which attempt is it? A report's identity is tenant, run and attempt.
 
+use http::Method;
 use serde_json::Value;
 
-use crate::world::World;
+use crate::world::{World, request};
 
 fn report(attempt: Option<u32>, message: &str) -> String {
     let attempt = attempt.map_or(String::new(), |n| format!(r#""attempt":{n},"#));
@@ -143,4 +144,40 @@ async fn a_payload_too_large_to_send_is_kept_by_its_hash_and_nobody_can_lease_it
     assert_eq!((&shown["replayable"], &shown["payload_omitted"]["bytes"]), (&false.into(), &99_999_999.into()));
     let replay = world.post("/v1/runs/big/replay", &world.tenant, "").await;
     assert_eq!(replay.short(), (409, "not_replayable".into()));
+}
+
+#[tokio::test]
+async fn attempt_and_revision_numbers_are_bounded_in_paths() {
+    let world = World::new().await;
+    assert_eq!(send(&world, Some(2), "Request timed out").await.0, 201);
+    let ask = async |path: String| world.get(&path, &world.tenant).await.short();
+    for number in ["0", "1000001", "1048578", "4294967296", "-1", "x"] {
+        for path in ["attempts/{}/sent", "revisions/{}"] {
+            let path = format!("/v1/runs/task-42/{}", path.replace("{}", number));
+            assert_eq!(ask(path.clone()).await, (422, "invalid_field".to_owned()), "{path}");
+        }
+    }
+    for path in ["attempts/1000000/sent", "attempts/1/sent", "revisions/1000000", "revisions/2"] {
+        assert_eq!(ask(format!("/v1/runs/task-42/{path}")).await, (404, "not_found".to_owned()), "{path}");
+    }
+    assert_eq!(world.get("/v1/runs/task-42/attempts/2/sent", &world.tenant).await.status, 200);
+}
+
+#[tokio::test]
+async fn failures_past_the_last_attempt_are_refused_line_by_line() {
+    let world = World::new().await;
+    assert_eq!(send(&world, Some(1_000_000), "Request timed out").await, (201, 1_000_000.into()));
+    let lines = ["a", "b", "c"].map(|message| report(None, message)).join("\n");
+    let lines = format!("{lines}\n{{\"run_id\":\"other\",\"error\":{{\"message\":\"Request timed out\"}}}}");
+    let mut request = request(Method::POST, "/v1/failures", &world.worker, lines);
+    request.headers_mut().insert("content-type", "application/x-ndjson".parse().unwrap());
+    let answered = world.send(request).await;
+    let answers: Vec<Value> = answered.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for refused in &answers[..3] {
+        assert_eq!((&refused["status"], &refused["code"]), (&409.into(), &"too_many_attempts".into()), "{refused}");
+    }
+    assert_eq!((&answers[3]["status"], &answers[3]["attempt"]), (&201.into(), &1.into()));
+    let shown = world.show("task-42").await;
+    assert_eq!((&shown["attempt"], shown["attempts"].as_array().map(Vec::len)), (&1_000_000.into(), Some(1)));
+    assert_eq!(world.show("other").await["attempts"].as_array().map(Vec::len), Some(1));
 }

@@ -201,3 +201,16 @@ async fn an_operator_previews_what_was_ticked_in_two_tenants_and_starts_exactly_
     world.store.work_operations("test").await.unwrap();
     assert_eq!((world.state("a").await, world.state("b").await), ("discarded".into(), "dead".into()));
 }
+
+#[tokio::test]
+async fn pages_bound_the_numbers_in_their_addresses() {
+    let world = World::new().await;
+    world.kill("ours").await;
+    let cookie = log_in(&world, &world.tenant).await;
+    for number in ["0", "1000001", "1048578", "4294967296", "-1"] {
+        for page in ["attempts/{}", "payload?revision={}"] {
+            let path = format!("/runs/acme/ours/{}", page.replace("{}", number));
+            assert_eq!(visit(&world, Method::GET, &path, &cookie).await.status, 422, "{path}");
+        }
+    }
+}

@@ -39,8 +39,8 @@ async fn a_patched_payload_keeps_every_byte_that_the_patch_does_not_name() {
     assert!(second["actor"].as_str().unwrap().starts_with("tenant:key-"));
     for (path, told) in [
         ("/v1/runs/a/revisions/3", (404, "not_found")),
-        ("/v1/runs/a/revisions/0", (404, "not_found")),
-        ("/v1/runs/a/revisions/x", (422, "bad_id")),
+        ("/v1/runs/a/revisions/0", (422, "invalid_field")),
+        ("/v1/runs/a/revisions/x", (422, "invalid_field")),
     ] {
         assert_eq!(world.get(path, &world.tenant).await.short(), (told.0, told.1.into()), "{path}");
     }

@@ -14,8 +14,7 @@ use crate::commands::life::word;
 use crate::commands::rows::NewAttempt;
 use crate::commands::run_row::RunRow;
 use crate::error::{Error, Result};
-use crate::kept::columns::{Columns, flag, number, owned, time};
-use crate::kept::lookup::number_of;
+use crate::kept::columns::{Columns, flag, number, owned, time, whole};
 use crate::model::{AttemptOrigin, Digest};
 
 /// An attempt to be kept.
@@ -52,12 +51,14 @@ pub(crate) struct Kept {
 }
 
 /// The columns of [`Kept::read`].
-pub(crate) const KEPT: &str = "id, outcome, digest, state, recorded_at, pattern, pattern_new, verdict, origin";
+pub(crate) const KEPT: &str = "attempt, outcome, digest, state, recorded_at, pattern, pattern_new, verdict, origin";
+/// How many they are.
+pub(crate) const KEPT_COUNT: usize = 9;
 
 impl Kept {
     pub(crate) fn read(row: &impl Columns) -> Result<Self> {
         Ok(Self {
-            attempt: number_of(number(row, 0)?)?,
+            attempt: whole(row, 0, "attempt")?,
             outcome: word(Outcome::ALL, number(row, 1)?, "outcome")?,
             digest: row.bytes_or_none(2)?.map(<[u8]>::to_vec),
             state: word(StateName::ALL, number(row, 3)?, "state")?,

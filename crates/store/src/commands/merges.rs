@@ -1,7 +1,7 @@
 //! Runs that are part of another: what is merged, and what happens to failures that still come in for it.
 
 use redrive_core::ids::RunId;
-use redrive_core::lifecycle::{Event, Refused};
+use redrive_core::lifecycle::{Event, Refused, next_attempt};
 use redrive_core::run::State;
 
 use crate::commands::batch::Batch;
@@ -12,8 +12,6 @@ use crate::model::FailedAttempt;
 
 /// A chain is at most this long: each link was a person's act.
 const CHAIN_MAX: usize = 100;
-/// The last number that an attempt can have.
-const ATTEMPT_MAX: u32 = 1_000_000;
 
 /// The move of `row` into another run of its tenant, if that is one it can become part of.
 pub(crate) fn merge<'a>(batch: &mut Batch<'_>, row: &RunRow, into: &RunId) -> Result<Event<'a>> {
@@ -49,8 +47,7 @@ pub(crate) fn pass_on(batch: &mut Batch<'_>, tenant: i64, into: &RunId, failed: 
             | State::Recovered
             | State::Resolved
             | State::Discarded => {
-                let attempt = target.run.attempt + 1;
-                if attempt <= ATTEMPT_MAX {
+                if let Ok(attempt) = next_attempt(&target.run) {
                     record(batch, &target.clone(), target, failed, attempt, None, None)?;
                 }
                 return Ok(());

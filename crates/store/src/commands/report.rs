@@ -1,8 +1,8 @@
 //! A failure comes in: which attempt is it, what is decided, what is kept.
 
-use redrive_core::lifecycle::{Event, Moved, Outcome, Refused};
+use redrive_core::lifecycle::{Event, Moved, Outcome, Refused, next_attempt};
 use redrive_core::pattern::Fingerprint;
-use redrive_core::run::{State, StateName};
+use redrive_core::run::{ATTEMPT_MAX, State, StateName};
 use redrive_core::strategy::Failure;
 use redrive_core::time::{MINUTE_MS, Timestamp};
 use redrive_core::verdict::{Action, Target};
@@ -60,6 +60,8 @@ fn identify(batch: &mut Batch<'_>, row: &RunRow, failed: &FailedAttempt) -> Resu
         Some(attempt) if attempt > row.run.attempt => {
             if running {
                 Err(Refused::InFlight.into())
+            } else if attempt > ATTEMPT_MAX {
+                Err(Refused::TooManyAttempts(row.run.attempt).into())
             } else {
                 Ok(Identity::New(attempt))
             }
@@ -72,7 +74,7 @@ fn identify(batch: &mut Batch<'_>, row: &RunRow, failed: &FailedAttempt) -> Resu
         None => match batch.rows.last_failure(row.id)? {
             Some(kept) if kept.is(&failed.digest) && is_resend(batch, &kept)? => Ok(Identity::Again(kept)),
             Some(_) | None if running => Err(Refused::InFlight.into()),
-            Some(_) | None => Ok(Identity::New(row.run.attempt + 1)),
+            Some(_) | None => Ok(Identity::New(next_attempt(&row.run)?)),
         },
     }
 }

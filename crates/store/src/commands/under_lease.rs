@@ -1,7 +1,7 @@
 //! What a worker reports of the attempt it holds. Every call is fenced by its lease's epoch first.
 
 use redrive_core::breaker::StateName as BreakerState;
-use redrive_core::lifecycle::{Event, Outcome, Refused, Standing, Verb, standing};
+use redrive_core::lifecycle::{Event, Outcome, Refused, Standing, Verb, next_attempt, standing};
 use redrive_core::policy::RetryBy;
 use redrive_core::run::{Ended, StateName};
 use redrive_core::time::Timestamp;
@@ -197,7 +197,7 @@ fn succeed_by_caller(batch: &mut Batch<'_>, success: &Success) -> Result<Succeed
             return Err(Error::AttemptConflict { attempt: asked });
         }
     }
-    let attempt = success.attempt.unwrap_or(row.run.attempt + 1);
+    let attempt = success.attempt.map_or_else(|| next_attempt(&row.run), Ok)?;
     if attempt <= row.run.attempt {
         return Err(Error::AttemptConflict { attempt });
     }

@@ -12,6 +12,8 @@ const fn table(name: &'static str, key: &'static [&'static str]) -> Table {
 }
 
 const ID: &[&str] = &["id"];
+const ATTEMPT: &[&str] = &["run", "attempt"];
+const REVISION: &[&str] = &["run", "revision"];
 
 /// Whatever points at a row comes after it.
 pub(super) const TABLES: &[Table] = &[
@@ -24,13 +26,13 @@ pub(super) const TABLES: &[Table] = &[
     table("pattern_events", ID),
     table("pattern_hourly", &["pattern", "hour"]),
     table("runs", ID),
-    table("payloads", ID),
-    table("attempts", ID),
+    table("payloads", REVISION),
+    table("attempts", ATTEMPT),
     table("late_failures", ID),
     table("history", ID),
     table("steps", ID),
-    table("sent", ID),
-    table("revisions", ID),
+    table("sent", ATTEMPT),
+    table("revisions", REVISION),
     table("reviews", &["run"]),
     table("counts", &["state", "tenant", "queue", "reason", "detail"]),
     table("totals", &["state", "queue", "reason", "detail"]),

@@ -10,7 +10,6 @@ use redrive_core::verdict::Verdict;
 use redrive_core::wire::{AttemptView, ErrorReport, HistoryEntry, RawJson, RunSummary};
 
 use super::columns::{Columns, json, number, packed_json, packed_json_or_none, text, time, whole};
-use super::lookup::number_of;
 use crate::commands::fingerprints::FingerprintKey;
 use crate::commands::life::{Life, word};
 use crate::error::Result;
@@ -33,7 +32,7 @@ pub(crate) struct EndedAttempt {
 
 /// Of what [`ended_attempt`] reads; a condition follows.
 pub(crate) const ENDED: &str =
-    "SELECT id, outcome, state, recorded_at, fp_version, fp_hash, origin, verdict, body FROM attempts";
+    "SELECT attempt, outcome, state, recorded_at, fp_version, fp_hash, origin, verdict, body FROM attempts";
 
 pub(crate) fn ended_attempt(row: &impl Columns) -> Result<EndedAttempt> {
     let fingerprint = match (row.number_or_none(4)?, row.number_or_none(5)?) {
@@ -41,7 +40,7 @@ pub(crate) fn ended_attempt(row: &impl Columns) -> Result<EndedAttempt> {
         (None, _) | (_, None) => None,
     };
     Ok(EndedAttempt {
-        number: number_of(number(row, 0)?)?,
+        number: whole(row, 0, "attempt")?,
         outcome: word(Outcome::ALL, number(row, 1)?, "outcome")?,
         to: word(StateName::ALL, number(row, 2)?, "state")?,
         recorded_at: time(row, 3)?,

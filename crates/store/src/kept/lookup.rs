@@ -1,12 +1,6 @@
 //! How the store numbers what callers name.
 
-pub(crate) use crate::commands::numbers::{NUMBER_BITS, key_hash, numbered, span_of};
-use crate::error::{Error, Result};
-
-/// The attempt's or payload's own number.
-pub(crate) fn number_of(id: i64) -> Result<u32> {
-    u32::try_from(id & ((1 << NUMBER_BITS) - 1)).map_err(|_| Error::Unexpected(format!("attempt {id}")))
-}
+pub(crate) use crate::commands::numbers::key_hash;
 
 /// Whose rows a read may touch, in numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

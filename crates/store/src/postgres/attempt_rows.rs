@@ -12,35 +12,32 @@ use super::sheet::{SheetAttempt, SheetMove, SheetPayload, SheetSent};
 use crate::codec::encode;
 use crate::commands::attempts::{KEPT, Kept};
 use crate::commands::life::position;
-use crate::commands::numbers::{numbered, span_of};
 use crate::commands::rows::{AttemptRows, NewAttempt, NewMove, NewRevision};
 use crate::error::Result;
 use crate::model::{NewSent, PayloadKind};
 
-static ONE: LazyLock<String> = LazyLock::new(|| format!("SELECT {KEPT} FROM attempts WHERE id = $1"));
-static LAST: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {KEPT} FROM attempts WHERE id BETWEEN $1 AND $2 ORDER BY id DESC LIMIT 1"));
+static ONE: LazyLock<String> = LazyLock::new(|| format!("SELECT {KEPT} FROM attempts WHERE run = $1 AND attempt = $2"));
+static LAST: LazyLock<String> = LazyLock::new(|| {
+    format!("SELECT {KEPT} FROM attempts WHERE run = $1 AND attempt <= $2 ORDER BY attempt DESC LIMIT 1")
+});
 static LAST_OF: LazyLock<String> = LazyLock::new(|| {
-    format!("SELECT {KEPT} FROM attempts WHERE id BETWEEN $1 AND $2 AND outcome = $3 ORDER BY id DESC LIMIT 1")
+    format!("SELECT {KEPT} FROM attempts WHERE run = $1 AND outcome = $2 ORDER BY attempt DESC LIMIT 1")
 });
 
 impl PgRows<'_> {
     /// The last one up to `last` that this batch has kept, and that is `wanted`.
-    fn kept_now(&self, first: i64, last: i64, wanted: impl Fn(&Kept) -> bool) -> Option<(i64, &SheetAttempt)> {
-        let newest_first = self.sheet.out.attempts.range(first..=last).rev();
-        newest_first.map(|(id, kept)| (*id, kept)).find(|(_, kept)| wanted(&kept.kept))
+    fn kept_now(&self, run: i64, last: u32, wanted: impl Fn(&Kept) -> bool) -> Option<&Kept> {
+        let mut newest_first = self.sheet.out.attempts.range((run, 0)..=(run, last)).rev();
+        newest_first.find(|(_, attempt)| wanted(&attempt.kept)).map(|(_, attempt)| &attempt.kept)
     }
 
     /// Of two that may be the last, the later one.
-    fn later(&self, (first, last): (i64, i64), stored: Option<Kept>, wanted: impl Fn(&Kept) -> bool) -> Option<Kept> {
-        let now = self.kept_now(first, last, wanted).map(|(_, kept)| &kept.kept);
-        match (now, stored) {
+    fn later(&self, run: i64, last: u32, stored: Option<Kept>, wanted: impl Fn(&Kept) -> bool) -> Option<Kept> {
+        match (self.kept_now(run, last, wanted), stored) {
             (Some(now), Some(stored)) if stored.attempt > now.attempt => Some(stored),
             (Some(now), _) => Some(now.clone()),
             // The batch may have put another end in its place.
-            (None, stored) => {
-                stored.filter(|kept| !self.sheet.out.attempts.contains_key(&(first + i64::from(kept.attempt))))
-            }
+            (None, stored) => stored.filter(|kept| !self.sheet.out.attempts.contains_key(&(run, kept.attempt))),
         }
     }
 
@@ -51,7 +48,7 @@ impl PgRows<'_> {
 
 impl AttemptRows for PgRows<'_> {
     fn attempt(&mut self, run: i64, attempt: u32) -> Result<Option<Kept>> {
-        let id = numbered(run, attempt);
+        let id = (run, attempt);
         if let Some(kept) = self.sheet.out.attempts.get(&id) {
             return Ok(Some(kept.kept.clone()));
         }
@@ -61,35 +58,32 @@ impl AttemptRows for PgRows<'_> {
         if let Some(known) = self.sheet.attempts.get(&id) {
             return Ok(known.clone());
         }
-        let found = self.ask_one(&ONE, &[&id])?.map(|row| Kept::read(&row)).transpose()?;
+        let found = self.ask_one(&ONE, &[&run, &i64::from(attempt)])?.map(|row| Kept::read(&row)).transpose()?;
         self.sheet.attempts.insert(id, found.clone());
         Ok(found)
     }
 
     fn last_attempt(&mut self, run: i64, attempt: u32) -> Result<Option<Kept>> {
-        let span = (numbered(run, 0), numbered(run, attempt));
-        let stored = self.ask_one(&LAST, &[&span.0, &span.1])?.map(|row| Kept::read(&row)).transpose()?;
-        Ok(self.later(span, stored, |_| true))
+        let stored = self.ask_one(&LAST, &[&run, &i64::from(attempt)])?.map(|row| Kept::read(&row)).transpose()?;
+        Ok(self.later(run, attempt, stored, |_| true))
     }
 
     fn last_failure(&mut self, run: i64) -> Result<Option<Kept>> {
-        let span = span_of(run);
         let failed = position(Outcome::ALL, &Outcome::Failed);
         let stored = match self.sheet.last_failures.get(&run) {
             Some(known) => known.clone(),
             None if self.is_new(run) => None,
-            None => self.ask_one(&LAST_OF, &[&span.0, &span.1, &failed])?.map(|row| Kept::read(&row)).transpose()?,
+            None => self.ask_one(&LAST_OF, &[&run, &failed])?.map(|row| Kept::read(&row)).transpose()?,
         };
-        Ok(self.later(span, stored, |kept| kept.outcome == Outcome::Failed))
+        Ok(self.later(run, u32::MAX, stored, |kept| kept.outcome == Outcome::Failed))
     }
 
     fn last_origin(&mut self, run: i64) -> Result<Option<String>> {
-        let (first, last) = span_of(run);
-        if let Some((_, kept)) = self.kept_now(first, last, |_| true) {
-            return Ok(Some(kept.kept.origin.clone()));
+        if let Some(kept) = self.kept_now(run, u32::MAX, |_| true) {
+            return Ok(Some(kept.origin.clone()));
         }
-        let sql = "SELECT origin FROM attempts WHERE id BETWEEN $1 AND $2 ORDER BY id DESC LIMIT 1";
-        self.ask_one(sql, &[&first, &last])?.map(|row| owned(&row, 0)).transpose()
+        let sql = "SELECT origin FROM attempts WHERE run = $1 ORDER BY attempt DESC LIMIT 1";
+        self.ask_one(sql, &[&run])?.map(|row| owned(&row, 0)).transpose()
     }
 
     fn put_attempt(&mut self, ended: &NewAttempt<'_>, now: Timestamp) -> Result<()> {
@@ -110,55 +104,51 @@ impl AttemptRows for PgRows<'_> {
             body: ended.body.to_vec(),
             late: ended.late,
         };
-        self.sheet.out.attempts.insert(numbered(ended.run, ended.attempt), kept);
+        self.sheet.out.attempts.insert((ended.run, ended.attempt), kept);
         Ok(())
     }
 
     fn insert_late_failure(&mut self, run: i64, attempt: u32, epoch: u64, body: &[u8], now: Timestamp) -> Result<()> {
-        let sql = "INSERT INTO late_failures (attempt, epoch, at, body) SELECT $1, $2, $3, $4
-             WHERE NOT EXISTS (SELECT 1 FROM late_failures WHERE attempt = $1 AND epoch = $2 AND body = $4)";
-        self.run(sql, &[&numbered(run, attempt), &epoch.cast_signed(), &now.as_millis(), &body])?;
+        let sql = "INSERT INTO late_failures (run, attempt, epoch, at, body) SELECT $1, $2, $3, $4, $5 WHERE NOT EXISTS
+             (SELECT 1 FROM late_failures WHERE run = $1 AND attempt = $2 AND epoch = $3 AND body = $5)";
+        self.run(sql, &[&run, &i64::from(attempt), &epoch.cast_signed(), &now.as_millis(), &body])?;
         Ok(())
     }
 
     fn payload_digest(&mut self, run: i64, revision: u32) -> Result<Option<Vec<u8>>> {
-        let id = numbered(run, revision);
-        if let Some(payload) = self.sheet.out.payloads.get(&id) {
+        if let Some(payload) = self.sheet.out.payloads.get(&(run, revision)) {
             return Ok(Some(payload.digest.clone()));
         }
-        if let Some(known) = self.sheet.digests.get(&id) {
-            return Ok(known.clone());
-        }
-        let found = self.ask_one("SELECT digest FROM payloads WHERE id = $1", &[&id])?;
+        let sql = "SELECT digest FROM payloads WHERE run = $1 AND revision = $2";
+        let found = self.ask_one(sql, &[&run, &i64::from(revision)])?;
         found.map(|row| bytes(&row, 0).map(<[u8]>::to_vec)).transpose()
     }
 
     fn about_of(&mut self, run: i64, revision: u32) -> Result<Option<Vec<u8>>> {
-        let id = numbered(run, revision);
-        if let Some(payload) = self.sheet.out.payloads.get(&id) {
+        if let Some(payload) = self.sheet.out.payloads.get(&(run, revision)) {
             return Ok(Some(payload.about.clone()));
         }
-        let found = self.ask_one("SELECT about FROM payloads WHERE id = $1", &[&id])?;
+        let sql = "SELECT about FROM payloads WHERE run = $1 AND revision = $2";
+        let found = self.ask_one(sql, &[&run, &i64::from(revision)])?;
         found.map(|row| bytes(&row, 0).map(<[u8]>::to_vec)).transpose()
     }
 
     fn insert_revision(&mut self, made: &NewRevision<'_>, now: Timestamp) -> Result<()> {
-        let id = numbered(made.run, made.revision);
         let payload = SheetPayload {
             kind: position(PayloadKind::ALL, &made.payload.kind),
             digest: made.payload.digest.to_vec(),
             about: made.about.clone(),
             body: made.payload.encoded.clone(),
         };
-        self.sheet.out.payloads.insert(id, payload);
-        let sql = "INSERT INTO revisions (id, at, actor, patch) VALUES ($1, $2, $3, $4)";
-        self.run(sql, &[&id, &now.as_millis(), &made.actor, &made.patch])?;
+        self.sheet.out.payloads.insert((made.run, made.revision), payload);
+        let sql = "INSERT INTO revisions (run, revision, at, actor, patch) VALUES ($1, $2, $3, $4, $5)";
+        self.run(sql, &[&made.run, &i64::from(made.revision), &now.as_millis(), &made.actor, &made.patch])?;
         Ok(())
     }
 
     fn put_sent(&mut self, run: i64, attempt: u32, epoch: u64, sent: &NewSent) -> Result<()> {
         let new = SheetSent { epoch: epoch.cast_signed(), changes: sent.changes.clone(), body: sent.body.clone() };
-        let kept = self.sheet.out.sent.entry(numbered(run, attempt));
+        let kept = self.sheet.out.sent.entry((run, attempt));
         // A released attempt's number is given out again: the newer lease's payload is what it got.
         kept.and_modify(|kept| {
             if new.epoch > kept.epoch {

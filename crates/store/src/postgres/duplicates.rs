@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 
 use super::columns::{Columns as _, bytes, number, owned_or_none};
 use super::look::Look;
-use super::lookup::{numbered, run_number};
+use super::lookup::run_number;
 use super::received::last_id;
 use super::summary::summaries;
 use crate::commands::life::position;
@@ -38,8 +38,8 @@ async fn own(look: &Look<'_>, id: i64) -> Result<Own> {
     let run = look.row("SELECT tenant, idempotency_key, pattern FROM runs WHERE id = $1", &[&id]).await?;
     let run = run.ok_or(Error::NotFound("run"))?;
     let none = position(PayloadKind::ALL, &PayloadKind::None);
-    let sql = "SELECT digest FROM payloads WHERE id = $1 AND kind <> $2";
-    let payload = look.row(sql, &[&numbered(id, 1), &none]).await?;
+    let sql = "SELECT digest FROM payloads WHERE run = $1 AND revision = 1 AND kind <> $2";
+    let payload = look.row(sql, &[&id, &none]).await?;
     Ok(Own {
         id,
         tenant: number(&run, 0)?,
@@ -74,7 +74,7 @@ async fn alike(look: &Look<'_>, own: &Own) -> Result<Found> {
              ORDER BY pattern DESC, id DESC LIMIT {ALIKE_RUNS}
          ), same AS (
              SELECT near.id, coalesce(near.idempotency_key = $2, false) AS by_key,
-                 EXISTS (SELECT 1 FROM payloads WHERE payloads.id = (near.id << 20 | 1) AND digest = $3) AS by_payload
+                 EXISTS (SELECT 1 FROM payloads WHERE run = near.id AND revision = 1 AND digest = $3) AS by_payload
              FROM near WHERE near.id <> $4
          )
          SELECT id, by_key::int::bigint, (SELECT count(*) FROM near) FROM same WHERE by_key OR by_payload

@@ -19,10 +19,9 @@ use super::rows::PgRows;
 use super::run_rows::NEXT_NUMBERS;
 use super::sheet::{COLUMNS, Named, PatternKey};
 use super::time::NOW;
-use crate::commands::attempts::{KEPT, Kept};
+use crate::commands::attempts::{KEPT, KEPT_COUNT, Kept};
 use crate::commands::life::position;
 use crate::commands::map::Map;
-use crate::commands::numbers::NUMBER_BITS;
 use crate::commands::patterns::{KNOWN, KnownPattern};
 use crate::error::{Error, Result};
 use crate::model::{FailedAttempt, Report, RunRef, Start};
@@ -95,10 +94,9 @@ static PATTERNS: LazyLock<String> = LazyLock::new(|| {
 const KNOWN_COUNT: usize = 9;
 static LAST_FAILURES: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT last.* FROM unnest($1::bigint[]) AS q(run) CROSS JOIN LATERAL (
-             SELECT {KEPT} FROM attempts WHERE id BETWEEN (q.run << {NUMBER_BITS}) AND
-                 ((q.run << {NUMBER_BITS}) | ((1 << {NUMBER_BITS}) - 1)) AND outcome = $2
-             ORDER BY id DESC LIMIT 1) AS last"
+        "SELECT last.* FROM unnest($1::bigint[]) AS q(q_run) CROSS JOIN LATERAL (
+             SELECT {KEPT}, run FROM attempts WHERE run = q_run AND outcome = $2
+             ORDER BY attempt DESC LIMIT 1) AS last"
     )
 });
 
@@ -223,7 +221,7 @@ impl PgRows<'_> {
         let failed = position(Outcome::ALL, &Outcome::Failed);
         let mut found: HashMap<i64, Kept> = HashMap::new();
         for row in self.ask(&LAST_FAILURES, &[&again, &failed])? {
-            found.insert(number(&row, 0)? >> NUMBER_BITS, Kept::read(&row)?);
+            found.insert(number(&row, KEPT_COUNT)?, Kept::read(&row)?);
         }
         for run in again {
             self.sheet.last_failures.insert(*run, found.remove(run));

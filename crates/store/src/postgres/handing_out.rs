@@ -8,7 +8,6 @@ use tokio_postgres::types::ToSql;
 
 use super::columns::{number, packed, packed_json};
 use super::look::Look;
-use super::lookup::{numbered, span_of};
 use super::pieces::payload_of;
 use super::steps::entries_of;
 use crate::commands::handing_out::{Carried, wants_last_error, with_last_error};
@@ -21,30 +20,32 @@ use crate::error::Result;
 use crate::kept::payload::{KeptPayload, kept_payload, raw_json};
 use crate::model::{AttemptBody, Started};
 
-const PAYLOADS: &str = "SELECT kind, about, body, id FROM payloads WHERE id = ANY($1)";
+const PAYLOADS: &str =
+    "SELECT payload.*, q_run FROM unnest($1::bigint[], $2::bigint[]) AS q(q_run, q_revision) CROSS JOIN LATERAL (
+         SELECT kind, about, body FROM payloads WHERE run = q_run AND revision = q_revision LIMIT 1) AS payload";
 static STEPS: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM steps WHERE run = ANY($1) ORDER BY id"));
 
 /// What was read of runs for their workers.
 pub(super) struct Carriage {
-    /// By run and revision.
+    /// By run.
     payloads: Map<i64, KeptPayload>,
     /// By run.
     entries: Map<i64, Vec<StepRow>>,
 }
 
-/// A run, and the number of its revision.
+/// A run and its revision.
 pub(super) type Place = (i64, i64);
 
 pub(super) fn place(granted: &Granted) -> Place {
-    (granted.row, numbered(granted.row, granted.revision))
+    (granted.row, granted.revision.into())
 }
 
 impl Carriage {
     pub(super) async fn of(look: &Look<'_>, places: &[Place]) -> Result<Self> {
         let (runs, revisions): (Vec<i64>, Vec<i64>) = places.iter().copied().unzip();
         let of_runs: [&(dyn ToSql + Sync); 1] = [&runs];
-        let of_revisions: [&(dyn ToSql + Sync); 1] = [&revisions];
+        let of_revisions: [&(dyn ToSql + Sync); 2] = [&runs, &revisions];
         let (kept, steps) = tokio::try_join!(look.rows(PAYLOADS, &of_revisions), look.rows(&STEPS, &of_runs))?;
         let mut carriage = Self { payloads: Map::default(), entries: Map::default() };
         carriage.payloads.reserve(kept.len());
@@ -59,8 +60,8 @@ impl Carriage {
     }
 
     fn of_run(&mut self, granted: &Granted, last_error: Option<ErrorReport>) -> Carried {
-        let (run, revision) = place(granted);
-        let payload = self.payloads.remove(&revision).unwrap_or_else(KeptPayload::none);
+        let run = granted.row;
+        let payload = self.payloads.remove(&run).unwrap_or_else(KeptPayload::none);
         Carried { payload, entries: self.entries.remove(&run).unwrap_or_default(), last_error }
     }
 
@@ -100,9 +101,8 @@ pub(super) async fn complete_leases(
 
 /// The body of the last attempt that ended so.
 async fn last_body(look: &Look<'_>, run: i64, outcome: Outcome) -> Result<Option<AttemptBody>> {
-    let sql = "SELECT body FROM attempts WHERE id BETWEEN $1 AND $2 AND outcome = $3 ORDER BY id DESC LIMIT 1";
-    let (first, last) = span_of(run);
-    let found = look.row(sql, &[&first, &last, &position(Outcome::ALL, &outcome)]).await?;
+    let sql = "SELECT body FROM attempts WHERE run = $1 AND outcome = $2 ORDER BY attempt DESC LIMIT 1";
+    let found = look.row(sql, &[&run, &position(Outcome::ALL, &outcome)]).await?;
     found.map(|row| packed_json(&row, 0, "attempt")).transpose()
 }
 
@@ -130,8 +130,8 @@ pub(super) async fn complete_start(look: &Look<'_>, begun: Begun) -> Result<Star
     }
     // The same start again gets what it got before.
     if let Some(epoch) = epoch {
-        let sql = "SELECT changes, body FROM sent WHERE id = $1 AND epoch = $2";
-        let sent = look.row(sql, &[&numbered(run, answer.attempt), &epoch.cast_signed()]).await?;
+        let sql = "SELECT changes, body FROM sent WHERE run = $1 AND attempt = $2 AND epoch = $3";
+        let sent = look.row(sql, &[&run, &i64::from(answer.attempt), &epoch.cast_signed()]).await?;
         if let Some(row) = sent {
             answer.changes = packed_json(&row, 0, "changes")?;
             answer.payload = Some(raw_json(packed(&row, 1)?, "sent")?);

@@ -2,7 +2,7 @@
 
 use redrive_core::ids::{QueueName, Tenant};
 
-pub(super) use crate::kept::lookup::{Whose, number_of, numbered, span_of};
+pub(super) use crate::kept::lookup::Whose;
 
 use super::columns::number;
 use super::look::Look;

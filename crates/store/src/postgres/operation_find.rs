@@ -232,9 +232,8 @@ async fn moved(look: &Look<'_>, operation: i64, runs: &[i64]) -> Result<HashMap<
 async fn first_attempts(look: &Look<'_>, operation: i64, canary: &Canary) -> Result<Seen> {
     let outcomes = [ItemOutcome::Moved, ItemOutcome::Succeeded, ItemOutcome::Failed]
         .map(|outcome| position(ItemOutcome::ALL, &outcome));
-    let sql =
-        "SELECT coalesce((SELECT attempts.outcome FROM attempts WHERE attempts.id > (item.run << 20) + item.attempt
-                   AND attempts.id < (item.run + 1) << 20 ORDER BY attempts.id LIMIT 1), -1)
+    let sql = "SELECT coalesce((SELECT attempts.outcome FROM attempts WHERE attempts.run = item.run
+                   AND attempts.attempt > item.attempt ORDER BY attempts.attempt LIMIT 1), -1)
                FROM operation_items AS item WHERE item.operation = $1 AND item.outcome = ANY($2)
                ORDER BY item.run LIMIT $3";
     let rows = look.rows(sql, &[&operation, &outcomes.as_slice(), &i64::from(canary.size)]).await?;

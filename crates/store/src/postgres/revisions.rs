@@ -4,7 +4,7 @@ use redrive_core::wire::RevisionView;
 
 use super::columns::{owned, packed_json_or_none, time};
 use super::look::Look;
-use super::lookup::{numbered, run_number};
+use super::lookup::run_number;
 use super::pieces::payload_of;
 use super::summary::summary;
 use crate::error::{Error, Result};
@@ -19,7 +19,8 @@ pub(super) async fn revision(look: &Look<'_>, at: &RunRef, revision: Option<u32>
     if !(1..=summary.revision).contains(&revision) {
         return Err(Error::NotFound("revision"));
     }
-    let made = look.row("SELECT at, actor, patch FROM revisions WHERE id = $1", &[&numbered(run, revision)]).await?;
+    let sql = "SELECT at, actor, patch FROM revisions WHERE run = $1 AND revision = $2";
+    let made = look.row(sql, &[&run, &i64::from(revision)]).await?;
     let (at, actor, json_patch) = match made {
         Some(row) => (time(&row, 0)?, owned(&row, 1)?, packed_json_or_none(&row, 2, "patch")?),
         None => (summary.received_at, REPORTER.to_owned(), None),

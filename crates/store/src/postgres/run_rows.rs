@@ -11,7 +11,6 @@ use super::columns::{number, parsed};
 use super::rows::PgRows;
 use super::sheet::{COLUMNS, Dirty, Named, NewColumns, Sheet, SheetPayload, SheetRun};
 use crate::commands::life::position;
-use crate::commands::numbers::numbered;
 use crate::commands::rows::{Changed, Own, RunRows};
 use crate::commands::run_row::RunRow;
 use crate::error::{Error, Result};
@@ -154,7 +153,7 @@ impl RunRows for PgRows<'_> {
             about: new.about.clone(),
             body: new.payload.encoded.clone(),
         };
-        self.sheet.out.payloads.insert(numbered(row.id, row.run.revision), payload);
+        self.sheet.out.payloads.insert((row.id, row.run.revision), payload);
         Ok(())
     }
 

@@ -125,12 +125,11 @@ pub(super) struct Sheet {
     pub(super) named: Map<(i64, RunId), Named>,
     /// Numbers that no run has yet.
     pub(super) numbers: Vec<i64>,
-    /// By their id; none where there is no such attempt.
-    pub(super) attempts: Map<i64, Option<Kept>>,
+    /// By run and number; none where there is no such attempt.
+    pub(super) attempts: Map<(i64, u32), Option<Kept>>,
     /// By run.
     pub(super) last_failures: Map<i64, Option<Kept>>,
     pub(super) patterns: Map<PatternKey, Option<KnownPattern>>,
-    pub(super) digests: Map<i64, Option<Vec<u8>>>,
     /// Runs that are known to have no entry in the ledger.
     pub(super) no_steps: HashSet<i64>,
     pub(super) out: Out,
@@ -139,12 +138,13 @@ pub(super) struct Sheet {
 /// What is to be written, beside the runs.
 #[derive(Default)]
 pub(super) struct Out {
-    pub(super) attempts: BTreeMap<i64, SheetAttempt>,
-    pub(super) payloads: BTreeMap<i64, SheetPayload>,
+    /// By run and number, as payloads by run and revision.
+    pub(super) attempts: BTreeMap<(i64, u32), SheetAttempt>,
+    pub(super) payloads: BTreeMap<(i64, u32), SheetPayload>,
     pub(super) moves: Vec<SheetMove>,
     pub(super) patterns: Vec<SheetPattern>,
     pub(super) pattern_events: Vec<SheetPatternEvent>,
-    pub(super) sent: BTreeMap<i64, SheetSent>,
+    pub(super) sent: BTreeMap<(i64, u32), SheetSent>,
     /// Runs whose open effects are in doubt, and since when.
     pub(super) doubts: BTreeMap<i64, i64>,
     pub(super) tally: Option<(Tally, Timestamp)>,

@@ -17,7 +17,6 @@ use super::sheet::{COLUMN_COUNT, COLUMNS, Sheet};
 use crate::codec::{HEAD_BYTES, decoded_len};
 use crate::commands::life::position;
 use crate::commands::map::Map;
-use crate::commands::numbers::numbered;
 use crate::commands::rows::{Candidate, DueCall, DueHint, WaitingRows};
 use crate::commands::run_row::RunRow;
 use crate::error::Result;
@@ -65,7 +64,9 @@ static DUE: LazyLock<String> = LazyLock::new(|| {
 /// Of rows that do not say it.
 static PAYLOAD_BYTES: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT id, length(body)::bigint, substr(body, 1, {HEAD_BYTES}) FROM payloads WHERE id = ANY($1) AND kind <> $2"
+        "SELECT q_run, payload.* FROM unnest($1::bigint[], $2::bigint[]) AS q(q_run, q_revision) CROSS JOIN LATERAL (
+             SELECT length(body)::bigint, substr(body, 1, {HEAD_BYTES}) FROM payloads
+             WHERE run = q_run AND revision = q_revision AND kind <> $3 LIMIT 1) AS payload"
     )
 });
 
@@ -222,21 +223,21 @@ impl PgRows<'_> {
 
     /// How long payloads are whose runs do not say it.
     fn look_up_bytes(&mut self, candidates: &mut [Candidate]) -> Result<()> {
-        let place = |candidate: &Candidate| numbered(candidate.row.id, candidate.row.run.revision);
         let mut unsaid: Vec<&mut Candidate> =
             candidates.iter_mut().filter(|candidate| candidate.row.payload_bytes.is_none()).collect();
-        let missing: Vec<i64> = unsaid.iter().map(|candidate| place(candidate)).collect();
-        if missing.is_empty() {
+        if unsaid.is_empty() {
             return Ok(());
         }
+        let runs: Vec<i64> = unsaid.iter().map(|candidate| candidate.row.id).collect();
+        let revisions: Vec<i64> = unsaid.iter().map(|candidate| candidate.row.run.revision.into()).collect();
         let none = position(PayloadKind::ALL, &PayloadKind::None);
         let mut found: Map<i64, usize> = Map::default();
-        for row in self.ask(&PAYLOAD_BYTES, &[&missing, &none])? {
+        for row in self.ask(&PAYLOAD_BYTES, &[&runs, &revisions, &none])? {
             let stored = usize::try_from(number(&row, 1)?).unwrap_or(0);
             found.insert(number(&row, 0)?, decoded_len(stored, bytes(&row, 2)?));
         }
         for candidate in &mut unsaid {
-            candidate.bytes = found.get(&place(candidate)).copied().unwrap_or(0);
+            candidate.bytes = found.get(&candidate.row.id).copied().unwrap_or(0);
         }
         Ok(())
     }

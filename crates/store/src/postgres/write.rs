@@ -16,6 +16,11 @@ impl Write {
         Self { sql, values: Vec::new() }
     }
 
+    #[cfg(test)]
+    pub(super) fn sql(&self) -> &'static str {
+        self.sql
+    }
+
     /// One column for each of the statement's first values.
     pub(super) fn columns<const N: usize>(sql: &'static str, columns: [Column; N]) -> Self {
         columns.into_iter().fold(Self::of(sql), Self::with)

@@ -83,7 +83,8 @@ impl Sheet {
             (!runs.new.is_empty()).then(|| insert_runs(&runs.new)),
             (!runs.known.is_empty()).then(|| update_runs(&runs.known)),
             (!runs.moved.is_empty()).then(|| move_runs(&runs.moved)),
-            (!out.attempts.is_empty()).then(|| attempts(out)),
+        ];
+        let kept = [
             (!out.payloads.is_empty()).then(|| payloads(out)),
             (!out.moves.is_empty()).then(|| moves(out)),
             (!out.pattern_events.is_empty()).then(|| pattern_events(out)),
@@ -91,7 +92,8 @@ impl Sheet {
             (!out.sent.is_empty()).then(|| sent_payloads(out)),
         ];
         let counted = out.tally.iter().flat_map(|(tally, now)| counter_deltas::append(tally, *now));
-        Ok(written.into_iter().flatten().chain(counted).collect())
+        let written = written.into_iter().flatten().chain(attempts(out)).chain(kept.into_iter().flatten());
+        Ok(written.chain(counted).collect())
     }
 
     /// What was sent is the database's from here on.
@@ -161,15 +163,16 @@ fn aliases(new: &[SheetPattern]) -> Write {
 }
 
 const ATTEMPTS: &str =
-    "INSERT INTO attempts (id, outcome, epoch, digest, state, fp_version, fp_hash, pattern, pattern_new,
+    "INSERT INTO attempts (run, attempt, outcome, epoch, digest, state, fp_version, fp_hash, pattern, pattern_new,
          recorded_at, origin, verdict, body)
-     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bytea[]), unnest($5::bigint[]),
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bytea[]),
          unnest($6::bigint[]), unnest($7::bigint[]), unnest($8::bigint[]), unnest($9::bigint[]), unnest($10::bigint[]),
-         unnest($11::bytea[]), unnest($12::bytea[]), unnest($13::bytea[])";
-/// A late success replaces the silence that was put in its place. Looking for one costs as much as the attempt itself.
+         unnest($11::bigint[]), unnest($12::bytea[]), unnest($13::bytea[]), unnest($14::bytea[])";
+/// A late success replaces the silence that was put in its place. Only late ones may: any other that is there already
+/// is an error, and looking for one costs as much as the attempt itself.
 static PUT_ATTEMPTS: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "{ATTEMPTS} ON CONFLICT (id) DO UPDATE SET outcome = excluded.outcome, epoch = excluded.epoch,
+        "{ATTEMPTS} ON CONFLICT (run, attempt) DO UPDATE SET outcome = excluded.outcome, epoch = excluded.epoch,
              digest = excluded.digest, state = excluded.state, fp_version = excluded.fp_version,
              fp_hash = excluded.fp_hash, pattern = excluded.pattern, pattern_new = excluded.pattern_new,
              recorded_at = excluded.recorded_at, origin = excluded.origin, verdict = excluded.verdict,
@@ -177,10 +180,18 @@ static PUT_ATTEMPTS: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-fn attempts(out: &Out) -> Write {
-    let ended: Vec<&SheetAttempt> = out.attempts.values().collect();
+/// The late ones by a statement of their own.
+fn attempts(out: &Out) -> impl Iterator<Item = Write> {
+    let (late, ended): (Vec<_>, Vec<_>) = out.attempts.iter().partition(|(_, attempt)| attempt.late);
+    let written = [(ATTEMPTS, ended), (PUT_ATTEMPTS.as_str(), late)];
+    written.into_iter().filter(|(_, attempts)| !attempts.is_empty()).map(|(sql, attempts)| put(sql, &attempts))
+}
+
+fn put(sql: &'static str, attempts: &[(&(i64, u32), &SheetAttempt)]) -> Write {
+    let ended: Vec<&SheetAttempt> = attempts.iter().map(|(_, attempt)| *attempt).collect();
     let columns = [
-        column(out.attempts.keys(), |id| *id),
+        column(attempts, |((run, _), _)| *run),
+        column(attempts, |((_, attempt), _)| i64::from(*attempt)),
         column(&ended, |attempt| position(Outcome::ALL, &attempt.kept.outcome)),
         column(&ended, |attempt| attempt.epoch),
         column(&ended, |attempt| attempt.kept.digest.as_deref()),
@@ -194,17 +205,18 @@ fn attempts(out: &Out) -> Write {
         column(&ended, |attempt| attempt.kept.verdict.as_deref()),
         column(&ended, |attempt| attempt.body.as_slice()),
     ];
-    let sql = if ended.iter().any(|attempt| attempt.late) { PUT_ATTEMPTS.as_str() } else { ATTEMPTS };
     Write::columns(sql, columns)
 }
 
-const PAYLOADS: &str = "INSERT INTO payloads (id, kind, digest, about, body)
-     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bytea[]), unnest($4::bytea[]), unnest($5::bytea[])";
+const PAYLOADS: &str = "INSERT INTO payloads (run, revision, kind, digest, about, body)
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bytea[]), unnest($5::bytea[]),
+         unnest($6::bytea[])";
 
 fn payloads(out: &Out) -> Write {
     let kept = &out.payloads;
     let columns = [
-        column(kept.keys(), |id| *id),
+        column(kept.keys(), |(run, _)| *run),
+        column(kept.keys(), |(_, revision)| i64::from(*revision)),
         column(kept.values(), |payload| payload.kind),
         column(kept.values(), |payload| payload.digest.as_slice()),
         column(kept.values(), |payload| payload.about.as_slice()),
@@ -259,18 +271,53 @@ fn doubts(out: &Out) -> Write {
     Write::columns(DOUBTS, columns).with(unknown).with(started)
 }
 
-const SENT: &str = "INSERT INTO sent (id, epoch, changes, body)
-     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bytea[]), unnest($4::bytea[])
-     ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch, changes = excluded.changes, body = excluded.body
+const SENT: &str = "INSERT INTO sent (run, attempt, epoch, changes, body)
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bytea[]), unnest($5::bytea[])
+     ON CONFLICT (run, attempt) DO UPDATE SET epoch = excluded.epoch, changes = excluded.changes, body = excluded.body
          WHERE excluded.epoch > sent.epoch";
 
 fn sent_payloads(out: &Out) -> Write {
     let sent = &out.sent;
     let columns = [
-        column(sent.keys(), |id| *id),
+        column(sent.keys(), |(run, _)| *run),
+        column(sent.keys(), |(_, attempt)| i64::from(*attempt)),
         column(sent.values(), |sent| sent.epoch),
         column(sent.values(), |sent| sent.changes.as_slice()),
         column(sent.values(), |sent| sent.body.as_slice()),
     ];
     Write::columns(SENT, columns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::attempts::Kept;
+
+    fn ended(attempt: u32, late: bool) -> SheetAttempt {
+        let kept = Kept {
+            attempt,
+            outcome: Outcome::Succeeded,
+            digest: None,
+            state: StateName::Succeeded,
+            recorded_at: redrive_core::time::Timestamp::from_millis(0),
+            pattern: None,
+            pattern_new: false,
+            verdict: None,
+            origin: String::new(),
+        };
+        SheetAttempt { kept, epoch: None, fingerprint: None, body: Vec::new(), late }
+    }
+
+    fn statements(attempts: impl IntoIterator<Item = SheetAttempt>) -> Vec<&'static str> {
+        let attempts = attempts.into_iter().map(|attempt| ((7, attempt.kept.attempt), attempt)).collect();
+        super::attempts(&Out { attempts, ..Out::default() }).map(|write| write.sql()).collect()
+    }
+
+    #[test]
+    fn only_late_attempts_may_replace_one_that_is_there() {
+        assert_eq!(statements([ended(1, false), ended(2, false)]), [ATTEMPTS]);
+        assert_eq!(statements([ended(1, true)]), [PUT_ATTEMPTS.as_str()]);
+        assert_eq!(statements([ended(1, false), ended(2, true), ended(3, false)]), [ATTEMPTS, PUT_ATTEMPTS.as_str()]);
+        assert!(statements([]).is_empty());
+    }
 }

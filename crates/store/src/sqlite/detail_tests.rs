@@ -9,7 +9,6 @@ use super::detail::run_detail;
 use super::fixture::{Fixture, NOW_MS, Seed};
 use super::ledger_rows::entries_of;
 use super::life::position;
-use super::lookup::numbered;
 use crate::codec::encode;
 use crate::commands::steps::views;
 use crate::error::{Error, Result};
@@ -24,15 +23,15 @@ fn show(fixture: &Fixture, tenant: &str, run_id: &str) -> Result<RunDetail> {
 }
 
 fn attempt(fixture: &Fixture, run: i64, number: u32, outcome: Outcome, verdict: Option<&str>, body: &str) {
-    let insert = "INSERT INTO attempts (id, outcome, state, fp_version, fp_hash, pattern_new, recorded_at, origin, \
-         verdict, body) VALUES (?, ?, ?, 1, 255, 0, ?, ?, ?, ?)";
+    let insert = "INSERT INTO attempts (run, attempt, outcome, state, fp_version, fp_hash, pattern_new, recorded_at, origin, \
+         verdict, body) VALUES (?, ?, ?, ?, 1, 255, 0, ?, ?, ?, ?)";
     let state = position(StateName::ALL, &StateName::Scheduled);
     let at = NOW_MS + i64::from(number) * 10;
     let origin = r#"{"began_at":"2027-01-15T08:00:00Z","worker":"w1","revision":1}"#;
     let origin = if number == 1 { r#"{"revision":1}"# } else { origin };
     let verdict = verdict.map(|verdict| encode(verdict.as_bytes()));
     let outcome = position(Outcome::ALL, &outcome);
-    let values = params![numbered(run, number), outcome, state, at, origin, verdict, encode(body.as_bytes())];
+    let values = params![run, number, outcome, state, at, origin, verdict, encode(body.as_bytes())];
     fixture.conn.execute(insert, values).unwrap();
 }
 
@@ -72,8 +71,8 @@ fn attempts_are_shown_with_what_came_late_and_the_last_verdict() {
     attempt(&fixture, 1, 1, Outcome::Failed, Some(VERDICT), r#"{"error":{"message":"out"},"tool":"stripe"}"#);
     attempt(&fixture, 1, 2, Outcome::Succeeded, None, r#"{"output":{"ok": 1}}"#);
     let late = encode(br#"{"error":{"message":"too late"}}"#);
-    let insert = "INSERT INTO late_failures (attempt, epoch, at, body) VALUES (?, 1, 0, ?)";
-    fixture.conn.execute(insert, params![numbered(1, 2), late]).unwrap();
+    let insert = "INSERT INTO late_failures (run, attempt, epoch, at, body) VALUES (1, 2, 1, 0, ?)";
+    fixture.conn.execute(insert, [late]).unwrap();
     let body = show(&fixture, "acme", "run-1").unwrap().body;
     let shown: Vec<_> = body.attempts.iter().map(|a| (a.attempt, a.outcome.as_str(), a.worker.is_some())).collect();
     assert_eq!(shown, [(1, "failed", false), (2, "succeeded", true)]);

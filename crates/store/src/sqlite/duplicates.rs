@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::kept::duplicates::{ALIKE_RUNS, DUPLICATES_MAX, Found, NEAR_RUNS, together};
 use crate::model::{PayloadKind, RunRef};
 use crate::sqlite::life::position;
-use crate::sqlite::lookup::{numbered, run_number};
+use crate::sqlite::lookup::run_number;
 use crate::sqlite::received::last_id;
 use crate::sqlite::summary::summary;
 
@@ -34,9 +34,9 @@ pub(super) fn duplicates(conn: &Connection, at: &RunRef) -> Result<DuplicatesAns
 fn own(conn: &Connection, id: i64) -> Result<Own> {
     let mut find = conn.prepare_cached("SELECT tenant, idempotency_key, pattern FROM runs WHERE id = ?1")?;
     let (tenant, key, pattern) = find.query_row([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    let mut find = conn.prepare_cached("SELECT digest FROM payloads WHERE id = ?1 AND kind <> ?2")?;
+    let mut find = conn.prepare_cached("SELECT digest FROM payloads WHERE run = ?1 AND revision = 1 AND kind <> ?2")?;
     let none = position(PayloadKind::ALL, &PayloadKind::None);
-    let payload = find.query_row([numbered(id, 1), none], |row| row.get(0)).optional()?;
+    let payload = find.query_row([id, none], |row| row.get(0)).optional()?;
     Ok(Own { id, tenant, key, pattern, payload })
 }
 
@@ -60,7 +60,8 @@ fn alike(conn: &Connection, own: &Own) -> Result<Found> {
     let mut of_pattern = conn
         .prepare_cached("SELECT id FROM runs INDEXED BY runs_pattern WHERE pattern = ?1 ORDER BY id DESC LIMIT ?2")?;
     let mut same_key = conn.prepare_cached("SELECT 1 FROM runs WHERE id = ?1 AND idempotency_key = ?2")?;
-    let mut same_payload = conn.prepare_cached("SELECT 1 FROM payloads WHERE id = ?1 AND digest = ?2")?;
+    let mut same_payload =
+        conn.prepare_cached("SELECT 1 FROM payloads WHERE run = ?1 AND revision = 1 AND digest = ?2")?;
     let mut found = Found { runs: Vec::new(), all_seen: true };
     let mut rows = of_pattern.query(params![own.pattern, ALIKE_RUNS + 1])?;
     let mut looked_at = 0;
@@ -76,7 +77,7 @@ fn alike(conn: &Connection, own: &Own) -> Result<Found> {
         }
         if own.key.is_some() && same_key.exists(params![other, own.key]).map_err(Error::from)? {
             found.runs.push((other, Likeness::IdempotencyKey));
-        } else if own.payload.is_some() && same_payload.exists(params![numbered(other, 1), own.payload])? {
+        } else if own.payload.is_some() && same_payload.exists(params![other, own.payload])? {
             found.runs.push((other, Likeness::Payload));
         }
     }

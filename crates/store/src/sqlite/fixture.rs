@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::fingerprints::FingerprintKey;
 use super::life::{HELD, position};
-use super::lookup::{key_hash, numbered};
+use super::lookup::key_hash;
 use super::migrate::migrate;
 use crate::codec::encode;
 use crate::model::{PayloadKind, TenantScope};
@@ -174,9 +174,11 @@ impl Fixture {
     }
 
     pub(super) fn payload(&self, run: i64, revision: u32, kind: PayloadKind, bytes: &[u8]) {
-        let insert = "INSERT OR REPLACE INTO payloads (id, kind, digest, about, body) VALUES (?, ?, ?, ?, ?)";
+        let insert =
+            "INSERT OR REPLACE INTO payloads (run, revision, kind, digest, about, body) VALUES (?, ?, ?, ?, ?, ?)";
         let values = params![
-            numbered(run, revision),
+            run,
+            revision,
             position(PayloadKind::ALL, &kind),
             [0_u8; 16].as_slice(),
             encode(b"{}"),

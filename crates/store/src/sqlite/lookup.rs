@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use redrive_core::ids::{QueueName, Tenant};
 use rusqlite::{Connection, OptionalExtension, params};
 
-pub(super) use crate::kept::lookup::{NUMBER_BITS, Whose, key_hash, number_of, numbered, span_of};
+pub(super) use crate::kept::lookup::{Whose, key_hash};
 
 use super::names::NAMED;
 use crate::error::{Error, Result};

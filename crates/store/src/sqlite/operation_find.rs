@@ -17,7 +17,6 @@ use super::operation_rows::samples_of;
 use super::pieces::payload_of;
 use super::scan::{Place, Scan};
 use crate::commands::life::{position, word};
-use crate::commands::numbers::span_of;
 use crate::commands::operation_freeze::{Found, LOOKS_MAX, PIECE_RUNS};
 use crate::commands::operation_move::{Item, Turn, room};
 use crate::commands::operation_patch::{Made, PIECE_MAX_BYTES, Patched, SAMPLES_MAX, patch_of, patched};
@@ -213,12 +212,11 @@ fn first_attempts(conn: &Connection, operation: i64, canary: &Canary) -> Result<
         .map(|outcome| position(ItemOutcome::ALL, &outcome));
     let mut rows = find.query(params![operation, moved, succeeded, failed, canary.size])?;
     let mut first =
-        conn.prepare_cached("SELECT outcome FROM attempts WHERE id > ?1 AND id <= ?2 ORDER BY id LIMIT 1")?;
+        conn.prepare_cached("SELECT outcome FROM attempts WHERE run = ?1 AND attempt > ?2 ORDER BY attempt LIMIT 1")?;
     let mut seen = Seen::default();
     while let Some(row) = rows.next()? {
-        let (run, attempt): (i64, i64) = (row.get(0)?, row.get(1)?);
-        let (start, end) = span_of(run);
-        let outcome: Option<i64> = first.query_row([start + attempt, end], |row| row.get(0)).optional()?;
+        let item: [i64; 2] = [row.get(0)?, row.get(1)?];
+        let outcome: Option<i64> = first.query_row(item, |row| row.get(0)).optional()?;
         match outcome.map(|outcome| word(Outcome::ALL, outcome, "outcome")).transpose()? {
             Some(Outcome::Succeeded) => seen.succeeded += 1,
             Some(Outcome::Failed | Outcome::Cancelled) => seen.failed += 1,

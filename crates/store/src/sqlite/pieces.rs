@@ -2,48 +2,39 @@
 
 use redrive_core::lifecycle::Outcome;
 use redrive_core::wire::{ErrorReport, RawJson};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension};
 
 pub(super) use crate::kept::payload::{KeptPayload, raw_json};
 
 use super::columns::packed_json;
 use super::life::position;
-use super::lookup::{numbered, span_of};
 use crate::error::Result;
 use crate::kept::payload::kept_payload;
 use crate::model::AttemptBody;
 
 /// The payload of a revision; a run that came without one, and with nothing else to say, has no row for it.
 pub(super) fn payload_of(conn: &Connection, run: i64, revision: u32) -> Result<KeptPayload> {
-    let mut find = conn.prepare_cached("SELECT kind, about, body FROM payloads WHERE id = ?")?;
-    let kept = find.query_row([numbered(run, revision)], |row| Ok(kept_payload(row))).optional()?;
+    let mut find = conn.prepare_cached("SELECT kind, about, body FROM payloads WHERE run = ? AND revision = ?")?;
+    let kept = find.query_row([run, revision.into()], |row| Ok(kept_payload(row))).optional()?;
     kept.unwrap_or_else(|| Ok(KeptPayload::none()))
 }
 
+const LAST_BODY: &str = "SELECT body FROM attempts WHERE run = ? AND outcome = ? ORDER BY attempt DESC LIMIT 1";
+
 /// What the last successful attempt gave.
 pub(super) fn last_output(conn: &Connection, run: i64) -> Result<Option<RawJson>> {
-    let (first, last) = span_of(run);
-    let mut find = conn.prepare_cached(
-        "SELECT body FROM attempts WHERE id BETWEEN ? AND ? AND outcome = ? ORDER BY id DESC LIMIT 1",
-    )?;
+    let mut find = conn.prepare_cached(LAST_BODY)?;
     let succeeded = position(Outcome::ALL, &Outcome::Succeeded);
-    let body: Option<AttemptBody> = find
-        .query_row(params![first, last, succeeded], |row| Ok(packed_json(row, 0, "attempt")))
-        .optional()?
-        .transpose()?;
+    let body: Option<AttemptBody> =
+        find.query_row([run, succeeded], |row| Ok(packed_json(row, 0, "attempt"))).optional()?.transpose()?;
     Ok(body.and_then(|body| body.output))
 }
 
 /// What the last failed attempt said.
 pub(super) fn last_error(conn: &Connection, run: i64) -> Result<Option<ErrorReport>> {
-    let (first, last) = span_of(run);
-    let mut find = conn.prepare_cached(
-        "SELECT body FROM attempts WHERE id BETWEEN ? AND ? AND outcome = ? ORDER BY id DESC LIMIT 1",
-    )?;
+    let mut find = conn.prepare_cached(LAST_BODY)?;
     let failed = position(Outcome::ALL, &Outcome::Failed);
-    let body: Option<AttemptBody> = find
-        .query_row(params![first, last, failed], |row| Ok(packed_json(row, 0, "attempt")))
-        .optional()?
-        .transpose()?;
+    let body: Option<AttemptBody> =
+        find.query_row([run, failed], |row| Ok(packed_json(row, 0, "attempt"))).optional()?.transpose()?;
     Ok(body.and_then(|body| body.error))
 }

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::columns::{packed_json_or_none, time};
 use super::history_list::REPORTER;
-use super::lookup::{numbered, run_number};
+use super::lookup::run_number;
 use super::pieces::payload_of;
 use super::summary::summary;
 use crate::error::{Error, Result};
@@ -19,9 +19,9 @@ pub(super) fn revision(conn: &Connection, at: &RunRef, revision: Option<u32>) ->
     if !(1..=summary.revision).contains(&revision) {
         return Err(Error::NotFound("revision"));
     }
-    let mut find = conn.prepare_cached("SELECT at, actor, patch FROM revisions WHERE id = ?1")?;
+    let mut find = conn.prepare_cached("SELECT at, actor, patch FROM revisions WHERE run = ?1 AND revision = ?2")?;
     let made = find
-        .query_row([numbered(run, revision)], |row| {
+        .query_row([run, revision.into()], |row| {
             Ok(time(row, 0).and_then(|at| Ok((at, row.get(1)?, packed_json_or_none(row, 2, "patch")?))))
         })
         .optional()?

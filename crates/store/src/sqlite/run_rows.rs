@@ -13,7 +13,7 @@ use super::columns::{label_or_none, parsed_or_none};
 use super::names::NAMED;
 use super::rows::SqliteRows;
 use crate::commands::life::{StateColumns, position, word};
-use crate::commands::numbers::{key_hash, numbered};
+use crate::commands::numbers::key_hash;
 use crate::commands::rows::{Changed, Own, RunRows};
 use crate::commands::run_row::{COLUMNS, RunRow};
 use crate::error::{Error, Result};
@@ -65,9 +65,10 @@ impl RunRows for SqliteRows<'_> {
         if new.payload.kind == PayloadKind::None && new.about.is_empty() {
             return Ok(());
         }
-        let insert = "INSERT INTO payloads (id, kind, digest, about, body) VALUES (?1, ?2, ?3, ?4, ?5)";
+        let insert = "INSERT INTO payloads (run, revision, kind, digest, about, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         self.held.insert_payload.of(self.conn, insert)?.execute(params![
-            numbered(row.id, row.run.revision),
+            row.id,
+            row.run.revision,
             position(PayloadKind::ALL, &new.payload.kind),
             new.payload.digest.as_slice(),
             new.about,

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::columns::{json, packed, packed_json, text, whole};
 use super::life::Life;
-use super::lookup::{NUMBER_BITS, numbered, run_number, span_of};
+use super::lookup::run_number;
 use super::pieces::{payload_of, raw_json};
 use crate::error::{Error, Result};
 use crate::model::{AttemptOrigin, RunRef, Sent};
@@ -15,22 +15,18 @@ pub(super) type Kept = (Vec<HandedChange>, RawJson);
 
 /// What went out under that lease, where it was another payload.
 pub(super) fn kept(conn: &Connection, run: i64, attempt: u32, epoch: Option<u64>) -> Result<Option<Kept>> {
-    let mut find =
-        conn.prepare_cached("SELECT changes, body FROM sent WHERE id = ?1 AND (?2 IS NULL OR epoch = ?2)")?;
-    let mut rows = find.query(params![numbered(run, attempt), epoch.map(u64::cast_signed)])?;
+    let mut find = conn.prepare_cached(
+        "SELECT changes, body FROM sent WHERE run = ?1 AND attempt = ?2 AND (?3 IS NULL OR epoch = ?3)",
+    )?;
+    let mut rows = find.query(params![run, attempt, epoch.map(u64::cast_signed)])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     Ok(Some((packed_json(row, 0, "changes")?, raw_json(packed(row, 1)?, "sent")?)))
 }
 
 /// The attempts of a run that got another payload.
 pub(super) fn changed_attempts(conn: &Connection, run: i64) -> Result<Vec<u32>> {
-    let (first, last) = span_of(run);
-    let mut find = conn.prepare_cached("SELECT id FROM sent WHERE id BETWEEN ? AND ?")?;
-    find.query_and_then([first, last], |row| {
-        let id: i64 = row.get(0)?;
-        u32::try_from(id & ((1 << NUMBER_BITS) - 1)).map_err(|_| Error::Unexpected(format!("attempt {id}")))
-    })?
-    .collect()
+    let mut find = conn.prepare_cached("SELECT attempt FROM sent WHERE run = ?")?;
+    find.query_and_then([run], |row| whole(row, 0, "attempt"))?.collect()
 }
 
 /// What an attempt got, and what that was made of.
@@ -44,8 +40,8 @@ pub(super) fn sent(conn: &Connection, at: &RunRef, attempt: u32) -> Result<Sent>
 
 /// The revision that an attempt ran: as it was kept, or for the one under way as the run stands.
 fn revision_of(conn: &Connection, run: i64, attempt: u32) -> Result<Option<u32>> {
-    let mut ended = conn.prepare_cached("SELECT origin FROM attempts WHERE id = ?")?;
-    let mut rows = ended.query([numbered(run, attempt)])?;
+    let mut ended = conn.prepare_cached("SELECT origin FROM attempts WHERE run = ? AND attempt = ?")?;
+    let mut rows = ended.query([run, attempt.into()])?;
     if let Some(row) = rows.next()? {
         let origin: AttemptOrigin = json(text(row, 0)?, "origin")?;
         return Ok(Some(origin.revision));

@@ -10,7 +10,6 @@ use rusqlite::{OptionalExtension, Params, params};
 use super::columns::{label_or_none, parsed_or_none};
 use super::rows::SqliteRows;
 use crate::commands::life::position;
-use crate::commands::numbers::numbered;
 use crate::commands::rows::{Candidate, DueCall, DueHint, WaitingRows};
 use crate::commands::run_row::{COLUMN_COUNT, COLUMNS, RunRow};
 use crate::error::Result;
@@ -39,11 +38,12 @@ impl SqliteRows<'_> {
         if let Some(known) = row.payload_bytes {
             return Ok(known);
         }
-        let look = "SELECT length(body), substr(body, 1, 5) FROM payloads WHERE id = ?1 AND kind <> ?2";
+        let look =
+            "SELECT length(body), substr(body, 1, 5) FROM payloads WHERE run = ?1 AND revision = ?2 AND kind <> ?3";
         let find = self.held.payload_bytes.of(self.conn, look)?;
         let none = position(PayloadKind::ALL, &PayloadKind::None);
         let found = find
-            .query_row([numbered(row.id, row.run.revision), none], |row| {
+            .query_row([row.id, row.run.revision.into(), none], |row| {
                 Ok((row.get::<_, usize>(0)?, row.get::<_, Vec<u8>>(1)?))
             })
             .optional()?;

@@ -7,7 +7,7 @@ use redrive_core::reason::Reason;
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::verdict::{Action, DeadBecause};
-use redrive_store::{Error, PatternsCall, PayloadKind, Report, TenantScope, Triage};
+use redrive_store::{Error, PatternsCall, PayloadKind, Report, Success, TenantScope, Triage};
 
 use crate::world::{World, failed, new_run, numbered, payload, report, success};
 
@@ -59,6 +59,53 @@ pub async fn without_a_number_the_same_words_are_a_resend_until_the_retry_is_due
 pub async fn gaps_in_attempts_count_towards_the_budget(world: World) {
     let answer = world.store.report(numbered("r1", TIMEOUT, 4)).await.unwrap().answer;
     assert_eq!((answer.state, answer.verdict.dead_because), (StateName::Dead, Some(DeadBecause::Exhausted)));
+}
+
+/// The highest number that an attempt can have.
+const LAST: u32 = 1_000_000;
+
+fn is_too_many<T: std::fmt::Debug>(answered: &Result<T, Error>) -> bool {
+    matches!(answered, Err(Error::Refused(refused)) if refused.code() == "too_many_attempts")
+}
+
+pub async fn past_the_last_attempt_a_failure_changes_nothing(world: World) {
+    world.store.report(numbered("r1", TIMEOUT, LAST)).await.unwrap();
+    world.fail("r2", BUG).await;
+    let shown = |detail| serde_json::to_value(&detail).unwrap();
+    let before = (shown(world.show("r1").await), shown(world.show("r2").await));
+    let many = (1..=5).map(|n| report("r1", &format!("Request timed out {n}"))).collect();
+    for answered in world.store.report_all(many).await {
+        assert!(is_too_many(&answered), "{answered:?}");
+    }
+    assert_eq!((shown(world.show("r1").await), shown(world.show("r2").await)), before);
+    let again = world.store.report(report("r1", TIMEOUT)).await.unwrap();
+    assert_eq!((again.fresh, again.answer.attempt), (false, LAST));
+}
+
+pub async fn the_last_attempt_is_never_followed_by_another(world: World) {
+    world.store.report(numbered("r1", TIMEOUT, LAST - 1)).await.unwrap();
+    world.triage("r1", Triage::replay(false)).await.unwrap();
+    let (leased, under) = world.lease_one().await;
+    assert_eq!(leased.attempt, LAST);
+    let answer = world.store.fail(under, failed(TIMEOUT)).await.unwrap();
+    assert_eq!((answer.state, answer.verdict.dead_because), (StateName::Dead, Some(DeadBecause::Exhausted)));
+    for force in [false, true] {
+        let refused = world.triage("r1", Triage::replay(force)).await;
+        assert!(is_too_many(&refused), "force {force}: {refused:?}");
+    }
+    world.wait(86_400_000);
+    assert!(world.lease(10).await.is_empty());
+    assert_eq!(world.state("r1").await, StateName::Dead);
+}
+
+pub async fn a_caller_cannot_succeed_past_the_last_attempt(world: World) {
+    world.retried_by_caller("default").await;
+    let (_, under) = world.start("r1").await;
+    world.store.fail(under.clone(), failed(TIMEOUT)).await.unwrap();
+    world.store.report(numbered("r1", BUG, LAST)).await.unwrap();
+    let succeeded = world.store.succeed(Success { lease: None, ..success(&under, "1") }).await;
+    assert!(is_too_many(&succeeded), "{succeeded:?}");
+    assert_eq!(world.show("r1").await.summary.attempt, LAST);
 }
 
 pub async fn a_failure_reopens_a_closed_run(world: World) {

@@ -90,6 +90,24 @@ pub async fn another_tenants_attempt_is_not_found(world: World) {
     assert!(matches!(world.store.sent(&other, 1).await, Err(Error::NotFound(_))));
 }
 
+/// Numbers from 2^20 up once named the attempts of other runs.
+pub async fn an_attempt_number_never_reaches_another_run(world: World) {
+    for run in ["a", "b", "c", "d"] {
+        world.fail(run, "Request timed out").await;
+        let theirs = format!("theirs-{run}");
+        world.enqueue("globex", &theirs).await;
+        let (_, under) = world.lease_one().await;
+        assert_eq!(under.at.run_id.as_str(), theirs);
+        keep(&world, &under, "\"secret\"").await.unwrap();
+    }
+    for run in ["a", "b", "c", "d"] {
+        for number in (1..64).flat_map(|distance| [distance << 20, (distance << 20) | 1, (distance << 20) | 2]) {
+            let found = world.store.sent(&at(run), number).await;
+            assert!(matches!(found, Err(Error::NotFound("attempt"))), "{run} {number}: {found:?}");
+        }
+    }
+}
+
 pub async fn the_last_error_goes_with_the_change_that_asks_for_it(world: World) {
     let mut failed = report("a", "any");
     failed.failed.failure = Failure::found(Reason::ToolError, "sample");

@@ -10,6 +10,7 @@ use super::super::page::{Sheet, Visit};
 use super::named;
 use super::payload::{HEX_PIECE_BYTES, Kept, RAW_PIECE_BYTES, TREE_NODES, hex, tree};
 use crate::app::App;
+use crate::limits::REVISION_MAX;
 use crate::problem::{Problem, Result};
 use crate::query::{FromQuery, Given, Param};
 
@@ -41,7 +42,11 @@ impl FromQuery for PayloadQuery {
             Some(_) => return Err(Problem::invalid_parameter("view", "must be tree, raw or hex")),
         };
         let at = given.one("at", "must be a number")?.unwrap_or(0);
-        Ok(Self { view, at, revision: given.one("revision", "must be a number")? })
+        let revision: Option<u32> = given.one("revision", "must be a number")?;
+        if revision.is_some_and(|revision| !(1..=REVISION_MAX).contains(&revision)) {
+            return Err(Problem::invalid_parameter("revision", format_args!("must be from 1 to {REVISION_MAX}")));
+        }
+        Ok(Self { view, at, revision })
     }
 }
 

@@ -4,12 +4,14 @@ ALTER TABLE runs ADD COLUMN assigned_to BYTEA;
 -- What the workers that last leased from a queue run with, as JSON: what a replay would run with.
 ALTER TABLE queues ADD COLUMN worker_versions BYTEA;
 
--- Who made a later revision of a payload, and by which patch. id = payloads.id.
+-- Who made a later revision of a payload, and by which patch.
 CREATE TABLE revisions (
-    id BIGINT PRIMARY KEY,
+    run BIGINT NOT NULL,
+    revision BIGINT NOT NULL,
     at BIGINT NOT NULL,
     actor TEXT COLLATE "C" NOT NULL,
-    patch BYTEA                        -- the JSON Patch as sent, through the codec; none for a payload given whole
+    patch BYTEA,                       -- the JSON Patch as sent, through the codec; none for a payload given whole
+    PRIMARY KEY (run, revision)
 );
 
 -- Runs in review, and what waits for a yes. A row may outlive the review; then nobody reads it, and it goes when it lapses.

@@ -59,9 +59,11 @@ CREATE INDEX runs_deferred ON runs (deferred_until) WHERE deferred_until IS NOT 
 CREATE INDEX runs_wake ON runs (wake) WHERE wake IS NOT NULL;
 CREATE INDEX runs_order ON runs (tenant, order_key) WHERE order_key IS NOT NULL AND wake IS NOT NULL;
 
--- Attempts are their own history. id = run << 20 | attempt: no second index, and a run's lie together.
+-- Attempts are their own history. The key is an index of its own beside rows in the order in which they came: kept in
+-- one tree with the key (WITHOUT ROWID) rows above 1 KB spill into pages of their own, and ingest writes twice as much.
 CREATE TABLE attempts (
-    id INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
     outcome INTEGER NOT NULL,          -- position in Outcome::ALL
     epoch INTEGER,                     -- of the lease it ended; none for an attempt reported in one call
     digest BLOB,                       -- of the report, to know it again
@@ -73,27 +75,30 @@ CREATE TABLE attempts (
     recorded_at INTEGER NOT NULL,
     origin TEXT NOT NULL,              -- AttemptOrigin as JSON
     verdict BLOB,                      -- Verdict as JSON through the codec
-    body BLOB NOT NULL                 -- AttemptBody as JSON through the codec
+    body BLOB NOT NULL,                -- AttemptBody as JSON through the codec
+    PRIMARY KEY (run, attempt)
 );
 
--- id = run << 20 | revision.
 CREATE TABLE payloads (
-    id INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
     kind INTEGER NOT NULL,             -- position in PayloadKind::ALL
     digest BLOB NOT NULL,
     about BLOB NOT NULL,               -- About as JSON through the codec
-    body BLOB NOT NULL                 -- the payload's bytes through the codec
+    body BLOB NOT NULL,                -- the payload's bytes through the codec
+    PRIMARY KEY (run, revision)
 );
 
--- Failures that came after their lease had ended. attempt = attempts.id.
+-- Failures that came after their lease had ended.
 CREATE TABLE late_failures (
     id INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL,
     attempt INTEGER NOT NULL,
     epoch INTEGER NOT NULL,
     at INTEGER NOT NULL,
     body BLOB NOT NULL
 );
-CREATE INDEX late_failures_attempt ON late_failures (attempt);
+CREATE INDEX late_failures_attempt ON late_failures (run, attempt);
 
 CREATE TABLE steps (
     id INTEGER PRIMARY KEY,
