@@ -13,8 +13,8 @@ from typing import Any
 if not os.environ.get("REDRIVE_INSTALLED"):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-import redrive  # noqa: E402
-from redrive.errors import EffectInProgress, EffectUnknown, StartRefused  # noqa: E402
+import redrive
+from redrive.errors import EffectInProgress, EffectUnknown, StartRefused
 
 logging.getLogger("redrive").setLevel(logging.CRITICAL)
 

@@ -19,11 +19,11 @@ sys.path.insert(0, str(SCENARIOS))
 if not os.environ.get("REDRIVE_INSTALLED"):
     sys.path.insert(0, str(SRC))
 
-from server import ROOT, TENANT, Server, binary, until  # noqa: E402
+from server import ROOT, TENANT, Server, binary, until
 
-import redrive  # noqa: E402
-from redrive.client import Client  # noqa: E402
-from redrive.settings import Settings  # noqa: E402
+import redrive
+from redrive.client import Client
+from redrive.settings import Settings
 
 __all__ = ["HERE", "ROOT", "SCENARIOS", "SRC", "TENANT", "LiveCase", "Server", "binary", "step_of", "until"]
 

@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass, field, replace
+from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from . import lazy
@@ -261,7 +262,9 @@ class _unless:
     async def __aenter__(self) -> None:
         await self._run.__aenter__()
 
-    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._open():
             self._run._inside.leave()
         else:

@@ -252,7 +252,7 @@ class _Walk:
 
 
 def _infinite(value: float) -> str:
-    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _clean(text: str) -> str:

@@ -31,6 +31,8 @@ class Evidence:
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float = 0.0
+    #: What the last tool that went well gave: by some designs it is the answer.
+    tool_output: Any = None
     #: Each stands until what it is about went well after all.
     problems: dict[str, Problem] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)

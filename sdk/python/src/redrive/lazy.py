@@ -181,7 +181,7 @@ class _Stream:
         self._stream.__enter__()
         return self
 
-    def __exit__(self, *thrown: object) -> Any:
+    def __exit__(self, *thrown: Any) -> Any:  # noqa: PYI036 - handed on as they are
         self._over(thrown[1] or Closed("the stream was closed before its end"))
         return self._stream.__exit__(*thrown)
 
@@ -189,7 +189,7 @@ class _Stream:
         await self._stream.__aenter__()
         return self
 
-    async def __aexit__(self, *thrown: object) -> Any:
+    async def __aexit__(self, *thrown: Any) -> Any:  # noqa: PYI036 - handed on as they are
         self._over(thrown[1] or Closed("the stream was closed before its end"))
         return await self._stream.__aexit__(*thrown)
 

@@ -102,6 +102,8 @@ class Ledger:
 
     def _claim(self, step: Step) -> Flight | None:
         """Gives the step its key, or the call of the same effect that is under way."""
+        if step.key:
+            return None
         if step.effect is False:
             step.key = step.identity or step_key(step.name, self._next_ordinal(step.name))
             return None
@@ -126,6 +128,18 @@ class Ledger:
         with self._lock:
             if step.identity is not None and self._flights.get(step.identity) is step.flight:
                 del self._flights[step.identity]
+
+    def _tool_step(self, name: str, effect: bool | None, arguments: str | None) -> Step:
+        """A tool call of a framework that counts as an effect. It can't be skipped or made to wait from outside, so each call
+        is one of its own; one that is named an effect is refused while an earlier one of the same arguments is in doubt."""
+        from .step import Step
+
+        identity = effect_key(self.run_id, name, arguments) if effect else None
+        if identity is not None and identity in self._doubted:
+            raise EffectUnknown(identity, "this attempt began it before, and nobody knows whether it happened")
+        step = Step(self, name, identity, effect, None, None, (), tool=True)  # type: ignore[arg-type]
+        step.key = nth_key(identity or effect_key(self.run_id, name), self._next_ordinal(identity or name))
+        return step
 
     def note(self, name: str, output: Any = None, *, effect: bool | None = False, failed: bool = False) -> None:
         """A step that somebody else has done, told after the fact: it guards the next attempt, not this one. What

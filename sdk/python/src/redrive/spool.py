@@ -177,7 +177,7 @@ class Spool:
             if own is not None and path == own.path:
                 continue
             try:
-                file = open(path, "rb+")
+                file = open(path, "rb+")  # noqa: SIM115 - it is locked as long as it is open
             except OSError:
                 continue
             with file:
@@ -228,7 +228,7 @@ class Spool:
         if self._own is None:
             self._make_folder()
             path = self._folder / f"{time.time_ns():020d}-{os.getpid()}-{uuid.uuid4().hex[:8]}.spool"
-            file = open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600), "ab", buffering=0)
+            file = open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600), "ab", buffering=0)  # noqa: SIM115
             lock(file)
             head = sealed(self._head)
             _write_all(file, head)
