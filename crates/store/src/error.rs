@@ -71,6 +71,51 @@ pub enum Error {
     Sqlite(#[from] rusqlite::Error),
 }
 
+impl Error {
+    /// Whether the same may work in a moment: the store is busy, away or closing.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Busy | Self::Unavailable(_) | Self::Closing => true,
+            Self::Sqlite(error) => error.sqlite_error_code().is_some_and(|code| {
+                use rusqlite::ErrorCode as Code;
+                matches!(
+                    code,
+                    Code::DatabaseBusy
+                        | Code::DatabaseLocked
+                        | Code::DiskFull
+                        | Code::SystemIoFailure
+                        | Code::CannotOpen
+                        | Code::ReadOnly
+                        | Code::OutOfMemory
+                        | Code::OperationInterrupted
+                )
+            }),
+            Self::NotFound(_)
+            | Self::Refused(_)
+            | Self::DeadLettered(_)
+            | Self::LeaseLost { .. }
+            | Self::Cancelled { .. }
+            | Self::AttemptConflict { .. }
+            | Self::RunConflict
+            | Self::PatternMerged { .. }
+            | Self::PlanChanged { .. }
+            | Self::RevisionChanged
+            | Self::NoSuchStep
+            | Self::OwnRequest
+            | Self::OperationIs(_)
+            | Self::MergeRefused(_)
+            | Self::EffectInProgress { .. }
+            | Self::EffectUnknown
+            | Self::EffectSettled { .. }
+            | Self::LeaseNeeded
+            | Self::BadCursor
+            | Self::ManagedByConfig
+            | Self::Damaged(_)
+            | Self::Unexpected(_) => false,
+        }
+    }
+}
+
 /// An answer to a failure report, and whether it was the first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reported {

@@ -112,6 +112,8 @@ codes! {
         "Its queue caps replays. Only an operator's `force`, with a reason, replays it again.";
     TooManyAttempts = "too_many_attempts", CONFLICT, "The run has had too many attempts",
         "A run has at most 1,000,000 attempts. It keeps its count and its newest failure, and takes no other: not even `force` replays it. Start the work as a new run.";
+    ApprovalNeeded = "approval_needed", CONFLICT, "The queue wants an approval first",
+        "The run waits for a replay that was let through for another queue or agent. Replay it with `queue` or `agent` instead: that asks for the approval.";
     NotReplayable = "not_replayable", CONFLICT, "The payload is not here",
         "The payload was too large to send, so that nothing can be handed to a worker. Start the work at its source.";
     PlanChanged = "plan_changed", CONFLICT, "The plan has changed",

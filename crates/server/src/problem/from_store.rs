@@ -71,6 +71,7 @@ impl From<Refused> for Problem {
             | Refused::Unsafe
             | Refused::ReplaysUsed(_)
             | Refused::TooManyAttempts(_)
+            | Refused::ApprovalNeeded
             | Refused::NotReplayable
             | Refused::PlanChanged
             | Refused::ReviewExpired => problem,
@@ -91,6 +92,7 @@ fn code_of(refused: &Refused) -> Code {
         Refused::Unsafe => Code::Unsafe,
         Refused::ReplaysUsed(_) => Code::ReplaysUsed,
         Refused::TooManyAttempts(_) => Code::TooManyAttempts,
+        Refused::ApprovalNeeded => Code::ApprovalNeeded,
         Refused::NotReplayable => Code::NotReplayable,
         Refused::PlanChanged => Code::PlanChanged,
         Refused::ReviewExpired => Code::ReviewExpired,
@@ -118,6 +120,7 @@ mod tests {
             Refused::Unsafe,
             Refused::ReplaysUsed(10),
             Refused::TooManyAttempts(1_000_000),
+            Refused::ApprovalNeeded,
             Refused::NotReplayable,
             Refused::PlanChanged,
             Refused::ReviewExpired,

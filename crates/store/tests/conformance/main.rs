@@ -18,8 +18,10 @@ mod fixes;
 mod freezes;
 mod leases;
 mod ledger;
+mod operation_guards;
 mod operations;
 mod patterns;
+mod queue_rules;
 mod reads;
 mod reconciling;
 mod reports;
@@ -183,6 +185,31 @@ macro_rules! every_case {
             operations::one_replica_at_a_time_works_an_operation,
             operations::beyond_ten_thousand_the_set_is_frozen_in_pieces_and_nothing_moves_before_it_is_whole,
             operations::pages_of_items_meet_each_once,
+            operation_guards::a_run_replayed_while_the_set_is_frozen_is_left_alone,
+            operation_guards::a_run_that_no_longer_matches_is_skipped,
+            operation_guards::a_decision_since_the_freeze_skips_the_item,
+            operation_guards::an_assignment_since_the_freeze_is_kept,
+            operation_guards::a_payload_edited_since_the_freeze_is_not_moved,
+            operation_guards::rounds_at_the_same_time_move_each_item_once,
+            operation_guards::an_operation_that_can_not_be_worked_blocks_no_other,
+            operation_guards::an_operation_continues_at_once_after_a_restart,
+            operation_guards::a_dead_replicas_claim_ends_within_two_seconds,
+            operation_guards::a_canary_items_outcome_is_its_first_attempts,
+            operation_guards::a_canary_item_that_recovers_on_a_retry_has_failed,
+            operation_guards::a_canary_item_without_an_outcome_in_time_stays_failed,
+            operation_guards::pausing_again_and_again_does_not_stop_a_slow_operation,
+            queue_rules::a_replay_into_another_queue_needs_the_approval_of_its_own,
+            queue_rules::a_reassigned_run_needs_the_approval_of_where_it_died,
+            queue_rules::a_waiting_replay_is_not_reassigned_past_an_approval,
+            queue_rules::an_approved_replay_is_not_given_to_another_agent,
+            queue_rules::a_replay_cap_holds_in_every_queue_since_the_death,
+            queue_rules::past_many_queues_a_replay_always_needs_an_approval,
+            queue_rules::bulk_replays_and_reassignments_obey_the_same_queues,
+            queue_rules::a_plan_looked_at_without_force_is_not_forced,
+            queue_rules::a_forced_review_shows_the_hash_that_approves_it,
+            queue_rules::a_merge_taken_back_leaves_a_closed_run_closed,
+            queue_rules::a_late_success_of_a_merged_run_closes_it,
+            queue_rules::a_report_on_a_run_in_review_or_merged_keeps_its_place,
             patterns::a_resolved_pattern_seen_again_is_a_regression,
             patterns::an_attempt_from_before_the_resolve_is_no_regression,
             patterns::a_report_of_an_attempt_that_began_before_the_resolve_is_no_regression,
