@@ -43,8 +43,9 @@ pub enum Error {
     OperationIs(redrive_core::wire::OperationState),
     #[error("{0}")]
     MergeRefused(&'static str),
-    #[error("the same effect is open in another run")]
-    EffectInProgress { run_id: String },
+    /// Another run is at it, or another call of the same attempt.
+    #[error("the same effect is under way")]
+    EffectInProgress { run_id: String, call_id: Option<String> },
     #[error("an effect of this key was started and has no known outcome")]
     EffectUnknown,
     #[error("the effect's outcome is known: it is {status}")]

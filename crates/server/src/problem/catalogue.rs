@@ -102,8 +102,8 @@ codes! {
         "A run or pattern becomes part of another one, never of itself, and only what was merged can be taken apart.";
     EffectUnknown = "effect_unknown", CONFLICT, "An effect has no known outcome",
         "An effect was started and nobody knows whether it happened. Reconcile it first; only an operator's `force`, with a reason, goes past.";
-    EffectInProgress = "effect_in_progress", CONFLICT, "The effect is open in another run",
-        "`run_id` names the run that has started an effect of the same key. Wait for its outcome.";
+    EffectInProgress = "effect_in_progress", CONFLICT, "The effect is under way",
+        "`run_id` names the run that has started an effect of the same key, and `call_id` the call, where it gave one. Wait for its outcome. Your own `started` again needs the same `call_id`.";
     EffectSettled = "effect_settled", CONFLICT, "The effect's outcome is known",
         "Only an effect in doubt can be reconciled. `effect_status` is how this one stands; look it up with `GET /v1/effects/{key}`.";
     Unsafe = "unsafe", CONFLICT, "A repeat could do harm",

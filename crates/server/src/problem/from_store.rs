@@ -29,7 +29,9 @@ impl From<Error> for Problem {
             Error::OwnRequest => Self::new(Code::OwnRequest, said),
             Error::OperationIs(state) => Self::new(Code::OperationState, said).with("state", state.as_str()),
             Error::MergeRefused(_) => Self::new(Code::MergeRefused, said),
-            Error::EffectInProgress { run_id } => Self::new(Code::EffectInProgress, said).with("run_id", run_id),
+            Error::EffectInProgress { run_id, call_id } => {
+                Self::new(Code::EffectInProgress, said).with("run_id", run_id).with("call_id", call_id)
+            }
             Error::EffectUnknown => Self::new(Code::EffectUnknown, said),
             Error::EffectSettled { status } => {
                 Self::new(Code::EffectSettled, said).with("effect_status", status.as_str())
