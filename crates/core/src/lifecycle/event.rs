@@ -149,7 +149,7 @@ impl Event<'_> {
             | Self::LeaseRanOut { .. }
             | Self::IdleTooLong { .. }
             | Self::DeadlinePassed { .. }
-            | Self::Unclaimed
+            | Self::Unclaimed { .. }
             | Self::WillNotFit { .. }
             | Self::Park
             | Self::ReviewExpired
