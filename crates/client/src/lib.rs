@@ -15,7 +15,6 @@
 //! # }
 //! ```
 
-mod beats;
 mod blank;
 mod call;
 mod client;
@@ -28,7 +27,6 @@ mod payload;
 mod people;
 mod query;
 mod triage;
-mod unique;
 mod worker;
 
 pub use blank::{failure, start};

@@ -77,7 +77,7 @@ impl JsonSchema for Usd {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "number", "minimum": 0 })
+        json_schema!({ "type": "number", "minimum": 0, "maximum": USD_MAX })
     }
 }
 

@@ -118,6 +118,9 @@ reasons! {
     NoEffect = "no_effect", Conditional;
 }
 
+/// Of a reason's word; the longest are a caller's own.
+pub const REASON_MAX_BYTES: usize = "x:".len() + CustomReason::MAX_NAME_BYTES;
+
 /// A reason of the caller's own: `x:` and 1 to 60 characters of `[a-z0-9_.-]`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CustomReason(Box<str>);
@@ -177,6 +180,7 @@ impl JsonSchema for Reason {
         let words: Vec<&str> = Self::BUILT_IN.iter().map(Self::as_str).collect();
         json_schema!({
             "type": "string",
+            "maxLength": REASON_MAX_BYTES,
             "description": "What kind of failure it is; a caller's own is written `x:<name>`.",
             "anyOf": [{ "enum": words }, { "pattern": "^x:[a-z0-9_.-]{1,60}$" }]
         })

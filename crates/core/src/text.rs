@@ -25,6 +25,27 @@ impl Text {
         raw.get().starts_with('"').then_some(Self(raw))
     }
 
+    /// The first `max_bytes` of the token's inside, never half an escape or half a character; `None` where all of it fits.
+    pub fn cut(&self, max_bytes: usize) -> Option<Self> {
+        let token = self.token();
+        let inner = &token[1..token.len() - 1];
+        if inner.len() <= max_bytes {
+            return None;
+        }
+        let mut end = inner.floor_char_boundary(max_bytes);
+        let mut at = 0;
+        while let Some(found) = inner[at..end].find('\\') {
+            let begin = at + found;
+            let wide = if inner.as_bytes().get(begin + 1) == Some(&b'u') { pair_or_single(&inner[begin..]) } else { 2 };
+            if begin + wide > end {
+                end = begin;
+                break;
+            }
+            at = begin + wide;
+        }
+        Self::from_token(format!("\"{}\"", &inner[..end]))
+    }
+
     /// The text for reading: a lone surrogate becomes its escape in plain letters, `\ud800`.
     pub fn decode(&self) -> Cow<'_, str> {
         decode_token(self.token())
@@ -188,6 +209,18 @@ mod tests {
     #[test]
     fn a_half_before_a_pair_does_not_swallow_it() {
         assert_eq!(decode_token(r#""\ud83d\ud83d\ude00\ude00""#), "\\ud83d😀\\ude00");
+    }
+
+    #[test]
+    fn a_text_is_cut_between_characters_and_escapes() {
+        let cut = |token: &str, max| Text::from_token(token.into()).unwrap().cut(max).map(|t| t.token().to_owned());
+        assert_eq!(cut(r#""abc""#, 3), None);
+        assert_eq!(cut(r#""abcd""#, 3).unwrap(), r#""abc""#);
+        assert_eq!(cut(r#""aéb""#, 2).unwrap(), r#""a""#);
+        assert_eq!(cut(r#""a\nb""#, 2).unwrap(), r#""a""#);
+        assert_eq!(cut(r#""a\\b""#, 3).unwrap(), r#""a\\""#);
+        assert_eq!(cut(r#""\ud83d\ude00b""#, 6).unwrap().len(), 2);
+        assert_eq!(cut(r#""\ud83d\ude00b""#, 12).unwrap(), r#""\ud83d\ude00""#);
     }
 
     #[test]

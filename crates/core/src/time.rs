@@ -8,6 +8,9 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::text::Text;
+use crate::wire::bounds::TIME_MAX_BYTES;
+
 /// A point in time, to the millisecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
@@ -105,13 +108,75 @@ impl JsonSchema for Timestamp {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "format": "date-time" })
+        json_schema!({ "type": "string", "format": "date-time", "maxLength": TIME_MAX_BYTES })
+    }
+}
+
+/// A time as a client said it: shown as it came, whatever it says, used for durations and never for order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ClientTime(Text);
+
+/// A longer attempt is a mistake of the client's clock.
+const CLIENT_SPAN_MS_MAX: i64 = 366 * 24 * 3_600_000;
+
+impl ClientTime {
+    pub fn text(&self) -> &Text {
+        &self.0
+    }
+
+    pub fn text_mut(&mut self) -> &mut Text {
+        &mut self.0
+    }
+
+    /// The instant, where it is one that the server could have meant as well.
+    pub fn instant(&self) -> Option<Timestamp> {
+        self.0.decode().parse().ok()
+    }
+
+    /// From `earlier` to here by the client's own clock, which may be wrong about when and still knows how long.
+    pub fn since(&self, earlier: &Self) -> Option<u64> {
+        let at = |time: &Self| time.0.decode().parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond);
+        let took = at(self)?.checked_sub(at(earlier)?)?;
+        (0..=CLIENT_SPAN_MS_MAX).contains(&took).then_some(took.unsigned_abs())
+    }
+}
+
+impl From<Timestamp> for ClientTime {
+    fn from(at: Timestamp) -> Self {
+        Self(at.to_string().as_str().into())
+    }
+}
+
+impl JsonSchema for ClientTime {
+    fn schema_name() -> Cow<'static, str> {
+        "ClientTime".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string" })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clients_time_is_shown_as_it_came() {
+        let said = |text: &str| serde_json::from_str::<ClientTime>(text).unwrap();
+        for text in [r#""0001-01-01T00:00:00Z""#, r#""9999-12-31T23:59:59.999999999Z""#, r#""soon""#, r#""\ud800""#] {
+            assert_eq!(serde_json::to_string(&said(text)).unwrap(), text);
+        }
+        let (first, last) = (said(r#""0001-01-01T00:00:00Z""#), said(r#""0001-01-01T00:00:01Z""#));
+        assert_eq!((last.since(&first), first.since(&last), first.instant()), (Some(1_000), None, None));
+        assert_eq!(said(r#""9999-01-01T00:00:00Z""#).since(&first), None);
+        assert_eq!(said(r#""soon""#).since(&first), None);
+    }
 
     #[test]
     fn a_time_is_written_in_utc_with_milliseconds_and_reads_back() {

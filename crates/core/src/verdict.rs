@@ -10,8 +10,9 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::ids::QueueName;
 use crate::reason::{Category, Reason};
-use crate::text::Label;
+use crate::text::{LABEL_MAX_BYTES, Label};
 use crate::time::Timestamp;
+use crate::wire::bounds;
 use crate::words::words;
 
 words! {
@@ -67,25 +68,31 @@ pub enum Change {
     /// Make the input fit: to so many tokens, or, where none are named, to what the model takes.
     CompressContext {
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(range(max = bounds::TOKENS_MAX))]
         to_tokens: Option<u64>,
     },
     AddInstruction {
+        #[schemars(length(max = bounds::INSTRUCTION_MAX_BYTES))]
         text: String,
     },
     AddConstraint {
+        #[schemars(length(max = bounds::INSTRUCTION_MAX_BYTES))]
         text: String,
     },
     /// Give the last error to the model, as data. The text is filled in when the run is handed out.
     AddLastError {
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(length(max = bounds::INSTRUCTION_MAX_BYTES))]
         text: Option<String>,
     },
     /// Multiply the output that the request allows, up to what the model gives.
     ScaleOutputBudget {
+        #[schemars(range(max = 100.0))]
         factor: f64,
     },
     /// Ask another model: the verdict's target.
     SetModel {
+        #[schemars(length(max = LABEL_MAX_BYTES))]
         model: String,
     },
 }

@@ -6,23 +6,32 @@ pub use redrive_core::run::ATTEMPT_MAX;
 use redrive_core::text::LABEL_MAX_BYTES;
 use redrive_core::wire::LimitsAnswer;
 
+pub use redrive_core::wire::bounds::{
+    CANARY_MAX_RUNS, INSTRUCTION_MAX_BYTES, LEASES_MAX, OPERATION_IDS_MAX, SEARCH_MAX_BYTES, STEP_CHECK_MAX_BYTES,
+    WAIT_MS_MAX,
+};
+
 const MIB: usize = 1024 * 1024;
 
 /// What a caller may name a revision of a payload.
 pub const REVISION_MAX: u32 = 1_000_000;
 /// A step's output above this is known by its size and hash only.
 pub const STEP_OUTPUT_MAX_BYTES: usize = 64 * 1024;
-/// How a step's outcome can be found out, in words.
-pub const STEP_CHECK_MAX_BYTES: usize = 4 * 1024;
+/// Values of one comma list in a query.
+pub const QUERY_LIST_MAX: usize = 100;
+/// One comma list in a query.
+pub const QUERY_LIST_MAX_BYTES: usize = 20_000;
+pub const CURSOR_MAX_BYTES: usize = 2_000;
+/// Fields of a form; a page of runs that are chosen is one field each.
+pub const FORM_FIELDS_MAX: usize = 12_000;
+pub const FORM_NAME_MAX_BYTES: usize = 200;
+/// A field of a form, except those that hold a payload.
+pub const FORM_TEXT_MAX_BYTES: usize = 20_000;
 pub const PAGE_DEFAULT: u32 = 50;
 pub const PAGE_MAX: u32 = 500;
 pub const COUNT_MAX: u64 = 10_000;
 pub const LEASES_DEFAULT: u32 = 10;
-pub const LEASES_MAX: u32 = 1_000;
 pub const LEASE_PAYLOAD_MAX_BYTES: usize = 16 * MIB;
-/// Leases that one call may renew.
-pub const HEARTBEATS_MAX: usize = 1_000;
-pub const WAIT_MS_MAX: u64 = 30_000;
 /// A body of a caller without a key: a login form.
 pub const ANONYMOUS_BODY_MAX_BYTES: usize = 4 * 1024;
 /// All bodies of callers without a key, together.
@@ -37,14 +46,6 @@ pub const WAITING_FACTOR: usize = 4;
 pub const WAITING_BYTES: usize = 64 * MIB;
 /// What waiting lease calls of one tenant may hold.
 pub const WAITING_HOLDER_BYTES: usize = 16 * MIB;
-pub const SEARCH_MAX_BYTES: usize = 200;
-/// It travels with the run's row, so it is words and no document.
-pub const INSTRUCTION_MAX_BYTES: usize = 8 * 1024;
-
-/// Runs that an operation may name one by one.
-pub const OPERATION_IDS_MAX: usize = 10_000;
-/// Their first attempts are looked at in every round.
-pub const CANARY_MAX_RUNS: u32 = 1_000;
 
 /// What a deployment may set.
 #[derive(Debug, Clone)]

@@ -6,10 +6,17 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
+use crate::limits::ATTEMPT_MAX;
+use crate::query::Kind;
 use crate::route::Route;
 use crate::routes::table;
 
 const PROBLEM: &str = "application/problem+json";
+
+const DESCRIPTION: &str = "Every string, list, map and number of a request has a maximum. Lengths are bytes of the text in \
+     UTF-8; what is beyond its bound is 422 `invalid_field` with `field` and `max`. `x-cut-bytes` and `x-cut-properties` mark \
+     evidence: more is cut, and `truncated` on the attempt says so. `x-bounded-by` marks free JSON and bytes, which only the \
+     body's own limit bounds.";
 
 /// OpenAPI 3.1. The same code gives the same document, down to the order of its keys.
 pub fn openapi() -> Value {
@@ -26,6 +33,7 @@ pub fn openapi() -> Value {
             "title": "Redrive",
             "version": env!("CARGO_PKG_VERSION"),
             "summary": "The dead letter queue and recovery pipeline for AI agent work.",
+            "description": DESCRIPTION,
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },
         "servers": [{ "url": "/" }],
@@ -91,12 +99,15 @@ fn operation_id(route: &Route) -> String {
 
 fn parameters(route: &Route) -> Vec<Value> {
     let in_path = route.path_params().map(|name| {
-        json!({ "name": name, "in": "path", "required": true,
-                "schema": { "type": "string", "pattern": "^[A-Za-z0-9._:@-]{1,200}$" } })
+        let schema = match name {
+            "attempt" | "revision" => Kind::Number { min: 1, max: ATTEMPT_MAX.into() },
+            _ => Kind::Id,
+        };
+        json!({ "name": name, "in": "path", "required": true, "schema": schema.schema() })
     });
     let in_query = route.params.iter().map(|param| {
         json!({ "name": param.name, "in": "query", "required": false, "description": param.about,
-                "schema": { "type": "string" } })
+                "schema": param.kind.schema() })
     });
     in_path.chain(in_query).collect()
 }
@@ -198,6 +209,7 @@ mod tests {
               "name": "name",
               "required": true,
               "schema": {
+                "maxLength": 200,
                 "pattern": "^[A-Za-z0-9._:@-]{1,200}$",
                 "type": "string"
               }

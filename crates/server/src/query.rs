@@ -2,9 +2,12 @@
 
 use std::str::FromStr;
 
-use redrive_core::ids::Tenant;
+use redrive_core::ids::{ID_MAX_BYTES, ID_PATTERN, Tenant};
+use redrive_core::text::LABEL_MAX_BYTES;
+use redrive_core::wire::bounds::TIME_MAX_BYTES;
+use serde_json::{Value, json};
 
-use crate::limits::{PAGE_DEFAULT, PAGE_MAX};
+use crate::limits::{CURSOR_MAX_BYTES, PAGE_DEFAULT, PAGE_MAX, QUERY_LIST_MAX, QUERY_LIST_MAX_BYTES, SEARCH_MAX_BYTES};
 use crate::problem::{Code, Problem, Result, quoted};
 
 /// A parameter as the API describes it.
@@ -12,12 +15,95 @@ use crate::problem::{Code, Problem, Result, quoted};
 pub(crate) struct Param {
     pub name: &'static str,
     pub about: &'static str,
+    pub kind: Kind,
+}
+
+/// What a parameter holds, and how much of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    Id,
+    /// A name of somebody's choice.
+    Name,
+    /// One of a few words, `true` and `false` among them.
+    Word,
+    /// A comma list.
+    List,
+    Time,
+    Number {
+        min: u64,
+        max: u64,
+    },
+    /// What somebody looks for.
+    Search,
+    /// As an answer gave it.
+    Cursor,
+}
+
+impl Kind {
+    const fn max_bytes(self) -> usize {
+        match self {
+            Self::Id => ID_MAX_BYTES,
+            Self::Name => LABEL_MAX_BYTES,
+            Self::Word | Self::Time | Self::Number { .. } => TIME_MAX_BYTES,
+            Self::List => QUERY_LIST_MAX_BYTES,
+            Self::Search => SEARCH_MAX_BYTES,
+            Self::Cursor => CURSOR_MAX_BYTES,
+        }
+    }
+
+    /// The one place where a parameter's bounds are checked.
+    fn check(self, name: &str, value: &str) -> Result<()> {
+        let beyond = |max: usize, unit: &str| {
+            let problem = Problem::invalid_parameter(name, format_args!("must be at most {max} {unit}"));
+            Err(problem.with("max", max))
+        };
+        if value.len() > self.max_bytes() {
+            return match self {
+                Self::Id => Err(Problem::bad_id(name)),
+                _ => beyond(self.max_bytes(), "bytes"),
+            };
+        }
+        match self {
+            Self::List if value.split(',').count() > QUERY_LIST_MAX => beyond(QUERY_LIST_MAX, "values"),
+            Self::Number { min, max } => match value.parse::<u64>() {
+                Ok(number) if (min..=max).contains(&number) => Ok(()),
+                Ok(_) => {
+                    let problem = Problem::invalid_parameter(name, format_args!("must be from {min} to {max}"));
+                    Err(problem.with("max", max))
+                }
+                Err(_) => Err(Problem::invalid_parameter(name, "must be a number")),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn schema(self) -> Value {
+        let text = |more: Value| {
+            let mut schema = json!({ "type": "string", "maxLength": self.max_bytes() });
+            if let (Value::Object(schema), Value::Object(more)) = (&mut schema, more) {
+                schema.extend(more);
+            }
+            schema
+        };
+        match self {
+            Self::Id => text(json!({ "pattern": ID_PATTERN })),
+            Self::List => text(json!({ "x-max-items": QUERY_LIST_MAX })),
+            Self::Time => text(json!({ "format": "date-time" })),
+            Self::Number { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
+            Self::Name | Self::Word | Self::Search | Self::Cursor => text(json!({})),
+        }
+    }
+}
+
+pub(crate) const fn param(name: &'static str, kind: Kind, about: &'static str) -> Param {
+    Param { name, about, kind }
 }
 
 pub(crate) const TENANT: Param =
-    Param { name: "tenant", about: "Which tenant's; needed where a key that spans tenants acts on one run." };
-pub(crate) const LIMIT: Param = Param { name: "limit", about: "How many on a page: 50 unless told, at most 500." };
-pub(crate) const CURSOR: Param = Param { name: "cursor", about: "`next_cursor` of the page before." };
+    param("tenant", Kind::Id, "Which tenant's; needed where a key that spans tenants acts on one run.");
+pub(crate) const LIMIT: Param =
+    param("limit", Kind::Number { min: 1, max: PAGE_MAX as u64 }, "How many on a page: 50 unless told, at most 500.");
+pub(crate) const CURSOR: Param = param("cursor", Kind::Cursor, "`next_cursor` of the page before.");
 
 /// What a handler takes as its query.
 pub(crate) trait FromQuery: Sized + Send + 'static {
@@ -34,15 +120,16 @@ impl Given {
     pub(crate) fn parse<Q: FromQuery>(raw: Option<&str>) -> Result<Q> {
         let mut given: Vec<(String, String)> = Vec::new();
         for (name, value) in form_urlencoded::parse(raw.unwrap_or_default().as_bytes()) {
-            if !Q::PARAMS.iter().any(|p| p.name == name) {
+            let Some(param) = Q::PARAMS.iter().find(|p| p.name == name) else {
                 let name = quoted(&name);
                 return Err(
                     Problem::new(Code::UnknownParameter, format!("`{name}` is not known here")).with("parameter", name)
                 );
-            }
+            };
             if given.iter().any(|(n, _)| *n == name) {
                 return Err(Problem::invalid_parameter(&name, "may be given once; many values go in a comma list"));
             }
+            param.kind.check(param.name, &value)?;
             given.push((name.into_owned(), value.into_owned()));
         }
         Q::read(&mut Self(given))
@@ -81,12 +168,7 @@ impl Given {
     }
 
     pub(crate) fn limit(&mut self) -> Result<u32> {
-        let limit = self.one("limit", "must be a number")?.unwrap_or(PAGE_DEFAULT);
-        if (1..=PAGE_MAX).contains(&limit) {
-            Ok(limit)
-        } else {
-            Err(Problem::invalid_parameter("limit", format_args!("must be from 1 to {PAGE_MAX}")))
-        }
+        Ok(self.one("limit", "must be a number")?.unwrap_or(PAGE_DEFAULT))
     }
 }
 

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use redrive_core::breaker::StateName as BreakerState;
-use redrive_core::ids::{CallId, IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant};
+use redrive_core::ids::{IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant};
 use redrive_core::pattern::Fingerprint;
 use redrive_core::reason::{Category, Reason};
 use redrive_core::run::StateName;
 use redrive_core::strategy::Failure;
 use redrive_core::text::{Label, Text};
-use redrive_core::time::Timestamp;
+use redrive_core::time::{ClientTime, Timestamp};
 use redrive_core::verdict::{Change, DeadBecause};
 use redrive_core::wire::{
     EffectOutcome, ErrorReport, HandedChange, Links, PayloadOmitted, RawJson, ResponseReport, Role, Severity, Sort,
@@ -133,9 +133,12 @@ pub struct AttemptBody {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub versions: Versions,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<Timestamp>,
+    pub started_at: Option<ClientTime>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended_at: Option<Timestamp>,
+    pub ended_at: Option<ClientTime>,
+    /// What was cut, by field.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub truncated: BTreeMap<String, PayloadOmitted>,
 }
 
 /// How an attempt came to be, known only to the server.
@@ -200,8 +203,6 @@ pub struct NewStep {
     pub check: Option<Vec<u8>>,
     /// The outcome was found by that check.
     pub checked: bool,
-    /// The call that it is.
-    pub call_id: Option<CallId>,
 }
 
 /// One entry of the ledger, named.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::text::Text;
 use crate::wire::RawJson;
+use crate::wire::bounds::POINTER_MAX_BYTES;
 use crate::words::words;
 
 words! {
@@ -24,13 +25,15 @@ words! {
 pub struct Operation {
     pub op: PatchOp,
     /// JSON Pointer (RFC 6901).
+    #[schemars(length(max = POINTER_MAX_BYTES))]
     pub path: Text,
     /// With move and copy: where from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = POINTER_MAX_BYTES))]
     pub from: Option<Text>,
     /// With add, replace and test; kept byte for byte.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
-    #[schemars(with = "Option<serde_json::Value>")]
+    #[schemars(extend("x-bounded-by" = "body_max_bytes"), with = "Option<serde_json::Value>")]
     pub value: Option<RawJson>,
 }
 

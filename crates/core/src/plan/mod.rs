@@ -5,9 +5,7 @@ mod hash;
 mod made;
 mod warnings;
 
-pub use made::{
-    GoesTo, NoSuchStep, OpenBreaker, Permit, Plan, Proposed, Situation, StepFact, fixed, permit, plan, replay_rules,
-};
+pub use made::{GoesTo, NoSuchStep, OpenBreaker, Permit, Plan, Proposed, Situation, StepFact, fixed, permit, plan};
 
 #[cfg(test)]
 mod tests;

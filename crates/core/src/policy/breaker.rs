@@ -15,18 +15,23 @@ pub struct BreakerLayer {
     pub on: Option<bool>,
     /// How far back attempts are counted (1,000 to 86,400,000); 5 min when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = DAY_MS))]
     pub window_ms: Option<u64>,
     /// Fewer attempts than this within the window open nothing (1 to 1,000,000); 20 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 1_000_000))]
     pub min_attempts: Option<u32>,
     /// The share of failed attempts that opens it (above 0, up to 1); 0.8 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub failure_share: Option<f64>,
     /// How long it stays open before one attempt may find out (1,000 to 86,400,000); 30 s when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = DAY_MS))]
     pub open_ms: Option<u64>,
     /// The longest it stays open, doubling each time it opens again; 10 min when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = DAY_MS))]
     pub open_max_ms: Option<u64>,
 }
 

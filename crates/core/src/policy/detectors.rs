@@ -7,6 +7,7 @@ use super::layer::{BadSetting, within};
 use crate::detect::{OutputSchema, WINDOW};
 use crate::money::Usd;
 use crate::text::LABEL_MAX_BYTES;
+use crate::wire::bounds::TOKENS_MAX;
 
 /// One layer's word on detectors: only what it changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -44,15 +45,19 @@ pub struct DetectLayer {
     pub repeat_call_loop: Option<bool>,
     /// How often in a row the same call is a loop (2 to 1,000; default 3).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 1_000))]
     pub repeats_in_row: Option<u32>,
     /// How often among the last ten calls (2 to 10; default 6).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = WINDOW))]
     pub repeats_in_ten: Option<u32>,
     /// On how many attempts the same refused output is a loop (2 to 1,000; default 3).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 1_000))]
     pub same_outputs: Option<u32>,
     /// The most tokens that a successful attempt may have used; off until set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = TOKENS_MAX))]
     pub max_tokens: Option<u64>,
     /// The most that a successful attempt may have cost; off until set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,6 +70,7 @@ pub struct DetectLayer {
     pub expect_effect: Option<bool>,
     /// Tools or steps that a success must have called; none until set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = EXPECTED_TOOLS_MAX), inner(length(max = LABEL_MAX_BYTES)))]
     pub expect_tools: Option<Vec<String>>,
 }
 
@@ -75,7 +81,7 @@ impl DetectLayer {
         within("detect.repeats_in_row", self.repeats_in_row.map(u64::from), 2, 1_000)?;
         within("detect.repeats_in_ten", self.repeats_in_ten.map(u64::from), 2, WINDOW as u64)?;
         within("detect.same_outputs", self.same_outputs.map(u64::from), 2, 1_000)?;
-        within("detect.max_tokens", self.max_tokens, 1, u64::MAX)?;
+        within("detect.max_tokens", self.max_tokens, 1, TOKENS_MAX)?;
         let tools = self.expect_tools.as_deref().unwrap_or_default();
         within("detect.expect_tools", Some(tools.len() as u64), 0, EXPECTED_TOOLS_MAX)?;
         if tools.iter().any(|tool| tool.is_empty() || tool.len() > LABEL_MAX_BYTES) {

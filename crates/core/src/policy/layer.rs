@@ -7,8 +7,10 @@ use crate::ids::QueueName;
 use crate::policy::{
     BreakerLayer, Budgets, DetectLayer, Limits, PayloadShape, Preflight, Preset, ReplayApproval, StrategiesLayer,
 };
+use crate::reason::REASON_MAX_BYTES;
 use crate::text::LABEL_MAX_BYTES;
 use crate::time::{DAY_MS, MINUTE_MS, SECOND_MS};
+use crate::wire::bounds;
 
 /// One layer of a policy: only what it changes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -19,33 +21,42 @@ pub struct PolicyLayer {
     pub preset: Option<Preset>,
     /// Attempts since the last human replay, the first included (1 to 1,000).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = MAX_ATTEMPTS_MAX))]
     pub max_attempts: Option<u32>,
     /// Waits before the first, second, … retry in milliseconds, instead of the preset's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = SCHEDULE_ENTRIES_MAX), inner(range(max = DEADLINE_MS_MAX)))]
     pub schedule_ms: Option<Vec<u64>>,
     /// How long a lease lives without a heartbeat (500 to 86,400,000).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = LEASE_MS_MAX))]
     pub lease_ms: Option<u64>,
     /// How long an attempt may go without a step; off when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = DEADLINE_MS_MAX))]
     pub idle_ms: Option<u64>,
     /// Wall clock limit of one attempt; heartbeats do not push it on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = DEADLINE_MS_MAX))]
     pub deadline_ms: Option<u64>,
     /// A scheduled run that nobody begins this long after its due time is dead-lettered as unclaimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = bounds::SPAN_MS_MAX))]
     pub unclaimed_after_ms: Option<u64>,
     /// Replays allowed before only `force` gets through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 1_000_000))]
     pub max_replays: Option<u32>,
     /// Models that may stand in for one another, the smallest first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = MODELS_MAX), inner(length(max = LABEL_MAX_BYTES)))]
     pub models: Option<Vec<String>>,
     /// A simpler queue that takes over where this one's changed retry did not help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback_queue: Option<QueueName>,
     /// What is done about a reason, where it differs from the table: a section for each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxProperties" = STRATEGIES_MAX, "propertyNames" = { "maxLength": REASON_MAX_BYTES }))]
     pub strategy: Option<StrategiesLayer>,
     /// What retries may use up: a section of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,6 +75,7 @@ pub struct PolicyLayer {
     pub replay_approval: Option<ReplayApproval>,
     /// How long a run waits in review before it is dead-lettered as expired; 24 h when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = bounds::SPAN_MS_MAX))]
     pub approval_expires_ms: Option<u64>,
     /// When failing work is held back: a section of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,6 +92,8 @@ const DEADLINE_MS_MAX: u64 = 31 * DAY_MS;
 const MAX_ATTEMPTS_MAX: u32 = 1_000;
 const SCHEDULE_ENTRIES_MAX: usize = 100;
 const MODELS_MAX: u64 = 20;
+/// One for each reason there is, and a few of one's own.
+const STRATEGIES_MAX: u64 = 100;
 
 /// A setting outside what it may be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -96,7 +110,7 @@ impl PolicyLayer {
         within("lease_ms", self.lease_ms, LEASE_MS_MIN, LEASE_MS_MAX)?;
         within("idle_ms", self.idle_ms, LEASE_MS_MIN, DEADLINE_MS_MAX)?;
         within("deadline_ms", self.deadline_ms, LEASE_MS_MIN, DEADLINE_MS_MAX)?;
-        within("unclaimed_after_ms", self.unclaimed_after_ms, SECOND_MS, 366 * DAY_MS)?;
+        within("unclaimed_after_ms", self.unclaimed_after_ms, SECOND_MS, bounds::SPAN_MS_MAX)?;
         within("max_replays", self.max_replays.map(u64::from), 0, 1_000_000)?;
         let models = self.models.as_deref().unwrap_or_default();
         within("models", Some(models.len() as u64), 0, MODELS_MAX)?;
@@ -104,13 +118,14 @@ impl PolicyLayer {
             let must_be = format!("names of 1 to {LABEL_MAX_BYTES} bytes");
             return Err(BadSetting { field: "models", must_be });
         }
+        within("strategy", self.strategy.as_ref().map(|all| all.len() as u64), 0, STRATEGIES_MAX)?;
         self.strategy.iter().flatten().try_for_each(|(_, strategy)| strategy.check())?;
         self.budget.as_ref().map_or(Ok(()), Budgets::check)?;
         self.detect.as_ref().map_or(Ok(()), DetectLayer::check)?;
         self.payload.as_ref().map_or(Ok(()), PayloadShape::check)?;
         self.breaker.as_ref().map_or(Ok(()), BreakerLayer::check)?;
         self.limits.as_ref().map_or(Ok(()), Limits::check)?;
-        within("approval_expires_ms", self.approval_expires_ms, SECOND_MS, 366 * DAY_MS)?;
+        within("approval_expires_ms", self.approval_expires_ms, SECOND_MS, bounds::SPAN_MS_MAX)?;
         let Some(schedule) = &self.schedule_ms else { return Ok(()) };
         within("schedule_ms", u64::try_from(schedule.len()).ok(), 1, SCHEDULE_ENTRIES_MAX as u64)?;
         schedule.iter().try_for_each(|wait| within("schedule_ms", Some(*wait), SECOND_MS, DEADLINE_MS_MAX))

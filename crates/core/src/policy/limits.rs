@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::layer::{BadSetting, within};
+use crate::wire::bounds::RATE_MAX;
 
 /// Caps on what is handed out to workers for one tenant, over all its queues; each is off until set.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -11,9 +12,11 @@ use super::layer::{BadSetting, within};
 pub struct Limits {
     /// Attempts that may be under way at once (1 to 1,000,000). A tenant that has as many is leased nothing more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 1_000_000))]
     pub max_running: Option<u64>,
     /// Leases a second (above 0, up to 1,000,000); a second's worth may come at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = RATE_MAX))]
     pub leases_per_s: Option<f64>,
 }
 

@@ -43,21 +43,27 @@ pub struct PayloadShape {
     pub format: Option<PayloadFormat>,
     /// The request as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = POINTER_MAX_BYTES))]
     pub request: Option<String>,
     /// The list of messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = POINTER_MAX_BYTES))]
     pub messages: Option<String>,
     /// The system prompt, where it stands beside the messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = POINTER_MAX_BYTES))]
     pub system: Option<String>,
     /// A text that takes further instructions; absent: the system prompt takes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = POINTER_MAX_BYTES))]
     pub instructions: Option<String>,
     /// The model's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = POINTER_MAX_BYTES))]
     pub model: Option<String>,
     /// How many tokens the answer may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = POINTER_MAX_BYTES))]
     pub output_tokens: Option<String>,
 }
 

@@ -31,15 +31,19 @@ words! {
 pub struct StrategyLayer {
     /// How long to wait before the retry (1,000 to 2,678,400,000).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 31 * DAY_MS))]
     pub delay_ms: Option<u64>,
     /// The most retries this reason may use within `max_attempts`; 0 is a dead letter at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = TRIES_MAX))]
     pub tries: Option<u32>,
     /// What the retry does differently.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = CHANGES_MAX))]
     pub changes: Option<Vec<Change>>,
     /// Where the retry goes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = TARGETS_MAX))]
     pub target: Option<Vec<Towards>>,
 }
 
@@ -48,6 +52,7 @@ pub type StrategiesLayer = BTreeMap<Reason, StrategyLayer>;
 
 const TRIES_MAX: u64 = 1_000;
 const CHANGES_MAX: u64 = 10;
+const TARGETS_MAX: u64 = 10;
 const TEXT_MAX_BYTES: usize = 2_000;
 const FACTOR_MAX: f64 = 100.0;
 
@@ -56,6 +61,7 @@ impl StrategyLayer {
         within("strategy.delay_ms", self.delay_ms, SECOND_MS, 31 * DAY_MS)?;
         within("strategy.tries", self.tries.map(u64::from), 0, TRIES_MAX)?;
         let changes = self.changes.as_deref().unwrap_or_default();
+        within("strategy.target", self.target.as_ref().map(|all| all.len() as u64), 0, TARGETS_MAX)?;
         within("strategy.changes", Some(changes.len() as u64), 0, CHANGES_MAX)?;
         changes.iter().try_for_each(check_change)
     }

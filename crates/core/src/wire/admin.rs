@@ -7,6 +7,7 @@ use crate::ids::QueueName;
 use crate::policy::{PolicyLayer, RetryBy};
 use crate::text::Label;
 use crate::time::Timestamp;
+use crate::wire::bounds;
 use crate::words::words;
 
 words! {
@@ -27,11 +28,14 @@ pub struct QueueSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Label>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::QUEUE_TEXT_MAX_BYTES))]
     pub description: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::QUEUE_TEXT_MAX_BYTES))]
     pub runbook: Option<String>,
     /// What an operator should know before acting; shown with every run of the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::QUEUE_TEXT_MAX_BYTES))]
     pub instructions: Option<String>,
     #[serde(default)]
     pub retry_by: RetryBy,

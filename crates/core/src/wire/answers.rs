@@ -10,7 +10,7 @@ use crate::ledger::VersionChange;
 use crate::reason::{Category, Reason};
 use crate::run::StateName;
 use crate::text::{Label, Text};
-use crate::time::Timestamp;
+use crate::time::{ClientTime, Timestamp};
 use crate::verdict::{DeadBecause, Told, Verdict};
 use crate::wire::report::{ErrorReport, Links, PayloadOmitted, ResponseReport, Severity, StepStatus, Usage, Versions};
 use crate::wire::{EffectOutcome, RawJson, ReviewView};
@@ -82,8 +82,8 @@ pub struct AttemptView {
     /// When the server handed it out; none for an attempt reported in one call.
     pub began_at: Option<Timestamp>,
     /// As the client said.
-    pub started_at: Option<Timestamp>,
-    pub ended_at: Option<Timestamp>,
+    pub started_at: Option<ClientTime>,
+    pub ended_at: Option<ClientTime>,
     pub worker: Option<Label>,
     pub revision: u32,
     pub replay: bool,
@@ -106,6 +106,9 @@ pub struct AttemptView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub output: Option<RawJson>,
+    /// Evidence that was cut, by field: how long it was, and its hash.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub truncated: BTreeMap<String, PayloadOmitted>,
     /// A failure that came after the lease had ended, kept as evidence.
     pub late: Option<ErrorReport>,
 }

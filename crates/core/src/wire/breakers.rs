@@ -7,6 +7,7 @@ use crate::breaker::StateName;
 use crate::ids::Tenant;
 use crate::text::{Label, Text};
 use crate::time::Timestamp;
+use crate::wire::bounds;
 use crate::words::words;
 
 words! {
@@ -91,6 +92,7 @@ words! {
 #[serde(deny_unknown_fields)]
 pub struct BreakerRequest {
     pub action: BreakerAction,
+    #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
     pub reason: Text,
     /// Only with open: when it closes by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]

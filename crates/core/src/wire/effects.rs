@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{RunId, StepKey, Tenant};
 use crate::text::{Label, Text};
 use crate::time::Timestamp;
-use crate::wire::RawJson;
 use crate::wire::report::{PayloadOmitted, StepStatus, Versions};
+use crate::wire::{RawJson, bounds};
 use crate::words::words;
 
 words! {
@@ -61,8 +61,9 @@ pub struct ReconcileRequest {
     pub outcome: EffectOutcome,
     /// With `committed`: what it gave; a replay gets it back.
     #[serde(default)]
-    #[schemars(with = "Option<serde_json::Value>")]
+    #[schemars(schema_with = "bounds::free")]
     pub output: Option<RawJson>,
     #[serde(default)]
+    #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
     pub reason: Option<Text>,
 }

@@ -3,6 +3,7 @@
 
 mod admin;
 mod answers;
+pub mod bounds;
 mod breakers;
 mod effects;
 mod figures;
@@ -49,9 +50,8 @@ pub use triage::{
     WarningCode,
 };
 pub use worker::{
-    BeatAnswer, FailRequest, HandedChange, HeartbeatAnswer, HeartbeatRequest, HeartbeatsAnswer, HeartbeatsRequest,
-    LeaseBeat, LeaseRequest, LeasedRun, LeasesAnswer, Mode, ReleaseRequest, StartAnswer, StartRequest, StepRequest,
-    SucceedAnswer, SucceedRequest,
+    FailRequest, HandedChange, HeartbeatAnswer, HeartbeatRequest, LeaseRequest, LeasedRun, LeasesAnswer, Mode,
+    ReleaseRequest, StartAnswer, StartRequest, StepRequest, SucceedAnswer, SucceedRequest,
 };
 
 /// Any JSON, kept as the bytes it came in.

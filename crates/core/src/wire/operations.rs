@@ -7,9 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::ids::{QueueName, RunId, Tenant};
 use crate::json;
-use crate::text::{Label, Text};
+use crate::text::{LABEL_MAX_BYTES, Label, Text};
 use crate::time::Timestamp;
-use crate::wire::{Fix, RawJson};
+use crate::wire::{Fix, RawJson, bounds};
 use crate::words::words;
 
 words! {
@@ -30,7 +30,7 @@ words! {
         Preview = "preview",
         Running = "running",
         Paused = "paused",
-        /// Its canary failed, or it could not be worked.
+        /// Its canary failed.
         Stopped = "stopped",
         Cancelled = "cancelled",
         Completed = "completed",
@@ -64,8 +64,8 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum OneOrMany {
-    One(String),
-    Many(Vec<String>),
+    One(#[schemars(length(max = bounds::FILTER_LIST_MAX_BYTES))] String),
+    Many(#[schemars(length(max = bounds::FILTER_VALUES_MAX), inner(length(max = LABEL_MAX_BYTES)))] Vec<String>),
 }
 
 impl OneOrMany {
@@ -113,6 +113,7 @@ pub struct OperationFilter {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::SEARCH_MAX_BYTES))]
     pub q: Option<String>,
 }
 
@@ -128,12 +129,15 @@ impl OperationFilter {
 #[serde(deny_unknown_fields)]
 pub struct Canary {
     /// How many go first, at most 1,000.
+    #[schemars(range(max = bounds::CANARY_MAX_RUNS))]
     pub size: u32,
     /// From 0 to 1: how many of them may fail on their first attempt.
     #[serde(default)]
+    #[schemars(range(min = 0.0, max = 1.0))]
     pub max_failure_share: f64,
     /// What has no outcome after this time counts as failed; 15 min unless told.
     #[serde(default = "fifteen_minutes")]
+    #[schemars(range(max = bounds::SPAN_MS_MAX))]
     pub wait_ms: u64,
 }
 
@@ -150,21 +154,25 @@ pub struct OperationRequest {
     pub filter: OperationFilter,
     /// These runs instead of a filter, of the tenant in `filter.tenant`; at most 10,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::OPERATION_IDS_MAX))]
     pub ids: Option<Vec<RunId>>,
     /// An empty filter means everything there is, and has to be meant.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all: bool,
     /// Kept in each run's history, behind the operation's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
     pub reason: Option<Text>,
     /// How many runs a second; as fast as it goes unless told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = bounds::RATE_MAX))]
     pub rate_per_s: Option<f64>,
     /// With replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
     /// How long after the last move outcomes are awaited before it is completed; 15 min unless told.
     #[serde(default = "fifteen_minutes")]
+    #[schemars(range(max = bounds::SPAN_MS_MAX))]
     pub settle_ms: u64,
     /// Only a preview: `start` begins it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -174,6 +182,7 @@ pub struct OperationRequest {
     pub fix: Option<Fix>,
     /// With replay: what to tell the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::INSTRUCTION_MAX_BYTES))]
     pub instruction: Option<Text>,
     /// With replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]

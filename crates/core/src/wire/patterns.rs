@@ -7,8 +7,8 @@ use crate::ids::Tenant;
 use crate::reason::{Category, Reason};
 use crate::text::{Label, Text};
 use crate::time::Timestamp;
-use crate::wire::RawJson;
 use crate::wire::report::Versions;
+use crate::wire::{RawJson, bounds};
 use crate::words::words;
 
 words! {
@@ -143,9 +143,11 @@ pub struct ResolvePattern {
     #[serde(default)]
     pub tenant: Option<Tenant>,
     #[serde(default)]
+    #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
     pub reason: Option<Text>,
     /// The versions that have the fix, by kind: `{"worker":"abc123"}`. Absent: whatever starts from now on has it.
     #[serde(default)]
+    #[schemars(schema_with = "bounds::versions")]
     pub in_version: Versions,
 }
 
@@ -156,6 +158,7 @@ pub struct MutePattern {
     #[serde(default)]
     pub tenant: Option<Tenant>,
     #[serde(default)]
+    #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
     pub reason: Option<Text>,
     /// Absent: until somebody says otherwise.
     #[serde(default)]
@@ -169,6 +172,7 @@ pub struct AssignPattern {
     #[serde(default)]
     pub tenant: Option<Tenant>,
     #[serde(default)]
+    #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
     pub reason: Option<Text>,
     /// A person or a team; null: nobody. It has to be there, so that an empty body takes a pattern from no one.
     #[serde(deserialize_with = "Option::deserialize")]
@@ -183,6 +187,7 @@ pub struct MergePattern {
     #[serde(default)]
     pub tenant: Option<Tenant>,
     #[serde(default)]
+    #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
     pub reason: Option<Text>,
     /// The id or the fingerprint of the pattern that it becomes part of.
     pub into: Label,
@@ -195,6 +200,7 @@ pub struct UnmergePattern {
     #[serde(default)]
     pub tenant: Option<Tenant>,
     #[serde(default)]
+    #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
     pub reason: Option<Text>,
     /// Which part comes out; absent: all of them, or the pattern itself where it is a part.
     #[serde(default)]

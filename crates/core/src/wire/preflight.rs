@@ -7,7 +7,7 @@ use crate::ids::{QueueName, RunId, Tenant};
 use crate::json::Operation;
 use crate::preflight::{Budget, Checked, Estimate, Part, PreflightVerdict};
 use crate::text::Label;
-use crate::wire::{HandedChange, RawJson};
+use crate::wire::{HandedChange, RawJson, bounds};
 
 /// `POST /v1/preflight`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -16,9 +16,10 @@ pub struct PreflightRequest {
     #[serde(default)]
     pub tenant: Option<Tenant>,
     #[serde(default)]
-    #[schemars(with = "Option<serde_json::Value>")]
+    #[schemars(schema_with = "bounds::free")]
     pub payload: Option<RawJson>,
     #[serde(default)]
+    #[schemars(schema_with = "bounds::free_text")]
     pub payload_base64: Option<String>,
     /// Absent: the one that the request itself names.
     #[serde(default)]
@@ -28,6 +29,7 @@ pub struct PreflightRequest {
     pub queue: Option<QueueName>,
     /// Absent: as the request itself says.
     #[serde(default)]
+    #[schemars(range(max = bounds::TOKENS_MAX))]
     pub max_output_tokens: Option<u64>,
     /// A run whose last real count of tokens corrects the estimate.
     #[serde(default)]

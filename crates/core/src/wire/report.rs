@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant};
 use crate::reason::{Category, Reason};
 use crate::text::{Label, Text};
-use crate::time::Timestamp;
-use crate::wire::RawJson;
+use crate::time::ClientTime;
+use crate::wire::{RawJson, bounds};
 use crate::words::words;
 
 words! {
@@ -41,6 +41,7 @@ pub type Links = BTreeMap<String, Text>;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PayloadOmitted {
+    #[schemars(range(max = bounds::INTEGER_MAX))]
     pub bytes: u64,
     pub sha256: Label,
 }
@@ -51,14 +52,18 @@ pub struct PayloadOmitted {
 pub struct ErrorReport {
     /// The exception class or the provider's code.
     #[serde(default, rename = "type")]
+    #[schemars(extend("x-cut-bytes" = bounds::ERROR_TYPE_CUT_BYTES))]
     pub error_type: Option<Text>,
+    #[schemars(extend("x-cut-bytes" = bounds::MESSAGE_CUT_BYTES))]
     pub message: Text,
     /// A traceback, or whatever else there is.
     #[serde(default)]
+    #[schemars(extend("x-cut-bytes" = bounds::DETAIL_CUT_BYTES))]
     pub detail: Option<Text>,
     #[serde(default)]
     pub http_status: Option<u16>,
     #[serde(default)]
+    #[schemars(schema_with = "bounds::evidence_headers")]
     pub headers: BTreeMap<String, Text>,
     /// The caller's own reason; outranks the built-in rules.
     #[serde(default)]
@@ -76,8 +81,10 @@ pub struct ResponseReport {
     #[serde(default)]
     pub status: Option<u16>,
     #[serde(default)]
+    #[schemars(schema_with = "bounds::evidence_headers")]
     pub headers: BTreeMap<String, Text>,
     #[serde(default)]
+    #[schemars(extend("x-cut-bytes" = bounds::RESPONSE_BODY_CUT_BYTES))]
     pub body: Option<Text>,
 }
 
@@ -85,10 +92,13 @@ pub struct ResponseReport {
 #[serde(deny_unknown_fields)]
 pub struct Usage {
     #[serde(default)]
+    #[schemars(range(max = bounds::TOKENS_MAX))]
     pub input_tokens: Option<u64>,
     #[serde(default)]
+    #[schemars(range(max = bounds::TOKENS_MAX))]
     pub output_tokens: Option<u64>,
     #[serde(default)]
+    #[schemars(range(min = 0.0, max = bounds::COST_USD_MAX))]
     pub cost_usd: Option<f64>,
 }
 
@@ -104,10 +114,11 @@ pub struct StepReport {
     pub effect: Option<bool>,
     pub status: StepStatus,
     #[serde(default)]
-    #[schemars(with = "Option<serde_json::Value>")]
+    #[schemars(schema_with = "bounds::free")]
     pub output: Option<RawJson>,
     /// How to find out whether it happened, should nobody know: shown to whoever has to settle it.
     #[serde(default)]
+    #[schemars(length(max = bounds::STEP_CHECK_MAX_BYTES))]
     pub check: Option<Text>,
 }
 
@@ -129,16 +140,18 @@ macro_rules! report_with_run_fields {
             pub task_type: Option<Label>,
             /// Any JSON; kept and given back byte for byte.
             #[serde(default)]
-            #[schemars(with = "Option<serde_json::Value>")]
+            #[schemars(schema_with = "bounds::free")]
             pub payload: Option<RawJson>,
             /// Bytes that are not JSON.
             #[serde(default)]
+            #[schemars(schema_with = "bounds::free_text")]
             pub payload_base64: Option<String>,
             #[serde(default)]
             pub payload_omitted: Option<PayloadOmitted>,
             #[serde(default)]
             pub content_type: Option<Label>,
             #[serde(default)]
+            #[schemars(schema_with = "bounds::headers")]
             pub headers: BTreeMap<String, Text>,
             #[serde(default)]
             pub idempotency_key: Option<IdempotencyKey>,
@@ -152,6 +165,7 @@ macro_rules! report_with_run_fields {
             #[serde(default)]
             pub severity: Option<Severity>,
             #[serde(default)]
+            #[schemars(schema_with = "bounds::versions")]
             pub versions: Versions,
             #[serde(default)]
             pub model: Option<Label>,
@@ -160,6 +174,7 @@ macro_rules! report_with_run_fields {
             #[serde(default)]
             pub resumable: Option<bool>,
             #[serde(default)]
+            #[schemars(schema_with = "bounds::links")]
             pub links: Links,
             #[serde(default)]
             pub destination: Option<Label>,
@@ -228,6 +243,7 @@ report_with_run_fields! {
     pub struct FailureReport {
         /// Which execution failed, from 1; absent: the server works it out.
         #[serde(default)]
+        #[schemars(range(min = 1, max = bounds::ATTEMPT_MAX))]
         pub attempt: Option<u32>,
         #[serde(default)]
         pub tool: Option<Label>,
@@ -237,16 +253,20 @@ report_with_run_fields! {
         #[serde(default)]
         pub response: Option<ResponseReport>,
         #[serde(default)]
+        #[schemars(extend("x-cut-bytes" = bounds::PARTIAL_OUTPUT_CUT_BYTES))]
         pub partial_output: Option<Text>,
         #[serde(default)]
         pub finish_reason: Option<Label>,
         #[serde(default)]
         pub usage: Option<Usage>,
         #[serde(default)]
+        #[schemars(length(max = bounds::STEPS_MAX))]
         pub steps: Vec<StepReport>,
         #[serde(default)]
-        pub started_at: Option<Timestamp>,
+        #[schemars(extend("x-cut-bytes" = bounds::CLIENT_TIME_CUT_BYTES))]
+        pub started_at: Option<ClientTime>,
         #[serde(default)]
-        pub ended_at: Option<Timestamp>,
+        #[schemars(extend("x-cut-bytes" = bounds::CLIENT_TIME_CUT_BYTES))]
+        pub ended_at: Option<ClientTime>,
     }
 }

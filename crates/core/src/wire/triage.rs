@@ -9,7 +9,7 @@ use crate::patch::{Operation, present};
 use crate::run::StateName;
 use crate::text::{Label, Text};
 use crate::time::Timestamp;
-use crate::wire::{RawJson, RunSummary};
+use crate::wire::{RawJson, RunSummary, bounds};
 use crate::words::words;
 
 /// A triage verb: who acts comes from the key, why from here.
@@ -19,6 +19,7 @@ pub struct TriageRequest {
     #[serde(default)]
     pub tenant: Option<Tenant>,
     #[serde(default)]
+    #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
     pub reason: Option<Text>,
 }
 
@@ -29,12 +30,14 @@ pub struct ReplayRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Tenant>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
     pub reason: Option<Text>,
     /// Another payload: a new revision. The original bytes never change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fix: Option<Fix>,
     /// What to tell the agent in the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::INSTRUCTION_MAX_BYTES))]
     pub instruction: Option<Text>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Label>,
@@ -59,10 +62,11 @@ pub struct ReplayRequest {
 pub struct Fix {
     /// RFC 6902, on the current payload; what it does not name keeps its bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = crate::patch::PATCH_OPERATIONS_MAX))]
     pub json_patch: Option<Vec<Operation>>,
     /// The whole payload anew.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
-    #[schemars(with = "Option<serde_json::Value>")]
+    #[schemars(schema_with = "bounds::free")]
     pub payload: Option<RawJson>,
 }
 
@@ -91,6 +95,7 @@ pub struct ApproveRequest {
     /// Of the plan that is approved; another one by now is refused.
     pub plan_hash: Label,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
     pub reason: Option<Text>,
 }
 
@@ -101,6 +106,7 @@ pub struct DeferRequest {
     pub tenant: Option<Tenant>,
     pub until: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
     pub reason: Option<Text>,
 }
 
@@ -115,6 +121,7 @@ pub struct ReassignRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueName>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
     pub reason: Option<Text>,
 }
 
@@ -127,6 +134,7 @@ pub struct AssignRequest {
     #[serde(deserialize_with = "Option::deserialize")]
     pub to: Option<Label>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
     pub reason: Option<Text>,
 }
 
@@ -138,6 +146,7 @@ pub struct MergeRequest {
     /// The run that it is a duplicate of, of the same tenant.
     pub into: RunId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
     pub reason: Option<Text>,
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{CallId, IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant, Uuid};
+use crate::ids::{IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant};
 use crate::ledger::VersionChange;
 use crate::run::StateName;
 use crate::text::{Label, Text};
@@ -15,7 +15,7 @@ use crate::wire::report::{
     ErrorReport, Links, PayloadOmitted, ResponseReport, RunFields, Severity, StepReport, StepStatus, Usage, Versions,
     report_with_run_fields,
 };
-use crate::wire::{PreflightBrief, RawJson, StepView};
+use crate::wire::{PreflightBrief, RawJson, StepView, bounds};
 use crate::words::words;
 
 words! {
@@ -33,12 +33,15 @@ report_with_run_fields! {
         pub mode: Mode,
         /// A UUID made by the client: the same one gets the same lease again.
         #[serde(default)]
-        pub start_id: Option<Uuid>,
+        pub start_id: Option<Label>,
         #[serde(default)]
+        #[schemars(range(max = bounds::SPAN_MS_MAX))]
         pub lease_ms: Option<u64>,
         #[serde(default)]
+        #[schemars(range(max = bounds::SPAN_MS_MAX))]
         pub idle_ms: Option<u64>,
         #[serde(default)]
+        #[schemars(range(max = bounds::SPAN_MS_MAX))]
         pub deadline_ms: Option<u64>,
         /// With `enqueue`: not before this.
         #[serde(default)]
@@ -90,6 +93,7 @@ pub struct StartAnswer {
 pub struct HeartbeatRequest {
     #[serde(default)]
     pub tenant: Option<Tenant>,
+    #[schemars(length(max = bounds::LEASE_TOKEN_MAX_BYTES))]
     pub lease: String,
 }
 
@@ -98,45 +102,12 @@ pub struct HeartbeatAnswer {
     pub lease_expires_at: Timestamp,
 }
 
-/// `POST /v1/heartbeats`: many leases in one call.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct HeartbeatsRequest {
-    /// At most 1,000.
-    #[schemars(length(max = 1000))]
-    pub leases: Vec<LeaseBeat>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LeaseBeat {
-    pub run_id: RunId,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tenant: Option<Tenant>,
-    pub lease: String,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct HeartbeatsAnswer {
-    /// One for each lease, in the order of the call.
-    pub leases: Vec<BeatAnswer>,
-}
-
-/// The lease's new end, or the code of the problem that the heartbeat alone would have got.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct BeatAnswer {
-    pub run_id: RunId,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lease_expires_at: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<String>,
-}
-
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseRequest {
     #[serde(default)]
     pub tenant: Option<Tenant>,
+    #[schemars(length(max = bounds::LEASE_TOKEN_MAX_BYTES))]
     pub lease: String,
 }
 
@@ -145,6 +116,7 @@ pub struct ReleaseRequest {
 pub struct StepRequest {
     #[serde(default)]
     pub tenant: Option<Tenant>,
+    #[schemars(length(max = bounds::LEASE_TOKEN_MAX_BYTES))]
     pub lease: String,
     pub name: Label,
     #[serde(default)]
@@ -153,18 +125,15 @@ pub struct StepRequest {
     pub effect: Option<bool>,
     pub status: StepStatus,
     #[serde(default)]
-    #[schemars(with = "Option<serde_json::Value>")]
+    #[schemars(schema_with = "bounds::free")]
     pub output: Option<RawJson>,
     /// How to find out whether it happened, should nobody know: given to whoever has to settle it.
     #[serde(default)]
+    #[schemars(length(max = bounds::STEP_CHECK_MAX_BYTES))]
     pub check: Option<Text>,
     /// With `committed` or `failed`: found by the step's check. It settles what an earlier attempt left in doubt.
     #[serde(default)]
     pub checked: bool,
-    /// One call of a tool. The same `started` again under the same lease with the same one is a lost answer; with
-    /// another, or without, it is a second call of an effect that is under way, and refused.
-    #[serde(default)]
-    pub call_id: Option<CallId>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -173,18 +142,21 @@ pub struct SucceedRequest {
     #[serde(default)]
     pub tenant: Option<Tenant>,
     #[serde(default)]
+    #[schemars(length(max = bounds::LEASE_TOKEN_MAX_BYTES))]
     pub lease: Option<String>,
     /// Without a lease, on a queue whose caller retries: which attempt succeeded; absent: the last + 1.
     #[serde(default)]
+    #[schemars(range(min = 1, max = bounds::ATTEMPT_MAX))]
     pub attempt: Option<u32>,
     #[serde(default)]
-    #[schemars(with = "Option<serde_json::Value>")]
+    #[schemars(schema_with = "bounds::free")]
     pub output: Option<RawJson>,
     #[serde(default)]
     pub finish_reason: Option<Label>,
     #[serde(default)]
     pub usage: Option<Usage>,
     #[serde(default)]
+    #[schemars(length(max = bounds::STEPS_MAX))]
     pub steps: Vec<StepReport>,
 }
 
@@ -202,11 +174,13 @@ pub struct SucceedAnswer {
 pub struct FailRequest {
     #[serde(default)]
     pub tenant: Option<Tenant>,
+    #[schemars(length(max = bounds::LEASE_TOKEN_MAX_BYTES))]
     pub lease: String,
     pub error: ErrorReport,
     #[serde(default)]
     pub response: Option<ResponseReport>,
     #[serde(default)]
+    #[schemars(extend("x-cut-bytes" = bounds::PARTIAL_OUTPUT_CUT_BYTES))]
     pub partial_output: Option<Text>,
     #[serde(default)]
     pub finish_reason: Option<Label>,
@@ -219,6 +193,7 @@ pub struct FailRequest {
     #[serde(default)]
     pub model: Option<Label>,
     #[serde(default)]
+    #[schemars(length(max = bounds::STEPS_MAX))]
     pub steps: Vec<StepReport>,
 }
 
@@ -229,18 +204,24 @@ pub struct LeaseRequest {
     #[serde(default)]
     pub tenant: Option<Tenant>,
     /// Names, or `["*"]` for all.
+    #[schemars(length(max = bounds::LEASE_QUEUES_MAX))]
     pub queues: Vec<Label>,
     #[serde(default)]
+    #[schemars(length(max = bounds::LEASE_AGENTS_MAX))]
     pub agents: Option<Vec<Label>>,
     #[serde(default)]
+    #[schemars(schema_with = "bounds::versions")]
     pub versions: Versions,
     /// At most 1,000.
     #[serde(default)]
+    #[schemars(range(max = bounds::LEASES_MAX))]
     pub max: Option<u32>,
     /// Wait this long for work before answering with none (at most 30,000).
     #[serde(default)]
+    #[schemars(range(max = bounds::WAIT_MS_MAX))]
     pub wait_ms: Option<u64>,
     #[serde(default)]
+    #[schemars(range(max = bounds::SPAN_MS_MAX))]
     pub lease_ms: Option<u64>,
     #[serde(default)]
     pub worker: Option<Label>,

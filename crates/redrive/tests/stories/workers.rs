@@ -79,9 +79,7 @@ fn attempt(shared: &Shared, run: &Value) {
         return;
     }
     let step = |status: &str| {
-        format!(
-            r#"{{"lease":"{lease}","name":"charge","key":"{run_id}:charge","effect":true,"status":"{status}","call_id":"{lease}"}}"#
-        )
+        format!(r#"{{"lease":"{lease}","name":"charge","key":"{run_id}:charge","effect":true,"status":"{status}"}}"#)
     };
     let begun = say(shared, &path("steps"), &step("started"));
     assert_eq!(begun.status, 200, "{}", begun.text);

@@ -3,9 +3,11 @@
 use bytes::Bytes;
 use http::request::Parts;
 use redrive_core::ids::BadId;
+use redrive_core::wire::RawJson;
 use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
+use super::bounds::bounds_of;
 use super::media::{JSON, demand_json};
 use super::{Buffered, FromBody, SchemaOf};
 use crate::app::App;
@@ -80,21 +82,33 @@ pub(super) fn trim(bytes: &[u8]) -> &[u8] {
 }
 
 /// Reads a value, or says exactly what is wrong with it.
-pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+pub(crate) fn parse<T: DeserializeOwned + JsonSchema + 'static>(bytes: &[u8]) -> Result<T> {
     let text = std::str::from_utf8(bytes).map_err(|e| bad_json(e.valid_up_to(), "not UTF-8"))?;
+    bounds_of::<T>().check(text).map_err(|beyond| not_json(text).unwrap_or_else(|| beyond.into_problem()))?;
     serde_json::from_str(text).map_err(|_| explain::<T>(text))
+}
+
+/// Any JSON, as it came: only the body bounds it.
+pub(crate) fn parse_free(bytes: &[u8]) -> Result<RawJson> {
+    let text = std::str::from_utf8(bytes).map_err(|e| bad_json(e.valid_up_to(), "not UTF-8"))?;
+    serde_json::from_str(text).map_err(|_| explain::<RawJson>(text))
 }
 
 /// First whether it is JSON at all, then what the type has against it.
 fn explain<T: DeserializeOwned>(text: &str) -> Problem {
-    if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
-        return bad_json(offset(text, &error), &error.to_string());
+    if let Some(problem) = not_json(text) {
+        return problem;
     }
     let mut reader = serde_json::Deserializer::from_str(text);
     match serde_path_to_error::deserialize::<_, T>(&mut reader) {
         Err(error) => refused(&error.path().to_string(), &error.inner().to_string()),
         Ok(_) => Problem::internal("a body was refused and then accepted"),
     }
+}
+
+fn not_json(text: &str) -> Option<Problem> {
+    let error = serde_json::from_str::<IgnoredAny>(text).err()?;
+    Some(bad_json(offset(text, &error), &error.to_string()))
 }
 
 fn bad_json(offset: usize, why: &str) -> Problem {
@@ -154,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    fn problem<T: DeserializeOwned>(text: &str) -> (&'static str, Value) {
+    fn problem<T: DeserializeOwned + JsonSchema + 'static>(text: &str) -> (&'static str, Value) {
         let problem = parse::<T>(text.as_bytes()).err().unwrap();
         let wire = problem.clone().into_wire();
         let about = wire.more.get("field").or_else(|| wire.more.get("offset")).cloned();

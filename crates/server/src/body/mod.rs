@@ -1,5 +1,6 @@
 //! Bodies: read within limits, after the caller is known; parsed strictly, with the place of each mistake.
 
+mod bounds;
 mod buffered;
 mod held;
 mod json;
@@ -11,7 +12,7 @@ pub(crate) use json::{Json, OptionalJson};
 pub(crate) use lines::JsonOrLines;
 
 pub(crate) use buffered::Buffered;
-pub(crate) use json::parse;
+pub(crate) use json::{parse, parse_free};
 pub(crate) use lines::lines;
 
 use http::request::Parts;

@@ -26,7 +26,6 @@ impl Captured {
             partial_output: report.partial_output,
             finish_reason: report.finish_reason,
             usage: report.usage,
-            output: None,
             model: report.model,
             provider: report.provider,
             tool: report.tool,
@@ -34,6 +33,7 @@ impl Captured {
             versions: report.versions,
             started_at: report.started_at,
             ended_at: report.ended_at,
+            ..AttemptBody::default()
         };
         Ok(Self { attempt: report.attempt, digest: digest(raw), body, steps: new_steps(report.steps)? })
     }

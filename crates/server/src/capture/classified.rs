@@ -15,6 +15,7 @@ use redrive_store::{AttemptBody, FailedAttempt};
 
 use super::captured::{Captured, encoded};
 use super::context::Context;
+use super::cut::cut;
 use super::known::{KnownFailures, Words};
 use crate::problem::{Problem, Result};
 
@@ -47,7 +48,9 @@ impl Captured {
 
 impl Classified {
     pub(crate) fn into_failed(self) -> Result<FailedAttempt> {
-        let Captured { attempt, digest, body, steps } = self.captured;
+        let Captured { attempt, digest, mut body, steps } = self.captured;
+        // After all of it was read: what is cut is still judged.
+        cut(&mut body);
         Ok(FailedAttempt {
             attempt,
             digest,
@@ -58,7 +61,7 @@ impl Classified {
             provider: body.provider,
             tool: body.tool,
             step: body.step,
-            took_ms: took_ms(body.started_at, body.ended_at),
+            took_ms: body.ended_at.as_ref().zip(body.started_at.as_ref()).and_then(|(end, start)| end.since(start)),
             versions: body.versions,
             severity: self.severity,
             steps,
@@ -145,12 +148,6 @@ fn without_rules(error: &ErrorReport, evidence: &Evidence<'_>) -> classify::Clas
             facts: built_in.facts,
         },
     }
-}
-
-/// By the client's own clock, which may be wrong about when and still knows how long.
-fn took_ms(started_at: Option<Timestamp>, ended_at: Option<Timestamp>) -> Option<u64> {
-    let (started_at, ended_at) = (started_at?, ended_at?);
-    (started_at <= ended_at).then(|| ended_at.since(started_at))
 }
 
 fn read(text: &Option<Text>) -> Option<Cow<'_, str>> {

@@ -4,6 +4,7 @@
 mod captured;
 mod classified;
 mod context;
+mod cut;
 mod digest;
 mod fix;
 mod known;

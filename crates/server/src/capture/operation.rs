@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
+use redrive_core::wire::bounds::FILTER_VALUES_MAX;
 use redrive_core::wire::{Canary, OneOrMany, OperationAction, OperationFilter, OperationRequest, ReplayRequest};
 use redrive_store::{Bulk, BulkReplay, NewOperation, Over, RunFilter, RunRef};
 
@@ -85,7 +86,7 @@ fn words<T: FromStr>(name: &str, said: &Option<OneOrMany>) -> Result<Vec<T>> {
     let bad =
         || Problem::invalid_field(&format!("filter.{name}"), format_args!("is not what `{name}` can be in a list"));
     let words = said.words();
-    if words.is_empty() || words.contains(&"") {
+    if words.is_empty() || words.len() > FILTER_VALUES_MAX || words.contains(&"") {
         return Err(bad());
     }
     words.into_iter().map(|word| word.parse().map_err(|_| bad())).collect()

@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::auth::Visitor;
 use crate::capture;
 use crate::problem::{Code, Problem, Result};
-use crate::query::{FromQuery, Given, Param};
+use crate::query::{FromQuery, Given, Kind, Param};
 
 const CANARY_WAIT_MS: u64 = 5 * 60 * 1_000;
 /// Runs that are named one by one: a page of them.
@@ -47,7 +47,7 @@ pub(crate) struct ComposeQuery {
 impl FromQuery for ComposeQuery {
     const PARAMS: &'static [Param] = &{
         const fn param(name: &'static str) -> Param {
-            Param { name, about: "" }
+            Param { name, about: "", kind: Kind::List }
         }
         [
             param("action"),

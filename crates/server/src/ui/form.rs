@@ -6,12 +6,17 @@ use http::header::{HOST, ORIGIN};
 use http::request::Parts;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
+use redrive_core::wire::bounds::NOTE_MAX_BYTES;
 
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::body::Buffered;
 use crate::budget::Holder;
+use crate::limits::{FORM_FIELDS_MAX, FORM_NAME_MAX_BYTES, FORM_TEXT_MAX_BYTES};
 use crate::problem::{Code, Problem, Result};
+
+/// Payloads, patches, outputs, and an error that somebody tries out.
+const FREE_FIELDS: [&str; 4] = ["payload", "json_patch", "output", "text"];
 
 /// What was filled in; an empty field counts as none.
 #[derive(Debug, Default)]
@@ -29,7 +34,8 @@ impl Form {
         let payer = who.map_or(Holder::Anonymous, |who| who.holder());
         let Buffered { bytes, held: _held } = Buffered::read(app, &parts.headers, body, payer).await?;
         let fields = form_urlencoded::parse(&bytes).map(|(name, value)| (name.into_owned(), value.into_owned()));
-        let form = Self { fields: fields.collect(), bytes: bytes.len() };
+        let form = Self { fields: fields.take(FORM_FIELDS_MAX + 1).collect(), bytes: bytes.len() };
+        form.check()?;
         if who.is_some_and(|who| !form.one("csrf").is_some_and(|said| who.is_csrf(said))) {
             return Err(Problem::new(
                 Code::Forbidden,
@@ -37,6 +43,25 @@ impl Form {
             ));
         }
         Ok(form)
+    }
+
+    /// The bounds of every form. What holds JSON is bounded by the body, as in the API.
+    fn check(&self) -> Result<()> {
+        if self.fields.len() > FORM_FIELDS_MAX {
+            return Err(Problem::invalid_field("form", format_args!("must have at most {FORM_FIELDS_MAX} fields")));
+        }
+        for (name, value) in &self.fields {
+            let max = if FREE_FIELDS.contains(&name.as_str()) { usize::MAX } else { FORM_TEXT_MAX_BYTES };
+            if name.len() > FORM_NAME_MAX_BYTES || value.len() > max {
+                return Err(Problem::invalid_field(name, format_args!("must be at most {FORM_TEXT_MAX_BYTES} bytes")));
+            }
+        }
+        match self.text("reason") {
+            Some(reason) if reason.token().len() > NOTE_MAX_BYTES => {
+                Err(Problem::invalid_field("reason", format_args!("must be at most {NOTE_MAX_BYTES} bytes")))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     pub(crate) fn one(&self, name: &str) -> Option<&str> {

@@ -13,6 +13,7 @@ mod approvals;
 mod attempts;
 mod bad_input;
 mod batches;
+mod bounds;
 mod breakers;
 mod changes;
 mod desk;

@@ -217,7 +217,7 @@ async fn the_same_change_twice_is_a_dead_letter_that_names_it() {
 async fn settings_that_make_no_sense_are_refused_by_name() {
     let world = World::new().await;
     for (policy, field) in [
-        (json!({"strategy": {"tool_error": {"tries": 5000}}}), "strategy.tries"),
+        (json!({"strategy": {"tool_error": {"tries": 5000}}}), "policy.strategy.tool_error.tries"),
         (
             json!({"strategy": {"tool_error": {"changes": [{"change": "scale_output_budget", "factor": -1.0}]}}}),
             "strategy.changes",

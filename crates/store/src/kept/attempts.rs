@@ -103,6 +103,7 @@ fn view(attempt: u32, outcome: &str, recorded_at: Timestamp, origin: AttemptOrig
         fingerprint: None,
         verdict: None,
         output,
+        truncated: body.truncated,
         late: None,
     }
 }

@@ -131,7 +131,7 @@ fn reads<'a>(lanes: &'a Lanes, wanted: &Wanted, sort: Sort, after: Option<Place>
     }
 }
 
-pub(super) fn candidate(
+fn candidate(
     conn: &Connection,
     row: &Row<'_>,
     sort: Sort,

@@ -304,7 +304,6 @@ pub fn step(key: &str, effect: bool, status: StepStatus) -> NewStep {
         output_omitted: None,
         check: None,
         checked: false,
-        call_id: None,
     }
 }
 

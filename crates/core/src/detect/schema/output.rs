@@ -98,7 +98,7 @@ impl JsonSchema for OutputSchema {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": ["object", "boolean"] })
+        json_schema!({ "type": ["object", "boolean"], "x-bounded-by": "body_max_bytes" })
     }
 }
 

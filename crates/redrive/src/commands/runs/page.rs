@@ -134,10 +134,9 @@ impl Page<'_> {
     }
 
     fn attempt(&self, attempt: &AttemptView) -> String {
-        let took = match (attempt.started_at.or(attempt.began_at), attempt.ended_at) {
-            (Some(from), Some(to)) => format!(", took {}", duration(to.since(from))),
-            _ => String::new(),
-        };
+        let from = attempt.started_at.clone().or_else(|| attempt.began_at.map(Into::into));
+        let took = from.zip(attempt.ended_at.as_ref()).and_then(|(from, to)| to.since(&from));
+        let took = took.map_or_else(String::new, |took| format!(", took {}", duration(took)));
         let worker = attempt.worker.as_ref().map_or_else(String::new, |worker| format!(" on {worker}"));
         let replay = if attempt.replay { ", a replay" } else { "" };
         let what = match (&attempt.verdict, &attempt.error) {

@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::auth::TenantReader;
 use crate::call::{Call, Reply};
 use crate::problem::Result;
-use crate::query::{CURSOR, FromQuery, Given, LIMIT, Param};
+use crate::query::{CURSOR, FromQuery, Given, Kind, LIMIT, Param, param};
 
 pub(crate) struct MessagesQuery {
     statuses: Vec<DlqStatus>,
@@ -19,7 +19,7 @@ pub(crate) struct MessagesQuery {
 
 impl FromQuery for MessagesQuery {
     const PARAMS: &'static [Param] = &[
-        Param { name: "status", about: "Comma list of pending, retrying, recovered, escalated, abandoned." },
+        param("status", Kind::List, "Comma list of pending, retrying, recovered, escalated, abandoned."),
         LIMIT,
         CURSOR,
     ];

@@ -7,7 +7,7 @@ use crate::app::App;
 use crate::auth::TenantReader;
 use crate::call::{Call, Reply};
 use crate::problem::Result;
-use crate::query::{FromQuery, Given, Param, TENANT};
+use crate::query::{FromQuery, Given, Kind, Param, TENANT, param};
 
 pub(crate) struct ChangesQuery {
     tenant: Option<Tenant>,
@@ -16,7 +16,7 @@ pub(crate) struct ChangesQuery {
 
 impl FromQuery for ChangesQuery {
     const PARAMS: &'static [Param] =
-        &[TENANT, Param { name: "since", about: "`next` of the answer before; absent: from now on." }];
+        &[TENANT, param("since", Kind::Cursor, "`next` of the answer before; absent: from now on.")];
 
     fn read(given: &mut Given) -> Result<Self> {
         Ok(Self { tenant: given.id("tenant")?, since: given.take("since") })

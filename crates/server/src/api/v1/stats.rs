@@ -8,7 +8,7 @@ use crate::app::App;
 use crate::auth::TenantReader;
 use crate::call::{Call, Reply};
 use crate::problem::{Problem, Result};
-use crate::query::{FromQuery, Given, Param, TENANT};
+use crate::query::{FromQuery, Given, Kind, Param, TENANT, param};
 
 pub(crate) struct StatsQuery {
     tenant: Option<Tenant>,
@@ -18,9 +18,9 @@ pub(crate) struct StatsQuery {
 impl FromQuery for StatsQuery {
     const PARAMS: &'static [Param] = &[
         TENANT,
-        Param { name: "queue", about: "Only this queue's." },
-        Param { name: "since", about: "From the hour of this time; RFC 3339." },
-        Param { name: "until", about: "Up to this time; RFC 3339." },
+        param("queue", Kind::Id, "Only this queue's."),
+        param("since", Kind::Time, "From the hour of this time; RFC 3339."),
+        param("until", Kind::Time, "Up to this time; RFC 3339."),
     ];
 
     fn read(given: &mut Given) -> Result<Self> {

@@ -2,7 +2,7 @@
 
 use redrive_core::ids::{RunId, StepKey, Tenant};
 use redrive_core::text::Text;
-use redrive_core::wire::{EffectOutcome, RawJson, ReplayRequest};
+use redrive_core::wire::{EffectOutcome, ReplayRequest};
 use redrive_store::{Act, EffectRef, RunRef, Triage};
 
 use super::super::flash::Done;
@@ -14,7 +14,7 @@ use crate::api::v1::effects::reconcile::reconcile_as;
 use crate::api::v1::runs::replay::replay_as;
 use crate::api::v1::runs::triage::{deferred, noted, reassigned};
 use crate::app::App;
-use crate::body::parse;
+use crate::body::parse_free;
 use crate::problem::{Problem, Result};
 
 type OnRun = Visit<(Tenant, RunId)>;
@@ -100,7 +100,7 @@ pub(crate) async fn reconcile(app: App, visit: OnRun, form: Form) -> Result<Next
     let key: StepKey = form.id("key")?.ok_or_else(|| Problem::invalid_field("key", "is missing"))?;
     let outcome = form.one("outcome").and_then(|word| word.parse::<EffectOutcome>().ok());
     let outcome = outcome.ok_or_else(|| Problem::invalid_field("outcome", "must say what became of it"))?;
-    let output = form.one("output").map(|text| parse::<RawJson>(text.as_bytes())).transpose()?;
+    let output = form.one("output").map(|text| parse_free(text.as_bytes())).transpose()?;
     let effect = EffectRef { tenant: at.tenant.clone(), key, run_id: Some(at.run_id.clone()) };
     reconcile_as(&app, &visit.who, effect, outcome, output, form.text("reason")).await?;
     Ok(back(&at, Done::Reconciled))

@@ -4,7 +4,7 @@
 use maud::{Markup, html};
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::json::{Tape, diff};
-use redrive_core::wire::{Fix, PlanAnswer, RawJson, ReplayRequest, RevisionView};
+use redrive_core::wire::{Fix, PlanAnswer, ReplayRequest, RevisionView};
 use redrive_store::RunRef;
 
 use super::super::components::{field, head, hidden, panel, reason_field, said};
@@ -17,7 +17,7 @@ use super::{Seen, named, plan};
 use crate::api::v1::runs::replay::prepared;
 use crate::app::App;
 use crate::auth::Visitor;
-use crate::body::parse;
+use crate::body::parse_free;
 use crate::problem::{Problem, Result};
 
 type OnRun = Visit<(Tenant, RunId)>;
@@ -69,7 +69,7 @@ impl Draft {
 /// What a form asks for, as the API's own request. A payload that says the same as the one there is no fix.
 pub(super) fn request(form: &Form) -> Result<ReplayRequest> {
     let fix = match form.exact("payload").filter(|text| !text.trim().is_empty()) {
-        Some(text) => Some(Fix { json_patch: None, payload: Some(parse::<RawJson>(text.as_bytes())?) }),
+        Some(text) => Some(Fix { json_patch: None, payload: Some(parse_free(text.as_bytes())?) }),
         None => None,
     };
     Ok(ReplayRequest {
@@ -103,7 +103,7 @@ async fn look(app: &App, who: &Visitor, at: &RunRef, current: &RevisionView, for
     // White space alone makes no new revision.
     let payload = edited.filter(|_| !operations.is_empty());
     wanted.fix = match &payload {
-        Some(text) => Some(Fix { json_patch: None, payload: Some(parse::<RawJson>(text.as_bytes())?) }),
+        Some(text) => Some(Fix { json_patch: None, payload: Some(parse_free(text.as_bytes())?) }),
         None => None,
     };
     let replay = prepared(app, at, wanted, form.bytes).await?;

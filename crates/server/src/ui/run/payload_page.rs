@@ -12,7 +12,7 @@ use super::payload::{HEX_PIECE_BYTES, Kept, RAW_PIECE_BYTES, TREE_NODES, hex, tr
 use crate::app::App;
 use crate::limits::REVISION_MAX;
 use crate::problem::{Problem, Result};
-use crate::query::{FromQuery, Given, Param};
+use crate::query::{FromQuery, Given, Kind, Param, param};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum View {
@@ -29,9 +29,9 @@ pub(crate) struct PayloadQuery {
 
 impl FromQuery for PayloadQuery {
     const PARAMS: &'static [Param] = &[
-        Param { name: "view", about: "tree, raw or hex." },
-        Param { name: "at", about: "From this byte on." },
-        Param { name: "revision", about: "As it was." },
+        param("view", Kind::Word, "tree, raw or hex."),
+        param("at", Kind::Number { min: 0, max: 1 << 32 }, "From this byte on."),
+        param("revision", Kind::Number { min: 1, max: REVISION_MAX as u64 }, "As it was."),
     ];
 
     fn read(given: &mut Given) -> Result<Self> {
@@ -42,10 +42,7 @@ impl FromQuery for PayloadQuery {
             Some(_) => return Err(Problem::invalid_parameter("view", "must be tree, raw or hex")),
         };
         let at = given.one("at", "must be a number")?.unwrap_or(0);
-        let revision: Option<u32> = given.one("revision", "must be a number")?;
-        if revision.is_some_and(|revision| !(1..=REVISION_MAX).contains(&revision)) {
-            return Err(Problem::invalid_parameter("revision", format_args!("must be from 1 to {REVISION_MAX}")));
-        }
+        let revision = given.one("revision", "must be a number")?;
         Ok(Self { view, at, revision })
     }
 }

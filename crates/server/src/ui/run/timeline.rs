@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 use redrive_core::run::StateName;
-use redrive_core::time::Timestamp;
+use redrive_core::time::{ClientTime, Timestamp};
 use redrive_core::verdict::{Change, Verdict};
 use redrive_core::wire::{AttemptView, ErrorReport, HistoryEntry, Usage};
 
@@ -134,8 +134,9 @@ pub(super) fn cut(text: &str) -> String {
 }
 
 fn about(attempt: &AttemptView) -> Markup {
-    let began = attempt.began_at.or(attempt.started_at);
-    let took = began.map(|began| span(attempt.ended_at.unwrap_or(attempt.recorded_at).since(began)));
+    let instant = |time: &Option<ClientTime>| time.as_ref().and_then(ClientTime::instant);
+    let began = attempt.began_at.or_else(|| instant(&attempt.started_at));
+    let took = began.map(|began| span(instant(&attempt.ended_at).unwrap_or(attempt.recorded_at).since(began)));
     html! {
         @if let Some(worker) = &attempt.worker { "worker " (said(worker.as_str())) " · " }
         @for (kind, version) in &attempt.versions { (said(kind)) " " (said(version.as_str())) " · " }

@@ -8,7 +8,7 @@ use crate::app::App;
 use crate::auth::{AnyKey, Identity};
 use crate::call::{Call, Reply};
 use crate::problem::Result;
-use crate::query::{FromQuery, Given, Param, TENANT};
+use crate::query::{FromQuery, Given, Kind, Param, TENANT, param};
 
 /// Whose effect, and of which run where the key alone does not tell.
 #[derive(Debug)]
@@ -20,10 +20,11 @@ pub(crate) struct OfRun {
 impl FromQuery for OfRun {
     const PARAMS: &'static [Param] = &[
         TENANT,
-        Param {
-            name: "run_id",
-            about: "Of which run; needed for what is unique within its run only: plain steps, and effects without a key of their own.",
-        },
+        param(
+            "run_id",
+            Kind::Id,
+            "Of which run; needed for what is unique within its run only: plain steps, and effects without a key of their own.",
+        ),
     ];
 
     fn read(given: &mut Given) -> Result<Self> {

@@ -8,7 +8,7 @@ use crate::auth::Operator;
 use crate::call::{Call, Reply};
 use crate::path::Named;
 use crate::problem::Result;
-use crate::query::{CURSOR, FromQuery, Given, LIMIT, Param};
+use crate::query::{CURSOR, FromQuery, Given, Kind, LIMIT, Param, param};
 
 #[derive(Debug)]
 pub(crate) struct ItemsQuery {
@@ -19,10 +19,7 @@ pub(crate) struct ItemsQuery {
 
 impl FromQuery for ItemsQuery {
     const PARAMS: &'static [Param] = &[
-        Param {
-            name: "outcome",
-            about: "Comma list of outcomes: waiting, moved, succeeded, failed, skipped, ineligible.",
-        },
+        param("outcome", Kind::List, "Comma list of outcomes: waiting, moved, succeeded, failed, skipped, ineligible."),
         LIMIT,
         CURSOR,
     ];

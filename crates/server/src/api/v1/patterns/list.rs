@@ -7,9 +7,8 @@ use redrive_store::{PatternFilter, PatternsCall};
 use crate::app::App;
 use crate::auth::TenantReader;
 use crate::call::{Call, Reply};
-use crate::limits::SEARCH_MAX_BYTES;
-use crate::problem::{Problem, Result};
-use crate::query::{CURSOR, FromQuery, Given, LIMIT, Param, TENANT};
+use crate::problem::Result;
+use crate::query::{CURSOR, FromQuery, Given, Kind, LIMIT, Param, TENANT, param};
 
 #[derive(Debug)]
 pub(crate) struct ListQuery {
@@ -20,19 +19,16 @@ pub(crate) struct ListQuery {
 impl FromQuery for ListQuery {
     const PARAMS: &'static [Param] = &[
         TENANT,
-        Param { name: "state", about: "Comma list of new, acknowledged, resolved, muted." },
-        Param { name: "reason", about: "Comma list of reasons." },
-        Param { name: "q", about: "A part of the template, in any case." },
-        Param { name: "sort", about: "last_seen (default), count or open; the greatest first." },
+        param("state", Kind::List, "Comma list of new, acknowledged, resolved, muted."),
+        param("reason", Kind::List, "Comma list of reasons."),
+        param("q", Kind::Search, "A part of the template, in any case."),
+        param("sort", Kind::Word, "last_seen (default), count or open; the greatest first."),
         LIMIT,
         CURSOR,
     ];
 
     fn read(given: &mut Given) -> Result<Self> {
         let q = given.take("q").filter(|q| !q.trim().is_empty());
-        if q.as_ref().is_some_and(|q| q.len() > SEARCH_MAX_BYTES) {
-            return Err(Problem::invalid_parameter("q", format_args!("must be at most {SEARCH_MAX_BYTES} bytes")));
-        }
         let filter = PatternFilter {
             states: given.list("state", "must be new, acknowledged, resolved or muted")?,
             reasons: given.list("reason", "must be reasons, separated by commas")?,

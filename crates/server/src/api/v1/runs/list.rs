@@ -7,9 +7,8 @@ use redrive_store::{PageCall, RunFilter, TenantScope};
 use crate::app::App;
 use crate::auth::{Identity, TenantReader};
 use crate::call::{Call, Reply};
-use crate::limits::SEARCH_MAX_BYTES;
-use crate::problem::{Problem, Result};
-use crate::query::{CURSOR, FromQuery, Given, LIMIT, Param, TENANT};
+use crate::problem::Result;
+use crate::query::{CURSOR, FromQuery, Given, Kind, LIMIT, Param, TENANT, param};
 
 pub(crate) struct ListQuery {
     tenant: Option<Tenant>,
@@ -17,32 +16,28 @@ pub(crate) struct ListQuery {
     page: PageCall,
 }
 
-const fn param(name: &'static str, about: &'static str) -> Param {
-    Param { name, about }
-}
-
 impl FromQuery for ListQuery {
     const PARAMS: &'static [Param] = &[
         TENANT,
-        param("state", "Comma list of states."),
-        param("queue", "Comma list of queues."),
-        param("agent", "Comma list of agents."),
-        param("reason", "Comma list of reasons."),
-        param("category", "Comma list of transient, conditional, permanent."),
-        param("pattern", "Comma list of pattern ids or fingerprints."),
-        param("dead_because", "Comma list of why a run is dead."),
-        param("severity", "Comma list of low, normal, high, critical."),
-        param("environment", "Comma list of environments."),
-        param("customer", "Comma list of customers."),
-        param("assigned_to", "Comma list of who looks after a run."),
-        param("held", "true: only held runs; false: only others."),
-        param("since", "First reported at or after this time; RFC 3339."),
-        param("until", "First reported before this time; RFC 3339."),
-        param("q", "Prefix of run_id, idempotency_key or customer, or words of the template."),
-        param("sort", "received, -received (default) or due."),
+        param("state", Kind::List, "Comma list of states."),
+        param("queue", Kind::List, "Comma list of queues."),
+        param("agent", Kind::List, "Comma list of agents."),
+        param("reason", Kind::List, "Comma list of reasons."),
+        param("category", Kind::List, "Comma list of transient, conditional, permanent."),
+        param("pattern", Kind::List, "Comma list of pattern ids or fingerprints."),
+        param("dead_because", Kind::List, "Comma list of why a run is dead."),
+        param("severity", Kind::List, "Comma list of low, normal, high, critical."),
+        param("environment", Kind::List, "Comma list of environments."),
+        param("customer", Kind::List, "Comma list of customers."),
+        param("assigned_to", Kind::List, "Comma list of who looks after a run."),
+        param("held", Kind::Word, "true: only held runs; false: only others."),
+        param("since", Kind::Time, "First reported at or after this time; RFC 3339."),
+        param("until", Kind::Time, "First reported before this time; RFC 3339."),
+        param("q", Kind::Search, "Prefix of run_id, idempotency_key or customer, or words of the template."),
+        param("sort", Kind::Word, "received, -received (default) or due."),
         LIMIT,
         CURSOR,
-        param("count", "Whether to say how many there are in all; unless told only on the first page."),
+        param("count", Kind::Word, "Whether to say how many there are in all; unless told only on the first page."),
     ];
 
     fn read(given: &mut Given) -> Result<Self> {
@@ -74,21 +69,13 @@ fn filter(given: &mut Given) -> Result<RunFilter> {
         held: given.one("held", "must be true or false")?,
         since: given.one("since", "must be an RFC 3339 time")?,
         until: given.one("until", "must be an RFC 3339 time")?,
-        q: search(given)?,
+        q: given.take("q").filter(|q| !q.trim().is_empty()),
     })
 }
 
 fn labels(given: &mut Given, name: &str) -> Result<Vec<redrive_core::text::Label>> {
     let words: Vec<String> = given.list(name, "must be words, separated by commas")?;
     Ok(words.iter().map(|word| word.as_str().into()).collect())
-}
-
-fn search(given: &mut Given) -> Result<Option<String>> {
-    let q = given.take("q").filter(|q| !q.trim().is_empty());
-    if q.as_ref().is_some_and(|q| q.len() > SEARCH_MAX_BYTES) {
-        return Err(Problem::invalid_parameter("q", format_args!("must be at most {SEARCH_MAX_BYTES} bytes")));
-    }
-    Ok(q)
 }
 
 impl ListQuery {

@@ -12,7 +12,7 @@ use crate::auth::TenantReader;
 use crate::body::HeldJson;
 use crate::call::{Call, Reply};
 use crate::problem::Result;
-use crate::query::{FromQuery, Given, OfTenant, Param, TENANT};
+use crate::query::{FromQuery, Given, Kind, OfTenant, Param, TENANT, param};
 
 pub(crate) struct PlanQuery {
     tenant: Option<Tenant>,
@@ -25,10 +25,10 @@ pub(crate) struct PlanQuery {
 impl FromQuery for PlanQuery {
     const PARAMS: &'static [Param] = &[
         TENANT,
-        Param { name: "model", about: "With another model." },
-        Param { name: "agent", about: "With another agent." },
-        Param { name: "queue", about: "In another queue." },
-        Param { name: "from_step", about: "From a recorded step on, by its key or name." },
+        param("model", Kind::Name, "With another model."),
+        param("agent", Kind::Name, "With another agent."),
+        param("queue", Kind::Id, "In another queue."),
+        param("from_step", Kind::Name, "From a recorded step on, by its key or name."),
     ];
 
     fn read(given: &mut Given) -> Result<Self> {

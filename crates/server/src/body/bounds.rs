@@ -1,0 +1,464 @@
+//! The bounds of a body, checked against the JSON Schema of its type before anything is built of it: a small text must
+//! not become a large value. Also where an object is due nothing else passes for one.
+
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::{LazyLock, PoisonError, RwLock};
+
+use redrive_core::text::decode_token;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value};
+
+use crate::problem::Problem;
+
+/// What a value may be; each alternative of it.
+#[derive(Debug, Default)]
+pub(crate) struct Bounds(Vec<Shape>);
+
+#[derive(Debug)]
+enum Shape {
+    Text {
+        max_bytes: Option<usize>,
+    },
+    Number {
+        min: Option<f64>,
+        max: Option<f64>,
+    },
+    List {
+        max_items: Option<usize>,
+        items: Bounds,
+    },
+    Object(Box<Object>),
+    /// `null`, `true` and `false`.
+    Word,
+    /// Checked by whoever reads it, or bounded by the body alone.
+    Anything,
+}
+
+#[derive(Debug, Default)]
+struct Object {
+    max_properties: Option<usize>,
+    name_max_bytes: Option<usize>,
+    fields: HashMap<String, Bounds, foldhash::fast::FixedState>,
+    /// Of a map: what each value may be.
+    others: Bounds,
+}
+
+/// The bounds of a type's bodies, made once.
+pub(crate) fn bounds_of<T: JsonSchema + 'static>() -> &'static Bounds {
+    static KNOWN: LazyLock<RwLock<HashMap<TypeId, &'static Bounds>>> = LazyLock::new(RwLock::default);
+    let of = TypeId::of::<T>();
+    if let Some(known) = KNOWN.read().unwrap_or_else(PoisonError::into_inner).get(&of) {
+        return known;
+    }
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.meta_schema = None;
+    let root = settings.into_generator().into_root_schema_for::<T>().to_value();
+    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    // As many as there are types of bodies, and kept for as long as the process lives.
+    known.entry(of).or_insert_with(|| Box::leak(Box::new(Bounds::of(&root, &root))))
+}
+
+impl Bounds {
+    fn of(schema: &Value, root: &Value) -> Self {
+        let Value::Object(schema) = schema else { return Self(vec![Shape::Anything]) };
+        if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
+            let found = root.pointer(target.trim_start_matches('#'));
+            return found.map_or_else(|| Self(vec![Shape::Anything]), |found| Self::of(found, root));
+        }
+        let Some(kinds) = schema.get("type") else {
+            let either = ["anyOf", "oneOf"].iter().find_map(|key| schema.get(*key)?.as_array());
+            return match either {
+                Some(all) => Self::either(all.iter().map(|one| Self::of(one, root))),
+                None => Self(vec![Shape::Anything]),
+            };
+        };
+        let kinds = kinds.as_array().map_or_else(|| vec![kinds], |many| many.iter().collect());
+        Self(kinds.iter().filter_map(|kind| Some(shape(kind.as_str()?, schema, root))).collect())
+    }
+
+    /// Of alternatives that are objects one is made, with the fields of all: each field has its bound whichever it is.
+    fn either(all: impl Iterator<Item = Self>) -> Self {
+        let mut shapes: Vec<Shape> = Vec::new();
+        for shape in all.flat_map(|bounds| bounds.0) {
+            let merged = shapes.iter_mut().find_map(|known| match known {
+                Shape::Object(known) => Some(known),
+                Shape::Text { .. } | Shape::Number { .. } | Shape::List { .. } | Shape::Word | Shape::Anything => None,
+            });
+            match (shape, merged) {
+                (Shape::Object(object), Some(known)) => {
+                    for (name, bounds) in object.fields {
+                        known.fields.entry(name).or_default().0.extend(bounds.0);
+                    }
+                }
+                (shape, _) => shapes.push(shape),
+            }
+        }
+        Self(shapes)
+    }
+
+    /// Says what is beyond its bound and where. What is not JSON is left to whoever reads it.
+    pub(crate) fn check(&self, text: &str) -> Result<(), Beyond> {
+        let mut walk = Walk { text, at: 0, path: Vec::new() };
+        match walk.value(self) {
+            Err(Stop::Beyond(beyond)) => Err(beyond),
+            Ok(()) | Err(Stop::Malformed) => Ok(()),
+        }
+    }
+}
+
+fn shape(kind: &str, schema: &Map<String, Value>, root: &Value) -> Shape {
+    let size = |key: &str| schema.get(key).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
+    match kind {
+        "string" => Shape::Text { max_bytes: size("maxLength") },
+        "integer" | "number" => Shape::Number {
+            min: schema.get("minimum").and_then(Value::as_f64),
+            max: schema.get("maximum").and_then(Value::as_f64),
+        },
+        "array" => Shape::List {
+            max_items: size("maxItems"),
+            items: schema.get("items").map_or_else(Bounds::default, |items| Bounds::of(items, root)),
+        },
+        "object" => Shape::Object(Box::new(object(schema, size("maxProperties"), root))),
+        "null" | "boolean" => Shape::Word,
+        _ => Shape::Anything,
+    }
+}
+
+fn object(schema: &Map<String, Value>, max_properties: Option<usize>, root: &Value) -> Object {
+    let of = |schema: &Value| Bounds::of(schema, root);
+    let map = |key: &str| schema.get(key).and_then(Value::as_object);
+    let name_max = schema.get("propertyNames").and_then(|names| names["maxLength"].as_u64());
+    let by_pattern = map("patternProperties").into_iter().flat_map(Map::values);
+    let values = by_pattern.chain(schema.get("additionalProperties").filter(|values| values.is_object()));
+    Object {
+        max_properties,
+        name_max_bytes: name_max.and_then(|n| usize::try_from(n).ok()),
+        fields: map("properties").into_iter().flatten().map(|(name, schema)| (name.clone(), of(schema))).collect(),
+        others: Bounds(values.flat_map(|schema| of(schema).0).collect()),
+    }
+}
+
+/// A value beyond what it may be.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Beyond {
+    field: String,
+    must: String,
+    /// `max` or `min`, and its figure.
+    bound: Option<(&'static str, f64)>,
+}
+
+impl Beyond {
+    pub(crate) fn into_problem(self) -> Problem {
+        let field = if self.field.is_empty() { "body" } else { &self.field };
+        let problem = Problem::invalid_field(field, &self.must);
+        match self.bound {
+            Some((name, bound)) => problem.with(name, whole(bound)),
+            None => problem,
+        }
+    }
+}
+
+/// 1000 rather than 1000.0.
+#[expect(clippy::cast_possible_truncation, reason = "bounded just before")]
+fn whole(number: f64) -> Value {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if number.fract() == 0.0 && number.abs() <= EXACT { Value::from(number as i64) } else { Value::from(number) }
+}
+
+enum Stop {
+    Malformed,
+    Beyond(Beyond),
+}
+
+type Walked = Result<(), Stop>;
+
+#[derive(Clone, Copy)]
+enum Part<'a> {
+    /// A name as it is written, quotes and all.
+    Name(&'a str),
+    Item(usize),
+}
+
+struct Walk<'a> {
+    text: &'a str,
+    at: usize,
+    path: Vec<Part<'a>>,
+}
+
+impl<'a> Walk<'a> {
+    fn peek(&self) -> Result<u8, Stop> {
+        self.text.as_bytes().get(self.at).copied().ok_or(Stop::Malformed)
+    }
+
+    fn space(&mut self) {
+        while matches!(self.text.as_bytes().get(self.at), Some(b' ' | b'\n' | b'\r' | b'\t')) {
+            self.at += 1;
+        }
+    }
+
+    fn value(&mut self, bounds: &Bounds) -> Walked {
+        self.space();
+        let first = self.peek()?;
+        let (begin, depth) = (self.at, self.path.len());
+        let mut refused = None;
+        for shape in &bounds.0 {
+            let walked = match (first, shape) {
+                (b'"', Shape::Text { max_bytes }) => self.text(*max_bytes),
+                (b'-' | b'0'..=b'9', Shape::Number { min, max }) => self.number(*min, *max),
+                (b'[', Shape::List { max_items, items }) => self.list(*max_items, items),
+                (b'{', Shape::Object(object)) => self.object(object),
+                (b'n' | b't' | b'f', Shape::Word) | (_, Shape::Anything) => self.skip(),
+                _ => continue,
+            };
+            match walked {
+                Err(Stop::Beyond(beyond)) => refused = refused.or(Some(beyond)),
+                Ok(()) | Err(Stop::Malformed) => return walked,
+            }
+            self.at = begin;
+            self.path.truncate(depth);
+        }
+        if let Some(beyond) = refused {
+            return Err(Stop::Beyond(beyond));
+        }
+        let object_due = bounds.0.iter().any(|shape| matches!(shape, Shape::Object(_)));
+        if first == b'[' && object_due {
+            return Err(Stop::Beyond(self.beyond("must be an object, not an array".into(), None)));
+        }
+        self.skip()
+    }
+
+    fn beyond(&self, must: String, bound: Option<(&'static str, f64)>) -> Beyond {
+        let mut field = String::new();
+        for part in &self.path {
+            let _ = match part {
+                Part::Name(name) if field.is_empty() => write!(field, "{}", decode_token(name)),
+                Part::Name(name) => write!(field, ".{}", decode_token(name)),
+                Part::Item(number) => write!(field, "[{number}]"),
+            };
+        }
+        Beyond { field, must, bound }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "bounds are far below 2^53")]
+    fn at_most(&self, size: usize, max: Option<usize>, unit: &str) -> Walked {
+        match max {
+            Some(max) if size > max => {
+                Err(Stop::Beyond(self.beyond(format!("must be at most {max} {unit}"), Some(("max", max as f64)))))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The string that begins here, as it is written.
+    fn token(&mut self) -> Result<&'a str, Stop> {
+        let begin = self.at;
+        let bytes = self.text.as_bytes();
+        let mut at = begin + 1;
+        loop {
+            let found = memchr::memchr2(b'"', b'\\', bytes.get(at..).ok_or(Stop::Malformed)?).ok_or(Stop::Malformed)?;
+            at += found;
+            if bytes[at] == b'"' {
+                break;
+            }
+            at += 2;
+        }
+        self.at = at + 1;
+        Ok(&self.text[begin..self.at])
+    }
+
+    fn text(&mut self, max_bytes: Option<usize>) -> Walked {
+        let token = self.token()?;
+        self.at_most(length(token, max_bytes), max_bytes, "bytes")
+    }
+
+    fn number(&mut self, min: Option<f64>, max: Option<f64>) -> Walked {
+        let begin = self.at;
+        while matches!(self.text.as_bytes().get(self.at), Some(b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E')) {
+            self.at += 1;
+        }
+        let Ok(number) = self.text[begin..self.at].parse::<f64>() else { return Err(Stop::Malformed) };
+        let beyond = |must: String, bound| Err(Stop::Beyond(self.beyond(must, Some(bound))));
+        match (min, max) {
+            (_, Some(max)) if number > max => beyond(format!("must be at most {}", whole(max)), ("max", max)),
+            (Some(min), _) if number < min => beyond(format!("must be at least {}", whole(min)), ("min", min)),
+            _ => Ok(()),
+        }
+    }
+
+    fn list(&mut self, max_items: Option<usize>, items: &Bounds) -> Walked {
+        self.at += 1;
+        self.space();
+        if self.peek()? == b']' {
+            self.at += 1;
+            return Ok(());
+        }
+        for number in 0.. {
+            self.at_most(number + 1, max_items, "items")?;
+            self.path.push(Part::Item(number));
+            self.value(items)?;
+            self.path.pop();
+            if self.ends(b']')? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn object(&mut self, object: &Object) -> Walked {
+        self.at += 1;
+        self.space();
+        if self.peek()? == b'}' {
+            self.at += 1;
+            return Ok(());
+        }
+        for number in 1.. {
+            self.at_most(number, object.max_properties, "entries")?;
+            self.space();
+            if self.peek()? != b'"' {
+                return Err(Stop::Malformed);
+            }
+            let name = self.token()?;
+            self.path.push(Part::Name(name));
+            self.at_most(length(name, object.name_max_bytes), object.name_max_bytes, "bytes in its name")?;
+            self.space();
+            if self.peek()? != b':' {
+                return Err(Stop::Malformed);
+            }
+            self.at += 1;
+            self.value(object.fields.get(decode_token(name).as_ref()).unwrap_or(&object.others))?;
+            self.path.pop();
+            if self.ends(b'}')? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// After an entry: whether it was the last.
+    fn ends(&mut self, close: u8) -> Result<bool, Stop> {
+        self.space();
+        let next = self.peek()?;
+        self.at += 1;
+        match next {
+            b',' => Ok(false),
+            _ if next == close => Ok(true),
+            _ => Err(Stop::Malformed),
+        }
+    }
+
+    /// Over a value of any depth, without a stack of its own.
+    fn skip(&mut self) -> Walked {
+        let mut depth = 0_usize;
+        loop {
+            self.space();
+            match self.peek()? {
+                b'"' => {
+                    self.token()?;
+                }
+                b'{' | b'[' => {
+                    depth += 1;
+                    self.at += 1;
+                    continue;
+                }
+                b'}' | b']' => {
+                    depth = depth.checked_sub(1).ok_or(Stop::Malformed)?;
+                    self.at += 1;
+                }
+                b',' | b':' if depth > 0 => {
+                    self.at += 1;
+                    continue;
+                }
+                _ => self.word()?,
+            }
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A number, `true`, `false` or `null`.
+    fn word(&mut self) -> Walked {
+        let begin = self.at;
+        while matches!(self.text.as_bytes().get(self.at), Some(b'0'..=b'9' | b'a'..=b'z' | b'E' | b'+' | b'-' | b'.')) {
+            self.at += 1;
+        }
+        if self.at > begin { Ok(()) } else { Err(Stop::Malformed) }
+    }
+}
+
+/// How long a text is when it is read; looked at closely only where it could be too long.
+fn length(token: &str, max_bytes: Option<usize>) -> usize {
+    let written = token.len().saturating_sub(2);
+    match max_bytes {
+        Some(max) if written > max && token.contains('\\') => decode_token(token).len(),
+        Some(_) | None => written,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive_core::wire::{FailureReport, LeaseRequest, OperationRequest, QueueSettings};
+
+    use super::*;
+
+    fn beyond<T: JsonSchema + 'static>(text: &str) -> Option<String> {
+        bounds_of::<T>().check(text).err().map(|beyond| beyond.field)
+    }
+
+    #[test]
+    fn what_is_beyond_its_bound_is_named() {
+        let long = "x".repeat(1_001);
+        assert_eq!(beyond::<LeaseRequest>(&format!(r#"{{"queues":["a","{long}"]}}"#)), Some("queues[1]".into()));
+        let many = vec!["\"a\""; 1_001].join(",");
+        assert_eq!(beyond::<LeaseRequest>(&format!(r#"{{"queues":["*"],"agents":[{many}]}}"#)), Some("agents".into()));
+        let kind = "k".repeat(101);
+        let report = format!(r#"{{"versions":{{"{kind}":"1"}}}}"#);
+        assert_eq!(beyond::<FailureReport>(&report), Some(format!("versions.{kind}")));
+        assert_eq!(beyond::<FailureReport>(r#"{"usage":{"cost_usd":1e300}}"#), Some("usage.cost_usd".into()));
+        assert_eq!(beyond::<FailureReport>(r#"{"usage":{"cost_usd":-0.01}}"#), Some("usage.cost_usd".into()));
+        assert_eq!(beyond::<OperationRequest>(r#"{"canary":{"size":1001}}"#), Some("canary.size".into()));
+    }
+
+    #[test]
+    fn a_list_passes_for_no_object() {
+        assert_eq!(beyond::<QueueSettings>("[]"), Some(String::new()));
+        assert_eq!(beyond::<QueueSettings>(r#"{"policy":[]}"#), Some("policy".into()));
+        assert_eq!(beyond::<FailureReport>(r#"{"error":["m"]}"#), Some("error".into()));
+        assert_eq!(beyond::<FailureReport>(r#"{"usage":[1,2,3]}"#), Some("usage".into()));
+        assert_eq!(beyond::<FailureReport>(r#"{"steps":[["s"]]}"#), Some("steps[0]".into()));
+        assert_eq!(beyond::<FailureReport>(r#"{"payload":[],"usage":null,"steps":[]}"#), None);
+    }
+
+    #[test]
+    fn a_text_is_as_long_as_it_reads() {
+        let escaped = r"\u0061".repeat(1_000);
+        assert_eq!(beyond::<FailureReport>(&format!(r#"{{"agent":"{escaped}"}}"#)), None);
+        assert_eq!(beyond::<FailureReport>(&format!(r#"{{"agent":"{escaped}a"}}"#)), Some("agent".into()));
+        assert_eq!(beyond::<FailureReport>(r#"{"\u0061gent":5}"#), None);
+    }
+
+    #[test]
+    fn what_is_not_json_is_left_to_its_reader() {
+        for text in ["", "{", "]", r#"{"agent""#, r#"{"agent":"#, r#"{"agent":"a"#, r#"{"payload":[}"#, "{1}", "nul"] {
+            assert_eq!(beyond::<FailureReport>(text), None, "{text}");
+        }
+        let deep = "[".repeat(100_000);
+        assert_eq!(beyond::<FailureReport>(&format!(r#"{{"payload":{deep}"#)), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_the_walk_panic(text in r#"[\[\]{}",:\\a0 u-]{0,60}"#) {
+            let _ = bounds_of::<FailureReport>().check(&text);
+        }
+
+        #[test]
+        fn within_its_bounds_any_json_passes(n in 1..1_000_u32, text in "[a-z\\\\\"é]{0,30}") {
+            let body = serde_json::json!({ "run_id": text, "attempt": n, "payload": { "a": [n, { "b": text }] } });
+            proptest::prop_assert_eq!(bounds_of::<FailureReport>().check(&body.to_string()), Ok(()));
+        }
+    }
+}
