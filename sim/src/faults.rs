@@ -137,6 +137,20 @@ macro_rules! faulty {
                 }
             }
 
+            async fn heartbeats(&self, leases: Vec<UnderLease>) -> Vec<Result<Timestamp>> {
+                let count = leases.len();
+                let store = match self.before(Kind::Writes).await.and_then(|()| self.shelf.get()) {
+                    Ok(store) => store,
+                    Err(error) => return refuse_all(count, &error),
+                };
+                let said = store.heartbeats(leases).await;
+                drop(store);
+                match self.after(Kind::Writes, Ok(())).await {
+                    Ok(()) => said,
+                    Err(error) => refuse_all(count, &error),
+                }
+            }
+
             async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>> {
                 let count = sent.len();
                 match self.before(Kind::Writes).await.and_then(|()| self.shelf.get()) {

@@ -120,7 +120,8 @@ impl<'a> Client<'a> {
     /// A run of its own, with an effect in it.
     fn start(&mut self) {
         let run = self.name("s");
-        let start_id = self.name("start");
+        self.next += 1;
+        let start_id = format!("00000000-0000-4000-8000-{:06x}{:06x}", self.n, self.next);
         let body = json!({"tenant": TENANT, "run_id": run, "mode": "start", "start_id": start_id, "lease_ms": 3_000,
             "resumable": true, "payload": {"run": run}});
         let Some(answer) = self.insist("/v1/runs", &body.to_string()) else { return };
@@ -179,8 +180,9 @@ impl<'a> Client<'a> {
         let key = format!("pay-{run}");
         let path = format!("/v1/runs/{run}/steps");
         let said = |status: &str| {
-            json!({"tenant": TENANT, "lease": lease, "name": "pay", "key": key, "effect": true, "status": status})
-                .to_string()
+            json!({"tenant": TENANT, "lease": lease, "name": "pay", "key": key, "effect": true, "status": status,
+                "call_id": lease})
+            .to_string()
         };
         let outside = self.record.outside(&key);
         let mut outside = held(&outside);

@@ -1,12 +1,15 @@
 //! The client itself: an address, a key, and how a request is put together.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::ids::Tenant;
+use redrive_core::ids::{RunId, Tenant};
+use redrive_core::wire::LeaseBeat;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, Url, redirect};
 use serde::Serialize;
 
+use crate::beats::{Beats, Kept};
 use crate::call::Call;
 use crate::error::{Error, Result};
 
@@ -19,6 +22,7 @@ pub struct Client {
     http: reqwest::Client,
     base: Url,
     tenant: Option<Tenant>,
+    beats: Arc<Beats>,
 }
 
 pub(crate) type Pairs = Vec<(&'static str, String)>;
@@ -47,7 +51,7 @@ impl Client {
             builder = builder.no_proxy();
         }
         let http = builder.build().map_err(|e| Error::Unusable(format!("no HTTP client: {e}")))?;
-        Ok(Self { http, base, tenant: None })
+        Ok(Self { http, base, tenant: None, beats: Arc::default() })
     }
 
     /// The same client, naming `tenant` in every call that concerns one: needed with a key that spans tenants.
@@ -60,6 +64,12 @@ impl Client {
     #[must_use]
     pub fn for_tenant(&self, tenant: Tenant) -> Self {
         Self { tenant: Some(tenant), ..self.clone() }
+    }
+
+    /// Keeps a lease alive until what comes back is dropped.
+    pub(crate) fn keep_alive(&self, run_id: RunId, lease: String, lease_ms: u64) -> Kept {
+        let sender = Self { beats: Arc::default(), ..self.clone() };
+        self.beats.keep(sender, LeaseBeat { run_id, tenant: self.tenant.clone(), lease }, lease_ms)
     }
 
     pub(crate) fn tenant(&self) -> Option<&Tenant> {

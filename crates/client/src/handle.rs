@@ -1,8 +1,6 @@
 //! One attempt in an agent's hands: heartbeats run in the background as long as the handle lives.
 
-use std::time::Duration;
-
-use redrive_core::ids::{RunId, StepKey};
+use redrive_core::ids::{CallId, RunId, StepKey};
 use redrive_core::policy::LEASE_MS_DEFAULT;
 use redrive_core::text::Label;
 use redrive_core::wire::{
@@ -11,15 +9,12 @@ use redrive_core::wire::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
 
+use crate::beats::Kept;
 use crate::blank;
 use crate::client::Client;
 use crate::error::{Error, Result};
-
-/// So many heartbeats fit into a lease: two may get lost.
-const BEATS_PER_LEASE: u64 = 3;
+use crate::unique;
 
 /// What a start gave.
 #[derive(Debug)]
@@ -84,18 +79,13 @@ pub struct RunHandle {
     lease: String,
     attempt: u32,
     steps: Vec<StepView>,
-    lost: watch::Receiver<bool>,
-    /// Ends its task when dropped.
-    _beats: JoinSet<()>,
+    kept: Kept,
 }
 
 impl RunHandle {
     fn hold(client: Client, run_id: RunId, lease: String, lease_ms: u64) -> Self {
-        let (tell, lost) = watch::channel(false);
-        let mut beats = JoinSet::new();
-        let every = Duration::from_millis((lease_ms / BEATS_PER_LEASE).max(1));
-        beats.spawn(beat(client.clone(), run_id.clone(), lease.clone(), every, tell));
-        Self { client, run_id, lease, attempt: 0, steps: Vec::new(), lost, _beats: beats }
+        let kept = client.keep_alive(run_id.clone(), lease.clone(), lease_ms);
+        Self { client, run_id, lease, attempt: 0, steps: Vec::new(), kept }
     }
 
     pub fn run_id(&self) -> &RunId {
@@ -143,18 +133,19 @@ impl RunHandle {
             output: output.map(serde_json::value::to_raw_value).transpose()?,
             check: None,
             checked: true,
+            call_id: None,
         };
         self.client.step(&self.run_id, &request).await
     }
 
     /// Whether the server has said that the attempt is no longer ours.
     pub fn is_lost(&self) -> bool {
-        *self.lost.borrow()
+        *self.kept.lost.borrow()
     }
 
     /// Returns once the attempt is no longer ours; use it beside the work in a `select!`.
     pub async fn lost(&self) {
-        let mut lost = self.lost.clone();
+        let mut lost = self.kept.lost.clone();
         if lost.wait_for(|lost| *lost).await.is_err() {
             // The heartbeats ended without that news: it will never come.
             std::future::pending::<()>().await;
@@ -163,7 +154,7 @@ impl RunHandle {
 
     /// Records a step.
     pub async fn step(&self, name: &str, key: Option<StepKey>, effect: bool, status: StepStatus) -> Result<StepView> {
-        self.record(name, key, effect, status, None).await
+        self.record(name, key, effect, status, None, None).await
     }
 
     /// Does something that changes the outside world, at most once: the intent is on disk before `work` begins, and
@@ -178,7 +169,10 @@ impl RunHandle {
         T: Serialize + DeserializeOwned,
     {
         let key: StepKey = key.parse().map_err(|e| Error::Unusable(format!("`{key}`: {e}")))?;
-        let begun = self.record(name, Some(key.clone()), true, StepStatus::Started, None).await?;
+        // Under one lease the same effect may be called twice at once: only one of the calls gets leave to do it.
+        let call = unique::call_id()?;
+        let told = |status, output| self.record(name, Some(key.clone()), true, status, output, Some(call.clone()));
+        let begun = told(StepStatus::Started, None).await?;
         if begun.replayed {
             let output = begun.output.as_ref().map_or("null", |token| token.get());
             return Ok(serde_json::from_str(output).map_err(Error::from)?);
@@ -186,11 +180,11 @@ impl RunHandle {
         match work.await {
             Ok(value) => {
                 let output = serde_json::value::to_raw_value(&value).map_err(Error::from)?;
-                self.record(name, Some(key), true, StepStatus::Committed, Some(output)).await?;
+                told(StepStatus::Committed, Some(output)).await?;
                 Ok(value)
             }
             Err(error) => {
-                self.record(name, Some(key), true, StepStatus::Failed, None).await?;
+                told(StepStatus::Failed, None).await?;
                 Err(EffectError::Work(error))
             }
         }
@@ -203,10 +197,11 @@ impl RunHandle {
         effect: bool,
         status: StepStatus,
         output: Option<RawJson>,
+        call_id: Option<CallId>,
     ) -> Result<StepView> {
         let (name, lease, effect) = (Label::from(name), self.lease.clone(), Some(effect));
         let (check, checked) = (None, false);
-        let step = StepRequest { tenant: None, lease, name, key, effect, status, output, check, checked };
+        let step = StepRequest { tenant: None, lease, name, key, effect, status, output, check, checked, call_id };
         self.client.step(&self.run_id, &step).await
     }
 
@@ -249,20 +244,6 @@ impl RunHandle {
     /// Gives the run back untouched.
     pub async fn release(self) -> Result<StateAnswer> {
         self.client.release(&self.run_id, &self.lease).await
-    }
-}
-
-/// A server that is away for a beat may be back for the next one; only a lease that is over ends it.
-async fn beat(client: Client, run_id: RunId, lease: String, every: Duration, tell: watch::Sender<bool>) {
-    loop {
-        tokio::time::sleep(every).await;
-        match client.heartbeat(&run_id, &lease).timeout(every.max(Duration::from_secs(1))).await {
-            Err(error) if error.lease_is_over() => {
-                let _ = tell.send(true);
-                return;
-            }
-            Ok(_) | Err(_) => {}
-        }
     }
 }
 

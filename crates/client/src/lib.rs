@@ -15,6 +15,7 @@
 //! # }
 //! ```
 
+mod beats;
 mod blank;
 mod call;
 mod client;
@@ -27,6 +28,7 @@ mod payload;
 mod people;
 mod query;
 mod triage;
+mod unique;
 mod worker;
 
 pub use blank::{failure, start};

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::wire::{
-    FailRequest, FailureAnswer, FailureReport, HeartbeatAnswer, HeartbeatRequest, LeaseRequest, LeasesAnswer, Problem,
-    ReleaseRequest, StartAnswer, StartRequest, StateAnswer, StepRequest, StepView, SucceedAnswer, SucceedRequest,
+    FailRequest, FailureAnswer, FailureReport, HeartbeatAnswer, HeartbeatRequest, HeartbeatsAnswer, HeartbeatsRequest,
+    LeaseRequest, LeasesAnswer, Problem, ReleaseRequest, StartAnswer, StartRequest, StateAnswer, StepRequest, StepView,
+    SucceedAnswer, SucceedRequest,
 };
 use serde::Deserialize;
 
@@ -83,6 +84,11 @@ impl Client {
     pub fn heartbeat(&self, run_id: &RunId, lease: &str) -> Call<HeartbeatAnswer> {
         let request = HeartbeatRequest { tenant: self.tenant().cloned(), lease: lease.into() };
         self.post(&["runs", run_id.as_str(), "heartbeat"], &request)
+    }
+
+    /// Renews many leases in one call; each has its own answer, in the order of the request.
+    pub fn heartbeats(&self, request: &HeartbeatsRequest) -> Call<HeartbeatsAnswer> {
+        self.post(&["heartbeats"], request)
     }
 
     pub fn step(&self, run_id: &RunId, step: &StepRequest) -> Call<StepView> {

@@ -26,7 +26,7 @@ fn check(name: &str) -> Result<(), BadId> {
 /// Reads a name where it lies: a string of its own would only be copied once more.
 struct Parsed<T>(PhantomData<T>);
 
-impl<T: FromStr<Err = BadId>> de::Visitor<'_> for Parsed<T> {
+impl<T: FromStr<Err: fmt::Display>> de::Visitor<'_> for Parsed<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -117,6 +117,72 @@ id!(
     OrderKey
 );
 
+id!(
+    /// What makes one call of a tool the same one again, should its answer get lost.
+    CallId
+);
+
+/// A text that is no UUID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a UUID is 32 hexadecimal digits in groups of 8-4-4-4-12")]
+pub struct BadUuid;
+
+/// A UUID that a client has made, in one canonical form: with hyphens, in lower case.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Uuid(Arc<str>);
+
+impl Uuid {
+    const PATTERN: &'static str = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$";
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Uuid {
+    type Err = BadUuid;
+
+    fn from_str(s: &str) -> Result<Self, BadUuid> {
+        let groups: Vec<&str> = s.split('-').collect();
+        let lengths = groups.iter().map(|group| group.len());
+        let is_hex = |group: &&str| group.bytes().all(|b| b.is_ascii_hexdigit());
+        let fits = lengths.eq([8, 4, 4, 4, 12]) && groups.iter().all(is_hex);
+        fits.then(|| Self(s.to_ascii_lowercase().into())).ok_or(BadUuid)
+    }
+}
+
+impl Serialize for Uuid {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Uuid {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(Parsed(PhantomData))
+    }
+}
+
+impl JsonSchema for Uuid {
+    fn schema_name() -> Cow<'static, str> {
+        "Uuid".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "format": "uuid", "pattern": Self::PATTERN })
+    }
+}
+
 impl Tenant {
     /// The tenant of a key made without naming one.
     pub fn default_tenant() -> Self {
@@ -145,6 +211,18 @@ mod tests {
         }
         for good in ["a", "...", "task-42:v1@acme.x_Y", &long[..200]] {
             assert!(good.parse::<RunId>().is_ok(), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn a_uuid_has_one_form() {
+        let canonical = "0b9e1c1e-5c0a-4c58-9e9b-0123456789ab";
+        for same in [canonical, "0B9E1C1E-5C0A-4C58-9E9B-0123456789AB"] {
+            assert_eq!(same.parse::<Uuid>().unwrap().as_str(), canonical);
+        }
+        let braced = format!("{{{canonical}}}");
+        for bad in ["", "0b9e", &canonical.replace('-', ""), &braced, "0b9e1c1e-5c0a-4c58-9e9b-0123456789ag"] {
+            assert_eq!(bad.parse::<Uuid>(), Err(BadUuid), "{bad:?}");
         }
     }
 }

@@ -150,6 +150,8 @@ pub struct Merged {
 pub enum BeforeMerge {
     Scheduled,
     Dead(DeadBecause),
+    /// Only `force` opens it again, merged or not.
+    Closed(Closed),
 }
 
 words! {
@@ -204,6 +206,33 @@ impl Memory {
     }
 }
 
+/// Queues that a run has left since it died. A replay obeys their rules too.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LeftQueues {
+    pub names: Vec<QueueName>,
+    /// There were more than are named: the strictest rules hold.
+    pub more: bool,
+}
+
+impl LeftQueues {
+    const NAMED_MAX: usize = 8;
+
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty() && !self.more
+    }
+
+    fn note(&mut self, queue: &QueueName) {
+        if self.names.contains(queue) {
+            return;
+        }
+        if self.names.len() < Self::NAMED_MAX {
+            self.names.push(queue.clone());
+        } else {
+            self.more = true;
+        }
+    }
+}
+
 /// What surrounds a run when a decision is asked for. It is kept elsewhere; whoever asks fills in what the policy needs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Around {
@@ -253,6 +282,9 @@ pub struct Run {
     pub target: Target,
     pub around: Around,
     pub deferred_until: Option<Timestamp>,
+    pub left_queues: LeftQueues,
+    /// How often a person has decided about the run.
+    pub decisions: u32,
     /// The run's own limits, where the producer gave some.
     pub idle_ms: Option<u64>,
     pub deadline_ms: Option<u64>,
@@ -280,6 +312,8 @@ impl Run {
             target: Target::default(),
             around: Around::default(),
             deferred_until: None,
+            left_queues: LeftQueues::default(),
+            decisions: 0,
             idle_ms: None,
             deadline_ms: None,
         }
@@ -323,6 +357,29 @@ impl Run {
             | State::Discarded
             | State::Merged(_) => false,
         }
+    }
+
+    /// It is about to leave a queue, which is remembered from its death to its next attempt.
+    pub fn leave_queue(&mut self, queue: &QueueName) {
+        let died = match &self.state {
+            State::Scheduled(scheduled) => scheduled.replay || !self.left_queues.is_empty(),
+            State::Running(_) => false,
+            State::Dead { .. }
+            | State::Review(_)
+            | State::Succeeded
+            | State::Recovered
+            | State::Resolved
+            | State::Discarded
+            | State::Merged(_) => true,
+        };
+        if died {
+            self.left_queues.note(queue);
+        }
+    }
+
+    /// It waits for an attempt that it would not have had without a person's replay.
+    pub fn waits_after_replay(&self) -> bool {
+        matches!(self.state, State::Scheduled(_)) && (self.replays > 0 || !self.left_queues.is_empty())
     }
 
     pub fn due_at(&self) -> Option<Timestamp> {

@@ -34,7 +34,7 @@ fn an_effect_is_shown_settled_and_no_longer_in_the_way() {
     let still = refusal(&cli(&["runs", "replay", "task-1"]));
     assert!(still.1.contains("no known outcome"), "the mail is in doubt as well: {}", still.1);
 
-    let done = ["effects", "reconcile", "step:send_mail", "--run", "task-1", "--outcome", "committed"];
+    let done = ["effects", "reconcile", "step:send@20mail", "--run", "task-1", "--outcome", "committed"];
     let done = json(&cli(&[&done[..], &["--output", r#"{"id": 7}"#, "--json"]].concat()));
     assert_eq!((&done["status"], &done["output"]["id"]), (&"reconciled".into(), &7.into()));
     let other = refusal(&cli(&["effects", "reconcile", "task-1:charge", "--outcome", "committed"]));

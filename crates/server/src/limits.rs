@@ -32,6 +32,8 @@ pub const PAGE_MAX: u32 = 500;
 pub const COUNT_MAX: u64 = 10_000;
 pub const LEASES_DEFAULT: u32 = 10;
 pub const LEASE_PAYLOAD_MAX_BYTES: usize = 16 * MIB;
+/// Leases that one call may renew.
+pub const HEARTBEATS_MAX: usize = 1_000;
 /// A body of a caller without a key: a login form.
 pub const ANONYMOUS_BODY_MAX_BYTES: usize = 4 * 1024;
 /// All bodies of callers without a key, together.

@@ -23,6 +23,7 @@ fn work() -> Vec<Route> {
     use v1::runs;
     vec![
         by::<Worker>().post("/v1/failures", NEW_OR_OK, "Report a failed attempt, or many", v1::failures::report),
+        by::<Worker>().post("/v1/heartbeats", OK, "Renew many leases", v1::heartbeats::post),
         by::<Worker>().post("/v1/leases", OK, "Lease due runs", v1::leases::lease),
         by::<Worker>().post("/v1/preflight", OK, "Will it fit its model", v1::preflight::post),
         by::<Worker>().post("/v1/runs", NEW_OR_OK, "Start or enqueue a run", runs::start::post),

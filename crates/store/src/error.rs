@@ -43,8 +43,9 @@ pub enum Error {
     OperationIs(redrive_core::wire::OperationState),
     #[error("{0}")]
     MergeRefused(&'static str),
-    #[error("the same effect is open in another run")]
-    EffectInProgress { run_id: String },
+    /// Another run is at it, or another call of the same attempt.
+    #[error("the same effect is under way")]
+    EffectInProgress { run_id: String, call_id: Option<String> },
     #[error("an effect of this key was started and has no known outcome")]
     EffectUnknown,
     #[error("the effect's outcome is known: it is {status}")]
@@ -69,6 +70,51 @@ pub enum Error {
     Unexpected(String),
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
+}
+
+impl Error {
+    /// Whether the same may work in a moment: the store is busy, away or closing.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Busy | Self::Unavailable(_) | Self::Closing => true,
+            Self::Sqlite(error) => error.sqlite_error_code().is_some_and(|code| {
+                use rusqlite::ErrorCode as Code;
+                matches!(
+                    code,
+                    Code::DatabaseBusy
+                        | Code::DatabaseLocked
+                        | Code::DiskFull
+                        | Code::SystemIoFailure
+                        | Code::CannotOpen
+                        | Code::ReadOnly
+                        | Code::OutOfMemory
+                        | Code::OperationInterrupted
+                )
+            }),
+            Self::NotFound(_)
+            | Self::Refused(_)
+            | Self::DeadLettered(_)
+            | Self::LeaseLost { .. }
+            | Self::Cancelled { .. }
+            | Self::AttemptConflict { .. }
+            | Self::RunConflict
+            | Self::PatternMerged { .. }
+            | Self::PlanChanged { .. }
+            | Self::RevisionChanged
+            | Self::NoSuchStep
+            | Self::OwnRequest
+            | Self::OperationIs(_)
+            | Self::MergeRefused(_)
+            | Self::EffectInProgress { .. }
+            | Self::EffectUnknown
+            | Self::EffectSettled { .. }
+            | Self::LeaseNeeded
+            | Self::BadCursor
+            | Self::ManagedByConfig
+            | Self::Damaged(_)
+            | Self::Unexpected(_) => false,
+        }
+    }
 }
 
 /// An answer to a failure report, and whether it was the first.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use redrive_core::breaker::StateName as BreakerState;
-use redrive_core::ids::{IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant};
+use redrive_core::ids::{CallId, IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant};
 use redrive_core::pattern::Fingerprint;
 use redrive_core::reason::{Category, Reason};
 use redrive_core::run::StateName;
@@ -203,6 +203,8 @@ pub struct NewStep {
     pub check: Option<Vec<u8>>,
     /// The outcome was found by that check.
     pub checked: bool,
+    /// The call that it is.
+    pub call_id: Option<CallId>,
 }
 
 /// One entry of the ledger, named.

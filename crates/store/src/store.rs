@@ -43,6 +43,8 @@ pub trait Store: Send + Sync + 'static {
     async fn report_all(&self, reports: Vec<Report>) -> Vec<Result<Reported>>;
     async fn start(&self, start: Start) -> Result<Started>;
     async fn heartbeat(&self, under: UnderLease) -> Result<Timestamp>;
+    /// Many in one commit; each is renewed or refused alone, and the answers are in the order of the leases.
+    async fn heartbeats(&self, leases: Vec<UnderLease>) -> Vec<Result<Timestamp>>;
     async fn step(&self, under: UnderLease, step: NewStep) -> Result<StepView>;
     async fn succeed(&self, success: Success) -> Result<SucceedAnswer>;
     async fn fail(&self, under: UnderLease, failed: FailedAttempt) -> Result<FailureAnswer>;

@@ -77,6 +77,7 @@ impl Replay {
             instruction: self.instruction.clone(),
             target: self.target(),
             from_step: self.from_step.clone(),
+            force: self.force,
         }
     }
 }

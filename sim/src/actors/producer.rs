@@ -113,7 +113,10 @@ async fn batch(world: &Rc<World>, actor: &str, tenant: usize) {
 
 async fn start(world: &Rc<World>, actor: &str, key: &Key) {
     let lease_ms = *world.chance.pick(&LEASES_MS);
-    let start_id = world.chance.happens(700).then(|| world.facts.borrow_mut().mark());
+    let start_id = world.chance.happens(700).then(|| {
+        let mark = world.facts.borrow_mut().mark();
+        format!("00000000-0000-4000-8000-{:0>12}", mark.trim_start_matches("mark-"))
+    });
     let mut fields = fields(key);
     fields["mode"] = json!("start");
     fields["lease_ms"] = json!(lease_ms);

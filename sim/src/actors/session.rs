@@ -91,7 +91,8 @@ impl Session {
     }
 
     async fn step(&self, step: &str, is_effect: bool, outside: &(usize, String)) -> Went {
-        let said = json!({"name": step, "key": step, "effect": is_effect, "status": "started"});
+        let call = format!("{}-{step}", self.id);
+        let said = json!({"name": step, "key": step, "effect": is_effect, "status": "started", "call_id": call});
         for _ in 0..TRIES {
             // From here on it may be told to go ahead, and nobody else may say that nothing happens.
             let known = self.world.facts.borrow_mut().intends(outside, self.id);

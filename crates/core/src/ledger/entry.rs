@@ -111,6 +111,8 @@ pub struct Entry {
     pub epoch: u64,
     /// It belongs to the run that reports; otherwise another run holds the key.
     pub own: bool,
+    /// The call that reports is the one that began it.
+    pub same_call: bool,
 }
 
 /// Keeps a run's counts in step with an entry of its own; `before` is none for a new one.

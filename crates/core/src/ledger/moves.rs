@@ -53,7 +53,7 @@ pub enum Recorded {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    #[error("the same effect is open in another run")]
+    #[error("the same effect is under way")]
     InProgress,
     #[error("an effect of this key was started and has no known outcome")]
     InDoubt,
@@ -98,7 +98,9 @@ fn live(entry: &Entry, report: Report, epoch: u64) -> Result<Recorded, Refused> 
     match (entry.state.known(), report) {
         // Done is done: a second word on it changes nothing.
         (Known::Done, Report::Started | Report::Outcome(_) | Report::Checked(_)) => Ok(Recorded::Replayed),
-        (Known::Open, Report::Started) if same_lease => Ok(Recorded::Same),
+        // Only the call that began an effect may go on with it: another call under the same lease would do it twice.
+        (Known::Open, Report::Started) if same_lease && (entry.same_call || !entry.effect) => Ok(Recorded::Same),
+        (Known::Open, Report::Started) if same_lease => Err(Refused::InProgress),
         // A plain step of an attempt that went away is begun anew. An effect would be in doubt by now.
         (Known::Open, Report::Started) if !entry.effect => Ok(Recorded::Now(EntryState::Started)),
         (Known::Open | Known::InDoubt, Report::Started) => Err(Refused::InDoubt),

@@ -31,19 +31,17 @@ fn ways() -> [By; 6] {
 }
 
 fn entry(state: EntryState) -> Entry {
-    Entry { state, effect: true, epoch: MINE, own: true }
+    Entry { state, effect: true, epoch: MINE, own: true, same_call: false }
 }
 
 /// Every entry there can be, with every report in every way.
 fn each(mut law: impl FnMut(Entry, Report, By, Result<Recorded, Refused>)) {
     for state in STATES {
-        for own in [true, false] {
-            for effect in [true, false] {
-                for report in REPORTS {
-                    for by in ways() {
-                        let entry = Entry { own, effect, ..entry(state) };
-                        law(entry, report, by, apply(Some(&entry), report, by));
-                    }
+        for [own, effect, same_call] in (0..8).map(|n| [n & 1, n & 2, n & 4].map(|bit| bit != 0)) {
+            for report in REPORTS {
+                for by in ways() {
+                    let entry = Entry { own, effect, same_call, ..entry(state) };
+                    law(entry, report, by, apply(Some(&entry), report, by));
                 }
             }
         }
@@ -128,6 +126,18 @@ fn a_key_that_another_run_holds_answers_by_what_is_known_of_it() {
 }
 
 #[test]
+fn one_call_at_a_time_does_an_effect_under_a_lease() {
+    let again = |effect, same_call, epoch| {
+        let open = Entry { effect, same_call, ..entry(EntryState::Started) };
+        apply(Some(&open), Report::Started, By::Live { epoch })
+    };
+    assert_eq!(again(true, true, MINE), Ok(Recorded::Same), "its answer was lost");
+    assert_eq!(again(true, false, MINE), Err(Refused::InProgress));
+    assert_eq!(again(false, false, MINE), Ok(Recorded::Same), "a plain step does no harm");
+    assert_eq!(again(true, true, 8), Err(Refused::InDoubt), "another lease is never the same call");
+}
+
+#[test]
 fn a_person_settles_a_doubt_once() {
     let settled = EntryState::Reconciled(Committed);
     assert_eq!(reconcile(EntryState::Unknown, Committed), Ok(Recorded::Now(settled)));
@@ -161,7 +171,19 @@ fn counts_follow_effects_and_leave_plain_steps_out() {
 }
 
 fn unnamed(ordinal: u32, state: EntryState, met: bool, intended: bool) -> Unnamed {
-    Unnamed { ordinal, state, met, intended }
+    Unnamed { ordinal, state, met, intended, same_call: false }
+}
+
+#[test]
+fn a_call_without_a_key_finds_its_own_of_a_name() {
+    let mut both = [1, 2].map(|ordinal| unnamed(ordinal, EntryState::Started, true, true));
+    both[1].same_call = true;
+    assert_eq!(ordinal(&both, Report::Started), 2, "sent again");
+    assert_eq!(ordinal(&both, Report::Outcome(Committed)), 2);
+    both[1].met = false;
+    assert_eq!(ordinal(&both, Report::Started), 2, "the next one of this attempt");
+    both[0].met = false;
+    assert_eq!(ordinal(&both, Report::Started), 1, "an earlier attempt's call is another one");
 }
 
 #[test]
@@ -190,14 +212,46 @@ fn an_outcome_without_anything_open_repeats_the_last_or_stands_alone() {
 
 #[test]
 fn a_key_made_of_a_name_is_an_id_and_gives_its_ordinal_back() {
-    let name = format!("Mail an Jürgen/{}", "x".repeat(300));
-    for nth in [1, 2, 4_000_000_000] {
-        let key = unnamed_key(&name, nth);
-        assert!(key.parse::<crate::ids::StepKey>().is_ok(), "{key}");
-        assert_eq!(ordinal_of_key(&key, &unnamed_stem(&name)), Some(nth));
+    let long = format!("Mail an Jürgen/{}", "x".repeat(300));
+    for name in ["", "mail", "a:2", "送金", long.as_str(), &"é".repeat(500)] {
+        for nth in [1, 2, u32::MAX] {
+            let key = unnamed_key(name, nth);
+            assert!(key.parse::<crate::ids::StepKey>().is_ok(), "{key}");
+            assert_eq!(ordinal_of_key(&key, &unnamed_stem(name)), Some(nth));
+        }
     }
     assert_eq!(ordinal_of_key("step:mailer", "step:mail"), None);
     assert_eq!(ordinal_of_key("step:mail:1", "step:mail"), None);
+}
+
+/// The same examples are in docs/ledger.md, for SDKs that make the keys themselves.
+#[test]
+fn keys_of_names_are_as_documented() {
+    assert_eq!(unnamed_key("send_mail", 1), "step:send_mail");
+    assert_eq!(unnamed_key("send mail", 2), "step:send@20mail:2");
+    assert_eq!(unnamed_key("送金", 1), "step:@e9@80@81@e9@87@91");
+    let hash = "aa20c23e3201834050679e1d88941b9a6fed0557c9a705cb2c315e2e63fd486d";
+    assert_eq!(unnamed_key(&"x".repeat(200), 3), format!("step:{}@@{hash}:3", "x".repeat(100)));
+}
+
+#[test]
+fn names_that_look_alike_have_keys_of_their_own() {
+    let names = ["送金", "返金", "a b", "a-b", "a_b", "a@20b", "a:2", "a", "@@", ""];
+    let keys: std::collections::BTreeSet<String> =
+        names.iter().flat_map(|name| (1..4).map(|nth| unnamed_key(name, nth))).collect();
+    assert_eq!(keys.len(), names.len() * 3);
+}
+
+proptest::proptest! {
+    #[test]
+    fn different_steps_have_different_keys(
+        one in "\\PC{0,300}|[a:@ _-]{0,4}|x{90,200}[é@]{0,40}", other in "\\PC{0,300}|[a:@ _-]{0,4}|x{90,200}[é@]{0,40}",
+        nth in 1_u32..4, mth in 1_u32..4,
+    ) {
+        let (a, b) = (unnamed_key(&one, nth), unnamed_key(&other, mth));
+        proptest::prop_assert!(a.parse::<crate::ids::StepKey>().is_ok(), "{}", a);
+        proptest::prop_assert_eq!(a == b, (&one, nth) == (&other, mth), "{} {}", a, b);
+    }
 }
 
 #[test]

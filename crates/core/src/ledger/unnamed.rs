@@ -5,14 +5,23 @@
 //! - An outcome belongs to the first of its name that this attempt began and has not settled; with none of that kind it repeats the last one's,
 //!   if that one had been started; otherwise it is the next one, recorded without an intent.
 //!
-//! So a `started` that is sent twice counts twice, and what nobody settles is in doubt afterwards. Whoever sends again,
-//! or has two of one name open at once, gives keys.
+//! - A `call_id` comes first: what it began under this lease is the one it means.
+//!
+//! So without a `call_id` a `started` that is sent twice counts twice, and what nobody settles is in doubt afterwards.
+//! Whoever sends again, or has two of one name open at once, gives keys or a `call_id`.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
 
 use crate::ledger::entry::{EntryState, Known};
 use crate::ledger::moves::Report;
 
-const NAME_MAX_CHARS: usize = 180;
 const PREFIX: &str = "step:";
+/// Longer than this as it is written, a name is known by its beginning and its hash: with the prefix, `:` and any ordinal
+/// a key still is an id.
+const WRITTEN_MAX_BYTES: usize = 180;
+const BEGINNING_BYTES: usize = 100;
 
 /// One that the run has on record under the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +33,8 @@ pub struct Unnamed {
     pub met: bool,
     /// It was started before it was settled.
     pub intended: bool,
+    /// The call that reports is the one that began it.
+    pub same_call: bool,
 }
 
 /// Which of its name a report means.
@@ -34,9 +45,10 @@ pub fn ordinal(of_name: &[Unnamed], report: Report) -> u32 {
     let unsettled = |step: &Unnamed| matches!(step.state.known(), Known::Open | Known::InDoubt);
     let open = || first(&|step| step.met && unsettled(step));
     let repeated = || last_met.filter(|step| step.intended).map(|step| step.ordinal);
+    let same_call = || first(&|step| step.met && step.same_call);
     match report {
-        Report::Started => next,
-        Report::Outcome(_) => open().or_else(repeated).unwrap_or(next),
+        Report::Started => same_call().unwrap_or(next),
+        Report::Outcome(_) => same_call().or_else(open).or_else(repeated).unwrap_or(next),
         Report::Checked(_) => {
             let doubtful = first(&|step| step.state.known() == Known::InDoubt);
             doubtful.or_else(open).or_else(repeated).unwrap_or(next)
@@ -44,13 +56,35 @@ pub fn ordinal(of_name: &[Unnamed], report: Report) -> u32 {
     }
 }
 
-/// What the keys of a name have in common.
+/// What the keys of a name have in common; no two names share it. ASCII letters, digits, `.`, `_` and `-` stand for
+/// themselves, any other byte of the name's UTF-8 is `@` and two hexadecimal digits. A name that gets too long that way is
+/// its first 100 bytes as written, `@@`, and the SHA-256 of the name.
 pub fn unnamed_stem(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-    let name: String = name.chars().map(plain).take(NAME_MAX_CHARS).collect();
-    format!("{PREFIX}{name}")
+    let mut stem = String::with_capacity(PREFIX.len() + name.len());
+    stem.push_str(PREFIX);
+    for byte in name.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-' => stem.push(char::from(byte)),
+            _ => push_hex(&mut stem, "@", byte),
+        }
+    }
+    if stem.len() > PREFIX.len() + WRITTEN_MAX_BYTES {
+        stem.truncate(PREFIX.len() + BEGINNING_BYTES);
+        stem.push_str("@@");
+        for byte in Sha256::digest(name.as_bytes()) {
+            push_hex(&mut stem, "", byte);
+        }
+    }
+    stem
 }
 
+fn push_hex(out: &mut String, before: &str, byte: u8) {
+    // Writing to a string does not fail.
+    let _ = write!(out, "{before}{byte:02x}");
+}
+
+/// The first of its name has the stem for a key, the others their ordinal after it. A name's own `:` is escaped, so no
+/// name ends like an ordinal.
 pub fn unnamed_key(name: &str, ordinal: u32) -> String {
     let stem = unnamed_stem(name);
     if ordinal == 1 { stem } else { format!("{stem}:{ordinal}") }

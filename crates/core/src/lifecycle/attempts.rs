@@ -6,7 +6,9 @@ use crate::lifecycle::event::{Begin, Effect, Moved, Outcome};
 use crate::lifecycle::refused::Refused;
 use crate::policy::Policy;
 use crate::reason::{Category, Reason};
-use crate::run::{ATTEMPT_MAX, BeforeMerge, Due, Ended, Hold, Lease, Memory, Merged, Run, Scheduled, State};
+use crate::run::{
+    ATTEMPT_MAX, BeforeMerge, Closed, Due, Ended, Hold, Lease, LeftQueues, Memory, Merged, Run, Scheduled, State,
+};
 use crate::strategy::{Decision, Failure, decide};
 use crate::text::Label;
 use crate::time::{MINUTE_MS, SECOND_MS, Timestamp};
@@ -55,6 +57,7 @@ pub(super) fn begin(run: &Run, begin: &Begin, policy: &Policy, now: Timestamp) -
         epoch_attempt: attempt,
         ended: None,
         deferred_until: None,
+        left_queues: LeftQueues::default(),
         ..run.clone()
     }))
 }
@@ -77,16 +80,22 @@ pub(super) fn progress(run: &Run, now: Timestamp) -> Result<Moved, Refused> {
 }
 
 pub(super) fn succeed(run: &Run, attempt: u32) -> Result<Moved, Refused> {
-    let closing = if run.has_failed { State::Recovered } else { State::Succeeded };
+    let closing = if run.has_failed { Closed::Recovered } else { Closed::Succeeded };
     if attempt > ATTEMPT_MAX {
         return Err(Refused::TooManyAttempts(run.attempt));
     }
     let (state, ended) = match &run.state {
-        State::Running(_) => (closing, Some(Ended::Succeeded)),
-        State::Scheduled(_) | State::Dead { .. } | State::Review(_) => (closing, run.ended),
-        // It is over already, or counts for another run: kept on the attempt, the state stays.
-        State::Succeeded | State::Recovered | State::Resolved | State::Discarded | State::Merged(_) => {
-            (run.state.clone(), run.ended)
+        State::Running(_) => (State::from(closing), Some(Ended::Succeeded)),
+        State::Scheduled(_) | State::Dead { .. } | State::Review(_) => (State::from(closing), run.ended),
+        // It is over already: kept on the attempt, the state stays.
+        State::Succeeded | State::Recovered | State::Resolved | State::Discarded => (run.state.clone(), run.ended),
+        // It counts for another run. Taking the merge back must not hand out again what is done.
+        State::Merged(merged) => {
+            let before = match merged.before {
+                BeforeMerge::Closed(closed) => closed,
+                BeforeMerge::Scheduled | BeforeMerge::Dead(_) => closing,
+            };
+            (State::Merged(Merged { into: merged.into.clone(), before: BeforeMerge::Closed(before) }), run.ended)
         }
     };
     let mut next = Run { state, ended, attempt: run.attempt.max(attempt), releases_in_row: 0, ..run.clone() };
@@ -129,7 +138,11 @@ pub(super) fn fail(
             let before = match (hazard(&moved.run), &moved.run.state) {
                 (Some(_), _) => BeforeMerge::Dead(DeadBecause::Unsafe),
                 (None, State::Dead { because }) => BeforeMerge::Dead(*because),
-                (None, _) => merged.before,
+                (None, _) => match merged.before {
+                    // A new failure opens what was closed, merged or not.
+                    BeforeMerge::Scheduled | BeforeMerge::Closed(_) => BeforeMerge::Scheduled,
+                    BeforeMerge::Dead(because) => BeforeMerge::Dead(because),
+                },
             };
             Ok(keep_state(moved, State::Merged(Merged { into: merged.into.clone(), before })))
         }

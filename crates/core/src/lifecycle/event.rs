@@ -7,6 +7,7 @@ use crate::strategy::Failure;
 use crate::text::Label;
 use crate::time::Timestamp;
 use crate::verdict::Verdict;
+use crate::wire::Severity;
 use crate::words::words;
 
 /// Everything that can happen to a run. `jitter` is in `0.0..1.0`.
@@ -69,8 +70,10 @@ pub enum Event<'a> {
     Defer {
         until: Timestamp,
     },
-    /// Another agent or queue; the state stays.
-    Reassign,
+    /// Another agent or queue; the state stays. `severity`: the run's own.
+    Reassign {
+        severity: Severity,
+    },
     /// Somebody looks after it; the state stays.
     Assign,
     Hold {
@@ -122,6 +125,39 @@ words! {
 }
 
 impl Event<'_> {
+    /// Whether a person has decided about the run. What was planned before then must not overrule it.
+    pub fn is_decision(&self) -> bool {
+        match self {
+            Self::Replay { by_person, .. } => *by_person,
+            Self::Cancel
+            | Self::Review(_)
+            | Self::Approve { .. }
+            | Self::Reject
+            | Self::Defer { .. }
+            | Self::Reassign { .. }
+            | Self::Assign
+            | Self::Merge { .. }
+            | Self::Unmerge
+            | Self::Resolve
+            | Self::Discard => true,
+            Self::Begin(_)
+            | Self::Heartbeat
+            | Self::Progress
+            | Self::Succeed { .. }
+            | Self::Fail { .. }
+            | Self::Release { .. }
+            | Self::LeaseRanOut { .. }
+            | Self::IdleTooLong { .. }
+            | Self::DeadlinePassed { .. }
+            | Self::Unclaimed { .. }
+            | Self::WillNotFit { .. }
+            | Self::Park
+            | Self::ReviewExpired
+            | Self::Hold { .. }
+            | Self::Unhold { .. } => false,
+        }
+    }
+
     pub fn name(&self) -> EventName {
         match self {
             Self::Begin(_) => EventName::Begin,
@@ -143,7 +179,7 @@ impl Event<'_> {
             Self::Reject => EventName::Reject,
             Self::ReviewExpired => EventName::ReviewExpired,
             Self::Defer { .. } => EventName::Defer,
-            Self::Reassign => EventName::Reassign,
+            Self::Reassign { .. } => EventName::Reassign,
             Self::Assign => EventName::Assign,
             Self::Hold { .. } => EventName::Hold,
             Self::Unhold { .. } => EventName::Unhold,

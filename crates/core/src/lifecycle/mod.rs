@@ -21,6 +21,14 @@ use crate::time::Timestamp;
 
 /// Moves a run, or says why it may not move.
 pub fn apply(run: &Run, event: &Event<'_>, policy: &Policy, now: Timestamp) -> Result<Moved, Refused> {
+    let mut moved = moved(run, event, policy, now)?;
+    if event.is_decision() {
+        moved.run.decisions = run.decisions.saturating_add(1);
+    }
+    Ok(moved)
+}
+
+fn moved(run: &Run, event: &Event<'_>, policy: &Policy, now: Timestamp) -> Result<Moved, Refused> {
     match event {
         Event::Begin(begin) => attempts::begin(run, begin, policy, now),
         Event::Heartbeat => attempts::heartbeat(run, now),
@@ -41,7 +49,7 @@ pub fn apply(run: &Run, event: &Event<'_>, policy: &Policy, now: Timestamp) -> R
         Event::Reject => triage::reject(run),
         Event::ReviewExpired => triage::review_expired(run, now),
         Event::Defer { until } => triage::defer(run, *until),
-        Event::Reassign => triage::reassign(run),
+        Event::Reassign { severity } => triage::reassign(run, *severity, policy),
         Event::Assign => triage::assign(run),
         Event::Hold { by } => triage::hold(run, by),
         Event::Unhold { due } => triage::unhold(run, *due, now),

@@ -12,6 +12,7 @@ use crate::strategy::Failure;
 use crate::text::Label;
 use crate::time::{HOUR_MS, Timestamp};
 use crate::verdict::DeadBecause;
+use crate::wire::Severity;
 
 /// Late enough that every clock of the samples has run out.
 const NOW_MS: i64 = 1_000_000_000_000;
@@ -141,7 +142,7 @@ fn variants<'a>(name: EventName, failures: &'a [Failure], into: Option<&RunId>) 
         EventName::Reject => vec![Event::Reject],
         EventName::ReviewExpired => vec![Event::ReviewExpired],
         EventName::Defer => vec![Event::Defer { until: now.plus_ms(HOUR_MS) }],
-        EventName::Reassign => vec![Event::Reassign],
+        EventName::Reassign => vec![Event::Reassign { severity: Severity::Normal }],
         EventName::Assign => vec![Event::Assign],
         EventName::Hold => vec![Event::Hold { by: Label::from("breaker") }],
         EventName::Unhold => vec![Event::Unhold { due: now }],

@@ -173,6 +173,57 @@ fn a_merge_taken_back_hands_out_nothing_that_has_used_its_budget_up_meanwhile() 
 }
 
 #[test]
+fn a_merge_taken_back_leaves_what_was_closed_closed() {
+    let merge = Event::Merge { into: "other".parse().unwrap() };
+    let resolved = Run { state: State::Resolved, ..Run::new(noon()) };
+    let asked_for = move_on(&resolved, &Event::Review(asked(true)), noon());
+    let merged = move_on(&asked_for, &merge, noon());
+    assert_eq!(move_on(&merged, &Event::Unmerge, noon()).state, State::Resolved);
+    // So does one that succeeded meanwhile; a new failure opens it as it opens any other.
+    let silent = Event::LeaseRanOut { unattended: false, jitter: 0.5 };
+    let waits = move_on(&begun(&Run::new(noon()), noon()), &silent, noon().plus_ms(60_000));
+    let late = move_on(&move_on(&waits, &merge, noon()), &Event::Succeed { attempt: 1 }, noon());
+    assert_eq!(late.state.name(), StateName::Merged);
+    assert_eq!(move_on(&late, &Event::Unmerge, noon()).state, State::Recovered);
+    let timeout = Failure::found(Reason::Timeout, "sample");
+    let failed = move_on(&late, &Event::Fail { failure: &timeout, attempt: 2, jitter: 0.5 }, noon());
+    assert!(move_on(&failed, &Event::Unmerge, noon()).due_at().is_some());
+}
+
+#[test]
+fn queues_are_remembered_from_the_death_to_the_next_attempt() {
+    let queue = |n: usize| format!("q{n}").parse().unwrap();
+    let mut run = Run::new(noon());
+    run.leave_queue(&queue(0));
+    assert!(run.left_queues.is_empty(), "it has not died");
+    let mut run = failing(&begun(&run, noon()), &Failure::found(Reason::Bug, "sample"), noon());
+    for n in 0..8 {
+        run.leave_queue(&queue(n));
+        run.leave_queue(&queue(0));
+    }
+    assert_eq!((run.left_queues.names.len(), run.left_queues.more), (8, false));
+    run.leave_queue(&queue(8));
+    assert_eq!((run.left_queues.names.len(), run.left_queues.more), (8, true));
+    let waits = move_on(&run, &Event::Replay { by_person: true, force: false }, noon());
+    assert!(!waits.left_queues.is_empty());
+    assert!(begun(&waits, noon()).left_queues.is_empty());
+}
+
+#[test]
+fn only_what_a_person_decides_counts_as_a_decision() {
+    let dead = Run { state: State::Dead { because: DeadBecause::Manual }, ..Run::new(noon()) };
+    let replay = |by_person| Event::Replay { by_person, force: false };
+    let severity = crate::wire::Severity::Normal;
+    let decisions = [replay(true), Event::Defer { until: noon() }, Event::Reassign { severity }, Event::Assign];
+    for event in decisions {
+        assert_eq!(move_on(&dead, &event, noon()).decisions, 1, "{event:?}");
+    }
+    for event in [replay(false), Event::Park] {
+        assert_eq!(move_on(&dead, &event, noon()).decisions, 0, "{event:?}");
+    }
+}
+
+#[test]
 fn a_replay_with_an_effect_in_doubt_needs_force() {
     let mut dead = Run { state: State::Dead { because: DeadBecause::Unsafe }, ..Run::new(noon()) };
     dead.effects.unknown = 1;
@@ -309,7 +360,7 @@ fn any_event() -> impl Strategy<Value = Event<'static>> {
         1 => Just(Event::ReviewExpired),
         1 => Just(Event::Park),
         1 => Just(Event::Defer { until: noon() }),
-        1 => Just(Event::Reassign),
+        1 => Just(Event::Reassign { severity: crate::wire::Severity::Normal }),
         1 => Just(Event::Merge { into: "other".parse().unwrap() }),
         1 => Just(Event::Reject),
         1 => Just(Event::Unmerge),

@@ -10,6 +10,7 @@ use crate::run::{BeforeMerge, Closed, Due, Ended, Memory, Merged, Review, Run, S
 use crate::text::Label;
 use crate::time::Timestamp;
 use crate::verdict::DeadBecause;
+use crate::wire::Severity;
 
 pub(super) fn replay(
     run: &Run,
@@ -52,8 +53,10 @@ fn may_repeat(run: &Run, policy: &Policy) -> Result<(), Refused> {
         Some(Hazard::EffectDone) => return Err(Refused::Unsafe),
         None => {}
     }
+    // What waits has its last replay still before it.
     let waiting = matches!(run.state, State::Scheduled(_));
-    if !waiting && run.replays >= policy.max_replays { Err(Refused::ReplaysUsed(run.replays)) } else { Ok(()) }
+    let most = policy.max_replays.saturating_add(u32::from(waiting));
+    if run.replays >= most { Err(Refused::ReplaysUsed(run.replays)) } else { Ok(()) }
 }
 
 fn schedule(run: &Run, due: Timestamp, replay: bool) -> Run {
@@ -177,8 +180,17 @@ pub(super) fn park(run: &Run) -> Result<Moved, Refused> {
     }
 }
 
-pub(super) fn reassign(run: &Run) -> Result<Moved, Refused> {
+/// A replay that waits was let through for where it goes; anywhere else it obeys the rules that a replay there would.
+pub(super) fn reassign(run: &Run, severity: Severity, policy: &Policy) -> Result<Moved, Refused> {
     open_because(run)?;
+    if run.waits_after_replay() {
+        if run.replays > policy.max_replays {
+            return Err(Refused::ReplaysUsed(run.replays));
+        }
+        if policy.approval.is_needed(severity, hazard(run).is_some()) {
+            return Err(Refused::ApprovalNeeded);
+        }
+    }
     Ok(Moved::plain(run.clone()))
 }
 
@@ -253,6 +265,8 @@ pub(super) fn merge(run: &Run, into: &RunId) -> Result<Moved, Refused> {
     let because = open_because(run)?;
     let before = match &run.state {
         State::Scheduled(_) => BeforeMerge::Scheduled,
+        // Somebody asked to open it again, and nobody has said yes.
+        State::Review(Review { reopens: Some(closed), .. }) => BeforeMerge::Closed(*closed),
         State::Running(_)
         | State::Dead { .. }
         | State::Review(_)
@@ -272,6 +286,9 @@ pub(super) fn unmerge(run: &Run, now: Timestamp) -> Result<Moved, Refused> {
         }
         State::Merged(Merged { before: BeforeMerge::Dead(because), .. }) => {
             Ok(Moved::plain(Run { state: State::Dead { because: *because }, ..run.clone() }))
+        }
+        State::Merged(Merged { before: BeforeMerge::Closed(closed), .. }) => {
+            Ok(Moved::plain(Run { state: State::from(*closed), ..run.clone() }))
         }
         State::Scheduled(_)
         | State::Running(_)

@@ -8,5 +8,5 @@ mod steer;
 
 pub use canary::{Judged, Seen, judge};
 pub use pace::{Pace, allowance};
-pub use settle::settled;
+pub use settle::{settled, settled_at_first};
 pub use steer::{Steer, steer};

@@ -1,5 +1,6 @@
 //! What became of a run that an operation replayed.
 
+use crate::lifecycle::Outcome;
 use crate::run::StateName;
 use crate::wire::ItemOutcome;
 
@@ -10,5 +11,15 @@ pub fn settled(state: StateName) -> Option<ItemOutcome> {
         StateName::Succeeded | StateName::Recovered => Some(ItemOutcome::Succeeded),
         // Closed by a person or dead again: the replay itself did not bring it home.
         StateName::Dead | StateName::Resolved | StateName::Discarded | StateName::Merged => Some(ItemOutcome::Failed),
+    }
+}
+
+/// What became of a canary's run. The end of its first attempt counts, whatever a retry or a late word makes of it; one
+/// that is over before it began is judged by where it went.
+pub fn settled_at_first(first_attempt: Option<Outcome>, state: StateName) -> Option<ItemOutcome> {
+    match first_attempt {
+        Some(Outcome::Succeeded) => Some(ItemOutcome::Succeeded),
+        Some(Outcome::Failed | Outcome::Cancelled) => Some(ItemOutcome::Failed),
+        None => settled(state),
     }
 }

@@ -1,4 +1,5 @@
-//! A plan's hash: the same for the same steps, revision, fix, target and versions, whenever and under whatever breaker.
+//! A plan's hash: the same for the same steps, revision, fix, target, versions and force, whenever and under whatever
+//! breaker.
 
 use std::fmt::Write;
 
@@ -11,7 +12,7 @@ use crate::text::Text;
 use crate::wire::PlanStep;
 
 /// Rises with whatever a plan is made of, so that no approval outlives a change of what it means.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HASH_BYTES: usize = 16;
 
 #[derive(Serialize)]
@@ -24,6 +25,7 @@ struct Hashed<'a> {
     target: GoesTo<'a>,
     from_step: Option<&'a str>,
     versions_changed: &'a [VersionChange],
+    force: bool,
 }
 
 pub(super) fn hash(situation: &Situation<'_>, revision: u32, steps: &[PlanStep]) -> String {
@@ -37,6 +39,7 @@ pub(super) fn hash(situation: &Situation<'_>, revision: u32, steps: &[PlanStep])
         target: situation.target,
         from_step: proposed.from_step.as_ref().map(|step| step.as_str()),
         versions_changed: &situation.versions_changed,
+        force: proposed.force,
     };
     // Plain strings and numbers always serialise.
     let bytes = serde_json::to_vec(&hashed).unwrap_or_default();

@@ -1,5 +1,7 @@
 //! The plan itself.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::hash::hash;
@@ -8,7 +10,7 @@ use crate::guard::hazard;
 use crate::ids::{RunId, StepKey};
 use crate::ledger::{EntryState, Known, VersionChange, Will};
 use crate::lifecycle::{Event, Refused, apply};
-use crate::policy::Policy;
+use crate::policy::{Approval, Policy};
 use crate::run::{Run, Scheduled, State};
 use crate::text::{Label, Text};
 use crate::time::Timestamp;
@@ -34,6 +36,8 @@ pub struct Proposed {
     pub instruction: Option<Text>,
     pub target: Target,
     pub from_step: Option<Label>,
+    /// Past the guards.
+    pub force: bool,
 }
 
 impl Proposed {
@@ -61,7 +65,7 @@ pub struct Situation<'a> {
     pub target: GoesTo<'a>,
     pub versions_changed: Vec<VersionChange>,
     pub severity: Severity,
-    /// Of the queue it goes to.
+    /// As [`replay_rules`] gives it.
     pub policy: &'a Policy,
     /// The run that has its order key under way.
     pub busy: Option<RunId>,
@@ -127,6 +131,17 @@ pub fn plan(situation: &Situation<'_>) -> Result<Plan, NoSuchStep> {
         steps: planned,
         refused,
     })
+}
+
+/// The policy that a replay obeys: of the queue it goes to, as strict as that of every queue the run has been in since it
+/// died. `been_in`: those of the others.
+pub fn replay_rules(run: &Run, goes_to: Arc<Policy>, been_in: &[Arc<Policy>]) -> Arc<Policy> {
+    let rules = been_in.iter().fold(goes_to, |rules, policy| Arc::new(rules.with_replay_rules_of(policy)));
+    if !run.left_queues.more {
+        return rules;
+    }
+    let approval = Approval { always: true, ..rules.approval };
+    Arc::new(Policy { approval, ..Policy::clone(&rules) })
 }
 
 /// What the plan would say of whether, without the steps: those matter only to a replay from one of them on.

@@ -5,7 +5,9 @@ mod hash;
 mod made;
 mod warnings;
 
-pub use made::{GoesTo, NoSuchStep, OpenBreaker, Permit, Plan, Proposed, Situation, StepFact, fixed, permit, plan};
+pub use made::{
+    GoesTo, NoSuchStep, OpenBreaker, Permit, Plan, Proposed, Situation, StepFact, fixed, permit, plan, replay_rules,
+};
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,8 @@
 //! Plans by example.
 
-use super::{GoesTo, NoSuchStep, Plan, Proposed, Situation, StepFact, permit, plan};
+use std::sync::Arc;
+
+use super::{GoesTo, NoSuchStep, Plan, Proposed, Situation, StepFact, permit, plan, replay_rules};
 use crate::ledger::{EntryState, VersionChange, Will};
 use crate::lifecycle::Refused;
 use crate::policy::{Approval, Policy, ReplayApproval};
@@ -95,8 +97,7 @@ fn the_hash_changes_with_all_that_it_binds_and_with_nothing_else() {
     let base = situation(&run, &steps, &nothing, &policy);
     let hash = |situation: &Situation<'_>| plan(situation).unwrap().hash;
     let first = hash(&base);
-    let other_policy =
-        Policy { approval: Approval { replay: ReplayApproval::Always, ..Approval::default() }, ..Policy::default() };
+    let other_policy = Policy { approval: Approval::of(ReplayApproval::Always), ..Policy::default() };
     assert_eq!(hash(&Situation { policy: &other_policy, severity: Severity::Critical, ..base.clone() }), first);
 
     let revised = Run { revision: 2, ..run.clone() };
@@ -108,6 +109,7 @@ fn the_hash_changes_with_all_that_it_binds_and_with_nothing_else() {
         Proposed { payload: Some(vec![2]), ..Proposed::default() },
         Proposed { instruction: text("a"), ..Proposed::default() },
         Proposed { instruction: text("b"), ..Proposed::default() },
+        Proposed { force: true, ..Proposed::default() },
         from("write"),
     ];
     let versions = vec![VersionChange { kind: "worker".into(), recorded: Label::from("1"), now: Label::from("2") }];
@@ -140,7 +142,7 @@ fn a_fix_is_a_new_revision_and_gives_a_payload_to_a_run_that_had_none() {
 
 #[test]
 fn a_permit_says_what_the_whole_plan_says_of_whether() {
-    let asks = |replay| Policy { approval: Approval { replay, ..Approval::default() }, ..Policy::default() };
+    let asks = |replay| Policy { approval: Approval::of(replay), ..Policy::default() };
     let policies = [asks(ReplayApproval::Never), asks(ReplayApproval::Unsafe), asks(ReplayApproval::Always)];
     let mut in_doubt = dead();
     in_doubt.effects.unknown = 1;
@@ -161,7 +163,7 @@ fn a_permit_says_what_the_whole_plan_says_of_whether() {
 
 #[test]
 fn approval_is_asked_for_by_policy_and_never_for_a_plain_retry_now() {
-    let asks = |replay| Policy { approval: Approval { replay, ..Approval::default() }, ..Policy::default() };
+    let asks = |replay| Policy { approval: Approval::of(replay), ..Policy::default() };
     let nothing = Proposed::default();
     let needed = |run: &Run, proposed: &Proposed, policy: &Policy| {
         plan(&situation(run, &[], proposed, policy)).unwrap().approval_needed
@@ -175,6 +177,20 @@ fn approval_is_asked_for_by_policy_and_never_for_a_plain_retry_now() {
     assert!(!needed(&waiting, &nothing, &asks(ReplayApproval::Always)));
     let instructed = Proposed { instruction: Some(Text::from("x")), ..Proposed::default() };
     assert!(needed(&waiting, &instructed, &asks(ReplayApproval::Always)));
+}
+
+#[test]
+fn a_replay_obeys_every_queue_since_the_death() {
+    let under =
+        |approval, max_replays| Arc::new(Policy { approval: Approval::of(approval), max_replays, ..Policy::default() });
+    let goes_to = under(ReplayApproval::Never, 5);
+    let been_in = [under(ReplayApproval::Always, 10), under(ReplayApproval::Never, 2)];
+    let mut run = dead();
+    assert_eq!(replay_rules(&run, goes_to.clone(), &[]), goes_to);
+    let rules = replay_rules(&run, goes_to.clone(), &been_in);
+    assert_eq!((rules.approval.always, rules.max_replays), (true, 2));
+    run.left_queues.more = true;
+    assert!(replay_rules(&run, goes_to, &[]).approval.always, "the strictest where not all are known");
 }
 
 #[test]

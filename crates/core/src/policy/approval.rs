@@ -24,26 +24,63 @@ pub enum ReplayApproval {
     Always,
 }
 
-/// What a policy says of approvals.
+/// What a policy says of approvals; the settings of several queues can be combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Approval {
-    pub replay: ReplayApproval,
+    pub always: bool,
+    pub if_unsafe: bool,
+    /// From this severity on.
+    pub from_severity: Option<Severity>,
     pub expires_ms: u64,
 }
 
 impl Default for Approval {
     fn default() -> Self {
-        Self { replay: ReplayApproval::default(), expires_ms: APPROVAL_EXPIRES_MS_DEFAULT }
+        Self { always: false, if_unsafe: false, from_severity: None, expires_ms: APPROVAL_EXPIRES_MS_DEFAULT }
     }
 }
 
 impl Approval {
+    pub fn of(replay: ReplayApproval) -> Self {
+        let mut approval = Self::default();
+        approval.set(replay);
+        approval
+    }
+
+    pub(super) fn set(&mut self, replay: ReplayApproval) {
+        self.always = replay == ReplayApproval::Always;
+        self.if_unsafe = replay == ReplayApproval::Unsafe;
+        self.from_severity = match replay {
+            ReplayApproval::Severity(least) => Some(least),
+            ReplayApproval::Never | ReplayApproval::Unsafe | ReplayApproval::Always => None,
+        };
+    }
+
     pub fn is_needed(self, severity: Severity, is_unsafe: bool) -> bool {
-        match self.replay {
-            ReplayApproval::Never => false,
-            ReplayApproval::Unsafe => is_unsafe,
-            ReplayApproval::Severity(least) => severity >= least,
-            ReplayApproval::Always => true,
+        self.always || (self.if_unsafe && is_unsafe) || self.from_severity.is_some_and(|least| severity >= least)
+    }
+
+    fn asks(self) -> bool {
+        self.always || self.if_unsafe || self.from_severity.is_some()
+    }
+
+    /// Needed wherever either needs it. The question stands for the shorter time of those that ask.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let expires_ms = match (self.asks(), other.asks()) {
+            (false, true) => other.expires_ms,
+            (_, false) => self.expires_ms,
+            (true, true) => self.expires_ms.min(other.expires_ms),
+        };
+        let from_severity = match (self.from_severity, other.from_severity) {
+            (Some(one), Some(two)) => Some(one.min(two)),
+            (one, two) => one.or(two),
+        };
+        Self {
+            always: self.always || other.always,
+            if_unsafe: self.if_unsafe || other.if_unsafe,
+            from_severity,
+            expires_ms,
         }
     }
 }
@@ -125,8 +162,20 @@ mod tests {
 
     #[test]
     fn a_severity_asks_for_itself_and_above() {
-        let approval = Approval { replay: ReplayApproval::Severity(Severity::High), ..Approval::default() };
+        let approval = Approval::of(ReplayApproval::Severity(Severity::High));
         let asked: Vec<bool> = Severity::ALL.iter().map(|severity| approval.is_needed(*severity, true)).collect();
         assert_eq!(asked, [false, false, true, true]);
+    }
+
+    #[test]
+    fn two_policies_together_ask_wherever_either_asks() {
+        let [high, low] = [Severity::High, Severity::Low].map(|least| Approval::of(ReplayApproval::Severity(least)));
+        let week = Approval { expires_ms: 7 * DAY_MS, ..Approval::of(ReplayApproval::Unsafe) };
+        let both = Approval::default().and(week).and(high);
+        assert!(both.is_needed(Severity::Normal, true) && both.is_needed(Severity::High, false));
+        assert!(!both.is_needed(Severity::Normal, false));
+        assert!(high.and(low).is_needed(Severity::Low, false) && low.and(high).is_needed(Severity::Low, false));
+        assert_eq!(Approval::default().and(week).expires_ms, 7 * DAY_MS, "a queue that asks nothing sets no time");
+        assert_eq!((week.and(Approval::default()).expires_ms, both.expires_ms), (7 * DAY_MS, DAY_MS));
     }
 }

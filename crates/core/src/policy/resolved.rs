@@ -79,6 +79,13 @@ impl Policy {
         policy
     }
 
+    /// This policy, with replays held to the rules of `other` as well.
+    #[must_use]
+    pub fn with_replay_rules_of(&self, other: &Self) -> Self {
+        let (approval, max_replays) = (self.approval.and(other.approval), self.max_replays.min(other.max_replays));
+        Self { approval, max_replays, ..self.clone() }
+    }
+
     fn lay(&mut self, layer: &PolicyLayer) {
         if let Some(preset) = layer.preset {
             self.max_attempts = preset.max_attempts();
@@ -112,7 +119,9 @@ impl Policy {
         if let Some(payload) = &layer.payload {
             self.payload.lay(payload);
         }
-        self.approval.replay = layer.replay_approval.unwrap_or(self.approval.replay);
+        if let Some(replay) = layer.replay_approval {
+            self.approval.set(replay);
+        }
         if let Some(breaker) = &layer.breaker {
             self.breaker.lay(breaker);
         }

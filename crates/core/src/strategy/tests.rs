@@ -252,3 +252,23 @@ fn a_quota_waits_for_its_reset_within_a_tenth_and_a_month() {
     assert_eq!(due.since(now()), 31 * day.cast_unsigned());
     assert_eq!(judged(&of(Reason::QuotaExhausted), &run(), &Policy::default()).action, Action::DeadLetter);
 }
+
+#[test]
+fn an_unsafe_run_stays_dead_beside_a_fallback_queue() {
+    let fallback = policy(&PolicyLayer { fallback_queue: Some("simple".parse().unwrap()), ..PolicyLayer::default() });
+    let failure = of(Reason::ToolError);
+    let mut tried = run();
+    tried.memory.retries = vec![(Reason::ToolError, 1)];
+    let falls_back = judged(&failure, &tried, &fallback);
+    assert_eq!(falls_back.target.queue, Some("simple".parse().unwrap()), "without a hazard it goes there");
+    let (mut done, mut unknown) = (tried.clone(), tried.clone());
+    done.effects.done = 1;
+    unknown.effects.unknown = 1;
+    for hazard in [done, unknown] {
+        let verdict = judged(&failure, &hazard, &fallback);
+        assert_eq!((verdict.action, verdict.dead_because), (Action::DeadLetter, Some(DeadBecause::Unsafe)));
+        assert_eq!(verdict.target.queue, None);
+    }
+    let terminal = judged(&Failure { terminal: true, ..failure }, &tried, &fallback);
+    assert_eq!((terminal.action, terminal.target.queue), (Action::DeadLetter, None));
+}

@@ -50,8 +50,9 @@ pub use triage::{
     WarningCode,
 };
 pub use worker::{
-    FailRequest, HandedChange, HeartbeatAnswer, HeartbeatRequest, LeaseRequest, LeasedRun, LeasesAnswer, Mode,
-    ReleaseRequest, StartAnswer, StartRequest, StepRequest, SucceedAnswer, SucceedRequest,
+    BeatAnswer, FailRequest, HandedChange, HeartbeatAnswer, HeartbeatRequest, HeartbeatsAnswer, HeartbeatsRequest,
+    LeaseBeat, LeaseRequest, LeasedRun, LeasesAnswer, Mode, ReleaseRequest, StartAnswer, StartRequest, StepRequest,
+    SucceedAnswer, SucceedRequest,
 };
 
 /// Any JSON, kept as the bytes it came in.

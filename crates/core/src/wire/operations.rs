@@ -30,7 +30,7 @@ words! {
         Preview = "preview",
         Running = "running",
         Paused = "paused",
-        /// Its canary failed.
+        /// Its canary failed, or it could not be worked.
         Stopped = "stopped",
         Cancelled = "cancelled",
         Completed = "completed",

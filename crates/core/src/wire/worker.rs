@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant};
+use crate::ids::{CallId, IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant, Uuid};
 use crate::ledger::VersionChange;
 use crate::run::StateName;
 use crate::text::{Label, Text};
@@ -33,7 +33,7 @@ report_with_run_fields! {
         pub mode: Mode,
         /// A UUID made by the client: the same one gets the same lease again.
         #[serde(default)]
-        pub start_id: Option<Label>,
+        pub start_id: Option<Uuid>,
         #[serde(default)]
         #[schemars(range(max = bounds::SPAN_MS_MAX))]
         pub lease_ms: Option<u64>,
@@ -102,6 +102,41 @@ pub struct HeartbeatAnswer {
     pub lease_expires_at: Timestamp,
 }
 
+/// `POST /v1/heartbeats`: many leases in one call.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HeartbeatsRequest {
+    /// At most 1,000.
+    #[schemars(length(max = 1000))]
+    pub leases: Vec<LeaseBeat>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeaseBeat {
+    pub run_id: RunId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<Tenant>,
+    #[schemars(length(max = bounds::LEASE_TOKEN_MAX_BYTES))]
+    pub lease: String,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct HeartbeatsAnswer {
+    /// One for each lease, in the order of the call.
+    pub leases: Vec<BeatAnswer>,
+}
+
+/// The lease's new end, or the code of the problem that the heartbeat alone would have got.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BeatAnswer {
+    pub run_id: RunId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_expires_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+}
+
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseRequest {
@@ -134,6 +169,10 @@ pub struct StepRequest {
     /// With `committed` or `failed`: found by the step's check. It settles what an earlier attempt left in doubt.
     #[serde(default)]
     pub checked: bool,
+    /// One call of a tool. The same `started` again under the same lease with the same one is a lost answer; with
+    /// another, or without, it is a second call of an effect that is under way, and refused.
+    #[serde(default)]
+    pub call_id: Option<CallId>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]

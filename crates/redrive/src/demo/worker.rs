@@ -64,8 +64,10 @@ pub(crate) async fn lease_and_work(yard: Arc<Yard>, number: u32) {
             yard.pace.pause(1.0).await;
             continue;
         };
-        for leased in answer.leases {
-            let handle = yard.client.take(&leased, LEASE_MS);
+        // All of them are kept alive while one after the other is worked on.
+        let held: Vec<_> =
+            answer.leases.into_iter().map(|leased| (yard.client.take(&leased, LEASE_MS), leased)).collect();
+        for (handle, leased) in held {
             let work = known(&yard, &leased);
             if let Err(error) = attempt(&yard, leased.tenant, &work, handle).await {
                 tracing::debug!(%error, "a worker of the demo gave up");

@@ -227,7 +227,7 @@ impl<'a> Crew<'a> {
 
     fn step(&mut self, run: &str, lease: &str, key: &str, status: &str) -> Option<Answer> {
         let body = format!(
-            r#"{{"tenant":"acme","lease":"{lease}","name":"charge","key":"{key}","effect":true,"status":"{status}"}}"#
+            r#"{{"tenant":"acme","lease":"{lease}","name":"charge","key":"{key}","effect":true,"status":"{status}","call_id":"{lease}"}}"#
         );
         let said = self.post(&format!("/v1/runs/{run}/steps"), &body)?;
         let code = said.json()["code"].clone();

@@ -79,7 +79,9 @@ fn attempt(shared: &Shared, run: &Value) {
         return;
     }
     let step = |status: &str| {
-        format!(r#"{{"lease":"{lease}","name":"charge","key":"{run_id}:charge","effect":true,"status":"{status}"}}"#)
+        format!(
+            r#"{{"lease":"{lease}","name":"charge","key":"{run_id}:charge","effect":true,"status":"{status}","call_id":"{lease}"}}"#
+        )
     };
     let begun = say(shared, &path("steps"), &step("started"));
     assert_eq!(begun.status, 200, "{}", begun.text);

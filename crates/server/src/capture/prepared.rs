@@ -26,7 +26,10 @@ pub fn start(mut request: StartRequest, tenant: Tenant) -> Result<Start> {
         Mode::Start if request.due_at.is_some() => {
             return Err(Problem::invalid_field("due_at", "goes with the mode enqueue: a start begins now"));
         }
-        Mode::Start => StartHow::Start { start_id: request.start_id, lease_ms: request.lease_ms },
+        Mode::Start => {
+            let start_id = request.start_id.map(|id| Label::from(id.as_str()));
+            StartHow::Start { start_id, lease_ms: request.lease_ms }
+        }
         Mode::Enqueue => StartHow::Enqueue { due_at: request.due_at },
     };
     Ok(Start { run, how, versions, idle_ms: request.idle_ms, deadline_ms: request.deadline_ms, fit: Fit::default() })

@@ -1,6 +1,6 @@
 //! Steps as they are reported.
 
-use redrive_core::ids::StepKey;
+use redrive_core::ids::{CallId, StepKey};
 use redrive_core::text::{Label, Text};
 use redrive_core::wire::{PayloadOmitted, RawJson, StepReport, StepRequest, StepStatus};
 use redrive_store::{NewStep, encode};
@@ -18,19 +18,20 @@ pub(crate) struct Step {
     output: Option<RawJson>,
     check: Option<Text>,
     checked: bool,
+    call_id: Option<CallId>,
 }
 
 impl From<StepReport> for Step {
     fn from(step: StepReport) -> Self {
         let StepReport { name, key, effect, status, output, check } = step;
-        Self { name, key, effect, status, output, check, checked: false }
+        Self { name, key, effect, status, output, check, checked: false, call_id: None }
     }
 }
 
 impl From<StepRequest> for Step {
     fn from(step: StepRequest) -> Self {
-        let StepRequest { tenant: _, lease: _, name, key, effect, status, output, check, checked } = step;
-        Self { name, key, effect, status, output, check, checked }
+        let StepRequest { tenant: _, lease: _, name, key, effect, status, output, check, checked, call_id } = step;
+        Self { name, key, effect, status, output, check, checked, call_id }
     }
 }
 
@@ -52,8 +53,8 @@ pub(crate) fn new_step(step: Step, within: &str) -> Result<NewStep> {
     }
     let (output, output_omitted) = kept_output(step.output.as_ref());
     let check = step.check.as_ref().map(|check| encode(check.token().as_bytes()));
-    let Step { name, key, effect, checked, .. } = step;
-    Ok(NewStep { name, key, effect, status, output, output_omitted, check, checked })
+    let Step { name, key, effect, checked, call_id, .. } = step;
+    Ok(NewStep { name, key, effect, status, output, output_omitted, check, checked, call_id })
 }
 
 /// An output, encoded; above the limit only what it was.

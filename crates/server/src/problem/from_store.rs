@@ -29,7 +29,9 @@ impl From<Error> for Problem {
             Error::OwnRequest => Self::new(Code::OwnRequest, said),
             Error::OperationIs(state) => Self::new(Code::OperationState, said).with("state", state.as_str()),
             Error::MergeRefused(_) => Self::new(Code::MergeRefused, said),
-            Error::EffectInProgress { run_id } => Self::new(Code::EffectInProgress, said).with("run_id", run_id),
+            Error::EffectInProgress { run_id, call_id } => {
+                Self::new(Code::EffectInProgress, said).with("run_id", run_id).with("call_id", call_id)
+            }
             Error::EffectUnknown => Self::new(Code::EffectUnknown, said),
             Error::EffectSettled { status } => {
                 Self::new(Code::EffectSettled, said).with("effect_status", status.as_str())
@@ -71,6 +73,7 @@ impl From<Refused> for Problem {
             | Refused::Unsafe
             | Refused::ReplaysUsed(_)
             | Refused::TooManyAttempts(_)
+            | Refused::ApprovalNeeded
             | Refused::NotReplayable
             | Refused::PlanChanged
             | Refused::ReviewExpired => problem,
@@ -91,6 +94,7 @@ fn code_of(refused: &Refused) -> Code {
         Refused::Unsafe => Code::Unsafe,
         Refused::ReplaysUsed(_) => Code::ReplaysUsed,
         Refused::TooManyAttempts(_) => Code::TooManyAttempts,
+        Refused::ApprovalNeeded => Code::ApprovalNeeded,
         Refused::NotReplayable => Code::NotReplayable,
         Refused::PlanChanged => Code::PlanChanged,
         Refused::ReviewExpired => Code::ReviewExpired,
@@ -118,6 +122,7 @@ mod tests {
             Refused::Unsafe,
             Refused::ReplaysUsed(10),
             Refused::TooManyAttempts(1_000_000),
+            Refused::ApprovalNeeded,
             Refused::NotReplayable,
             Refused::PlanChanged,
             Refused::ReviewExpired,

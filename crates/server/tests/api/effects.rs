@@ -33,6 +33,22 @@ async fn an_effect_in_doubt_is_found_with_its_run_its_times_and_its_check() {
 }
 
 #[tokio::test]
+async fn a_second_call_of_an_open_effect_names_the_holder() {
+    let world = World::new().await;
+    let lease = world.begin("a").await;
+    let call = |id: &str| charge(&lease, "started", &format!(r#","call_id":"{id}""#));
+    assert_eq!(world.work("/v1/runs/a/steps", call("c1")).await.status, 200);
+    assert_eq!(world.work("/v1/runs/a/steps", call("c1")).await.status, 200, "a lost answer");
+    for second in [call("c2"), charge(&lease, "started", "")] {
+        let refused = world.work("/v1/runs/a/steps", second).await;
+        assert_eq!(refused.short(), (409, "effect_in_progress".into()));
+        assert_eq!((refused.get("run_id"), refused.get("call_id")), (json!("a"), json!("c1")));
+    }
+    let bad = world.work("/v1/runs/a/steps", call("no id")).await;
+    assert_eq!((bad.short(), bad.get("field")), ((422, "bad_id".into()), json!("call_id")));
+}
+
+#[tokio::test]
 async fn reconciled_as_committed_the_replay_gets_the_output_back() {
     let (world, _) = died_charging().await;
     let replay = |force: bool| format!(r#"{{"force":{force},"reason":"settled"}}"#);
@@ -96,10 +112,10 @@ async fn an_effect_without_a_key_is_reached_through_its_run() {
         assert_eq!(world.work("/v1/runs/a/steps", mail(status)).await.status, 200);
     }
     world.work("/v1/runs/a/fail", format!(r#"{{"lease":"{lease}","error":{{"message":"boom"}}}}"#)).await;
-    assert_eq!(world.get("/v1/effects/step:send_mail:2", &world.tenant).await.status, 404);
-    let found = world.get("/v1/effects/step:send_mail:2?run_id=a", &world.tenant).await;
+    assert_eq!(world.get("/v1/effects/step:send@20mail:2", &world.tenant).await.status, 404);
+    let found = world.get("/v1/effects/step:send@20mail:2?run_id=a", &world.tenant).await;
     assert_eq!(found.get("status"), "unknown");
-    let path = "/v1/effects/step:send_mail:2/reconcile?run_id=a&tenant=acme";
+    let path = "/v1/effects/step:send@20mail:2/reconcile?run_id=a&tenant=acme";
     let settled = world.post(path, &world.operator, r#"{"outcome":"not_done"}"#).await;
     assert_eq!(settled.get("status"), "reconciled", "{}", settled.text);
     assert!(settled.get("settled_by").as_str().unwrap().starts_with("operator:"));

@@ -34,6 +34,7 @@ fn rows() -> BTreeMap<(&'static str, &'static str), Row> {
     }
     BTreeMap::from([
         row!("POST" "/v1/failures", |_| "/v1/failures".into(), |t| format!(r#"{{"run_id":"mine","tenant":"{}","error":{{"message":"m"}}}}"#, t.tenant)),
+        row!("POST" "/v1/heartbeats", |_| "/v1/heartbeats".into(), |t| format!(r#"{{"leases":[{{"run_id":"{}","lease":"{}"}}]}}"#, t.run, t.lease)),
         row!("POST" "/v1/leases", |_| "/v1/leases".into(), |t| format!(r#"{{"queues":["none"],"tenant":"{}"}}"#, t.tenant)),
         row!("POST" "/v1/runs", |_| "/v1/runs".into(), |t| format!(r#"{{"run_id":"mine","mode":"enqueue","tenant":"{}"}}"#, t.tenant)),
         row!("POST" "/v1/preflight", |_| "/v1/preflight".into(), |t| format!(r#"{{"payload":1,"run_id":"{}","tenant":"{}"}}"#, t.run, t.tenant)),

@@ -70,6 +70,43 @@ async fn ten_due_runs_of_a_tenant_come_within_twenty_leases_beside_anothers_back
 }
 
 #[tokio::test]
+async fn a_queue_named_thrice_hands_a_run_out_once() {
+    let world = World::new().await;
+    world.work("/v1/runs", r#"{"run_id":"a","mode":"enqueue"}"#).await;
+    let leased = world.work("/v1/leases", r#"{"queues":["default","default","default"]}"#).await.get("leases");
+    assert_eq!(leased.as_array().unwrap().len(), 1, "{leased}");
+}
+
+#[tokio::test]
+async fn many_leases_are_renewed_in_one_call() {
+    let world = World::new().await;
+    let (a, b) = (world.begin("a").await, world.begin("b").await);
+    world.post("/v1/runs/b/cancel", &world.tenant, "").await;
+    world.wait(30_000);
+    let beat = |run: &str, lease: &str| json!({"run_id": run, "lease": lease});
+    let other = json!({"run_id": "a", "tenant": "globex", "lease": a});
+    let leases = json!([beat("b", &b), beat("a", &a), other, beat("none", &a), beat("a", "no lease")]);
+    let said = world.work("/v1/heartbeats", json!({ "leases": leases })).await;
+    insta::assert_snapshot!(said.text, @r#"{"leases":[{"run_id":"b","code":"cancelled"},{"run_id":"a","lease_expires_at":"2027-01-15T08:01:30.000Z"},{"run_id":"a","code":"wrong_tenant"},{"run_id":"none","code":"not_found"},{"run_id":"a","code":"invalid_field"}]}"#);
+    // A key that spans tenants names each one's.
+    let unnamed = world.post("/v1/heartbeats", &world.any_worker, json!({"leases": [beat("a", &a)]})).await;
+    assert_eq!(unnamed.get("leases")[0]["code"], "tenant_required");
+    let named = json!({"leases": [{"run_id": "a", "tenant": "acme", "lease": a}]});
+    let named = world.post("/v1/heartbeats", &world.any_worker, named).await;
+    assert_eq!(named.get("leases")[0]["lease_expires_at"], "2027-01-15T08:01:30.000Z");
+}
+
+#[tokio::test]
+async fn a_thousand_heartbeats_fit_into_a_call_and_no_more() {
+    let world = World::new().await;
+    let call = |n: usize| json!({"leases": vec![json!({"run_id": "none", "lease": "l1-1-1"}); n]});
+    let full = world.work("/v1/heartbeats", call(1_000)).await;
+    assert_eq!((full.status.as_u16(), full.get("leases").as_array().unwrap().len()), (200, 1_000));
+    let over = world.work("/v1/heartbeats", call(1_001)).await;
+    assert_eq!((over.short(), over.get("field")), ((422, "invalid_field".into()), "leases".into()));
+}
+
+#[tokio::test]
 async fn the_figures_of_a_lease_call_have_bounds() {
     let world = World::new().await;
     for (body, field) in [

@@ -28,12 +28,34 @@ async fn a_new_run_starts_with_a_lease() {
 #[tokio::test]
 async fn a_running_run_is_in_flight_but_the_same_start_gets_the_same_lease() {
     let world = World::new().await;
-    let body = r#"{"run_id":"a","mode":"start","start_id":"0b9e"}"#;
+    let body = r#"{"run_id":"a","mode":"start","start_id":"0B9E1C1E-5c0a-4c58-9e9b-0123456789ab"}"#;
     let first = world.work("/v1/runs", body).await;
     let again = world.work("/v1/runs", body).await;
     assert_eq!((first.status.as_u16(), again.status.as_u16()), (201, 200));
     assert_eq!(first.get("lease"), again.get("lease"));
     assert_eq!(world.start("a").await.short(), (409, "in_flight".into()));
+}
+
+#[tokio::test]
+async fn a_start_id_is_a_uuid_in_any_case_of_letters() {
+    let world = World::new().await;
+    let start = |id: &str| format!(r#"{{"run_id":"a","mode":"start","start_id":"{id}"}}"#);
+    for bad in ["0b9e", "", "0b9e1c1e5c0a4c589e9b0123456789ab", "{0b9e1c1e-5c0a-4c58-9e9b-0123456789ab}"] {
+        let refused = world.work("/v1/runs", start(bad)).await;
+        assert_eq!(
+            (refused.short(), refused.get("field")),
+            ((422, "invalid_field".into()), "start_id".into()),
+            "{bad}"
+        );
+    }
+    let first = world.work("/v1/runs", start("0b9e1c1e-5c0a-4c58-9e9b-0123456789ab")).await;
+    let again = world.work("/v1/runs", start("0B9E1C1E-5C0A-4C58-9E9B-0123456789AB")).await;
+    assert_eq!((first.status.as_u16(), again.status.as_u16()), (201, 200));
+    assert_eq!(first.get("lease"), again.get("lease"));
+    // Another tenant's start of the same name and id is its own.
+    let theirs = world.post("/v1/runs", &world.other_worker, start("0b9e1c1e-5c0a-4c58-9e9b-0123456789ab")).await;
+    assert_eq!((theirs.status.as_u16(), theirs.get("tenant")), (201, "globex".into()));
+    assert_ne!(theirs.get("lease"), first.get("lease"));
 }
 
 #[tokio::test]

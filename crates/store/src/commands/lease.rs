@@ -57,6 +57,8 @@ struct Deal<'a> {
     runs_left: usize,
     bytes_left: usize,
     granted_any: bool,
+    /// Runs that this call has handed out: none twice, however often it was found.
+    runs: HashSet<i64>,
     /// Order keys that this call has handed out: one run each.
     keys: HashSet<(i64, String)>,
     /// Runs that were due and are held now.
@@ -103,6 +105,7 @@ pub(crate) fn lease(batch: &mut Batch<'_>, call: &LeaseCall) -> Result<Vec<Grant
         runs_left,
         bytes_left,
         granted_any: false,
+        runs: HashSet::new(),
         keys: HashSet::new(),
         held: 0,
         held_of: HashMap::new(),
@@ -139,7 +142,8 @@ fn leasable_queues(batch: &mut Batch<'_>, call: &LeaseCall) -> Result<Vec<Queue>
             queues.extend(batch.find_queue(name)?);
         }
     }
-    queues.retain(|queue| queue.settings.retry_by == RetryBy::Worker);
+    let mut met = HashSet::new();
+    queues.retain(|queue| queue.settings.retry_by == RetryBy::Worker && met.insert(queue.id));
     for queue in &queues {
         batch.note_lease_call(queue.id, &call.versions)?;
     }
@@ -243,6 +247,9 @@ fn deal_some(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenant: i64, share: usi
         if granted.len() == share || deal.done.contains(&tenant) {
             break;
         }
+        if deal.runs.contains(&candidate.row.id) {
+            continue;
+        }
         let probes = match batch.gate(&candidate.row)? {
             Gate::Open(probes) => probes,
             Gate::Held(by) => {
@@ -263,6 +270,7 @@ fn deal_some(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenant: i64, share: usi
         deal.bytes_left = deal.bytes_left.saturating_sub(candidate.bytes);
         deal.granted_any = true;
         deal.runs_left -= 1;
+        deal.runs.insert(candidate.row.id);
         granted.push(grant(batch, deal.call, candidate, probes)?);
     }
     Ok(granted)

@@ -24,7 +24,7 @@ pub(crate) fn record(
     let versions = row.versions.clone();
     let by = Mover { attempt, epoch, versions: &versions };
     let found = batch.find_step(row, step, &key)?;
-    let entry = found.as_ref().map(|found| found.entry(row.id));
+    let entry = found.as_ref().map(|found| found.entry(row.id, step.call_id.as_ref()));
     let recorded = ledger::apply(entry.as_ref(), report, By::Live { epoch })
         .map_err(|refused| as_error(refused, found.as_ref()))?;
     if let (Recorded::Now(EntryState::Reconciled(_)), Some(found)) = (recorded, &found) {
@@ -74,9 +74,10 @@ fn vanished() -> Error {
 
 fn as_error(refused: Refused, found: Option<&StepRow>) -> Error {
     match refused {
-        Refused::InProgress => {
-            Error::EffectInProgress { run_id: found.map(|found| found.run_id.clone()).unwrap_or_default() }
-        }
+        Refused::InProgress => Error::EffectInProgress {
+            run_id: found.map(|found| found.run_id.clone()).unwrap_or_default(),
+            call_id: found.and_then(|found| found.call_id.clone()),
+        },
         Refused::InDoubt => Error::EffectUnknown,
         Refused::StillOpen => redrive_core::lifecycle::Refused::InFlight.into(),
         Refused::Settled(status) => Error::EffectSettled { status },
@@ -103,7 +104,10 @@ pub(crate) fn record_late(
         let report = report_of(step)?;
         let key = key_of(batch, row, step, report, epoch)?;
         let Some(found) = batch.rows.step_of_run(row.id, &key)? else { continue };
-        let Ok(recorded) = ledger::apply(Some(&found.entry(row.id)), report, By::Late { epoch }) else { continue };
+        let Ok(recorded) = ledger::apply(Some(&found.entry(row.id, step.call_id.as_ref())), report, By::Late { epoch })
+        else {
+            continue;
+        };
         any = true;
         if let Recorded::Now(state) = recorded {
             let holds = batch.rows.step_holder(row.tenant, &key)?.is_none_or(|holder| holder.id == found.id);
@@ -157,7 +161,7 @@ impl Batch<'_> {
         for (at, step) in steps.iter().enumerate() {
             let key = key_in_list(&steps[..at], step);
             let found = self.find_step(row, step, &key)?;
-            let entry = found.as_ref().map(|found| found.entry(row.id));
+            let entry = found.as_ref().map(|found| found.entry(row.id, step.call_id.as_ref()));
             let recorded = ledger::apply(entry.as_ref(), report_of(step)?, By::End { epoch })
                 .map_err(|refused| as_error(refused, found.as_ref()))?;
             if recorded != Recorded::Same || found.is_some() {
@@ -197,6 +201,7 @@ fn key_of(batch: &mut Batch<'_>, row: &RunRow, step: &NewStep, report: Report, e
             state: found.state,
             met: found.used_epoch == epoch,
             intended: found.began_at.is_some(),
+            same_call: found.is_of(step.call_id.as_ref()),
         }));
     }
     Ok(ledger::unnamed_key(step.name.as_str(), ledger::ordinal(&of_name, report)))

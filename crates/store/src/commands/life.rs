@@ -1,11 +1,12 @@
 //! What only the transition table reads of a run, as one small JSON column: it travels with the row and is never
 //! searched. Defaults are left out, so that a plain dead letter costs a few bytes.
 
-use redrive_core::ids::RunId;
+use redrive_core::ids::{QueueName, RunId};
 use redrive_core::money::{Spend, Usd};
 use redrive_core::reason::Reason;
 use redrive_core::run::{
-    Around, BeforeMerge, Closed, Due, Effects, Ended, Lease, Memory, Merged, Review, Run, Scheduled, State, StateName,
+    Around, BeforeMerge, Closed, Due, Effects, Ended, Lease, LeftQueues, Memory, Merged, Review, Run, Scheduled, State,
+    StateName,
 };
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
@@ -68,9 +69,20 @@ pub(crate) struct Life {
     pub(crate) lease: Option<LeaseLife>,
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "rv")]
     pub(crate) review: Option<ReviewLife>,
-    /// Merged: what it was dead for before; none when it was scheduled.
+    /// Merged: what it was dead for before; none when it was scheduled or closed.
     #[serde(default, skip_serializing_if = "is_default", rename = "m")]
     pub(crate) before_merge: Option<DeadBecause>,
+    /// Merged: how it was closed before.
+    #[serde(default, skip_serializing_if = "is_default", rename = "mc")]
+    pub(crate) closed_before_merge: Option<Closed>,
+    /// Queues left since it died.
+    #[serde(default, skip_serializing_if = "is_default", rename = "lq")]
+    pub(crate) left_queues: Vec<QueueName>,
+    /// There were more of them.
+    #[serde(default, skip_serializing_if = "is_default", rename = "lm")]
+    pub(crate) left_more: bool,
+    #[serde(default, skip_serializing_if = "is_default", rename = "dn")]
+    pub(crate) decisions: u32,
     /// Who began the attempt under way.
     #[serde(default, skip_serializing_if = "is_default", rename = "w")]
     pub(crate) worker: Option<Label>,
@@ -187,6 +199,9 @@ impl Life {
             target: run.target.clone(),
             idle_ms: run.idle_ms,
             deadline_ms: run.deadline_ms,
+            left_queues: run.left_queues.names.clone(),
+            left_more: run.left_queues.more,
+            decisions: run.decisions,
             worker,
             start_id,
             ..Self::default()
@@ -199,6 +214,9 @@ impl Life {
             }
             State::Review(review) => life.review = Some(ReviewLife::of(review)),
             State::Merged(Merged { before: BeforeMerge::Dead(because), .. }) => life.before_merge = Some(*because),
+            State::Merged(Merged { before: BeforeMerge::Closed(closed), .. }) => {
+                life.closed_before_merge = Some(*closed);
+            }
             State::Merged(Merged { before: BeforeMerge::Scheduled, .. })
             | State::Dead { .. }
             | State::Succeeded
@@ -231,7 +249,11 @@ impl Life {
             StateName::Discarded => State::Discarded,
             StateName::Merged => State::Merged(Merged {
                 into: columns.merged_into.clone().ok_or_else(|| missing("target"))?,
-                before: self.before_merge.map_or(BeforeMerge::Scheduled, BeforeMerge::Dead),
+                before: match (self.closed_before_merge, self.before_merge) {
+                    (Some(closed), _) => BeforeMerge::Closed(closed),
+                    (None, Some(because)) => BeforeMerge::Dead(because),
+                    (None, None) => BeforeMerge::Scheduled,
+                },
             }),
         })
     }
@@ -272,6 +294,8 @@ impl Life {
             target: self.target.clone(),
             around: Around::default(),
             deferred_until,
+            left_queues: LeftQueues { names: self.left_queues.clone(), more: self.left_more },
+            decisions: self.decisions,
             idle_ms: self.idle_ms,
             deadline_ms: self.deadline_ms,
         })

@@ -1,18 +1,19 @@
 //! The set, frozen piece by piece: found beside the writer by run number (never by offset: what moves meanwhile is
 //! neither skipped nor met twice), judged and kept in one commit with the place to go on from. Here is what the writer does.
 
-use redrive_core::run::Run;
+use std::collections::HashSet;
+
 use redrive_core::wire::{ItemOutcome, OperationSample, OperationState};
 
 use crate::commands::batch::Batch;
 use crate::commands::map::Map;
 use crate::commands::operation_guard::{NOT_FOUND, obstacle};
 use crate::commands::operation_patch::{Made, bind, verb};
-use crate::commands::operation_row::add;
+use crate::commands::operation_row::{OperationRow, add};
 use crate::commands::rows::Stood;
 use crate::commands::run_row::RunRow;
 use crate::error::Result;
-use crate::operation_model::NewOperation;
+use crate::operation_model::{NewOperation, Over};
 
 /// Runs of one piece, so that none holds up the writer for long.
 pub(crate) const PIECE_RUNS: usize = 1_000;
@@ -30,6 +31,19 @@ pub(crate) struct Found {
     pub(crate) whole: bool,
 }
 
+/// Of runs that were found by a filter a moment ago: those that it still finds. None where they were named one by one.
+pub(crate) fn still_matching(
+    batch: &mut Batch<'_>,
+    row: &OperationRow,
+    spec: &NewOperation,
+    runs: &[i64],
+) -> Result<Option<HashSet<i64>>> {
+    match &spec.over {
+        Over::Filter(filter) => batch.rows.still_match(filter, row.created_at, runs).map(Some),
+        Over::Runs(_) => Ok(None),
+    }
+}
+
 /// Judges and keeps a piece. False when somebody else has got further meanwhile, and nothing is kept.
 pub(crate) fn keep(batch: &mut Batch<'_>, id: i64, spec: &NewOperation, found: &Found) -> Result<bool> {
     let mut row = batch.operation(id)?;
@@ -44,8 +58,11 @@ pub(crate) fn keep(batch: &mut Batch<'_>, id: i64, spec: &NewOperation, found: &
     let runs: Vec<i64> = found.runs.iter().map(|(run, _)| *run).collect();
     let stand = batch.rows.runs_as_they_stand(id, &runs)?;
     let stand: Map<i64, RunRow> = stand.into_iter().map(|row| (row.id, row)).collect();
+    let matching = still_matching(batch, &row, spec, &runs)?;
     for (run, made) in &found.runs {
-        let Some(run_row) = stand.get(run) else { continue };
+        let Some(run_row) = stand.get(run).filter(|_| matching.as_ref().is_none_or(|found| found.contains(run))) else {
+            continue;
+        };
         bind(&mut triage, made.clone(), run_row.run.revision);
         let why = match (obstacle(batch, run_row, &triage)?, made) {
             (Some(why), _) => Some(why),
@@ -53,8 +70,7 @@ pub(crate) fn keep(batch: &mut Batch<'_>, id: i64, spec: &NewOperation, found: &
             (None, Made::Nothing | Made::Fixed(_)) => None,
         };
         let outcome = if why.is_some() { ItemOutcome::Ineligible } else { ItemOutcome::Waiting };
-        let Run { attempt, revision, .. } = run_row.run;
-        let stood = Stood { state: run_row.run.state.name(), attempt, revision };
+        let stood = Stood::of(&run_row.run);
         // Named twice is meant once.
         if !batch.rows.insert_item(id, *run, outcome, why, stood)? {
             continue;

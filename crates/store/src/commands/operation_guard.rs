@@ -6,10 +6,16 @@ use redrive_core::lifecycle::Event;
 use crate::commands::batch::Batch;
 use crate::commands::merges;
 use crate::commands::run_row::RunRow;
+use crate::commands::triage::reassigned;
 use crate::error::{Error, Result};
 use crate::triage_model::Triage;
 
+/// Its state or its attempt is not what it was when the set was frozen.
 pub(crate) const CHANGED: &str = "changed";
+/// A person has decided about it since the set was frozen.
+pub(crate) const DECIDED_SINCE: &str = "decided_since";
+/// The filter does not find it any more.
+pub(crate) const NO_LONGER_MATCHES: &str = "no_longer_matches";
 pub(crate) const GONE: &str = "gone";
 pub(crate) const NOT_FOUND: &str = "not_found";
 
@@ -32,7 +38,7 @@ fn asked(batch: &mut Batch<'_>, row: &RunRow, triage: &Triage) -> Result<()> {
         Triage::Discard => Event::Discard,
         Triage::Reject => Event::Reject,
         Triage::Defer { until } => Event::Defer { until: *until },
-        Triage::Reassign { .. } => Event::Reassign,
+        Triage::Reassign { queue, .. } => return reassigned(batch, row, queue.as_ref()).map(drop),
         Triage::Assign { .. } => Event::Assign,
         Triage::Unmerge => Event::Unmerge,
         Triage::Merge { into } => merges::merge(batch, row, into)?,

@@ -38,6 +38,7 @@ pub(crate) fn make(batch: &mut Batch<'_>, new: &NewOperation, actor: &str) -> Re
         tallies: Tallies::default(),
         canary: new.canary.as_ref().map(|_| CanaryState::Waiting),
         canary_until: None,
+        canary_last: 0,
         stopped_because: None,
         joined: None,
         pace: Pace { from: batch.now, moved: 0 },

@@ -2,15 +2,14 @@
 //! operation's cursor: a crash repeats none and misses none.
 
 use redrive_core::operation::{Pace, allowance};
-use redrive_core::run::Run;
 use redrive_core::text::Text;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{CanaryState, ItemOutcome, OperationState};
 
 use crate::commands::batch::Batch;
 use crate::commands::failpoint;
-use crate::commands::operation_freeze::PIECE_RUNS;
-use crate::commands::operation_guard::{CHANGED, GONE, obstacle, refusal};
+use crate::commands::operation_freeze::{PIECE_RUNS, still_matching};
+use crate::commands::operation_guard::{CHANGED, DECIDED_SINCE, GONE, NO_LONGER_MATCHES, obstacle, refusal};
 use crate::commands::operation_patch::{Made, bind, verb};
 use crate::commands::operation_row::{OperationRow, add, public_id};
 use crate::commands::operation_settle::conclude;
@@ -72,9 +71,11 @@ pub(crate) fn take(
     let mut act = act_of(&row, spec)?;
     let runs: Vec<i64> = turn.items.iter().map(|item| item.run).collect();
     batch.rows.expect_runs(id, &runs)?;
+    let matching = still_matching(batch, &row, spec, &runs)?;
     for item in &turn.items {
         let run = item.run;
-        let outcome = move_one(batch, &mut act, item)?;
+        let matches = matching.as_ref().is_none_or(|found| found.contains(&run));
+        let outcome = move_one(batch, &mut act, item, matches)?;
         match outcome {
             Some(why) => {
                 row.skipped += 1;
@@ -91,6 +92,9 @@ pub(crate) fn take(
         failpoint::pass("mid_operation");
     }
     row.all_moved = turn.last;
+    if row.canary == Some(CanaryState::Waiting) {
+        row.canary_last = row.moved_to;
+    }
     row.pace = Pace { moved: pace.moved + (row.moved - before), ..pace };
     after_moves(&mut row, spec, batch.now);
     row.hold(replica, batch.now);
@@ -130,11 +134,11 @@ fn unnamed(e: impl std::fmt::Display) -> crate::error::Error {
 }
 
 /// None: it moved. Otherwise the code of why it did not.
-fn move_one(batch: &mut Batch<'_>, act: &mut Act, item: &Item) -> Result<Option<&'static str>> {
+fn move_one(batch: &mut Batch<'_>, act: &mut Act, item: &Item, matches: bool) -> Result<Option<&'static str>> {
     let Some(row) = batch.rows.run_by_number(item.run)? else { return Ok(Some(GONE)) };
     bind(&mut act.triage, item.made.clone(), row.run.revision);
-    if is_changed(item.stood, &row, &act.triage) {
-        return Ok(Some(obstacle(batch, &row, &act.triage)?.unwrap_or(CHANGED)));
+    if let Some(why) = changed_since(item.stood, &row, &act.triage, matches) {
+        return Ok(Some(obstacle(batch, &row, &act.triage)?.unwrap_or(why)));
     }
     if let Made::Not(why) = item.made {
         return Ok(Some(why));
@@ -146,12 +150,17 @@ fn move_one(batch: &mut Batch<'_>, act: &mut Act, item: &Item) -> Result<Option<
     }
 }
 
-/// What was looked at is what is moved: a run that is not where it was when the set was frozen is left alone. Who looks
-/// after a run does not depend on where it is.
-fn is_changed(stood: Stood, row: &RunRow, triage: &Triage) -> bool {
-    let Run { attempt, revision, .. } = row.run;
-    let stands = Stood { state: row.run.state.name(), attempt, revision };
-    stood != stands && !matches!(triage, Triage::Assign { .. })
+/// What was looked at is what is moved: a run that somebody has decided about, or that is not where it was when the set was
+/// frozen, is left alone. A payload changes by a decision only. Who looks after a run does not depend on where it is.
+fn changed_since(stood: Stood, row: &RunRow, triage: &Triage, matches: bool) -> Option<&'static str> {
+    let stands = Stood::of(&row.run);
+    if stood.decisions != stands.decisions {
+        return Some(DECIDED_SINCE);
+    }
+    if !matches {
+        return Some(NO_LONGER_MATCHES);
+    }
+    (stood != stands && !matches!(triage, Triage::Assign { .. })).then_some(CHANGED)
 }
 
 /// True when it was the first word on the item.

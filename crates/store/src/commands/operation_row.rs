@@ -12,8 +12,9 @@ use crate::commands::life::word;
 use crate::error::{Error, Result};
 use crate::kept::columns::{Columns, flag, json, number, owned, owned_or_none, text, time, time_or_none, whole};
 
-/// How long a replica has an operation to itself after its last piece.
-const HELD_MS: u64 = 10_000;
+/// How long a replica has an operation to itself after its last piece. Short: whoever died holds nobody up, and two at the
+/// same operation do nothing twice.
+const HELD_MS: u64 = 2_000;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct OperationRow {
@@ -39,6 +40,8 @@ pub(crate) struct OperationRow {
     pub(crate) tallies: Tallies,
     pub(crate) canary: Option<CanaryState>,
     pub(crate) canary_until: Option<Timestamp>,
+    /// The last run of the canary; 0 without one.
+    pub(crate) canary_last: i64,
     pub(crate) stopped_because: Option<String>,
     pub(crate) joined: Option<String>,
     pub(crate) pace: Pace,
@@ -65,7 +68,9 @@ pub(crate) fn add(tally: &mut BTreeMap<String, u64>, what: &str, n: u64) {
 
 pub(crate) const COLUMNS: &str = "id, action, state, preparing, all_moved, open, actor, created_at, started_at, ended_at, last_run, \
      prepared_to, moved_to, matched, eligible, moved, succeeded, failed, skipped, tallies, canary, canary_until, \
-     stopped_because, joined, pace_from, pace_moved, changes_seen, settle_until, holder, held_until";
+     stopped_because, joined, pace_from, pace_moved, changes_seen, settle_until, holder, held_until, canary_last";
+/// How many they are: what else a statement reads comes after.
+pub(crate) const COLUMN_COUNT: usize = 31;
 
 impl OperationRow {
     pub(crate) fn read(row: &impl Columns) -> Result<Self> {
@@ -100,6 +105,7 @@ impl OperationRow {
             settle_until: time_or_none(row, 27)?,
             holder: owned_or_none(row, 28)?,
             held_until: time(row, 29)?,
+            canary_last: number(row, 30)?,
         })
     }
 

@@ -4,7 +4,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use redrive_core::operation::{Judged, Seen, judge, settled};
+use redrive_core::lifecycle::Outcome;
+use redrive_core::operation::{Judged, Seen, judge, settled, settled_at_first};
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{Canary, CanaryState, ItemOutcome, Joined, OperationState};
@@ -30,11 +31,76 @@ const JOINED_MAX: u64 = 1_000;
 pub(crate) struct Outcomes {
     pub(crate) from: i64,
     pub(crate) to: i64,
-    pub(crate) runs: Vec<(i64, StateName)>,
+    pub(crate) runs: Vec<Settled>,
     /// There is more to read.
     pub(crate) more: bool,
-    /// What the canary's first attempts came to.
-    pub(crate) canary: Option<Seen>,
+    /// The canary, while it is awaited.
+    pub(crate) canary: Option<CanaryLook>,
+}
+
+const FIRST_ATTEMPT_FAILED: &str = "first_attempt_failed";
+const NO_OUTCOME_IN_TIME: &str = "no_outcome_in_time";
+
+/// An item that was moved and has come to an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Settled {
+    pub(crate) run: i64,
+    pub(crate) outcome: ItemOutcome,
+    /// Where a failed one went.
+    pub(crate) why: Option<&'static str>,
+}
+
+impl Settled {
+    fn new(run: i64, outcome: ItemOutcome, why: &'static str) -> Self {
+        Self { run, outcome, why: (outcome == ItemOutcome::Failed).then_some(why) }
+    }
+
+    /// By where the run went.
+    pub(crate) fn by_state(run: i64, state: StateName) -> Option<Self> {
+        settled(state).map(|outcome| Self::new(run, outcome, state.as_str()))
+    }
+
+    /// Of the canary: by its first attempt.
+    pub(crate) fn at_first(run: i64, first_attempt: Option<Outcome>, state: StateName) -> Option<Self> {
+        let why = if first_attempt.is_some() { FIRST_ATTEMPT_FAILED } else { state.as_str() };
+        settled_at_first(first_attempt, state).map(|outcome| Self::new(run, outcome, why))
+    }
+}
+
+/// How the canary's items stand. An outcome that is on record is the item's, whatever was said of its attempt since.
+#[derive(Debug, Default)]
+pub(crate) struct CanaryLook {
+    seen: Seen,
+    /// Not on record yet.
+    ended: Vec<Settled>,
+    open: Vec<i64>,
+}
+
+impl CanaryLook {
+    pub(crate) fn note(
+        &mut self,
+        run: i64,
+        recorded: ItemOutcome,
+        first_attempt: Option<Outcome>,
+        state: Option<StateName>,
+    ) {
+        let outcome = match recorded {
+            ItemOutcome::Succeeded | ItemOutcome::Failed => Some(recorded),
+            ItemOutcome::Waiting | ItemOutcome::Moved | ItemOutcome::Skipped | ItemOutcome::Ineligible => {
+                let ended = state.and_then(|state| Settled::at_first(run, first_attempt, state));
+                self.ended.extend(ended);
+                ended.map(|ended| ended.outcome)
+            }
+        };
+        match outcome {
+            Some(ItemOutcome::Succeeded) => self.seen.succeeded += 1,
+            Some(_) => self.seen.failed += 1,
+            None => {
+                self.seen.open += 1;
+                self.open.push(run);
+            }
+        }
+    }
 }
 
 /// How far the log was followed for each operation without a word that was worth a commit. An operation's own moves are most
@@ -85,7 +151,7 @@ impl Outcomes {
     pub(crate) fn tell(&self, row: &OperationRow, spec: &NewOperation, now: Timestamp) -> bool {
         let time_is_up = row.settle_until.is_some_and(|until| until <= now);
         let judged = match (&self.canary, &spec.canary) {
-            (Some(seen), Some(canary)) => judge(canary, *seen, canary_is_up(row, now)) != Judged::Waiting,
+            (Some(look), Some(canary)) => judge(canary, look.seen, canary_is_up(row, now)) != Judged::Waiting,
             (Some(_) | None, _) => false,
         };
         !self.runs.is_empty() || self.more || time_is_up || judged || (row.all_moved && row.unsettled() == 0)
@@ -108,27 +174,13 @@ pub(crate) fn keep(
     if row.changes_seen != outcomes.from || row.is_anothers(replica, batch.now) {
         return Ok(None);
     }
-    // A run that changed in several commits is told several times, and settled once.
-    let mut items = 0;
-    for (run, state) in &outcomes.runs {
-        let Some(outcome) = settled(*state) else { continue };
-        let failed = outcome == ItemOutcome::Failed;
-        if !settle_item(batch, id, *run, outcome, failed.then(|| state.as_str()))? {
-            continue;
-        }
-        items += 1;
-        if failed {
-            row.failed += 1;
-        } else {
-            row.succeeded += 1;
-        }
-    }
+    let mut items = settle_all(batch, &mut row, &outcomes.runs)?;
     row.changes_seen = outcomes.to;
-    if let (Some(seen), Some(canary)) = (outcomes.canary, &spec.canary)
+    if let (Some(look), Some(canary)) = (&outcomes.canary, &spec.canary)
         && row.state == OperationState::Running
         && row.canary == Some(CanaryState::Waiting)
     {
-        judge_canary(batch, &mut row, canary, seen)?;
+        items += judge_canary(batch, &mut row, canary, look)?;
     }
     row.hold(replica, batch.now);
     conclude(&mut row, batch.now);
@@ -136,8 +188,36 @@ pub(crate) fn keep(
     Ok(Some(items))
 }
 
-fn judge_canary(batch: &mut Batch<'_>, row: &mut OperationRow, canary: &Canary, seen: Seen) -> Result<()> {
-    match judge(canary, seen, canary_is_up(row, batch.now)) {
+/// A run that changed in several commits is told several times, and settled once.
+fn settle_all(batch: &mut Batch<'_>, row: &mut OperationRow, ended: &[Settled]) -> Result<usize> {
+    let mut items = 0;
+    for Settled { run, outcome, why } in ended {
+        if !settle_item(batch, row.id, *run, *outcome, *why)? {
+            continue;
+        }
+        items += 1;
+        if *outcome == ItemOutcome::Failed {
+            row.failed += 1;
+        } else {
+            row.succeeded += 1;
+        }
+    }
+    Ok(items)
+}
+
+/// What it is judged by goes on record with the judgement, so that the figures and the reason never disagree.
+fn judge_canary(batch: &mut Batch<'_>, row: &mut OperationRow, canary: &Canary, look: &CanaryLook) -> Result<usize> {
+    let time_is_up = canary_is_up(row, batch.now);
+    let judged = judge(canary, look.seen, time_is_up);
+    if judged == Judged::Waiting {
+        return Ok(0);
+    }
+    let mut items = settle_all(batch, row, &look.ended)?;
+    if time_is_up {
+        let late = look.open.iter().map(|run| Settled::new(*run, ItemOutcome::Failed, NO_OUTCOME_IN_TIME));
+        items += settle_all(batch, row, &late.collect::<Vec<_>>())?;
+    }
+    match judged {
         Judged::Waiting => {}
         Judged::Passed => row.canary = Some(CanaryState::Passed),
         Judged::Failed { because } => {
@@ -154,7 +234,7 @@ fn judge_canary(batch: &mut Batch<'_>, row: &mut OperationRow, canary: &Canary, 
             row.ended_at = Some(batch.now);
         }
     }
-    Ok(())
+    Ok(items)
 }
 
 /// Runs that came after the set was frozen, and have the pattern of one that the canary moved.

@@ -16,8 +16,9 @@ pub(crate) fn steer(batch: &mut Batch<'_>, id: i64, by: Steer) -> Result<()> {
     row.state = to;
     match to {
         OperationState::Running => {
-            row.pace = Pace::starting(batch.now);
+            // A pause is no reason to begin counting anew: a slow operation would never get to its next run.
             if row.started_at.is_none() {
+                row.pace = Pace::starting(batch.now);
                 row.started_at = Some(batch.now);
                 row.changes_seen = batch.rows.last_change()?;
             }
@@ -29,5 +30,21 @@ pub(crate) fn steer(batch: &mut Batch<'_>, id: i64, by: Steer) -> Result<()> {
         OperationState::Preview | OperationState::Paused | OperationState::Stopped | OperationState::Completed => {}
     }
     conclude(&mut row, batch.now);
+    batch.rows.update_operation(&row)
+}
+
+/// It can't be worked: it stops where it is, and nobody looks at it again.
+pub(crate) fn stop(batch: &mut Batch<'_>, id: i64, because: &str) -> Result<()> {
+    let mut row = batch.operation(id)?;
+    match row.state {
+        OperationState::Preview | OperationState::Running | OperationState::Paused => {
+            row.state = OperationState::Stopped;
+            row.stopped_because = Some(because.to_owned());
+            row.ended_at = Some(batch.now);
+        }
+        OperationState::Stopped | OperationState::Cancelled | OperationState::Completed => {}
+    }
+    row.preparing = false;
+    row.open = false;
     batch.rows.update_operation(&row)
 }

@@ -8,9 +8,9 @@ use redrive_core::wire::{CanaryState, OperationState};
 
 use crate::commands::operation_freeze::Found;
 use crate::commands::operation_move::Turn;
-use crate::commands::operation_row::OperationRow;
+use crate::commands::operation_row::{OperationRow, public_id};
 use crate::commands::operation_settle::Outcomes;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::Swept;
 use crate::operation_model::NewOperation;
 
@@ -20,7 +20,7 @@ const AT_ONCE_MAX: u64 = 10_000;
 /// What a store does for operations: the looks beside the writer, and the commits.
 #[async_trait]
 pub(crate) trait Bench: Sync {
-    async fn open_operations(&self) -> Result<Vec<(OperationRow, NewOperation)>>;
+    async fn open_operations(&self) -> Result<Vec<OperationRow>>;
     async fn operation_row(&self, id: i64) -> Result<OperationRow>;
     async fn operation_spec(&self, id: i64) -> Result<NewOperation>;
     async fn find_piece(&self, row: OperationRow, spec: Arc<NewOperation>) -> Result<Found>;
@@ -36,10 +36,18 @@ pub(crate) trait Bench: Sync {
         spec: Arc<NewOperation>,
         outcomes: Outcomes,
     ) -> Result<Option<usize>>;
+    async fn stop_operation(&self, id: i64, because: String) -> Result<()>;
 }
 
 /// Freezes the set before the answer, as far as that goes.
 pub(crate) async fn freeze_at_once(bench: &dyn Bench, id: i64) -> Result<()> {
+    match try_freeze_at_once(bench, id).await {
+        Err(error) if !error.is_passing() => stop(bench, id, &error).await,
+        done => done,
+    }
+}
+
+async fn try_freeze_at_once(bench: &dyn Bench, id: i64) -> Result<()> {
     let spec = Arc::new(bench.operation_spec(id).await?);
     loop {
         let row = bench.operation_row(id).await?;
@@ -51,17 +59,31 @@ pub(crate) async fn freeze_at_once(bench: &dyn Bench, id: i64) -> Result<()> {
 }
 
 pub(crate) async fn round(bench: &dyn Bench, replica: &str) -> Result<Swept> {
-    let mut swept = Swept::default();
-    for (row, spec) in bench.open_operations().await? {
-        let piece = piece(bench, replica, row, Arc::new(spec)).await?;
-        swept.looked_at += piece.looked_at;
-        swept.moved += piece.moved;
-        swept.more |= piece.more;
+    let (mut swept, mut failed) = (Swept::default(), None);
+    for row in bench.open_operations().await? {
+        let id = row.id;
+        match piece(bench, replica, row).await {
+            Ok(piece) => {
+                swept.looked_at += piece.looked_at;
+                swept.moved += piece.moved;
+                swept.more |= piece.more;
+            }
+            // The store is busy or away: nothing is wrong with the operation.
+            Err(error) if error.is_passing() => failed = failed.or(Some(error)),
+            Err(error) => stop(bench, id, &error).await?,
+        }
     }
-    Ok(swept)
+    failed.map_or(Ok(swept), Err)
 }
 
-async fn piece(bench: &dyn Bench, replica: &str, row: OperationRow, spec: Arc<NewOperation>) -> Result<Swept> {
+/// One that can't be worked says why, and costs the others nothing.
+async fn stop(bench: &dyn Bench, id: i64, error: &Error) -> Result<()> {
+    tracing::error!(operation = public_id(id), %error, "operation stopped: it can't be worked");
+    bench.stop_operation(id, format!("It could not be worked: {error}.")).await
+}
+
+async fn piece(bench: &dyn Bench, replica: &str, row: OperationRow) -> Result<Swept> {
+    let spec = Arc::new(bench.operation_spec(row.id).await?);
     if row.preparing {
         return freeze(bench, row, spec).await;
     }

@@ -1,11 +1,12 @@
 //! What a plan is made from, read where nothing can change meanwhile.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use redrive_core::ids::StepKey;
+use redrive_core::ids::{QueueName, StepKey};
 use redrive_core::ledger::{VersionChange, versions_changed};
-use redrive_core::plan::{GoesTo, OpenBreaker, Permit, Plan, Proposed, Situation, permit, plan as make};
-use redrive_core::policy::{Policy, ReplayApproval};
+use redrive_core::plan::{GoesTo, OpenBreaker, Permit, Plan, Proposed, Situation, permit, plan as make, replay_rules};
+use redrive_core::policy::Policy;
 use redrive_core::run::State;
 use redrive_core::text::Label;
 use redrive_core::wire::{PlanAnswer, Severity, Versions};
@@ -39,16 +40,16 @@ pub(crate) fn plan(batch: &mut Batch<'_>, at: &RunRef, replay: &Replay) -> Resul
     })
 }
 
-/// A plan, and the rules of where its attempt goes.
+/// A plan, and the rules that its replay obeys.
 pub(crate) struct Planned {
     pub(crate) plan: Plan,
-    pub(crate) policy: std::sync::Arc<Policy>,
+    pub(crate) policy: Arc<Policy>,
 }
 
 /// Whether a replay may be made, by which rules, and what it takes back.
 pub(crate) struct Permitted {
     pub(crate) permit: Permit,
-    pub(crate) policy: std::sync::Arc<Policy>,
+    pub(crate) policy: Arc<Policy>,
     /// Plain steps that are to be done again.
     pub(crate) again: Vec<StepKey>,
 }
@@ -66,18 +67,15 @@ impl Batch<'_> {
         if proposed.from_step.is_some() {
             return self.plan_of(row, proposed).map(Permitted::from);
         }
-        let queue = self.target_queue(row, proposed)?;
-        let policy = self.policy(&queue, row.tenant)?;
-        let severity = match policy.approval.replay {
-            ReplayApproval::Severity(_) => self.rows.own_of(row.id)?.ok_or(Error::NotFound("run"))?.severity,
-            ReplayApproval::Never | ReplayApproval::Unsafe | ReplayApproval::Always => Severity::Normal,
-        };
+        let queue = self.target_queue(row, proposed.target.queue.as_ref())?;
+        let policy = self.replay_rules(row, &queue)?;
+        let severity = self.severity_for(row, &policy)?;
         Ok(Permitted { permit: permit(&row.run, proposed, severity, &policy), policy, again: Vec::new() })
     }
 
     pub(crate) fn plan_of(&mut self, row: &RunRow, proposed: &Proposed) -> Result<Planned> {
-        let queue = self.target_queue(row, proposed)?;
-        let policy = self.policy(&queue, row.tenant)?;
+        let queue = self.target_queue(row, proposed.target.queue.as_ref())?;
+        let policy = self.replay_rules(row, &queue)?;
         let own = self.rows.own_of(row.id)?.ok_or(Error::NotFound("run"))?;
         let entries = self.rows.steps_of_run(row.id)?;
         let steps = entries.iter().map(StepRow::fact).collect::<Result<Vec<_>>>()?;
@@ -117,9 +115,32 @@ impl Batch<'_> {
     }
 
     /// The queue named, which has to be there, or the run's own.
-    fn target_queue(&mut self, row: &RunRow, proposed: &Proposed) -> Result<Queue> {
-        let Some(name) = &proposed.target.queue else { return self.queue_by_id(row.queue) };
+    pub(crate) fn target_queue(&mut self, row: &RunRow, named: Option<&QueueName>) -> Result<Queue> {
+        let Some(name) = named else { return self.queue_by_id(row.queue) };
         self.find_queue(name)?.ok_or(Error::NotFound("queue"))
+    }
+
+    /// What a replay into a queue obeys: its rules, and those of every queue that the run has been in since it died.
+    pub(crate) fn replay_rules(&mut self, row: &RunRow, goes_to: &Queue) -> Result<Arc<Policy>> {
+        let mut been_in = Vec::new();
+        if row.queue != goes_to.id {
+            been_in.push(self.rules_of(row)?.1);
+        }
+        for name in &row.run.left_queues.names {
+            if let Some(queue) = self.find_queue(name)?.filter(|queue| queue.id != goes_to.id) {
+                been_in.push(self.policy(&queue, row.tenant)?);
+            }
+        }
+        let policy = self.policy(goes_to, row.tenant)?;
+        Ok(replay_rules(&row.run, policy, &been_in))
+    }
+
+    /// The run's severity, looked up only where the policy asks for it.
+    pub(crate) fn severity_for(&mut self, row: &RunRow, policy: &Policy) -> Result<Severity> {
+        match policy.approval.from_severity {
+            Some(_) => Ok(self.rows.own_of(row.id)?.ok_or(Error::NotFound("run"))?.severity),
+            None => Ok(Severity::Normal),
+        }
     }
 
     /// What the work so far was done with, against what the workers of its queue have; where those said nothing, against

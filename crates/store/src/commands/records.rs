@@ -4,7 +4,7 @@ use redrive_core::ids::{IdempotencyKey, OrderKey};
 use redrive_core::ledger::EntryState;
 use redrive_core::lifecycle::Outcome;
 use redrive_core::pattern::Fingerprint;
-use redrive_core::run::StateName;
+use redrive_core::run::{Run, StateName};
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{EffectOutcome, PatternState, PayloadOmitted, Severity, StepStatus};
@@ -183,7 +183,13 @@ pub(crate) struct KeptRequest {
 pub(crate) struct Stood {
     pub(crate) state: StateName,
     pub(crate) attempt: u32,
-    pub(crate) revision: u32,
+    pub(crate) decisions: u32,
+}
+
+impl Stood {
+    pub(crate) fn of(run: &Run) -> Self {
+        Self { state: run.state.name(), attempt: run.attempt, decisions: run.decisions }
+    }
 }
 
 /// A new operation's row.

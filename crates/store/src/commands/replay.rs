@@ -44,8 +44,9 @@ pub(crate) fn replay(batch: &mut Batch<'_>, row: RunRow, act: &Act, replay: &Rep
 /// What only force passes. A run past its last replay is parked where everybody can see it.
 fn guard(batch: &mut Batch<'_>, row: &RunRow, permitted: &Permitted) -> Result<()> {
     let Some(refused) = &permitted.permit.refused else { return Ok(()) };
+    let waits = matches!(row.run.state, State::Scheduled(_));
     let parked = matches!(row.run.state, State::Dead { because: DeadBecause::Exhausted });
-    if matches!(refused, Refused::ReplaysUsed(_)) && !parked {
+    if matches!(refused, Refused::ReplaysUsed(_)) && !parked && !waits {
         let mut parked = row.clone();
         parked.run = row.ask(&Event::Park, &permitted.policy, batch.now)?.run;
         batch.save(row, &parked)?;

@@ -59,7 +59,7 @@ impl Batch<'_> {
             None => None,
         };
         let replay = Replay {
-            force: request.force,
+            force: matches!(&row.run.state, State::Review(review) if review.force),
             plan_hash: None,
             fix,
             instruction: request.instruction,

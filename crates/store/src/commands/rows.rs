@@ -4,6 +4,8 @@
 //! What a command has written it reads back as written, and it is all on disk, or nothing of it is, once the committer has
 //! its commit. Nothing here decides anything.
 
+use std::collections::HashSet;
+
 use redrive_core::absence::Absence;
 use redrive_core::breaker::{Breaker, Key};
 use redrive_core::ids::{OrderKey, QueueName, RunId, Tenant};
@@ -23,7 +25,7 @@ use crate::commands::run_row::RunRow;
 use crate::commands::steps::StepRow;
 use crate::commands::tally::Tally;
 use crate::error::Result;
-use crate::model::{KeyRecord, NewRun, NewSent, Swept};
+use crate::model::{KeyRecord, NewRun, NewSent, RunFilter, Swept};
 
 pub(crate) use crate::commands::records::{
     Candidate, Changed, DueCall, DueHint, KeptRequest, MovedEntry, NewAttempt, NewEntry, NewMove, NewOperationRow,
@@ -288,6 +290,10 @@ pub(crate) trait OperationRows {
     fn runs_as_they_stand(&mut self, operation: i64, runs: &[i64]) -> Result<Vec<RunRow>>;
     /// These runs are about to be looked at one by one, and moved.
     fn expect_runs(&mut self, operation: i64, runs: &[i64]) -> Result<()>;
+    /// Those of the runs that the filter finds now; `made_at`: when the operation was made.
+    fn still_match(&mut self, filter: &RunFilter, made_at: Timestamp, runs: &[i64]) -> Result<HashSet<i64>>;
+    /// Ends claims on operations: one replica's, or everybody's.
+    fn release_claims(&mut self, of: Option<&str>) -> Result<()>;
     /// Patterns of what an operation has had its turn with.
     fn patterns_moved(&mut self, row: &OperationRow, most: usize) -> Result<Vec<i64>>;
     /// Runs of a pattern after one, the oldest first.

@@ -1,5 +1,6 @@
 //! Entries of the ledger: found, begun, moved on. What may move is decided in `core`; nothing here asks why.
 
+use redrive_core::ids::CallId;
 use redrive_core::ledger::{Entry, EntryState, VersionChange, Will, versions_changed};
 use redrive_core::lifecycle::Effect;
 use redrive_core::plan::StepFact;
@@ -38,11 +39,13 @@ pub(crate) struct StepRow {
     pub(crate) omitted: Option<PayloadOmitted>,
     pub(crate) check: Option<Vec<u8>>,
     pub(crate) versions: Option<String>,
+    /// Of the call that began it.
+    pub(crate) call_id: Option<String>,
 }
 
 /// The columns of [`StepRow::read`].
 pub(crate) const COLUMNS: &str = "id, run, run_id, attempt, epoch, key, name, effect, status, outcome, began_at, at, \
-     used_at, used_epoch, settled_by, output, omitted_bytes, omitted_sha256, verify, versions";
+     used_at, used_epoch, settled_by, output, omitted_bytes, omitted_sha256, verify, versions, call_id";
 
 impl StepRow {
     pub(crate) fn read(row: &impl Columns) -> Result<Self> {
@@ -73,12 +76,23 @@ impl StepRow {
             omitted,
             check: kept(18)?,
             versions: owned_or_none(row, 19)?,
+            call_id: owned_or_none(row, 20)?,
         })
     }
 
-    /// As the moves of a run see it.
-    pub(crate) fn entry(&self, run: i64) -> Entry {
-        Entry { state: self.state, effect: self.effect, epoch: self.epoch, own: self.run == Some(run) }
+    /// As the moves of a run see it, when a call reports.
+    pub(crate) fn entry(&self, run: i64, call: Option<&CallId>) -> Entry {
+        Entry {
+            state: self.state,
+            effect: self.effect,
+            epoch: self.epoch,
+            own: self.run == Some(run),
+            same_call: self.is_of(call),
+        }
+    }
+
+    pub(crate) fn is_of(&self, call: Option<&CallId>) -> bool {
+        call.is_some_and(|call| self.call_id.as_deref() == Some(call.as_str()))
     }
 
     pub(crate) fn versions(&self) -> Result<Versions> {

@@ -2,7 +2,7 @@
 
 use redrive_core::breaker::StateName as BreakerState;
 use redrive_core::ids::QueueName;
-use redrive_core::lifecycle::{Event, Outcome};
+use redrive_core::lifecycle::{Event, Moved, Outcome};
 use redrive_core::run::{State, StateName};
 use redrive_core::text::{Label, Text};
 use redrive_core::verdict::Target;
@@ -14,7 +14,7 @@ use crate::commands::rows::NewMove;
 use crate::commands::run_row::RunRow;
 use crate::commands::under_lease::state_answer;
 use crate::commands::{merges, replay};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::model::{AttemptBody, HourlyKind};
 use crate::triage_model::{Act, Triage, Triaged};
 
@@ -81,11 +81,7 @@ fn reassign(
     queue: Option<&QueueName>,
 ) -> Result<RunRow> {
     let before = row.clone();
-    let (_, policy) = batch.rules_of(&row)?;
-    row.run = row.ask(&Event::Reassign, &policy, batch.now)?.run;
-    if let Some(queue) = queue {
-        batch.find_queue(queue)?.ok_or(Error::NotFound("queue"))?;
-    }
+    row.run = reassigned(batch, &row, queue)?.run;
     let target = Target { agent: agent.cloned(), model: None, queue: queue.cloned() };
     batch.redirect(&mut row, &target)?;
     batch.save(&before, &row)?;
@@ -97,9 +93,18 @@ fn reassign(
     Ok(row)
 }
 
-fn assign(batch: &mut Batch<'_>, row: RunRow, act: &Act, to: Option<&Label>) -> Result<RunRow> {
+/// Whether a run may go to another agent, or to the queue named.
+pub(crate) fn reassigned(batch: &mut Batch<'_>, row: &RunRow, queue: Option<&QueueName>) -> Result<Moved> {
+    let queue = batch.target_queue(row, queue)?;
+    let policy = batch.replay_rules(row, &queue)?;
+    let severity = batch.severity_for(row, &policy)?;
+    Ok(row.ask(&Event::Reassign { severity }, &policy, batch.now)?)
+}
+
+fn assign(batch: &mut Batch<'_>, mut row: RunRow, act: &Act, to: Option<&Label>) -> Result<RunRow> {
     let (_, policy) = batch.rules_of(&row)?;
-    row.ask(&Event::Assign, &policy, batch.now)?;
+    row.run = row.ask(&Event::Assign, &policy, batch.now)?.run;
+    batch.save_life(&row)?;
     batch.rows.set_assigned(row.id, to, batch.now)?;
     batch.tally.moved(row.id, Some(&row.standing()), &row.standing());
     let said = to.map_or_else(|| "To nobody.".to_owned(), |to| format!("To {to}."));

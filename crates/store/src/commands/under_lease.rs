@@ -14,7 +14,7 @@ use crate::commands::ledger;
 use crate::commands::run_row::RunRow;
 use crate::commands::{refuse, report, sweep};
 use crate::error::{Error, Result};
-use crate::model::{FailedAttempt, HourlyKind, LeaseToken, NewStep, Success, UnderLease};
+use crate::model::{Digest, FailedAttempt, HourlyKind, LeaseToken, NewStep, Success, UnderLease};
 
 /// The run that a lease names, and how a call under it stands.
 fn fenced(batch: &mut Batch<'_>, under: &UnderLease, verb: Verb) -> Result<(RunRow, Standing)> {
@@ -93,7 +93,9 @@ pub(crate) fn fail(batch: &mut Batch<'_>, under: &UnderLease, failed: &FailedAtt
         Standing::Again => {
             let kept = batch.rows.attempt(row.id, under.lease.attempt)?;
             let kept = kept.filter(|kept| kept.outcome == Outcome::Failed);
-            batch.stored_answer(&row, &kept.ok_or(Error::LeaseLost { recorded: false })?)
+            let kept = kept.ok_or(Error::LeaseLost { recorded: false })?;
+            same_end(&kept, &failed.digest)?;
+            batch.stored_answer(&row, &kept)
         }
         Standing::LateFailure => {
             keep_late_failure(batch, &row, under.lease.attempt, under.lease.epoch, &failed.body)?;
@@ -102,6 +104,11 @@ pub(crate) fn fail(batch: &mut Batch<'_>, under: &UnderLease, failed: &FailedAtt
         }
         Standing::LateSuccess | Standing::Cancelled | Standing::Lost => Err(lost(&row, stands)),
     }
+}
+
+/// An attempt ends once: the same words again are a lost answer, other words are a mistake that nobody should miss.
+fn same_end(kept: &Kept, digest: &Digest) -> Result<()> {
+    if kept.is(digest) { Ok(()) } else { Err(Error::AttemptConflict { attempt: kept.attempt }) }
 }
 
 fn keep_late_failure(batch: &mut Batch<'_>, row: &RunRow, attempt: u32, epoch: u64, body: &[u8]) -> Result<()> {
@@ -159,10 +166,16 @@ pub(crate) fn succeed(batch: &mut Batch<'_>, success: &Success) -> Result<Succee
         Standing::LateSuccess => match batch.rows.attempt(row.id, lease.attempt)? {
             // A detector has objected to this very report.
             Some(kept) if kept.outcome == Outcome::Failed && kept.is(&success.digest) => refused_before(&kept),
+            // It came late before.
+            Some(kept) if kept.outcome == Outcome::Succeeded => {
+                same_end(&kept, &success.digest)?;
+                Ok(SucceedAnswer { state: kept.state, late: true, verdict: None })
+            }
             Some(_) | None => record_success(batch, row, success, lease.attempt, Some(lease.epoch), true),
         },
         Standing::Again => {
             let kept = batch.rows.attempt(row.id, lease.attempt)?.ok_or(Error::LeaseLost { recorded: false })?;
+            same_end(&kept, &success.digest)?;
             Ok(SucceedAnswer { state: kept.state, late: false, verdict: None })
         }
         Standing::LateFailure | Standing::Cancelled | Standing::Lost => {

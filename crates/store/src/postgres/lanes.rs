@@ -119,7 +119,7 @@ async fn by_due(look: &Look<'_>, wanted: &Wanted) -> Result<Way> {
 }
 
 /// Whether a row matches, as one of the numbers above. Without conditions the index alone answers.
-fn hit(wanted: &Wanted, answered: Answered, params: &mut Params) -> String {
+pub(super) fn hit(wanted: &Wanted, answered: Answered, params: &mut Params) -> String {
     let residual = wanted.residual(answered, params);
     let inner = match &wanted.words {
         Some(words) => format!("CASE WHEN {} THEN {HIT} ELSE {ASK_TEMPLATE} END", names_begin(words, params)),

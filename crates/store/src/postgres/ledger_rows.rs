@@ -3,6 +3,7 @@
 
 use std::sync::LazyLock;
 
+use redrive_core::ids::CallId;
 use redrive_core::ledger::EntryState;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::StepStatus;
@@ -79,8 +80,9 @@ impl LedgerRows for PgRows<'_> {
     fn insert_step(&mut self, new: &NewEntry<'_>, now: Timestamp) -> Result<()> {
         let sql =
             "INSERT INTO steps (tenant, run, run_id, attempt, epoch, key, named, name, effect, status, outcome, holds,
-                 began_at, at, used_at, used_epoch, output, omitted_bytes, omitted_sha256, verify, versions)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14, $5, $15, $16, $17, $18, $19)";
+                 began_at, at, used_at, used_epoch, output, omitted_bytes, omitted_sha256, verify, versions,
+                 call_id)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14, $5, $15, $16, $17, $18, $19, $20)";
         if let Some(kept) = self.sheet.runs.get_mut(&new.row.id) {
             kept.has_steps = true;
         }
@@ -110,6 +112,7 @@ impl LedgerRows for PgRows<'_> {
                 &omitted.map(|omitted| omitted.sha256.as_str()),
                 &new.step.check,
                 &versions_column(new.by.versions)?.map(String::into_bytes),
+                &new.step.call_id.as_ref().map(CallId::as_str),
             ],
         )?;
         Ok(())
@@ -119,7 +122,8 @@ impl LedgerRows for PgRows<'_> {
         let sql = "UPDATE steps SET attempt = $2, epoch = $3, used_epoch = $3, effect = $4, status = $5, outcome = $6,
                  holds = $7, began_at = CASE WHEN $8::bigint = 1 THEN $9 ELSE began_at END, at = $9, used_at = $9,
                  output = $10, omitted_bytes = $11, omitted_sha256 = $12, verify = coalesce($13, verify),
-                 versions = $14, settled_by = $15 WHERE id = $1 AND status = $16";
+                 versions = $14, settled_by = $15,
+                 call_id = CASE WHEN $8::bigint = 1 THEN $17 ELSE call_id END WHERE id = $1 AND status = $16";
         let omitted = moved.step.output_omitted.as_ref();
         let changed = self.run(
             sql,
@@ -140,6 +144,7 @@ impl LedgerRows for PgRows<'_> {
                 &versions_column(moved.by.versions)?.map(String::into_bytes),
                 &moved.settled_by,
                 &status_column(moved.found.state),
+                &moved.step.call_id.as_ref().map(CallId::as_str),
             ],
         )?;
         exactly_one(changed)

@@ -18,6 +18,7 @@ use tokio_postgres::types::ToSql;
 use super::address::Address;
 use super::connection::{ANSWER_MAX, Session, connect};
 use super::failure::is_unavailable;
+use super::look::Look;
 use super::write::Write;
 use crate::error::{Error, Result};
 
@@ -225,6 +226,21 @@ impl Line {
     /// The first row, if there is one.
     pub(super) fn row(&mut self, sql: &str, values: Values<'_>) -> Result<Option<Row>> {
         Ok(self.query(sql, values)?.into_iter().next())
+    }
+
+    /// Reads as readers do, within the transaction that is open.
+    pub(super) fn look<T>(&mut self, read: impl AsyncFnOnce(Look<'_>) -> Result<T>) -> Result<T> {
+        let Session { client, statements } = &*self.session;
+        let found = self.wait(read(Look::new(client, statements)));
+        found.map_err(|error| {
+            let (how, error) = match (self.first_failure_ahead(), error) {
+                (Some(first), _) => (Failure::of(&first), first.into()),
+                (None, error @ Error::Unavailable(_)) => (Failure::Lost, error),
+                (None, error) => (Failure::Command, error),
+            };
+            self.failure.get_or_insert(how);
+            error
+        })
     }
 
     /// How many rows it changed.

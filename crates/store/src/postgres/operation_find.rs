@@ -1,27 +1,30 @@
 //! What operations look for beside the writer: the next piece of a set, the items whose turn it is, what became of
 //! those that were moved.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use redrive_core::lifecycle::Outcome;
-use redrive_core::operation::{Seen, settled};
+use redrive_core::operation::settled;
 use redrive_core::patch::Operation;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{Canary, CanaryState, ItemOutcome, OperationSample, OperationState, Sort};
 
-use super::columns::{bytes, number, packed_json_or_none, parsed, whole};
+use super::columns::{Columns as _, bytes, number, packed_json_or_none, parsed, text, whole};
 use super::filter::wanted;
+use super::lanes::{ASK_TEMPLATE, HIT, hit};
 use super::look::Look;
 use super::operation_rows::stood;
+use super::params::Params;
 use super::pieces::payload_of;
+use super::predicate::Answered;
 use super::scan::{Place, Scan};
 use crate::commands::life::{position, word};
 use crate::commands::operation_freeze::{Found, LOOKS_MAX, PIECE_RUNS};
 use crate::commands::operation_move::{Item, Turn, room};
 use crate::commands::operation_patch::{Made, PIECE_MAX_BYTES, Patched, SAMPLES_MAX, patch_of, patched};
 use crate::commands::operation_row::OperationRow;
-use crate::commands::operation_settle::{CHANGED_LOOKS_MAX, Outcomes};
+use crate::commands::operation_settle::{CHANGED_LOOKS_MAX, CanaryLook, Outcomes, Settled};
 use crate::error::Result;
 use crate::kept::changes::run_numbers;
 use crate::model::{RunFilter, RunRef, TenantScope};
@@ -127,7 +130,7 @@ pub(super) async fn find_turn(
         return Ok(turn);
     }
     let waiting = position(ItemOutcome::ALL, &ItemOutcome::Waiting);
-    let sql = "SELECT run, state, attempt, revision FROM operation_items
+    let sql = "SELECT run, state, attempt, decisions FROM operation_items
          WHERE operation = $1 AND run > $2 AND outcome = $3 ORDER BY run LIMIT $4";
     let most = i64::try_from(room).unwrap_or(i64::MAX);
     let rows = look.rows(sql, &[&row.id, &row.moved_to, &waiting, &most]).await?;
@@ -180,7 +183,7 @@ pub(super) async fn find_outcomes(
     let awaited =
         row.state == OperationState::Running && row.canary == Some(CanaryState::Waiting) && row.canary_until.is_some();
     if let Some(canary) = spec.canary.as_ref().filter(|_| awaited) {
-        outcomes.canary = Some(first_attempts(look, row.id, canary).await?);
+        outcomes.canary = Some(canary_look(look, row.id, canary).await?);
     }
     Ok(outcomes)
 }
@@ -197,7 +200,7 @@ async fn follow(look: &Look<'_>, row: &OperationRow, outcomes: &mut Outcomes) ->
         for commit in &commits {
             runs.extend(run_numbers(bytes(commit, 1)?)?);
         }
-        let states = moved(look, row.id, &runs).await?;
+        let ended = moved(look, row, &runs).await?;
         for commit in &commits {
             if looks >= CHANGED_LOOKS_MAX {
                 outcomes.more = true;
@@ -206,46 +209,101 @@ async fn follow(look: &Look<'_>, row: &OperationRow, outcomes: &mut Outcomes) ->
             outcomes.to = number(commit, 0)?;
             for run in run_numbers(bytes(commit, 1)?)? {
                 looks += 1;
-                outcomes.runs.extend(states.get(&run).map(|state| (run, *state)));
+                outcomes.runs.extend(ended.get(&run));
             }
         }
     }
 }
 
-/// Where the items stand that were moved and have come to an end. An operation's own moves are in the log as well: most of
-/// what is named there still waits, which its run alone says.
-async fn moved(look: &Look<'_>, operation: i64, runs: &[i64]) -> Result<HashMap<i64, StateName>> {
+/// Items that were moved and have come to an end. An operation's own moves are in the log as well: most of what is named
+/// there still waits, which its run alone says. Of the canary it is the first attempt that says it.
+async fn moved(look: &Look<'_>, operation: &OperationRow, runs: &[i64]) -> Result<HashMap<i64, Settled>> {
     let moved = position(ItemOutcome::ALL, &ItemOutcome::Moved);
     let ended = StateName::ALL.iter().filter(|state| settled(**state).is_some());
     let ended: Vec<i64> = ended.map(|state| position(StateName::ALL, state)).collect();
-    let sql = "SELECT q_run, run.state FROM unnest($2::bigint[]) AS q(q_run) CROSS JOIN LATERAL (
-                   SELECT state FROM runs WHERE id = q_run AND state = ANY($4) OFFSET 0) AS run
-               CROSS JOIN LATERAL (
-                   SELECT outcome FROM operation_items
-                   WHERE operation = $1 AND run >= q_run AND run <= q_run ORDER BY run LIMIT 1) AS item
-               WHERE item.outcome = $3";
-    let rows = look.rows(sql, &[&operation, &runs, &moved, &ended]).await?;
-    rows.iter().map(|row| Ok((number(row, 0)?, word(StateName::ALL, number(row, 1)?, "state")?))).collect()
+    let sql = format!(
+        "SELECT q_run, run.state, CASE WHEN q_run <= $5 THEN {FIRST_ATTEMPT} ELSE -1 END
+         FROM unnest($2::bigint[]) AS q(q_run) CROSS JOIN LATERAL (
+             SELECT state FROM runs WHERE id = q_run AND (state = ANY($4) OR id <= $5) OFFSET 0) AS run
+         CROSS JOIN LATERAL (
+             SELECT run, attempt, outcome FROM operation_items
+             WHERE operation = $1 AND run >= q_run AND run <= q_run ORDER BY run LIMIT 1) AS item
+         WHERE item.outcome = $3"
+    );
+    let rows = look.rows(&sql, &[&operation.id, &runs, &moved, &ended, &operation.canary_last]).await?;
+    let mut found = HashMap::new();
+    for row in &rows {
+        let run = number(row, 0)?;
+        let state = word(StateName::ALL, number(row, 1)?, "state")?;
+        let ended = if run <= operation.canary_last {
+            Settled::at_first(run, outcome_of(number(row, 2)?)?, state)
+        } else {
+            Settled::by_state(run, state)
+        };
+        found.extend(ended.map(|ended| (run, ended)));
+    }
+    Ok(found)
 }
 
-/// The first attempt of each canary run after it was moved; few enough to look at all of them.
-async fn first_attempts(look: &Look<'_>, operation: i64, canary: &Canary) -> Result<Seen> {
+/// How the first attempt of an item ended after it was moved; -1 where none has.
+const FIRST_ATTEMPT: &str = "coalesce((SELECT attempts.outcome FROM attempts
+     WHERE attempts.run = item.run AND attempts.attempt > item.attempt
+     ORDER BY attempts.attempt LIMIT 1), -1)";
+
+fn outcome_of(column: i64) -> Result<Option<Outcome>> {
+    if column == -1 { Ok(None) } else { word(Outcome::ALL, column, "outcome").map(Some) }
+}
+
+/// The canary's runs: few enough to look at all of them.
+async fn canary_look(look: &Look<'_>, operation: i64, canary: &Canary) -> Result<CanaryLook> {
     let outcomes = [ItemOutcome::Moved, ItemOutcome::Succeeded, ItemOutcome::Failed]
         .map(|outcome| position(ItemOutcome::ALL, &outcome));
-    let sql = "SELECT coalesce((SELECT attempts.outcome FROM attempts WHERE attempts.run = item.run
-                   AND attempts.attempt > item.attempt ORDER BY attempts.attempt LIMIT 1), -1)
-               FROM operation_items AS item WHERE item.operation = $1 AND item.outcome = ANY($2)
-               ORDER BY item.run LIMIT $3";
-    let rows = look.rows(sql, &[&operation, &outcomes.as_slice(), &i64::from(canary.size)]).await?;
-    let mut seen = Seen::default();
+    let sql = format!(
+        "SELECT item.run, item.outcome, {FIRST_ATTEMPT}, (SELECT runs.state FROM runs WHERE runs.id = item.run)
+         FROM operation_items AS item WHERE item.operation = $1 AND item.outcome = ANY($2)
+         ORDER BY item.run LIMIT $3"
+    );
+    let rows = look.rows(&sql, &[&operation, &outcomes.as_slice(), &i64::from(canary.size)]).await?;
+    let mut found = CanaryLook::default();
     for row in &rows {
-        match number(row, 0)? {
-            -1 => seen.open += 1,
-            outcome => match word(Outcome::ALL, outcome, "outcome")? {
-                Outcome::Succeeded => seen.succeeded += 1,
-                Outcome::Failed | Outcome::Cancelled => seen.failed += 1,
-            },
+        let recorded = word(ItemOutcome::ALL, number(row, 1)?, "outcome")?;
+        let state = row.number_or_none(3)?.map(|state| word(StateName::ALL, state, "state")).transpose()?;
+        found.note(number(row, 0)?, recorded, outcome_of(number(row, 2)?)?, state);
+    }
+    Ok(found)
+}
+
+/// Those of the runs that the filter finds.
+pub(super) async fn matching(
+    look: &Look<'_>,
+    filter: &RunFilter,
+    made_at: Timestamp,
+    runs: &[i64],
+) -> Result<HashSet<i64>> {
+    let mut found = HashSet::new();
+    let Some(wanted) = wanted(look, &TenantScope::All, filter, Sort::Received, made_at).await? else {
+        return Ok(found);
+    };
+    let mut params = Params::default();
+    let hit = hit(&wanted, Answered::default(), &mut params);
+    let among = params.numbers(runs);
+    let sql = format!("SELECT runs.id, ({hit})::bigint, runs.pattern FROM runs WHERE runs.id = ANY({among})");
+    let mut by_template: HashMap<i64, Vec<i64>> = HashMap::new();
+    for row in look.rows_of(&sql, &params).await? {
+        let run = number(&row, 0)?;
+        match (number(&row, 1)?, row.number_or_none(2)?) {
+            (HIT, _) => drop(found.insert(run)),
+            (ASK_TEMPLATE, Some(pattern)) => by_template.entry(pattern).or_default().push(run),
+            _ => {}
         }
     }
-    Ok(seen)
+    if let Some(words) = wanted.words.as_ref().filter(|_| !by_template.is_empty()) {
+        let patterns: Vec<i64> = by_template.keys().copied().collect();
+        for row in look.rows("SELECT id, template FROM patterns WHERE id = ANY($1)", &[&patterns]).await? {
+            if words.are_in(text(&row, 1)?) {
+                found.extend(by_template.remove(&number(&row, 0)?).unwrap_or_default());
+            }
+        }
+    }
+    Ok(found)
 }

@@ -5,7 +5,7 @@ use tokio_postgres::Row;
 
 use super::columns::{packed_json, packed_json_or_none};
 use super::look::Look;
-use crate::commands::operation_row::{COLUMNS, OperationRow, number_of};
+use crate::commands::operation_row::{COLUMN_COUNT, COLUMNS, OperationRow, number_of};
 use crate::error::{Error, Result};
 use crate::kept::cursor::{seal_numbers, unseal_numbers};
 use crate::kept::filter::PAGE_MAX;
@@ -14,8 +14,6 @@ use crate::operation_model::{ItemsCall, NewOperation};
 
 /// The row, then what was asked for and what it would do.
 const WHOLE: &str = "spec, samples FROM operations";
-/// How many columns an operation's row has.
-const ROW_COLUMNS: usize = 30;
 
 pub(super) async fn one(look: &Look<'_>, id: i64) -> Result<OperationView> {
     let found = look.row(&format!("SELECT {COLUMNS}, {WHOLE} WHERE id = $1"), &[&id]).await?;
@@ -33,15 +31,15 @@ pub(super) async fn spec(look: &Look<'_>, id: i64) -> Result<NewOperation> {
     packed_json(&found.ok_or(Error::NotFound("operation"))?, 0, "operation")
 }
 
-/// Operations that somebody has to look at, with what was asked for.
-pub(super) async fn open(look: &Look<'_>) -> Result<Vec<(OperationRow, NewOperation)>> {
-    let rows = look.rows(&format!("SELECT {COLUMNS}, {WHOLE} WHERE open = 1 ORDER BY id"), &[]).await?;
-    rows.iter().map(|row| Ok((OperationRow::read(row)?, packed_json(row, ROW_COLUMNS, "operation")?))).collect()
+/// Operations that somebody has to look at.
+pub(super) async fn open(look: &Look<'_>) -> Result<Vec<OperationRow>> {
+    let rows = look.rows(&format!("SELECT {COLUMNS} FROM operations WHERE open = 1 ORDER BY id"), &[]).await?;
+    rows.iter().map(OperationRow::read).collect()
 }
 
 fn view(row: &Row) -> Result<OperationView> {
-    let spec = packed_json(row, ROW_COLUMNS, "operation")?;
-    let samples: Option<Vec<OperationSample>> = packed_json_or_none(row, ROW_COLUMNS + 1, "samples")?;
+    let spec = packed_json(row, COLUMN_COUNT, "operation")?;
+    let samples: Option<Vec<OperationSample>> = packed_json_or_none(row, COLUMN_COUNT + 1, "samples")?;
     operations::view(OperationRow::read(row)?, spec, samples.unwrap_or_default())
 }
 

@@ -10,6 +10,7 @@ use tokio_postgres::Row;
 
 use super::array::column;
 use super::columns::{number, packed_json_or_none, parsed, whole};
+use super::operation_find::matching;
 use super::rows::PgRows;
 use crate::codec::encode;
 use crate::commands::attempts::json;
@@ -18,19 +19,20 @@ use crate::commands::operation_row::{COLUMNS, OperationRow};
 use crate::commands::rows::{NewOperationRow, OperationRows, Stood};
 use crate::commands::run_row::RunRow;
 use crate::error::{Error, Result};
+use crate::model::RunFilter;
 
 static ONE: LazyLock<String> = LazyLock::new(|| format!("SELECT {COLUMNS} FROM operations WHERE id = $1 FOR UPDATE"));
 
 const INSERT: &str = "INSERT INTO operations (action, state, preparing, all_moved, open, spec, actor, created_at,
          started_at, last_run, prepared_to, moved_to, matched, eligible, moved, succeeded, failed, skipped, tallies, canary,
-         pace_from, pace_moved, changes_seen, held_until)
-     VALUES ($1, $2, 1, 0, 1, $3, $4, $5, $6, $7, 0, 0, 0, 0, 0, 0, 0, 0, $8, $9, $5, 0, $10, 0) RETURNING id";
+         pace_from, pace_moved, changes_seen, held_until, canary_last)
+     VALUES ($1, $2, 1, 0, 1, $3, $4, $5, $6, $7, 0, 0, 0, 0, 0, 0, 0, 0, $8, $9, $5, 0, $10, 0, 0) RETURNING id";
 
 const UPDATE: &str = "UPDATE operations SET state = $2, preparing = $3, all_moved = $4, open = $5, started_at = $6,
          ended_at = $7, prepared_to = $8, moved_to = $9, matched = $10, eligible = $11, moved = $12, succeeded = $13,
          failed = $14, skipped = $15, tallies = $16, canary = $17, canary_until = $18, stopped_because = $19,
          joined = $20, pace_from = $21, pace_moved = $22, changes_seen = $23, settle_until = $24, holder = $25,
-         held_until = $26 WHERE id = $1";
+         held_until = $26, canary_last = $27 WHERE id = $1";
 
 fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
@@ -100,6 +102,7 @@ impl OperationRows for PgRows<'_> {
                 &row.settle_until.map(Timestamp::as_millis),
                 &row.holder,
                 &row.held_until.as_millis(),
+                &row.canary_last,
             ],
         )?;
         if changed == 1 { Ok(()) } else { Err(Error::NotFound("operation")) }
@@ -170,6 +173,17 @@ impl OperationRows for PgRows<'_> {
         Ok(())
     }
 
+    fn still_match(&mut self, filter: &RunFilter, made_at: Timestamp, runs: &[i64]) -> Result<HashSet<i64>> {
+        self.write_out()?;
+        self.line.look(async |look| matching(&look, filter, made_at, runs).await)
+    }
+
+    fn release_claims(&mut self, of: Option<&str>) -> Result<()> {
+        let sql = "UPDATE operations SET held_until = 0 WHERE open = 1 AND holder = coalesce($1, holder)";
+        self.run(sql, &[&of])?;
+        Ok(())
+    }
+
     fn patterns_moved(&mut self, row: &OperationRow, most: usize) -> Result<Vec<i64>> {
         let sql = "SELECT DISTINCT runs.pattern FROM operation_items AS item JOIN runs ON runs.id = item.run
              WHERE item.operation = $1 AND item.run <= $2 AND runs.pattern IS NOT NULL LIMIT $3";
@@ -191,7 +205,7 @@ pub(super) fn stood(row: &Row) -> Result<Stood> {
     Ok(Stood {
         state: word(StateName::ALL, number(row, 1)?, "state")?,
         attempt: whole(row, 2, "attempt")?,
-        revision: whole(row, 3, "revision")?,
+        decisions: whole(row, 3, "decisions")?,
     })
 }
 
@@ -217,7 +231,7 @@ impl PgRows<'_> {
         self.write_items()?;
         // One look into the index each. Asked for as any of a list, the planner read all of the operation's items.
         let sql = "SELECT item.* FROM unnest($2::bigint[]) AS q(q_run) CROSS JOIN LATERAL (
-                 SELECT run, state, attempt, revision, outcome FROM operation_items
+                 SELECT run, state, attempt, decisions, outcome FROM operation_items
                  WHERE operation = $1 AND run >= q_run AND run <= q_run ORDER BY run LIMIT 1) AS item";
         let found = self.ask(sql, &[&operation, &runs])?;
         for run in runs {
@@ -234,7 +248,7 @@ impl PgRows<'_> {
     fn write_items(&mut self) -> Result<()> {
         let new = std::mem::take(&mut self.items.new);
         if !new.is_empty() {
-            let sql = "INSERT INTO operation_items (operation, run, outcome, why, state, attempt, revision)
+            let sql = "INSERT INTO operation_items (operation, run, outcome, why, state, attempt, decisions)
                  SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::text[]),
                      unnest($5::bigint[]), unnest($6::bigint[]), unnest($7::bigint[])";
             let why: Vec<Option<&str>> = new.iter().map(|item| item.3.as_deref()).collect();
@@ -247,7 +261,7 @@ impl PgRows<'_> {
                     &why,
                     &column(&new, |item| position(StateName::ALL, &item.4.state)),
                     &column(&new, |item| i64::from(item.4.attempt)),
-                    &column(&new, |item| i64::from(item.4.revision)),
+                    &column(&new, |item| i64::from(item.4.decisions)),
                 ],
             )?;
         }

@@ -14,6 +14,7 @@ use crate::commands::operation_freeze::{self, Found};
 use crate::commands::operation_move::{self, Turn};
 use crate::commands::operation_row::OperationRow;
 use crate::commands::operation_settle::{self, Outcomes};
+use crate::commands::operation_steer;
 use crate::commands::operation_work::Bench;
 use crate::error::Result;
 use crate::operation_model::NewOperation;
@@ -21,7 +22,7 @@ use crate::store::Store as _;
 
 #[async_trait]
 impl Bench for PgStore {
-    async fn open_operations(&self) -> Result<Vec<(OperationRow, NewOperation)>> {
+    async fn open_operations(&self) -> Result<Vec<OperationRow>> {
         read!(self, look => open(&look))
     }
 
@@ -72,5 +73,9 @@ impl Bench for PgStore {
     ) -> Result<Option<usize>> {
         let keep = move |batch: &mut Batch<'_>| operation_settle::keep(batch, id, &replica, &spec, &outcomes);
         self.committer.commit(To::Desk, Expects::default(), keep).await
+    }
+
+    async fn stop_operation(&self, id: i64, because: String) -> Result<()> {
+        self.write(move |batch| operation_steer::stop(batch, id, &because)).await
     }
 }

@@ -1,7 +1,7 @@
 //! The store over PostgreSQL: what it is made of, and how it opens.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 use redrive_core::policy::Policies;
 use tokio::sync::Mutex;
@@ -51,6 +51,8 @@ pub struct PgStore {
     pub(super) followed: Followed,
     /// Whoever folds what was appended: a connection that is made when it is needed.
     pub(super) folding: Mutex<Option<Session>>,
+    /// The name under which this replica works on operations.
+    pub(super) worker: OnceLock<String>,
 }
 
 /// Reads over a connection of its own, at one moment.
@@ -96,7 +98,8 @@ impl PgStore {
         let telling = Telling::start(address, wakeups)?;
         let schemas = OutputSchemas::of(&shared.policies, &queue_list::list_queues(&session.look()).await?);
         let (followed, folding) = (Followed::default(), Mutex::new(Some(session)));
-        Ok(Self { committer, readers, shared, telling, shelf, schemas, followed, folding })
+        let worker = OnceLock::new();
+        Ok(Self { committer, readers, shared, telling, shelf, schemas, followed, folding, worker })
     }
 
     /// Whatever is not about one run alone.

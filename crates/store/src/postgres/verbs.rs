@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use redrive_core::detect::OutputSchema;
@@ -54,6 +55,9 @@ impl PgStore {
 }
 
 // What a command holds is boxed: on its way to the committer and back it is moved half a dozen times.
+/// How long a closing store takes to give up its operations.
+const RELEASE_MAX: Duration = Duration::from_secs(1);
+
 #[async_trait]
 impl Store for PgStore {
     fn now(&self) -> Timestamp {
@@ -90,6 +94,13 @@ impl Store for PgStore {
 
     async fn heartbeat(&self, under: UnderLease) -> Result<Timestamp> {
         self.write_run(Expects::run(&under.at), move |batch| under_lease::heartbeat(batch, &under)).await
+    }
+
+    async fn heartbeats(&self, leases: Vec<UnderLease>) -> Vec<Result<Timestamp>> {
+        let acts = leases
+            .into_iter()
+            .map(|under| (Expects::run(&under.at), move |batch: &mut Batch<'_>| under_lease::heartbeat(batch, &under)));
+        self.committer.commit_each(acts.collect()).await
     }
 
     async fn step(&self, under: UnderLease, step: NewStep) -> Result<StepView> {
@@ -224,6 +235,7 @@ impl Store for PgStore {
     }
 
     async fn work_operations(&self, replica: &str) -> Result<Swept> {
+        self.worker.get_or_init(|| replica.to_owned());
         operation_work::round(self, replica).await
     }
 
@@ -389,6 +401,13 @@ impl Store for PgStore {
     }
 
     async fn close(&self) {
+        if let Some(replica) = self.worker.get().cloned() {
+            // Another goes on with its operations at once; without this, when the claim ends.
+            let release = self.write(move |batch| batch.rows.release_claims(Some(&replica)));
+            if !matches!(tokio::time::timeout(RELEASE_MAX, release).await, Ok(Ok(()))) {
+                tracing::debug!("claims on operations not released");
+            }
+        }
         self.committer.close().await;
         self.telling.close().await;
         self.readers.close();

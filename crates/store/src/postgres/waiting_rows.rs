@@ -213,7 +213,10 @@ impl PgRows<'_> {
                 found.entry(place).or_default().push(candidate);
             }
         }
-        for place in places {
+        let mut places = places.to_vec();
+        places.sort_unstable();
+        places.dedup();
+        for place in &places {
             let candidates = self.one_at_a_time(place.1, found.remove(place).unwrap_or_default())?;
             let more = read.get(place).is_some_and(|n| *n >= most);
             self.claim.due.insert(*place, (candidates, more));

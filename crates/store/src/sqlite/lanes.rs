@@ -122,7 +122,7 @@ pub(super) const HIT: i64 = 1;
 pub(super) const ASK_TEMPLATE: i64 = 2;
 
 /// Whether a row matches, as one of the numbers above. Without conditions the index alone answers.
-fn hit(wanted: &Wanted, answered: Answered) -> (String, Vec<Value>) {
+pub(super) fn hit(wanted: &Wanted, answered: Answered) -> (String, Vec<Value>) {
     let residual = wanted.residual(answered);
     let names = wanted.words.as_ref().map(names_begin);
     let inner = match &names {

@@ -1,27 +1,32 @@
 //! What operations look for beside the writer: the next piece of a set, the items whose turn it is, what became of
 //! those that were moved.
 
+use std::collections::HashSet;
+
 use redrive_core::lifecycle::Outcome;
-use redrive_core::operation::{Seen, settled};
 use redrive_core::patch::Operation;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{Canary, CanaryState, ItemOutcome, OperationSample, OperationState, Sort};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::changes::run_numbers;
 use super::columns::{parsed, whole};
 use super::filter::wanted;
+use super::lanes::hit;
 use super::lookup::run_number;
 use super::operation_rows::samples_of;
 use super::pieces::payload_of;
-use super::scan::{Place, Scan};
+use super::predicate::Answered;
+use super::scan::{Place, Scan, candidate};
+use super::words::Templates;
 use crate::commands::life::{position, word};
 use crate::commands::operation_freeze::{Found, LOOKS_MAX, PIECE_RUNS};
 use crate::commands::operation_move::{Item, Turn, room};
 use crate::commands::operation_patch::{Made, PIECE_MAX_BYTES, Patched, SAMPLES_MAX, patch_of, patched};
 use crate::commands::operation_row::OperationRow;
-use crate::commands::operation_settle::{CHANGED_LOOKS_MAX, Outcomes};
+use crate::commands::operation_settle::{CHANGED_LOOKS_MAX, CanaryLook, Outcomes, Settled};
 use crate::commands::rows::Stood;
 use crate::error::{Error, Result};
 use crate::model::{RunFilter, RunRef, TenantScope};
@@ -106,7 +111,7 @@ pub(super) fn find_turn(conn: &Connection, row: &OperationRow, spec: &NewOperati
         return Ok(turn);
     }
     let mut find = conn.prepare_cached(
-        "SELECT run, state, attempt, revision FROM operation_items
+        "SELECT run, state, attempt, decisions FROM operation_items
          WHERE operation = ?1 AND run > ?2 AND outcome = ?3 ORDER BY run LIMIT ?4",
     )?;
     let waiting = position(ItemOutcome::ALL, &ItemOutcome::Waiting);
@@ -132,7 +137,7 @@ pub(super) fn find_turn(conn: &Connection, row: &OperationRow, spec: &NewOperati
 }
 
 fn stood(row: &Row<'_>) -> Result<Stood> {
-    Ok(Stood { state: word(StateName::ALL, row.get(1)?, "state")?, attempt: row.get(2)?, revision: row.get(3)? })
+    Ok(Stood { state: word(StateName::ALL, row.get(1)?, "state")?, attempt: row.get(2)?, decisions: row.get(3)? })
 }
 
 /// Patches the payload of a run as it is.
@@ -167,7 +172,7 @@ pub(super) fn find_outcomes(conn: &Connection, row: &OperationRow, spec: &NewOpe
     let awaited =
         row.state == OperationState::Running && row.canary == Some(CanaryState::Waiting) && row.canary_until.is_some();
     if let Some(canary) = spec.canary.as_ref().filter(|_| awaited) {
-        outcomes.canary = Some(first_attempts(conn, row.id, canary)?);
+        outcomes.canary = Some(canary_look(conn, row.id, canary)?);
     }
     Ok(outcomes)
 }
@@ -184,44 +189,76 @@ fn follow(conn: &Connection, row: &OperationRow, outcomes: &mut Outcomes) -> Res
         outcomes.to = found.get(0)?;
         for run in run_numbers(found.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?)? {
             looks += 1;
-            if let Some(state) = moved_and_settled(conn, row.id, run)? {
-                outcomes.runs.push((run, state));
-            }
+            outcomes.runs.extend(moved_and_settled(conn, row, run)?);
         }
     }
     Ok(())
 }
 
-fn moved_and_settled(conn: &Connection, operation: i64, run: i64) -> Result<Option<StateName>> {
+fn moved_and_settled(conn: &Connection, operation: &OperationRow, run: i64) -> Result<Option<Settled>> {
     let mut find = conn.prepare_cached(
-        "SELECT runs.state FROM operation_items AS item JOIN runs ON runs.id = item.run
+        "SELECT runs.state, item.attempt FROM operation_items AS item JOIN runs ON runs.id = item.run
          WHERE item.operation = ?1 AND item.run = ?2 AND item.outcome = ?3",
     )?;
     let moved = position(ItemOutcome::ALL, &ItemOutcome::Moved);
-    let state: Option<i64> = find.query_row(params![operation, run, moved], |row| row.get(0)).optional()?;
-    let state = state.map(|state| word(StateName::ALL, state, "state")).transpose()?;
-    Ok(state.filter(|state| settled(*state).is_some()))
+    let found = find.query_row(params![operation.id, run, moved], |row| Ok((row.get(0)?, row.get(1)?)));
+    let Some((state, attempt)) = found.optional()? else { return Ok(None) };
+    let state = word(StateName::ALL, state, "state")?;
+    if run <= operation.canary_last {
+        return Ok(Settled::at_first(run, first_attempt(conn, run, attempt)?, state));
+    }
+    Ok(Settled::by_state(run, state))
 }
 
-/// The first attempt of each canary run after it was moved; few enough to look at all of them.
-fn first_attempts(conn: &Connection, operation: i64, canary: &Canary) -> Result<Seen> {
+/// How the first attempt after one ended.
+fn first_attempt(conn: &Connection, run: i64, after: i64) -> Result<Option<Outcome>> {
+    let mut first =
+        conn.prepare_cached("SELECT outcome FROM attempts WHERE run = ?1 AND attempt > ?2 ORDER BY attempt LIMIT 1")?;
+    let outcome: Option<i64> = first.query_row([run, after], |row| row.get(0)).optional()?;
+    outcome.map(|outcome| word(Outcome::ALL, outcome, "outcome")).transpose()
+}
+
+/// The canary's runs: few enough to look at all of them.
+fn canary_look(conn: &Connection, operation: i64, canary: &Canary) -> Result<CanaryLook> {
     let mut find = conn.prepare_cached(
-        "SELECT run, attempt FROM operation_items WHERE operation = ?1 AND outcome IN (?2, ?3, ?4) ORDER BY run LIMIT ?5",
+        "SELECT item.run, item.attempt, item.outcome, runs.state
+         FROM operation_items AS item LEFT JOIN runs ON runs.id = item.run
+         WHERE item.operation = ?1 AND item.outcome IN (?2, ?3, ?4) ORDER BY item.run LIMIT ?5",
     )?;
     let [moved, succeeded, failed] = [ItemOutcome::Moved, ItemOutcome::Succeeded, ItemOutcome::Failed]
         .map(|outcome| position(ItemOutcome::ALL, &outcome));
     let mut rows = find.query(params![operation, moved, succeeded, failed, canary.size])?;
-    let mut first =
-        conn.prepare_cached("SELECT outcome FROM attempts WHERE run = ?1 AND attempt > ?2 ORDER BY attempt LIMIT 1")?;
-    let mut seen = Seen::default();
+    let mut look = CanaryLook::default();
     while let Some(row) = rows.next()? {
-        let item: [i64; 2] = [row.get(0)?, row.get(1)?];
-        let outcome: Option<i64> = first.query_row(item, |row| row.get(0)).optional()?;
-        match outcome.map(|outcome| word(Outcome::ALL, outcome, "outcome")).transpose()? {
-            Some(Outcome::Succeeded) => seen.succeeded += 1,
-            Some(Outcome::Failed | Outcome::Cancelled) => seen.failed += 1,
-            None => seen.open += 1,
+        let run: i64 = row.get(0)?;
+        let recorded = word(ItemOutcome::ALL, row.get(2)?, "outcome")?;
+        let state: Option<i64> = row.get(3)?;
+        let state = state.map(|state| word(StateName::ALL, state, "state")).transpose()?;
+        look.note(run, recorded, first_attempt(conn, run, row.get(1)?)?, state);
+    }
+    Ok(look)
+}
+
+/// Those of the runs that the filter finds.
+pub(super) fn matching(
+    conn: &Connection,
+    filter: &RunFilter,
+    made_at: Timestamp,
+    runs: &[i64],
+) -> Result<HashSet<i64>> {
+    let mut found = HashSet::new();
+    let Some(wanted) = wanted(conn, &TenantScope::All, filter, Sort::Received, made_at)? else { return Ok(found) };
+    let (hit, values) = hit(&wanted, Answered::default());
+    let mut find = conn.prepare_cached(&format!("SELECT id, 0, {hit}, pattern FROM runs WHERE id = ?"))?;
+    let mut templates = Templates::default();
+    for run in runs {
+        let run = Value::from(*run);
+        let mut rows = find.query(params_from_iter(values.iter().chain([&run])))?;
+        let Some(row) = rows.next()? else { continue };
+        let candidate = candidate(conn, row, Sort::Received, wanted.words.as_ref(), &mut templates)?;
+        if candidate.hit {
+            found.insert(candidate.run);
         }
     }
-    Ok(seen)
+    Ok(found)
 }

@@ -1,5 +1,7 @@
 //! Rows of operations and their items.
 
+use std::collections::HashSet;
+
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{CanaryState, ItemOutcome, NamedRun, OperationAction, OperationSample, OperationState};
@@ -7,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::changes;
 use super::columns::{packed_json, packed_json_or_none, parsed};
+use super::operation_find::matching;
 use super::received::last_id;
 use super::rows::SqliteRows;
 use crate::codec::encode;
@@ -16,6 +19,7 @@ use crate::commands::operation_row::{COLUMNS, OperationRow};
 use crate::commands::rows::{NewOperationRow, OperationRows, RunRows as _, Stood};
 use crate::commands::run_row::RunRow;
 use crate::error::{Error, Result};
+use crate::model::RunFilter;
 use crate::operation_model::NewOperation;
 
 pub(super) fn find(conn: &Connection, id: i64) -> Result<OperationRow> {
@@ -51,8 +55,8 @@ impl OperationRows for SqliteRows<'_> {
         let mut insert = self.conn.prepare_cached(
             "INSERT INTO operations (action, state, preparing, all_moved, open, spec, actor, created_at, started_at,
                  last_run, prepared_to, moved_to, matched, eligible, moved, succeeded, failed, skipped, tallies, canary,
-                 pace_from, pace_moved, changes_seen, held_until)
-             VALUES (?1, ?2, 1, 0, 1, ?3, ?4, ?5, ?6, ?7, 0, 0, 0, 0, 0, 0, 0, 0, ?8, ?9, ?5, 0, ?10, 0)",
+                 pace_from, pace_moved, changes_seen, held_until, canary_last)
+             VALUES (?1, ?2, 1, 0, 1, ?3, ?4, ?5, ?6, ?7, 0, 0, 0, 0, 0, 0, 0, 0, ?8, ?9, ?5, 0, ?10, 0, 0)",
         )?;
         let row = new.row;
         insert.execute(params![
@@ -84,7 +88,7 @@ impl OperationRows for SqliteRows<'_> {
                  prepared_to = ?8, moved_to = ?9, matched = ?10, eligible = ?11, moved = ?12, succeeded = ?13,
                  failed = ?14, skipped = ?15, tallies = ?16, canary = ?17, canary_until = ?18, stopped_because = ?19,
                  joined = ?20, pace_from = ?21, pace_moved = ?22, changes_seen = ?23, settle_until = ?24, holder = ?25,
-                 held_until = ?26 WHERE id = ?1",
+                 held_until = ?26, canary_last = ?27 WHERE id = ?1",
         )?;
         let changed = update.execute(params![
             row.id,
@@ -113,6 +117,7 @@ impl OperationRows for SqliteRows<'_> {
             row.settle_until.map(Timestamp::as_millis),
             row.holder,
             row.held_until.as_millis(),
+            row.canary_last,
         ])?;
         if changed == 1 { Ok(()) } else { Err(Error::NotFound("operation")) }
     }
@@ -136,12 +141,12 @@ impl OperationRows for SqliteRows<'_> {
         stood: Stood,
     ) -> Result<bool> {
         let mut insert = self.conn.prepare_cached(
-            "INSERT INTO operation_items (operation, run, outcome, why, state, attempt, revision)
+            "INSERT INTO operation_items (operation, run, outcome, why, state, attempt, decisions)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
         )?;
         let state = position(StateName::ALL, &stood.state);
         let outcome = position(ItemOutcome::ALL, &outcome);
-        Ok(insert.execute(params![operation, run, outcome, why, state, stood.attempt, stood.revision])? == 1)
+        Ok(insert.execute(params![operation, run, outcome, why, state, stood.attempt, stood.decisions])? == 1)
     }
 
     fn move_item(
@@ -165,6 +170,18 @@ impl OperationRows for SqliteRows<'_> {
 
     /// Reading one by one costs nothing here.
     fn expect_runs(&mut self, _: i64, _: &[i64]) -> Result<()> {
+        Ok(())
+    }
+
+    fn still_match(&mut self, filter: &RunFilter, made_at: Timestamp, runs: &[i64]) -> Result<HashSet<i64>> {
+        matching(self.conn, filter, made_at, runs)
+    }
+
+    fn release_claims(&mut self, of: Option<&str>) -> Result<()> {
+        let mut update = self
+            .conn
+            .prepare_cached("UPDATE operations SET held_until = 0 WHERE open = 1 AND holder = coalesce(?1, holder)")?;
+        update.execute([of])?;
         Ok(())
     }
 

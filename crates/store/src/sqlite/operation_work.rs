@@ -8,6 +8,7 @@ use crate::commands::operation_freeze::{self, Found};
 use crate::commands::operation_move::{self, Turn};
 use crate::commands::operation_row::{COLUMNS, OperationRow};
 use crate::commands::operation_settle::{self, Outcomes};
+use crate::commands::operation_steer;
 use crate::commands::operation_work::Bench;
 use crate::error::Result;
 use crate::operation_model::NewOperation;
@@ -18,12 +19,11 @@ use crate::store::Store as _;
 
 #[async_trait]
 impl Bench for SqliteStore {
-    async fn open_operations(&self) -> Result<Vec<(OperationRow, NewOperation)>> {
+    async fn open_operations(&self) -> Result<Vec<OperationRow>> {
         self.read(|conn| {
             let sql = format!("SELECT {COLUMNS} FROM operations WHERE open = 1 ORDER BY id");
             let mut read = conn.prepare_cached(&sql)?;
-            let rows = read.query_and_then([], |row| OperationRow::read(row))?.collect::<Result<Vec<_>>>()?;
-            rows.into_iter().map(|row| spec(conn, row.id).map(|spec| (row, spec))).collect()
+            read.query_and_then([], |row| OperationRow::read(row))?.collect()
         })
         .await
     }
@@ -72,5 +72,9 @@ impl Bench for SqliteStore {
         outcomes: Outcomes,
     ) -> Result<Option<usize>> {
         self.write(move |batch| operation_settle::keep(batch, id, &replica, &spec, &outcomes)).await
+    }
+
+    async fn stop_operation(&self, id: i64, because: String) -> Result<()> {
+        self.write(move |batch| operation_steer::stop(batch, id, &because)).await
     }
 }

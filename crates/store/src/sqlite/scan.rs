@@ -131,7 +131,7 @@ fn reads<'a>(lanes: &'a Lanes, wanted: &Wanted, sort: Sort, after: Option<Place>
     }
 }
 
-fn candidate(
+pub(super) fn candidate(
     conn: &Connection,
     row: &Row<'_>,
     sort: Sort,

@@ -10,12 +10,14 @@ use crate::commands::batch::Batch;
 use crate::commands::operation_settle::Followed;
 use crate::commands::output_schemas::OutputSchemas;
 use crate::commands::policy_shelf::PolicyShelf;
+use crate::commands::rows::OperationRows as _;
 use crate::copy::{half_copied, is_half_copied};
 use crate::error::Result;
 use crate::sqlite::checkpointer::Checkpointer;
 use crate::sqlite::committer::Committer;
 use crate::sqlite::folder::{self, Held};
 use crate::sqlite::readers::{READERS, Readers};
+use crate::sqlite::rows::{Memory, SqliteRows};
 use crate::sqlite::{connection, migrate, names, queue_list};
 
 /// What a store needs to open.
@@ -61,6 +63,8 @@ impl SqliteStore {
             return Err(half_copied());
         }
         names::settle(&conn)?;
+        // Whoever had the folder before is gone, and works on nothing any more.
+        SqliteRows::new(&conn, &mut Memory::default()).release_claims(None)?;
         set(&conn)?;
         let readers = Readers::open(&path, READERS)?;
         let shelf = PolicyShelf::new(policies.clone());

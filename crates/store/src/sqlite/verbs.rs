@@ -79,6 +79,11 @@ impl Store for SqliteStore {
         self.write(move |batch| under_lease::heartbeat(batch, &under)).await
     }
 
+    async fn heartbeats(&self, leases: Vec<UnderLease>) -> Vec<Result<Timestamp>> {
+        let acts = leases.into_iter().map(|under| move |batch: &mut Batch<'_>| under_lease::heartbeat(batch, &under));
+        self.committer.commit_each(acts.collect()).await
+    }
+
     async fn step(&self, under: UnderLease, step: NewStep) -> Result<StepView> {
         self.write(move |batch| under_lease::step(batch, &under, &step)).await
     }

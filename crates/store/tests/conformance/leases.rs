@@ -1,10 +1,24 @@
 //! Dealing: fair over tenants, in order within a key, bounded in size.
 
+use redrive_core::run::StateName;
 use redrive_core::text::Label;
-use redrive_store::{Fit, FixedPayload, LeaseCall, NewRun, PayloadKind, Replay, Start, StartHow, Triage};
+use redrive_core::wire::Sort;
+use redrive_store::{
+    Fit, FixedPayload, LeaseCall, NewRun, PageCall, PayloadKind, Replay, RunFilter, Start, StartHow, TenantScope,
+    Triage,
+};
 
 use crate::reports::BUG;
 use crate::world::{World, lease_call, new_run, payload, report, success, under};
+
+impl World {
+    /// From the kept counters.
+    pub async fn counted(&self, state: StateName) -> u64 {
+        let filter = RunFilter { states: vec![state], ..RunFilter::default() };
+        let page = PageCall { sort: Sort::NewestFirst, limit: 1, cursor: None, count: true };
+        self.store.runs(&TenantScope::All, filter, page).await.unwrap().total.unwrap()
+    }
+}
 
 fn enqueued(run: NewRun) -> Start {
     Start {
@@ -58,6 +72,17 @@ pub async fn runs_of_one_order_key_go_out_one_at_a_time(world: World) {
         assert!(world.lease(10).await.is_empty());
         world.store.succeed(success(&under(&leased[0]), "1")).await.unwrap();
     }
+}
+
+pub async fn a_queue_named_thrice_hands_each_run_out_once(world: World) {
+    for run in ["a", "b", "c"] {
+        world.enqueue("acme", run).await;
+    }
+    let queues = vec!["default".parse().unwrap(); 3];
+    let leased = world.store.lease(LeaseCall { queues, ..lease_call(10) }).await.unwrap();
+    assert_eq!(leased.iter().map(|run| run.run_id.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert_eq!(world.counted(StateName::Running).await, 3);
+    assert!(world.lease(10).await.is_empty());
 }
 
 pub async fn an_agent_gets_only_what_it_can_do(world: World) {

@@ -18,8 +18,10 @@ mod fixes;
 mod freezes;
 mod leases;
 mod ledger;
+mod operation_guards;
 mod operations;
 mod patterns;
+mod queue_rules;
 mod reads;
 mod reconciling;
 mod reports;
@@ -71,6 +73,7 @@ macro_rules! every_case {
             leases::ten_of_a_small_tenant_come_within_twenty_of_ten_thousand,
             leases::turns_go_on_where_the_last_call_stopped,
             leases::runs_of_one_order_key_go_out_one_at_a_time,
+            leases::a_queue_named_thrice_hands_each_run_out_once,
             leases::an_agent_gets_only_what_it_can_do,
             leases::an_answer_holds_at_most_its_bytes_but_at_least_one_run,
             leases::a_fixed_payload_counts_with_the_length_it_has_now,
@@ -96,8 +99,11 @@ macro_rules! every_case {
             breakers::a_restart_keeps_breakers_windows_and_holds,
             freezes::a_tenant_at_its_limit_is_passed_over,
             workers::a_heartbeat_renews_and_a_late_one_is_refused,
+            workers::many_heartbeats_renew_each_lease_or_refuse_it,
             workers::success_recovers_a_run_that_had_failed,
             workers::the_same_end_again_gets_the_stored_answer,
+            workers::another_end_under_an_ended_lease_is_a_conflict,
+            workers::a_second_late_success_does_not_replace_the_first,
             workers::an_old_epoch_changes_nothing_by_any_verb,
             workers::a_lease_with_another_number_changes_nothing_of_anybodys,
             workers::a_late_success_counts_until_somebody_begins_anew,
@@ -108,10 +114,14 @@ macro_rules! every_case {
             workers::a_cancelled_worker_is_told_so_and_may_still_succeed,
             workers::a_committed_step_comes_back_and_an_open_effect_is_in_doubt,
             workers::an_effect_key_open_in_another_run_is_refused,
+            workers::one_of_three_concurrent_calls_begins_an_effect,
+            workers::a_lost_answer_is_asked_for_with_the_same_call,
             workers::the_outcome_of_an_effect_is_recorded_late,
             workers::a_caller_reports_success_without_a_lease,
             ledger::the_second_unnamed_effect_of_an_attempt_is_a_new_entry,
             ledger::the_first_unnamed_effect_of_a_replay_is_the_recorded_first,
+            ledger::unnamed_steps_beyond_ascii_have_entries_of_their_own,
+            ledger::an_unnamed_call_sent_again_is_the_same_entry,
             ledger::an_unnamed_outcome_sent_again_is_the_same_one,
             ledger::unnamed_steps_of_an_ending_are_known_by_their_place,
             ledger::a_failed_effect_gives_its_key_up_to_whoever_comes_next,
@@ -183,6 +193,31 @@ macro_rules! every_case {
             operations::one_replica_at_a_time_works_an_operation,
             operations::beyond_ten_thousand_the_set_is_frozen_in_pieces_and_nothing_moves_before_it_is_whole,
             operations::pages_of_items_meet_each_once,
+            operation_guards::a_run_replayed_while_the_set_is_frozen_is_left_alone,
+            operation_guards::a_run_that_no_longer_matches_is_skipped,
+            operation_guards::a_decision_since_the_freeze_skips_the_item,
+            operation_guards::an_assignment_since_the_freeze_is_kept,
+            operation_guards::a_payload_edited_since_the_freeze_is_not_moved,
+            operation_guards::rounds_at_the_same_time_move_each_item_once,
+            operation_guards::an_operation_that_can_not_be_worked_blocks_no_other,
+            operation_guards::an_operation_continues_at_once_after_a_restart,
+            operation_guards::a_dead_replicas_claim_ends_within_two_seconds,
+            operation_guards::a_canary_items_outcome_is_its_first_attempts,
+            operation_guards::a_canary_item_that_recovers_on_a_retry_has_failed,
+            operation_guards::a_canary_item_without_an_outcome_in_time_stays_failed,
+            operation_guards::pausing_again_and_again_does_not_stop_a_slow_operation,
+            queue_rules::a_replay_into_another_queue_needs_the_approval_of_its_own,
+            queue_rules::a_reassigned_run_needs_the_approval_of_where_it_died,
+            queue_rules::a_waiting_replay_is_not_reassigned_past_an_approval,
+            queue_rules::an_approved_replay_is_not_given_to_another_agent,
+            queue_rules::a_replay_cap_holds_in_every_queue_since_the_death,
+            queue_rules::past_many_queues_a_replay_always_needs_an_approval,
+            queue_rules::bulk_replays_and_reassignments_obey_the_same_queues,
+            queue_rules::a_plan_looked_at_without_force_is_not_forced,
+            queue_rules::a_forced_review_shows_the_hash_that_approves_it,
+            queue_rules::a_merge_taken_back_leaves_a_closed_run_closed,
+            queue_rules::a_late_success_of_a_merged_run_closes_it,
+            queue_rules::a_report_on_a_run_in_review_or_merged_keeps_its_place,
             patterns::a_resolved_pattern_seen_again_is_a_regression,
             patterns::an_attempt_from_before_the_resolve_is_no_regression,
             patterns::a_report_of_an_attempt_that_began_before_the_resolve_is_no_regression,

@@ -10,9 +10,9 @@ use crate::reports::{BUG, TIMEOUT};
 use crate::verbs::bring;
 use crate::world::{World, at, failed, new_run, payload, report, step, success, under};
 
-const REPLICA: &str = "one";
+pub const REPLICA: &str = "one";
 
-fn over(filter: RunFilter, bulk: Bulk) -> NewOperation {
+pub fn over(filter: RunFilter, bulk: Bulk) -> NewOperation {
     NewOperation {
         over: Over::Filter(Box::new(filter)),
         bulk,
@@ -25,39 +25,39 @@ fn over(filter: RunFilter, bulk: Bulk) -> NewOperation {
     }
 }
 
-fn named(runs: &[&str], bulk: Bulk) -> NewOperation {
+pub fn named(runs: &[&str], bulk: Bulk) -> NewOperation {
     let runs = runs.iter().map(|run| at("acme", run)).collect();
     NewOperation { over: Over::Runs(runs), ..over(RunFilter::default(), bulk) }
 }
 
-fn replay() -> Bulk {
+pub fn replay() -> Bulk {
     Bulk::Replay(Box::new(BulkReplay { payload_max_bytes: 1 << 20, ..BulkReplay::default() }))
 }
 
-fn dead() -> RunFilter {
+pub fn dead() -> RunFilter {
     RunFilter { states: vec![StateName::Dead], ..RunFilter::default() }
 }
 
-async fn make(world: &World, new: NewOperation) -> OperationView {
+pub async fn make(world: &World, new: NewOperation) -> OperationView {
     world.store.create_operation(new, "operator:ops".into()).await.unwrap()
 }
 
 /// Rounds until one has nothing more to do at once.
-async fn work(world: &World) {
+pub async fn work(world: &World) {
     while world.store.work_operations(REPLICA).await.unwrap().more {}
 }
 
-async fn look(world: &World, operation: &OperationView) -> OperationView {
+pub async fn look(world: &World, operation: &OperationView) -> OperationView {
     world.store.operation(&operation.id).await.unwrap()
 }
 
-async fn items(world: &World, operation: &OperationView) -> Vec<(String, ItemOutcome, Option<String>)> {
+pub async fn items(world: &World, operation: &OperationView) -> Vec<(String, ItemOutcome, Option<String>)> {
     let call = ItemsCall { outcomes: Vec::new(), limit: 500, cursor: None };
     let page = world.store.operation_items(&operation.id, call).await.unwrap();
     page.items.into_iter().map(|item| (item.run_id.unwrap().to_string(), item.outcome, item.why)).collect()
 }
 
-async fn fail_all(world: &World, runs: impl IntoIterator<Item = String>) {
+pub async fn fail_all(world: &World, runs: impl IntoIterator<Item = String>) {
     for answer in world.store.report_all(runs.into_iter().map(|run| report(&run, BUG)).collect()).await {
         assert_eq!(answer.unwrap().answer.state, StateName::Dead);
     }
@@ -70,7 +70,7 @@ async fn in_doubt(world: &World, run: &str) {
 }
 
 /// Succeeds or fails everything that is due.
-async fn finish_due(world: &World, fails: impl Fn(&str) -> bool) {
+pub async fn finish_due(world: &World, fails: impl Fn(&str) -> bool) {
     for leased in world.lease(1_000).await {
         let under = under(&leased);
         if fails(leased.run_id.as_str()) {
@@ -162,7 +162,7 @@ pub async fn what_was_previewed_is_exactly_what_is_started(world: World) {
             ("a", ItemOutcome::Moved, None),
             ("b", ItemOutcome::Skipped, Some("closed")),
             ("c", ItemOutcome::Skipped, Some("changed")),
-            ("d", ItemOutcome::Skipped, Some("changed")),
+            ("d", ItemOutcome::Skipped, Some("decided_since")),
             ("doubt", ItemOutcome::Ineligible, Some("effect_unknown")),
         ]
     );
@@ -197,7 +197,7 @@ pub async fn what_does_not_settle_in_time_does_not_hold_the_end_up(world: World)
     assert_eq!((after.state, after.moved, after.succeeded + after.failed), (OperationState::Completed, 2, 0));
 }
 
-fn with_canary(size: u32, share: f64) -> NewOperation {
+pub fn with_canary(size: u32, share: f64) -> NewOperation {
     let canary = Some(Canary { size, max_failure_share: share, wait_ms: 60_000 });
     NewOperation { canary, ..over(dead(), replay()) }
 }
@@ -377,6 +377,8 @@ pub async fn beyond_ten_thousand_the_set_is_frozen_in_pieces_and_nothing_moves_b
     fail_all(&world, (10_000..11_500).map(|n| format!("r{n:05}"))).await;
     let operation = make(&world, over(dead(), Bulk::Resolve)).await;
     assert_eq!((operation.preparing, operation.matched), (true, 10_000));
+    // Whatever comes while the set is still being frozen is no part of it.
+    fail_all(&world, (0..5).map(|n| format!("late{n}"))).await;
     world.store.work_operations(REPLICA).await.unwrap();
     let rising = look(&world, &operation).await;
     assert_eq!((rising.preparing, rising.matched, rising.moved), (true, 11_000, 0));
@@ -386,6 +388,7 @@ pub async fn beyond_ten_thousand_the_set_is_frozen_in_pieces_and_nothing_moves_b
         (after.state, after.preparing, after.matched, after.moved),
         (OperationState::Completed, false, 11_500, 11_500)
     );
+    assert_eq!(world.state("late0").await, StateName::Dead);
 }
 
 pub async fn pages_of_items_meet_each_once(world: World) {

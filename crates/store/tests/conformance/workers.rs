@@ -4,7 +4,7 @@ use redrive_core::lifecycle::Refused;
 use redrive_core::run::StateName;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::StepStatus;
-use redrive_store::{Error, LeaseToken, Success, Triage, UnderLease};
+use redrive_store::{Error, LeaseToken, NewStep, Success, Triage, UnderLease};
 
 use crate::reports::{BUG, TIMEOUT};
 use crate::world::{LEASE_MS, World, at, failed, step, success};
@@ -23,6 +23,24 @@ pub async fn a_heartbeat_renews_and_a_late_one_is_refused(world: World) {
     assert_eq!(world.store.rescue_expired(100).await.unwrap().moved, 0);
     goes_quiet(&world).await;
     assert!(matches!(world.store.heartbeat(under).await, Err(Error::LeaseLost { recorded: false })));
+}
+
+pub async fn many_heartbeats_renew_each_lease_or_refuse_it(world: World) {
+    let (_, live) = world.start("live").await;
+    let (_, over) = world.start("over").await;
+    world.store.succeed(success(&over, "1")).await.unwrap();
+    let absent = UnderLease { at: at("acme", "absent"), ..live.clone() };
+    let theirs = UnderLease { at: at("globex", "live"), ..live.clone() };
+    world.wait(LEASE_MS / 2);
+    let said = world.store.heartbeats(vec![over, live.clone(), absent, theirs, live]).await;
+    let renewed = world.store.now().plus_ms(LEASE_MS);
+    assert!(matches!(said[0], Err(Error::LeaseLost { recorded: false })));
+    assert!(matches!(said[1], Ok(until) if until == renewed));
+    assert!(matches!(said[2..4], [Err(Error::NotFound(_)), Err(Error::NotFound(_))]));
+    assert!(matches!(said[4], Ok(until) if until == renewed));
+    assert!(world.store.heartbeats(Vec::new()).await.is_empty());
+    world.wait(LEASE_MS - 1);
+    assert_eq!(world.store.rescue_expired(100).await.unwrap().moved, 0);
 }
 
 pub async fn success_recovers_a_run_that_had_failed(world: World) {
@@ -44,6 +62,33 @@ pub async fn the_same_end_again_gets_the_stored_answer(world: World) {
     let (_, given) = world.start("given").await;
     let first = world.store.release(given.clone()).await.unwrap();
     assert_eq!(world.store.release(given).await.unwrap(), first);
+}
+
+pub async fn another_end_under_an_ended_lease_is_a_conflict(world: World) {
+    let (_, done) = world.start("done").await;
+    world.store.succeed(success(&done, "1")).await.unwrap();
+    let other = world.store.succeed(success(&done, "2")).await;
+    assert!(matches!(other, Err(Error::AttemptConflict { attempt: 1 })), "{other:?}");
+    assert_eq!(world.show("done").await.body.output.unwrap().get(), "1");
+    let (_, broken) = world.start("broken").await;
+    let first = world.store.fail(broken.clone(), failed(TIMEOUT)).await.unwrap();
+    let other = world.store.fail(broken.clone(), failed(BUG)).await;
+    assert!(matches!(other, Err(Error::AttemptConflict { attempt: 1 })), "{other:?}");
+    assert_eq!(world.store.fail(broken, failed(TIMEOUT)).await.unwrap(), first);
+}
+
+pub async fn a_second_late_success_does_not_replace_the_first(world: World) {
+    let (_, under) = world.start("r1").await;
+    goes_quiet(&world).await;
+    for _ in 0..2 {
+        let answer = world.store.succeed(success(&under, "1")).await.unwrap();
+        assert_eq!((answer.state, answer.late), (StateName::Recovered, true));
+    }
+    let other = world.store.succeed(success(&under, "2")).await;
+    assert!(matches!(other, Err(Error::AttemptConflict { attempt: 1 })), "{other:?}");
+    let shown = world.show("r1").await.body;
+    assert_eq!(shown.output.unwrap().get(), "1");
+    assert_eq!(shown.history.iter().filter(|entry| entry.event == "late_success").count(), 1);
 }
 
 pub async fn an_old_epoch_changes_nothing_by_any_verb(world: World) {
@@ -156,9 +201,50 @@ pub async fn an_effect_key_open_in_another_run_is_refused(world: World) {
     let (_, two) = world.start("r2").await;
     world.store.step(one.clone(), step("charge", true, StepStatus::Started)).await.unwrap();
     let refused = world.store.step(two.clone(), step("charge", true, StepStatus::Started)).await;
-    assert!(matches!(refused, Err(Error::EffectInProgress { run_id }) if run_id == "r1"));
+    assert!(matches!(refused, Err(Error::EffectInProgress { run_id, .. }) if run_id == "r1"));
     world.store.step(one, step("charge", true, StepStatus::Committed)).await.unwrap();
     assert!(world.store.step(two, step("charge", true, StepStatus::Started)).await.unwrap().replayed);
+}
+
+pub async fn one_of_three_concurrent_calls_begins_an_effect(world: World) {
+    let (_, under) = world.start("r1").await;
+    for named in [false, true] {
+        let key = format!("charge-{named}");
+        let call = |n: u8| NewStep {
+            call_id: named.then(|| format!("call-{n}").parse().unwrap()),
+            ..step(&key, true, StepStatus::Started)
+        };
+        let store = &world.store;
+        let said = tokio::join!(
+            store.step(under.clone(), call(1)),
+            store.step(under.clone(), call(2)),
+            store.step(under.clone(), call(3))
+        );
+        let said = [said.0, said.1, said.2];
+        assert_eq!(said.iter().filter(|said| said.is_ok()).count(), 1, "{said:?}");
+        let refused = said.iter().filter(|said| {
+            matches!(said, Err(Error::EffectInProgress { run_id, call_id }) if run_id == "r1" && call_id.is_some() == named)
+        });
+        assert_eq!(refused.count(), 2, "{said:?}");
+    }
+}
+
+pub async fn a_lost_answer_is_asked_for_with_the_same_call(world: World) {
+    let (_, under) = world.start("r1").await;
+    let call = |id: &str, status| NewStep { call_id: Some(id.parse().unwrap()), ..step("charge", true, status) };
+    for _ in 0..2 {
+        let begun = world.store.step(under.clone(), call("c1", StepStatus::Started)).await.unwrap();
+        assert_eq!((begun.status, begun.replayed), (StepStatus::Started, false));
+    }
+    assert!(world.store.step(under.clone(), call("c2", StepStatus::Started)).await.is_err());
+    // Nothing happened: whoever comes next may begin it.
+    world.store.step(under.clone(), call("c1", StepStatus::Failed)).await.unwrap();
+    world.store.step(under.clone(), call("c2", StepStatus::Started)).await.unwrap();
+    assert!(world.store.step(under.clone(), call("c1", StepStatus::Started)).await.is_err());
+    // A plain step does no harm twice.
+    for _ in 0..2 {
+        world.store.step(under.clone(), step("load", false, StepStatus::Started)).await.unwrap();
+    }
 }
 
 pub async fn the_outcome_of_an_effect_is_recorded_late(world: World) {

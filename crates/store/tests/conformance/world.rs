@@ -304,6 +304,7 @@ pub fn step(key: &str, effect: bool, status: StepStatus) -> NewStep {
         output_omitted: None,
         check: None,
         checked: false,
+        call_id: None,
     }
 }
 

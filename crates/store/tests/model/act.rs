@@ -33,14 +33,49 @@ pub const VERBS: [Verb; 4] = [Verb::Heartbeat, Verb::Succeed, Verb::Fail, Verb::
 /// Acts whose answers say all that changed; several may be sent at once and take effect in their order.
 #[derive(Debug, Clone)]
 pub enum Do {
-    Report { at: RunRef, attempt: Option<u32>, words: usize },
-    Start { at: RunRef, start_id: Option<Label>, other_payload: bool, lease_ms: u64 },
-    Enqueue { at: RunRef, due_at: Option<Timestamp> },
-    Under { at: RunRef, lease: LeaseToken, verb: Verb, words: usize },
-    SucceedByCaller { at: RunRef, attempt: Option<u32>, words: usize },
-    Triage { at: RunRef, triage: Triage },
-    Step { at: RunRef, lease: LeaseToken, key: &'static str, status: StepStatus, checked: bool },
-    Reconcile { at: RunRef, key: &'static str, outcome: EffectOutcome },
+    Report {
+        at: RunRef,
+        attempt: Option<u32>,
+        words: usize,
+    },
+    Start {
+        at: RunRef,
+        start_id: Option<Label>,
+        other_payload: bool,
+        lease_ms: u64,
+    },
+    Enqueue {
+        at: RunRef,
+        due_at: Option<Timestamp>,
+    },
+    Under {
+        at: RunRef,
+        lease: LeaseToken,
+        verb: Verb,
+        words: usize,
+    },
+    SucceedByCaller {
+        at: RunRef,
+        attempt: Option<u32>,
+        words: usize,
+    },
+    Triage {
+        at: RunRef,
+        triage: Triage,
+    },
+    Step {
+        at: RunRef,
+        lease: LeaseToken,
+        key: &'static str,
+        status: StepStatus,
+        checked: bool,
+        call: Option<&'static str>,
+    },
+    Reconcile {
+        at: RunRef,
+        key: &'static str,
+        outcome: EffectOutcome,
+    },
 }
 
 /// Two of the run's own and two that all runs of a tenant share.
@@ -127,8 +162,9 @@ impl Do {
             Self::SucceedByCaller { at, attempt, words } => {
                 Said::Succeed(store.succeed(success(at, None, attempt, words)).await)
             }
-            Self::Step { at, lease, key, status, checked } => {
-                let step = NewStep { checked, ..step(key, is_effect(key), status) };
+            Self::Step { at, lease, key, status, checked, call } => {
+                let call_id = call.map(|call| call.parse().unwrap());
+                let step = NewStep { checked, call_id, ..step(key, is_effect(key), status) };
                 Said::Step(store.step(UnderLease { at, lease }, step).await)
             }
             Self::Reconcile { at, key, outcome } => {

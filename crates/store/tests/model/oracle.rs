@@ -99,7 +99,7 @@ impl Oracle {
             let known = match &scripted.step.key {
                 Some(key) => key.as_str().to_owned(),
                 None => {
-                    let stem = format!("step:{}", scripted.step.name.as_str().replace(' ', "_"));
+                    let stem = format!("step:{}", scripted.step.name.as_str().replace(' ', "@20"));
                     let nth = of_name.entry(stem.clone()).or_default();
                     *nth += 1;
                     if *nth == 1 { stem } else { format!("{stem}:{nth}") }

@@ -116,7 +116,8 @@ impl Play {
                 let key = if has_effects(&at) { *lot.pick(&STEP_KEYS) } else { *lot.pick(&STEP_KEYS[..2]) };
                 let status = *lot.pick(&[StepStatus::Started, StepStatus::Committed, StepStatus::Failed]);
                 let checked = status != StepStatus::Started && lot.one_in(3);
-                Do::Step { lease: self.some_lease(&at), at, key, status, checked }
+                let call = *lot.pick(&[None, Some("c1"), Some("c2")]);
+                Do::Step { lease: self.some_lease(&at), at, key, status, checked, call }
             }
             10 => Do::SucceedByCaller { at, attempt, words },
             _ => {

@@ -142,6 +142,10 @@ impl Run {
 }
 
 impl Kept {
+    pub fn is_failure(&self, digest: &Digest) -> bool {
+        self.outcome == "failed" && self.digest.as_ref() == Some(digest)
+    }
+
     pub fn is_success(&self, digest: &Digest) -> bool {
         self.outcome == "succeeded" && self.digest.as_ref() == Some(digest)
     }
@@ -162,8 +166,8 @@ impl Model {
             (Do::Enqueue { at, due_at }, Said::Start(said)) => self.enqueue(at, *due_at, said, now),
             (Do::Triage { at, triage }, Said::Triage(said)) => self.triage(at, triage, said, now),
             (Do::Under { at, lease, verb, words }, said) => self.under_lease(at, *lease, *verb, *words, said, now),
-            (Do::Step { at, lease, key, status, checked }, Said::Step(said)) => {
-                self.step(at, *lease, key, *status, *checked, said);
+            (Do::Step { at, lease, key, status, checked, call }, Said::Step(said)) => {
+                self.step(at, *lease, (key, *call), *status, *checked, said);
             }
             (Do::Reconcile { at, key, outcome }, Said::Reconcile(said)) => self.reconcile(at, key, *outcome, said),
             (Do::SucceedByCaller { at, attempt, words }, Said::Succeed(said)) => {

@@ -26,6 +26,8 @@ pub struct Step {
     reconciled: Option<EffectOutcome>,
     /// Of an effect: no other run may begin it.
     holds: bool,
+    /// The call that began it.
+    call: Option<&'static str>,
 }
 
 pub fn shown_step(step: &StepView) -> (&str, Known) {
@@ -70,7 +72,7 @@ impl Model {
         &mut self,
         at: &RunRef,
         lease: LeaseToken,
-        name: &'static str,
+        (name, call): (&'static str, Option<&'static str>),
         status: StepStatus,
         checked: bool,
         said: Result<StepView>,
@@ -95,12 +97,18 @@ impl Model {
             Some(Known::NotDone) | None => {}
         }
         let before = run.steps.get(name).map(|step| step.known);
+        let began = run.steps.get(name).and_then(|step| step.call);
+        let same_lease = run.steps.get(name).is_some_and(|step| step.epoch == lease.epoch);
+        let second_call = call.is_none() || call != began;
         let to = match (before, status) {
             (Some(Known::InDoubt), StepStatus::Started) => {
                 return assert!(matches!(said, Err(Error::EffectUnknown)), "{said:?}");
             }
             (Some(Known::InDoubt), StepStatus::Failed) if !checked => {
                 return assert!(matches!(said, Err(Error::EffectUnknown)), "{said:?}");
+            }
+            (Some(Known::Open), StepStatus::Started) if is_effect(name) && second_call => {
+                return assert!(matches!(said, Err(Error::EffectInProgress { .. })), "{said:?}");
             }
             (_, StepStatus::Started) => Known::Open,
             (_, StepStatus::Committed) => Known::Done,
@@ -117,7 +125,9 @@ impl Model {
             });
             assert_eq!(said.outcome, settled);
             let holds = to != Known::NotDone;
-            run.steps.insert(name, Step { known: to, epoch: lease.epoch, reconciled: settled, holds });
+            // Whoever begins a plain step that is open under the same lease changes nothing of it.
+            let call = if to == Known::Open && (before != Some(to) || !same_lease) { call } else { began };
+            run.steps.insert(name, Step { known: to, epoch: lease.epoch, reconciled: settled, holds, call });
         }
     }
 

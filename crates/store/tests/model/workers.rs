@@ -44,6 +44,11 @@ impl Run {
         self.is_last(lease) && self.attempt <= lease.attempt
     }
 
+    /// It has said so before, and nobody has begun anew since.
+    fn succeeded_late(&self, lease: LeaseToken) -> bool {
+        self.nobody_began_anew(lease) && self.kept.get(&lease.attempt).is_some_and(|kept| kept.outcome == "succeeded")
+    }
+
     fn succeeded(&mut self, attempt: u32, digest: redrive_store::Digest, now: Timestamp) -> StateName {
         if !self.is_closed() {
             self.state = if self.has_failed { StateName::Recovered } else { StateName::Succeeded };
@@ -90,7 +95,13 @@ impl Model {
                 let state = run.succeeded(lease.attempt, digest_of_success(words), now);
                 answered(said, state, false);
             }
-            Said::Succeed(said) if again(Ended::Succeeded) => assert!(!said.unwrap().late),
+            Said::Succeed(said) if again(Ended::Succeeded) || run.succeeded_late(lease) => {
+                let same = run.kept.get(&lease.attempt).is_some_and(|kept| kept.is_success(&digest_of_success(words)));
+                match said {
+                    Ok(answer) => assert_eq!((same, answer.late), (true, !again(Ended::Succeeded))),
+                    said => assert!(!same && matches!(said, Err(Error::AttemptConflict { .. })), "{said:?}"),
+                }
+            }
             Said::Succeed(said) if run.nobody_began_anew(lease) => {
                 let state = run.succeeded(lease.attempt, digest_of_success(words), now);
                 answered(said, state, true);
@@ -104,7 +115,10 @@ impl Model {
                 run.keep_failure(digest(WORDS[words].as_bytes()), &answer, now);
             }
             Said::Fail(said) if again(Ended::Failed) => match run.stored_answer(lease.attempt) {
-                Some(answer) => assert_eq!(&said.unwrap(), answer),
+                Some(answer) if run.kept[&lease.attempt].is_failure(&digest(WORDS[words].as_bytes())) => {
+                    assert_eq!(&said.unwrap(), answer);
+                }
+                Some(_) => assert!(matches!(said, Err(Error::AttemptConflict { .. })), "{said:?}"),
                 // A late success stands in its place.
                 None => lost(&said, Some(false)),
             },

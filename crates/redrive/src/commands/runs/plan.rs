@@ -2,7 +2,7 @@
 
 use redrive_core::ids::RunId;
 use redrive_core::ledger::Will;
-use redrive_core::wire::PlanAnswer;
+use redrive_core::wire::{PlanAnswer, ReplayRequest};
 
 use crate::commands::runs::proposal::Proposal;
 use crate::escape;
@@ -13,6 +13,9 @@ use crate::table::Table;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     run_id: RunId,
+    /// The plan of a forced replay, which has a hash of its own
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     proposal: Proposal,
     #[command(flatten)]
@@ -20,7 +23,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, out: &mut Out) -> anyhow::Result<()> {
-    let request = args.proposal.request()?;
+    let request = ReplayRequest { force: args.force, ..args.proposal.request()? };
     let call = args.remote.client()?.plan(&args.run_id, &request);
     if args.remote.json {
         return Ok(out.json(&call.text().await?)?);

@@ -1,5 +1,6 @@
 //! `POST /v1/leases`: due work for a worker, waiting for it if asked to.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use redrive_core::ids::QueueName;
@@ -78,7 +79,7 @@ fn lease_ms_in_range(lease_ms: Option<u64>) -> Result<()> {
     asked.check().map_err(|bad| Problem::invalid_field(bad.field, format_args!("must be {}", bad.must_be)))
 }
 
-/// Names, or one `*` for every queue.
+/// Names, each once, or one `*` for every queue.
 fn queues(named: &[Label]) -> Result<Vec<QueueName>> {
     match named {
         [] => Err(Problem::invalid_field("queues", "must name a queue, or be [\"*\"] for all")),
@@ -87,7 +88,10 @@ fn queues(named: &[Label]) -> Result<Vec<QueueName>> {
             let parse = |(i, name): (usize, &Label)| {
                 name.as_str().parse().map_err(|_| Problem::bad_id(&format!("queues[{i}]")))
             };
-            names.iter().enumerate().map(parse).collect()
+            let mut queues: Vec<QueueName> = names.iter().enumerate().map(parse).collect::<Result<_>>()?;
+            let mut met = HashSet::new();
+            queues.retain(|queue| met.insert(queue.clone()));
+            Ok(queues)
         }
     }
 }
@@ -149,7 +153,7 @@ mod tests {
     #[test]
     fn a_star_is_every_queue_and_no_queue_is_a_mistake() {
         assert_eq!(queues(&["*".into()]).unwrap(), []);
-        assert_eq!(queues(&["a".into(), "b".into()]).unwrap().len(), 2);
+        assert_eq!(queues(&["a".into(), "b".into(), "a".into()]).unwrap().len(), 2);
         assert_eq!(queues(&[]).unwrap_err().code, Code::InvalidField);
         assert_eq!(queues(&["a".into(), "*".into()]).unwrap_err().code, Code::BadId);
     }

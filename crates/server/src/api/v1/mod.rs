@@ -5,6 +5,7 @@ pub(crate) mod changes;
 pub(crate) mod effects;
 pub(crate) mod failures;
 pub(crate) mod health;
+pub(crate) mod heartbeats;
 pub(crate) mod keys;
 pub(crate) mod leases;
 pub(crate) mod limits;

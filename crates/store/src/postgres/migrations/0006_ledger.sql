@@ -20,6 +20,7 @@ CREATE TABLE steps (
     name BYTEA NOT NULL,
     omitted_sha256 TEXT COLLATE "C",
     settled_by TEXT COLLATE "C",       -- who reconciled it
+    call_id TEXT COLLATE "C",          -- of the call that began it
     versions BYTEA,                    -- Versions as JSON; none where nobody said
     verify BYTEA,                      -- the declared check, a JSON string through the codec
     output BYTEA

@@ -20,6 +20,7 @@ CREATE TABLE operations (
     skipped BIGINT NOT NULL,
     canary BIGINT,                     -- position in CanaryState::ALL; none without a canary
     canary_until BIGINT,               -- all of the canary is moved: how long its outcomes are awaited
+    canary_last BIGINT NOT NULL,       -- the last run of the canary; 0 without one
     pace_from BIGINT NOT NULL,
     pace_moved BIGINT NOT NULL,
     changes_seen BIGINT NOT NULL,      -- outcomes are known up to this row of changes
@@ -42,7 +43,7 @@ CREATE TABLE operation_items (
     outcome BIGINT NOT NULL,           -- position in ItemOutcome::ALL
     state BIGINT NOT NULL,
     attempt BIGINT NOT NULL,
-    revision BIGINT NOT NULL,
+    decisions BIGINT NOT NULL,         -- how often a person had decided about it
     why TEXT COLLATE "C",
     PRIMARY KEY (operation, run)
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.05);

@@ -22,7 +22,8 @@ CREATE TABLE ledger (
     omitted_sha256 TEXT,
     verify BLOB,                       -- the declared check, a JSON string through the codec
     versions TEXT,                     -- Versions as JSON; none where nobody said
-    settled_by TEXT                    -- who reconciled it
+    settled_by TEXT,                   -- who reconciled it
+    call_id TEXT                       -- of the call that began it
 );
 
 -- Nothing that failed before gave its key up; from now on it does.

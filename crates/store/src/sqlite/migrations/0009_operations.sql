@@ -24,6 +24,7 @@ CREATE TABLE operations (
     samples BLOB,                      -- OperationSamples as JSON through the codec
     canary INTEGER,                    -- position in CanaryState::ALL; none without a canary
     canary_until INTEGER,              -- all of the canary is moved: how long its outcomes are awaited
+    canary_last INTEGER NOT NULL,      -- the last run of the canary; 0 without one
     stopped_because TEXT,
     joined TEXT,                       -- Joined as JSON
     pace_from INTEGER NOT NULL,
@@ -43,6 +44,6 @@ CREATE TABLE operation_items (
     why TEXT,
     state INTEGER NOT NULL,
     attempt INTEGER NOT NULL,
-    revision INTEGER NOT NULL,
+    decisions INTEGER NOT NULL,        -- how often a person had decided about it
     PRIMARY KEY (operation, run)
 ) WITHOUT ROWID;

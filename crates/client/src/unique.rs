@@ -1,0 +1,27 @@
+//! Names that nobody else makes: of one call of a tool, of one request.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
+use redrive_core::ids::CallId;
+
+use crate::error::{Error, Result};
+
+/// The standard library seeds every hasher from the system's randomness.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+pub(crate) fn call_id() -> Result<CallId> {
+    format!("{:016x}{:016x}", random(), random()).parse().map_err(|e| Error::Unusable(format!("a call's id: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_calls_share_an_id() {
+        let ids: std::collections::HashSet<CallId> = (0..1_000).map(|_| call_id().unwrap()).collect();
+        assert_eq!(ids.len(), 1_000);
+    }
+}
