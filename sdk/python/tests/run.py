@@ -26,6 +26,11 @@ FILES: list[tuple[str, tuple[str, ...]]] = [
     ("test_worker.py", ()),
     ("test_spool.py", ()),
     ("test_scenarios.py", ()),
+    ("test_guard.py", ()),
+    ("test_wire.py", ()),
+    ("test_ends.py", ()),
+    ("test_values.py", ("numpy", "pandas")),
+    ("test_schedules.py", ()),
     ("test_package.py", ("mypy", "setuptools>=77", "wheel")),
     ("test_langchain.py", LANGCHAIN),
     ("test_langgraph.py", LANGCHAIN),
@@ -79,7 +84,7 @@ def main() -> int:
     wanted = sys.argv[1:2]
     HOME.mkdir(parents=True, exist_ok=True)
     # The longest first: an outage in which nothing is computed, and the largest of the frameworks to install.
-    order = sorted(FILES, key=lambda entry: entry[0] not in ("test_spool.py", "test_crewai.py"))
+    order = sorted(FILES, key=lambda entry: entry[0] not in ("test_spool.py", "test_crewai.py", "test_schedules.py"))
     with ThreadPoolExecutor(2) as pool:
         running = [pool.submit(run, file, packages, wanted) for file, packages in order]
         worst = 0

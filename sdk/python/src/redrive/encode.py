@@ -137,7 +137,8 @@ class _Walk:
         if self._left <= 0 or depth >= _DEPTH_MAX:
             return self._cut()
         if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
-            return value.isoformat()
+            # pandas' NaT is a date by its type, and none by its meaning.
+            return value.isoformat() if value == value else None  # noqa: PLR0124
         if isinstance(value, datetime.timedelta):
             return value.total_seconds()
         if isinstance(value, (decimal.Decimal, uuid.UUID, pathlib.PurePath)):

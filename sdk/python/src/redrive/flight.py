@@ -17,6 +17,9 @@ class Flight:
 
     def __init__(self, key: str) -> None:
         self.key = key
+        #: The calls that wait for it; none is added once its outcome is being recorded.
+        self.calls: list[int] = []
+        self.settling = False
         self.output: Any = None
         self.error: BaseException | None = None
         self._over = threading.Event()

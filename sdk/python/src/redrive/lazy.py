@@ -33,15 +33,15 @@ def is_lazy(value: Any) -> bool:
 
 
 def is_awaitable(value: Any) -> bool:
-    return inspect.isawaitable(value)
+    return type(value).__module__ != "unittest.mock" and inspect.isawaitable(value)
 
 
 def is_stream(value: Any) -> bool:
-    """By the type: a mock answers to every name. A thing that is entered as a context of its own is not ours to consume."""
+    """By the type, and not of a mock: those answer to every name. A file is read by whoever gets it."""
     kind = type(value)
-    return isinstance(value, (Generator, AsyncGenerator)) or (
-        (hasattr(kind, "__next__") or hasattr(kind, "__anext__")) and not hasattr(kind, "read")
-    )
+    if kind.__module__ == "unittest.mock" or hasattr(kind, "read"):
+        return False
+    return hasattr(kind, "__next__") or hasattr(kind, "__anext__")
 
 
 def followed(value: Any, end: End, inside: Inside = nullcontext) -> Any:

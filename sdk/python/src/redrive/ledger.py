@@ -72,6 +72,7 @@ class Ledger:
         #: What this attempt has done itself: what it gave, and how often.
         self._done_here: dict[str, Any] = {}
         self._done_times: Counter[str] = Counter()
+        self._calls: Counter[str] = Counter()
         #: The start is in memory only: nothing that must survive us may rely on it.
         self._unseen = False
         #: Names of effects that were done under the ledger's guard.
@@ -113,16 +114,42 @@ class Ledger:
             step.key = nth_key(effect_key(self.run_id, step.name), self._next_ordinal(step.name))
             return None
         with self._lock:
+            if step.counted and not step.call:
+                self._calls[step.identity] += 1
+                step.call = self._calls[step.identity]
             other = self._flights.get(step.identity)
             if other is not None and not other.over:
+                step.joins = not other.settling
+                if step.joins and step.counted:
+                    other.calls.append(step.call)
                 return other
             if step.identity in self._doubted:
                 raise EffectUnknown(step.identity, "this attempt began it before, and nobody knows whether it happened")
             # The same call again, after the first has ended, is meant to happen twice; a key of one's own is one effect.
-            ordinal = self._done_times[step.identity] + 1 if step.counted else 1
+            ordinal = 1
+            if step.counted:
+                joined = self._recorded.get(self._call_key(step, step.call))
+                ordinal = int(joined["output"]) if joined is not None else self._done_times[step.identity] + 1
             step.key = nth_key(step.identity, ordinal)
             step.flight = self._flights[step.identity] = Flight(step.key)
         return None
+
+    def _call_key(self, step: Step, call: int) -> str:
+        return f"{step.identity}@c{call}"
+
+    def _note_joined(self, step: Step) -> None:
+        """Calls at the same time are one effect. In a later attempt the first of them is answered at once, and the others
+        would come after it: that they were the same one is on record before its outcome is."""
+        flight = step.flight
+        if flight is None or not step.counted:
+            return
+        with self._lock:
+            flight.settling = True
+            calls = [call for call in flight.calls if self._call_key(step, call) not in self._recorded]
+        _, _, ordinal = step.key.removeprefix(str(step.identity)).partition("@")
+        for call in calls:
+            key = self._call_key(step, call)
+            self._record_now(body(step_fields(f"{step.name} (joined)", key, False, "committed", int(ordinal or 1))))
 
     def _release(self, step: Step) -> None:
         with self._lock:
@@ -174,9 +201,14 @@ class Ledger:
 
     def _was_done(self, step: Step, output: Any) -> None:
         step.done, step.output = True, output
+        self._count_done(step)
+
+    def _count_done(self, step: Step) -> None:
+        """How many of an effect this attempt is past."""
         if step.identity is not None:
             with self._lock:
-                self._done_times[step.identity] += 1
+                _, _, ordinal = step.key.removeprefix(step.identity).partition("@")
+                self._done_times[step.identity] = max(self._done_times[step.identity], int(ordinal or 1))
 
     def _step_ends(self, step: Step, status: str, output: Any, error: BaseException | None = None) -> None:
         told = _fields_of(step, status, output)
@@ -192,7 +224,7 @@ class Ledger:
                 self._doubted.discard(step.identity)
                 if status == "committed":
                     self._done_here[step.key] = output
-                    self._done_times[step.identity] += 1
+                    self._count_done(step)
         if step.tool:
             self._judge_tool(step, None if status == "committed" else error, "")
         self._record_now(body(told))

@@ -50,6 +50,10 @@ class Step:
         self._not_done_on: tuple[type[BaseException], ...] = (NotDone, *not_done_on)
         self.key = ""
         self.call_id = ""
+        #: Which call of its identity it is within the attempt.
+        self.call = 0
+        #: Whether it is the same call as the one under way.
+        self.joins = False
         #: An earlier attempt has done it: `output` is what it gave then, and the work must not be done again.
         self.done = False
         self.timed_out = False
@@ -214,10 +218,13 @@ class Step:
 
     def _begin(self, interruptible: bool, timed: bool = True) -> None:
         while (other := self.run._claim(self)) is not None:
+            joins = self.joins
             other.wait()
-            if self._joined(other):
+            if joins:
+                self._join(other)
                 return
         self._ask_to_begin()
+        self._if_done()
         if not self.done and interruptible and timed and self.timeout_s is not None:
             interrupt.prepare()
             thread = threading.get_ident()
@@ -227,8 +234,10 @@ class Step:
         from .aio import off_loop
 
         while (other := self.run._claim(self)) is not None:
+            joins = self.joins
             await other.wait_async()
-            if self._joined(other):
+            if joins:
+                self._join(other)
                 return
         if self.effect is False:
             self._ask_to_begin()
@@ -239,13 +248,17 @@ class Step:
             # Cancelled with its intent on record: it never began.
             if not self._settled and not self.done and self.call_id:
                 await self._settle_async(error, not_done=True)
+            elif self.done:
+                self._end_flight(None)
             raise
+        if self.done:
+            # Here, and not in the thread: whoever was started together with it joins it in every attempt.
+            await off_loop(self._if_done)
 
-    def _joined(self, other: Flight) -> bool:
+    def _join(self, other: Flight) -> None:
         if other.error is not None:
             raise other.error
         self.done, self.output = True, other.output
-        return True
 
     def _ask_to_begin(self) -> None:
         self.call_id = str(uuid.uuid4()) if self.effect is not False else ""
@@ -255,7 +268,10 @@ class Step:
             self.call_id = ""
             self._end_flight(error)
             raise
-        if self.done:
+
+    def _if_done(self) -> None:
+        if self.done and self.flight is not None:
+            self.run._note_joined(self)
             self._end_flight(None)
 
     def _end_flight(self, error: BaseException | None) -> None:
@@ -301,6 +317,7 @@ class Step:
             if said is not None:
                 self.run._step_in_doubt(self, None, said)
             elif error is None:
+                self.run._note_joined(self)
                 self.run._step_ends(self, "committed", self.output)
             elif not_done or (isinstance(error, self._not_done_on) and not isinstance(error, TimeLimit)):
                 self.run._step_ends(self, "failed", None, error)

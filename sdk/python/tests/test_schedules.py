@@ -1,0 +1,312 @@
+"""Random schedules of threads, tasks, cancellations, outages and kills against the ledger's rules. Whatever happens, no effect
+is done twice by our doing, none is retried while in doubt, and no end is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import shutil
+import subprocess
+import sys
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from fake import DONE, RUNNING, SCHEDULED, UNSAFE, FakeCase, seeds
+from live import SRC
+from suite import main
+
+import redrive
+from redrive.client import Client
+from redrive.record import record_of, unsealed
+
+ATTEMPTS = 4
+
+
+class Killed(BaseException):
+    """The process is gone at this point: what it does from here on reaches nobody."""
+
+
+class World:
+    """The outside: what was done to it, and whether anybody may do it again."""
+
+    def __init__(self, random: random.Random) -> None:
+        self.random = random
+        self.lock = threading.Lock()
+        self.done: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self.doubt: set[str] = set()
+        self.killed = False
+
+    def touch(self, what: str) -> str:
+        """One effect: it happens, says that it did not, leaves a doubt, or is where the process dies."""
+        with self.lock:
+            if self.killed:
+                raise Killed
+            if what in self.doubt:
+                self.wrong.append(f"{what} was begun while in doubt")
+            fate = self.random.random()
+            if fate < 0.15:
+                raise redrive.NotDone("declined")
+            if fate < 0.25:
+                self.doubt.add(what)
+                self.done[what] += self.random.random() < 0.5
+                raise ConnectionError("no answer")
+            if fate < 0.33:
+                self.doubt.add(what)
+                self.done[what] += self.random.random() < 0.5
+                self.killed = True
+                raise Killed
+            self.done[what] += 1
+            return f"done {what}"
+
+    async def touch_async(self, what: str) -> str:
+        pauses = self.random.randrange(3)
+        for _ in range(pauses):
+            await asyncio.sleep(0)
+        return self.touch(what)
+
+
+class Schedules(FakeCase):
+    def setUp(self) -> None:
+        super().setUp()
+        logging.getLogger("redrive").setLevel(logging.CRITICAL)
+        self.addCleanup(logging.getLogger("redrive").setLevel, logging.NOTSET)
+        switch = sys.getswitchinterval()
+        sys.setswitchinterval(1e-5)
+        self.addCleanup(sys.setswitchinterval, switch)
+
+    def schedule(self, seed: int, attempt: Any) -> None:
+        """The attempts of one run until it is closed, each in a process of its own as far as the SDK can tell."""
+        chance = random.Random(seed)
+        world, run_id = World(chance), f"run-{seed}"
+        for number in range(ATTEMPTS):
+            client = self.make_client(wait_ms=200, flush_ms=20, spool_dir=self.client.spool.folder / f"{seed}-{number}")
+            world.killed = False
+            finished = attempt(chance, world, client, run_id, number)
+            if world.killed:
+                self.kill(client, run_id)
+            else:
+                self.server.away = False
+                client.sender._retry_at = 0.0
+                assert client.flush(10), seed
+                client.close(0)
+                ends = self.server.runs[run_id]["ends"]
+                if finished and self.server.runs[run_id]["state"] == RUNNING:
+                    world.wrong.append(f"the end of attempt {number} is lost: {ends}")
+            if self.server.runs.get(run_id, {"state": SCHEDULED})["state"] in (DONE, UNSAFE):
+                break
+        twice = [what for what, times in world.done.items() if times > 1]
+        self.assertEqual((twice, world.wrong), ([], []), f"seed {seed}")
+
+    def kill(self, client: Client, run_id: str) -> None:
+        """What is in memory is gone; what is on disk the next process sends; then the lease runs out."""
+        client.sender._queue.clear()
+        client.sender._stopped = True
+        client._runs.clear()
+        own = client.spool.own()
+        self.server.away = False
+        if own is not None:
+            for line in own.path.read_bytes().splitlines(True):
+                record = record_of(unsealed(line) or {})
+                if record is not None and record.do != "start" and run_id in self.server.runs:
+                    lease = record.lease or self.server.runs[run_id].get("lease")
+                    try:
+                        self.server.post(record.path, record.under(lease).wire, 1.0)
+                    except KeyError:
+                        pass
+                elif record is not None:
+                    self.server.post(record.path, record.wire, 1.0)
+        self.server.silence(run_id)
+
+    def test_threads_kills_and_outages_do_nothing_twice(self) -> None:
+        def attempt(chance: random.Random, world: World, client: Client, run_id: str, number: int) -> bool:
+            @redrive.effect
+            def pay(what: str) -> str:
+                return world.touch(what)
+
+            @redrive.effect(key=lambda what: f"{run_id}:by-key:{what}")
+            def mail(what: str) -> str:
+                return world.touch(f"mail-{what}")
+
+            def one(name: int) -> None:
+                try:
+                    (pay if name % 2 else mail)(f"{name}")
+                except (redrive.RedriveError, redrive.NotDone, ConnectionError):
+                    pass
+
+            try:
+                with client.run(run_id, payload=1, resumable=True) as run:
+                    run.do("load", lambda: 1)
+                    # One key from several threads at once, and others beside it. The same arguments again, after the first
+                    # call has ended, are another effect: of those there is one a name.
+                    names = [2 * chance.randrange(2) for _ in range(chance.randrange(1, 4))] * chance.randrange(1, 4)
+                    names += [n for n in (1, 3) if chance.random() < 0.5]
+                    if chance.random() < 0.15:
+                        self.server.away = True
+                    if chance.random() < 0.5:
+                        with ThreadPoolExecutor(len(names)) as pool:
+                            for call in [pool.submit(one, name) for name in names]:
+                                call.result()
+                    else:
+                        threads = [threading.Thread(target=run.bind(quiet(one)), args=(name,)) for name in set(names)]
+                        for thread in threads:
+                            thread.start()
+                        for thread in threads:
+                            thread.join()
+                    if world.killed:
+                        raise Killed
+                    if chance.random() < 0.4:
+                        raise TimeoutError("Request timed out")
+                    run.output = "done"
+            except Killed:
+                return False
+            except (TimeoutError, redrive.StartRefused):
+                pass
+            return True
+
+        for seed in seeds(700):
+            self.schedule(seed, attempt)
+
+    def test_tasks_and_cancellations_do_nothing_twice(self) -> None:
+        def attempt(chance: random.Random, world: World, client: Client, run_id: str, number: int) -> bool:
+            @redrive.effect
+            async def pay(what: str) -> str:
+                return await world.touch_async(what)
+
+            async def one(name: str) -> None:
+                try:
+                    await pay(name)
+                except asyncio.CancelledError:
+                    # Begun and cancelled: nobody knows.
+                    raise
+                except (redrive.RedriveError, redrive.NotDone, ConnectionError):
+                    pass
+
+            async def block() -> None:
+                async with client.run(run_id, payload=1, resumable=True) as run:
+                    names = [f"{chance.randrange(3)}" for _ in range(chance.randrange(1, 4))] * chance.randrange(1, 3)
+                    await asyncio.gather(*(one(name) for name in names))
+                    if chance.random() < 0.3:
+                        raise TimeoutError("Request timed out")
+                    run.output = "done"
+
+            async def work() -> None:
+                task = asyncio.ensure_future(block())
+                if chance.random() < 0.5:
+                    await asyncio.sleep(chance.random() * 0.004)
+                    task.cancel()
+                try:
+                    await task
+                except (TimeoutError, asyncio.CancelledError, redrive.StartRefused):
+                    pass
+
+            try:
+                asyncio.run(work())
+            except Killed:
+                return False
+            return True
+
+        for seed in seeds(700):
+            self.schedule(100_000 + seed, attempt)
+
+    def test_a_frameworks_tools_are_not_retried_in_doubt(self) -> None:
+        from redrive.frameworks.common import Watch
+
+        def attempt(chance: random.Random, world: World, client: Client, run_id: str, number: int) -> bool:
+            def tool(watch: Watch, name: str, call: int) -> None:
+                try:
+                    step = watch.tool_begins(name, call, {"n": 1}, can_skip=True)
+                except redrive.EffectRefused:
+                    return
+                if step is not None and step.done:
+                    return
+                try:
+                    # The model asks for the same again on purpose: that is another effect.
+                    watch.tool_ends(name, world.touch(step.key if step is not None else name), call)
+                except (redrive.NotDone, ConnectionError) as error:
+                    watch.tool_fails(name, str(error), error, call)
+                except Killed:
+                    raise
+
+            try:
+                with client.run(run_id, payload=1, resumable=True) as run:
+                    watch = Watch(run, effects=["pay", "mail"])
+                    for call in range(chance.randrange(1, 5)):
+                        tool(watch, chance.choice(["pay", "mail"]), call)
+                    if chance.random() < 0.4:
+                        raise TimeoutError("Request timed out")
+                    run.output = "done"
+            except Killed:
+                return False
+            except (TimeoutError, redrive.StartRefused):
+                pass
+            return True
+
+        for seed in seeds(600):
+            self.schedule(200_000 + seed, attempt)
+
+
+def quiet(call: Any) -> Any:
+    def called(*args: Any) -> None:
+        try:
+            call(*args)
+        except Killed:
+            pass
+
+    return called
+
+
+PROGRAM = """
+import multiprocessing, os, random, signal, sys, threading, time
+import fake, redrive
+spool, seed = sys.argv[1], int(sys.argv[2])
+chance = random.Random(seed)
+redrive.configure(url="http://127.0.0.1:9", key="k", spool_dir=spool, wait_ms=50, exit_wait_ms=50)
+def child(n):
+    with redrive.run(f"child-{n}", payload=n) as run:
+        run.output = n
+    print(f"child-{n}", flush=True)
+for n in range(3):
+    how = chance.choice(["plain", "fork", "thread", "exit"])
+    if how == "plain":
+        child(n)
+    elif how == "thread":
+        thread = threading.Thread(target=child, args=(n,)); thread.start(); thread.join()
+    elif how == "fork":
+        process = multiprocessing.get_context("fork").Process(target=child, args=(n,)); process.start(); process.join()
+    elif os.fork() == 0:
+        child(n); redrive.flush(0.02); os._exit(0)
+    else:
+        os.wait()
+if chance.random() < 0.5:
+    redrive.flush(0.02)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+class Kills(FakeCase):
+    def test_ends_of_killed_and_forked_processes_are_on_disk(self) -> None:
+        for seed in seeds(2_000)[::200]:
+            folder = self.client.spool.folder / f"killed-{seed}"
+            done = subprocess.run(
+                [sys.executable, "-c", PROGRAM, str(folder), str(seed)],
+                env={**os.environ, "PYTHONPATH": f"{SRC}:{SRC.parent / 'tests'}", "REDRIVE_OFF": ""},
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            ended = done.stdout.split()
+            kept = "".join(path.read_text() for path in folder.glob("*.spool"))
+            for name in ended:
+                self.assertEqual(kept.count('"do":"succeed","run":"'), len(ended), done.stderr[-2000:])
+                self.assertIn(f'"run_id":"{name}"', kept)
+            self.assertEqual(len(ended), 3, done.stderr[-2000:])
+            shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main(__file__)
