@@ -108,7 +108,7 @@ macro_rules! faulty {
         #[async_trait]
         impl Store for Faulty {
             fn now(&self) -> Timestamp {
-                let now = self.time.now();
+                let now = self.shelf.get().map_or_else(|_| self.time.now(), |store| store.now());
                 Timestamp::from_millis(now.as_millis().saturating_add(self.skew_ms))
             }
 

@@ -5,8 +5,10 @@
 //! at the gate goes before them.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
+use std::time::Duration;
 
 use redrive_core::time::Timestamp;
 use redrive_store::{Clock, ManualClock};
@@ -75,9 +77,11 @@ pub fn open() -> Set {
     set(false)
 }
 
-/// Stands still until it is moved; whoever asks from another thread than the stage's waits at the gate first.
+/// Stands still until it is moved; whoever asks from another thread than the stage's waits at the gate first. The stage goes
+/// by the time that has passed, the store by a wall clock that somebody may set.
 pub struct GatedClock {
-    clock: ManualClock,
+    passed: ManualClock,
+    set_by_ms: AtomicI64,
     gate: Arc<Gate>,
     stage: ThreadId,
 }
@@ -87,19 +91,30 @@ impl GatedClock {
     pub fn at(now: Timestamp) -> Self {
         let gate = Arc::new(Gate::default());
         GATE.replace(Some(gate.clone()));
-        Self { clock: ManualClock::at(now), gate, stage: std::thread::current().id() }
+        let (passed, stage) = (ManualClock::at(now), std::thread::current().id());
+        Self { passed, set_by_ms: AtomicI64::new(0), gate, stage }
     }
 
     pub fn now(&self) -> Timestamp {
-        self.clock.now()
+        self.passed.now()
     }
 
     pub fn advance_ms(&self, ms: u64) {
-        self.clock.advance_ms(ms);
+        self.passed.advance_ms(ms);
     }
 
     pub fn set(&self, now: Timestamp) {
-        self.clock.set(now);
+        self.passed.set(now);
+    }
+
+    /// Somebody sets the wall clock.
+    pub fn jump_ms(&self, ms: i64) {
+        self.set_by_ms.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    /// How far the wall clock is off.
+    pub fn set_by_ms(&self) -> i64 {
+        self.set_by_ms.load(Ordering::SeqCst)
     }
 }
 
@@ -108,6 +123,10 @@ impl Clock for GatedClock {
         if std::thread::current().id() != self.stage {
             self.gate.pass();
         }
-        self.clock.now()
+        Timestamp::from_millis(self.passed.now().as_millis().saturating_add(self.set_by_ms()))
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.passed.elapsed()
     }
 }

@@ -14,11 +14,13 @@ use crate::faults::Rates;
 use crate::net::Call;
 use crate::runs::{has_effects, is_callers, key};
 use crate::stage::alone;
-use crate::world::{TENANTS, Who, World};
+use crate::world::{TENANTS, UNCLAIMED_AFTER_MS, Who, World};
 
 /// Longer than the longest wait before a retry, and the longest lease before it.
 const ROUNDS: usize = 80;
 const ROUND_MS: u64 = 30_000;
+/// Less than what counts as an absence.
+const PRESENT_MS: u64 = 3_000;
 const A_DAY_AND_MORE_MS: u64 = 25 * 3_600_000;
 
 /// How many rows the log of changes has depends on which reports of one call shared a commit, and nothing else does.
@@ -46,9 +48,13 @@ pub fn settle(world: &Rc<World>) {
     if !open.is_empty() {
         return world.broken("L3", format_args!("never came to rest: {open:?}"));
     }
-    // What waits for a caller or for a person does not wait for ever either.
+    // What waits for a caller or for a person does not wait for ever either, once somebody is there all the while.
     for _ in 0..2 {
         world.time.clock.advance_ms(A_DAY_AND_MORE_MS);
+        engine(world);
+    }
+    if !unsettled(world, false).is_empty() {
+        attended(world, UNCLAIMED_AFTER_MS + UNCLAIMED_AFTER_MS / 4);
         engine(world);
     }
     let open = unsettled(world, false);
@@ -58,6 +64,17 @@ pub fn settle(world: &Rc<World>) {
     let open = open_operations(world);
     if !open.is_empty() {
         world.broken("R4", format_args!("operations that never end: {open:?}"));
+    }
+}
+
+/// Time in which a server is there. It may run a tenth slower.
+fn attended(world: &World, ms: u64) {
+    let Some(store) = world.store() else { return };
+    for _ in 0..ms / PRESENT_MS {
+        world.time.clock.advance_ms(PRESENT_MS);
+        if let Err(error) = alone(store.stamp("settle")) {
+            return world.broken("D5", format_args!("a stamp in calm: {error}"));
+        }
     }
 }
 

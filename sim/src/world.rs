@@ -30,9 +30,11 @@ use crate::stage::{Parking, Time, alone};
 pub const TENANTS: [&str; 3] = ["acme", "globex", "initech"];
 pub const CALLS: &str = "calls";
 pub const MAX_ATTEMPTS: u32 = 4;
+/// Less than by default: whoever waits so long has to be stamped for all the while.
+pub const UNCLAIMED_AFTER_MS: u64 = 1_800_000;
 const NOON: i64 = 1_800_000_000_000;
 /// What the product takes for an absence.
-const MAYBE_ABSENT_MS: u64 = 3_000;
+pub const MAYBE_ABSENT_MS: u64 = 3_000;
 const HOUR_MS: u64 = 3_600_000;
 
 /// Whose key a call carries.
@@ -94,6 +96,7 @@ pub struct World {
     pub later: RefCell<Vec<Later>>,
     pub violation: RefCell<Option<String>>,
     last_stamp: Cell<Option<Timestamp>>,
+    last_now: Cell<Timestamp>,
     /// When somebody came back after a time in which maybe nobody had been there.
     came_back: RefCell<Vec<Timestamp>>,
 }
@@ -126,6 +129,7 @@ impl World {
             later: RefCell::default(),
             violation: RefCell::default(),
             last_stamp: Cell::default(),
+            last_now: Cell::new(Timestamp::from_millis(NOON)),
             came_back: RefCell::default(),
         });
         world.shelf.put(Some(store));
@@ -174,8 +178,16 @@ impl World {
         self.shelf.get().ok()
     }
 
+    /// As the store sees it, where there is one.
     pub fn now(&self) -> Timestamp {
-        self.time.clock.now()
+        match self.store() {
+            Some(store) => {
+                let now = store.now();
+                self.last_now.set(now);
+                now
+            }
+            None => self.last_now.get(),
+        }
     }
 
     /// What happened, for whoever reads a failure; and into the hash that two plays of a seed have in common.
@@ -243,7 +255,12 @@ fn policies() -> Policies {
         open_max_ms: Some(60_000),
         ..BreakerLayer::default()
     };
-    let defaults = PolicyLayer { max_attempts: Some(MAX_ATTEMPTS), breaker: Some(breaker), ..PolicyLayer::default() };
+    let defaults = PolicyLayer {
+        max_attempts: Some(MAX_ATTEMPTS),
+        breaker: Some(breaker),
+        unclaimed_after_ms: Some(UNCLAIMED_AFTER_MS),
+        ..PolicyLayer::default()
+    };
     let limits = Some(TenantLimits { max_running: Some(3), leases_per_s: Some(4.0) });
     let limited = TenantPolicy { tier: None, policy: PolicyLayer { limits, ..PolicyLayer::default() } };
     let tenants = TENANTS[2].parse().map(|tenant| [(tenant, limited)].into()).unwrap_or_default();

@@ -1,48 +1,178 @@
 //! Time and chance come from outside: the system's in production, a test's or a simulation's own otherwise.
 
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redrive_core::time::Timestamp;
+use redrive_core::wire::ClockJump;
 
 /// What time it is.
 pub trait Clock: Send + Sync + 'static {
+    /// The wall clock, which somebody may set.
     fn now(&self) -> Timestamp;
+
+    /// A reading that nobody sets. Only differences between two of them mean anything.
+    fn elapsed(&self) -> Duration;
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the system's clock")]
+static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
+
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the system's clock")]
     fn now(&self) -> Timestamp {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
+        let now = Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX));
+        set_off(now)
+    }
+
+    fn elapsed(&self) -> Duration {
+        STARTED.elapsed()
+    }
+}
+
+/// For tests of the whole binary: this file says by how many milliseconds the wall clock is off, from each look on.
+#[cfg(debug_assertions)]
+fn set_off(now: Timestamp) -> Timestamp {
+    static FILE: LazyLock<Option<std::path::PathBuf>> =
+        LazyLock::new(|| std::env::var_os("REDRIVE_CLOCK_OFFSET_FILE").map(Into::into));
+    let offset = FILE.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
+    let offset: i64 = offset.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    Timestamp::from_millis(now.as_millis().saturating_add(offset))
+}
+
+#[cfg(not(debug_assertions))]
+fn set_off(now: Timestamp) -> Timestamp {
+    now
+}
+
+/// Never goes back. Where the wall clock is set back, time goes on from the last reading, a tenth slower until the wall
+/// clock has caught up; where it is set forward, this clock follows.
+pub struct SteadyClock {
+    wall: Arc<dyn Clock>,
+    state: Mutex<Steady>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Steady {
+    /// The last reading at which the wall clock was not behind, and what had elapsed then.
+    at: Timestamp,
+    elapsed: Duration,
+    /// The last reading.
+    last: Timestamp,
+    jump: Option<(ClockJump, Duration)>,
+}
+
+/// The wall clock is that much behind, or was set that far, and somebody should know.
+const JUMP_MIN_MS: u64 = 10_000;
+/// How long a jump is told of after the clock is right again.
+const JUMP_TOLD_FOR: Duration = Duration::from_secs(3_600);
+
+impl SteadyClock {
+    /// `floor`: the newest time that is known to have been.
+    pub fn new(wall: Arc<dyn Clock>, floor: Option<Timestamp>) -> Self {
+        let (now, elapsed) = (wall.now(), wall.elapsed());
+        let at = floor.map_or(now, |floor| floor.max(now));
+        let steady = Steady { at, elapsed, last: at, jump: None };
+        let clock = Self { wall, state: Mutex::new(steady) };
+        clock.now();
+        clock
+    }
+
+    fn state(&self) -> MutexGuard<'_, Steady> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A jump of the wall clock that somebody should know of.
+    pub fn jump(&self) -> Option<ClockJump> {
+        let ahead_ms = self.now().since(self.wall.now());
+        let elapsed = self.wall.elapsed();
+        let (jump, told) = self.state().jump?;
+        let still = ahead_ms >= JUMP_MIN_MS || elapsed.saturating_sub(told) < JUMP_TOLD_FOR;
+        still.then_some(ClockJump { ahead_ms, ..jump })
+    }
+}
+
+impl Clock for SteadyClock {
+    fn now(&self) -> Timestamp {
+        let (wall, elapsed) = (self.wall.now(), self.wall.elapsed());
+        let mut state = self.state();
+        state.read(wall, elapsed)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.wall.elapsed()
+    }
+}
+
+impl Steady {
+    fn read(&mut self, wall: Timestamp, elapsed: Duration) -> Timestamp {
+        let passed = elapsed.saturating_sub(self.elapsed);
+        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        let expected = self.at.plus_ms(millis(passed));
+        let slower = self.at.plus_ms(millis(passed - passed / 10)).max(self.last);
+        if wall >= slower {
+            if wall.since(expected) >= JUMP_MIN_MS {
+                self.jumped(wall, wall.since(expected).cast_signed(), elapsed);
+            }
+            (self.at, self.elapsed, self.last) = (wall, elapsed, wall);
+            return wall;
+        }
+        let behind = slower.since(wall);
+        let told = self.jump.is_some_and(|(jump, _)| jump.by_ms < 0 && jump.jumped_at >= self.at);
+        if behind >= JUMP_MIN_MS && !told {
+            self.jumped(slower, -behind.cast_signed(), elapsed);
+        }
+        self.last = slower;
+        slower
+    }
+
+    fn jumped(&mut self, jumped_at: Timestamp, by_ms: i64, elapsed: Duration) {
+        tracing::warn!(by_ms, "the system clock was set");
+        self.jump = Some((ClockJump { jumped_at, by_ms, ahead_ms: 0 }, elapsed));
     }
 }
 
 /// A clock that stands still until it is moved.
 #[derive(Debug)]
-pub struct ManualClock(AtomicI64);
+pub struct ManualClock {
+    wall_ms: AtomicI64,
+    elapsed_ms: AtomicU64,
+}
 
 impl ManualClock {
     pub fn at(now: Timestamp) -> Self {
-        Self(AtomicI64::new(now.as_millis()))
+        Self { wall_ms: AtomicI64::new(now.as_millis()), elapsed_ms: AtomicU64::new(0) }
     }
 
     pub fn advance_ms(&self, ms: u64) {
-        self.0.fetch_add(i64::try_from(ms).unwrap_or(i64::MAX), Ordering::SeqCst);
+        self.elapsed_ms.fetch_add(ms, Ordering::SeqCst);
+        self.wall_ms.fetch_add(i64::try_from(ms).unwrap_or(i64::MAX), Ordering::SeqCst);
     }
 
+    /// Time passes until then.
     pub fn set(&self, now: Timestamp) {
-        self.0.store(now.as_millis(), Ordering::SeqCst);
+        let before = self.wall_ms.swap(now.as_millis(), Ordering::SeqCst);
+        self.elapsed_ms.fetch_add(now.since(Timestamp::from_millis(before)), Ordering::SeqCst);
+    }
+
+    /// Somebody sets the wall clock, and no time passes.
+    pub fn jump_ms(&self, ms: i64) {
+        self.wall_ms.fetch_add(ms, Ordering::SeqCst);
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.0.load(Ordering::SeqCst))
+        Timestamp::from_millis(self.wall_ms.load(Ordering::SeqCst))
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_millis(self.elapsed_ms.load(Ordering::SeqCst))
     }
 }
 
@@ -116,7 +246,88 @@ impl Dice for SeededDice {
 
 #[cfg(test)]
 mod tests {
+    use redrive_core::time::{DAY_MS, HOUR_MS, SECOND_MS};
+
     use super::*;
+
+    fn noon() -> Timestamp {
+        Timestamp::from_millis(1_800_000_000_000)
+    }
+
+    fn steady(floor: Option<Timestamp>) -> (Arc<ManualClock>, SteadyClock) {
+        let wall = Arc::new(ManualClock::at(noon()));
+        (wall.clone(), SteadyClock::new(wall, floor))
+    }
+
+    #[test]
+    fn a_clock_set_back_goes_on_and_names_the_jump() {
+        for back_ms in [HOUR_MS, DAY_MS] {
+            let (wall, clock) = steady(None);
+            wall.advance_ms(5_000);
+            let before = clock.now();
+            assert_eq!((before, clock.jump()), (noon().plus_ms(5_000), None));
+            wall.jump_ms(-back_ms.cast_signed());
+            assert_eq!(clock.now(), before);
+            wall.advance_ms(10_000);
+            // A tenth slower, until the wall clock has caught up.
+            assert_eq!(clock.now(), before.plus_ms(9_000));
+            let jump = clock.jump().unwrap();
+            assert_eq!((jump.by_ms, jump.ahead_ms), (-back_ms.cast_signed(), back_ms - 1_000));
+            wall.advance_ms(11 * back_ms);
+            assert_eq!((clock.now(), clock.jump()), (wall.now(), None));
+        }
+    }
+
+    #[test]
+    fn a_clock_set_forward_is_followed_and_named_for_an_hour() {
+        let (wall, clock) = steady(None);
+        wall.jump_ms(DAY_MS.cast_signed());
+        assert_eq!(clock.now(), noon().plus_ms(DAY_MS));
+        let jump = clock.jump().unwrap();
+        assert_eq!((jump.by_ms, jump.ahead_ms), (DAY_MS.cast_signed(), 0));
+        // And back again: time goes on from there.
+        wall.advance_ms(SECOND_MS);
+        let before = clock.now();
+        wall.jump_ms(-DAY_MS.cast_signed());
+        wall.advance_ms(10 * SECOND_MS);
+        assert_eq!(clock.now(), before.plus_ms(9 * SECOND_MS));
+        assert_eq!(clock.jump().unwrap().by_ms, -DAY_MS.cast_signed() + 1_000);
+    }
+
+    #[test]
+    fn after_a_restart_time_goes_on_from_the_newest_written_time() {
+        let floor = noon().plus_ms(DAY_MS);
+        let (wall, clock) = steady(Some(floor));
+        assert_eq!(clock.now(), floor);
+        assert_eq!(clock.jump().unwrap().by_ms, -DAY_MS.cast_signed());
+        wall.advance_ms(60 * SECOND_MS);
+        assert_eq!(clock.now(), floor.plus_ms(54 * SECOND_MS));
+        let (_, behind) = steady(Some(noon().minus_ms(DAY_MS)));
+        assert_eq!((behind.now(), behind.jump()), (noon(), None));
+    }
+
+    #[test]
+    fn many_readings_within_a_millisecond_lose_no_time() {
+        let mut steady = Steady { at: noon(), elapsed: Duration::ZERO, last: noon(), jump: None };
+        let wall = noon().minus_ms(HOUR_MS);
+        for n in 1..=100_000_u32 {
+            steady.read(wall, Duration::from_micros(100) * n);
+        }
+        assert_eq!(steady.last, noon().plus_ms(9_000));
+    }
+
+    #[test]
+    fn a_clock_that_wobbles_is_no_jump() {
+        let (wall, clock) = steady(None);
+        for by in [-5, 5, -900, 900] {
+            wall.advance_ms(1_000);
+            wall.jump_ms(by);
+            let before = clock.now();
+            wall.advance_ms(1_000);
+            assert!(clock.now() >= before.plus_ms(80));
+        }
+        assert_eq!(clock.jump(), None);
+    }
 
     #[test]
     fn the_same_seed_rolls_the_same() {

@@ -20,7 +20,7 @@ pub mod postgres;
 pub mod sqlite;
 
 pub use breaker_model::BreakerAct;
-pub use clock::{Clock, Dice, ManualClock, SeededDice, SystemClock, SystemDice};
+pub use clock::{Clock, Dice, ManualClock, SeededDice, SteadyClock, SystemClock, SystemDice};
 pub use codec::{CodecError, decode, encode};
 pub use error::{Error, Result};
 pub use kept::check::Miscounted;

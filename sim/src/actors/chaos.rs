@@ -1,21 +1,26 @@
-//! What happens to machines: a replica dies and another comes up; all die, and time goes by before one is back.
+//! What happens to machines: a replica dies and another comes up; all die, and time goes by before one is back; everything
+//! stands still for longer than a lease; somebody sets the clock.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
+use redrive_core::reason::Reason;
 use redrive_core::run::StateName;
+use redrive_core::time::Timestamp;
 
 use crate::check::run_detail;
 use crate::facts::Key;
 use crate::grants::DEADLINE_MS;
 use crate::stage::alone;
-use crate::world::World;
+use crate::world::{MAYBE_ABSENT_MS, UNCLAIMED_AFTER_MS, World};
 
 pub async fn strike(world: Rc<World>) {
     while !world.is_over() {
         world.time.sleep(20_000 + world.chance.below(120_000)).await;
-        match world.chance.below(6) {
+        match world.chance.below(8) {
             0..=3 => one_dies(&world),
+            4 => freeze(&world),
+            5 => set_the_clock(&world),
             _ => all_die(&world).await,
         }
     }
@@ -30,13 +35,46 @@ fn one_dies(world: &World) {
     }
 }
 
+/// Nobody does anything for longer than a lease, and then all go on as if nothing had been.
+fn freeze(world: &Rc<World>) {
+    let last_seen = world.now();
+    let frozen = 5_000 + world.chance.below(120_000);
+    world.time.clock.advance_ms(frozen);
+    world.say(&format!("frozen for {frozen} ms"));
+    spends_no_attempt(world, last_seen);
+}
+
+/// By an hour or a day, forward and back; where it was off before, sometimes to what it should be.
+fn set_the_clock(world: &Rc<World>) {
+    let last_seen = world.now();
+    let off = world.time.clock.set_by_ms();
+    let by = match world.chance.below(5) {
+        0 => 3_600_000,
+        1 => 86_400_000,
+        2 => -3_600_000,
+        3 => -86_400_000,
+        _ => -off,
+    };
+    world.time.clock.jump_ms(by);
+    world.say(&format!("the clock is set by {by} ms"));
+    if world.now() < last_seen {
+        world.broken("L5", format_args!("time went back from {last_seen}"));
+    }
+    let before = world.now();
+    world.time.clock.advance_ms(2_000);
+    if world.now() < before.plus_ms(1_000) {
+        world.broken("L5", format_args!("time stands still at {before}"));
+    }
+    spends_no_attempt(world, last_seen);
+}
+
 /// Nobody stamps, nobody answers. What was on its way is cut off wherever it was.
 async fn all_die(world: &Rc<World>) {
     world.say("all die");
     world.replicas.borrow_mut().clear();
     world.generation.set(world.generation.get() + 1);
-    let Some(store) = world.shelf.put(None) else { return };
     let last_seen = world.now();
+    let Some(store) = world.shelf.put(None) else { return };
     while Arc::strong_count(&store) > 1 {
         world.time.sleep(1).await;
     }
@@ -56,22 +94,18 @@ async fn all_die(world: &Rc<World>) {
     }
     world.reopen();
     world.say(&format!("back after {away} ms"));
-    let owed = owed_time(world, last_seen);
     for n in 0..world.plan.replicas {
         let replica = world.replica(n);
         world.replicas.borrow_mut().push(replica);
     }
-    spends_no_attempt(world, &owed);
+    spends_no_attempt(world, last_seen);
 }
 
 /// Leases that ran out while nobody was there to take a heartbeat, as far as anybody knows.
-fn owed_time(world: &World, last_seen: redrive_core::time::Timestamp) -> Vec<(Key, u64)> {
+fn owed_time(world: &World, last_seen: Timestamp) -> Vec<(Key, u64)> {
     let now = world.now();
     let facts = world.facts.borrow();
     let mut owed = Vec::new();
-    if now.since(last_seen) <= 3_000 {
-        return owed;
-    }
     for (key, run) in &facts.runs {
         let Some((epoch, grant)) = run.grants.last_key_value() else { continue };
         let ran_out_then = grant.expires_at >= last_seen && grant.expires_at <= now;
@@ -83,12 +117,20 @@ fn owed_time(world: &World, last_seen: redrive_core::time::Timestamp) -> Vec<(Ke
     owed
 }
 
-/// L6: our own restart spends no attempt. The first look for silence comes after the first stamp, as at every start.
-fn spends_no_attempt(world: &Rc<World>, owed: &[(Key, u64)]) {
+/// L6: our own absence spends no attempt, whichever service looks first; and time without a server is no waiting time.
+fn spends_no_attempt(world: &Rc<World>, last_seen: Timestamp) {
     let Some(store) = world.store() else { return };
+    if world.now().since(last_seen) <= MAYBE_ABSENT_MS {
+        return;
+    }
+    let owed = owed_time(world, last_seen);
     let before: Vec<_> = owed.iter().map(|(key, _)| run_detail(world, key)).collect();
-    let _ = alone(store.stamp("replica-0"));
+    let waiting = waiting(world, last_seen);
+    if world.chance.happens(500) {
+        let _ = alone(store.stamp("replica-0"));
+    }
     let _ = alone(store.rescue_expired(500));
+    let _ = alone(store.reject_unclaimed(500));
     for ((key, epoch), before) in owed.iter().zip(before) {
         let (Some(before), Some(after)) = (before, run_detail(world, key)) else { continue };
         let was_ours = before.summary.state == StateName::Running && running(&before, *epoch, world, key);
@@ -96,7 +138,23 @@ fn spends_no_attempt(world: &Rc<World>, owed: &[(Key, u64)]) {
             world.broken("L6", format_args!("{key:?}: our own absence ended its lease {epoch}"));
         }
     }
+    for key in waiting {
+        let reason = run_detail(world, &key).and_then(|detail| detail.summary.reason);
+        if reason == Some(Reason::Unclaimed) {
+            world.broken("L3", format_args!("{key:?}: nobody could begin it in our absence"));
+        }
+    }
     world.stamped(world.now());
+}
+
+/// Runs that had not waited for long when somebody was last there.
+fn waiting(world: &World, last_seen: Timestamp) -> Vec<Key> {
+    let keys: Vec<Key> = world.facts.borrow().runs.keys().cloned().collect();
+    let waits = |key: &Key| {
+        let due = run_detail(world, key).and_then(|detail| detail.summary.next_attempt_at);
+        due.is_some_and(|due| due.plus_ms(UNCLAIMED_AFTER_MS) > last_seen)
+    };
+    keys.into_iter().filter(waits).collect()
 }
 
 /// Whether the attempt under way is the one that this lease began, and was not extended before.

@@ -8,6 +8,10 @@ use crate::text::Label;
 pub const PREFIX: &str = "breaker:";
 /// Names of strangers may be long; a breaker's stays readable, and unlike any other.
 const NAME_MAX_BYTES: usize = 160;
+/// Stands for every name that has no breaker of its own.
+const OTHER: &str = "(other)";
+/// A tenant has at most this many breakers that have counted failures; what fails under further names shares one.
+pub const BREAKERS_PER_TENANT_MAX: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
@@ -50,6 +54,18 @@ impl Key {
             name = format!("{name}~{:016x}", hash.finish());
         }
         Label::from(name.as_str())
+    }
+
+    /// The breaker that a tenant's names beyond [`BREAKERS_PER_TENANT_MAX`] share; none where it is everybody's.
+    #[must_use]
+    pub fn other(&self) -> Option<Self> {
+        let other = || Label::from(OTHER);
+        let scope = match &self.scope {
+            Scope::Tenant { tenant } => Scope::Tenant { tenant: tenant.clone() },
+            Scope::Model { tenant, .. } => Scope::Model { tenant: tenant.clone(), provider: other(), model: other() },
+            Scope::Everywhere { .. } => return None,
+        };
+        Some(Self { environment: other(), scope })
     }
 
     /// The tenant whose breaker it is; none where it is everybody's.

@@ -11,6 +11,6 @@ mod window;
 
 pub use apply::{Event, Turn, apply};
 pub use counts::{Counts, counts};
-pub use key::{Key, PREFIX, Scope};
+pub use key::{BREAKERS_PER_TENANT_MAX, Key, PREFIX, Scope};
 pub use state::{Admission, Asker, Breaker, ByHand, Probe, State, StateName};
 pub use window::Window;

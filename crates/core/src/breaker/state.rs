@@ -108,6 +108,17 @@ impl Breaker {
         }
     }
 
+    /// The same without what lies before its window; none where it is not closed, or has counted failures lately.
+    #[must_use]
+    pub fn forgotten(&self, now: Timestamp) -> Option<Self> {
+        match &self.state {
+            State::Closed { window } if window.figures(now).1 == 0 => {
+                Some(Self { state: State::Closed { window: Window::default() }, ..self.clone() })
+            }
+            State::Closed { .. } | State::Open { .. } | State::HalfOpen { .. } => None,
+        }
+    }
+
     pub fn admits(&self, asker: Asker) -> Admission {
         match (&self.state, asker) {
             (State::Closed { .. }, _) => Admission::Pass,

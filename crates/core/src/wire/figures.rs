@@ -69,6 +69,32 @@ pub struct HealthAnswer {
     pub running: u64,
     pub queues_without_workers: Vec<QueueAlert>,
     pub queues_without_owner: Vec<QueueName>,
+    /// The server's clock was set, or stands behind the times that the store has written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockJump>,
+}
+
+impl HealthAnswer {
+    /// Names a jump of the clock, which is worth somebody's attention.
+    #[must_use]
+    pub fn with_clock(mut self, jump: Option<ClockJump>) -> Self {
+        if jump.is_some() {
+            "attention".clone_into(&mut self.status);
+        }
+        self.clock = jump;
+        self
+    }
+}
+
+/// Somebody set the server's clock. Time never goes back here: it goes on from the last reading, a little slower until the
+/// clock has caught up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ClockJump {
+    pub jumped_at: Timestamp,
+    /// Negative: it was set back.
+    pub by_ms: i64,
+    /// How far the times given out are ahead of the server's clock now.
+    pub ahead_ms: u64,
 }
 
 /// One hour of one kind of event.

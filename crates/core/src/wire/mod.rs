@@ -25,8 +25,8 @@ pub use breakers::{
 };
 pub use effects::{EffectOutcome, EffectView, ReconcileRequest};
 pub use figures::{
-    ChangeEntry, ChangesAnswer, HealthAnswer, LimitsAnswer, QueueAlert, StatsAnswer, StatsPoint, TenantHealth,
-    TenantLimits, TenantView, TenantsAnswer,
+    ChangeEntry, ChangesAnswer, ClockJump, HealthAnswer, LimitsAnswer, QueueAlert, StatsAnswer, StatsPoint,
+    TenantHealth, TenantLimits, TenantView, TenantsAnswer,
 };
 pub use list::{DlqAnswer, DlqMessage, DlqStatus, RunsPage, Sort};
 pub use operations::{

@@ -8,7 +8,7 @@ use crate::escape;
 use crate::out::{Out, Style};
 use crate::remote::Remote;
 use crate::table::Table;
-use crate::when::{When, relative};
+use crate::when::{When, duration, relative};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct HealthArgs {
@@ -48,6 +48,14 @@ pub(crate) async fn health(args: HealthArgs, out: &mut Out) -> anyhow::Result<()
         let since = relative(alert.oldest_due_at, now());
         let line = format!("queue {}: work due {since} and nobody takes it. {}", alert.queue, alert.what_to_do);
         out.line(escape::line(&line))?;
+    }
+    if let Some(jump) = health.clock {
+        let way = if jump.by_ms < 0 { "back" } else { "forward" };
+        out.line(format_args!(
+            "the server's clock was set {way} by {}; its times are {} ahead of it",
+            duration(jump.by_ms.unsigned_abs()),
+            duration(jump.ahead_ms)
+        ))?;
     }
     for queue in &health.queues_without_owner {
         out.line(format_args!("queue {queue}: nobody owns it (redrive queues set {queue} --owner …)"))?;

@@ -12,6 +12,7 @@ mod bank;
 mod breakers;
 #[path = "../common/mod.rs"]
 mod common;
+mod freezes;
 mod leases;
 mod migrations;
 mod operations;

@@ -1,4 +1,4 @@
-//! What happened to breakers is kept for a season.
+//! What happened to breakers is kept for a season; breakers that have nothing to say any more are forgotten.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl Service for TrimEvents {
     }
 
     fn every_ms(&self) -> u64 {
-        600_000
+        60_000
     }
 
     async fn run_once(&self) -> Result<Swept> {

@@ -109,7 +109,8 @@ pub(crate) trait RunRows {
     /// Another run of the order key that is under way.
     fn busy(&mut self, tenant: i64, order_key: &OrderKey, but: i64) -> Result<Option<RunId>>;
     fn is_under_way(&mut self, run: i64, epoch: u64) -> Result<bool>;
-    fn is_due_sometime(&mut self, run: i64) -> Result<bool>;
+    /// Whether it waits to be begun, and may be.
+    fn is_due(&mut self, run: i64, now: Timestamp) -> Result<bool>;
 }
 
 /// Runs that wait for their time, in the order in which they are looked for.
@@ -217,9 +218,25 @@ pub(crate) trait PatternRows {
     fn unmerge_pattern(&mut self, part: i64, head: i64) -> Result<()>;
 }
 
+/// A breaker as its row is to be.
+pub(crate) struct PutBreaker<'a> {
+    /// The breaker as JSON.
+    pub(crate) life: &'a str,
+    pub(crate) open: bool,
+    pub(crate) now: Timestamp,
+}
+
 pub(crate) trait BreakerRows {
-    /// Breakers that have something to say, and the last generation that was given out.
+    /// All breakers that are not closed, maybe others that the batch concerns, and the last generation that was given out.
     fn breakers(&mut self) -> Result<(Vec<(Key, Breaker)>, u64)>;
+    /// Those of these that have a row and were not read yet, maybe others.
+    fn breakers_named(&mut self, keys: &[Key]) -> Result<Vec<(Key, Breaker)>>;
+    /// Every one that has a row: of one tenant, or of all.
+    fn breakers_in(&mut self, tenant: Option<i64>) -> Result<Vec<(Key, Breaker)>>;
+    /// How many of a tenant's have a row.
+    fn breaker_count(&mut self, tenant: i64) -> Result<usize>;
+    /// Closed ones that nothing was counted for since, the oldest first.
+    fn idle_breakers(&mut self, since: Timestamp, most: usize) -> Result<Vec<Key>>;
     /// Keeps others from moving breakers until the commit. True when they may have moved since they were read.
     fn lock_breakers(&mut self) -> Result<bool>;
     fn put_generation(&mut self, last: u64) -> Result<()>;
@@ -227,8 +244,7 @@ pub(crate) trait BreakerRows {
     fn quiet_breaker(&mut self, key: &Key) -> Result<Option<Breaker>>;
     /// The generation in which a breaker begins that nothing is known of: the last one when this memory began.
     fn blank_since(&mut self, last: u64) -> u64;
-    /// `life`: the breaker as JSON.
-    fn put_breaker(&mut self, key: &Key, tenant: Option<i64>, life: &str) -> Result<()>;
+    fn put_breaker(&mut self, key: &Key, tenant: Option<i64>, put: &PutBreaker<'_>) -> Result<()>;
     /// It has nothing to say, or not any more.
     fn delete_breaker(&mut self, key: &Key, quiet: &Breaker) -> Result<()>;
     fn insert_breaker_event(

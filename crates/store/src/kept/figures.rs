@@ -112,6 +112,7 @@ pub(crate) fn health(
         running: standing.of(StateName::Running),
         queues_without_workers,
         queues_without_owner: ownerless.map(|queue| queue.name).collect(),
+        clock: None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Breakers: read by every batch that asks them, moved by one batch at a time over all replicas.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use redrive_core::breaker::{Breaker, Key, Scope};
@@ -12,16 +13,25 @@ use super::columns::number;
 use super::rows::PgRows;
 use crate::codec::encode;
 use crate::commands::breakers::{COLUMNS, ENTRY, read_breaker, read_entry};
-use crate::commands::rows::BreakerRows;
-use crate::error::Result;
+use crate::commands::rows::{BreakerRows, PutBreaker};
+use crate::error::{Error, Result};
 use crate::model::Swept;
 
 /// Who moves breakers holds this until its commit.
 const LOCK: i64 = 0x7265_6472_6976_6511;
 
-pub(super) const GENERATION: &str = "SELECT last FROM breaker_generation";
-pub(super) static ALL: LazyLock<String> =
+/// The last generation, and whether any breaker of everybody's has a row.
+pub(super) const GENERATION: &str = "SELECT coalesce((SELECT last FROM breaker_generation), 0),
+     EXISTS (SELECT 1 FROM breakers WHERE tenant IS NULL)::int::bigint";
+static FROM: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM breakers b LEFT JOIN tenants t ON t.id = b.tenant"));
+/// What a batch concerns: all that are not closed, those of its tenants, and those named.
+pub(super) static CONCERNED: LazyLock<String> =
+    LazyLock::new(|| format!("{} WHERE b.open = 1 OR b.tenant = ANY($1) OR b.name = ANY($2)", *FROM));
+static NAMED: LazyLock<String> = LazyLock::new(|| format!("{} WHERE b.name = ANY($1)", *FROM));
+static OF_TENANT: LazyLock<String> = LazyLock::new(|| format!("{} WHERE b.tenant = $1", *FROM));
+static IDLE: LazyLock<String> =
+    LazyLock::new(|| format!("{} WHERE b.open = 0 AND b.moved_at < $1 ORDER BY b.moved_at LIMIT $2", *FROM));
 static EVENTS: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {ENTRY} FROM breaker_events WHERE name = $1 ORDER BY id DESC LIMIT $2"));
 
@@ -31,19 +41,112 @@ pub(super) struct BreakerSheet {
     pub(super) locked: bool,
     /// As they stood when the batch began.
     pub(super) read: Option<(Vec<Row>, Vec<Row>)>,
+    /// The tenants that the batch was known to concern, in order: all of their rows are read.
+    pub(super) tenants: Vec<i64>,
+    /// How many rows each of them has.
+    counts: HashMap<i64, usize>,
+    /// Whether everybody's have any rows.
+    any_shared: bool,
+    /// Names that were asked for beside them.
+    asked: HashSet<Label>,
     /// For the replica's memory, once it is committed; none where there is a row now.
     pub(super) quiet: Vec<(Key, Option<Breaker>)>,
 }
 
+impl BreakerSheet {
+    fn is_read(&self, tenant: i64) -> bool {
+        self.tenants.binary_search(&tenant).is_ok()
+    }
+}
+
+impl PgRows<'_> {
+    /// The breakers of everybody that watch the runs of the batch.
+    fn shared_names(&self) -> HashSet<Label> {
+        let runs = self.sheet.runs.values().map(|run| &run.row);
+        let watched: HashSet<_> = runs
+            .filter(|row| row.provider.is_some() || row.model.is_some())
+            .map(|row| (&row.environment, &row.provider, &row.model))
+            .collect();
+        let named = |name: &Option<Label>| name.clone().unwrap_or_else(|| Label::from(""));
+        let key = |(environment, provider, model): (&Label, &Option<Label>, &Option<Label>)| {
+            let scope = Scope::Everywhere { provider: named(provider), model: named(model) };
+            Key { environment: environment.clone(), scope }.name()
+        };
+        watched.into_iter().map(key).collect()
+    }
+}
+
 impl BreakerRows for PgRows<'_> {
     fn breakers(&mut self) -> Result<(Vec<(Key, Breaker)>, u64)> {
-        let (last, all) = match self.breakers.read.take() {
+        let (last, concerned) = match self.breakers.read.take() {
             Some(read) => read,
-            None => (self.ask(GENERATION, &[])?, self.ask(&ALL, &[])?),
+            None => {
+                let shared = self.shared_names();
+                self.breakers.asked.extend(shared);
+                let names: Vec<&[u8]> = self.breakers.asked.iter().map(|name| name.as_str().as_bytes()).collect();
+                let last = self.line.query(GENERATION, &[])?;
+                (last, self.line.query(&CONCERNED, &[&self.breakers.tenants, &names])?)
+            }
         };
-        let last = last.first().map_or(Ok(0), |row| number(row, 0))?;
-        let all = all.iter().map(read_breaker).collect::<Result<_>>()?;
-        Ok((all, last.cast_unsigned()))
+        let (last, shared) =
+            last.first().map_or(Ok((0, 1)), |row| Ok::<_, Error>((number(row, 0)?, number(row, 1)?)))?;
+        let concerned: Vec<(Key, Breaker)> = concerned.iter().map(read_breaker).collect::<Result<_>>()?;
+        self.breakers.any_shared = shared != 0;
+        self.breakers.counts.clear();
+        for tenant in concerned.iter().filter_map(|(key, _)| self.names.number(key.tenant()?)) {
+            *self.breakers.counts.entry(tenant).or_default() += 1;
+        }
+        Ok((concerned, last.cast_unsigned()))
+    }
+
+    fn breakers_named(&mut self, keys: &[Key]) -> Result<Vec<(Key, Breaker)>> {
+        let mut names = HashSet::new();
+        for key in keys {
+            let is_read = match key.tenant() {
+                Some(tenant) => self.names.number(tenant).is_some_and(|number| self.breakers.is_read(number)),
+                None => !self.breakers.any_shared,
+            };
+            let name = if is_read { continue } else { key.name() };
+            if self.breakers.asked.contains(&name) {
+                continue;
+            }
+            if key.tenant().is_none() {
+                // The other runs of the batch will ask for theirs.
+                names.extend(self.shared_names());
+            }
+            names.insert(name);
+        }
+        names.retain(|name| !self.breakers.asked.contains(name));
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let bytes: Vec<&[u8]> = names.iter().map(|name| name.as_str().as_bytes()).collect();
+        let found = self.ask(&NAMED, &[&bytes])?;
+        self.breakers.asked.extend(names);
+        found.iter().map(read_breaker).collect()
+    }
+
+    fn breakers_in(&mut self, tenant: Option<i64>) -> Result<Vec<(Key, Breaker)>> {
+        let found = match tenant {
+            Some(tenant) => self.ask(&OF_TENANT, &[&tenant])?,
+            None => self.ask(&FROM, &[])?,
+        };
+        found.iter().map(read_breaker).collect()
+    }
+
+    fn breaker_count(&mut self, tenant: i64) -> Result<usize> {
+        if self.breakers.is_read(tenant) {
+            return Ok(self.breakers.counts.get(&tenant).copied().unwrap_or(0));
+        }
+        let found = self.ask_one("SELECT count(*) FROM breakers WHERE tenant = $1", &[&tenant])?;
+        let count = found.map_or(Ok(0), |row| number(&row, 0))?;
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
+    fn idle_breakers(&mut self, since: Timestamp, most: usize) -> Result<Vec<Key>> {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let found = self.ask(&IDLE, &[&since.as_millis(), &most])?;
+        found.iter().map(|row| read_breaker(row).map(|(key, _)| key)).collect()
     }
 
     fn lock_breakers(&mut self) -> Result<bool> {
@@ -70,24 +173,27 @@ impl BreakerRows for PgRows<'_> {
         self.quiet.since(last)
     }
 
-    fn put_breaker(&mut self, key: &Key, tenant: Option<i64>, life: &str) -> Result<()> {
+    fn put_breaker(&mut self, key: &Key, tenant: Option<i64>, put: &PutBreaker<'_>) -> Result<()> {
         let (provider, model) = match &key.scope {
             Scope::Tenant { .. } => (None, None),
             Scope::Model { provider, model, .. } | Scope::Everywhere { provider, model } => {
                 (Some(provider.as_str().as_bytes()), Some(model.as_str().as_bytes()))
             }
         };
-        let sql =
-            "INSERT INTO breakers (name, environment, tenant, provider, model, life) VALUES ($1, $2, $3, $4, $5, $6)
-             ON CONFLICT (name) DO UPDATE SET life = excluded.life";
+        let sql = "INSERT INTO breakers (name, environment, tenant, provider, model, life, open, moved_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+             ON CONFLICT (name) DO UPDATE
+                 SET life = excluded.life, open = excluded.open, moved_at = excluded.moved_at";
         let name = key.name();
-        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 6] = [
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 8] = [
             &name.as_str().as_bytes(),
             &key.environment.as_str().as_bytes(),
             &tenant,
             &provider,
             &model,
-            &encode(life.as_bytes()),
+            &encode(put.life.as_bytes()),
+            &i64::from(put.open),
+            &put.now.as_millis(),
         ];
         self.run(sql, &values)?;
         self.breakers.quiet.push((key.clone(), None));

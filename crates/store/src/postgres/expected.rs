@@ -11,7 +11,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::array::column;
-use super::breaker_rows::{ALL as BREAKERS, GENERATION};
+use super::breaker_rows::{CONCERNED, GENERATION};
 use super::columns::{number, parsed};
 use super::connection::Session;
 use super::line::Line;
@@ -166,7 +166,9 @@ impl PgRows<'_> {
     pub(super) fn begin<'e>(&mut self, expects: impl Iterator<Item = &'e Expects>, asking: Asking) -> Result<i64> {
         let wanted = Wanted::of(expects, self.names, asking);
         prepare(self.line)?;
-        let opened = self.line.wait(open(&self.line.session, &wanted));
+        let mut tenants: Vec<i64> = wanted.runs.iter().map(|run| run.tenant).collect();
+        tenants.dedup();
+        let opened = self.line.wait(open(&self.line.session, &wanted, &tenants));
         let opened = self.line.noted(opened)?;
         self.sheet.make_room(wanted.runs.len());
         for row in &opened.runs {
@@ -176,7 +178,7 @@ impl PgRows<'_> {
         for row in opened.numbers.iter().rev() {
             self.sheet.numbers.push(number(row, 0)?);
         }
-        self.breakers.read = Some(opened.breakers);
+        (self.breakers.read, self.breakers.tenants) = (Some(opened.breakers), tenants);
         let again = self.what_is_there(&wanted);
         self.take_last_failures(&again)?;
         Ok(opened.now_ms)
@@ -240,12 +242,16 @@ struct Opened {
 
 /// Before the first is sent: nothing may overtake the beginning.
 pub(super) fn prepare(line: &mut Line) -> Result<()> {
-    let all = [RUNS.as_str(), PATTERNS.as_str(), NOW, NEXT_NUMBERS, GENERATION, BREAKERS.as_str()];
+    let all = [RUNS.as_str(), PATTERNS.as_str(), NOW, NEXT_NUMBERS, GENERATION, CONCERNED.as_str()];
     let prepared = line.wait(line.session.statements.prepare_all(&line.session.client, "reads", all));
     line.noted(prepared)
 }
 
-async fn open(session: &Session, wanted: &Wanted<'_>) -> std::result::Result<Opened, tokio_postgres::Error> {
+async fn open(
+    session: &Session,
+    wanted: &Wanted<'_>,
+    tenants: &Vec<i64>,
+) -> std::result::Result<Opened, tokio_postgres::Error> {
     let Wanted { runs, patterns } = wanted;
     let read_first: Vec<&WantedRun<'_>> = runs.iter().filter(|run| run.read).collect();
     let of_runs: [&(dyn ToSql + Sync); 2] =
@@ -255,6 +261,8 @@ async fn open(session: &Session, wanted: &Wanted<'_>) -> std::result::Result<Ope
         &column(patterns, |(_, hash, _)| hash.cast_signed()),
         &column(patterns, |(.., version)| i64::from(*version)),
     ];
+    let no_names: [&[u8]; 0] = [];
+    let of_breakers: [&(dyn ToSql + Sync); 2] = [tenants, &no_names.as_slice()];
     // For as many runs as may be new: a number that is not used is no loss, another way to the database is.
     let makes = runs.iter().filter(|run| run.makes).count();
     let of_numbers: [&(dyn ToSql + Sync); 1] = [&i64::try_from(makes).unwrap_or(0)];
@@ -265,7 +273,7 @@ async fn open(session: &Session, wanted: &Wanted<'_>) -> std::result::Result<Ope
         read(session, patterns.len(), &PATTERNS, &of_patterns),
         read(session, 1, NOW, &[]),
         read(session, 1, GENERATION, &[]),
-        read(session, 1, &BREAKERS, &[]),
+        read(session, 1, &CONCERNED, &of_breakers),
         read(session, makes, NEXT_NUMBERS, &of_numbers),
     );
     // In their order: what failed first says why.

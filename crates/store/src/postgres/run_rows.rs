@@ -212,7 +212,7 @@ impl RunRows for PgRows<'_> {
         Ok(found.is_some_and(|row| row.run.lease().is_some() && row.run.epoch == epoch))
     }
 
-    fn is_due_sometime(&mut self, run: i64) -> Result<bool> {
-        Ok(self.glance(run)?.is_some_and(|row| row.run.due_at().is_some()))
+    fn is_due(&mut self, run: i64, now: Timestamp) -> Result<bool> {
+        Ok(self.glance(run)?.and_then(|row| row.run.due_at()).is_some_and(|due| due <= now))
     }
 }

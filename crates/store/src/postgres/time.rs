@@ -1,5 +1,5 @@
-//! The store's clock is the database's: read in every transaction that decides by it, and between them as far as this
-//! machine's clock was off the last time.
+//! The store's clock is the database's: read in every transaction that decides by it, and carried on between them by what
+//! has elapsed since, so that nobody who sets this machine's clock changes it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,23 +13,27 @@ pub(super) const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 10
 
 #[derive(Clone)]
 pub(super) enum Time {
-    Database {
-        ahead_ms: Arc<AtomicI64>,
-    },
+    /// What the database said last, without what had elapsed here then; none yet: this machine's clock.
+    Database { base_ms: Arc<AtomicI64> },
     /// A test's own.
     Given(Arc<dyn Clock>),
 }
 
 impl Time {
     pub(super) fn of(given: Option<Arc<dyn Clock>>) -> Self {
-        given.map_or_else(|| Self::Database { ahead_ms: Arc::default() }, Self::Given)
+        given.map_or_else(
+            || {
+                let base_ms = SystemClock.now().as_millis().saturating_sub(elapsed_ms());
+                Self::Database { base_ms: Arc::new(AtomicI64::new(base_ms)) }
+            },
+            Self::Given,
+        )
     }
 
     pub(super) fn now(&self) -> Timestamp {
         match self {
-            Self::Database { ahead_ms } => {
-                let ahead = ahead_ms.load(Ordering::Relaxed);
-                Timestamp::from_millis(SystemClock.now().as_millis().saturating_add(ahead))
+            Self::Database { base_ms } => {
+                Timestamp::from_millis(base_ms.load(Ordering::Relaxed).saturating_add(elapsed_ms()))
             }
             Self::Given(clock) => clock.now(),
         }
@@ -38,11 +42,15 @@ impl Time {
     /// The instant of a transaction in which the database said `now_ms`.
     pub(super) fn read(&self, now_ms: i64) -> Timestamp {
         match self {
-            Self::Database { ahead_ms } => {
-                ahead_ms.store(now_ms.saturating_sub(SystemClock.now().as_millis()), Ordering::Relaxed);
+            Self::Database { base_ms } => {
+                base_ms.store(now_ms.saturating_sub(elapsed_ms()), Ordering::Relaxed);
                 Timestamp::from_millis(now_ms)
             }
             Self::Given(clock) => clock.now(),
         }
     }
+}
+
+fn elapsed_ms() -> i64 {
+    i64::try_from(SystemClock.elapsed().as_millis()).unwrap_or(i64::MAX)
 }

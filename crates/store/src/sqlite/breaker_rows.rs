@@ -9,19 +9,49 @@ use rusqlite::{OptionalExtension, params};
 use super::rows::SqliteRows;
 use crate::codec::encode;
 use crate::commands::breakers::{COLUMNS, ENTRY, read_breaker, read_entry};
-use crate::commands::rows::BreakerRows;
+use crate::commands::rows::{BreakerRows, PutBreaker};
 use crate::error::Result;
 use crate::model::Swept;
+
+impl SqliteRows<'_> {
+    fn breakers_where(&mut self, condition: &str, values: impl rusqlite::Params) -> Result<Vec<(Key, Breaker)>> {
+        let sql = format!("SELECT {COLUMNS} FROM breakers b LEFT JOIN tenants t ON t.id = b.tenant WHERE {condition}");
+        self.conn.prepare_cached(&sql)?.query_and_then(values, |row| read_breaker(row))?.collect()
+    }
+}
 
 impl BreakerRows for SqliteRows<'_> {
     fn breakers(&mut self) -> Result<(Vec<(Key, Breaker)>, u64)> {
         let mut last = self.conn.prepare_cached("SELECT last FROM breaker_generation")?;
         let last: Option<i64> = last.query_row([], |row| row.get(0)).optional()?;
-        let mut find = self
-            .conn
-            .prepare_cached(&format!("SELECT {COLUMNS} FROM breakers b LEFT JOIN tenants t ON t.id = b.tenant"))?;
-        let all = find.query_and_then([], |row| read_breaker(row))?.collect::<Result<_>>()?;
-        Ok((all, last.unwrap_or(0).cast_unsigned()))
+        let last = last.unwrap_or(0).cast_unsigned();
+        Ok((self.breakers_where("b.open = 1", [])?, last))
+    }
+
+    fn breakers_named(&mut self, keys: &[Key]) -> Result<Vec<(Key, Breaker)>> {
+        let mut found = Vec::new();
+        for key in keys {
+            found.extend(self.breakers_where("b.name = ?1", [key.name().as_str()])?);
+        }
+        Ok(found)
+    }
+
+    fn breakers_in(&mut self, tenant: Option<i64>) -> Result<Vec<(Key, Breaker)>> {
+        match tenant {
+            Some(tenant) => self.breakers_where("b.tenant = ?1", [tenant]),
+            None => self.breakers_where("1", []),
+        }
+    }
+
+    fn breaker_count(&mut self, tenant: i64) -> Result<usize> {
+        let mut count = self.conn.prepare_cached("SELECT count(*) FROM breakers WHERE tenant = ?1")?;
+        Ok(count.query_row([tenant], |row| row.get(0))?)
+    }
+
+    fn idle_breakers(&mut self, since: Timestamp, most: usize) -> Result<Vec<Key>> {
+        let condition = "b.open = 0 AND b.moved_at < ?1 ORDER BY b.moved_at LIMIT ?2";
+        let found = self.breakers_where(condition, params![since.as_millis(), most])?;
+        Ok(found.into_iter().map(|(key, _)| key).collect())
     }
 
     fn lock_breakers(&mut self) -> Result<bool> {
@@ -50,7 +80,8 @@ impl BreakerRows for SqliteRows<'_> {
         Ok(())
     }
 
-    fn put_breaker(&mut self, key: &Key, tenant: Option<i64>, life: &str) -> Result<()> {
+    fn put_breaker(&mut self, key: &Key, tenant: Option<i64>, put: &PutBreaker<'_>) -> Result<()> {
+        let PutBreaker { life, open, now } = put;
         let (provider, model) = match &key.scope {
             Scope::Tenant { .. } => (None, None),
             Scope::Model { provider, model, .. } | Scope::Everywhere { provider, model } => {
@@ -58,8 +89,9 @@ impl BreakerRows for SqliteRows<'_> {
             }
         };
         let mut put = self.conn.prepare_cached(
-            "INSERT INTO breakers (name, environment, tenant, provider, model, life) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-             ON CONFLICT DO UPDATE SET life = excluded.life",
+            "INSERT INTO breakers (name, environment, tenant, provider, model, life, open, moved_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+             ON CONFLICT DO UPDATE SET life = excluded.life, open = excluded.open, moved_at = excluded.moved_at",
         )?;
         put.execute(params![
             key.name().as_str(),
@@ -68,6 +100,8 @@ impl BreakerRows for SqliteRows<'_> {
             provider.map(Label::as_str),
             model.map(Label::as_str),
             encode(life.as_bytes()),
+            open,
+            now.as_millis(),
         ])?;
         Ok(())
     }

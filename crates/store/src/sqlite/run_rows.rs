@@ -135,9 +135,9 @@ impl RunRows for SqliteRows<'_> {
         Ok(find.exists(params![run, epoch.cast_signed()])?)
     }
 
-    fn is_due_sometime(&mut self, run: i64) -> Result<bool> {
-        let mut find = self.conn.prepare_cached("SELECT 1 FROM runs WHERE id = ?1 AND due IS NOT NULL")?;
-        Ok(find.exists([run])?)
+    fn is_due(&mut self, run: i64, now: Timestamp) -> Result<bool> {
+        let mut find = self.conn.prepare_cached("SELECT 1 FROM runs WHERE id = ?1 AND due <= ?2")?;
+        Ok(find.exists([run, now.as_millis()])?)
     }
 }
 

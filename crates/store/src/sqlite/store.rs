@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use redrive_core::policy::Policies;
+use redrive_core::time::Timestamp;
 
-use crate::clock::{Clock, Dice};
+use crate::clock::{Clock, Dice, SteadyClock};
 use crate::commands::batch::Batch;
 use crate::commands::operation_settle::Followed;
 use crate::commands::output_schemas::OutputSchemas;
@@ -32,7 +33,7 @@ pub struct Options {
 pub struct SqliteStore {
     pub(super) committer: Committer,
     pub(super) readers: Readers,
-    pub(super) clock: Arc<dyn Clock>,
+    pub(super) clock: Arc<SteadyClock>,
     pub(super) shelf: PolicyShelf,
     pub(super) schemas: OutputSchemas,
     pub(super) followed: Arc<Followed>,
@@ -69,6 +70,8 @@ impl SqliteStore {
         let readers = Readers::open(&path, READERS)?;
         let shelf = PolicyShelf::new(policies.clone());
         let schemas = OutputSchemas::of(&policies, &queue_list::list_queues(&conn)?);
+        // What was written has been: nothing that follows may seem to come before it.
+        let clock = Arc::new(SteadyClock::new(clock, newest_time(&conn)?));
         let beside = connection::open_writer(&path, false)?;
         set(&beside)?;
         let committer = Committer::start(conn, Checkpointer::start(beside)?, clock.clone(), dice, policies)?;
@@ -88,4 +91,12 @@ impl SqliteStore {
     ) -> Result<T> {
         self.readers.run(read).await
     }
+}
+
+/// The newest time that the store has written: a server stamps it every second, and a commit that moves a run says when.
+fn newest_time(conn: &rusqlite::Connection) -> Result<Option<Timestamp>> {
+    let sql = "SELECT max(at) FROM (SELECT max(at) AS at FROM stamps UNION ALL SELECT max(until) FROM absences
+               UNION ALL SELECT * FROM (SELECT at FROM changes ORDER BY seq DESC LIMIT 1))";
+    let newest: Option<i64> = conn.query_row(sql, [], |row| row.get(0))?;
+    Ok(newest.map(Timestamp::from_millis))
 }

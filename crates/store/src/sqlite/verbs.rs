@@ -17,6 +17,7 @@ use redrive_core::wire::{
 use tokio::sync::watch;
 
 use crate::breaker_model::BreakerAct;
+use crate::clock::Clock as _;
 use crate::commands::batch::Batch;
 use crate::commands::operation_row::number_of;
 use crate::commands::sent::keep_sent;
@@ -264,7 +265,8 @@ impl Store for SqliteStore {
 
     async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer> {
         let (scope, now) = (scope.clone(), self.now());
-        self.read(move |conn| figures::health(conn, &scope, now)).await
+        let health = self.read(move |conn| figures::health(conn, &scope, now)).await?;
+        Ok(health.with_clock(self.clock.jump()))
     }
 
     async fn standing(&self, scope: &TenantScope) -> Result<Standing> {

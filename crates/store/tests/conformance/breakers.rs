@@ -1,12 +1,15 @@
 //! Breakers: what opens them, whom they hold, how they let go.
 
-use redrive_core::breaker::StateName as Stands;
+use redrive_core::breaker::{BREAKERS_PER_TENANT_MAX, StateName as Stands};
+use redrive_core::policy::PolicyLayer;
 use redrive_core::run::StateName;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::verdict::Action;
-use redrive_core::wire::{BreakerAction, BreakerScope, BreakerView, LeasedRun, Sort};
-use redrive_store::{BreakerAct, NewRun, PageCall, RunFilter, Start, StartHow, TenantScope, Triage, UnderLease};
+use redrive_core::wire::{BreakerAction, BreakerScope, BreakerView, LeasedRun, QueueSettings, Sort};
+use redrive_store::{
+    BreakerAct, LeaseCall, NewRun, PageCall, RunFilter, Start, StartHow, TenantScope, Triage, UnderLease,
+};
 
 use crate::world::{World, at, failed, lease_call, new_run, report, start, success, under};
 
@@ -15,6 +18,8 @@ const ENOUGH: usize = 20;
 /// Longer than the first opening lasts, its jitter included.
 const OPENING_MS: u64 = 40_000;
 pub const TIMED_OUT: &str = "Request timed out";
+const TOO_LONG: &str =
+    "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.";
 pub const OWN: &str = "breaker:tenant/production/acme";
 
 pub fn of(tenant: &str, run: &str) -> NewRun {
@@ -348,4 +353,181 @@ pub async fn what_began_before_a_restart_counts_where_nothing_has_changed_since(
     let shown = all(&world).await;
     let own = shown.iter().find(|view| view.name.as_str() == "breaker:tenant/production/globex").unwrap();
     assert_eq!((own.state, own.attempts, own.failed), (Stands::Closed, Some(1), Some(1)));
+}
+
+/// A run in a queue that no worker of the case asks for.
+fn unserved(run: &str) -> NewRun {
+    NewRun { queue: "unserved".parse().unwrap(), ..of("acme", run) }
+}
+
+async fn lease_default(world: &World) -> Vec<LeasedRun> {
+    let call = LeaseCall { queues: vec!["default".parse().unwrap()], ..lease_call(10) };
+    world.store.lease(call).await.unwrap()
+}
+
+/// Acme's breaker is half open and has offered a run that nobody serves; another waits in a queue that somebody does.
+async fn offered_to_nobody(world: &World) {
+    failures(world, ENOUGH, |n| unserved(&format!("broke{n:02}"))).await;
+    enqueue(world, of("acme", "served")).await;
+    assert!(lease_default(world).await.is_empty());
+    assert_eq!(held(world).await, 2);
+    world.wait(OPENING_MS);
+    assert_eq!(world.store.release_held(500).await.unwrap().moved, 1);
+    assert_eq!(world.show("broke19").await.summary.held_by, None, "it is the one that is offered");
+    assert!(lease_default(world).await.is_empty());
+}
+
+pub async fn an_offer_that_nobody_takes_goes_to_another_run(world: World) {
+    offered_to_nobody(&world).await;
+    world.wait(29_999);
+    assert_eq!(world.store.release_held(500).await.unwrap().moved, 0);
+    world.wait(1);
+    assert_eq!(world.store.release_held(500).await.unwrap().moved, 1);
+    let probe = lease_default(&world).await.pop().expect("another run finds out");
+    world.store.succeed(success(&under(&probe), "\"ok\"")).await.unwrap();
+    assert!(stands(&world, "acme").await.is_empty());
+}
+
+pub async fn a_thousand_unserved_runs_do_not_block_their_breaker(world: World) {
+    for n in 0..1_000 {
+        enqueue(&world, unserved(&format!("many{n:04}"))).await;
+    }
+    failures(&world, ENOUGH, |n| unserved(&format!("broke{n:02}"))).await;
+    assert!(world.lease(2_000).await.is_empty());
+    enqueue(&world, of("acme", "served")).await;
+    assert!(lease_default(&world).await.is_empty());
+    world.wait(OPENING_MS);
+    let mut rounds = 0;
+    while lease_default(&world).await.is_empty() {
+        world.store.release_held(500).await.unwrap();
+        world.wait(30_000);
+        rounds += 1;
+        assert!(rounds <= 15, "each round offers twice as many");
+    }
+}
+
+pub async fn an_offer_that_is_deferred_goes_to_another_run(world: World) {
+    offered_to_nobody(&world).await;
+    let until = world.store.now().plus_ms(365 * 86_400_000);
+    world.triage("broke19", Triage::Defer { until }).await.unwrap();
+    assert_eq!(world.store.release_held(500).await.unwrap().moved, 1);
+    assert_eq!(lease_default(&world).await.len(), 1);
+}
+
+pub async fn a_probe_that_is_given_back_goes_to_another_run(world: World) {
+    broken(&world).await;
+    enqueue(&world, of("acme", "next")).await;
+    assert!(world.lease(100).await.is_empty());
+    world.wait(OPENING_MS);
+    world.store.release_held(500).await.unwrap();
+    let probe = world.lease(1_000).await.pop().unwrap();
+    world.store.release(under(&probe)).await.unwrap();
+    assert_eq!(world.store.release_held(500).await.unwrap().moved, 1);
+    let next = world.lease(1_000).await.pop().expect("the slot is free at once");
+    assert_ne!(next.run_id, probe.run_id);
+}
+
+/// As many names as a tenant may have breakers for, and more.
+const NAMES: usize = 100;
+const OTHER: &str = "breaker:tenant/(other)/acme";
+
+fn somewhere(n: usize, run: &str) -> NewRun {
+    NewRun { environment: Label::from(format!("env{n}").as_str()), ..asking("acme", &format!("{run}{n}"), "gpt-5") }
+}
+
+async fn names_of(world: &World, tenant: &str) -> Vec<String> {
+    stands(world, tenant).await.into_iter().map(|(name, _)| name).collect()
+}
+
+pub async fn a_tenants_many_names_share_a_breaker(world: World) {
+    failures(&world, NAMES, |n| somewhere(n, "r")).await;
+    let names = names_of(&world, "acme").await;
+    assert!(names.len() <= BREAKERS_PER_TENANT_MAX + 2, "{}", names.len());
+    assert!(names.iter().any(|name| name == OTHER), "{names:?}");
+    let everywhere = all(&world).await.into_iter().filter(|view| view.scope == BreakerScope::Everywhere).count();
+    assert!(everywhere <= BREAKERS_PER_TENANT_MAX, "{everywhere}");
+    // What fails under further names opens the one that they share, and that holds them.
+    failures(&world, ENOUGH, |n| somewhere(1_000 + n, "more")).await;
+    let open: Vec<String> =
+        all(&world).await.into_iter().filter(|v| v.state == Stands::Open).map(|v| v.name.to_string()).collect();
+    assert!(open.contains(&OTHER.to_owned()), "{open:?}");
+    enqueue(&world, somewhere(5_000, "held")).await;
+    enqueue(&world, somewhere(0, "own")).await;
+    enqueue(&world, NewRun { tenant: "globex".parse().unwrap(), ..somewhere(5_000, "theirs") }).await;
+    let given: Vec<String> = world.lease(10).await.into_iter().map(|leased| leased.run_id.to_string()).collect();
+    assert!(!given.contains(&"held5000".to_owned()), "{given:?}");
+    assert!(given.contains(&"own0".to_owned()) && given.contains(&"theirs5000".to_owned()), "{given:?}");
+    // Nobody else's share is touched.
+    failures(&world, 1, |n| NewRun { tenant: "globex".parse().unwrap(), ..somewhere(n, "r") }).await;
+    assert!(names_of(&world, "globex").await.contains(&"breaker:tenant/env0/globex".to_owned()));
+}
+
+pub async fn quiet_breakers_are_forgotten(world: World) {
+    // A few beyond its share, and too few to open what they share.
+    failures(&world, BREAKERS_PER_TENANT_MAX / 2 + 10, |n| somewhere(n, "r")).await;
+    assert!(names_of(&world, "acme").await.contains(&OTHER.to_owned()));
+    world.wait(11 * 60_000);
+    world.store.trim_events(500).await.unwrap();
+    assert_eq!(world.store.trim_events(500).await.unwrap().moved, 0);
+    // There is room for other names now.
+    failures(&world, 1, |_| somewhere(7_000, "new")).await;
+    assert!(names_of(&world, "acme").await.contains(&"breaker:tenant/env7000/acme".to_owned()));
+}
+
+pub async fn an_attempt_counts_once_when_its_success_is_late(world: World) {
+    let under = begin(&world, of("acme", "r1")).await;
+    world.wait(crate::world::LEASE_MS);
+    world.store.rescue_expired(100).await.unwrap();
+    let figures =
+        |views: Vec<BreakerView>| views.into_iter().map(|view| (view.attempts, view.failed)).collect::<Vec<_>>();
+    assert_eq!(figures(all(&world).await), [(Some(1), Some(1))]);
+    for _ in 0..2 {
+        world.store.succeed(success(&under, "\"ok\"")).await.unwrap();
+    }
+    assert_eq!(world.state("r1").await, StateName::Recovered);
+    assert_eq!(figures(all(&world).await), [(Some(1), Some(1))]);
+}
+
+pub async fn a_retry_on_another_model_is_that_models_concern(world: World) {
+    let policy = PolicyLayer { models: Some(vec!["gpt-4".into(), "gpt-5".into()]), ..PolicyLayer::default() };
+    let settings = QueueSettings { policy, ..QueueSettings::default() };
+    world.store.put_queue("default".parse().unwrap(), settings).await.unwrap();
+    let open = |model: Option<&str>| BreakerAct {
+        tenant: Some("acme".parse().unwrap()),
+        environment: Label::from("production"),
+        provider: model.map(|_| Label::from("openai")),
+        model: model.map(Label::from),
+        action: BreakerAction::Open,
+        until: None,
+        actor: "key:ops".into(),
+        reason: Some(Text::from("outage")),
+    };
+    let mut begun = Vec::new();
+    for run in ["same", "larger", "again", "all"] {
+        begun.push(begin(&world, asking("acme", run, "gpt-4")).await);
+    }
+    let [same, larger, again, whole] = begun.try_into().unwrap();
+    world.store.operate_breaker(open(Some("gpt-4"))).await.unwrap();
+    let answer = world.store.fail(same, failed(TIMED_OUT)).await.unwrap();
+    assert_eq!(answer.verdict.action, Action::Hold);
+    let answer = world.store.fail(larger, failed(TOO_LONG)).await.unwrap();
+    assert_eq!(answer.verdict.action, Action::Retry, "{answer:?}");
+    assert_eq!(answer.verdict.target.model, Some(Label::from("gpt-5")));
+    // It goes out though its first model is held, and its end is the other model's.
+    world.wait(20_000);
+    let leased = world.lease(10).await;
+    assert_eq!(leased.iter().map(|leased| leased.run_id.as_str()).collect::<Vec<_>>(), ["larger"]);
+    world.store.fail(under(&leased[0]), failed(TIMED_OUT)).await.unwrap();
+    let counted = "breaker:model/production/acme/openai/gpt-5";
+    assert_eq!(all(&world).await.iter().find(|view| view.name.as_str() == counted).unwrap().failed, Some(1));
+    // The other model's breaker holds what was sent to it.
+    world.store.fail(again, failed(TOO_LONG)).await.unwrap();
+    world.store.operate_breaker(open(Some("gpt-5"))).await.unwrap();
+    world.wait(20_000);
+    assert!(world.lease(10).await.is_empty());
+    assert_eq!(world.show("again").await.summary.held_by, Some(Label::from(counted)));
+    // The tenant's own holds whatever model it is.
+    world.store.operate_breaker(open(None)).await.unwrap();
+    let answer = world.store.fail(whole, failed(TOO_LONG)).await.unwrap();
+    assert_eq!((answer.verdict.action, answer.verdict.held_by.as_ref().unwrap().as_str()), (Action::Hold, OWN));
 }

@@ -5,7 +5,7 @@ use redrive_core::run::StateName;
 use redrive_core::time::DAY_MS;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::StepStatus;
-use redrive_store::{Start, StartHow};
+use redrive_store::{Start, StartHow, TenantScope};
 
 use crate::world::{LEASE_MS, World, start, step};
 
@@ -161,4 +161,59 @@ pub async fn a_ledger_entry_is_kept_as_long_as_its_run(world: World) {
     world.wait(400 * DAY_MS);
     assert_eq!(world.store.trim_ledger(100).await.unwrap().moved, 0);
     assert_eq!(world.show("r1").await.body.steps.len(), 1);
+}
+
+/// On SQLite, where the server's clock is the store's.
+pub async fn a_clock_set_back_stops_neither_expiry_nor_retries(world: World) {
+    for back_ms in [3_600_000, DAY_MS] {
+        let (silent, retried) = (format!("silent{back_ms}"), format!("retried{back_ms}"));
+        world.start(&silent).await;
+        world.fail(&retried, "Request timed out").await;
+        let before = world.store.now();
+        world.clock.jump_ms(-back_ms.cast_signed());
+        world.wait(LEASE_MS * 2);
+        assert!(world.store.now() >= before.plus_ms(LEASE_MS));
+        world.store.rescue_expired(100).await.unwrap();
+        assert_eq!(world.state(&silent).await, StateName::Scheduled);
+        assert!(world.lease(10).await.iter().any(|leased| leased.run_id.as_str() == retried));
+        let health = world.store.health(&TenantScope::All).await.unwrap();
+        assert_eq!(health.status, "attention");
+        assert_eq!(health.clock.unwrap().by_ms, -back_ms.cast_signed() + 12_000, "a tenth of the time waited");
+        // The clock is right again.
+        world.clock.jump_ms(back_ms.cast_signed());
+        world.wait(3_600_000);
+        assert_eq!(world.store.health(&TenantScope::All).await.unwrap().clock, None);
+    }
+}
+
+/// A server that once ran a day ahead goes on from there.
+pub async fn a_restart_with_an_earlier_clock_goes_on(world: World) {
+    world.clock.jump_ms(DAY_MS.cast_signed());
+    world.store.stamp("a").await.unwrap();
+    world.start("r1").await;
+    let before = world.store.now();
+    world.clock.jump_ms(-DAY_MS.cast_signed());
+    let world = world.restarted().await;
+    assert_eq!(world.store.now(), before);
+    for _ in 0..50 {
+        world.wait(2_000);
+        world.store.stamp("a").await.unwrap();
+        world.store.rescue_expired(100).await.unwrap();
+    }
+    assert_eq!(world.show("r1").await.summary.reason, Some(Reason::Silent));
+    assert_eq!(world.store.health(&TenantScope::All).await.unwrap().clock.unwrap().by_ms, -DAY_MS.cast_signed());
+}
+
+pub async fn a_clock_set_forward_ends_no_live_attempt(world: World) {
+    for forward_ms in [3_600_000, DAY_MS] {
+        let run = format!("r{forward_ms}");
+        world.store.stamp("a").await.unwrap();
+        world.store.start(Start { deadline_ms: Some(10 * DAY_MS), ..start(&run) }).await.unwrap();
+        world.enqueue("acme", &format!("waits{forward_ms}")).await;
+        world.clock.jump_ms(forward_ms.cast_signed());
+        world.store.reject_unclaimed(100).await.unwrap();
+        world.store.rescue_expired(100).await.unwrap();
+        assert_eq!(world.state(&run).await, StateName::Running);
+        assert_eq!(world.state(&format!("waits{forward_ms}")).await, StateName::Scheduled);
+    }
 }

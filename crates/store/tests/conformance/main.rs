@@ -81,6 +81,14 @@ macro_rules! every_case {
             breakers::most_attempts_failing_open_it_and_what_falls_due_is_held,
             breakers::half_open_lets_one_of_a_hundred_through_to_sixteen_workers,
             breakers::a_crashed_probe_frees_the_slot,
+            breakers::an_offer_that_nobody_takes_goes_to_another_run,
+            breakers::a_thousand_unserved_runs_do_not_block_their_breaker,
+            breakers::an_offer_that_is_deferred_goes_to_another_run,
+            breakers::a_probe_that_is_given_back_goes_to_another_run,
+            breakers::a_tenants_many_names_share_a_breaker,
+            breakers::quiet_breakers_are_forgotten,
+            breakers::an_attempt_counts_once_when_its_success_is_late,
+            breakers::a_retry_on_another_model_is_that_models_concern,
             breakers::a_cancelled_probe_frees_the_slot,
             breakers::late_results_and_other_tenants_failures_move_nothing,
             breakers::what_began_before_a_restart_counts_where_nothing_has_changed_since,
@@ -243,6 +251,7 @@ macro_rules! every_case {
             engine::two_absences_in_a_row_are_both_remembered,
             engine::an_absence_is_no_idle_time,
             engine::time_without_a_server_leaves_nothing_unclaimed,
+            engine::a_clock_set_forward_ends_no_live_attempt,
             engine::an_idle_attempt_and_a_passed_deadline_are_timeouts,
             engine::a_run_that_nobody_begins_is_rejected,
             engine::three_silences_in_a_row_are_poison,
@@ -274,6 +283,12 @@ mod sqlite {
     }
 
     every_case!(tests);
+
+    // There the clock is the server's own.
+    tests! {
+        engine::a_clock_set_back_stops_neither_expiry_nor_retries,
+        engine::a_restart_with_an_earlier_clock_goes_on,
+    }
 }
 
 /// PostgreSQL, in a database of its own.

@@ -149,3 +149,18 @@ async fn a_replica_with_stuck_heartbeats_does_not_stamp() {
     world.store.stamp("a").await.unwrap();
     assert_eq!(world.sql("SELECT count(*) FROM stamps"), "1");
 }
+
+/// A batch reads the breakers that it concerns: a row that nobody could read, of another tenant, is none of its business.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_tenants_breakers_are_not_read() {
+    let world = World::postgres().await;
+    let (_, under) = world.start("r").await;
+    world.sql(
+        "INSERT INTO tenants (id, name, created_at) VALUES (77, 'globex', 0);
+         INSERT INTO breakers (name, environment, tenant, provider, model, life, open, moved_at)
+         SELECT n::text::bytea, 'e', 77, NULL, NULL, 'unreadable', 0, 0 FROM generate_series(1, 100) AS n",
+    );
+    world.store.report(report("other", "Request timed out")).await.unwrap();
+    world.store.fail(under, crate::world::failed("Request timed out")).await.unwrap();
+    assert_eq!(world.sql("SELECT count(*) FROM breakers WHERE tenant <> 77"), "1");
+}

@@ -20,10 +20,10 @@ impl Batch<'_> {
         policy: &Policy,
     ) -> Result<()> {
         let Some(epoch) = epoch.filter(|_| policy.breaker.on) else { return Ok(()) };
-        self.load_breakers()?;
         let attempt = Probe { run: row.id, epoch };
         let generation = row.generation;
-        for key in self.keys_of(row)? {
+        let keys = self.keys_counted(row, failed)?;
+        for key in keys.iter().cloned() {
             if self.is_taken_over(&key) {
                 continue;
             }
@@ -32,9 +32,9 @@ impl Batch<'_> {
                 continue;
             }
             // A success beside nothing but successes keeps nobody waiting.
-            let quiet = self.known.breakers.all.get(&key).is_none_or(|breaker| breaker.is_blank());
-            if counts != Counts::Success || !quiet {
+            if counts != Counts::Success || !self.known.breakers.is_blank(&key) {
                 self.lock_breakers()?;
+                self.know_breakers(&keys)?;
             }
             if failed == Some(&Reason::Silent) && self.known.breakers.open.contains(&key) {
                 // A worker that went quiet has found nothing out: the slot is free for the next.
@@ -50,6 +50,30 @@ impl Batch<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The breakers that the end of an attempt is counted for. A tenant has a bounded number of its own; what fails under
+    /// further names is counted for one that they share, and says nothing of what others see.
+    fn keys_counted(&mut self, row: &RunRow, failed: Option<&Reason>) -> Result<Vec<Key>> {
+        let mut keys = self.keys_of(row)?;
+        let others: Vec<Key> = keys.iter().filter_map(Key::other).collect();
+        let all: Vec<Key> = keys.iter().chain(&others).cloned().collect();
+        self.know_breakers(&all)?;
+        let mut beyond = false;
+        for key in &mut keys {
+            let Some(other) = key.other().filter(|_| self.known.breakers.is_blank(key)) else { continue };
+            let is_new = counts(&key.scope, failed) == Counts::Failure;
+            if !self.known.breakers.is_blank(&other) || (is_new && self.has_all_breakers(row.tenant)?) {
+                beyond |= key.is_of_a_model();
+                *key = other;
+            } else if is_new {
+                *self.known.breakers.counted.entry(row.tenant).or_default() += 1;
+            }
+        }
+        if beyond {
+            keys.retain(|key| key.tenant().is_some() || !self.known.breakers.is_blank(key));
+        }
+        Ok(keys)
     }
 
     /// A tenant's own breaker for a model says nothing while everybody's does.

@@ -55,6 +55,7 @@ impl Batch<'_> {
     /// The run's breakers that are not closed, as they stand now. Where breakers are off only a person's word counts.
     fn standing_open(&mut self, row: &RunRow, settings: &BreakerSettings) -> Result<Vec<Key>> {
         let mut keys = self.keys_of(row)?;
+        self.add_shared(&mut keys)?;
         keys.retain(|key| self.known.breakers.open.contains(key));
         if !keys.is_empty() {
             self.lock_breakers()?;
@@ -68,6 +69,20 @@ impl Batch<'_> {
             known.open.contains(key) && (settings.on || known.all.get(key).is_some_and(|it| it.is_by_hand()))
         });
         Ok(keys)
+    }
+
+    /// An open breaker that names share speaks for those that have none of their own.
+    fn add_shared(&mut self, keys: &mut Vec<Key>) -> Result<()> {
+        let open = &self.known.breakers.open;
+        let is_open = |key: &Key| key.other().is_some_and(|other| open.contains(&other));
+        let concerned: Vec<Key> = keys.iter().filter(|key| is_open(key)).cloned().collect();
+        if concerned.is_empty() {
+            return Ok(());
+        }
+        self.know_breakers(&concerned)?;
+        let known = &self.known.breakers;
+        keys.extend(concerned.iter().filter(|key| known.is_blank(key)).filter_map(Key::other));
+        Ok(())
     }
 
     /// A probe is under way only while its run is, under the same lease: however it ended, the slot is free.
@@ -125,7 +140,8 @@ impl Batch<'_> {
         if !self.any_breaker_open()? {
             return Ok(StateName::Closed);
         }
-        let keys = self.keys_of(row)?;
+        let mut keys = self.keys_of(row)?;
+        self.add_shared(&mut keys)?;
         let all = &self.known.breakers.all;
         Ok(worst(keys.iter().filter_map(|key| all.get(key)).map(|breaker| breaker.name())))
     }

@@ -1,13 +1,14 @@
-//! Breakers' rows: read whole, written with the commit that moved them.
+//! Breakers' rows: written with the commit that moved them, and forgotten once they have nothing to say.
 
 use redrive_core::breaker::{Breaker, Key, Scope};
 use redrive_core::ids::Tenant;
 use redrive_core::text::{Label, Text};
-use redrive_core::time::DAY_MS;
+use redrive_core::time::{DAY_MS, MINUTE_MS};
 use redrive_core::wire::BreakerEntry;
 
 use crate::commands::attempts::json;
 use crate::commands::batch::Batch;
+use crate::commands::rows::PutBreaker;
 use crate::error::{Error, Result};
 use crate::kept::columns::{Columns, label, label_or_none, owned, packed_json, packed_note, parsed_or_none, time};
 use crate::model::Swept;
@@ -16,6 +17,9 @@ use crate::model::Swept;
 const EVENTS_KEPT_MAX: usize = 1_000;
 /// Of all of them, also of those that are long gone.
 const EVENTS_KEPT_MS: u64 = 90 * DAY_MS;
+
+/// A closed breaker that nothing was counted for in so long may have nothing to say any more.
+const IDLE_MS: u64 = 10 * MINUTE_MS;
 
 /// The columns of [`read_breaker`]: of a breaker `b` and its tenant `t`.
 pub(crate) const COLUMNS: &str = "b.environment, t.name, b.provider, b.model, b.life";
@@ -58,8 +62,10 @@ pub(crate) fn fold(batch: &mut Batch<'_>) -> Result<()> {
             continue;
         }
         let tenant = key.tenant().map(|tenant| batch.tenant(tenant)).transpose()?;
-        batch.rows.put_breaker(&key, tenant, &json(&breaker)?)?;
+        let put = PutBreaker { life: &json(&breaker)?, open: !breaker.is_closed(), now: batch.now };
+        batch.rows.put_breaker(&key, tenant, &put)?;
     }
+    batch.known.breakers.counted.clear();
     Ok(())
 }
 
@@ -69,7 +75,35 @@ pub(super) fn note(batch: &mut Batch<'_>, name: &Label, actor: &str, event: &str
     batch.rows.forget_breaker_events(name, EVENTS_KEPT_MAX)
 }
 
-/// Forgets what happened to breakers long ago, the oldest first.
+/// Forgets what happened to breakers long ago, the oldest first, and breakers that have nothing to say any more.
 pub(crate) fn trim_events(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
-    batch.rows.trim_breaker_events(batch.now.minus_ms(EVENTS_KEPT_MS), most)
+    let events = batch.rows.trim_breaker_events(batch.now.minus_ms(EVENTS_KEPT_MS), most)?;
+    let quiet = forget_quiet(batch, most)?;
+    Ok(Swept {
+        looked_at: events.looked_at + quiet.looked_at,
+        moved: events.moved + quiet.moved,
+        more: events.more || quiet.more,
+    })
+}
+
+fn forget_quiet(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
+    let now = batch.now;
+    let idle = batch.rows.idle_breakers(now.minus_ms(IDLE_MS), most)?;
+    if idle.is_empty() {
+        return Ok(Swept::default());
+    }
+    batch.lock_breakers()?;
+    batch.know_breakers(&idle)?;
+    let (looked_at, mut moved) = (idle.len(), 0);
+    for key in idle {
+        let known = &mut batch.known.breakers;
+        let Some(breaker) = known.all.get_mut(&key) else { continue };
+        if let Some(forgotten) = breaker.forgotten(now) {
+            *breaker = forgotten;
+            moved += 1;
+        }
+        // One with a long window is written again, and looked at again as late.
+        known.dirty.insert(key);
+    }
+    Ok(Swept { looked_at, moved, more: looked_at == most })
 }

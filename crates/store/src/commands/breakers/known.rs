@@ -1,8 +1,8 @@
 //! What the committer knows of breakers, and the one way in which one of them moves.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use redrive_core::breaker::{Breaker, Event, Key, Scope, State, StateName, Turn, apply};
+use redrive_core::breaker::{BREAKERS_PER_TENANT_MAX, Breaker, Event, Key, Scope, State, StateName, Turn, apply};
 use redrive_core::policy::BreakerSettings;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
@@ -12,14 +12,18 @@ use crate::commands::breakers::kept;
 use crate::commands::run_row::RunRow;
 use crate::error::Result;
 
-/// Breakers that have seen nothing but successes are let go of beyond this many.
-const KNOWN_MAX: usize = 20_000;
+/// Beyond this many, what has a row is let go of, and so is what has seen nothing but successes.
+const KNOWN_MAX: usize = 50_000;
 
 /// Copies of the rows, and those that need none yet.
 #[derive(Debug, Default)]
 pub(crate) struct Breakers {
     pub(crate) loaded: bool,
     pub(crate) all: HashMap<Key, Breaker>,
+    /// Those that were asked for; what is not among `all` has no row.
+    asked: HashSet<Key>,
+    /// How many rows a tenant has, those included that this batch makes.
+    pub(crate) counted: HashMap<i64, usize>,
     /// Those that are not closed.
     pub(crate) open: BTreeSet<Key>,
     /// The last generation that was given out.
@@ -41,8 +45,17 @@ pub(crate) struct Releasing {
     pub(crate) after: i64,
     /// When the last run that was let go comes up.
     pub(crate) up_to: Timestamp,
-    /// The run that was let go to find out.
-    pub(crate) offered: Option<i64>,
+    /// What was let go to find out.
+    pub(crate) offer: Option<Offer>,
+}
+
+/// Runs that were made due so that one of them finds out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Offer {
+    /// The last of them, and how many there were.
+    pub(crate) run: i64,
+    pub(crate) runs: usize,
+    pub(crate) at: Timestamp,
 }
 
 impl Breakers {
@@ -55,10 +68,24 @@ impl Breakers {
     fn load(&mut self, all: Vec<(Key, Breaker)>, last: u64) {
         self.open = all.iter().filter(|(_, breaker)| !breaker.is_closed()).map(|(key, _)| key.clone()).collect();
         let moved = std::mem::replace(&mut self.all, all.into_iter().collect());
+        self.asked.clear();
         (self.last, self.loaded) = (last, true);
         // Successes that nobody had to be kept from: they stay, unless there is a row by now.
         self.dirty.retain(|key| !self.all.contains_key(key));
         self.all.extend(moved.into_iter().filter(|(key, _)| self.dirty.contains(key)));
+    }
+
+    fn make_room(&mut self) {
+        if self.all.len() + self.asked.len() >= KNOWN_MAX {
+            self.all.retain(|key, _| self.open.contains(key) || self.dirty.contains(key));
+            self.asked.clear();
+            self.blank = self.last;
+        }
+    }
+
+    /// Whether it has counted no failure, as far as is known.
+    pub(crate) fn is_blank(&self, key: &Key) -> bool {
+        self.all.get(key).is_none_or(Breaker::is_blank)
     }
 }
 
@@ -72,6 +99,43 @@ impl Batch<'_> {
         self.known.breakers.load(all, last);
         self.known.breakers.blank = self.rows.blank_since(last);
         Ok(())
+    }
+
+    /// Looks up those that are not known yet.
+    pub(crate) fn know_breakers(&mut self, keys: &[Key]) -> Result<()> {
+        self.load_breakers()?;
+        let known = &self.known.breakers;
+        let is_unknown = |key: &&Key| !known.all.contains_key(*key) && !known.asked.contains(*key);
+        let unknown: Vec<Key> = keys.iter().filter(is_unknown).cloned().collect();
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let found = self.rows.breakers_named(&unknown)?;
+        let known = &mut self.known.breakers;
+        known.make_room();
+        for (key, breaker) in found {
+            known.all.entry(key).or_insert(breaker);
+        }
+        known.asked.extend(unknown);
+        Ok(())
+    }
+
+    /// All that have a row: a tenant's, or everybody's.
+    pub(crate) fn know_breakers_in(&mut self, tenant: Option<i64>) -> Result<()> {
+        for (key, breaker) in self.rows.breakers_in(tenant)? {
+            self.known.breakers.all.entry(key).or_insert(breaker);
+        }
+        Ok(())
+    }
+
+    /// Whether a tenant has as many breakers as it may.
+    pub(crate) fn has_all_breakers(&mut self, tenant: i64) -> Result<bool> {
+        let count = match self.known.breakers.counted.get(&tenant) {
+            Some(count) => *count,
+            None => self.rows.breaker_count(tenant)?,
+        };
+        self.known.breakers.counted.insert(tenant, count);
+        Ok(count >= BREAKERS_PER_TENANT_MAX)
     }
 
     /// From here to the commit nobody else moves a breaker, and what is known of them is how they stand.
@@ -107,12 +171,13 @@ impl Batch<'_> {
 
     /// Moves a breaker; one that was not there has seen nothing yet. A change of state is written down.
     pub(crate) fn move_breaker(&mut self, key: &Key, event: &Event, settings: &BreakerSettings) -> Result<StateName> {
+        self.know_breakers(std::slice::from_ref(key))?;
         let known = &mut self.known.breakers;
-        let (there, (name, before)) = match known.all.remove_entry(key) {
-            Some(known) => (true, known),
+        let (name, before) = match known.all.remove_entry(key) {
+            Some(known) => known,
             None => {
                 let quiet = self.rows.quiet_breaker(key)?;
-                (false, (key.clone(), quiet.unwrap_or_else(|| Breaker::new(known.blank, self.now))))
+                (key.clone(), quiet.unwrap_or_else(|| Breaker::new(known.blank, self.now)))
             }
         };
         let turn = Turn {
@@ -135,10 +200,6 @@ impl Batch<'_> {
         }
         if after != before {
             known.dirty.insert(key.clone());
-        }
-        if known.all.len() >= KNOWN_MAX && !there {
-            known.all.retain(|_, breaker| !breaker.is_blank());
-            known.blank = known.last;
         }
         let said = if changed { in_words(&before, &after, event) } else { None };
         known.all.insert(name, after);

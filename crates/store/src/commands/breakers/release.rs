@@ -1,7 +1,7 @@
 //! A breaker lets go: held runs become due again, the tenants in turn, a little apart so that no crowd comes at once. One
 //! that is half open lets go of one run, to find out.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use redrive_core::breaker::{Key, PREFIX, StateName};
 use redrive_core::lifecycle::Event as Move;
@@ -9,7 +9,7 @@ use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 
 use crate::commands::batch::Batch;
-use crate::commands::breakers::known::Releasing;
+use crate::commands::breakers::known::{Offer, Releasing};
 use crate::commands::run_row::RunRow;
 use crate::error::Result;
 use crate::model::Swept;
@@ -18,6 +18,8 @@ use crate::model::Swept;
 const APART_MS: u64 = 2;
 /// How far ahead of the clock runs are let go; what comes later waits where everybody sees it is held.
 const AHEAD_MS: u64 = 2_000;
+/// A run that is offered as the probe and not begun for so long makes way for others.
+const PROBE_TAKEN_WITHIN_MS: u64 = 30_000;
 
 pub(crate) fn release_held(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
     batch.lock_breakers()?;
@@ -26,15 +28,16 @@ pub(crate) fn release_held(batch: &mut Batch<'_>, most: usize) -> Result<Swept> 
         batch.tick(&key, &settings)?;
         batch.free_lost_probe(&key, &settings)?;
     }
+    let open: HashMap<Label, Key> = batch.known.breakers.open.iter().map(|key| (key.name(), key.clone())).collect();
     let mut swept = Swept::default();
     let mut holder = Label::from(PREFIX);
     let ours = |name: &Label| name.as_str().starts_with(PREFIX);
     while let Some(next) = batch.rows.next_holder(&holder)?.filter(ours) {
         holder = next;
         swept.looked_at += 1;
-        swept.moved += match stands(batch, &holder) {
+        swept.moved += match stands(batch, open.get(&holder)) {
             (StateName::Closed, _) => let_go(batch, &holder, most - swept.moved)?,
-            (StateName::HalfOpen, false) => offer(batch, &holder)?,
+            (StateName::HalfOpen, false) => offer(batch, &holder, most - swept.moved)?,
             (StateName::HalfOpen, true) | (StateName::Open, _) => 0,
         };
         if swept.moved >= most {
@@ -45,10 +48,8 @@ pub(crate) fn release_held(batch: &mut Batch<'_>, most: usize) -> Result<Swept> 
 }
 
 /// How a holder stands, and whether a probe is under way. One that nobody knows any more holds nothing.
-fn stands(batch: &Batch<'_>, name: &Label) -> (StateName, bool) {
-    let known = &batch.known.breakers;
-    let open = known.open.iter().find(|key: &&Key| key.name() == *name);
-    open.and_then(|key| known.all.get(key)).map_or((StateName::Closed, false), |breaker| {
+fn stands(batch: &Batch<'_>, open: Option<&Key>) -> (StateName, bool) {
+    open.and_then(|key| batch.known.breakers.all.get(key)).map_or((StateName::Closed, false), |breaker| {
         let probing = breaker.admits(redrive_core::breaker::Asker::Retry) == redrive_core::breaker::Admission::Hold;
         (breaker.name(), probing)
     })
@@ -89,27 +90,40 @@ fn let_go(batch: &mut Batch<'_>, holder: &Label, most: usize) -> Result<usize> {
             moved += 1;
         }
     }
-    batch.known.breakers.releases.insert(holder.clone(), Releasing { offered: None, ..at });
+    batch.known.breakers.releases.insert(holder.clone(), Releasing { offer: None, ..at });
     if moved == 0 && room > 0 {
         batch.known.breakers.releases.remove(holder);
     }
     Ok(moved)
 }
 
-/// Makes one run due, and no second while nobody has begun the first.
-fn offer(batch: &mut Batch<'_>, holder: &Label) -> Result<usize> {
+/// Makes one run due, and no other while that one may still be taken. One that was deferred, given back or closed makes
+/// way at once. One that nobody takes in time makes way for twice as many: they may lie in a queue that nobody serves, and
+/// whichever is begun first is the probe, the others are held again.
+fn offer(batch: &mut Batch<'_>, holder: &Label, most: usize) -> Result<usize> {
     let mut at = batch.known.breakers.releases.get(holder).copied().unwrap_or_default();
-    if let Some(offered) = at.offered
-        && batch.rows.is_due_sometime(offered)?
-    {
-        return Ok(0);
-    }
-    let Some(tenant) = tenants_in_turn(batch, holder, at.after, 1)?.first().copied() else { return Ok(0) };
-    let Some(row) = batch.rows.held_runs(holder, tenant, 1)?.pop() else { return Ok(0) };
-    (at.after, at.offered) = (tenant, Some(row.id));
-    batch.known.breakers.releases.insert(holder.clone(), at);
     let now = batch.now;
-    unhold(batch, row, now).map(|()| 1)
+    let count = match at.offer {
+        Some(offer) if batch.rows.is_due(offer.run, now)? => {
+            if now.since(offer.at) < PROBE_TAKEN_WITHIN_MS {
+                return Ok(0);
+            }
+            offer.runs.saturating_mul(2).min(most)
+        }
+        Some(_) | None => 1,
+    };
+    let tenants = tenants_in_turn(batch, holder, at.after, count)?;
+    let share = count.div_ceil(tenants.len().max(1));
+    let mut moved = 0;
+    for tenant in tenants {
+        for row in batch.rows.held_runs(holder, tenant, share.min(count - moved))? {
+            moved += 1;
+            (at.after, at.offer) = (tenant, Some(Offer { run: row.id, runs: moved, at: now }));
+            unhold(batch, row, now)?;
+        }
+    }
+    batch.known.breakers.releases.insert(holder.clone(), at);
+    Ok(moved)
 }
 
 fn unhold(batch: &mut Batch<'_>, mut row: RunRow, due: Timestamp) -> Result<()> {

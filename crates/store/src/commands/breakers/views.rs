@@ -15,7 +15,11 @@ const HISTORY_MAX: usize = 50;
 
 /// `GET /v1/breakers`: those that are not closed, and those that have seen failures lately.
 pub(crate) fn breakers(batch: &mut Batch<'_>, scope: &TenantScope) -> Result<BreakersAnswer> {
-    let keys = standing(batch, |key| match scope {
+    let tenant = match scope {
+        TenantScope::All => None,
+        TenantScope::One(tenant) => Some(tenant),
+    };
+    let keys = standing(batch, tenant, |key| match scope {
         TenantScope::All => true,
         TenantScope::One(tenant) => key.tenant().is_none_or(|whose| whose == tenant),
     })?;
@@ -38,8 +42,16 @@ pub(crate) fn tenant_breaker(batch: &mut Batch<'_>, tenant: &Tenant) -> Result<T
 }
 
 /// What is worth a look, as it stands now, in the order of their names.
-fn standing(batch: &mut Batch<'_>, wanted: impl Fn(&Key) -> bool) -> Result<Vec<Key>> {
+fn standing(batch: &mut Batch<'_>, tenant: Option<&Tenant>, wanted: impl Fn(&Key) -> bool) -> Result<Vec<Key>> {
     batch.lock_breakers()?;
+    match tenant {
+        None => batch.know_breakers_in(None)?,
+        Some(tenant) => {
+            if let Some(number) = batch.find_tenant(tenant)? {
+                batch.know_breakers_in(Some(number))?;
+            }
+        }
+    }
     let known = &batch.known.breakers.all;
     let mut keys: Vec<Key> =
         known.iter().filter(|(key, breaker)| wanted(key) && !breaker.is_blank()).map(|(key, _)| key.clone()).collect();

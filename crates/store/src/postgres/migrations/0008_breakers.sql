@@ -5,8 +5,14 @@ CREATE TABLE breakers (
     tenant BIGINT,                     -- none: everybody's
     provider BYTEA,                    -- of a model's; '' where the reports did not say
     model BYTEA,
-    life BYTEA NOT NULL                -- Breaker as JSON through the codec
+    life BYTEA NOT NULL,               -- Breaker as JSON through the codec
+    open BIGINT NOT NULL,            -- 1: not closed
+    moved_at BIGINT NOT NULL         -- when anything was last counted for it
 ) WITH (fillfactor = 50);
+
+CREATE INDEX breakers_open ON breakers (name) WHERE open = 1;
+CREATE INDEX breakers_tenant ON breakers (tenant);
+CREATE INDEX breakers_idle ON breakers (moved_at) WHERE open = 0;
 
 -- The last generation that was given out, so that none is used twice.
 CREATE TABLE breaker_generation (
