@@ -1,4 +1,4 @@
-//! What is not as it should be: breakers that hold work, queues without workers or owners, tenants with most dead
+//! What is not as it should be: breakers that hold work, a clock that was set, queues without workers or owners, tenants with most dead
 //! letters.
 
 use maud::{Markup, html};
@@ -15,6 +15,14 @@ pub(super) fn panel_of(seen: &Seen) -> Markup {
     let mut rows: Vec<Markup> = Vec::new();
     let not_closed = seen.breakers.iter().filter(|breaker| breaker.state != StateName::Closed);
     rows.extend(not_closed.take(ROWS_MAX).map(|breaker| fact("Breaker", &says(seen, breaker))));
+    if let Some(jump) = seen.health.clock {
+        let way = if jump.by_ms < 0 { "back" } else { "forward" };
+        let says = html! {
+            "The server's clock was set " (way) " " (ago(jump.jumped_at, seen.now))
+            @if jump.ahead_ms > 0 { "; times here are ahead of it by " (grouped(jump.ahead_ms / 1_000)) " s" }
+        };
+        rows.push(fact("Clock", &says));
+    }
     for queue in seen.health.queues_without_workers.iter().take(ROWS_MAX) {
         let says = html! {
             a href=(format!("/queues/{}", queue.queue)) { (said(queue.queue.as_str())) }
