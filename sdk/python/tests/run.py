@@ -28,6 +28,7 @@ FILES: list[tuple[str, tuple[str, ...]]] = [
     ("test_scenarios.py", ()),
     ("test_guard.py", ()),
     ("test_wire.py", ()),
+    ("test_causes.py", ()),
     ("test_ends.py", ()),
     ("test_values.py", ("numpy", "pandas")),
     ("test_schedules.py", ()),

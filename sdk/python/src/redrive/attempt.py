@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import threading
 import uuid
@@ -9,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import context, ending, interrupt
+from . import context, ending, interrupt, outer
 from .aio import TaskLimit, off_loop
 from .clock import now
 from .context import Inside
@@ -106,6 +107,8 @@ class Run(Ledger):
         if self._leave():
             # The task was cancelled by us: to the caller it is a time limit, not a cancellation.
             raise TimeLimit(self._limit_words()) from error
+        if isinstance(error, asyncio.CancelledError) and outer.by_time_limit(error):
+            self._finish(lambda: ending.time_limit(self.evidence, self._take_steps(), "a time limit around the run has passed"))
         self._end_by(error)
 
     def _start(self) -> None:
@@ -137,6 +140,7 @@ class Run(Ledger):
         if self._entered:
             return
         context.install()
+        outer.install()
         self._client.opened(self)
         if self._lease is None and not self._client.settings.off:
             self._begin()

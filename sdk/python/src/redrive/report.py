@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,13 +17,13 @@ _HEADER_MAX = 64
 
 def error_of(error: BaseException, **said: Any) -> dict[str, Any]:
     """What was thrown. `said` (reason, category, terminal) is the caller's own word and outranks the rules."""
-    links = list(chain(error))
+    links = _causes(error)
     status = next((s for s in map(http_status, links) if s is not None), None)
     headers = next((h for h in map(_headers, links) if h), {})
     report = {
         "type": label(_name(_telling(links))),
         "message": cut(_message(links), _MESSAGE_MAX_CHARS),
-        "detail": cut("".join(traceback.format_exception(type(error), error, error.__traceback__))),
+        "detail": cut(_traceback(_worded(links))),
         "http_status": status,
         "headers": headers,
         **said,
@@ -31,7 +33,7 @@ def error_of(error: BaseException, **said: Any) -> dict[str, Any]:
 
 def response_of(error: BaseException) -> dict[str, Any] | None:
     """What the service answered, where the exception carries it."""
-    for link in chain(error):
+    for link in _causes(error):
         response = getattr(link, "response", None)
         status = _number(getattr(response, "status_code", getattr(response, "status", None)))
         if status is None:
@@ -75,16 +77,69 @@ def http_status(error: BaseException) -> int | None:
     return None
 
 
+def _causes(error: BaseException) -> list[BaseException]:
+    """The exception and what it says it came from. What it was merely raised in the middle of counts only where it has no
+    words of its own, and a cancellation is no cause: it is what a time limit does."""
+    links = [error]
+    for link in chain(error):
+        if link is error or isinstance(link, asyncio.CancelledError):
+            continue
+        if _is_named(link, links) or not text_of(error).strip():
+            links.append(link)
+    return links
+
+
+def _is_named(link: BaseException, links: list[BaseException]) -> bool:
+    return any(link is known.__cause__ or link in (getattr(known, "exceptions", None) or ()) for known in links)
+
+
+def _traceback(error: BaseException) -> str:
+    told = traceback.TracebackException.from_exception(error)
+    _without_noise(told, 0, keep_context=not text_of(error).strip())
+    return "".join(told.format())
+
+
+def _without_noise(told: traceback.TracebackException, depth: int, keep_context: bool = False) -> None:
+    told.__suppress_context__ = told.__suppress_context__ or not keep_context
+    if told.__cause__ is not None and told.__cause__.exc_type is asyncio.CancelledError:
+        told.__cause__ = None
+    inner = [told.__cause__, *(getattr(told, "exceptions", None) or ())]
+    for each in inner:
+        if each is not None and depth < _CHAIN_MAX:
+            _without_noise(each, depth + 1)
+
+
+def _is_validation(error: BaseException) -> bool:
+    """What was given is not what was asked for: that says more than the words of whoever passed it on."""
+    root = type(error).__module__.partition(".")[0]
+    return isinstance(error, json.JSONDecodeError) or (
+        type(error).__name__ == "ValidationError" and root in ("pydantic", "pydantic_core", "jsonschema", "msgspec", "marshmallow")
+    )
+
+
 def _telling(links: list[BaseException]) -> BaseException:
-    """Frameworks wrap what the provider threw: the first that has a status tells most, otherwise the first cause."""
-    return next((link for link in links if http_status(link) is not None), links[-1] if links[0].__cause__ else links[0])
+    """Frameworks wrap what the provider threw: the first that has a status tells most, then what was invalid, otherwise the
+    first cause."""
+    by_status = next((link for link in links if http_status(link) is not None), None)
+    if by_status is not None:
+        return by_status
+    invalid = next((link for link in links if _is_validation(link)), None)
+    return invalid or (links[-1] if links[0].__cause__ is not None else links[0])
+
+
+def _worded(links: list[BaseException]) -> BaseException:
+    """The exception whose words are told: the outermost, unless something invalid is behind it."""
+    told = _telling(links)
+    return told if _is_validation(told) else links[0]
 
 
 def _message(links: list[BaseException]) -> str:
     """The outermost words first, as a person would tell it."""
+    told = _worded(links)
+    if told is not links[0]:
+        return text_of(told).strip() or _name(told)
     said: list[str] = []
-    first = links[0]
-    for link in links if first.__cause__ is not None or hasattr(first, "exceptions") else [first]:
+    for link in links:
         text = text_of(link).strip() or _name(link)
         if not any(text in before for before in said):
             said.append(text)
