@@ -179,7 +179,7 @@ impl JsonSchema for Uuid {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "format": "uuid", "pattern": Self::PATTERN })
+        json_schema!({ "type": "string", "format": "uuid", "pattern": Self::PATTERN, "maxLength": 36 })
     }
 }
 
