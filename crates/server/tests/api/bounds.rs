@@ -10,14 +10,14 @@ use crate::world::{Answered, World};
 
 /// A place in a body, and what the schema says about it.
 #[derive(Debug, Clone)]
-struct Place {
-    route: String,
-    path: Vec<Part>,
+pub struct Place {
+    pub route: String,
+    pub path: Vec<Part>,
     schema: Map<String, Value>,
 }
 
 #[derive(Debug, Clone)]
-enum Part {
+pub enum Part {
     Field(String),
     Item,
     /// A value of a map.
@@ -36,7 +36,7 @@ impl Place {
             .collect()
     }
 
-    fn name(&self) -> String {
+    pub fn name(&self) -> String {
         let parts = self.path.iter().map(|part| match part {
             Part::Field(name) => format!(".{name}"),
             Part::Item => "[]".into(),
@@ -46,7 +46,7 @@ impl Place {
         format!("{} {}", self.route, parts.collect::<String>())
     }
 
-    fn is(&self, kind: &str) -> bool {
+    pub fn is(&self, kind: &str) -> bool {
         match self.schema.get("type") {
             Some(Value::String(one)) => one == kind,
             Some(Value::Array(many)) => many.iter().any(|one| one == kind),
@@ -87,7 +87,7 @@ fn alternatives(schema: &Value, document: &Value) -> Vec<Map<String, Value>> {
 }
 
 /// Every value of every body that the API takes.
-fn places(document: &Value) -> Vec<Place> {
+pub fn places(document: &Value) -> Vec<Place> {
     let mut found = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {

@@ -6,8 +6,11 @@ use std::collections::BTreeMap;
 use http::Method;
 use redrive_core::wire::Role;
 use redrive_server::routes::table;
-use serde_json::Value;
+use redrive_server::ui;
+use serde_json::{Map, Value, json};
 
+use crate::bounds::{Part, Place, places};
+use crate::pages::{log_in, visit};
 use crate::world::{Answered, World};
 
 /// How to call a route: its path with the thing in it, and a body that is right in itself.
@@ -199,4 +202,198 @@ async fn what_is_anothers_looks_exactly_like_what_is_absent() {
     assert_eq!((&shown["state"], shown["attempts"].as_array().map(Vec::len)), (&Value::from("scheduled"), Some(1)));
     let effect = world.get("/v1/effects/theirs:charge?tenant=globex", &world.operator).await;
     assert_eq!(effect.get("status"), "unknown");
+}
+
+/// Numbers at the edges of what anything keeps a number in, and those that a packed id would spill over.
+const INTEGERS: [&str; 14] = [
+    "0",
+    "1",
+    "-1",
+    "1000000",
+    "1000001",
+    "1048575",
+    "1048576",
+    "1048578",
+    "4294967295",
+    "4294967296",
+    "9007199254740993",
+    "9223372036854775807",
+    "9223372036854775808",
+    "18446744073709551615",
+];
+
+/// Texts that name another's things, end a text early, mean something to a store or a page, or nothing at all.
+fn texts(other: &Thing) -> Vec<String> {
+    let odd = [
+        "",
+        " ",
+        ".",
+        "..",
+        "*",
+        "%",
+        "_",
+        "'",
+        "\"",
+        "\\",
+        "\0",
+        "\u{202e}",
+        "<b>",
+        "null",
+        "a,b",
+        "theirs:charge",
+        "l2-1-1",
+    ];
+    let long = ["x".repeat(200), "x".repeat(201), "é".repeat(101), "x".repeat(1_001)];
+    let named = [other.tenant, other.run, &other.pattern].map(str::to_owned);
+    odd.into_iter().map(str::to_owned).chain(INTEGERS.map(str::to_owned)).chain(named).chain(long).collect()
+}
+
+fn encoded(text: &str) -> String {
+    text.bytes()
+        .map(|b| if b.is_ascii_alphanumeric() { char::from(b).to_string() } else { format!("%{b:02X}") })
+        .collect()
+}
+
+/// A path with the same text in each of its places in turn.
+fn paths(path: &str, texts: &[String]) -> Vec<String> {
+    let places: Vec<&str> = path.split('/').filter(|part| part.starts_with('{')).collect();
+    let plausible = |path: String| {
+        let names = [
+            ("{tenant}", "acme"),
+            ("{run_id}", "ours"),
+            ("{attempt}", "1"),
+            ("{revision}", "1"),
+            ("{key}", "ours:charge"),
+        ];
+        let path = names.iter().fold(path, |path, (place, name)| path.replace(place, name));
+        path.replace("{id}", "1-0000000000000000").replace("{name}", "default")
+    };
+    let with =
+        |place: &str| texts.iter().map(move |text| plausible(path.replace(place, &encoded(text)))).collect::<Vec<_>>();
+    places.into_iter().flat_map(with).collect()
+}
+
+/// The body of a row with one value more, or another one, in this place.
+fn with_value(body: &str, place: &Place, value: &Value) -> Option<String> {
+    let mut whole: Value = serde_json::from_str(body).unwrap_or_else(|_| json!({}));
+    let mut at = &mut whole;
+    for part in &place.path {
+        let name = match part {
+            Part::Field(name) => name.clone(),
+            Part::Entry => "x".to_owned(),
+            Part::Name => value.as_str()?.to_owned(),
+            Part::Item => {
+                if !at.is_array() {
+                    *at = json!([null]);
+                }
+                at = at.get_mut(0)?;
+                continue;
+            }
+        };
+        if !at.is_object() {
+            *at = Value::Object(Map::new());
+        }
+        at = at.as_object_mut()?.entry(name).or_insert(Value::Null);
+    }
+    *at = value.clone();
+    Some(whole.to_string())
+}
+
+/// Every path, query and body of a route, with each of its strings and numbers at the edges.
+fn edges(
+    method: &Method,
+    path: &str,
+    row: &Row,
+    own: &Thing,
+    other: &Thing,
+    document: &Value,
+) -> Vec<(String, String)> {
+    let texts = texts(other);
+    let (plain, body) = ((row.path)(own), (row.body)(own));
+    let mut calls: Vec<(String, String)> = paths(path, &texts).into_iter().map(|path| (path, body.clone())).collect();
+    let bare = plain.split('?').next().unwrap_or_default();
+    let described = &document["paths"][path][method.as_str().to_lowercase()];
+    for parameter in described["parameters"].as_array().into_iter().flatten().filter(|p| p["in"] == "query") {
+        let name = parameter["name"].as_str().unwrap();
+        calls.extend(texts.iter().map(|text| (format!("{bare}?{name}={}", encoded(text)), body.clone())));
+    }
+    let route = format!("{method} {path}");
+    for place in places(document).into_iter().filter(|place| place.route == route && !place.path.is_empty()) {
+        let numbers = INTEGERS.iter().map(|number| serde_json::from_str(number).unwrap());
+        let values: Vec<Value> = match () {
+            () if place.is("integer") || place.is("number") => numbers.collect(),
+            () if place.is("string") => texts.iter().map(|text| json!(text)).collect(),
+            () => continue,
+        };
+        calls.extend(values.iter().filter_map(|value| Some((plain.clone(), with_value(&body, &place, value)?))));
+    }
+    calls
+}
+
+/// What only the other tenant knows, as it is now.
+async fn others_things(world: &World) -> Vec<Value> {
+    let mut all = Vec::new();
+    for path in ["/v1/runs/theirs", "/v1/runs/theirs-2", "/v1/runs", "/v1/patterns", "/v1/effects/theirs:charge"] {
+        let mut shown = world.get(&format!("{path}?tenant=globex"), &world.operator).await.json();
+        shown.as_object_mut().unwrap().remove("next_cursor");
+        all.push(shown);
+    }
+    all
+}
+
+#[tokio::test]
+async fn no_value_at_any_edge_reaches_another_tenant() {
+    let (world, own, other, _, _) = peopled().await;
+    let (rows, document) = (rows(), redrive_server::openapi());
+    let before = others_things(&world).await;
+    let mut calls = 0;
+    for route in table() {
+        let row = &rows[&(route.method.as_str(), route.path)];
+        let may = |role| route.roles.is_some_and(|roles| roles.contains(&role));
+        let key = match (may(Role::Tenant), may(Role::Worker)) {
+            (true, _) => &world.tenant,
+            (false, true) => &world.worker,
+            (false, false) => continue,
+        };
+        for (path, body) in edges(&route.method, route.path, row, &own, &other, &document) {
+            let answered = world.call(route.method.clone(), &path, key, body.clone()).await;
+            let what = format!("{} {path} {body}: {} {}", route.method, answered.status, answered.text);
+            assert!(!answered.status.is_server_error(), "{what}");
+            assert!(!answered.text.contains("theirs broke"), "{what}");
+            calls += 1;
+        }
+    }
+    assert!(calls > 3_000, "{calls}");
+    assert_eq!(others_things(&world).await, before);
+}
+
+#[tokio::test]
+async fn no_value_at_any_edge_is_the_servers_fault() {
+    let (world, own, other, _, _) = peopled().await;
+    let (rows, document) = (rows(), redrive_server::openapi());
+    for route in table() {
+        let for_operators = route.roles.is_some_and(|r| !r.contains(&Role::Tenant) && !r.contains(&Role::Worker));
+        if !for_operators {
+            continue;
+        }
+        let row = &rows[&(route.method.as_str(), route.path)];
+        for (path, body) in edges(&route.method, route.path, row, &own, &other, &document) {
+            let answered = world.call(route.method.clone(), &path, &world.admin, body.clone()).await;
+            assert!(!answered.status.is_server_error(), "{} {path} {body}: {}", route.method, answered.text);
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_page_at_any_edge_shows_another_tenant() {
+    let (world, _, other, _, _) = peopled().await;
+    let cookie = log_in(&world, &world.tenant).await;
+    let texts = texts(&other);
+    for page in ui::table().iter().filter(|page| page.asks && page.method == Method::GET) {
+        for path in paths(page.path, &texts) {
+            let answered = visit(&world, Method::GET, &path, &cookie).await;
+            assert!(!answered.status.is_server_error(), "{path}: {}", answered.text);
+            assert!(!answered.text.contains("theirs broke"), "{path}: {}", answered.text);
+        }
+    }
 }
