@@ -67,6 +67,7 @@ pub async fn claim(store: &dyn Store, max: u32) -> Result<Vec<LeasedRun>> {
         worker: None,
         versions: Default::default(),
         payload_max_bytes: 16 << 20,
+        by: None,
     };
     Ok(store.lease(call).await?)
 }

@@ -5,7 +5,7 @@ use redrive_core::ids::QueueName;
 use redrive_core::text::Label;
 use redrive_core::wire::Versions;
 
-use crate::model::{Digest, NewStep, RunRef, TenantScope};
+use crate::model::{Digest, KeyMark, NewStep, RunRef, TenantScope};
 
 /// A worker's call under its lease.
 #[derive(Debug, Clone)]
@@ -63,6 +63,8 @@ pub struct Success {
     /// [`AttemptBody`] as JSON, encoded.
     pub body: Vec<u8>,
     pub steps: Vec<NewStep>,
+    /// The worker's key that reports it.
+    pub by: Option<KeyMark>,
 }
 
 /// `POST /v1/leases`.
@@ -78,4 +80,6 @@ pub struct LeaseCall {
     /// That the worker runs.
     pub versions: Versions,
     pub payload_max_bytes: usize,
+    /// The worker's key that asks.
+    pub by: Option<KeyMark>,
 }

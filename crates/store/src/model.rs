@@ -17,6 +17,7 @@ use redrive_core::wire::{
     StartAnswer, StepStatus, Usage, Versions,
 };
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::codec::{HEAD_BYTES, decoded_len};
 pub use crate::error::Reported;
@@ -85,6 +86,19 @@ pub struct About {
     pub payload_omitted: Option<PayloadOmitted>,
 }
 
+/// A worker's key, by its lineage, as runs remember who began or reported them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct KeyMark(u64);
+
+impl KeyMark {
+    /// Six bytes of its hash: a run's row carries them, and no two keys of a tenant share them.
+    pub fn of_lineage(lineage: &str) -> Self {
+        let hash = Sha256::digest(lineage.as_bytes());
+        Self(hash.iter().take(6).fold(0, |mark, byte| mark << 8 | u64::from(*byte)))
+    }
+}
+
 /// What describes a run when it is first heard of.
 #[derive(Debug, Clone)]
 pub struct NewRun {
@@ -105,6 +119,8 @@ pub struct NewRun {
     pub payload: Payload,
     /// [`About`] as JSON, encoded.
     pub about: Vec<u8>,
+    /// The worker's key that brings it; whoever else may read it needs no mark.
+    pub by: Option<KeyMark>,
 }
 
 /// What is kept of an attempt beside its row, as JSON through the codec. Raw tokens inside stay as they came.
@@ -180,6 +196,8 @@ pub struct FailedAttempt {
     /// [`AttemptBody`] as JSON, encoded.
     pub body: Vec<u8>,
     pub steps: Vec<NewStep>,
+    /// The worker's key that reports it.
+    pub by: Option<KeyMark>,
 }
 
 /// `POST /v1/failures`.
@@ -360,6 +378,8 @@ impl HourlyKind {
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeyRecord {
     pub id: String,
+    /// The id of the key that it was first: a rotated key has another id and the same lineage.
+    pub lineage: String,
     pub hash: [u8; 32],
     pub role: Role,
     /// None: spans all tenants.

@@ -20,8 +20,8 @@ use tokio::sync::watch;
 use crate::breaker_model::BreakerAct;
 use crate::error::Result;
 use crate::model::{
-    EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported, RunFilter,
-    RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
+    EffectRef, FailedAttempt, KeyMark, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported,
+    RunFilter, RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
 };
 use crate::operation_model::{ItemsCall, NewOperation};
 use crate::pattern_model::{PatternAct, PatternsCall};
@@ -96,6 +96,8 @@ pub trait Store: Send + Sync + 'static {
 
     async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage>;
     async fn run(&self, at: &RunRef) -> Result<RunDetail>;
+    /// Whether a worker's key has begun or reported an attempt of the run.
+    async fn was_worked_on_by(&self, at: &RunRef, key: KeyMark) -> Result<bool>;
     /// What an attempt got, and what that was made of.
     async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent>;
     /// A payload as it was at a revision; without one, as it is.

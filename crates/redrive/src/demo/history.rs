@@ -158,6 +158,7 @@ impl History {
             versions: std::collections::BTreeMap::new(),
             worker: Some("retry-worker-1".into()),
             payload_max_bytes: PAYLOADS_MAX_BYTES,
+            by: None,
         };
         let leased = self.store.lease(call).await?;
         self.clock.advance_ms(15 * SECOND_MS);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::wire::Role;
-use redrive_store::{KeyRecord, RunRef, TenantScope};
+use redrive_store::{KeyMark, KeyRecord, RunRef, Store, TenantScope};
 
 use crate::budget::Holder;
 use crate::problem::{Code, Problem, Result};
@@ -40,6 +40,21 @@ impl Identity {
             Some(tenant) => Holder::Tenant(tenant.clone()),
             None => Holder::Key(self.key.id.clone()),
         }
+    }
+
+    /// What a run remembers of a worker's key; others read by their role and need no mark.
+    pub(crate) fn mark(&self) -> Option<KeyMark> {
+        match self.key.role {
+            Role::Worker => Some(KeyMark::of_lineage(&self.key.lineage)),
+            Role::Tenant | Role::Operator | Role::Admin => None,
+        }
+    }
+
+    /// A worker reads the runs that it holds, held or reported; any other looks absent to it.
+    pub(crate) async fn may_read(&self, store: &dyn Store, at: &RunRef) -> Result<()> {
+        let Some(mark) = self.mark() else { return Ok(()) };
+        let worked_on = store.was_worked_on_by(at, mark).await?;
+        worked_on.then_some(()).ok_or_else(|| redrive_store::Error::NotFound("run").into())
     }
 
     pub fn may_force(&self) -> bool {
@@ -79,6 +94,7 @@ mod tests {
     fn identity(tenant: Option<&str>) -> Identity {
         Identity::of(Arc::new(KeyRecord {
             id: "k".into(),
+            lineage: "k".into(),
             hash: [0; 32],
             role: Role::Worker,
             tenant: tenant.map(|t| t.parse().unwrap()),

@@ -40,8 +40,9 @@ pub fn new_key(
         Role::Worker | Role::Tenant => tenant,
         Role::Operator | Role::Admin => None,
     };
+    let id = new_id(dice);
     let record =
-        KeyRecord { id: new_id(dice), hash, role, tenant, note, created_at: now, expires_at, revoked_at: None };
+        KeyRecord { lineage: id.clone(), id, hash, role, tenant, note, created_at: now, expires_at, revoked_at: None };
     (secret, record)
 }
 

@@ -65,6 +65,7 @@ impl Classified {
             versions: body.versions,
             severity: self.severity,
             steps,
+            by: None,
         })
     }
 }

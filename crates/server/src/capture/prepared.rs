@@ -82,6 +82,7 @@ pub fn success(at: RunRef, request: SucceedRequest, raw: &[u8], schema: Option<&
         observed,
         body: encoded(&body)?,
         steps: new_steps(request.steps)?,
+        by: None,
     })
 }
 

@@ -36,5 +36,6 @@ pub(crate) fn new_run(fields: RunFields, tenant: Tenant) -> Result<NewRun> {
         resumable: fields.resumable,
         payload,
         about: encoded(&about)?,
+        by: None,
     })
 }

@@ -31,6 +31,7 @@ mod pages;
 mod patterns;
 mod preflight;
 mod races;
+mod readers;
 mod reroutes;
 mod rules;
 mod secrets;

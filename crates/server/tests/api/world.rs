@@ -197,7 +197,7 @@ impl World {
     }
 
     pub async fn show(&self, run: &str) -> Value {
-        self.get(&format!("/v1/runs/{run}"), &self.worker).await.json()
+        self.get(&format!("/v1/runs/{run}"), &self.tenant).await.json()
     }
 
     pub async fn state(&self, run: &str) -> String {

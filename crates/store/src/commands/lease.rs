@@ -283,6 +283,7 @@ fn grant(batch: &mut Batch<'_>, call: &LeaseCall, candidate: Candidate, probes: 
     let begin = Begin { lease_ms: call.lease_ms.unwrap_or(policy.lease_ms), ..Begin::default() };
     row.run = row.ask(&Event::Begin(begin), &policy, batch.now)?.run;
     row.worker.clone_from(&call.worker);
+    row.touch(call.by);
     row.versions.clone_from(&call.versions);
     batch.see_versions(row.tenant, &call.versions)?;
     row.start_id = None;

@@ -15,6 +15,7 @@ use redrive_core::wire::Versions;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::model::KeyMark;
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
@@ -97,6 +98,9 @@ pub(crate) struct Life {
     /// How long the payload is that a worker gets; none in rows from before this was kept.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "pb")]
     pub(crate) payload_bytes: Option<usize>,
+    /// The workers' keys that began or reported it, the newest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "k")]
+    pub(crate) keys: Vec<KeyMark>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -33,6 +33,7 @@ pub(crate) fn report(batch: &mut Batch<'_>, report: &Report) -> Result<Reported>
         Identity::Again(kept) => Ok(Reported { answer: batch.stored_answer(&row, &kept)?, fresh: false }),
         Identity::New(attempt) => {
             let before = row.clone();
+            row.touch(report.run.by);
             row.run.resumable = report.run.resumable.unwrap_or(row.run.resumable);
             let answer = record(batch, &before, row, &report.failed, attempt, None, None)?;
             if let State::Merged(merged) = &before.run.state {

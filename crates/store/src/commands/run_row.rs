@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::kept::columns::{
     Columns, json, label, label_or_none, number, parsed, parsed_or_none, text, time_or_none, whole,
 };
-use crate::model::{LeaseToken, NewRun, PayloadKind, RunRef};
+use crate::model::{KeyMark, LeaseToken, NewRun, PayloadKind, RunRef};
 
 /// A run as its row holds it.
 #[derive(Debug, Clone)]
@@ -47,7 +47,12 @@ pub(crate) struct RunRow {
     pub(crate) generation: u64,
     /// How long the payload of its revision is; none where that has to be looked up.
     pub(crate) payload_bytes: Option<usize>,
+    /// The workers' keys that began or reported it, the newest last: they may read it.
+    pub(crate) keys: Vec<KeyMark>,
 }
+
+/// A run that more keys than this have worked on forgets the oldest.
+const KEYS_MAX: usize = 16;
 
 /// The columns of a run, in the order in which [`RunRow::read`] takes them.
 pub(crate) const COLUMNS: &str = "id, tenant, queue, run_id, state, detail, due, wake, attempt, revision, reason, \
@@ -86,6 +91,7 @@ impl RunRow {
             environment: label(row, 22)?,
             generation: life.generation,
             payload_bytes: life.payload_bytes,
+            keys: life.keys,
         })
     }
 
@@ -104,11 +110,21 @@ impl RunRow {
     pub(crate) fn life(&self) -> Result<String> {
         let mut life = Life::of(&self.run, self.worker.clone(), self.start_id.clone());
         life.payload_bytes = self.payload_bytes;
+        life.keys.clone_from(&self.keys);
         if self.run.state.name() == StateName::Running {
             life.versions.clone_from(&self.versions);
             life.generation = self.generation;
         }
         serde_json::to_string(&life).map_err(|e| Error::Unexpected(e.to_string()))
+    }
+
+    /// Remembers the worker's key that began or reported an attempt.
+    pub(crate) fn touch(&mut self, by: Option<KeyMark>) {
+        let Some(by) = by.filter(|by| !self.keys.contains(by)) else { return };
+        if self.keys.len() >= KEYS_MAX {
+            self.keys.remove(0);
+        }
+        self.keys.push(by);
     }
 
     /// What only a failure changes.
@@ -173,6 +189,7 @@ impl Batch<'_> {
             environment: new.environment.clone(),
             generation: 0,
             payload_bytes: Some(new.payload.bytes()),
+            keys: new.by.into_iter().collect(),
         })
     }
 

@@ -86,6 +86,7 @@ fn known(batch: &mut Batch<'_>, mut row: RunRow, start: &Start) -> Result<Begun>
     match &row.run.state {
         State::Scheduled(_) => {
             let before = row.clone();
+            row.touch(start.run.by);
             let probes = may_begin(batch, &row, &policy)?;
             begin(batch, &mut row, &policy, start_id.as_ref(), *lease_ms, &start.versions)?;
             batch.begun(&mut row, probes, &policy)?;

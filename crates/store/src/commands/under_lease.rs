@@ -87,8 +87,9 @@ pub(crate) fn fail(batch: &mut Batch<'_>, under: &UnderLease, failed: &FailedAtt
     let (mut row, stands) = fenced(batch, under, Verb::Fail)?;
     match stands {
         Standing::Live => {
-            let attempt = row.run.attempt;
-            report::record(batch, &row.clone(), row, failed, attempt, Some(under.lease.epoch), None)
+            let (attempt, before) = (row.run.attempt, row.clone());
+            row.touch(failed.by);
+            report::record(batch, &before, row, failed, attempt, Some(under.lease.epoch), None)
         }
         Standing::Again => {
             let kept = batch.rows.attempt(row.id, under.lease.attempt)?;
@@ -230,6 +231,7 @@ fn record_success(
     epoch: Option<u64>,
     late: bool,
 ) -> Result<SucceedAnswer> {
+    row.touch(success.by);
     let (_, policy) = batch.rules_of(&row)?;
     if let Some(objection) = refuse::objection(batch, &row, success, &policy)? {
         if !late {

@@ -14,6 +14,7 @@ use super::payload::KeptPayload;
 use crate::commands::life::{Life, ReviewLife};
 use crate::commands::steps::{StepRow, recorded_versions, views};
 use crate::error::Result;
+use crate::model::KeyMark;
 
 /// What the run's row holds beside its summary.
 pub(crate) struct Inner {
@@ -26,6 +27,14 @@ pub(crate) struct Inner {
 /// What [`Inner::read`] reads; a condition follows.
 pub(crate) const INNER: &str = "SELECT runs.order_key, runs.life, queues.settings, runs.tenant \
      FROM runs JOIN queues ON queues.id = runs.queue";
+
+/// Of what [`worked_on_by`] reads; a condition follows.
+pub(crate) const LIFE: &str = "SELECT life FROM runs";
+
+pub(crate) fn worked_on_by(row: &impl Columns, key: KeyMark) -> Result<bool> {
+    let life: Life = json(text(row, 0)?, "life")?;
+    Ok(life.keys.contains(&key))
+}
 
 impl Inner {
     pub(crate) fn read(row: &impl Columns) -> Result<Self> {

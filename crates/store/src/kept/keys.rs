@@ -8,7 +8,8 @@ use crate::error::Result;
 use crate::model::KeyRecord;
 
 /// Of what [`key_of`] reads; a condition or an order follows.
-pub(crate) const KEYS: &str = "SELECT id, hash, role, tenant, note, created_at, expires_at, revoked_at FROM keys";
+pub(crate) const KEYS: &str =
+    "SELECT id, hash, role, tenant, note, created_at, expires_at, revoked_at, lineage FROM keys";
 
 pub(crate) fn key_of(row: &impl Columns) -> Result<KeyRecord> {
     Ok(KeyRecord {
@@ -20,5 +21,6 @@ pub(crate) fn key_of(row: &impl Columns) -> Result<KeyRecord> {
         created_at: time(row, 5)?,
         expires_at: time_or_none(row, 6)?,
         revoked_at: time_or_none(row, 7)?,
+        lineage: owned(row, 8)?,
     })
 }

@@ -15,8 +15,8 @@ use super::sent::changed_attempts;
 use super::steps::entries_of;
 use super::summary::summary;
 use crate::error::{Error, Result};
-use crate::kept::detail::{INNER, Inner, Pieces, body, kinds, review_view};
-use crate::model::RunRef;
+use crate::kept::detail::{INNER, Inner, LIFE, Pieces, body, kinds, review_view, worked_on_by};
+use crate::model::{KeyMark, RunRef};
 
 pub(super) async fn run_detail(look: &Look<'_>, at: &RunRef) -> Result<RunDetail> {
     let run = run_number(look, at).await?;
@@ -40,6 +40,12 @@ async fn pieces(look: &Look<'_>, run: i64, summary: &RunSummary) -> Result<Piece
         ended,
         entries,
     })
+}
+
+pub(super) async fn was_worked_on_by(look: &Look<'_>, at: &RunRef, key: KeyMark) -> Result<bool> {
+    let run = run_number(look, at).await?;
+    let found = look.row(&format!("{LIFE} WHERE id = $1"), &[&run]).await?;
+    worked_on_by(&found.ok_or(Error::NotFound("run"))?, key)
 }
 
 async fn review(look: &Look<'_>, run: i64, inner: &Inner, summary: &RunSummary) -> Result<Option<ReviewView>> {

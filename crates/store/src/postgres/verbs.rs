@@ -36,8 +36,8 @@ use crate::commands::{
 };
 use crate::error::Result;
 use crate::model::{
-    EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported, RunFilter,
-    RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
+    EffectRef, FailedAttempt, KeyMark, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported,
+    RunFilter, RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
 };
 use crate::operation_model::{ItemsCall, NewOperation};
 use crate::pattern_model::{PatternAct, PatternsCall};
@@ -259,6 +259,11 @@ impl Store for PgStore {
     async fn run(&self, at: &RunRef) -> Result<RunDetail> {
         let at = at.clone();
         read!(self, look => detail::run_detail(&look, &at))
+    }
+
+    async fn was_worked_on_by(&self, at: &RunRef, key: KeyMark) -> Result<bool> {
+        let at = at.clone();
+        read!(self, look => detail::was_worked_on_by(&look, &at, key))
     }
 
     async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent> {

@@ -76,8 +76,8 @@ impl Visit {
     }
 
     pub fn put_key(&mut self, key: &KeyRecord) -> Result<()> {
-        let sql = "INSERT INTO keys (id, hash, role, tenant, note, created_at, expires_at, revoked_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+        let sql = "INSERT INTO keys (id, hash, role, tenant, note, created_at, expires_at, revoked_at, lineage)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
         self.line.execute(
             sql,
             &[
@@ -89,6 +89,7 @@ impl Visit {
                 &key.created_at.as_millis(),
                 &key.expires_at.map(Timestamp::as_millis),
                 &key.revoked_at.map(Timestamp::as_millis),
+                &key.lineage,
             ],
         )?;
         Ok(())

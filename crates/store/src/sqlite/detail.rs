@@ -14,8 +14,8 @@ use super::sent::changed_attempts;
 use super::summary::summary;
 use crate::commands::versions::newest_of;
 use crate::error::{Error, Result};
-use crate::kept::detail::{INNER, Inner, Pieces, body, kinds};
-use crate::model::RunRef;
+use crate::kept::detail::{INNER, Inner, LIFE, Pieces, body, kinds, worked_on_by};
+use crate::model::{KeyMark, RunRef};
 
 pub(super) fn run_detail(conn: &Connection, at: &RunRef) -> Result<RunDetail> {
     let run = run_number(conn, at)?;
@@ -38,6 +38,13 @@ fn pieces(conn: &Connection, run: i64, summary: &RunSummary) -> Result<Pieces> {
         ended,
         entries,
     })
+}
+
+pub(super) fn was_worked_on_by(conn: &Connection, at: &RunRef, key: KeyMark) -> Result<bool> {
+    let run = run_number(conn, at)?;
+    let mut find = conn.prepare_cached(&format!("{LIFE} WHERE id = ?"))?;
+    let mut rows = find.query([run])?;
+    worked_on_by(rows.next()?.ok_or(Error::NotFound("run"))?, key)
 }
 
 fn inner(conn: &Connection, run: i64) -> Result<Inner> {

@@ -23,8 +23,8 @@ pub(super) fn key_by_hash(conn: &Connection, hash: &[u8; 32]) -> Result<Option<K
 
 pub(super) fn insert_key(conn: &Connection, key: &KeyRecord) -> Result<()> {
     let mut insert = conn.prepare_cached(
-        "INSERT INTO keys (id, hash, role, tenant, note, created_at, expires_at, revoked_at) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO keys (id, hash, role, tenant, note, created_at, expires_at, revoked_at, lineage) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )?;
     insert.execute(params![
         key.id,
@@ -35,6 +35,7 @@ pub(super) fn insert_key(conn: &Connection, key: &KeyRecord) -> Result<()> {
         key.created_at.as_millis(),
         key.expires_at.map(Timestamp::as_millis),
         key.revoked_at.map(Timestamp::as_millis),
+        key.lineage,
     ])?;
     Ok(())
 }

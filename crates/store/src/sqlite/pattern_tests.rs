@@ -141,6 +141,7 @@ fn a_key_is_found_by_its_hash_and_revoked_once() {
     let fixture = Fixture::new();
     let key = KeyRecord {
         id: "k1".into(),
+        lineage: "k1".into(),
         hash: [7; 32],
         role: Role::Tenant,
         tenant: Some("acme".parse().unwrap()),

@@ -27,8 +27,8 @@ use crate::commands::{
 };
 use crate::error::Result;
 use crate::model::{
-    EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported, RunFilter,
-    RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
+    EffectRef, FailedAttempt, KeyMark, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported,
+    RunFilter, RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
 };
 use crate::operation_model::{ItemsCall, NewOperation};
 use crate::pattern_model::{PatternAct, PatternsCall};
@@ -208,6 +208,11 @@ impl Store for SqliteStore {
     async fn run(&self, at: &RunRef) -> Result<RunDetail> {
         let at = at.clone();
         self.read(move |conn| detail::run_detail(conn, &at)).await
+    }
+
+    async fn was_worked_on_by(&self, at: &RunRef, key: KeyMark) -> Result<bool> {
+        let at = at.clone();
+        self.read(move |conn| detail::was_worked_on_by(conn, &at, key)).await
     }
 
     async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent> {

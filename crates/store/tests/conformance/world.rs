@@ -209,6 +209,7 @@ pub fn lease_call(max: u32) -> LeaseCall {
         worker: Some(Label::from("w1")),
         versions: Versions::new(),
         payload_max_bytes: 16 << 20,
+        by: None,
     }
 }
 
@@ -239,6 +240,7 @@ pub fn new_run(run: &str) -> NewRun {
         resumable: None,
         payload: payload(PayloadKind::Json, br#"{"n":1}"#),
         about: encode(serde_json::to_string(&About::default()).unwrap().as_bytes()),
+        by: None,
     }
 }
 
@@ -261,6 +263,7 @@ pub fn failed(message: &str) -> FailedAttempt {
         severity: None,
         body: encode(serde_json::to_string(&body).unwrap().as_bytes()),
         steps: Vec::new(),
+        by: None,
     }
 }
 
@@ -291,6 +294,7 @@ pub fn success(under: &UnderLease, output: &str) -> Success {
         observed: observe(&Told { output: Some(output), ..Told::default() }),
         body: encode(serde_json::to_string(&body).unwrap().as_bytes()),
         steps: Vec::new(),
+        by: None,
     }
 }
 

@@ -45,6 +45,7 @@ async fn replicas_that_start_together_make_one_first_key() {
     }
     let key = |n: u8| KeyRecord {
         id: format!("k{n}"),
+        lineage: format!("k{n}"),
         hash: [n; 32],
         role: Role::Admin,
         tenant: None,

@@ -66,6 +66,7 @@ fn prepare(app: &App, who: &Identity, query: &OfTenant, raw: &[u8]) -> Result<Re
     let context = Context::of_report(&fields, &tenant);
     let failed = captured.classify(app.judges(), &context, app.store.now())?.into_failed()?;
     let mut run = new_run(fields, tenant)?;
+    run.by = who.mark();
     run.severity = failed.severity.unwrap_or(run.severity);
     Ok(Report { run, failed })
 }

@@ -69,6 +69,6 @@ fn tenant_word(tenant: Option<&Tenant>) -> String {
 }
 
 fn view(key: KeyRecord) -> KeyView {
-    let KeyRecord { id, hash: _, role, tenant, note, created_at, expires_at, revoked_at } = key;
+    let KeyRecord { id, lineage: _, hash: _, role, tenant, note, created_at, expires_at, revoked_at } = key;
     KeyView { id, role, tenant: tenant_word(tenant.as_ref()), note, created_at, expires_at, revoked_at }
 }

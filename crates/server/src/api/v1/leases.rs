@@ -71,6 +71,7 @@ fn lease_call(who: &Identity, query: &OfTenant, request: LeaseRequest) -> Result
         worker: request.worker,
         versions: request.versions,
         payload_max_bytes: LEASE_PAYLOAD_MAX_BYTES,
+        by: who.mark(),
     })
 }
 

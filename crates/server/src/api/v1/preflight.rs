@@ -10,7 +10,7 @@ use redrive_core::wire::{PreflightAnswer, PreflightRequest, RawJson};
 use redrive_store::RunRef;
 
 use crate::app::App;
-use crate::auth::Worker;
+use crate::auth::{Identity, Worker};
 use crate::body::Json;
 use crate::call::{Call, Reply};
 use crate::problem::{Problem, Result};
@@ -26,7 +26,7 @@ pub(crate) async fn post(
     let queue = value.queue.clone().unwrap_or_else(QueueName::default_queue);
     let policy = app.store.policy(&tenant, &queue).await?;
     let last = match &value.run_id {
-        Some(run_id) => last_real_count(&app, tenant, run_id).await?,
+        Some(run_id) => last_real_count(&app, &call.who, tenant, run_id).await?,
         None => None,
     };
     Ok(Reply::ok(compute(raw.len(), move || answer(value, &policy, last.as_ref())).await?))
@@ -39,9 +39,12 @@ struct Counted {
     model: Option<Label>,
 }
 
-/// The newest attempt of a run with a real count. A run that is not there corrects nothing.
-async fn last_real_count(app: &App, tenant: Tenant, run_id: &RunId) -> Result<Option<Counted>> {
+/// The newest attempt of a run with a real count. A run that is not there, or not the worker's, corrects nothing.
+async fn last_real_count(app: &App, who: &Identity, tenant: Tenant, run_id: &RunId) -> Result<Option<Counted>> {
     let at = RunRef { tenant, run_id: run_id.clone() };
+    if who.may_read(app.store.as_ref(), &at).await.is_err() {
+        return Ok(None);
+    }
     let Ok(run) = app.store.run(&at).await else { return Ok(None) };
     let counted = run.body.attempts.iter().rev().find_map(|attempt| {
         let input_tokens = attempt.usage.as_ref().and_then(|usage| usage.input_tokens).filter(|tokens| *tokens > 0)?;

@@ -230,7 +230,8 @@ CREATE TABLE keys (
     note BYTEA,
     created_at BIGINT NOT NULL,
     expires_at BIGINT,
-    revoked_at BIGINT
+    revoked_at BIGINT,
+    lineage TEXT COLLATE "C" NOT NULL  -- the id of the key that it was first
 );
 
 -- When each replica was last seen, and the times in which none was.

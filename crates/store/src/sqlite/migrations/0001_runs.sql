@@ -208,7 +208,8 @@ CREATE TABLE keys (
     note TEXT,
     created_at INTEGER NOT NULL,
     expires_at INTEGER,
-    revoked_at INTEGER
+    revoked_at INTEGER,
+    lineage TEXT NOT NULL              -- the id of the key that it was first
 ) WITHOUT ROWID;
 
 -- When each replica was last seen, and the times in which none was.

@@ -2,7 +2,7 @@
 
 use redrive_core::ids::{RunId, StepKey, Tenant};
 use redrive_core::wire::EffectView;
-use redrive_store::EffectRef;
+use redrive_store::{EffectRef, RunRef};
 
 use crate::app::App;
 use crate::auth::{AnyKey, Identity};
@@ -41,5 +41,9 @@ impl OfRun {
 
 pub(crate) async fn get(app: App, call: Call<AnyKey, StepKey, OfRun>) -> Result<Reply<EffectView>> {
     let at = call.query.named(&call.who, None, call.path)?;
-    Ok(Reply::ok(app.store.effect(&at).await?))
+    let effect = app.store.effect(&at).await?;
+    let run = RunRef { tenant: effect.tenant.clone(), run_id: effect.run_id.clone() };
+    let absent = |_| redrive_store::Error::NotFound("effect");
+    call.who.may_read(app.store.as_ref(), &run).await.map_err(absent)?;
+    Ok(Reply::ok(effect))
 }

@@ -28,6 +28,7 @@ pub(crate) async fn post(
         capture::failed_by(value, &raw, to.judges(), &context, to.store.now())
     });
     let mut failed = failed.await?;
+    failed.by = call.who.mark();
     room::of_run(&app, &under.at, &mut failed.failure).await?;
     Ok(Reply::ok(app.store.fail(under, failed).await?))
 }

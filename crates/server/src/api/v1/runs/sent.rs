@@ -16,6 +16,7 @@ use crate::tasks::compute;
 pub(crate) async fn get(app: App, call: Call<AnyKey, (RunId, AttemptNumber), OfTenant>) -> Result<Reply<SentAnswer>> {
     let (run_id, AttemptNumber(attempt)) = call.path;
     let at = call.who.run(&[call.query.tenant.as_ref()], run_id)?;
+    call.who.may_read(app.store.as_ref(), &at).await?;
     Ok(Reply::ok(read(&app, at, attempt).await?))
 }
 

@@ -12,6 +12,7 @@ use crate::query::OfTenant;
 
 pub(crate) async fn get(app: App, call: Call<AnyKey, RunId, OfTenant>) -> Result<Reply<RunDetail>> {
     let at = call.who.run(&[call.query.tenant.as_ref()], call.path)?;
+    call.who.may_read(app.store.as_ref(), &at).await?;
     Ok(Reply::ok(read(&app, &at).await?))
 }
 

@@ -19,6 +19,7 @@ pub(crate) async fn post(
     let Json { value, raw, held: _held } = call.body;
     let at = call.who.run(&[call.query.tenant.as_ref(), value.tenant.as_ref()], call.path)?;
     let schema = app.store.output_schema(&at).await?;
-    let success = compute(raw.len(), move || capture::success(at, value, &raw, schema.as_ref())).await?;
+    let mut success = compute(raw.len(), move || capture::success(at, value, &raw, schema.as_ref())).await?;
+    success.by = call.who.mark();
     Ok(Reply::ok(app.store.succeed(success).await?))
 }
