@@ -35,14 +35,14 @@ enum Turn {
 }
 
 impl Batch {
-    pub async fn play(&self) -> Option<Difference> {
+    pub async fn play(&self, enough: usize) -> Vec<Difference> {
         let breakers = self.seed.is_multiple_of(2);
         let alone = World::new(breakers, self.wire).await;
         let beside = World::new(breakers, self.wire).await;
-        let mut found = None;
+        let mut found = Vec::new();
         for play in 0..self.plays {
-            found = self.one(play, breakers, &alone, &beside).await;
-            if found.is_some() {
+            found.extend(self.one(play, breakers, &alone, &beside).await);
+            if found.len() >= enough {
                 break;
             }
         }
@@ -54,9 +54,9 @@ impl Batch {
     async fn one(&self, play: u64, breakers: bool, alone: &World, beside: &World) -> Option<Difference> {
         let seed = self.seed.wrapping_mul(1_000_003).wrapping_add(play);
         let named = |who: &str| format!("t{play}-{who}");
-        let mut b_alone = Player::new(alone, seed ^ 0xb, play, &named("b"), &named("a"), breakers).await;
-        let mut b_beside = Player::new(beside, seed ^ 0xb, play, &named("b"), &named("a"), breakers).await;
-        let mut a = Player::new(beside, seed ^ 0xa, play, &named("a"), &named("b"), breakers).await;
+        let mut b_alone = Player::new(alone, 2 * seed + 1, play, &named("b"), &named("a"), breakers).await;
+        let mut b_beside = Player::new(beside, 2 * seed + 1, play, &named("b"), &named("a"), breakers).await;
+        let mut a = Player::new(beside, 2 * seed, play, &named("a"), &named("b"), breakers).await;
         let mut before = Vec::new();
         for turn in turns(seed) {
             match turn {
