@@ -36,7 +36,7 @@ pub struct Normal {
 impl Normal {
     pub fn of(&mut self, answer: &Answer) -> String {
         let text = self.name_leases(&answer.text);
-        let text = blank(&text, "\"next_cursor\":\"", '"');
+        let text = blank(&text, "\"next\":\"", '"');
         let text = blank(&text, "_cursor\":\"", '"');
         let text = blank(&text, "\"cursor\":\"", '"');
         let text = blank(&text, "cursor=", '"');
@@ -64,11 +64,11 @@ impl Normal {
     }
 }
 
-/// `l12-3-4`
+/// `l1a-3-4`
 fn is_lease(word: &str) -> bool {
     let Some(numbers) = word.strip_prefix('l') else { return false };
     let parts: Vec<&str> = numbers.split('-').collect();
-    parts.len() >= 2 && parts.iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
+    parts.len() == 3 && parts.iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// Whatever follows the marker, up to `end`, is the world's own.
