@@ -48,7 +48,8 @@ impl Normal {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(start) = rest.find(|c: char| c.is_ascii_alphanumeric()) {
-            let end = rest[start..].find(|c: char| !c.is_ascii_alphanumeric() && c != '-').map_or(rest.len(), |n| start + n);
+            let end =
+                rest[start..].find(|c: char| !c.is_ascii_alphanumeric() && c != '-').map_or(rest.len(), |n| start + n);
             out.push_str(&rest[..start]);
             let word = &rest[start..end];
             if is_lease(word) {

@@ -114,7 +114,21 @@ fn hostile(rng: &mut Rng, names: &Names) -> Value {
         0..=4 => serde_json::from_str(&rng.pick(&NUMBERS).to_string()).unwrap(),
         5 => json!(names.other),
         6 => json!(rng.pick(&names.runs)),
-        7 => json!(rng.pick(&["", ".", "..", "*", "送金", "返金", "a b", "a-b", "a/b", "%00", "\u{0}", "' OR 1=1 --", "<b>"])),
+        7 => json!(rng.pick(&[
+            "",
+            ".",
+            "..",
+            "*",
+            "送金",
+            "返金",
+            "a b",
+            "a-b",
+            "a/b",
+            "%00",
+            "\u{0}",
+            "' OR 1=1 --",
+            "<b>"
+        ])),
         8 => json!(rng.pick(&["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "2026-02-30T00:00:00Z", "-1"])),
         9 => json!("x".repeat(*rng.pick(&[200, 201, 4_096, 70_000]))),
         10 => json!(vec![rng.pick(&names.queues).clone(); *rng.pick(&[2, 101, 1_001])]),
@@ -369,7 +383,9 @@ fn body_of(path: &str, names: &Names) -> Option<Value> {
         "/v1/operations" => json!({"action": "discard", "filter": {"queue": names.queues[0]}, "dry_run": true}),
         "/v1/keys" => json!({"role": "worker", "tenant": names.own}),
         "/v1/queues/{name}" => json!({"owner": names.own}),
-        "/v1/breakers" => json!({"action": "open", "reason": "r", "model": names.model, "until": "2099-01-01T00:00:00Z"}),
+        "/v1/breakers" => {
+            json!({"action": "open", "reason": "r", "model": names.model, "until": "2099-01-01T00:00:00Z"})
+        }
         "/v1/tenants/{tenant}/breaker" => json!({"action": "open", "reason": "r", "until": "2099-01-01T00:00:00Z"}),
         "/v1/effects/{key}/reconcile" => json!({"outcome": "committed", "reason": "r"}),
         "/v1/patterns/{id}/resolve" => json!({"in_version": {"worker": "v2"}}),
