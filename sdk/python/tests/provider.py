@@ -44,6 +44,27 @@ def call(tool: str, **arguments: Any) -> dict[str, Any]:
     return {"message": message, "finish_reason": "tool_calls"}
 
 
+def both(*asked: dict[str, Any]) -> dict[str, Any]:
+    """Calls of several tools in one generation."""
+    calls = [{**each["message"]["tool_calls"][0], "id": f"call_{n}"} for n, each in enumerate(asked)]
+    return {"message": {"role": "assistant", "content": None, "tool_calls": calls}, "finish_reason": "tool_calls"}
+
+
+def events(body: dict[str, Any]) -> bytes:
+    """The same answer as a stream: all of it, its end, its usage."""
+    choice = body["choices"][0]
+    message = dict(choice["message"])
+    if message.get("tool_calls"):
+        message["tool_calls"] = [{**asked, "index": n} for n, asked in enumerate(message["tool_calls"])]
+    head = {"id": body["id"], "object": "chat.completion.chunk", "created": 1, "model": body["model"]}
+    chunks = [
+        {**head, "choices": [{"index": 0, "delta": message, "finish_reason": None}]},
+        {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]},
+        {**head, "choices": [], "usage": body["usage"]},
+    ]
+    return "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks).encode() + b"data: [DONE]\n\n"
+
+
 class Refused:
     def __init__(self, status: int, body: dict[str, Any]) -> None:
         self.status, self.body = status, body
@@ -75,10 +96,11 @@ class Provider:
             def do_POST(self) -> None:
                 request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 status, body = provider._answer(request)
-                raw = json.dumps(body).encode()
+                streams = status == 200 and request.get("stream")
+                raw = events(body) if streams else json.dumps(body).encode()
                 try:
                     self.send_response(status)
-                    self.send_header("Content-Type", "application/json")
+                    self.send_header("Content-Type", "text/event-stream" if streams else "application/json")
                     self.send_header("Content-Length", str(len(raw)))
                     self.end_headers()
                     self.wfile.write(raw)
@@ -107,7 +129,11 @@ class Provider:
         if isinstance(said, Refused):
             return said.status, said.body
         usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
-        choice = {"index": 0, "logprobs": None, **said}
+        message = dict(said["message"])
+        if message.get("tool_calls"):
+            # No two calls have the same id, also those of one script line that is said again.
+            message["tool_calls"] = [{**asked, "id": f"{asked['id']}_{self._count}"} for asked in message["tool_calls"]]
+        choice = {"index": 0, "logprobs": None, **said, "message": message}
         return 200, {
             "id": f"chatcmpl-{self._count}",
             "object": "chat.completion",

@@ -6,14 +6,15 @@ import asyncio
 from typing import Any
 
 from autogen_agentchat.agents import AssistantAgent
-from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.conditions import TextMentionTermination
+from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 from autogen_core.models import ModelInfo
 from autogen_ext.models.openai import OpenAIChatCompletionClient
-from frameworks import FIRST, TOOLS, FrameworkCase
+from frameworks import FIRST, TOOLS, FrameworkCase, is_killed, run_killed
 from provider import call, text
 from suite import main
 
-from redrive.frameworks.autogen import watch, watch_client
+from redrive.frameworks.autogen import watch
 
 INFO = ModelInfo(vision=False, function_calling=True, json_output=False, family="unknown", structured_output=False)
 
@@ -26,13 +27,13 @@ class AutoGen(FrameworkCase):
             model="gpt-4o-mini", base_url=self.provider.url, api_key="sk-nobody", max_retries=0, model_info=INFO
         )
         tools: Any = TOOLS
-        return AssistantAgent("biller", watch_client(client), tools=tools, max_tool_iterations=rounds)
+        return AssistantAgent("biller", client, tools=tools, max_tool_iterations=rounds, model_client_stream=self.streams)
 
     def agent(self, run: Any, steps_max: int = 10) -> Any:
         async def work() -> Any:
             assistant = self.assistant(steps_max)
             try:
-                return await watch(assistant.run_stream(task="Send invoice 7."), effects=[])
+                return await watch(assistant.run_stream(task="Send invoice 7."), effects=self.effects)
             finally:
                 await assistant._model_client.close()
 
@@ -66,8 +67,62 @@ class AutoGen(FrameworkCase):
         asyncio.run(work())
         self.assertEqual(self.settled("raw-error", "scheduled")["reason"], "tool_error")
 
+    def test_an_async_effect_past_an_outer_limit_is_unknown(self) -> None:
+        async def wire(amount: int) -> str:
+            """Wires an amount."""
+            await asyncio.Event().wait()
+            return "never"
+
+        async def work() -> None:
+            agent = self.assistant(3)
+            agent._workbench = AssistantAgent("wirer", agent._model_client, tools=[wire])._workbench
+            async with self.client.run("outer"):
+                await asyncio.wait_for(watch(agent.run_stream(task="Wire it."), effects=["wire"]), 2)
+
+        self.provider.says(call("wire", amount=7), text("It is wired."))
+        with self.assertRaises(asyncio.TimeoutError):
+            asyncio.run(work())
+        seen = self.settled("outer", "dead")
+        self.assertEqual((seen["reason"], seen["dead_because"], self.statuses(seen)), ("timeout", "unsafe", [("wire", "unknown")]))
+
+    def test_an_effects_intent_is_on_record_in_a_team_too(self) -> None:
+        seen = {}
+
+        async def wire(amount: int) -> str:
+            """Wires an amount."""
+            seen.update(self.server.run("in-team"))
+            return "wired"
+
+        async def work() -> None:
+            agent = self.assistant(3)
+            agent._workbench = AssistantAgent("wirer", agent._model_client, tools=[wire])._workbench
+            team = RoundRobinGroupChat([agent], termination_condition=TextMentionTermination("is wired"))
+            async with self.client.run("in-team"):
+                await watch(team.run_stream(task="Wire it."), effects=["wire"])
+
+        self.provider.says(call("wire", amount=7), text("It is wired."))
+        asyncio.run(work())
+        self.assertEqual(self.statuses(seen), [("wire", "started")])
+        self.assertEqual(self.statuses(self.settled("in-team", "succeeded")), [("wire", "committed")])
+
+    def test_a_handoff_leaves_nothing_to_do(self) -> None:
+        async def work() -> None:
+            client = self.assistant(1)._model_client
+            opener = AssistantAgent("opener", client, handoffs=["closer"])
+            closer = AssistantAgent("closer", client)
+            team = Swarm([opener, closer], termination_condition=TextMentionTermination("700 EUR"))
+            async with self.client.run("handoff"):
+                await watch(team.run_stream(task="Close it."), effects=None)
+
+        self.provider.says(call("transfer_to_closer"), text("It is 700 EUR."))
+        asyncio.run(work())
+        seen = self.settled("handoff", "succeeded")
+        self.assertEqual((seen["output"], seen["steps"]), ("It is 700 EUR.", []))
+
 
 del FrameworkCase
 
 if __name__ == "__main__":
+    if is_killed():
+        run_killed(AutoGen)
     main(__file__)

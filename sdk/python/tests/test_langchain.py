@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from frameworks import FIRST, TOOLS, FrameworkCase
+import pydantic
+from frameworks import FIRST, TOOLS, FrameworkCase, is_killed, look_up, run_killed
 from langchain.agents import create_agent
-from langchain.agents.middleware import ModelCallLimitMiddleware, ModelRetryMiddleware, ToolRetryMiddleware
+from langchain.agents.middleware import (
+    ModelCallLimitMiddleware,
+    ModelRetryMiddleware,
+    ToolCallLimitMiddleware,
+    ToolRetryMiddleware,
+)
+from langchain.agents.structured_output import ToolStrategy
 from langchain_core.tools import StructuredTool, ToolException
 from langchain_openai import ChatOpenAI
 from provider import RATE_LIMITED, Refused, call, text
@@ -24,15 +32,17 @@ class LangChain(FrameworkCase):
     PAGE = "frameworks/langchain.md"
 
     middleware: list[Any] = []
-    effects: list[str] | None = []
 
     def agent(self, run: Any, steps_max: int = 10) -> Any:
-        model = ChatOpenAI(model="gpt-4o-mini", base_url=self.provider.url, max_retries=0)
+        model = ChatOpenAI(model="gpt-4o-mini", base_url=self.provider.url, max_retries=0, streaming=self.streams)
         limit = ModelCallLimitMiddleware(run_limit=steps_max, exit_behavior="end")
         quiet = StructuredTool.from_function(jams, handle_tool_error=True)
         agent = create_agent(model, [*TOOLS, quiet], middleware=[limit, *self.middleware])
         question = {"messages": [{"role": "user", "content": "Send invoice 7."}]}
-        return agent.invoke(question, config={"callbacks": [Callback(effects=self.effects)]})
+        config = {"callbacks": [Callback(effects=self.effects)]}
+        if self.streams:
+            return list(agent.stream(question, config=config, stream_mode="values"))[-1]
+        return agent.invoke(question, config=config)
 
     def test_where_nobody_says_which_tools_are_effects_each_counts_as_one(self) -> None:
         self.effects = None
@@ -60,8 +70,78 @@ class LangChain(FrameworkCase):
         seen = self.comes_to(FIRST, Refused(429, RATE_LIMITED))
         self.assertEqual((self.raised, seen["state"], seen["reason"]), (None, "scheduled", "rate_limited"))
 
+    def invoke(self, run_id: str, *tools: Any, **options: Any) -> dict[str, Any]:
+        model = ChatOpenAI(model="gpt-4o-mini", base_url=self.provider.url, max_retries=0, **options.pop("model", {}))
+        agent = create_agent(model, list(tools), **options)
+        question = {"messages": [{"role": "user", "content": "Send invoice 7."}]}
+        with self.client.run(run_id, queue="agents", payload=7) as run:
+            agent.invoke(question, config={"callbacks": [Callback(effects=self.effects)]})
+        run.outcome(30)
+        return self.server.run(run_id)
+
+    def test_a_tools_output_that_is_the_answer_by_design_is_one(self) -> None:
+        self.provider.says(FIRST)
+        seen = self.invoke("direct", StructuredTool.from_function(look_up, return_direct=True))
+        self.assertEqual((seen["state"], seen["output"]), ("succeeded", "invoice 7: 700 EUR"))
+
+    def test_a_structured_answer_is_one(self) -> None:
+        class Amount(pydantic.BaseModel):
+            """The amount."""
+
+            amount: int
+
+        self.provider.says(FIRST, call("Amount", amount=700))
+        seen = self.invoke("structured", look_up, response_format=ToolStrategy(Amount))
+        self.assertEqual((seen["state"], self.statuses(seen)), ("succeeded", [("look_up", "committed")]))
+
+    def test_an_answer_after_a_tool_limit_is_a_cap(self) -> None:
+        self.provider.says(FIRST, FIRST, text("It is about 700 EUR."))
+        seen = self.invoke("limited", look_up, middleware=[ToolCallLimitMiddleware(run_limit=1)])
+        self.assertEqual((seen["state"], seen["reason"]), ("scheduled", "max_iterations"))
+
+    def test_an_answer_cut_off_without_a_reason_is_a_failure(self) -> None:
+        self.provider.says(FIRST, {**text("The amount to be"), "finish_reason": None})
+        seen = self.invoke("no-reason", look_up, model={"max_completion_tokens": 5})
+        self.assertEqual((seen["state"], seen["reason"]), ("scheduled", "output_truncated"))
+
+    def test_an_async_effect_past_an_outer_limit_is_unknown(self) -> None:
+        self.effects = ["wire"]
+
+        async def wire(amount: int) -> str:
+            """Wires an amount."""
+            await asyncio.Event().wait()
+            return "never"
+
+        async def work() -> None:
+            model = ChatOpenAI(model="gpt-4o-mini", base_url=self.provider.url, max_retries=0)
+            agent = create_agent(model, [wire])
+            question = {"messages": [{"role": "user", "content": "Wire it."}]}
+            async with self.client.run("outer", queue="agents", payload=7):
+                await asyncio.wait_for(agent.ainvoke(question, config={"callbacks": [Callback(effects=self.effects)]}), 2)
+
+        self.provider.says(call("wire", amount=7), text("It is wired."))
+        with self.assertRaises(asyncio.TimeoutError):
+            asyncio.run(work())
+        seen = self.settled("outer", "dead")
+        self.assertEqual((seen["reason"], seen["dead_because"], self.statuses(seen)), ("timeout", "unsafe", [("wire", "unknown")]))
+
+    def test_an_effect_in_doubt_is_not_retried_by_a_middleware(self) -> None:
+        self.effects, calls = ["wire"], []
+
+        def wire(amount: int) -> str:
+            """Wires an amount."""
+            calls.append(amount)
+            raise ConnectionError("no answer")
+
+        self.provider.says(call("wire", amount=7), text("It is wired."))
+        retries = ToolRetryMiddleware(max_retries=3, initial_delay=0, on_failure="continue")
+        seen = self.invoke("retried", StructuredTool.from_function(wire), middleware=[retries])
+        self.assertEqual((calls, seen["dead_because"], self.statuses(seen)), ([7], "unsafe", [("wire", "unknown")]))
+
 
 del FrameworkCase
 
 if __name__ == "__main__":
+    if is_killed():
+        run_killed(LangChain)
     main(__file__)

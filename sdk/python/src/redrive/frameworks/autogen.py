@@ -79,7 +79,7 @@ class _Seen:
         self.watch.answers(getattr(last, "content", None))
         if type(last).__name__ == "ToolCallSummaryMessage" and run is not None:
             # The answer is a tool's output, by design after one round and for want of more after several.
-            run.evidence.finish_reason = None
+            self.watch.ended_with_a_tool()
             if self._rounds > 1:
                 self.watch.capped(f"the agent stopped after {self._rounds} rounds of tools without an answer")
         if stopped.startswith(_CAPS):

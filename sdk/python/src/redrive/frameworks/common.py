@@ -165,9 +165,10 @@ class Watch:
             self.run.evidence.problems["cap"] = Problem(cut(message, _WORDS_MAX), "max_iterations")
 
     @quietly
-    def not_capped(self) -> None:
+    def ended_with_a_tool(self) -> None:
+        """By its design the tool's output is the answer: that its last generation asked for a tool says nothing."""
         if self.run is not None:
-            self.run.evidence.problems.pop("cap", None)
+            self.run.evidence.finish_reason = None
 
     @quietly
     def answers(self, output: Any) -> None:

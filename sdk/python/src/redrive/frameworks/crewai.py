@@ -199,6 +199,9 @@ class _Seen:
         if self._run is None:
             return
         evidence = self._run.evidence
+        if evidence.tool_output is not None and text_of(evidence.tool_output) == text_of(self._run.output):
+            # `result_as_answer`
+            self._watch.ended_with_a_tool()
         for problem in evidence.problems_of_tools():
             if problem.error is None and problem.tool in self._errors:
                 problem.error = self._errors[problem.tool]

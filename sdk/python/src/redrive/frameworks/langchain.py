@@ -113,8 +113,10 @@ class Callback(BaseCallbackHandler):  # type: ignore[misc, unused-ignore]
                 self.watch.capped(words)
             else:
                 self.watch.tool_fails(getattr(refused, "name", None) or "tool", words, ran=False)
-        asked = getattr(messages[-1], "tool_calls", None) if messages else None
-        if asked and not outputs.get("structured_response") and getattr(messages[-1], "type", None) == "ai":
+        last = messages[-1] if messages else None
+        if outputs.get("structured_response") is not None or getattr(last, "type", None) == "tool":
+            self.watch.ended_with_a_tool()
+        elif getattr(last, "tool_calls", None):
             self.watch.capped("the agent was stopped after it had asked for a tool")
 
 

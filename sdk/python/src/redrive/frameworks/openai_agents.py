@@ -74,8 +74,11 @@ class Hooks(RunHooks):  # type: ignore[misc, unused-ignore, type-arg]
 
     async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
         # A handler of `max_turns` makes an answer of it. Other designs end with a tool on purpose.
-        if self._asked.get(id(agent)) and getattr(agent, "tool_use_behavior", None) == "run_llm_again":
-            self.watch.capped("the agent was stopped after it had asked for a tool")
+        if self._asked.get(id(agent)):
+            if getattr(agent, "tool_use_behavior", None) == "run_llm_again":
+                self.watch.capped("the agent was stopped after it had asked for a tool")
+            else:
+                self.watch.ended_with_a_tool()
         self.watch.answers(output)
 
     @quietly
