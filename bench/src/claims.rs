@@ -68,6 +68,7 @@ pub async fn claim(store: &dyn Store, max: u32) -> Result<Vec<LeasedRun>> {
         versions: Default::default(),
         payload_max_bytes: 16 << 20,
         by: None,
+        request_id: None,
     };
     Ok(store.lease(call).await?)
 }

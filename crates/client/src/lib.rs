@@ -40,3 +40,4 @@ pub use payload::{encode_payload, payload_of};
 pub use query::{PatternsQuery, RunsQuery, StatsQuery};
 pub use redrive_core as core;
 pub use redrive_core::wire;
+pub use unique::request_id;

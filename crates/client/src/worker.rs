@@ -112,7 +112,8 @@ impl Client {
         self.post(&["runs", run_id.as_str(), "release"], &request)
     }
 
-    /// Leases due runs; [`Client::take`] keeps one of them alive.
+    /// Leases due runs; [`Client::take`] keeps one of them alive. To ask again for an answer that got lost, name the call:
+    /// with the same `request_id` ([`crate::request_id`] makes one) it gets the same leases while they live.
     pub fn lease(&self, request: &LeaseRequest) -> Call<LeasesAnswer> {
         let wait = Duration::from_millis(request.wait_ms.unwrap_or(0));
         let call = match self.tenant_for(request.tenant.as_ref()) {

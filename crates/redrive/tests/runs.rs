@@ -87,6 +87,7 @@ async fn a_dead_letter_is_read_replayed_leased_and_recovered() {
         wait_ms: Some(5_000),
         lease_ms: Some(5_000),
         worker: Some("w1".into()),
+        request_id: None,
     };
     let leased = house.worker.lease(&due).await.unwrap().leases.remove(0);
     assert_eq!(leased.payload.as_ref().unwrap().get(), r#"{"n":12345678901234567890.10}"#);

@@ -1,7 +1,7 @@
 //! What workers ask for and say under a lease.
 
 use redrive_core::detect::Observed;
-use redrive_core::ids::QueueName;
+use redrive_core::ids::{QueueName, Uuid};
 use redrive_core::text::Label;
 use redrive_core::wire::Versions;
 
@@ -82,4 +82,6 @@ pub struct LeaseCall {
     pub payload_max_bytes: usize,
     /// The worker's key that asks.
     pub by: Option<KeyMark>,
+    /// The same again gets the same leases while they live.
+    pub request_id: Option<Uuid>,
 }

@@ -12,6 +12,7 @@ mod triage;
 pub use attempts::next_attempt;
 pub use event::{Begin, Effect, Event, EventName, Moved, Outcome};
 pub use refused::Refused;
+pub use rejected::{reject_unleasable, reject_verdict};
 pub use standing::{Standing, Verb, standing};
 pub use table::transition_table;
 
@@ -24,6 +25,9 @@ pub fn apply(run: &Run, event: &Event<'_>, policy: &Policy, now: Timestamp) -> R
     let mut moved = moved(run, event, policy, now)?;
     if event.is_decision() {
         moved.run.decisions = run.decisions.saturating_add(1);
+    }
+    if reject_unleasable(&mut moved.run, policy) {
+        moved.effects.retain(|effect| *effect != Effect::Wake);
     }
     Ok(moved)
 }

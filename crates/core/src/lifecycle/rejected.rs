@@ -1,8 +1,9 @@
-//! A run that no attempt could do, refused before its first.
+//! A run that no attempt could do: refused before its first, or where no worker could be given its payload.
 
 use crate::lifecycle::event::{Effect, Moved, Outcome};
 use crate::lifecycle::refused::Refused;
-use crate::run::{Run, State};
+use crate::policy::{Policy, RetryBy};
+use crate::run::{Run, State, StateName};
 use crate::strategy::Failure;
 use crate::verdict::{Action, DeadBecause, RecommendedAction, Target, Verdict};
 
@@ -37,4 +38,35 @@ pub(super) fn will_not_fit(run: &Run, failure: &Failure, why: &str) -> Result<Mo
     let next = Run { state: State::Dead { because }, attempt: 1, has_failed: true, ..run.clone() };
     let effects = vec![Effect::AttemptEnded { attempt: 1, outcome: Outcome::Failed }];
     Ok(Moved { run: next, effects, verdict: Some(verdict) })
+}
+
+/// Whether a run waits for a worker that can't be given its payload: it would wait for ever.
+fn is_unleasable(run: &Run, policy: &Policy) -> bool {
+    let waits = run.state.name() == StateName::Scheduled;
+    waits && !run.replayable && policy.retry_by == RetryBy::Worker
+}
+
+/// Makes such a run a dead letter at once. Every move does; whoever puts a run under other rules asks for it.
+pub fn reject_unleasable(run: &mut Run, policy: &Policy) -> bool {
+    let unleasable = is_unleasable(run, policy);
+    if unleasable {
+        run.state = State::Dead { because: DeadBecause::Rejected };
+    }
+    unleasable
+}
+
+/// A retry that was granted, and would go where no worker can be given the payload.
+pub fn reject_verdict(verdict: Verdict) -> Verdict {
+    let why = verdict.why.trim_end_matches('.');
+    Verdict {
+        why: format!("{why}; no worker there can be given its payload, which was too large to send."),
+        action: Action::DeadLetter,
+        dead_because: Some(DeadBecause::Rejected),
+        recommended_action: RecommendedAction::ManualReviewRequired,
+        next_attempt_at: None,
+        held_by: None,
+        changes: Vec::new(),
+        target: Target::default(),
+        ..verdict
+    }
 }

@@ -6,8 +6,9 @@ use proptest::{prop_assert, prop_assert_eq, proptest};
 use super::{Begin, Effect, Event, Refused, Standing, Verb, apply, standing};
 use crate::policy::{Policy, PolicyLayer, Preset, RetryBy};
 use crate::reason::{Category, Reason};
-use crate::run::{ATTEMPT_MAX, Due, Ended, Review, Run, Scheduled, State, StateName};
+use crate::run::{ATTEMPT_MAX, BeforeMerge, Due, Ended, Merged, Review, Run, Scheduled, State, StateName};
 use crate::strategy::Failure;
+use crate::text::Label;
 use crate::time::Timestamp;
 use crate::verdict::DeadBecause;
 
@@ -434,4 +435,29 @@ fn the_last_attempt_has_no_successor() {
     let waiting = Run { attempt: ATTEMPT_MAX, ..Run::new(noon()) };
     let begin = Event::Begin(Begin { lease_ms: 60_000, ..Begin::default() });
     assert_eq!(apply(&waiting, &begin, &Policy::default(), noon()).unwrap_err(), refused);
+}
+
+/// Nobody could be given it, so it would wait for ever.
+#[test]
+fn no_move_leaves_a_run_waiting_without_its_payload() {
+    let without = |state| Run { state, replayable: false, ..Run::new(noon()) };
+    let held = State::Scheduled(Scheduled { due: Due::Held(Label::from("b")), replay: false });
+    let before = BeforeMerge::Scheduled;
+    let merged = State::Merged(Merged { into: "other".parse().unwrap(), before });
+    let under_way = begun(&Run::new(noon()), noon()).state;
+    let moves = [
+        (without(under_way), Event::Release { jitter: 0.5 }),
+        (without(merged), Event::Unmerge),
+        (without(held), Event::Unhold { due: noon() }),
+        (without(Run::new(noon()).state), Event::Defer { until: noon() }),
+        (without(Run::new(noon()).state), Event::Hold { by: Label::from("b") }),
+    ];
+    let callers = Policy { retry_by: RetryBy::Caller, ..Policy::default() };
+    for (run, event) in moves {
+        let moved = apply(&run, &event, &Policy::default(), noon()).unwrap();
+        assert_eq!(because(&moved.run), Some(DeadBecause::Rejected), "{:?}", event.name());
+        assert!(!moved.effects.contains(&Effect::Wake), "{:?}", event.name());
+        let moved = apply(&run, &event, &callers, noon()).unwrap();
+        assert_eq!(moved.run.state.name(), StateName::Scheduled, "its caller has it: {:?}", event.name());
+    }
 }

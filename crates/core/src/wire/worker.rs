@@ -264,6 +264,10 @@ pub struct LeaseRequest {
     pub lease_ms: Option<u64>,
     #[serde(default)]
     pub worker: Option<Label>,
+    /// A UUID made by the client: the same one again gets the same leases while they live, so that a lost answer spends no
+    /// attempt.
+    #[serde(default)]
+    pub request_id: Option<Uuid>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]

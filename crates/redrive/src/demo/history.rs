@@ -159,6 +159,7 @@ impl History {
             worker: Some("retry-worker-1".into()),
             payload_max_bytes: PAYLOADS_MAX_BYTES,
             by: None,
+            request_id: None,
         };
         let leased = self.store.lease(call).await?;
         self.clock.advance_ms(15 * SECOND_MS);

@@ -49,7 +49,7 @@ pub(crate) async fn attempt(yard: &Arc<Yard>, tenant: Tenant, work: &Work, handl
 
 /// A worker: leases what is due, works on it, comes back for more.
 pub(crate) async fn lease_and_work(yard: Arc<Yard>, number: u32) {
-    let request = LeaseRequest {
+    let mut request = LeaseRequest {
         tenant: None,
         queues: vec!["*".into()],
         agents: None,
@@ -58,12 +58,15 @@ pub(crate) async fn lease_and_work(yard: Arc<Yard>, number: u32) {
         wait_ms: Some(WAIT_MS),
         lease_ms: Some(LEASE_MS),
         worker: Some(format!("retry-worker-{number}").as_str().into()),
+        request_id: redrive_client::request_id().ok(),
     };
     loop {
         let Ok(answer) = yard.client.lease(&request).await else {
+            // Its answer may have got lost: under the same name the call gets what it got.
             yard.pace.pause(1.0).await;
             continue;
         };
+        request.request_id = redrive_client::request_id().ok();
         // All of them are kept alive while one after the other is worked on.
         let held: Vec<_> =
             answer.leases.into_iter().map(|leased| (yard.client.take(&leased, LEASE_MS), leased)).collect();

@@ -78,6 +78,24 @@ async fn a_queue_named_thrice_hands_a_run_out_once() {
 }
 
 #[tokio::test]
+async fn a_lost_answer_is_asked_for_with_the_same_request() {
+    let world = World::new().await;
+    for run in ["a", "b"] {
+        world.work("/v1/runs", format!(r#"{{"run_id":"{run}","mode":"enqueue","payload":{{"n": 1}}}}"#)).await;
+    }
+    let call = |id: &str| format!(r#"{{"queues":["*"],"max":1,"request_id":"{id}"}}"#);
+    let bad = world.work("/v1/leases", call("again")).await;
+    assert_eq!((bad.short(), bad.get("field")), ((422, "invalid_field".into()), "request_id".into()));
+    let first = world.work("/v1/leases", call("0b9e1c1e-5c0a-4c58-9e9b-0123456789ab")).await;
+    let again = world.work("/v1/leases", call("0B9E1C1E-5C0A-4C58-9E9B-0123456789AB")).await;
+    assert_eq!((first.get("leases")[0]["run_id"].as_str(), &first.text), (Some("a"), &again.text));
+    let theirs = world.post("/v1/leases", &world.other_worker, call("0b9e1c1e-5c0a-4c58-9e9b-0123456789ab")).await;
+    assert_eq!(theirs.get("leases"), json!([]));
+    let other = world.work("/v1/leases", call("1b9e1c1e-5c0a-4c58-9e9b-0123456789ab")).await;
+    assert_eq!(other.get("leases")[0]["run_id"], "b");
+}
+
+#[tokio::test]
 async fn many_leases_are_renewed_in_one_call() {
     let world = World::new().await;
     let (a, b) = (world.begin("a").await, world.begin("b").await);

@@ -59,6 +59,24 @@ async fn a_start_id_is_a_uuid_in_any_case_of_letters() {
 }
 
 #[tokio::test]
+async fn an_order_key_that_is_under_way_holds_a_start() {
+    let world = World::new().await;
+    let start = |run: &str| format!(r#"{{"run_id":"{run}","mode":"start","order_key":"cart-7"}}"#);
+    assert_eq!(world.work("/v1/runs", start("a")).await.status, 201);
+    let held = world.work("/v1/runs", start("b")).await;
+    assert_eq!((held.short(), held.get("held_by")), ((409, "held".into()), "order_key:cart-7".into()));
+    assert_eq!(world.get("/v1/runs/b", &world.tenant).await.status, 404);
+}
+
+#[tokio::test]
+async fn an_enqueued_run_without_its_payload_is_dead_at_once() {
+    let world = World::new().await;
+    let omitted = r#"{"run_id":"a","mode":"enqueue","payload_omitted":{"bytes":99,"sha256":"00"}}"#;
+    assert_eq!(world.work("/v1/runs", omitted).await.short(), (201, "dead".into()));
+    assert_eq!(world.show("a").await["dead_because"], "rejected");
+}
+
+#[tokio::test]
 async fn a_scheduled_run_starts_when_it_is_due_or_at_any_time_where_the_caller_retries() {
     let world = World::new().await;
     world.fail("a").await;

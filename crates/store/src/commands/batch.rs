@@ -15,10 +15,14 @@ use crate::commands::limits::Buckets;
 use crate::commands::map::Map;
 use crate::commands::patterns::KnownPatterns;
 use crate::commands::rows::Rows;
+use crate::commands::sweep::reject_unleasable_of;
 use crate::commands::tally::Tally;
 use crate::commands::versions::SeenVersion;
 use crate::error::{Error, Result};
 use crate::model::KeyRecord;
+
+/// Runs that one change of a queue's rules moves in its own commit.
+const REJECTED_AT_ONCE_MAX: usize = 1_000;
 
 /// A queue as commands need it.
 #[derive(Debug, Clone)]
@@ -39,8 +43,8 @@ pub(crate) struct Known {
     policies: Map<(i64, i64), Arc<Policy>>,
     pub(crate) versions: HashSet<SeenVersion>,
     pub(crate) patterns: KnownPatterns,
-    /// When each queue's last lease call was noted.
-    pub(crate) lease_calls: Map<i64, Timestamp>,
+    /// When the last lease call of each queue and tenant was noted.
+    pub(crate) lease_calls: Map<(i64, i64), Timestamp>,
     /// The tenant that the last lease call of a scope ended with; only a place to begin.
     pub(crate) last_served: i64,
     pub(crate) breakers: Breakers,
@@ -165,7 +169,10 @@ impl Batch<'_> {
         let json = serde_json::to_string(&settings).map_err(|e| Error::Unexpected(e.to_string()))?;
         let id = self.rows.put_queue(name, &json, self.now)?;
         self.known.policies.retain(|(queue, _), _| *queue != id);
-        Ok(self.know_queue(Queue { id, name: name.clone(), settings: Arc::new(settings) }))
+        let queue = self.know_queue(Queue { id, name: name.clone(), settings: Arc::new(settings) });
+        // What is more is found by the engine's next rounds.
+        reject_unleasable_of(self, &queue, REJECTED_AT_ONCE_MAX)?;
+        Ok(queue)
     }
 
     pub(crate) fn policy(&mut self, queue: &Queue, tenant: i64) -> Result<Arc<Policy>> {

@@ -28,6 +28,11 @@ const HELD_MAX_PER_TENANT: usize = 128;
 /// Of all tenants together; beyond it one each.
 const HELD_MAX: usize = 1_024;
 
+/// Tenants that one call looks at though they have nothing for it: the next call goes on after them.
+const BARREN_MAX: usize = 256;
+/// Whose call it is when it names no tenant, or no queue.
+const ALL: i64 = 0;
+
 /// A run handed out; what it carries is read after the commit.
 #[derive(Debug, Clone)]
 pub(crate) struct Granted {
@@ -51,6 +56,8 @@ pub(crate) struct Granted {
 /// What is left to give in one call.
 struct Deal<'a> {
     call: &'a LeaseCall,
+    /// As the runs remember it.
+    request: Option<Label>,
     queues: Vec<Queue>,
     /// The same, by number.
     numbers: Vec<i64>,
@@ -94,12 +101,20 @@ impl Deal<'_> {
 
 /// `POST /v1/leases`.
 pub(crate) fn lease(batch: &mut Batch<'_>, call: &LeaseCall) -> Result<Vec<Granted>> {
+    let request = request_of(batch, call)?;
+    if let Some(request) = &request {
+        let again = leased_before(batch, call, request)?;
+        if !again.is_empty() {
+            return Ok(again);
+        }
+    }
     let queues = leasable_queues(batch, call)?;
     let numbers = queues.iter().map(|queue| queue.id).collect();
     let runs_left = usize::try_from(call.max).unwrap_or(0);
     let bytes_left = call.payload_max_bytes;
     let mut deal = Deal {
         call,
+        request,
         queues,
         numbers,
         runs_left,
@@ -113,20 +128,50 @@ pub(crate) fn lease(batch: &mut Batch<'_>, call: &LeaseCall) -> Result<Vec<Grant
         allowed: HashMap::new(),
     };
     let mut hands = Vec::new();
-    // Runs that a breaker holds leave room, which goes to whoever comes next.
-    loop {
-        let held = deal.held;
-        let tenants = tenants_in_turn(batch, &mut deal)?;
-        hands.extend(deal_rounds(batch, &mut deal, &tenants)?);
-        if deal.held == held || deal.runs_left == 0 {
-            break;
-        }
+    let (mut last_looked, mut barren) = (None, 0);
+    // A tenant whose runs are held, or for other agents, leaves room, which goes to whoever comes next.
+    while deal.runs_left > 0 && barren < BARREN_MAX {
+        // As many more at a time as had nothing before.
+        let most = deal.runs_left.max(barren);
+        let tenants = tenants_in_turn(batch, &mut deal, most)?;
+        let Some(last) = tenants.last() else { break };
+        last_looked = Some(*last);
+        let given = deal_rounds(batch, &mut deal, &tenants)?;
+        barren += given.iter().filter(|(_, hand)| hand.is_empty()).count();
+        hands.extend(given);
     }
     let granted = interleave(hands);
-    if let Some(last) = granted.last() {
-        batch.known.last_served = last.0;
+    // Where nothing was given, the next call begins with those whom this one has not looked at. A call for one tenant says
+    // nothing of whose turn it is.
+    if call.scope == TenantScope::All {
+        batch.known.last_served = granted.last().map(|last| last.0).or(last_looked).unwrap_or(batch.known.last_served);
     }
     Ok(granted.into_iter().map(|(_, granted)| granted).collect())
+}
+
+/// What a call is known by among all scopes; nobody's leases come back in another scope.
+fn request_of(batch: &mut Batch<'_>, call: &LeaseCall) -> Result<Option<Label>> {
+    let Some(request) = &call.request_id else { return Ok(None) };
+    Ok(scope_of(batch, call)?.map(|tenant| Label::from(format!("{tenant}:{request}").as_str())))
+}
+
+/// The number of the call's tenant; none where the tenant has never been heard of.
+fn scope_of(batch: &mut Batch<'_>, call: &LeaseCall) -> Result<Option<i64>> {
+    match &call.scope {
+        TenantScope::All => Ok(Some(ALL)),
+        TenantScope::One(tenant) => batch.find_tenant(tenant),
+    }
+}
+
+/// The leases of the same call, should its answer have got lost: those that live.
+fn leased_before(batch: &mut Batch<'_>, call: &LeaseCall, request: &Label) -> Result<Vec<Granted>> {
+    let mut again = Vec::new();
+    for candidate in batch.rows.leased_by(request.as_str())? {
+        if candidate.row.request() == Some(request.as_str()) {
+            again.push(granted(batch, call, candidate)?);
+        }
+    }
+    Ok(again)
 }
 
 /// The queues of a call that workers may lease, each noted as called for.
@@ -144,28 +189,34 @@ fn leasable_queues(batch: &mut Batch<'_>, call: &LeaseCall) -> Result<Vec<Queue>
     }
     let mut met = HashSet::new();
     queues.retain(|queue| queue.settings.retry_by == RetryBy::Worker && met.insert(queue.id));
-    for queue in &queues {
-        batch.note_lease_call(queue.id, &call.versions)?;
+    if let Some(tenant) = scope_of(batch, call)? {
+        if call.queues.is_empty() {
+            batch.note_lease_call(ALL, tenant, &call.versions)?;
+        } else {
+            for queue in &queues {
+                batch.note_lease_call(queue.id, tenant, &call.versions)?;
+            }
+        }
     }
     Ok(queues)
 }
 
 impl Batch<'_> {
-    fn note_lease_call(&mut self, queue: i64, versions: &Versions) -> Result<()> {
-        let noted = self.known.lease_calls.get(&queue);
+    fn note_lease_call(&mut self, queue: i64, tenant: i64, versions: &Versions) -> Result<()> {
+        let noted = self.known.lease_calls.get(&(queue, tenant));
         if noted.is_some_and(|at| self.now.since(*at) < CALL_NOTED_EVERY_MS) {
             return Ok(());
         }
         // What workers run with is what a replay would run with; one that does not say takes nobody's word back.
         let versions = if versions.is_empty() { None } else { Some(json(versions)?) };
-        self.rows.note_lease_call(queue, versions.as_deref(), self.now)?;
-        self.known.lease_calls.insert(queue, self.now);
+        self.rows.note_lease_call(queue, tenant, versions.as_deref(), self.now)?;
+        self.known.lease_calls.insert((queue, tenant), self.now);
         Ok(())
     }
 }
 
-/// Tenants with due work, beginning after the one served last; no more of them than there are runs to give.
-fn tenants_in_turn(batch: &mut Batch<'_>, deal: &mut Deal<'_>) -> Result<Vec<i64>> {
+/// Up to so many tenants with due work, beginning after the one served last.
+fn tenants_in_turn(batch: &mut Batch<'_>, deal: &mut Deal<'_>, most: usize) -> Result<Vec<i64>> {
     if let TenantScope::One(tenant) = &deal.call.scope {
         let only = batch.find_tenant(tenant)?.filter(|only| !deal.done.contains(only));
         return Ok(only.into_iter().collect());
@@ -174,7 +225,7 @@ fn tenants_in_turn(batch: &mut Batch<'_>, deal: &mut Deal<'_>) -> Result<Vec<i64
     let mut tenants = Vec::new();
     for (after, up_to) in [(first, i64::MAX), (i64::MIN, first)] {
         let mut at = after;
-        while tenants.len() < deal.runs_left {
+        while tenants.len() < most {
             let next = batch.rows.next_tenant(&deal.numbers, at, batch.now)?;
             let Some((next, due)) = next.filter(|(next, _)| *next <= up_to) else { break };
             if due <= batch.now && !deal.done.contains(&next) && deal.allowance(batch, next)? > 0 {
@@ -202,10 +253,17 @@ fn deal_rounds(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenants: &[i64]) -> R
             let (tenant, hand) = &mut hands[at];
             // What can't be shared out evenly goes to those whose turn is first; the next call begins after them.
             let share = each + usize::from(turn < over);
+            if share == 0 {
+                still.push(at);
+                continue;
+            }
             let got = deal_to(batch, deal, *tenant, share.min(deal.runs_left))?;
             batch.rows.so_far()?;
             if got.len() == share {
                 still.push(at);
+            } else {
+                // All that it has for this call was looked at.
+                deal.done.insert(*tenant);
             }
             hand.extend(got);
         }
@@ -271,15 +329,16 @@ fn deal_some(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenant: i64, share: usi
         deal.granted_any = true;
         deal.runs_left -= 1;
         deal.runs.insert(candidate.row.id);
-        granted.push(grant(batch, deal.call, candidate, probes)?);
+        granted.push(grant(batch, deal, candidate, probes)?);
     }
     Ok(granted)
 }
 
-fn grant(batch: &mut Batch<'_>, call: &LeaseCall, candidate: Candidate, probes: Probes) -> Result<Granted> {
-    let Candidate { mut row, agent, idempotency_key, .. } = candidate;
+fn grant(batch: &mut Batch<'_>, deal: &Deal<'_>, candidate: Candidate, probes: Probes) -> Result<Granted> {
+    let call = deal.call;
+    let mut row = candidate.row;
     let before = row.clone();
-    let (queue, policy) = batch.rules_of(&row)?;
+    let (_, policy) = batch.rules_of(&row)?;
     let begin = Begin { lease_ms: call.lease_ms.unwrap_or(policy.lease_ms), ..Begin::default() };
     row.run = row.ask(&Event::Begin(begin), &policy, batch.now)?.run;
     row.worker.clone_from(&call.worker);
@@ -287,17 +346,24 @@ fn grant(batch: &mut Batch<'_>, call: &LeaseCall, candidate: Candidate, probes: 
     row.versions.clone_from(&call.versions);
     batch.see_versions(row.tenant, &call.versions)?;
     row.start_id = None;
+    row.request.clone_from(&deal.request);
     batch.begun(&mut row, probes, &policy)?;
     batch.count_lease(row.tenant)?;
     batch.save(&before, &row)?;
     batch.tally.happened(batch.now, row.tenant, row.queue, HourlyKind::Started, None);
+    granted(batch, call, Candidate { row, ..candidate })
+}
+
+/// A run under way, as its worker gets it.
+fn granted(batch: &mut Batch<'_>, call: &LeaseCall, candidate: Candidate) -> Result<Granted> {
+    let Candidate { row, agent, idempotency_key, .. } = candidate;
     let (replay, lease_expires_at) =
         row.run.lease().map_or((false, batch.now), |lease| (lease.replay, lease.expires_at));
     Ok(Granted {
         row: row.id,
         run_id: row.run_id.clone(),
         tenant: batch.tenant_name(row.tenant)?,
-        queue: queue.name,
+        queue: batch.queue_by_id(row.queue)?.name,
         agent,
         idempotency_key,
         model: row.run.target.model.clone().or_else(|| row.model.clone()),

@@ -89,6 +89,9 @@ pub(crate) struct Life {
     pub(crate) worker: Option<Label>,
     #[serde(default, skip_serializing_if = "is_default", rename = "sid")]
     pub(crate) start_id: Option<Label>,
+    /// The lease call that handed it out, with its scope.
+    #[serde(default, skip_serializing_if = "is_default", rename = "lr")]
+    pub(crate) request: Option<Label>,
     /// What the attempt under way runs with.
     #[serde(default, skip_serializing_if = "is_default", rename = "v")]
     pub(crate) versions: Versions,
@@ -137,6 +140,8 @@ pub(crate) struct StateColumns {
     pub(crate) wake: Option<Timestamp>,
     pub(crate) held_by: Option<Label>,
     pub(crate) merged_into: Option<RunId>,
+    /// Scheduled, and no worker can be given its payload.
+    pub(crate) unleasable: bool,
 }
 
 pub(crate) const HELD: i64 = 1;
@@ -150,6 +155,7 @@ impl StateColumns {
             wake: None,
             held_by: None,
             merged_into: None,
+            unleasable: run.state.name() == StateName::Scheduled && !run.replayable,
         };
         match &run.state {
             State::Scheduled(Scheduled { due: Due::Held(by), .. }) => {

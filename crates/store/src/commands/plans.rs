@@ -148,7 +148,7 @@ impl Batch<'_> {
     fn versions_changed(&mut self, row: &RunRow, queue: i64, entries: &[StepRow]) -> Result<Vec<VersionChange>> {
         let mut before = recorded_versions(entries)?;
         before.push(self.last_versions(row)?);
-        let now: Versions = match self.rows.worker_versions(queue)? {
+        let now: Versions = match self.rows.worker_versions(queue, row.tenant)? {
             Some(text) => parsed(&text, "worker versions")?,
             None => {
                 let kinds: BTreeSet<&String> = before.iter().flat_map(|versions| versions.keys()).collect();

@@ -74,9 +74,10 @@ pub(crate) trait NameRows {
     fn insert_queue(&mut self, name: &QueueName, settings: &str, now: Timestamp) -> Result<(i64, String)>;
     /// Makes it, or gives it other settings.
     fn put_queue(&mut self, name: &QueueName, settings: &str, now: Timestamp) -> Result<i64>;
-    /// Workers have asked; without versions what is known of theirs stays.
-    fn note_lease_call(&mut self, queue: i64, versions: Option<&str>, now: Timestamp) -> Result<()>;
-    fn worker_versions(&mut self, queue: i64) -> Result<Option<String>>;
+    /// Workers have asked; without versions what is known of theirs stays. Queue and tenant are 0 where they asked for all.
+    fn note_lease_call(&mut self, queue: i64, tenant: i64, versions: Option<&str>, now: Timestamp) -> Result<()>;
+    /// Of those who asked last for a tenant's runs in a queue, and said what they run.
+    fn worker_versions(&mut self, queue: i64, tenant: i64) -> Result<Option<String>>;
     /// The number of one that was not there; one that is stays where it is.
     fn insert_version(&mut self, tenant: i64, kind: &str, version: &str, now: Timestamp) -> Result<Option<i64>>;
     /// All but the newest `kept`; whether there were any.
@@ -108,6 +109,8 @@ pub(crate) trait RunRows {
     fn own_of(&mut self, run: i64) -> Result<Option<Own>>;
     /// Another run of the order key that is under way.
     fn busy(&mut self, tenant: i64, order_key: &OrderKey, but: i64) -> Result<Option<RunId>>;
+    /// Whether no other run of the order key is under way; nobody else begins one before the commit.
+    fn claim_order_key(&mut self, tenant: i64, order_key: &OrderKey, run: i64) -> Result<bool>;
     fn is_under_way(&mut self, run: i64, epoch: u64) -> Result<bool>;
     /// Whether it waits to be begun, and may be.
     fn is_due(&mut self, run: i64, now: Timestamp) -> Result<bool>;
@@ -119,7 +122,12 @@ pub(crate) trait WaitingRows {
     fn next_tenant(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<Option<(i64, Timestamp)>>;
     /// Due runs of these are about to be asked for.
     fn expect_due(&mut self, hint: DueHint<'_>) -> Result<()>;
-    /// In due order; none whose order key is busy, or that can't be replayed.
+    /// Under way since a lease call, which nobody else with the same name makes before the commit.
+    fn leased_by(&mut self, request: &str) -> Result<Vec<Candidate>>;
+    /// The next queue after one with scheduled runs that no worker can be given.
+    fn next_unleasable(&mut self, after: i64) -> Result<Option<i64>>;
+    fn unleasable(&mut self, queue: i64, most: usize) -> Result<Vec<RunRow>>;
+    /// In due order; none whose order key is busy, or that no worker can be given.
     fn due_runs(&mut self, call: DueCall<'_>) -> Result<Vec<Candidate>>;
     /// The next (queue, tenant) after `at` that has scheduled runs.
     fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<(i64, i64)>>;

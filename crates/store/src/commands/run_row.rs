@@ -40,6 +40,8 @@ pub(crate) struct RunRow {
     /// Who began the attempt under way, and with which request.
     pub(crate) worker: Option<Label>,
     pub(crate) start_id: Option<Label>,
+    /// Under way: the lease call that handed it out, with its scope.
+    pub(crate) request: Option<Label>,
     /// What the attempt under way runs with, as its worker said.
     pub(crate) versions: Versions,
     pub(crate) environment: Label,
@@ -70,6 +72,7 @@ impl RunRow {
             wake: time_or_none(row, 7)?,
             held_by: label_or_none(row, 14)?,
             merged_into: parsed_or_none(row, 15, "merged into")?,
+            unleasable: false,
         };
         let (attempt, revision) = (whole(row, 8, "attempt")?, whole(row, 9, "revision")?);
         Ok(Self {
@@ -87,6 +90,7 @@ impl RunRow {
             step: label_or_none(row, 21)?,
             worker: life.worker,
             start_id: life.start_id,
+            request: life.request,
             versions: life.versions,
             environment: label(row, 22)?,
             generation: life.generation,
@@ -113,6 +117,7 @@ impl RunRow {
         life.keys.clone_from(&self.keys);
         if self.run.state.name() == StateName::Running {
             life.versions.clone_from(&self.versions);
+            life.request.clone_from(&self.request);
             life.generation = self.generation;
         }
         serde_json::to_string(&life).map_err(|e| Error::Unexpected(e.to_string()))
@@ -125,6 +130,11 @@ impl RunRow {
             self.keys.remove(0);
         }
         self.keys.push(by);
+    }
+
+    /// The lease call that handed it out, while the attempt is under way.
+    pub(crate) fn request(&self) -> Option<&str> {
+        self.request.as_ref().filter(|_| self.run.lease().is_some()).map(Label::as_str)
     }
 
     /// What only a failure changes.
@@ -185,6 +195,7 @@ impl Batch<'_> {
             step: None,
             worker: None,
             start_id: None,
+            request: None,
             versions: Versions::new(),
             environment: new.environment.clone(),
             generation: 0,

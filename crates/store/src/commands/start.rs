@@ -1,7 +1,7 @@
 //! A run begins: started under a lease at once, or queued for whoever leases it.
 
-use redrive_core::ids::QueueName;
-use redrive_core::lifecycle::{Begin, Event, Refused};
+use redrive_core::ids::{OrderKey, QueueName};
+use redrive_core::lifecycle::{Begin, Event, Refused, reject_unleasable};
 use redrive_core::policy::{Policy, RetryBy};
 use redrive_core::run::{Due, Scheduled, State};
 use redrive_core::text::Label;
@@ -60,6 +60,7 @@ fn unknown(batch: &mut Batch<'_>, tenant: i64, start: &Start) -> Result<Begun> {
     }
     match &start.how {
         StartHow::Start { start_id, lease_ms } => {
+            order_key_is_free(batch, &row, start.run.order_key.as_ref())?;
             let probes = batch.gate_as_advice(&row, &policy)?;
             begin(batch, &mut row, &policy, start_id.as_ref(), *lease_ms, &start.versions)?;
             batch.begun(&mut row, probes, &policy)?;
@@ -70,7 +71,12 @@ fn unknown(batch: &mut Batch<'_>, tenant: i64, start: &Start) -> Result<Begun> {
             batch.wake = true;
         }
     }
+    let before = row.clone();
+    let rejected = reject_unleasable(&mut row.run, &policy);
     batch.insert_run(&row, &start.run)?;
+    if rejected {
+        batch.note_rejected(&before, &row)?;
+    }
     answer(batch, &row, true, false)
 }
 
@@ -87,6 +93,11 @@ fn known(batch: &mut Batch<'_>, mut row: RunRow, start: &Start) -> Result<Begun>
         State::Scheduled(_) => {
             let before = row.clone();
             row.touch(start.run.by);
+            let due = row.run.due_at().is_some_and(|due| due <= batch.now);
+            if due || policy.retry_by == RetryBy::Caller {
+                let own = batch.rows.own_of(row.id)?.ok_or(Error::NotFound("run"))?;
+                order_key_is_free(batch, &row, own.order_key.as_ref())?;
+            }
             let probes = may_begin(batch, &row, &policy)?;
             begin(batch, &mut row, &policy, start_id.as_ref(), *lease_ms, &start.versions)?;
             batch.begun(&mut row, probes, &policy)?;
@@ -102,6 +113,16 @@ fn known(batch: &mut Batch<'_>, mut row: RunRow, start: &Start) -> Result<Begun>
         }
         State::Succeeded | State::Recovered | State::Resolved | State::Discarded => answer(batch, &row, false, false),
         State::Merged(merged) => Err(Refused::MergedInto(merged.into.clone()).into()),
+    }
+}
+
+/// Of an order key one run is under way at a time, however it begins.
+fn order_key_is_free(batch: &mut Batch<'_>, row: &RunRow, order_key: Option<&OrderKey>) -> Result<()> {
+    match order_key {
+        Some(key) if !batch.rows.claim_order_key(row.tenant, key, row.id)? => {
+            Err(Refused::Held(format!("order_key:{key}")).into())
+        }
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -140,6 +161,7 @@ fn begin(
     row.run = moved.run;
     row.start_id = start_id.cloned();
     row.worker = None;
+    row.request = None;
     row.versions.clone_from(versions);
     batch.see_versions(row.tenant, versions)?;
     batch.tally.happened(batch.now, row.tenant, row.queue, HourlyKind::Started, None);

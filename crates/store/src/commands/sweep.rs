@@ -1,8 +1,9 @@
 //! What the engine finds: attempts gone quiet, runs that nobody takes, our own absence. A bounded piece at a time.
 
 use redrive_core::absence::{Absence, RETURN_GRACE_MS, attended_since};
-use redrive_core::lifecycle::{Event, Moved};
+use redrive_core::lifecycle::{Event, Moved, reject_unleasable};
 use redrive_core::pattern::{FINGERPRINT_VERSION, Fingerprint};
+use redrive_core::policy::RetryBy;
 use redrive_core::reason::{Category, Reason};
 use redrive_core::run::{Lease, StateName};
 use redrive_core::strategy::Failure;
@@ -12,7 +13,7 @@ use redrive_core::wire::FailureAnswer;
 
 use crate::codec::encode;
 use crate::commands::attempts::json;
-use crate::commands::batch::Batch;
+use crate::commands::batch::{Batch, Queue};
 use crate::commands::report::{Failed, settle};
 use crate::commands::run_row::RunRow;
 use crate::error::{Error, Result};
@@ -132,6 +133,17 @@ pub(crate) fn reject_unclaimed(batch: &mut Batch<'_>, most: usize) -> Result<Swe
     note_absence(batch)?;
     let absences = batch.rows.absences_since(Timestamp::default())?;
     let mut swept = Swept::default();
+    // What its queue's workers can't be given is no work that waits: it is found here when the queue's rules have changed.
+    let mut last = 0;
+    while let Some(number) = batch.rows.next_unleasable(last)? {
+        last = number;
+        let queue = batch.queue_by_id(number)?;
+        swept.moved += reject_unleasable_of(batch, &queue, most - swept.moved)?;
+        if swept.moved >= most {
+            return Ok(Swept { looked_at: swept.moved, more: true, ..swept });
+        }
+    }
+    swept.looked_at = swept.moved;
     let mut at = (0, 0);
     while let Some((queue, tenant)) = batch.rows.next_waiting(at)? {
         at = (queue, tenant);
@@ -148,6 +160,34 @@ pub(crate) fn reject_unclaimed(batch: &mut Batch<'_>, most: usize) -> Result<Swe
         }
     }
     Ok(swept)
+}
+
+/// Dead-letters runs that wait in a queue whose workers can't be given their payload; how many they were.
+pub(crate) fn reject_unleasable_of(batch: &mut Batch<'_>, queue: &Queue, most: usize) -> Result<usize> {
+    if queue.settings.retry_by != RetryBy::Worker {
+        return Ok(0);
+    }
+    let rows = batch.rows.unleasable(queue.id, most)?;
+    let found = rows.len();
+    for mut row in rows {
+        let before = row.clone();
+        let (_, policy) = batch.rules_of(&row)?;
+        if reject_unleasable(&mut row.run, &policy) {
+            batch.save(&before, &row)?;
+            batch.note_rejected(&before, &row)?;
+        }
+    }
+    Ok(found)
+}
+
+impl Batch<'_> {
+    /// Says why a run is a dead letter that no worker could be given.
+    pub(crate) fn note_rejected(&mut self, before: &RunRow, row: &RunRow) -> Result<()> {
+        self.tally.happened(self.now, row.tenant, row.queue, HourlyKind::Dead, None);
+        let note =
+            Text::from("Its payload was too large to send, so no worker can be given it: fix it with a payload.");
+        self.note_move(before, row, "engine", "not_replayable", Some(&note))
+    }
 }
 
 fn reject(batch: &mut Batch<'_>, mut row: RunRow, absences: &[Absence]) -> Result<()> {

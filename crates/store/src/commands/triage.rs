@@ -2,7 +2,7 @@
 
 use redrive_core::breaker::StateName as BreakerState;
 use redrive_core::ids::QueueName;
-use redrive_core::lifecycle::{Event, Moved, Outcome};
+use redrive_core::lifecycle::{Event, Moved, Outcome, reject_unleasable};
 use redrive_core::run::{State, StateName};
 use redrive_core::text::{Label, Text};
 use redrive_core::verdict::Target;
@@ -84,9 +84,14 @@ fn reassign(
     row.run = reassigned(batch, &row, queue)?.run;
     let target = Target { agent: agent.cloned(), model: None, queue: queue.cloned() };
     batch.redirect(&mut row, &target)?;
+    let (_, policy) = batch.rules_of(&row)?;
+    reject_unleasable(&mut row.run, &policy);
     batch.save(&before, &row)?;
     batch.keep_place(&row, &target)?;
     batch.wake |= row.run.due_at().is_some();
+    if row.run.state.name() == StateName::Dead && before.run.state.name() != StateName::Dead {
+        batch.note_rejected(&before, &row)?;
+    }
     let to = [agent.map(|agent| format!("agent {agent}")), queue.map(|queue| format!("queue {queue}"))];
     let to = to.into_iter().flatten().collect::<Vec<_>>().join(", ");
     note_with(batch, &before, &row, act, "reassign", &format!("To {to}."))?;

@@ -3,9 +3,9 @@
 use redrive_core::breaker::StateName as BreakerState;
 use redrive_core::lifecycle::{Event, Outcome, Refused, Standing, Verb, next_attempt, standing};
 use redrive_core::policy::RetryBy;
-use redrive_core::run::{Ended, StateName};
+use redrive_core::run::{Ended, State, StateName};
 use redrive_core::time::Timestamp;
-use redrive_core::verdict::Told;
+use redrive_core::verdict::{DeadBecause, Told};
 use redrive_core::wire::{FailureAnswer, StateAnswer, StepView, SucceedAnswer};
 
 use crate::commands::attempts::{Ending, Kept};
@@ -132,6 +132,9 @@ pub(crate) fn release(batch: &mut Batch<'_>, under: &UnderLease) -> Result<State
             row.worker = None;
             row.start_id = None;
             batch.save(&before, &row)?;
+            if matches!(row.run.state, State::Dead { because: DeadBecause::Rejected }) {
+                batch.note_rejected(&before, &row)?;
+            }
         }
         Standing::Again => {}
         Standing::LateSuccess | Standing::LateFailure | Standing::Cancelled | Standing::Lost => {

@@ -19,6 +19,7 @@ const REVISION: &[&str] = &["run", "revision"];
 pub(super) const TABLES: &[Table] = &[
     table("tenants", ID),
     table("queues", ID),
+    table("lease_calls", &["queue", "tenant"]),
     table("keys", ID),
     table("patterns", ID),
     table("pattern_alias", &["tenant", "fp_hash", "fp_version"]),

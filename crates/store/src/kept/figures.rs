@@ -8,7 +8,7 @@ use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{HealthAnswer, QueueAlert, QueueSettings, TenantHealth, TenantLimits, TenantView};
 
 use super::by_state::{Count, standing};
-use super::columns::{Columns, json, number, parsed, text, time_or_none};
+use super::columns::{Columns, json, number, parsed, text, time};
 use super::hours::HourSums;
 use super::lookup::Whose;
 use crate::commands::life::{HELD, position};
@@ -120,14 +120,45 @@ pub(crate) struct SeenQueue {
     pub(crate) number: i64,
     name: QueueName,
     settings: QueueSettings,
-    last_lease_call_at: Option<Timestamp>,
+    /// When workers last asked for it, by the tenant they asked for; 0 stands for all.
+    calls: Vec<(i64, Timestamp)>,
 }
 
 /// What [`seen_queue`] reads.
-pub(crate) const SEEN: &str = "SELECT id, name, settings, last_lease_call_at FROM queues ORDER BY name";
+pub(crate) const SEEN: &str = "SELECT id, name, settings FROM queues ORDER BY name";
+
+/// What [`LeaseCalls`] are made of.
+pub(crate) const CALLS: &str = "SELECT queue, tenant, at FROM lease_calls";
+
+/// When workers last asked, by queue and tenant; 0 stands for all of either.
+#[derive(Debug, Default)]
+pub(crate) struct LeaseCalls(Vec<(i64, i64, Timestamp)>);
+
+impl LeaseCalls {
+    pub(crate) fn add(&mut self, row: &impl Columns) -> Result<()> {
+        self.0.push((number(row, 0)?, number(row, 1)?, time(row, 2)?));
+        Ok(())
+    }
+
+    /// Of a queue, as far as a reader may know: its own workers' calls, and those of keys that span all tenants.
+    fn of(&self, queue: i64, whose: Whose) -> Vec<(i64, Timestamp)> {
+        let seen = |tenant: i64| match whose {
+            Whose::All => true,
+            Whose::One(own) => tenant == own || tenant == 0,
+            Whose::Nobody => false,
+        };
+        let calls = self.0.iter().filter(|(of, tenant, _)| (*of == queue || *of == 0) && seen(*tenant));
+        calls.map(|(_, tenant, at)| (*tenant, *at)).collect()
+    }
+}
 
 /// A tenant sees the queues that it has runs in.
-pub(crate) fn seen_queue(row: &impl Columns, whose: Whose, counts: &[Count]) -> Result<Option<SeenQueue>> {
+pub(crate) fn seen_queue(
+    row: &impl Columns,
+    whose: Whose,
+    counts: &[Count],
+    calls: &LeaseCalls,
+) -> Result<Option<SeenQueue>> {
     let number = number(row, 0)?;
     if whose != Whose::All && !counts.iter().any(|count| count.queue == number && count.n > 0) {
         return Ok(None);
@@ -136,24 +167,35 @@ pub(crate) fn seen_queue(row: &impl Columns, whose: Whose, counts: &[Count]) -> 
         number,
         name: parsed(row, 1, "queue")?,
         settings: json(text(row, 2)?, "queue settings")?,
-        last_lease_call_at: time_or_none(row, 3)?,
+        calls: calls.of(number, whose),
     }))
 }
 
 impl SeenQueue {
-    /// Nobody has leased it for so long that due work should be looked for.
+    /// Nobody who serves all tenants has leased it for so long that due work should be looked for.
     pub(crate) fn is_quiet(&self, now: Timestamp) -> bool {
-        let late = now.minus_ms(NO_WORKER_AFTER_MS);
-        self.settings.retry_by == RetryBy::Worker && self.last_lease_call_at.is_none_or(|call| call <= late)
+        self.settings.retry_by == RetryBy::Worker && !self.has_workers(0, now)
     }
 
-    /// None unless what is due has waited for as long.
-    pub(crate) fn alert(&self, oldest_due_at: Option<Timestamp>, now: Timestamp) -> Option<QueueAlert> {
+    /// A tenant's runs have workers when its own ask for them, or those of a key that spans all tenants.
+    fn has_workers(&self, tenant: i64, now: Timestamp) -> bool {
         let late = now.minus_ms(NO_WORKER_AFTER_MS);
-        oldest_due_at.filter(|due| *due <= late).map(|oldest_due_at| QueueAlert {
+        self.calls.iter().any(|(of, at)| (*of == tenant || *of == 0) && *at > late)
+    }
+
+    /// Of tenants with their oldest due work, the one that has waited longest for a worker; none unless it has waited long.
+    pub(crate) fn alert(
+        &self,
+        oldest: impl IntoIterator<Item = (i64, Timestamp)>,
+        now: Timestamp,
+    ) -> Option<QueueAlert> {
+        let late = now.minus_ms(NO_WORKER_AFTER_MS);
+        let unserved = oldest.into_iter().filter(|(tenant, due)| *due <= late && !self.has_workers(*tenant, now));
+        let oldest_due_at = unserved.map(|(_, due)| due).min()?;
+        Some(QueueAlert {
             queue: self.name.clone(),
             oldest_due_at,
-            last_lease_call_at: self.last_lease_call_at,
+            last_lease_call_at: self.calls.iter().map(|(_, at)| *at).max(),
             what_to_do: what_to_do(&self.name),
         })
     }

@@ -8,7 +8,8 @@ use super::columns::{Columns, json, parsed, text, time, time_or_none};
 use crate::error::Result;
 
 /// What [`view`] reads.
-pub(crate) const QUEUES: &str = "SELECT id, name, settings, created_at, last_lease_call_at FROM queues";
+pub(crate) const QUEUES: &str = "SELECT id, name, settings, created_at,
+         (SELECT max(at) FROM lease_calls WHERE lease_calls.queue IN (0, queues.id)) FROM queues";
 
 pub(crate) fn view(row: &impl Columns, standing: ByState) -> Result<QueueView> {
     let settings: QueueSettings = json(text(row, 2)?, "queue settings")?;

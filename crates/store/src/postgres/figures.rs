@@ -15,7 +15,7 @@ use super::look::Look;
 use super::lookup::{Whose, tenant_number, whose};
 use crate::error::{Error, Result};
 use crate::kept::cursor::{seal, unseal};
-use crate::kept::figures::{self, SEEN, SHOWN, SeenQueue, seen_queue};
+use crate::kept::figures::{self, CALLS, LeaseCalls, SEEN, SHOWN, SeenQueue, seen_queue};
 use crate::kept::filter::PAGE_MAX;
 use crate::kept::hours::Hours;
 use crate::kept::patterns::GROUP_SEEN_LAG_MS;
@@ -99,16 +99,22 @@ pub(super) async fn how_it_stands(look: &Look<'_>, scope: &TenantScope) -> Resul
 pub(super) async fn health(look: &Look<'_>, scope: &TenantScope, now: Timestamp) -> Result<HealthAnswer> {
     let whose = whose(look, scope).await?;
     let counts = counts(look, whose).await?;
+    let mut calls = LeaseCalls::default();
+    for row in look.rows(CALLS, &[]).await? {
+        calls.add(&row)?;
+    }
     let mut queues: Vec<SeenQueue> = Vec::new();
     for row in look.rows(SEEN, &[]).await? {
-        queues.extend(seen_queue(&row, whose, &counts)?);
+        queues.extend(seen_queue(&row, whose, &counts, &calls)?);
     }
     let mut without_workers = Vec::new();
     for queue in queues.iter().filter(|queue| queue.is_quiet(now)) {
         let oldest = match whose {
-            Whose::All => oldest_by_tenant(look, queue.number).await?.into_iter().map(|(_, due)| due).min(),
-            Whose::One(tenant) => oldest_due(look, queue.number, tenant).await?,
-            Whose::Nobody => None,
+            Whose::All => oldest_by_tenant(look, queue.number).await?,
+            Whose::One(tenant) => {
+                oldest_due(look, queue.number, tenant).await?.map(|due| (tenant, due)).into_iter().collect()
+            }
+            Whose::Nobody => Vec::new(),
         };
         without_workers.extend(queue.alert(oldest, now));
     }

@@ -9,7 +9,7 @@ use redrive_core::time::Timestamp;
 use tokio_postgres::Row;
 
 use super::breaker_rows::BreakerSheet;
-use super::columns::{number, owned, owned_or_none};
+use super::columns::{number, owned};
 use super::expected::Names;
 use super::line::{Line, Values};
 use super::marks::Marks;
@@ -115,17 +115,22 @@ impl NameRows for PgRows<'_> {
         number(&put.ok_or_else(|| gone("queue"))?, 0)
     }
 
-    fn note_lease_call(&mut self, queue: i64, versions: Option<&str>, now: Timestamp) -> Result<()> {
-        // Whoever else is noting it right now says the same.
-        let sql = "UPDATE queues SET last_lease_call_at = $2, worker_versions = coalesce($3, worker_versions)
-             WHERE id = (SELECT id FROM queues WHERE id = $1 FOR UPDATE SKIP LOCKED)";
-        self.run(sql, &[&queue, &now.as_millis(), &versions.map(str::as_bytes)])?;
+    fn note_lease_call(&mut self, queue: i64, tenant: i64, versions: Option<&str>, now: Timestamp) -> Result<()> {
+        // Whoever else is noting it right now says the same: nobody waits for them.
+        let sql = "WITH known AS (SELECT 1 FROM lease_calls WHERE queue = $1 AND tenant = $2),
+             noted AS (UPDATE lease_calls SET at = $3, versions = coalesce($4, versions)
+                 WHERE (queue, tenant) IN (
+                     SELECT queue, tenant FROM lease_calls WHERE queue = $1 AND tenant = $2 FOR UPDATE SKIP LOCKED))
+             INSERT INTO lease_calls (queue, tenant, at, versions)
+             SELECT $1, $2, $3, $4 WHERE NOT EXISTS (SELECT 1 FROM known) ON CONFLICT DO NOTHING";
+        self.run(sql, &[&queue, &tenant, &now.as_millis(), &versions.map(str::as_bytes)])?;
         Ok(())
     }
 
-    fn worker_versions(&mut self, queue: i64) -> Result<Option<String>> {
-        let found = self.ask_one("SELECT worker_versions FROM queues WHERE id = $1", &[&queue])?;
-        owned_or_none(&found.ok_or_else(|| gone("queue"))?, 0)
+    fn worker_versions(&mut self, queue: i64, tenant: i64) -> Result<Option<String>> {
+        let sql = "SELECT versions FROM lease_calls
+             WHERE queue IN (0, $1) AND tenant IN (0, $2) AND versions IS NOT NULL ORDER BY at DESC LIMIT 1";
+        self.ask_one(sql, &[&queue, &tenant])?.map(|row| owned(&row, 0)).transpose()
     }
 
     fn insert_version(&mut self, tenant: i64, kind: &str, version: &str, now: Timestamp) -> Result<Option<i64>> {

@@ -207,6 +207,13 @@ impl RunRows for PgRows<'_> {
         found.first().map(|row| parsed(row, 0, "run_id")).transpose()
     }
 
+    fn claim_order_key(&mut self, tenant: i64, order_key: &OrderKey, run: i64) -> Result<bool> {
+        // Whoever has the lock is handing out a run of this key right now.
+        let sql = "SELECT pg_try_advisory_xact_lock(hashtextextended($1, $2))";
+        let ours = self.ask_one(sql, &[&order_key.as_str(), &tenant])?.map_or(Ok(false), |row| row.try_get(0))?;
+        Ok(ours && self.busy(tenant, order_key, run)?.is_none())
+    }
+
     fn is_under_way(&mut self, run: i64, epoch: u64) -> Result<bool> {
         let found = self.glance(run)?;
         Ok(found.is_some_and(|row| row.run.lease().is_some() && row.run.epoch == epoch))

@@ -87,7 +87,7 @@ const OFTEN: [Named; 22] = [
 ];
 /// What few have. A batch in which nobody has any of it leaves these out: a column that is sent costs the database a look
 /// at each row of it, whatever it holds.
-const SELDOM: [Named; 11] = [
+const SELDOM: [Named; 12] = [
     ("wake", "bigint"),
     ("deferred_until", "bigint"),
     ("task_type", "bytea"),
@@ -99,6 +99,7 @@ const SELDOM: [Named; 11] = [
     ("held_by", "bytea"),
     ("merged_into", "text"),
     ("assigned_to", "bytea"),
+    ("unleasable", "bigint"),
 ];
 static INSERT_RUNS: LazyLock<String> = LazyLock::new(|| insert(&OFTEN));
 static INSERT_WHOLE_RUNS: LazyLock<String> = LazyLock::new(|| insert(&[OFTEN.as_slice(), &SELDOM].concat()));
@@ -148,6 +149,7 @@ pub(super) fn insert_runs(new: &[Run<'_>]) -> Write {
         column(&states, |state| said(&state.held_by)),
         column(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
         column(new, |(kept, _)| said(&kept.assigned_to)),
+        column(&states, |state| state.unleasable.then_some(1_i64)),
     ];
     if seldom.iter().all(Column::is_empty) {
         return Write::columns(&INSERT_RUNS, often);
@@ -160,7 +162,8 @@ const UPDATE_RUNS: &str = "UPDATE runs SET queue = new.queue, state = new.state,
          pattern = new.pattern, severity = new.severity, updated_at = new.updated_at,
          deferred_until = new.deferred_until, agent = new.agent, model = new.model, provider = new.provider,
          tool = new.tool, step = new.step, held_by = new.held_by, merged_into = new.merged_into, replays = new.replays,
-         life = new.life, assigned_to = new.assigned_to
+         life = new.life, assigned_to = new.assigned_to, unleasable = new.unleasable,
+         lease_request = new.lease_request
      FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS queue, unnest($3::bigint[]) AS state,
          unnest($4::bigint[]) AS detail, unnest($5::bigint[]) AS due, unnest($6::bigint[]) AS wake,
          unnest($7::bigint[]) AS attempt, unnest($8::bigint[]) AS revision, unnest($9::text[]) AS reason,
@@ -168,7 +171,8 @@ const UPDATE_RUNS: &str = "UPDATE runs SET queue = new.queue, state = new.state,
          unnest($13::bigint[]) AS updated_at, unnest($14::bigint[]) AS deferred_until, unnest($15::bytea[]) AS agent,
          unnest($16::bytea[]) AS model, unnest($17::bytea[]) AS provider, unnest($18::bytea[]) AS tool,
          unnest($19::bytea[]) AS step, unnest($20::bytea[]) AS held_by, unnest($21::text[]) AS merged_into,
-         unnest($22::bigint[]) AS replays, unnest($23::bytea[]) AS life, unnest($24::bytea[]) AS assigned_to) AS new
+         unnest($22::bigint[]) AS replays, unnest($23::bytea[]) AS life, unnest($24::bytea[]) AS assigned_to,
+         unnest($25::bigint[]) AS unleasable, unnest($26::text[]) AS lease_request) AS new
      WHERE runs.id = new.id";
 
 pub(super) fn update_runs(known: &[Run<'_>]) -> Write {
@@ -198,6 +202,8 @@ pub(super) fn update_runs(known: &[Run<'_>]) -> Write {
         column(known, |(kept, _)| i64::from(kept.row.run.replays)),
         column(known, |(_, life)| life.as_slice()),
         column(known, |(kept, _)| said(&kept.assigned_to)),
+        column(&states, |state| state.unleasable.then_some(1_i64)),
+        column(known, |(kept, _)| kept.row.request()),
     ];
     Write::columns(UPDATE_RUNS, columns)
 }
@@ -205,12 +211,13 @@ pub(super) fn update_runs(known: &[Run<'_>]) -> Write {
 const MOVE_RUNS: &str = "UPDATE runs SET state = new.state, detail = new.detail, due = new.due, wake = new.wake,
          attempt = new.attempt, revision = new.revision, updated_at = new.updated_at,
          deferred_until = new.deferred_until, held_by = new.held_by, merged_into = new.merged_into,
-         replays = new.replays, life = new.life
+         replays = new.replays, life = new.life, unleasable = new.unleasable, lease_request = new.lease_request
      FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS state, unnest($3::bigint[]) AS detail,
          unnest($4::bigint[]) AS due, unnest($5::bigint[]) AS wake, unnest($6::bigint[]) AS attempt,
          unnest($7::bigint[]) AS revision, unnest($8::bigint[]) AS updated_at,
          unnest($9::bigint[]) AS deferred_until, unnest($10::bytea[]) AS held_by, unnest($11::text[]) AS merged_into,
-         unnest($12::bigint[]) AS replays, unnest($13::bytea[]) AS life) AS new
+         unnest($12::bigint[]) AS replays, unnest($13::bytea[]) AS life, unnest($14::bigint[]) AS unleasable,
+         unnest($15::text[]) AS lease_request) AS new
      WHERE runs.id = new.id";
 
 pub(super) fn move_runs(moved: &[Run<'_>]) -> Write {
@@ -229,6 +236,8 @@ pub(super) fn move_runs(moved: &[Run<'_>]) -> Write {
         column(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
         column(moved, |(kept, _)| i64::from(kept.row.run.replays)),
         column(moved, |(_, life)| life.as_slice()),
+        column(&states, |state| state.unleasable.then_some(1_i64)),
+        column(moved, |(kept, _)| kept.row.request()),
     ];
     Write::columns(MOVE_RUNS, columns)
 }

@@ -52,7 +52,7 @@ static DUE: LazyLock<String> = LazyLock::new(|| {
         "SELECT {columns}, idempotency_key FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS q(q_queue, q_tenant, q_mark)
          CROSS JOIN LATERAL (
              SELECT {columns}, idempotency_key FROM runs
-             WHERE queue = q_queue AND tenant = q_tenant AND due >= q_mark AND due <= $4
+             WHERE queue = q_queue AND tenant = q_tenant AND due >= q_mark AND due <= $4 AND unleasable IS NULL
                  AND ($5::bytea[] IS NULL OR agent = ANY($5))
                  AND (order_key IS NULL OR NOT EXISTS (
                      SELECT 1 FROM runs busy WHERE busy.tenant = q_tenant AND busy.order_key = runs.order_key
@@ -70,6 +70,17 @@ static PAYLOAD_BYTES: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
+static LEASED_BY: LazyLock<String> = LazyLock::new(|| {
+    let columns = &*COLUMNS;
+    format!(
+        "SELECT {columns}, idempotency_key FROM runs
+         WHERE lease_request = $1 AND lease_request IS NOT NULL AND wake IS NOT NULL ORDER BY tenant, run_id FOR UPDATE"
+    )
+});
+static UNLEASABLE: LazyLock<String> = LazyLock::new(|| {
+    let columns = &*COLUMNS;
+    format!("SELECT {columns} FROM runs WHERE unleasable IS NOT NULL AND queue = $1 LIMIT $2 FOR UPDATE SKIP LOCKED")
+});
 static OVERDUE: LazyLock<String> = LazyLock::new(|| {
     let columns = &*COLUMNS;
     format!(
@@ -209,9 +220,7 @@ impl PgRows<'_> {
         for candidate in candidates {
             let place = (candidate.row.queue, candidate.row.tenant);
             *read.entry(place).or_default() += 1;
-            if candidate.row.run.replayable {
-                found.entry(place).or_default().push(candidate);
-            }
+            found.entry(place).or_default().push(candidate);
         }
         let mut places = places.to_vec();
         places.sort_unstable();
@@ -282,6 +291,22 @@ impl WaitingRows for PgRows<'_> {
         let (without, places): (Vec<_>, Vec<_>) = places.partition(nothing);
         self.claim.due.extend(without.into_iter().map(|place| (place, (Vec::new(), false))));
         if places.is_empty() { Ok(()) } else { self.load_due(&hint, &places, hint.most) }
+    }
+
+    fn leased_by(&mut self, request: &str) -> Result<Vec<Candidate>> {
+        // The same call at another replica is waited for: its leases are the answer.
+        self.ask("SELECT pg_advisory_xact_lock(hashtextextended($1, 26))", &[&request])?;
+        let found = self.ask_after(&LEASED_BY, &[&request])?;
+        found.iter().map(|row| candidate(&mut self.sheet, row)).collect()
+    }
+
+    fn next_unleasable(&mut self, after: i64) -> Result<Option<i64>> {
+        let sql = "SELECT queue FROM runs WHERE unleasable IS NOT NULL AND queue > $1 ORDER BY queue LIMIT 1";
+        self.ask_after(sql, &[&after])?.first().map(|row| number(row, 0)).transpose()
+    }
+
+    fn unleasable(&mut self, queue: i64, most: usize) -> Result<Vec<RunRow>> {
+        self.runs_where(&UNLEASABLE, &[&queue, &limit(most)])
     }
 
     fn due_runs(&mut self, call: DueCall<'_>) -> Result<Vec<Candidate>> {

@@ -14,7 +14,7 @@ use super::list::PAGE_MAX;
 use super::lookup::{Whose, tenant_number, whose};
 use super::pattern_clock::GROUP_SEEN_LAG_MS;
 use crate::error::{Error, Result};
-use crate::kept::figures::{self, SEEN, SHOWN, SeenQueue, seen_queue};
+use crate::kept::figures::{self, CALLS, LeaseCalls, SEEN, SHOWN, SeenQueue, seen_queue};
 use crate::model::TenantScope;
 use crate::standing_model::Standing;
 
@@ -75,9 +75,11 @@ pub(super) fn health(conn: &Connection, scope: &TenantScope, now: Timestamp) -> 
     let mut without_workers = Vec::new();
     for queue in queues.iter().filter(|queue| queue.is_quiet(now)) {
         let oldest = match whose {
-            Whose::All => oldest_by_tenant(conn, queue.number)?.into_iter().map(|(_, due)| due).min(),
-            Whose::One(tenant) => oldest_due(conn, queue.number, tenant)?,
-            Whose::Nobody => None,
+            Whose::All => oldest_by_tenant(conn, queue.number)?,
+            Whose::One(tenant) => {
+                oldest_due(conn, queue.number, tenant)?.map(|due| (tenant, due)).into_iter().collect()
+            }
+            Whose::Nobody => Vec::new(),
         };
         without_workers.extend(queue.alert(oldest, now));
     }
@@ -89,11 +91,17 @@ pub(super) fn how_it_stands(conn: &Connection, scope: &TenantScope) -> Result<St
 }
 
 fn seen_queues(conn: &Connection, whose: Whose, counts: &[Count]) -> Result<Vec<SeenQueue>> {
+    let mut find = conn.prepare_cached(CALLS)?;
+    let mut rows = find.query([])?;
+    let mut calls = LeaseCalls::default();
+    while let Some(row) = rows.next()? {
+        calls.add(row)?;
+    }
     let mut find = conn.prepare_cached(SEEN)?;
     let mut rows = find.query([])?;
     let mut seen = Vec::new();
     while let Some(row) = rows.next()? {
-        seen.extend(seen_queue(row, whose, counts)?);
+        seen.extend(seen_queue(row, whose, counts, &calls)?);
     }
     Ok(seen)
 }

@@ -99,9 +99,14 @@ fn health_names_the_queues_whose_due_work_nobody_takes() {
         due_ago("fresh", "acme", 4),
         due_ago("by-caller", "acme", 60),
     ]);
+    let called = |queue: &str, tenant: i64, call: i64| {
+        let note = "INSERT INTO lease_calls (queue, tenant, at) SELECT id, ?2, ?3 FROM queues WHERE name = ?1";
+        fixture.conn.execute(note, params![queue, tenant, call]).unwrap();
+    };
     let set = |queue: &str, settings: &str, call: i64| {
-        let update = "UPDATE queues SET settings = ?2, last_lease_call_at = ?3 WHERE name = ?1";
-        fixture.conn.execute(update, params![queue, settings, call]).unwrap();
+        let update = "UPDATE queues SET settings = ?2 WHERE name = ?1";
+        fixture.conn.execute(update, params![queue, settings]).unwrap();
+        called(queue, 0, call);
     };
     set("unserved", r#"{"owner":"team-a"}"#, NOW_MS - 400_000);
     set("served", "{}", NOW_MS - 60_000);
@@ -117,6 +122,11 @@ fn health_names_the_queues_whose_due_work_nobody_takes() {
     assert_eq!(named(&TenantScope::All), (vec![("unserved".into(), 9)], "by-caller fresh served".into(), 5));
     assert_eq!(named(&tenant("acme")), (vec![("unserved".into(), 6)], "by-caller fresh served".into(), 4));
     assert_eq!(named(&tenant("globex")), (vec![("unserved".into(), 9)], String::new(), 1));
+    // A tenant's own workers serve nobody else.
+    called("unserved", fixture.tenant("acme"), NOW_MS - 1_000);
+    assert_eq!(named(&TenantScope::All).0, [("unserved".into(), 9)]);
+    assert_eq!(named(&tenant("globex")).0, [("unserved".into(), 9)]);
+    assert!(health(&fixture.conn, &tenant("acme"), now()).unwrap().queues_without_workers.is_empty());
     let nobody = health(&fixture.conn, &tenant("nobody"), now()).unwrap();
     assert_eq!((nobody.status.as_str(), nobody.scheduled), ("ok", 0));
     assert!(nobody.queues_without_workers.is_empty() && nobody.queues_without_owner.is_empty());

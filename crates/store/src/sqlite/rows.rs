@@ -104,18 +104,22 @@ impl NameRows for SqliteRows<'_> {
         Ok(put.query_row(params![name.as_str(), settings, now.as_millis()], |row| row.get(0))?)
     }
 
-    fn note_lease_call(&mut self, queue: i64, versions: Option<&str>, now: Timestamp) -> Result<()> {
-        self.conn
-            .prepare_cached(
-                "UPDATE queues SET last_lease_call_at = ?2, worker_versions = coalesce(?3, worker_versions) WHERE id = ?1",
-            )?
-            .execute(params![queue, now.as_millis(), versions])?;
+    fn note_lease_call(&mut self, queue: i64, tenant: i64, versions: Option<&str>, now: Timestamp) -> Result<()> {
+        let mut note = self.conn.prepare_cached(
+            "INSERT INTO lease_calls (queue, tenant, at, versions) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (queue, tenant) DO UPDATE SET at = excluded.at,
+                 versions = coalesce(excluded.versions, versions)",
+        )?;
+        note.execute(params![queue, tenant, now.as_millis(), versions])?;
         Ok(())
     }
 
-    fn worker_versions(&mut self, queue: i64) -> Result<Option<String>> {
-        let mut find = self.conn.prepare_cached("SELECT worker_versions FROM queues WHERE id = ?1")?;
-        Ok(find.query_row([queue], |found| found.get(0))?)
+    fn worker_versions(&mut self, queue: i64, tenant: i64) -> Result<Option<String>> {
+        let mut find = self.conn.prepare_cached(
+            "SELECT versions FROM lease_calls
+             WHERE queue IN (0, ?1) AND tenant IN (0, ?2) AND versions IS NOT NULL ORDER BY at DESC LIMIT 1",
+        )?;
+        Ok(find.query_row([queue, tenant], |found| found.get(0)).optional()?)
     }
 
     fn insert_version(&mut self, tenant: i64, kind: &str, version: &str, now: Timestamp) -> Result<Option<i64>> {

@@ -128,6 +128,11 @@ impl RunRows for SqliteRows<'_> {
         Ok(found.and_then(|id| id.parse().ok()))
     }
 
+    /// The committer alone begins runs.
+    fn claim_order_key(&mut self, tenant: i64, order_key: &OrderKey, run: i64) -> Result<bool> {
+        Ok(self.busy(tenant, order_key, run)?.is_none())
+    }
+
     fn is_under_way(&mut self, run: i64, epoch: u64) -> Result<bool> {
         let mut find = self.conn.prepare_cached(
             "SELECT 1 FROM runs WHERE id = ?1 AND wake IS NOT NULL AND json_extract(life, '$.e') = ?2",
@@ -147,7 +152,8 @@ impl SqliteRows<'_> {
         let columns = StateColumns::of(&row.run);
         let update =
             "UPDATE runs SET state = ?2, detail = ?3, due = ?4, wake = ?5, attempt = ?6, revision = ?7, updated_at = ?8,
-                 deferred_until = ?9, held_by = ?10, merged_into = ?11, replays = ?12, life = ?13 WHERE id = ?1";
+                 deferred_until = ?9, held_by = ?10, merged_into = ?11, replays = ?12, life = ?13, unleasable = ?14,
+                 lease_request = ?15 WHERE id = ?1";
         Ok(self.held.move_run.of(self.conn, update)?.execute(params![
             row.id,
             position(StateName::ALL, &columns.state),
@@ -162,6 +168,8 @@ impl SqliteRows<'_> {
             columns.merged_into.as_ref().map(|id| id.as_str()),
             row.run.replays,
             row.life()?,
+            columns.unleasable.then_some(1),
+            row.request(),
         ])?)
     }
 
@@ -171,9 +179,10 @@ impl SqliteRows<'_> {
         let insert =
             "INSERT INTO runs (id, tenant, queue, key_hash, run_id, state, detail, due, wake, attempt, revision, reason,
                  category, pattern, severity, received_at, updated_at, deferred_until, environment, agent, task_type,
-                 customer, model, provider, tool, step, idempotency_key, order_key, held_by, merged_into, replays, life)
+                 customer, model, provider, tool, step, idempotency_key, order_key, held_by, merged_into, replays, life,
+                 unleasable)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?16, ?17, ?18, ?19, ?20, ?21,
-                 ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31)";
+                 ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32)";
         self.held.insert_run.of(self.conn, insert)?.execute(params![
             row.id,
             row.tenant,
@@ -206,6 +215,7 @@ impl SqliteRows<'_> {
             columns.merged_into.as_ref().map(|id| id.as_str()),
             row.run.replays,
             row.life()?,
+            columns.unleasable.then_some(1),
         ])?;
         if let Some(names) = &mut self.memory.new_names {
             names.count += 1;
@@ -218,7 +228,8 @@ impl SqliteRows<'_> {
         let mut update = self.conn.prepare_cached(
             "UPDATE runs SET state = ?2, detail = ?3, due = ?4, wake = ?5, attempt = ?6, revision = ?7, reason = ?8,
                  category = ?9, pattern = ?10, updated_at = ?11, deferred_until = ?12, model = ?13, provider = ?14,
-                 tool = ?15, step = ?16, held_by = ?17, merged_into = ?18, replays = ?19, life = ?20 WHERE id = ?1",
+                 tool = ?15, step = ?16, held_by = ?17, merged_into = ?18, replays = ?19, life = ?20,
+                 unleasable = ?21, lease_request = ?22 WHERE id = ?1",
         )?;
         Ok(update.execute(params![
             row.id,
@@ -241,6 +252,8 @@ impl SqliteRows<'_> {
             columns.merged_into.as_ref().map(|id| id.as_str()),
             row.run.replays,
             row.life()?,
+            columns.unleasable.then_some(1),
+            row.request(),
         ])?)
     }
 

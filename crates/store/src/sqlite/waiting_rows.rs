@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
-use rusqlite::{OptionalExtension, Params, params};
+use rusqlite::{OptionalExtension, Params, Row, params};
 
 use super::columns::{label_or_none, parsed_or_none};
 use super::rows::SqliteRows;
@@ -18,7 +18,7 @@ use crate::model::PayloadKind;
 static DUE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT {COLUMNS}, order_key, agent, idempotency_key FROM runs INDEXED BY runs_due
-         WHERE queue = ?1 AND tenant = ?2 AND due <= ?3
+         WHERE queue = ?1 AND tenant = ?2 AND due <= ?3 AND unleasable IS NULL
            AND (?4 IS NULL OR agent IN (SELECT value FROM json_each(?4)))
            AND (order_key IS NULL OR NOT EXISTS (
                SELECT 1 FROM runs busy INDEXED BY runs_order WHERE busy.tenant = ?2
@@ -26,6 +26,23 @@ static DUE: LazyLock<String> = LazyLock::new(|| {
          ORDER BY due LIMIT ?5"
     )
 });
+
+static LEASED_BY: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {COLUMNS}, order_key, agent, idempotency_key FROM runs INDEXED BY runs_request
+         WHERE lease_request = ?1 AND lease_request IS NOT NULL AND wake IS NOT NULL ORDER BY id"
+    )
+});
+
+fn candidate(row: &Row<'_>) -> Result<Candidate> {
+    Ok(Candidate {
+        order_key: row.get(COLUMN_COUNT)?,
+        agent: label_or_none(row, COLUMN_COUNT + 1)?,
+        idempotency_key: parsed_or_none(row, COLUMN_COUNT + 2, "idempotency key")?,
+        row: RunRow::read(row)?,
+        bytes: 0,
+    })
+}
 
 impl SqliteRows<'_> {
     fn runs_where(&self, condition: &str, values: impl Params) -> Result<Vec<RunRow>> {
@@ -71,6 +88,24 @@ impl WaitingRows for SqliteRows<'_> {
         Ok(())
     }
 
+    fn leased_by(&mut self, request: &str) -> Result<Vec<Candidate>> {
+        let mut find = self.conn.prepare_cached(&LEASED_BY)?;
+        find.query_and_then([request], candidate)?.collect()
+    }
+
+    fn next_unleasable(&mut self, after: i64) -> Result<Option<i64>> {
+        let mut find = self.conn.prepare_cached(
+            "SELECT queue FROM runs INDEXED BY runs_unleasable WHERE unleasable IS NOT NULL AND queue > ?1
+             ORDER BY queue LIMIT 1",
+        )?;
+        Ok(find.query_row([after], |row| row.get(0)).optional()?)
+    }
+
+    fn unleasable(&mut self, queue: i64, most: usize) -> Result<Vec<RunRow>> {
+        let condition = "INDEXED BY runs_unleasable WHERE unleasable IS NOT NULL AND queue = ?1 LIMIT ?2";
+        self.runs_where(condition, params![queue, most])
+    }
+
     fn due_runs(&mut self, call: DueCall<'_>) -> Result<Vec<Candidate>> {
         let agents = call.agents.map(|agents| {
             let names: Vec<&str> = agents.iter().map(Label::as_str).collect();
@@ -78,17 +113,8 @@ impl WaitingRows for SqliteRows<'_> {
         });
         let find = self.held.due_runs.of(self.conn, &DUE)?;
         let values = params![call.queue, call.tenant, call.now.as_millis(), agents, call.most];
-        let found = find.query_and_then(values, |row| {
-            Ok(Candidate {
-                order_key: row.get(COLUMN_COUNT)?,
-                agent: label_or_none(row, COLUMN_COUNT + 1)?,
-                idempotency_key: parsed_or_none(row, COLUMN_COUNT + 2, "idempotency key")?,
-                row: RunRow::read(row)?,
-                bytes: 0,
-            })
-        })?;
+        let found = find.query_and_then(values, candidate)?;
         let mut candidates = found.collect::<Result<Vec<_>>>()?;
-        candidates.retain(|candidate| candidate.row.run.replayable);
         for candidate in &mut candidates {
             candidate.bytes = self.payload_bytes(&candidate.row)?;
         }

@@ -5,9 +5,9 @@ use redrive_core::run::StateName;
 use redrive_core::time::DAY_MS;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::StepStatus;
-use redrive_store::{Start, StartHow, TenantScope};
+use redrive_store::{Start, StartHow, TenantScope, UnderLease};
 
-use crate::world::{LEASE_MS, World, start, step};
+use crate::world::{LEASE_MS, World, at, start, step};
 
 pub async fn a_run_left_alone_becomes_a_silent_failure(world: World) {
     world.start("r1").await;
@@ -216,4 +216,19 @@ pub async fn a_clock_set_forward_ends_no_live_attempt(world: World) {
         assert_eq!(world.state(&run).await, StateName::Running);
         assert_eq!(world.state(&format!("waits{forward_ms}")).await, StateName::Scheduled);
     }
+}
+
+pub async fn a_step_moves_the_idle_limit(world: World) {
+    let begun = world.store.start(Start { idle_ms: Some(5_000), ..start("r1") }).await.unwrap().answer;
+    let under = UnderLease { at: at("acme", "r1"), lease: begun.lease.unwrap().parse().unwrap() };
+    world.wait(4_000);
+    world.store.step(under.clone(), step("load", false, StepStatus::Committed)).await.unwrap();
+    world.wait(4_999);
+    // A heartbeat is a sign of life and no progress.
+    world.store.heartbeat(under).await.unwrap();
+    world.store.rescue_expired(100).await.unwrap();
+    assert_eq!(world.state("r1").await, StateName::Running);
+    world.wait(1);
+    world.store.rescue_expired(100).await.unwrap();
+    assert_eq!(world.show("r1").await.body.verdict.unwrap().rule, "builtin.idle");
 }

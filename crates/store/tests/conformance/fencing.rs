@@ -1,12 +1,12 @@
 //! L2 with its one exception: a lease that is over changes nothing, but the outcome of what it began is still recorded.
 
 use redrive_core::run::StateName;
-use redrive_core::wire::StepStatus;
 use redrive_core::wire::StepStatus::{Committed, Failed, Started, Unknown};
-use redrive_store::{Error, FailedAttempt, LeaseToken, Success, UnderLease};
+use redrive_core::wire::{EffectOutcome, StepStatus};
+use redrive_store::{Error, FailedAttempt, LeaseToken, Report, Success, UnderLease};
 
 use crate::reports::{BUG, TIMEOUT};
-use crate::world::{LEASE_MS, World, at, failed, step, success, unnamed};
+use crate::world::{LEASE_MS, World, at, failed, new_run, step, success, unnamed};
 
 /// An attempt that left `charge` open and went quiet, and the forced replay that took its place.
 async fn superseded(world: &World) -> (UnderLease, UnderLease) {
@@ -115,4 +115,37 @@ pub async fn unnamed_effects_are_settled_late_in_the_order_of_their_beginning(wo
         let shown: Vec<StepStatus> = world.entries("r1").await.into_iter().map(|(_, status)| status).collect();
         assert_eq!(shown, expected);
     }
+}
+
+/// What is reported without a lease is kept under epoch 0, which no lease has.
+pub async fn a_lease_of_epoch_zero_settles_nothing(world: World) {
+    let steps = vec![step("charge", true, Started)];
+    let told = FailedAttempt { steps, ..failed(TIMEOUT) };
+    world.store.report(Report { run: new_run("r1"), failed: told }).await.unwrap();
+    let (_, other) = world.start("r2").await;
+    let lease = LeaseToken { run: other.lease.run - 1, attempt: 1, epoch: 0 };
+    for attempt in [0, 1] {
+        let forged = UnderLease { at: at("acme", "r1"), lease: LeaseToken { attempt, ..lease } };
+        lost(&world.store.step(forged.clone(), step("charge", true, Committed)).await, false, "step");
+        lost(&world.store.succeed(success(&forged, "1")).await, false, "succeed");
+        lost(&world.store.fail(forged.clone(), failed(BUG)).await, false, "fail");
+        lost(&world.store.heartbeat(forged.clone()).await, false, "heartbeat");
+        lost(&world.store.release(forged).await, false, "release");
+    }
+    assert_eq!(charge(&world).await, Unknown);
+}
+
+pub async fn a_late_outcome_leaves_the_key_with_its_new_holder(world: World) {
+    let (_, late) = world.start("r1").await;
+    world.store.step(late.clone(), step("charge", true, Started)).await.unwrap();
+    world.wait(LEASE_MS + 1);
+    world.store.rescue_expired(100).await.unwrap();
+    world.reconcile("charge", Some("r1"), EffectOutcome::NotDone).await.unwrap();
+    let (_, holder) = world.start("r2").await;
+    world.store.step(holder.clone(), step("charge", true, Started)).await.unwrap();
+    lost(&world.store.step(late, step("charge", true, Committed)).await, true, "it did it after all");
+    assert_eq!(world.look_up("charge", None).await.unwrap().run_id.as_str(), "r2");
+    assert_eq!(world.look_up("charge", Some("r1")).await.unwrap().status, Committed);
+    let done = world.store.step(holder, step("charge", true, Committed)).await.unwrap();
+    assert_eq!((done.status, done.replayed), (Committed, false));
 }

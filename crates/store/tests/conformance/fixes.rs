@@ -7,7 +7,7 @@ use redrive_core::run::StateName;
 use redrive_core::text::{Label, Text};
 use redrive_core::verdict::{Change, DeadBecause};
 use redrive_core::wire::{QueueSettings, StepStatus, WarningCode};
-use redrive_store::{Error, FixedPayload, PayloadKind, Replay, Report, Triage};
+use redrive_store::{Error, FixedPayload, LeaseCall, PayloadKind, Replay, Report, TenantScope, Triage};
 
 use crate::reports::{BUG, TIMEOUT};
 use crate::world::{World, at, failed, new_run, payload, start, step, success};
@@ -199,4 +199,48 @@ pub async fn a_replay_that_fails_again_comes_back_whole_and_past_the_cap_it_is_p
     let (_, under) = world.lease_one().await;
     assert_eq!(world.store.succeed(success(&under, "1")).await.unwrap().state, StateName::Recovered);
     assert!(world.show("r1").await.body.history.iter().any(|entry| entry.event == "force_replay"));
+}
+
+pub async fn a_plan_knows_only_workers_that_serve_its_tenant(world: World) {
+    let leased_by = async |scope: TenantScope, version: &str| {
+        let versions = [("worker".to_owned(), Label::from(version))].into();
+        world.wait(60_000);
+        world.store.lease(LeaseCall { scope, versions, ..crate::world::lease_call(1) }).await.unwrap()
+    };
+    let of = |tenant: &str| TenantScope::One(tenant.parse().unwrap());
+    for tenant in ["acme", "globex"] {
+        world.enqueue(tenant, "r1").await;
+    }
+    let under = crate::world::under(&leased_by(of("acme"), "v1").await[0]);
+    world.store.fail(under, failed(BUG)).await.unwrap();
+    let now = async || {
+        let plan = world.store.plan(&at("acme", "r1"), Replay::default()).await.unwrap();
+        plan.versions_changed.first().map(|change| change.now.to_string())
+    };
+    assert_eq!(leased_by(of("globex"), "v2").await.len(), 1);
+    assert_eq!(now().await, None, "another tenant's workers run other versions");
+    assert!(leased_by(TenantScope::All, "v3").await.is_empty());
+    assert_eq!(now().await.as_deref(), Some("v3"), "a key that spans tenants serves them all");
+    assert!(leased_by(of("acme"), "v4").await.is_empty());
+    assert_eq!(now().await.as_deref(), Some("v4"), "whoever asked last");
+}
+
+pub async fn a_plan_warns_of_its_own_tenants_order_key_only(world: World) {
+    let ordered = |tenant: &str, run: &str| {
+        let mut start = crate::world::start(run);
+        start.run.tenant = tenant.parse().unwrap();
+        start.run.order_key = Some("cart-7".parse().unwrap());
+        start
+    };
+    let begun = world.store.start(ordered("acme", "r1")).await.unwrap().answer;
+    let under = redrive_store::UnderLease { at: at("acme", "r1"), lease: begun.lease.unwrap().parse().unwrap() };
+    world.store.fail(under, failed(BUG)).await.unwrap();
+    world.store.start(ordered("globex", "r2")).await.unwrap();
+    let warned = async || {
+        let plan = world.store.plan(&at("acme", "r1"), Replay::default()).await.unwrap();
+        plan.warnings.iter().any(|warning| warning.code == WarningCode::OrderKeyBusy)
+    };
+    assert!(!warned().await);
+    world.store.start(ordered("acme", "r2")).await.unwrap();
+    assert!(warned().await);
 }

@@ -94,3 +94,17 @@ pub async fn a_tenant_at_its_limit_is_passed_over(world: World) {
     let limits = health.limits.unwrap();
     assert_eq!((limits.running, limits.max_running, limits.leases_per_s), (3, Some(3), Some(2.0)));
 }
+
+pub async fn others_under_way_count_for_no_limit(world: World) {
+    for n in 0..5 {
+        world.start(&format!("r{n}")).await;
+        world.enqueue("limited", &format!("r{n}")).await;
+    }
+    let only = LeaseCall { scope: TenantScope::One("limited".parse().unwrap()), ..lease_call(10) };
+    let mut given = 0;
+    for _ in 0..3 {
+        given += world.store.lease(only.clone()).await.unwrap().len();
+        world.wait(1_000);
+    }
+    assert_eq!(given, 3, "three of its own at once, whatever others have under way");
+}

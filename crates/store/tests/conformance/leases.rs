@@ -2,9 +2,9 @@
 
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
-use redrive_core::wire::Sort;
+use redrive_core::wire::{LeasedRun, Sort};
 use redrive_store::{
-    Fit, FixedPayload, LeaseCall, NewRun, PageCall, PayloadKind, Replay, RunFilter, Start, StartHow, TenantScope,
+    Act, Fit, FixedPayload, LeaseCall, NewRun, PageCall, PayloadKind, Replay, RunFilter, Start, StartHow, TenantScope,
     Triage,
 };
 
@@ -20,7 +20,7 @@ impl World {
     }
 }
 
-fn enqueued(run: NewRun) -> Start {
+pub fn enqueued(run: NewRun) -> Start {
     Start {
         run,
         how: StartHow::Enqueue { due_at: None },
@@ -123,4 +123,116 @@ pub async fn a_queue_whose_caller_retries_is_never_leased(world: World) {
     world.retried_by_caller("default").await;
     world.enqueue("acme", "r1").await;
     assert!(world.lease(10).await.is_empty());
+}
+
+const REQUEST: &str = "0b9e1c1e-5c0a-4c58-9e9b-0123456789ab";
+
+fn requested(scope: TenantScope) -> LeaseCall {
+    LeaseCall { scope, request_id: Some(REQUEST.parse().unwrap()), ..lease_call(2) }
+}
+
+fn leases(leased: &[LeasedRun]) -> Vec<(&str, &str)> {
+    leased.iter().map(|run| (run.run_id.as_str(), run.lease.as_str())).collect()
+}
+
+pub async fn the_same_request_gets_the_same_leases_while_they_live(world: World) {
+    for run in ["a", "b", "c"] {
+        world.enqueue("acme", run).await;
+    }
+    let first = world.store.lease(requested(TenantScope::All)).await.unwrap();
+    assert_eq!(first.len(), 2);
+    let world = world.restarted().await;
+    let again = world.store.lease(requested(TenantScope::All)).await.unwrap();
+    assert_eq!(leases(&again), leases(&first));
+    assert_eq!(again[0].payload.as_ref().unwrap().get(), first[0].payload.as_ref().unwrap().get());
+    assert_eq!(world.show("a").await.summary.attempt, 1);
+    // What has ended is over; what lives comes back.
+    world.store.succeed(success(&under(&first[0]), "1")).await.unwrap();
+    let left = world.store.lease(requested(TenantScope::All)).await.unwrap();
+    assert_eq!(leases(&left), leases(&first[1..]));
+    world.store.release(under(&first[1])).await.unwrap();
+    world.wait(1_000);
+    // None lives any more: it is a call like any other, and what another call holds is not its own.
+    let other = world.lease(1).await;
+    let fresh = world.store.lease(requested(TenantScope::All)).await.unwrap();
+    assert_eq!((other.len(), fresh.len()), (1, 1));
+    assert_ne!(fresh[0].run_id, other[0].run_id);
+}
+
+pub async fn a_request_is_known_within_its_scope_only(world: World) {
+    for tenant in ["acme", "globex"] {
+        world.enqueue(tenant, "r").await;
+    }
+    let one = |tenant: &str| requested(TenantScope::One(tenant.parse().unwrap()));
+    let acme = world.store.lease(one("acme")).await.unwrap();
+    let globex = world.store.lease(one("globex")).await.unwrap();
+    assert_eq!((acme[0].tenant.as_str(), globex[0].tenant.as_str()), ("acme", "globex"));
+    assert!(world.store.lease(requested(TenantScope::All)).await.unwrap().is_empty());
+    assert!(world.store.lease(one("nobody")).await.unwrap().is_empty());
+    assert_eq!(leases(&world.store.lease(one("acme")).await.unwrap()), leases(&acme));
+}
+
+pub async fn runs_without_payload_starve_nobody(world: World) {
+    world.retried_by_caller("default").await;
+    let omitted = |n| {
+        let mut report = report(&format!("omitted-{n}"), "Request timed out");
+        report.run.payload = payload(PayloadKind::Omitted, b"");
+        report
+    };
+    // One more than fits into a call is left when the queue turns to workers.
+    assert!(world.store.report_all((0..1_004).map(omitted).collect()).await.iter().all(Result::is_ok));
+    world.wait(60_000);
+    for n in 0..4 {
+        world.enqueue("acme", &format!("whole-{n}")).await;
+    }
+    world.store.put_queue("default".parse().unwrap(), Default::default()).await.unwrap();
+    assert_eq!((world.counted(StateName::Dead).await, world.counted(StateName::Scheduled).await), (1_000, 8));
+    let leased = world.lease(4).await;
+    assert!(leased.len() == 4 && leased.iter().all(|run| run.run_id.as_str().starts_with("whole")));
+    assert_eq!(world.store.reject_unclaimed(100).await.unwrap().moved, 4);
+    assert_eq!((world.counted(StateName::Dead).await, world.counted(StateName::Scheduled).await), (1_004, 0));
+}
+
+/// A call that gets nothing of the tenants whose turn it is goes on to the others.
+pub async fn a_tenant_without_work_for_the_caller_starves_nobody(world: World) {
+    for tenant in ["a", "b", "c"] {
+        let other = NewRun { tenant: tenant.parse().unwrap(), agent: Some(Label::from("other")), ..new_run("r") };
+        world.store.start(enqueued(other)).await.unwrap();
+    }
+    let mine = NewRun { tenant: "d".parse().unwrap(), agent: Some(Label::from("mine")), ..new_run("r") };
+    world.store.start(enqueued(mine)).await.unwrap();
+    let call = LeaseCall { agents: Some(vec![Label::from("mine")]), ..lease_call(1) };
+    let leased = world.store.lease(call).await.unwrap();
+    assert_eq!(leased.iter().map(|run| run.tenant.as_str()).collect::<Vec<_>>(), ["d"]);
+}
+
+pub async fn the_same_order_key_in_two_tenants_does_not_wait(world: World) {
+    for tenant in ["acme", "globex"] {
+        for run in ["o-1", "o-2"] {
+            let key = Some("cart-7".parse().unwrap());
+            let run = NewRun { tenant: tenant.parse().unwrap(), order_key: key, ..new_run(run) };
+            world.store.start(enqueued(run)).await.unwrap();
+        }
+    }
+    let given = |leased: &[LeasedRun]| leased.iter().map(|run| run.tenant.to_string()).collect::<Vec<_>>();
+    assert_eq!(given(&world.lease(10).await), ["acme", "globex"], "one each in one call");
+    assert!(world.lease(10).await.is_empty());
+    let at = crate::world::at("acme", "o-1");
+    let act = Act { at, triage: Triage::Cancel, actor: "key:ops".into(), reason: None };
+    world.store.triage(act).await.unwrap();
+    assert_eq!(given(&world.lease(10).await), ["acme"], "and each waits for its own only");
+}
+
+pub async fn due_order_holds_across_queues(world: World) {
+    let queues = ["late", "early"];
+    for (n, queue) in [(0, "early"), (1, "late"), (2, "early"), (3, "late"), (4, "early")] {
+        let run = NewRun { queue: queue.parse().unwrap(), ..new_run(&format!("r{n}")) };
+        world.store.start(enqueued(run)).await.unwrap();
+        world.wait(1);
+    }
+    let queues = queues.map(|queue| queue.parse().unwrap()).to_vec();
+    let leased = world.store.lease(LeaseCall { queues: queues.clone(), ..lease_call(3) }).await.unwrap();
+    let ids = |leased: &[LeasedRun]| leased.iter().map(|run| run.run_id.to_string()).collect::<Vec<_>>();
+    assert_eq!(ids(&leased), ["r0", "r1", "r2"]);
+    assert_eq!(ids(&world.store.lease(LeaseCall { queues, ..lease_call(3) }).await.unwrap()), ["r3", "r4"]);
 }

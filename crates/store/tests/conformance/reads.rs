@@ -3,10 +3,10 @@
 use redrive_core::run::StateName;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{Severity, Sort};
-use redrive_store::{Error, NewRun, PageCall, PatternsCall, Report, RunFilter, TenantScope, Triage};
+use redrive_store::{Error, LeaseCall, NewRun, PageCall, PatternsCall, Report, RunFilter, TenantScope, Triage};
 
 use crate::reports::{BUG, TIMEOUT};
-use crate::world::{World, at, failed, new_run, success};
+use crate::world::{World, at, failed, lease_call, new_run, success};
 
 fn page(limit: u32) -> PageCall {
     PageCall { sort: Sort::NewestFirst, limit, cursor: None, count: true }
@@ -145,4 +145,27 @@ pub async fn the_urgent_are_found_by_their_severity(world: World) {
     assert_eq!(listed(&acme, &urgent, &dead, Sort::Received).await, ["first", "third"]);
     let most = [Severity::Normal, Severity::Critical];
     assert_eq!(listed(&all, &most, &dead, Sort::Received).await, ["plain", "first", "third"]);
+}
+
+pub async fn workers_of_one_tenant_serve_no_other(world: World) {
+    for tenant in ["acme", "globex"] {
+        world.enqueue(tenant, "r1").await;
+        world.enqueue(tenant, "r2").await;
+    }
+    world.wait(300_001);
+    let of = |tenant: &str| TenantScope::One(tenant.parse().unwrap());
+    let unserved = async |scope: &TenantScope| {
+        let health = world.store.health(scope).await.unwrap();
+        health.queues_without_workers.first().map(|alert| alert.last_lease_call_at)
+    };
+    let called = world.store.now();
+    let only = LeaseCall { scope: of("globex"), ..lease_call(1) };
+    assert_eq!(world.store.lease(only).await.unwrap().len(), 1);
+    assert_eq!(unserved(&of("globex")).await, None);
+    assert_eq!(unserved(&of("acme")).await, Some(None), "and of others' calls it hears nothing");
+    assert_eq!(unserved(&TenantScope::All).await, Some(Some(called)));
+    world.lease(1).await;
+    for scope in [of("globex"), of("acme"), TenantScope::All] {
+        assert_eq!(unserved(&scope).await, None, "a key that spans tenants serves them all");
+    }
 }

@@ -3,13 +3,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use redrive_core::lifecycle::Refused;
 use redrive_core::reason::Reason;
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::verdict::{Action, DeadBecause};
-use redrive_store::{Error, PatternsCall, PayloadKind, Report, Success, TenantScope, Triage};
+use redrive_store::{
+    Error, FixedPayload, PatternsCall, PayloadKind, Replay, Report, Success, TenantScope, Triage, UnderLease,
+};
 
-use crate::world::{World, failed, new_run, numbered, payload, report, success};
+use crate::world::{World, at, failed, new_run, numbered, payload, report, start, success};
 
 pub const TIMEOUT: &str = "Request timed out";
 /// What no retry can help.
@@ -227,4 +230,69 @@ pub async fn what_a_run_says_of_itself_is_kept_in_whatever_company_it_comes(worl
         assert_eq!((shown.customer, shown.task_type, shown.tool, shown.step), (None, None, None, None), "{run}");
         assert_eq!(shown.idempotency_key, None, "{run}");
     }
+}
+
+pub async fn a_resend_is_one_exactly_until_its_retry_is_due(world: World) {
+    let first = world.fail("r1", "a failure that nobody knows").await;
+    let due = first.verdict.next_attempt_at.unwrap();
+    let wait = due.since(world.store.now());
+    assert!(wait > 60_000, "past the least time for which the same words are the same report");
+    world.wait(wait - 1);
+    let again = world.store.report(report("r1", "a failure that nobody knows")).await.unwrap();
+    assert_eq!((again.fresh, again.answer.attempt), (false, 1));
+    world.wait(1);
+    let next = world.store.report(report("r1", "a failure that nobody knows")).await.unwrap();
+    assert_eq!((next.fresh, next.answer.attempt), (true, 2));
+}
+
+/// A run that its caller retries, and whose payload was too large to send.
+async fn by_caller_without_payload(world: &World, run: &str) {
+    world.retried_by_caller("callers").await;
+    let mut report = report(run, TIMEOUT);
+    report.run.payload = payload(PayloadKind::Omitted, b"");
+    report.run.queue = "callers".parse().unwrap();
+    assert_eq!(world.store.report(report).await.unwrap().answer.state, StateName::Scheduled);
+}
+
+pub async fn a_run_without_payload_is_dead_wherever_workers_retry(world: World) {
+    let rejected = async |run: &str| {
+        let summary = world.show(run).await.summary;
+        assert_eq!((summary.state, summary.dead_because), (StateName::Dead, Some(DeadBecause::Rejected)), "{run}");
+    };
+    world.enqueue("acme", "any").await;
+    by_caller_without_payload(&world, "reassigned").await;
+    let to_workers = Triage::Reassign { agent: None, queue: Some("default".parse().unwrap()) };
+    assert_eq!(world.triage("reassigned", to_workers).await.unwrap(), StateName::Dead);
+    rejected("reassigned").await;
+    // Whoever starts it has the payload; given back, nobody else can be given it.
+    let mut start = start("released");
+    start.run.payload = payload(PayloadKind::Omitted, b"");
+    let lease = world.store.start(start).await.unwrap().answer.lease.unwrap();
+    let under = UnderLease { at: at("acme", "released"), lease: lease.parse().unwrap() };
+    assert_eq!(world.store.release(under).await.unwrap().state, StateName::Dead);
+    rejected("released").await;
+    by_caller_without_payload(&world, "replayed").await;
+    let elsewhere = Replay { queue: Some("default".parse().unwrap()), ..Replay::default() };
+    let refused = world.act("replayed", Triage::Replay(Box::new(elsewhere))).await;
+    assert!(matches!(refused, Err(Error::Refused(Refused::NotReplayable))), "{refused:?}");
+    let leased = world.lease(10).await;
+    assert_eq!(leased.iter().map(|run| run.run_id.as_str()).collect::<Vec<_>>(), ["any"]);
+}
+
+pub async fn a_queue_that_turns_to_workers_rejects_what_they_can_not_get(world: World) {
+    by_caller_without_payload(&world, "due").await;
+    by_caller_without_payload(&world, "merged").await;
+    world.fail("target", BUG).await;
+    world.triage("merged", Triage::Merge { into: "target".parse().unwrap() }).await.unwrap();
+    world.store.put_queue("callers".parse().unwrap(), Default::default()).await.unwrap();
+    let because = async |run: &str| world.show(run).await.summary.dead_because;
+    assert_eq!(because("due").await, Some(DeadBecause::Rejected), "at once");
+    assert_eq!(world.triage("merged", Triage::Unmerge).await.unwrap(), StateName::Dead);
+    assert_eq!(because("merged").await, Some(DeadBecause::Rejected));
+    // A payload makes it work for them.
+    let payload = payload(PayloadKind::Json, b"2");
+    let fix = FixedPayload { from_revision: 1, payload, patch: None };
+    let replay = Replay { fix: Some(fix), ..Replay::default() };
+    world.act("due", Triage::Replay(Box::new(replay))).await.unwrap();
+    assert_eq!(world.lease_one().await.0.payload.unwrap().get(), "2");
 }

@@ -172,6 +172,27 @@ pub async fn the_twentieth_release_in_a_row_is_a_failure(world: World) {
     assert_eq!(shown.body.verdict.unwrap().rule, "builtin.released_too_often");
 }
 
+pub async fn a_failure_starts_the_count_of_releases_anew(world: World) {
+    world.enqueue("acme", "r1").await;
+    for _ in 0..19 {
+        let (_, under) = world.lease_one().await;
+        world.store.release(under).await.unwrap();
+        world.wait(300_000);
+    }
+    let (_, under) = world.lease_one().await;
+    world.store.fail(under, failed(TIMEOUT)).await.unwrap();
+    world.wait(300_000);
+    let (leased, under) = world.lease_one().await;
+    world.store.release(under).await.unwrap();
+    let shown = world.show("r1").await;
+    assert_eq!(
+        (leased.attempt, shown.body.attempts.len()),
+        (2, 1),
+        "the twentieth in all, the first since the failure"
+    );
+    assert_eq!(shown.summary.next_attempt_at.unwrap().since(world.store.now()), 1_000);
+}
+
 pub async fn a_cancelled_worker_is_told_so_and_may_still_succeed(world: World) {
     let (_, under) = world.start("r1").await;
     assert_eq!(world.triage("r1", Triage::Cancel).await.unwrap(), StateName::Dead);

@@ -210,6 +210,7 @@ pub fn lease_call(max: u32) -> LeaseCall {
         versions: Versions::new(),
         payload_max_bytes: 16 << 20,
         by: None,
+        request_id: None,
     }
 }
 

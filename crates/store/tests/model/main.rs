@@ -19,6 +19,7 @@ mod breakers;
 mod breaking;
 mod fairness;
 mod lot;
+mod one_lease;
 mod operations;
 mod oracle;
 mod oracle_attempts;
@@ -56,6 +57,8 @@ struct Size {
     breaker_acts: usize,
     breakings: usize,
     fair_worlds: usize,
+    /// Attempts in which everything happens at once, over as many worlds as there are at a time.
+    busy_attempts: usize,
 }
 
 const SIZE: Size = Size {
@@ -69,6 +72,7 @@ const SIZE: Size = Size {
     breaker_acts: 20_000,
     breakings: 20,
     fair_worlds: 8,
+    busy_attempts: 2_000,
 };
 const SIZE_OVER_THE_WIRE: Size = Size {
     acts: 8_000,
@@ -81,6 +85,7 @@ const SIZE_OVER_THE_WIRE: Size = Size {
     breaker_acts: 4_000,
     breakings: 4,
     fair_worlds: 2,
+    busy_attempts: 400,
 };
 
 fn size() -> &'static Size {
@@ -168,6 +173,23 @@ fn ten_due_runs_come_within_their_turns_whatever_the_backlog_of_others() {
             fair.newcomer().await;
         }
     });
+}
+
+/// R1, L2 within one attempt: an effect is done by one call at a time and once in all, and an attempt ends once.
+#[test]
+fn parallel_calls_under_one_lease_do_an_effect_once() {
+    let seen = Mutex::new(one_lease::Seen::new());
+    in_worlds(AT_ONCE, async |lot| {
+        let mut attempts = one_lease::OneLease::new(lot).await;
+        for n in 0..size().busy_attempts / AT_ONCE {
+            attempts.round(n).await;
+        }
+        let mut all = seen.lock().unwrap();
+        attempts.seen.iter().for_each(|(what, n)| *all.entry(*what).or_insert(0) += n);
+    });
+    let seen = seen.into_inner().unwrap();
+    println!("{} attempts: {seen:?}", size().busy_attempts);
+    assert_eq!(seen.len(), one_lease::KINDS, "what nobody saw proves nothing: {seen:?}");
 }
 
 /// D2: good, repeated and conflicting items in one batch, each answered as if it had come alone.

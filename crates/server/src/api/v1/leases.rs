@@ -72,6 +72,7 @@ fn lease_call(who: &Identity, query: &OfTenant, request: LeaseRequest) -> Result
         versions: request.versions,
         payload_max_bytes: LEASE_PAYLOAD_MAX_BYTES,
         by: who.mark(),
+        request_id: request.request_id,
     })
 }
 

@@ -1,8 +1,15 @@
 -- Who looks after a run.
 ALTER TABLE runs ADD COLUMN assigned_to BYTEA;
 
--- What the workers that last leased from a queue run with, as JSON: what a replay would run with.
-ALTER TABLE queues ADD COLUMN worker_versions BYTEA;
+-- When workers last asked for a tenant's runs in a queue, and what those that said so run with: what a replay would run
+-- with. Queue 0: they asked for every queue. Tenant 0: their key spans all tenants.
+CREATE TABLE lease_calls (
+    queue BIGINT NOT NULL,
+    tenant BIGINT NOT NULL,
+    at BIGINT NOT NULL,
+    versions BYTEA,                    -- Versions as JSON
+    PRIMARY KEY (queue, tenant)
+) WITH (fillfactor = 50);
 
 -- Who made a later revision of a payload, and by which patch.
 CREATE TABLE revisions (

@@ -10,8 +10,7 @@ CREATE TABLE queues (
     id INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
     settings TEXT NOT NULL,            -- QueueSettings as JSON
-    created_at INTEGER NOT NULL,
-    last_lease_call_at INTEGER
+    created_at INTEGER NOT NULL
 );
 
 -- One row a run: what lists filter and show, and in `life` what only the transition table reads.
@@ -48,6 +47,8 @@ CREATE TABLE runs (
     held_by TEXT,
     merged_into TEXT,
     replays INTEGER NOT NULL,
+    unleasable INTEGER,                -- scheduled, and no worker can be given its payload: 1; otherwise none
+    lease_request TEXT,                -- running: the lease call that handed it out, with its scope
     life TEXT NOT NULL
 );
 CREATE INDEX runs_key ON runs (key_hash);
@@ -58,6 +59,10 @@ CREATE INDEX runs_due ON runs (queue, tenant, due) WHERE due IS NOT NULL;
 CREATE INDEX runs_deferred ON runs (deferred_until) WHERE deferred_until IS NOT NULL;
 CREATE INDEX runs_wake ON runs (wake) WHERE wake IS NOT NULL;
 CREATE INDEX runs_order ON runs (tenant, order_key) WHERE order_key IS NOT NULL AND wake IS NOT NULL;
+-- What a lease call handed out, while it lives.
+CREATE INDEX runs_request ON runs (lease_request) WHERE lease_request IS NOT NULL AND wake IS NOT NULL;
+-- What waits for a caller, and for no worker.
+CREATE INDEX runs_unleasable ON runs (queue) WHERE unleasable IS NOT NULL;
 
 -- Attempts are their own history. The key is an index of its own beside rows in the order in which they came: kept in
 -- one tree with the key (WITHOUT ROWID) rows above 1 KB spill into pages of their own, and ingest writes twice as much.

@@ -1,8 +1,15 @@
 -- Who looks after a run.
 ALTER TABLE runs ADD COLUMN assigned_to TEXT;
 
--- What the workers that last leased from a queue run with, as JSON: what a replay would run with.
-ALTER TABLE queues ADD COLUMN worker_versions TEXT;
+-- When workers last asked for a tenant's runs in a queue, and what those that said so run with: what a replay would run
+-- with. Queue 0: they asked for every queue. Tenant 0: their key spans all tenants.
+CREATE TABLE lease_calls (
+    queue INTEGER NOT NULL,
+    tenant INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    versions TEXT,                     -- Versions as JSON
+    PRIMARY KEY (queue, tenant)
+) WITHOUT ROWID;
 
 -- Who made a later revision of a payload, and by which patch.
 CREATE TABLE revisions (
