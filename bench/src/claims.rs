@@ -114,6 +114,7 @@ fn success(run: &LeasedRun) -> Result<Success> {
         digest: [7; 16],
         body: encode(&body),
         steps: Vec::new(),
+        by: None,
     })
 }
 
