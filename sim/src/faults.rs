@@ -16,9 +16,10 @@ use redrive_core::wire::{
     TenantBreaker, TenantHealth, TenantsAnswer,
 };
 use redrive_store::{
-    Act, BreakerAct, EffectRef, Error, FailedAttempt, ItemsCall, KeyMark, KeyRecord, LeaseCall, NewOperation, NewSent,
-    NewStep, PageCall, PatternAct, PatternsCall, Reconcile, Replay, Report, Reported, Result, RunFilter, RunRef, Sent,
-    Standing, Start, Started, StatsCall, Store, Success, Swept, TenantScope, Triaged, UnderLease,
+    Act, BreakerAct, DetailCall, EffectRef, Error, FailedAttempt, ItemsCall, KeyMark, KeyRecord, LeaseCall,
+    NewOperation, NewSent, NewStep, PageCall, PatternAct, PatternsCall, Reconcile, Replay, Report, Reported, Result,
+    RunFilter, RunRef, Sent, Standing, Start, Started, StatsCall, Store, Success, Swept, TenantScope, Triaged,
+    UnderLease,
 };
 use tokio::sync::watch;
 
@@ -195,7 +196,7 @@ faulty! {
     Writes trim_events(most: usize) -> Swept;
     Writes trim_ledger(most: usize) -> Swept;
     Reads runs(scope: &TenantScope, filter: RunFilter, page: PageCall) -> RunsPage;
-    Reads run(at: &RunRef) -> RunDetail;
+    Reads run_pages(at: &RunRef, call: DetailCall) -> RunDetail;
     Reads was_worked_on_by(at: &RunRef, key: KeyMark) -> bool;
     Reads sent(at: &RunRef, attempt: u32) -> Sent;
     Reads revision(at: &RunRef, revision: Option<u32>) -> RevisionView;

@@ -37,7 +37,7 @@ pub use client::Client;
 pub use error::{Error, Result};
 pub use handle::{Begun, EffectError, RunHandle};
 pub use payload::{encode_payload, payload_of};
-pub use query::{PatternsQuery, RunsQuery, StatsQuery};
+pub use query::{PatternsQuery, RunPages, RunsQuery, StatsQuery};
 pub use redrive_core as core;
 pub use redrive_core::wire;
 pub use unique::request_id;

@@ -9,7 +9,7 @@ use redrive_core::wire::{
 
 use crate::call::Call;
 use crate::client::Client;
-use crate::query::{RunsQuery, StatsQuery, one};
+use crate::query::{RunPages, RunsQuery, StatsQuery, one};
 
 /// Reading.
 impl Client {
@@ -32,9 +32,19 @@ impl Client {
         self.get(&["runs"], &pairs)
     }
 
-    /// Everything kept of one run.
+    /// One run, with the newest of its attempts, steps and history.
     pub fn run(&self, run_id: &RunId) -> Call<RunDetail> {
         self.get(&["runs", run_id.as_str()], &self.tenant_pair())
+    }
+
+    /// A run with a page of each of its lists: the newest, or what lies before a cursor that another page named.
+    pub fn run_pages(&self, run_id: &RunId, pages: &RunPages) -> Call<RunDetail> {
+        let mut pairs = self.tenant_pair();
+        one(&mut pairs, "limit", pages.limit);
+        one(&mut pairs, "attempts_cursor", pages.attempts_cursor.as_deref());
+        one(&mut pairs, "steps_cursor", pages.steps_cursor.as_deref());
+        one(&mut pairs, "history_cursor", pages.history_cursor.as_deref());
+        self.get(&["runs", run_id.as_str()], &pairs)
     }
 
     /// What an attempt got, and how that differs from its revision's payload.

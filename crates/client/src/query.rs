@@ -117,6 +117,16 @@ impl StatsQuery {
     }
 }
 
+/// Which page of each list of a run.
+#[derive(Debug, Clone, Default)]
+pub struct RunPages {
+    /// Of each list: 50 unless told, at most 500.
+    pub limit: Option<u32>,
+    pub attempts_cursor: Option<String>,
+    pub steps_cursor: Option<String>,
+    pub history_cursor: Option<String>,
+}
+
 pub(crate) fn one(pairs: &mut Pairs, name: &'static str, value: Option<impl Display>) {
     pairs.extend(value.map(|value| (name, value.to_string())));
 }

@@ -343,6 +343,25 @@ pub struct RunFilter {
     pub q: Option<String>,
 }
 
+/// The most attempts, steps or moves in one read of a run.
+pub const DETAIL_PAGE_MAX: u32 = 500;
+
+/// Which page of each list of a run is read: what lies before its cursor, the newest without one.
+#[derive(Debug, Clone)]
+pub struct DetailCall {
+    /// Of each list.
+    pub limit: u32,
+    pub attempts_cursor: Option<String>,
+    pub steps_cursor: Option<String>,
+    pub history_cursor: Option<String>,
+}
+
+impl Default for DetailCall {
+    fn default() -> Self {
+        Self { limit: DETAIL_PAGE_MAX, attempts_cursor: None, steps_cursor: None, history_cursor: None }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct PageCall {
     pub sort: Sort,

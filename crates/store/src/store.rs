@@ -20,8 +20,8 @@ use tokio::sync::watch;
 use crate::breaker_model::BreakerAct;
 use crate::error::Result;
 use crate::model::{
-    EffectRef, FailedAttempt, KeyMark, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported,
-    RunFilter, RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
+    DetailCall, EffectRef, FailedAttempt, KeyMark, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report,
+    Reported, RunFilter, RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
 };
 use crate::operation_model::{ItemsCall, NewOperation};
 use crate::pattern_model::{PatternAct, PatternsCall};
@@ -95,7 +95,12 @@ pub trait Store: Send + Sync + 'static {
     // What people and programs read. A scope sees only its own; another's is not found.
 
     async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage>;
-    async fn run(&self, at: &RunRef) -> Result<RunDetail>;
+    /// A run with the newest of its attempts, steps and moves.
+    async fn run(&self, at: &RunRef) -> Result<RunDetail> {
+        self.run_pages(at, DetailCall::default()).await
+    }
+    /// A run with a page of each of its lists.
+    async fn run_pages(&self, at: &RunRef, call: DetailCall) -> Result<RunDetail>;
     /// Whether a worker's key has begun or reported an attempt of the run.
     async fn was_worked_on_by(&self, at: &RunRef, key: KeyMark) -> Result<bool>;
     /// What an attempt got, and what that was made of.

@@ -192,6 +192,13 @@ pub struct RunBody {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub versions_changed: Vec<VersionChange>,
     pub history: Vec<HistoryEntry>,
+    /// Where the page of older attempts begins; none where these are the oldest.
+    #[serde(default)]
+    pub next_attempts_cursor: Option<String>,
+    #[serde(default)]
+    pub next_steps_cursor: Option<String>,
+    #[serde(default)]
+    pub next_history_cursor: Option<String>,
     pub verdict: Option<Verdict>,
     pub links: Links,
     pub replayable: bool,

@@ -181,3 +181,23 @@ async fn failures_past_the_last_attempt_are_refused_line_by_line() {
     assert_eq!((&shown["attempt"], shown["attempts"].as_array().map(Vec::len)), (&1_000_000.into(), Some(1)));
     assert_eq!(world.show("other").await["attempts"].as_array().map(Vec::len), Some(1));
 }
+
+#[tokio::test]
+async fn a_long_run_is_read_page_by_page() {
+    let world = World::new().await;
+    for n in 1..=5 {
+        assert_eq!(send(&world, Some(n), &format!("Request timed out {n}")).await.0, 201);
+    }
+    let (mut numbers, mut path) = (Vec::new(), "/v1/runs/task-42?limit=2".to_owned());
+    loop {
+        let shown = world.get(&path, &world.tenant).await.json();
+        numbers
+            .push(shown["attempts"].as_array().unwrap().iter().map(|one| one["attempt"].clone()).collect::<Vec<_>>());
+        let Some(cursor) = shown["next_attempts_cursor"].as_str() else { break };
+        path = format!("/v1/runs/task-42?limit=2&attempts_cursor={cursor}");
+    }
+    assert_eq!(numbers, [vec![4, 5], vec![2, 3], vec![1]]);
+    let short = async |path: &str| world.get(path, &world.tenant).await.short();
+    assert_eq!(short("/v1/runs/task-42?history_cursor=x").await, (400, "bad_cursor".to_owned()));
+    assert_eq!(short("/v1/runs/task-42?limit=501").await, (422, "invalid_parameter".to_owned()));
+}

@@ -214,3 +214,21 @@ async fn pages_bound_the_numbers_in_their_addresses() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_long_runs_page_leads_to_what_is_older() {
+    let world = World::new().await;
+    for n in 1..=4 {
+        let report = format!(r#"{{"run_id":"ours","attempt":{n},"error":{{"message":"KeyError: '{n}'"}}}}"#);
+        assert_eq!(world.work("/v1/failures", report).await.status, 201);
+    }
+    let cookie = log_in(&world, &world.tenant).await;
+    let page = visit(&world, Method::GET, "/runs/acme/ours?limit=2", &cookie).await.text;
+    assert!(page.contains("Attempt 4 failed") && !page.contains("Attempt 2 failed"), "{page}");
+    let older = page.split("href=\"").find(|rest| rest.contains("attempts_cursor=")).unwrap();
+    let older = older.split('"').next().unwrap().replace("&amp;", "&");
+    let page = visit(&world, Method::GET, &format!("{older}&limit=2"), &cookie).await.text;
+    assert!(page.contains("Attempt 2 failed") && !page.contains("Attempt 4 failed"), "{page}");
+    let all = visit(&world, Method::GET, "/runs/acme/ours", &cookie).await.text;
+    assert!(all.contains("Attempt 1 failed") && !all.contains("Show older"), "{all}");
+}

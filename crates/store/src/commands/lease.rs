@@ -315,7 +315,8 @@ fn deal_some(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenant: i64, share: usi
                 continue;
             }
         };
-        if deal.granted_any && candidate.bytes > deal.bytes_left {
+        let bytes = candidate.bytes.saturating_add(candidate.row.step_bytes);
+        if deal.granted_any && bytes > deal.bytes_left {
             // No room for it in this answer: it is first in the next one.
             deal.runs_left = 0;
             break;
@@ -325,7 +326,7 @@ fn deal_some(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenant: i64, share: usi
         {
             continue;
         }
-        deal.bytes_left = deal.bytes_left.saturating_sub(candidate.bytes);
+        deal.bytes_left = deal.bytes_left.saturating_sub(bytes);
         deal.granted_any = true;
         deal.runs_left -= 1;
         deal.runs.insert(candidate.row.id);

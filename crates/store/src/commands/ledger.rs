@@ -7,6 +7,7 @@ use redrive_core::wire::{StepView, Versions};
 use crate::commands::batch::Batch;
 use crate::commands::rows::{MovedEntry, NewEntry};
 use crate::commands::run_row::RunRow;
+use crate::commands::step_room;
 use crate::commands::steps::{Mover, StepRow, WORKER, is_effect};
 use crate::error::{Error, Result};
 use crate::model::{NewStep, UnderLease};
@@ -55,6 +56,7 @@ fn keep(
     };
     let own = found.filter(|found| found.run == Some(row.id));
     let own = if own.is_some() { own } else { batch.rows.step_of_run(row.id, key)? };
+    let step = &*step_room::fit(row, own.as_ref(), step)?;
     match &own {
         Some(own) => batch.move_step(own, by, step, state, holds)?,
         None => {
@@ -113,6 +115,7 @@ pub(crate) fn record_late(
             let holds = batch.rows.step_holder(row.tenant, &key)?.is_none_or(|holder| holder.id == found.id);
             let versions = found.versions()?;
             let by = Mover { attempt: found.attempt, epoch, versions: &versions };
+            let step = &*step_room::fit(row, Some(&found), step)?;
             batch.move_step(&found, by, step, state, holds)?;
             let after = (is_effect(step, Some(&found)), state);
             ledger::recount(&mut row.run.effects, Some((found.effect, found.state)), after);

@@ -104,6 +104,9 @@ pub(crate) struct Life {
     /// The workers' keys that began or reported it, the newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "k")]
     pub(crate) keys: Vec<KeyMark>,
+    /// What the outputs of its steps come to.
+    #[serde(default, skip_serializing_if = "is_default", rename = "sb")]
+    pub(crate) step_bytes: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -43,6 +43,7 @@ pub(crate) mod run_row;
 pub(crate) mod sent;
 pub(crate) mod spend;
 pub(crate) mod start;
+pub(crate) mod step_room;
 pub(crate) mod steps;
 pub(crate) mod sweep;
 pub(crate) mod tally;

@@ -172,6 +172,7 @@ pub(crate) trait AttemptRows {
 pub(crate) trait LedgerRows {
     fn step_of_run(&mut self, run: i64, key: &str) -> Result<Option<StepRow>>;
     /// In the order in which they began.
+    /// In the order in which they began, without their outputs and checks.
     fn steps_of_run(&mut self, run: i64) -> Result<Vec<StepRow>>;
     /// Those with a key from `from` up to but without `before`.
     fn steps_between(&mut self, run: i64, from: &str, before: &str) -> Result<Vec<StepRow>>;

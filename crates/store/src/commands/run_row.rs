@@ -51,6 +51,8 @@ pub(crate) struct RunRow {
     pub(crate) payload_bytes: Option<usize>,
     /// The workers' keys that began or reported it, the newest last: they may read it.
     pub(crate) keys: Vec<KeyMark>,
+    /// What the outputs of its steps come to: a lease carries them too.
+    pub(crate) step_bytes: usize,
 }
 
 /// A run that more keys than this have worked on forgets the oldest.
@@ -96,6 +98,7 @@ impl RunRow {
             generation: life.generation,
             payload_bytes: life.payload_bytes,
             keys: life.keys,
+            step_bytes: life.step_bytes,
         })
     }
 
@@ -115,6 +118,7 @@ impl RunRow {
         let mut life = Life::of(&self.run, self.worker.clone(), self.start_id.clone());
         life.payload_bytes = self.payload_bytes;
         life.keys.clone_from(&self.keys);
+        life.step_bytes = self.step_bytes;
         if self.run.state.name() == StateName::Running {
             life.versions.clone_from(&self.versions);
             life.request.clone_from(&self.request);
@@ -201,6 +205,7 @@ impl Batch<'_> {
             generation: 0,
             payload_bytes: Some(new.payload.bytes()),
             keys: new.by.into_iter().collect(),
+            step_bytes: 0,
         })
     }
 

@@ -47,10 +47,32 @@ pub(crate) struct StepRow {
 pub(crate) const COLUMNS: &str = "id, run, run_id, attempt, epoch, key, name, effect, status, outcome, began_at, at, \
      used_at, used_epoch, settled_by, output, omitted_bytes, omitted_sha256, verify, versions, call_id";
 
+/// The same without outputs and checks, which may be large: what a plan is made from.
+pub(crate) const FACTS: &str = "id, run, run_id, attempt, epoch, key, name, effect, status, outcome, began_at, at, \
+     used_at, used_epoch, settled_by, CAST(NULL AS BYTEA), omitted_bytes, omitted_sha256, CAST(NULL AS BYTEA), versions, call_id";
+/// Of what [`crate::kept::pages::sized`] reads; a condition follows.
+pub(crate) const SIZES: &str = "SELECT id, CAST(length(output) AS BIGINT), substr(output, 1, 5) FROM steps";
+/// Of what [`recorded`] reads; a condition follows, and so many at most.
+pub(crate) const RECORDED: &str = "SELECT DISTINCT status, outcome, versions FROM steps";
+pub(crate) const RECORDED_MAX: i64 = 1_000;
+
+/// The versions under which work was recorded that a replay would skip.
+pub(crate) fn recorded(row: &impl Columns) -> Result<Option<Versions>> {
+    if state(row, 0, 1)?.will() != Will::Skip {
+        return Ok(None);
+    }
+    let versions = owned(row, 2)?;
+    serde_json::from_str(&versions).map(Some).map_err(|_| damaged("versions"))
+}
+
+fn state(row: &impl Columns, status: usize, outcome: usize) -> Result<EntryState> {
+    let status = word(StepStatus::ALL, number(row, status)?, "step status")?;
+    let outcome = row.number_or_none(outcome)?.map(|outcome| word(EffectOutcome::ALL, outcome, "effect outcome"));
+    EntryState::of(status, outcome.transpose()?).ok_or_else(|| damaged("outcome"))
+}
+
 impl StepRow {
     pub(crate) fn read(row: &impl Columns) -> Result<Self> {
-        let status = word(StepStatus::ALL, number(row, 8)?, "step status")?;
-        let outcome = row.number_or_none(9)?.map(|outcome| word(EffectOutcome::ALL, outcome, "effect outcome"));
         let sha256 = label_or_none(row, 17)?;
         let omitted = row.number_or_none(16)?.map(|bytes| PayloadOmitted {
             bytes: bytes.cast_unsigned(),
@@ -66,7 +88,7 @@ impl StepRow {
             key: owned(row, 5)?,
             name: owned(row, 6)?,
             effect: flag(row, 7)?,
-            state: EntryState::of(status, outcome.transpose()?).ok_or_else(|| damaged("outcome"))?,
+            state: state(row, 8, 9)?,
             began_at: time_or_none(row, 10)?,
             at: time(row, 11)?,
             used_at: time(row, 12)?,

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use redrive_core::lifecycle::Outcome;
 use redrive_core::run::StateName;
-use redrive_core::text::Text;
 use redrive_core::time::Timestamp;
 use redrive_core::verdict::Verdict;
-use redrive_core::wire::{AttemptView, ErrorReport, HistoryEntry, RawJson, RunSummary};
+use redrive_core::wire::{AttemptView, ErrorReport, RunSummary};
 
 use super::columns::{Columns, json, number, packed_json, packed_json_or_none, text, time, whole};
 use crate::commands::fingerprints::FingerprintKey;
@@ -19,8 +18,6 @@ use crate::model::{AttemptBody, AttemptOrigin};
 pub(crate) struct EndedAttempt {
     pub(crate) number: u32,
     pub(crate) outcome: Outcome,
-    /// Where the run went.
-    pub(crate) to: StateName,
     pub(crate) recorded_at: Timestamp,
     pub(crate) fingerprint: Option<FingerprintKey>,
     pub(crate) origin: AttemptOrigin,
@@ -30,24 +27,28 @@ pub(crate) struct EndedAttempt {
     pub(crate) late: Option<ErrorReport>,
 }
 
+/// Of what [`super::pages::sized`] reads; a condition follows.
+pub(crate) const SIZES: &str = "SELECT attempt, CAST(length(body) AS BIGINT), substr(body, 1, 5) FROM attempts";
+/// The same of failures that came late: the newest of each attempt.
+pub(crate) const LATE_SIZES: &str = "SELECT id, CAST(length(body) AS BIGINT), substr(body, 1, 5) FROM late_failures";
+
 /// Of what [`ended_attempt`] reads; a condition follows.
 pub(crate) const ENDED: &str =
-    "SELECT attempt, outcome, state, recorded_at, fp_version, fp_hash, origin, verdict, body FROM attempts";
+    "SELECT attempt, outcome, recorded_at, fp_version, fp_hash, origin, verdict, body FROM attempts";
 
 pub(crate) fn ended_attempt(row: &impl Columns) -> Result<EndedAttempt> {
-    let fingerprint = match (row.number_or_none(4)?, row.number_or_none(5)?) {
-        (Some(_), Some(hash)) => Some(FingerprintKey { version: whole(row, 4, "fingerprint version")?, hash }),
+    let fingerprint = match (row.number_or_none(3)?, row.number_or_none(4)?) {
+        (Some(_), Some(hash)) => Some(FingerprintKey { version: whole(row, 3, "fingerprint version")?, hash }),
         (None, _) | (_, None) => None,
     };
     Ok(EndedAttempt {
         number: whole(row, 0, "attempt")?,
         outcome: word(Outcome::ALL, number(row, 1)?, "outcome")?,
-        to: word(StateName::ALL, number(row, 2)?, "state")?,
-        recorded_at: time(row, 3)?,
+        recorded_at: time(row, 2)?,
         fingerprint,
-        origin: json(text(row, 6)?, "origin")?,
-        verdict: packed_json_or_none(row, 7, "verdict")?,
-        body: packed_json(row, 8, "attempt")?,
+        origin: json(text(row, 5)?, "origin")?,
+        verdict: packed_json_or_none(row, 6, "verdict")?,
+        body: packed_json(row, 7, "attempt")?,
         late: None,
     })
 }
@@ -116,21 +117,5 @@ impl EndedAttempt {
             late: self.late,
             ..view(self.number, self.outcome.as_str(), self.recorded_at, self.origin, self.body)
         }
-    }
-
-    /// What the attempt is in the run's history.
-    pub(crate) fn to_entry(&self) -> HistoryEntry {
-        HistoryEntry {
-            at: self.recorded_at,
-            actor: self.origin.worker.as_ref().map_or_else(|| super::history::REPORTER.to_owned(), ToString::to_string),
-            event: self.outcome.to_string(),
-            from: self.origin.began_at.map(|_| StateName::Running),
-            to: Some(self.to),
-            note: self.verdict.as_ref().map(|verdict| Text::from(verdict.why.as_str())),
-        }
-    }
-
-    pub(crate) fn output(&self) -> Option<&RawJson> {
-        self.body.output.as_ref().filter(|_| self.outcome == Outcome::Succeeded)
     }
 }

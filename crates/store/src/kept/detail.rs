@@ -6,13 +6,15 @@ use redrive_core::ids::OrderKey;
 use redrive_core::ledger::versions_changed;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
+use redrive_core::verdict::Verdict;
 use redrive_core::wire::{HistoryEntry, QueueSettings, RawJson, ReviewView, RunBody, RunSummary, Versions};
 
 use super::attempts::{EndedAttempt, under_way};
 use super::columns::{Columns, json, number, owned, packed_json_or_none, parsed_or_none, text, time};
+use super::pages::Next;
 use super::payload::KeptPayload;
 use crate::commands::life::{Life, ReviewLife};
-use crate::commands::steps::{StepRow, recorded_versions, views};
+use crate::commands::steps::{StepRow, views};
 use crate::error::Result;
 use crate::model::KeyMark;
 
@@ -57,28 +59,35 @@ pub(crate) struct Pieces {
     pub(crate) inner: Inner,
     pub(crate) payload: KeptPayload,
     pub(crate) ended: Vec<EndedAttempt>,
+    /// The newest of all, also where the page has older ones.
+    pub(crate) verdict: Option<Verdict>,
+    pub(crate) output: Option<RawJson>,
     pub(crate) history: Vec<HistoryEntry>,
     pub(crate) review: Option<ReviewView>,
     /// Attempts that got another payload.
     pub(crate) changed: Vec<u32>,
     pub(crate) entries: Vec<StepRow>,
-    /// Of each kind that the entries name, the version that the tenant met last.
+    /// Under which all that a replay would skip was recorded.
+    pub(crate) recorded: Vec<Versions>,
+    /// Of each kind that they name, the version that the tenant met last.
     pub(crate) newest: Versions,
+    /// The attempt under way belongs to the page.
+    pub(crate) from_the_newest: bool,
+    pub(crate) next: Next,
 }
 
-/// The kinds of versions that entries were recorded under.
-pub(crate) fn kinds(entries: &[StepRow]) -> Result<BTreeSet<String>> {
-    Ok(recorded_versions(entries)?.into_iter().flat_map(Versions::into_keys).collect())
+/// The kinds of versions that work was recorded under.
+pub(crate) fn kinds(recorded: &[Versions]) -> BTreeSet<String> {
+    recorded.iter().flat_map(Versions::keys).cloned().collect()
 }
 
 pub(crate) fn body(summary: &RunSummary, pieces: Pieces) -> Result<RunBody> {
-    let Pieces { inner, payload, ended, history, review, changed, entries, newest } = pieces;
+    let Pieces { inner, payload, ended, verdict, output, history, review, changed, entries, recorded, newest, .. } =
+        pieces;
     let about = payload.about.clone();
     let (payload, payload_base64) = payload.into_wire()?;
-    let verdict = ended.iter().rev().find_map(|attempt| attempt.verdict.clone());
-    let output = ended.iter().rev().find_map(EndedAttempt::output).cloned();
     let mut attempts: Vec<_> = ended.into_iter().map(EndedAttempt::into_view).collect();
-    attempts.extend(under_way(summary, &inner.life));
+    attempts.extend(under_way(summary, &inner.life).filter(|_| pieces.from_the_newest));
     for attempt in &mut attempts {
         attempt.changed = changed.contains(&attempt.attempt);
     }
@@ -96,8 +105,11 @@ pub(crate) fn body(summary: &RunSummary, pieces: Pieces) -> Result<RunBody> {
         attempts,
         steps: views(&entries)?,
         // Where a replay would skip what was recorded under other versions.
-        versions_changed: versions_changed(&recorded_versions(&entries)?, &newest),
+        versions_changed: versions_changed(&recorded, &newest),
         history,
+        next_attempts_cursor: pieces.next.attempts,
+        next_steps_cursor: pieces.next.steps,
+        next_history_cursor: pieces.next.history,
         verdict,
         links: about.links,
         replayable: !inner.life.not_replayable,

@@ -17,6 +17,7 @@ pub(crate) mod hours;
 pub(crate) mod keys;
 pub(crate) mod lookup;
 pub(crate) mod operations;
+pub(crate) mod pages;
 pub(crate) mod patterns;
 pub(crate) mod payload;
 pub(crate) mod queues;

@@ -1,25 +1,36 @@
-//! A run's attempts, with their bodies.
+//! A page of a run's attempts, with their bodies.
 
 use std::sync::LazyLock;
 
 use super::columns::{packed_json, whole};
 use super::look::Look;
 use crate::error::Result;
-use crate::kept::attempts::{ENDED, EndedAttempt, ended_attempt, with_late};
-use crate::model::AttemptBody;
+use crate::kept::attempts::{ENDED, EndedAttempt, LATE_SIZES, SIZES, ended_attempt, with_late};
+use crate::kept::pages::{Before, Page};
 
-static OF_RUN: LazyLock<String> = LazyLock::new(|| format!("{ENDED} WHERE run = $1 ORDER BY attempt"));
+static OLDER: LazyLock<String> =
+    LazyLock::new(|| format!("{SIZES} WHERE run = $1 AND attempt < $2 ORDER BY attempt DESC LIMIT $3"));
+static OF_PAGE: LazyLock<String> =
+    LazyLock::new(|| format!("{ENDED} WHERE run = $1 AND attempt BETWEEN $2 AND $3 ORDER BY attempt"));
+static LATE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "{LATE_SIZES} WHERE id = ANY(ARRAY(SELECT max(id) FROM late_failures
+             WHERE run = $1 AND attempt BETWEEN $2 AND $3 GROUP BY attempt)) ORDER BY id DESC"
+    )
+});
 
-/// All of them, the first first.
-pub(super) async fn ended_attempts(look: &Look<'_>, run: i64) -> Result<Vec<EndedAttempt>> {
-    let rows = look.rows(&OF_RUN, &[&run]).await?;
+/// Those of the page, the first first.
+pub(super) async fn ended_attempts(look: &Look<'_>, run: i64, before: &Before) -> Result<(Page, Vec<EndedAttempt>)> {
+    let page = Page::of(&look.rows(&OLDER, &[&run, &before.attempt, &before.rows()]).await?, before.limit)?;
+    let Some((first, last)) = page.span() else { return Ok((page, Vec::new())) };
+    let rows = look.rows(&OF_PAGE, &[&run, &first, &last]).await?;
     let mut attempts = rows.iter().map(ended_attempt).collect::<Result<Vec<_>>>()?;
-    with_late(&mut attempts, late_failures(look, run).await?);
-    Ok(attempts)
-}
-
-/// Failures that came after their lease had ended, the oldest first.
-async fn late_failures(look: &Look<'_>, run: i64) -> Result<Vec<(u32, AttemptBody)>> {
-    let rows = look.rows("SELECT attempt, body FROM late_failures WHERE run = $1 ORDER BY id", &[&run]).await?;
-    rows.iter().map(|row| Ok((whole(row, 0, "attempt")?, packed_json(row, 1, "late failure")?))).collect()
+    // The newest that came after its lease had ended, of each.
+    let late = Page::of(&look.rows(&LATE, &[&run, &first, &last]).await?, before.limit)?;
+    if !late.places.is_empty() {
+        let rows = look.rows("SELECT attempt, body FROM late_failures WHERE id = ANY($1)", &[&late.places]).await?;
+        let read = rows.iter().map(|row| Ok((whole(row, 0, "attempt")?, packed_json(row, 1, "late failure")?)));
+        with_late(&mut attempts, read.collect::<Result<Vec<_>>>()?);
+    }
+    Ok((page, attempts))
 }

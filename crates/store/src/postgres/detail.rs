@@ -2,43 +2,54 @@
 
 use std::collections::BTreeSet;
 
+use redrive_core::lifecycle::Outcome;
 use redrive_core::text::Label;
 use redrive_core::wire::{ReviewView, RunDetail, RunSummary, Versions};
 
 use super::attempt_list::ended_attempts;
 use super::columns::{label, owned};
+use super::handing_out::{last_body, last_verdict};
 use super::history_list::history_of;
 use super::look::Look;
 use super::lookup::run_number;
 use super::pieces::payload_of;
 use super::sent::changed_attempts;
-use super::steps::entries_of;
+use super::steps::{page_of, recorded_of};
 use super::summary::summary;
 use crate::error::{Error, Result};
 use crate::kept::detail::{INNER, Inner, LIFE, Pieces, body, kinds, review_view, worked_on_by};
-use crate::model::{KeyMark, RunRef};
+use crate::kept::pages::{Before, Next};
+use crate::model::{DetailCall, KeyMark, RunRef};
 
-pub(super) async fn run_detail(look: &Look<'_>, at: &RunRef) -> Result<RunDetail> {
+pub(super) async fn run_detail(look: &Look<'_>, at: &RunRef, call: &DetailCall) -> Result<RunDetail> {
     let run = run_number(look, at).await?;
     let summary = summary(look, run).await?;
-    let body = body(&summary, pieces(look, run, &summary).await?)?;
+    let before = Before::of(call, at)?;
+    let body = body(&summary, pieces(look, run, at, &summary, &before).await?)?;
     Ok(RunDetail { summary, body })
 }
 
-async fn pieces(look: &Look<'_>, run: i64, summary: &RunSummary) -> Result<Pieces> {
+async fn pieces(look: &Look<'_>, run: i64, at: &RunRef, summary: &RunSummary, before: &Before) -> Result<Pieces> {
     let inner = look.row(&format!("{INNER} WHERE runs.id = $1"), &[&run]).await?;
     let inner = Inner::read(&inner.ok_or(Error::NotFound("run"))?)?;
-    let ended = ended_attempts(look, run).await?;
-    let entries = entries_of(look, run).await?;
+    let (attempts, ended) = ended_attempts(look, run, before).await?;
+    let (steps, entries) = page_of(look, run, before).await?;
+    let (history, older) = history_of(look, run, at, summary.received_at, before).await?;
+    let recorded = recorded_of(look, run).await?;
     Ok(Pieces {
         payload: payload_of(look, run, summary.revision).await?,
-        history: history_of(look, run, summary.received_at, &ended).await?,
+        verdict: last_verdict(look, run).await?,
+        output: last_body(look, run, Outcome::Succeeded).await?.and_then(|body| body.output),
+        history,
         review: review(look, run, &inner, summary).await?,
-        changed: changed_attempts(look, run).await?,
-        newest: newest(look, inner.tenant, kinds(&entries)?).await?,
+        changed: changed_attempts(look, run, ended.first().map_or(0, |first| first.number)).await?,
+        newest: newest(look, inner.tenant, kinds(&recorded)).await?,
         inner,
         ended,
         entries,
+        recorded,
+        from_the_newest: before.from_the_newest,
+        next: Next { attempts: attempts.next("attempts", at), steps: steps.next("steps", at), history: older },
     })
 }
 

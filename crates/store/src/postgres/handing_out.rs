@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use redrive_core::lifecycle::Outcome;
+use redrive_core::verdict::Verdict;
 use redrive_core::wire::{ErrorReport, HandedChange, LeasedRun};
 use tokio_postgres::types::ToSql;
 
@@ -17,6 +18,7 @@ use crate::commands::map::Map;
 use crate::commands::start::Begun;
 use crate::commands::steps::{COLUMNS, StepRow, changed, views};
 use crate::error::Result;
+use crate::kept::pages::NEWEST_ATTEMPTS;
 use crate::kept::payload::{KeptPayload, kept_payload, raw_json};
 use crate::model::{AttemptBody, Started};
 
@@ -99,10 +101,29 @@ pub(super) async fn complete_leases(
     Ok(leased)
 }
 
+/// Looked for among the newest, so that a run of a million attempts costs no more than one of a thousand.
+static LAST_BODY: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT body FROM attempts WHERE run = $1 AND attempt = (SELECT max(attempt) FROM (SELECT attempt, outcome
+             FROM attempts WHERE run = $1 ORDER BY attempt DESC LIMIT {NEWEST_ATTEMPTS}) AS newest WHERE outcome = $2)"
+    )
+});
+static LAST_VERDICT: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT verdict FROM attempts WHERE run = $1 AND attempt = (SELECT max(attempt) FROM (SELECT attempt, verdict
+             FROM attempts WHERE run = $1 ORDER BY attempt DESC LIMIT {NEWEST_ATTEMPTS}) AS newest
+             WHERE verdict IS NOT NULL)"
+    )
+});
+
+/// What was decided last.
+pub(super) async fn last_verdict(look: &Look<'_>, run: i64) -> Result<Option<Verdict>> {
+    look.row(&LAST_VERDICT, &[&run]).await?.map(|row| packed_json(&row, 0, "verdict")).transpose()
+}
+
 /// The body of the last attempt that ended so.
-async fn last_body(look: &Look<'_>, run: i64, outcome: Outcome) -> Result<Option<AttemptBody>> {
-    let sql = "SELECT body FROM attempts WHERE run = $1 AND outcome = $2 ORDER BY attempt DESC LIMIT 1";
-    let found = look.row(sql, &[&run, &position(Outcome::ALL, &outcome)]).await?;
+pub(super) async fn last_body(look: &Look<'_>, run: i64, outcome: Outcome) -> Result<Option<AttemptBody>> {
+    let found = look.row(&LAST_BODY, &[&run, &position(Outcome::ALL, &outcome)]).await?;
     found.map(|row| packed_json(&row, 0, "attempt")).transpose()
 }
 

@@ -7,17 +7,27 @@ use redrive_core::wire::HistoryEntry;
 
 use super::look::Look;
 use crate::error::Result;
-use crate::kept::attempts::EndedAttempt;
-use crate::kept::history::{MOVES, entry, merged};
+use crate::kept::history::{ENDS, MOVES, ended, moved};
+use crate::kept::pages::{Before, history};
+use crate::model::RunRef;
 
-static OF_RUN: LazyLock<String> = LazyLock::new(|| format!("{MOVES} WHERE run = $1 ORDER BY id"));
+static ENDED: LazyLock<String> =
+    LazyLock::new(|| format!("{ENDS} WHERE run = $1 AND attempt < $2 ORDER BY attempt DESC LIMIT $3"));
+static MOVED: LazyLock<String> =
+    LazyLock::new(|| format!("{MOVES} WHERE run = $1 AND id < $2 ORDER BY id DESC LIMIT $3"));
 
+/// A page of it, and where the next one begins.
 pub(super) async fn history_of(
     look: &Look<'_>,
     run: i64,
+    at: &RunRef,
     received_at: Timestamp,
-    attempts: &[EndedAttempt],
-) -> Result<Vec<HistoryEntry>> {
-    let moves = look.rows(&OF_RUN, &[&run]).await?.iter().map(entry).collect::<Result<Vec<_>>>()?;
-    Ok(merged(received_at, attempts, moves))
+    before: &Before,
+) -> Result<(Vec<HistoryEntry>, Option<String>)> {
+    let [attempt, id] = before.history;
+    let ends = look.rows(&ENDED, &[&run, &attempt, &before.rows()]).await?;
+    let moves = look.rows(&MOVED, &[&run, &id, &before.rows()]).await?;
+    let ends = ends.iter().map(ended).collect::<Result<Vec<_>>>()?;
+    let moves = moves.iter().map(moved).collect::<Result<Vec<_>>>()?;
+    Ok(history(before, at, received_at, ends, moves))
 }

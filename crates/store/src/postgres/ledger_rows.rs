@@ -12,12 +12,12 @@ use super::line::Values;
 use super::rows::PgRows;
 use crate::commands::life::position;
 use crate::commands::rows::{LedgerRows, MovedEntry, NewEntry, SettledEntry, outcome_column, status_column};
-use crate::commands::steps::{COLUMNS, StepRow, versions_column};
+use crate::commands::steps::{COLUMNS, FACTS, StepRow, versions_column};
 use crate::error::{Error, Result};
 
 static OF_RUN_BY_KEY: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM steps WHERE run = $1 AND key = $2"));
-static OF_RUN: LazyLock<String> = LazyLock::new(|| format!("SELECT {COLUMNS} FROM steps WHERE run = $1 ORDER BY id"));
+static OF_RUN: LazyLock<String> = LazyLock::new(|| format!("SELECT {FACTS} FROM steps WHERE run = $1 ORDER BY id"));
 static BETWEEN: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM steps WHERE run = $1 AND key >= $2 AND key < $3"));
 /// Locked: two runs that begin the same effect take turns.

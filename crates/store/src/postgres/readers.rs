@@ -12,7 +12,9 @@ use super::look::Look;
 use crate::error::{Error, Result};
 
 /// Reads that go on at once; others wait their turn.
-const READERS: usize = 8;
+pub(super) const READERS: usize = 8;
+/// For keys alone.
+pub(super) const KEY_READERS: usize = 2;
 /// Statements are written so that one plan fits all values; what the planner would rather do on a table that is small
 /// today is wrong on the same table tomorrow.
 const SETTINGS: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; \
@@ -27,8 +29,8 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    pub(super) fn new(address: Address) -> Self {
-        Self { address, idle: Arc::default(), turns: Arc::new(Semaphore::new(READERS)) }
+    pub(super) fn new(address: Address, count: usize) -> Self {
+        Self { address, idle: Arc::default(), turns: Arc::new(Semaphore::new(count)) }
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Session>> {

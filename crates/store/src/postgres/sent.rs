@@ -7,11 +7,12 @@ use super::pieces::payload_of;
 use crate::commands::life::Life;
 use crate::error::{Error, Result};
 use crate::kept::payload::raw_json;
-use crate::model::{AttemptOrigin, RunRef, Sent};
+use crate::model::{AttemptOrigin, DETAIL_PAGE_MAX, RunRef, Sent};
 
-/// The attempts of a run that got another payload.
-pub(super) async fn changed_attempts(look: &Look<'_>, run: i64) -> Result<Vec<u32>> {
-    let rows = look.rows("SELECT attempt FROM sent WHERE run = $1", &[&run]).await?;
+/// The attempts of a run that got another payload, from one on.
+pub(super) async fn changed_attempts(look: &Look<'_>, run: i64, from: u32) -> Result<Vec<u32>> {
+    let sql = "SELECT attempt FROM sent WHERE run = $1 AND attempt >= $2 ORDER BY attempt LIMIT $3";
+    let rows = look.rows(sql, &[&run, &i64::from(from), &(i64::from(DETAIL_PAGE_MAX) + 1)]).await?;
     rows.iter().map(|row| whole(row, 0, "attempt")).collect()
 }
 

@@ -12,7 +12,7 @@ use super::connection::{ANSWER_MAX, Session, within};
 use super::expected::Expects;
 use super::place::is_half_copied;
 use super::quiet::Quiet;
-use super::readers::Readers;
+use super::readers::{KEY_READERS, READERS, Readers};
 use super::telling::Telling;
 use super::time::Time;
 use super::wakeups::Wakeups;
@@ -44,6 +44,8 @@ pub const LINES: usize = 2;
 pub struct PgStore {
     pub(super) committer: Committer,
     pub(super) readers: Readers,
+    /// Who asks is found out beside whatever others read.
+    pub(super) key_readers: Readers,
     pub(super) shared: Arc<Shared>,
     pub(super) telling: Telling,
     pub(super) shelf: PolicyShelf,
@@ -74,7 +76,8 @@ impl PgStore {
     pub async fn open(options: Options) -> Result<Self> {
         let Options { url, clock, dice, policies, lines } = options;
         let address = Address::parse(&url)?;
-        let readers = Readers::new(address.clone());
+        let readers = Readers::new(address.clone(), READERS);
+        let key_readers = Readers::new(address.clone(), KEY_READERS);
         let session = readers.connect().await?;
         migrate::migrate(&session).await?;
         if is_half_copied(&session.client).await? {
@@ -99,7 +102,7 @@ impl PgStore {
         let schemas = OutputSchemas::of(&shared.policies, &queue_list::list_queues(&session.look()).await?);
         let (followed, folding) = (Followed::default(), Mutex::new(Some(session)));
         let worker = OnceLock::new();
-        Ok(Self { committer, readers, shared, telling, shelf, schemas, followed, folding, worker })
+        Ok(Self { committer, readers, key_readers, shared, telling, shelf, schemas, followed, folding, worker })
     }
 
     /// Whatever is not about one run alone.
@@ -192,6 +195,21 @@ mod tests {
         let _ = store.log_changes().await;
         store.log_changes().await.unwrap();
         assert_eq!(store.followed.from(1, 3), 3);
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn keys_are_found_while_every_reader_is_busy() {
+        let database = Database::fresh().unwrap();
+        let (url, dice) = (database.url().to_owned(), Arc::new(SeededDice::new(7)));
+        let options = Options { url, clock: None, dice, policies: Policies::default(), lines: LINES };
+        let store = PgStore::open(options).await.unwrap();
+        let mut busy = Vec::new();
+        for _ in 0..READERS {
+            busy.push(store.readers.view().await.unwrap());
+        }
+        assert!(store.key_by_hash([7; 32]).await.unwrap().is_none());
+        drop(busy);
         store.close().await;
     }
 }

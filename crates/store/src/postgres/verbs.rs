@@ -20,6 +20,7 @@ use redrive_core::wire::{
 use tokio::sync::{oneshot, watch};
 
 use super::committer::To;
+use super::connection::{ANSWER_MAX, within};
 use super::expected::Expects;
 use super::store::{PgStore, read};
 use super::{
@@ -36,8 +37,8 @@ use crate::commands::{
 };
 use crate::error::Result;
 use crate::model::{
-    EffectRef, FailedAttempt, KeyMark, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported,
-    RunFilter, RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
+    DetailCall, EffectRef, FailedAttempt, KeyMark, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report,
+    Reported, RunFilter, RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
 };
 use crate::operation_model::{ItemsCall, NewOperation};
 use crate::pattern_model::{PatternAct, PatternsCall};
@@ -159,8 +160,8 @@ impl Store for PgStore {
 
     async fn plan(&self, at: &RunRef, replay: Replay) -> Result<PlanAnswer> {
         let at = at.clone();
-        // In the run's turn: what it answers no other command has changed meanwhile.
-        self.write_run(Expects::run(&at), move |batch| plans::plan(batch, &at, &replay)).await
+        // Beside the lines that reports go over: who plans holds up nobody's work.
+        self.committer.commit(To::Desk, Expects::run(&at), move |batch| plans::plan(batch, &at, &replay)).await
     }
 
     async fn reconcile(&self, act: Reconcile) -> Result<EffectView> {
@@ -256,9 +257,9 @@ impl Store for PgStore {
         read!(self, look => list::list_runs(&look, &scope, &filter, &page, now))
     }
 
-    async fn run(&self, at: &RunRef) -> Result<RunDetail> {
+    async fn run_pages(&self, at: &RunRef, call: DetailCall) -> Result<RunDetail> {
         let at = at.clone();
-        read!(self, look => detail::run_detail(&look, &at))
+        read!(self, look => detail::run_detail(&look, &at, &call))
     }
 
     async fn was_worked_on_by(&self, at: &RunRef, key: KeyMark) -> Result<bool> {
@@ -384,7 +385,12 @@ impl Store for PgStore {
     }
 
     async fn key_by_hash(&self, hash: [u8; 32]) -> Result<Option<KeyRecord>> {
-        read!(self, look => keys::key_by_hash(&look, &hash))
+        let read = async {
+            let view = self.key_readers.view().await?;
+            let answer = keys::key_by_hash(&view.look(), &hash).await;
+            view.done(answer).await
+        };
+        within(ANSWER_MAX, read).await
     }
 
     async fn put_key(&self, key: KeyRecord) -> Result<()> {
@@ -416,6 +422,7 @@ impl Store for PgStore {
         self.committer.close().await;
         self.telling.close().await;
         self.readers.close();
+        self.key_readers.close();
         drop(self.folding.lock().await.take());
     }
 }

@@ -5,9 +5,9 @@ use rusqlite::Connection;
 
 use super::attempt_list::ended_attempts;
 use super::history_list::history_of;
-use super::ledger_rows::entries_of;
+use super::ledger_rows::{page_of, recorded_of};
 use super::lookup::run_number;
-use super::pieces::payload_of;
+use super::pieces::{last_output, last_verdict, payload_of};
 use super::review_rows::review_view;
 use super::rows::newest_version;
 use super::sent::changed_attempts;
@@ -15,28 +15,36 @@ use super::summary::summary;
 use crate::commands::versions::newest_of;
 use crate::error::{Error, Result};
 use crate::kept::detail::{INNER, Inner, LIFE, Pieces, body, kinds, worked_on_by};
-use crate::model::{KeyMark, RunRef};
+use crate::kept::pages::{Before, Next};
+use crate::model::{DetailCall, KeyMark, RunRef};
 
-pub(super) fn run_detail(conn: &Connection, at: &RunRef) -> Result<RunDetail> {
+pub(super) fn run_detail(conn: &Connection, at: &RunRef, call: &DetailCall) -> Result<RunDetail> {
     let run = run_number(conn, at)?;
     let summary = summary(conn, run)?;
-    let body = body(&summary, pieces(conn, run, &summary)?)?;
+    let body = body(&summary, pieces(conn, run, at, &summary, &Before::of(call, at)?)?)?;
     Ok(RunDetail { summary, body })
 }
 
-fn pieces(conn: &Connection, run: i64, summary: &RunSummary) -> Result<Pieces> {
+fn pieces(conn: &Connection, run: i64, at: &RunRef, summary: &RunSummary, before: &Before) -> Result<Pieces> {
     let inner = inner(conn, run)?;
-    let ended = ended_attempts(conn, run)?;
-    let entries = entries_of(conn, run)?;
+    let (attempts, ended) = ended_attempts(conn, run, before)?;
+    let (steps, entries) = page_of(conn, run, before)?;
+    let (history, older) = history_of(conn, run, at, summary.received_at, before)?;
+    let recorded = recorded_of(conn, run)?;
     Ok(Pieces {
         payload: payload_of(conn, run, summary.revision)?,
-        history: history_of(conn, run, summary.received_at, &ended)?,
+        verdict: last_verdict(conn, run)?,
+        output: last_output(conn, run)?,
+        history,
         review: inner.review(summary).map(|review| review_view(conn, run, review)).transpose()?,
-        changed: changed_attempts(conn, run)?,
-        newest: newest_of(&kinds(&entries)?, |kind| newest_version(conn, inner.tenant, kind))?,
+        changed: changed_attempts(conn, run, ended.first().map_or(0, |first| first.number))?,
+        newest: newest_of(&kinds(&recorded), |kind| newest_version(conn, inner.tenant, kind))?,
         inner,
         ended,
         entries,
+        recorded,
+        from_the_newest: before.from_the_newest,
+        next: Next { attempts: attempts.next("attempts", at), steps: steps.next("steps", at), history: older },
     })
 }
 

@@ -12,14 +12,15 @@ use super::life::position;
 use crate::codec::encode;
 use crate::commands::steps::views;
 use crate::error::{Error, Result};
-use crate::model::{PayloadKind, RunRef};
+use crate::model::{DetailCall, PayloadKind, RunRef};
 
 const VERDICT: &str = r#"{"action":"retry","reason":"timeout","category":"transient","rule":"builtin.timeout",
     "why":"It timed out; another try may help.","recommended_action":"retry_with_backoff","next_attempt_at":null,
     "held_by":null,"dead_because":null,"changes":[],"target":{"agent":null,"model":null,"queue":null}}"#;
 
 fn show(fixture: &Fixture, tenant: &str, run_id: &str) -> Result<RunDetail> {
-    run_detail(&fixture.conn, &RunRef { tenant: tenant.parse().unwrap(), run_id: run_id.parse().unwrap() })
+    let at = RunRef { tenant: tenant.parse().unwrap(), run_id: run_id.parse().unwrap() };
+    run_detail(&fixture.conn, &at, &DetailCall::default())
 }
 
 fn attempt(fixture: &Fixture, run: i64, number: u32, outcome: Outcome, verdict: Option<&str>, body: &str) {

@@ -8,19 +8,28 @@ use rusqlite::Connection;
 
 pub(super) use crate::kept::history::REPORTER;
 
-use super::attempt_list::EndedAttempt;
 use crate::error::Result;
-use crate::kept::history::{MOVES, entry, merged};
+use crate::kept::history::{ENDS, MOVES, ended, moved};
+use crate::kept::pages::{Before, history};
+use crate::model::RunRef;
 
-static OF_RUN: LazyLock<String> = LazyLock::new(|| format!("{MOVES} WHERE run = ? ORDER BY id"));
+static ENDED: LazyLock<String> =
+    LazyLock::new(|| format!("{ENDS} WHERE run = ?1 AND attempt < ?2 ORDER BY attempt DESC LIMIT ?3"));
+static MOVED: LazyLock<String> =
+    LazyLock::new(|| format!("{MOVES} WHERE run = ?1 AND id < ?2 ORDER BY id DESC LIMIT ?3"));
 
+/// A page of it, and where the next one begins.
 pub(super) fn history_of(
     conn: &Connection,
     run: i64,
+    at: &RunRef,
     received_at: Timestamp,
-    attempts: &[EndedAttempt],
-) -> Result<Vec<HistoryEntry>> {
-    let mut find = conn.prepare_cached(&OF_RUN)?;
-    let moves = find.query_and_then([run], |row| entry(row))?.collect::<Result<Vec<_>>>()?;
-    Ok(merged(received_at, attempts, moves))
+    before: &Before,
+) -> Result<(Vec<HistoryEntry>, Option<String>)> {
+    let [attempt, id] = before.history;
+    let mut find = conn.prepare_cached(&ENDED)?;
+    let ends = find.query_and_then([run, attempt, before.rows()], |row| ended(row))?.collect::<Result<Vec<_>>>()?;
+    let mut find = conn.prepare_cached(&MOVED)?;
+    let moves = find.query_and_then([run, id, before.rows()], |row| moved(row))?.collect::<Result<Vec<_>>>()?;
+    Ok(history(before, at, received_at, ends, moves))
 }

@@ -3,19 +3,50 @@
 use redrive_core::ids::CallId;
 use redrive_core::ledger::EntryState;
 use redrive_core::time::Timestamp;
-use redrive_core::wire::StepStatus;
+use redrive_core::wire::{StepStatus, Versions};
 use rusqlite::{Connection, Params, params};
 
 use super::rows::SqliteRows;
 use crate::commands::life::position;
 use crate::commands::rows::{LedgerRows, MovedEntry, NewEntry, SettledEntry, outcome_column, status_column};
-use crate::commands::steps::{COLUMNS, StepRow, versions_column};
+use crate::commands::steps::{COLUMNS, FACTS, RECORDED, RECORDED_MAX, SIZES, StepRow, recorded, versions_column};
 use crate::error::{Error, Result};
+use crate::kept::pages::{Before, Page, sized};
 
 /// Every entry of a run, in the order in which they began.
 pub(super) fn entries_of(conn: &Connection, run: i64) -> Result<Vec<StepRow>> {
     let mut find = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM steps WHERE run = ?1 ORDER BY id"))?;
     find.query_and_then([run], |row| StepRow::read(row))?.collect()
+}
+
+/// The entries of a page, in the order in which they began.
+pub(super) fn page_of(conn: &Connection, run: i64, before: &Before) -> Result<(Page, Vec<StepRow>)> {
+    let mut find = conn.prepare_cached(&format!(
+        "{SIZES} WHERE id IN (SELECT id FROM steps INDEXED BY steps_run_key WHERE run = ?1 AND id < ?2
+             ORDER BY id DESC LIMIT ?3) ORDER BY id DESC"
+    ))?;
+    let (mut page, mut room) = (Page::default(), Page::room());
+    let mut rows = find.query([run, before.step, before.rows()])?;
+    while let Some(row) = rows.next()? {
+        let (place, bytes) = sized(row)?;
+        if page.add(place, bytes, before.limit, &mut room) {
+            break;
+        }
+    }
+    let mut read = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM steps WHERE id = ?1"))?;
+    let mut entries = Vec::with_capacity(page.places.len());
+    for place in page.places.iter().rev() {
+        let mut rows = read.query([place])?;
+        entries.extend(rows.next()?.map(StepRow::read).transpose()?);
+    }
+    Ok((page, entries))
+}
+
+/// The versions under which all was recorded that a replay of the run would skip.
+pub(super) fn recorded_of(conn: &Connection, run: i64) -> Result<Vec<Versions>> {
+    let mut find = conn.prepare_cached(&format!("{RECORDED} WHERE run = ?1 AND versions IS NOT NULL LIMIT ?2"))?;
+    let found = find.query_and_then([run, RECORDED_MAX], |row| recorded(row))?;
+    Ok(found.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
 impl SqliteRows<'_> {
@@ -32,7 +63,8 @@ impl LedgerRows for SqliteRows<'_> {
     }
 
     fn steps_of_run(&mut self, run: i64) -> Result<Vec<StepRow>> {
-        entries_of(self.conn, run)
+        let mut find = self.conn.prepare_cached(&format!("SELECT {FACTS} FROM steps WHERE run = ?1 ORDER BY id"))?;
+        find.query_and_then([run], |row| StepRow::read(row))?.collect()
     }
 
     fn steps_between(&mut self, run: i64, from: &str, before: &str) -> Result<Vec<StepRow>> {

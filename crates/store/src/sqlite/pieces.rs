@@ -1,6 +1,9 @@
 //! Pieces of a run that answers to workers and to people share. Each takes the run's own number.
 
+use std::sync::LazyLock;
+
 use redrive_core::lifecycle::Outcome;
+use redrive_core::verdict::Verdict;
 use redrive_core::wire::{ErrorReport, RawJson};
 use rusqlite::{Connection, OptionalExtension};
 
@@ -9,6 +12,7 @@ pub(super) use crate::kept::payload::{KeptPayload, raw_json};
 use super::columns::packed_json;
 use super::life::position;
 use crate::error::Result;
+use crate::kept::pages::NEWEST_ATTEMPTS;
 use crate::kept::payload::kept_payload;
 use crate::model::AttemptBody;
 
@@ -19,11 +23,30 @@ pub(super) fn payload_of(conn: &Connection, run: i64, revision: u32) -> Result<K
     kept.unwrap_or_else(|| Ok(KeptPayload::none()))
 }
 
-const LAST_BODY: &str = "SELECT body FROM attempts WHERE run = ? AND outcome = ? ORDER BY attempt DESC LIMIT 1";
+/// Looked for among the newest, so that a run of a million attempts costs no more than one of a thousand.
+static LAST_BODY: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT body FROM attempts WHERE run = ?1 AND attempt = (SELECT max(attempt) FROM (SELECT attempt, outcome
+             FROM attempts WHERE run = ?1 ORDER BY attempt DESC LIMIT {NEWEST_ATTEMPTS}) AS newest WHERE outcome = ?2)"
+    )
+});
+static LAST_VERDICT: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT verdict FROM (SELECT verdict FROM attempts WHERE run = ?1 ORDER BY attempt DESC LIMIT {NEWEST_ATTEMPTS})
+             AS newest WHERE verdict IS NOT NULL LIMIT 1"
+    )
+});
+
+/// What was decided last.
+pub(super) fn last_verdict(conn: &Connection, run: i64) -> Result<Option<Verdict>> {
+    let mut find = conn.prepare_cached(&LAST_VERDICT)?;
+    let found = find.query_row([run], |row| Ok(packed_json(row, 0, "verdict"))).optional()?;
+    found.transpose()
+}
 
 /// What the last successful attempt gave.
 pub(super) fn last_output(conn: &Connection, run: i64) -> Result<Option<RawJson>> {
-    let mut find = conn.prepare_cached(LAST_BODY)?;
+    let mut find = conn.prepare_cached(&LAST_BODY)?;
     let succeeded = position(Outcome::ALL, &Outcome::Succeeded);
     let body: Option<AttemptBody> =
         find.query_row([run, succeeded], |row| Ok(packed_json(row, 0, "attempt"))).optional()?.transpose()?;
@@ -32,7 +55,7 @@ pub(super) fn last_output(conn: &Connection, run: i64) -> Result<Option<RawJson>
 
 /// What the last failed attempt said.
 pub(super) fn last_error(conn: &Connection, run: i64) -> Result<Option<ErrorReport>> {
-    let mut find = conn.prepare_cached(LAST_BODY)?;
+    let mut find = conn.prepare_cached(&LAST_BODY)?;
     let failed = position(Outcome::ALL, &Outcome::Failed);
     let body: Option<AttemptBody> =
         find.query_row([run, failed], |row| Ok(packed_json(row, 0, "attempt"))).optional()?.transpose()?;

@@ -11,6 +11,8 @@ use crate::error::{Error, Result};
 use crate::sqlite::connection::{check, plan_once};
 
 pub(super) const READERS: usize = 4;
+/// For keys alone.
+pub(super) const KEY_READERS: usize = 1;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pages each connection keeps, in KiB. The rest is the system's cache: mapping the file instead would count every
 /// page once per connection as our memory.

@@ -8,7 +8,7 @@ use super::life::Life;
 use super::lookup::run_number;
 use super::pieces::{payload_of, raw_json};
 use crate::error::{Error, Result};
-use crate::model::{AttemptOrigin, RunRef, Sent};
+use crate::model::{AttemptOrigin, DETAIL_PAGE_MAX, RunRef, Sent};
 
 /// A payload in place of the revision's, with its changes.
 pub(super) type Kept = (Vec<HandedChange>, RawJson);
@@ -23,10 +23,11 @@ pub(super) fn kept(conn: &Connection, run: i64, attempt: u32, epoch: Option<u64>
     Ok(Some((packed_json(row, 0, "changes")?, raw_json(packed(row, 1)?, "sent")?)))
 }
 
-/// The attempts of a run that got another payload.
-pub(super) fn changed_attempts(conn: &Connection, run: i64) -> Result<Vec<u32>> {
-    let mut find = conn.prepare_cached("SELECT attempt FROM sent WHERE run = ?")?;
-    find.query_and_then([run], |row| whole(row, 0, "attempt"))?.collect()
+/// The attempts of a run that got another payload, from one on.
+pub(super) fn changed_attempts(conn: &Connection, run: i64, from: u32) -> Result<Vec<u32>> {
+    let mut find =
+        conn.prepare_cached("SELECT attempt FROM sent WHERE run = ?1 AND attempt >= ?2 ORDER BY attempt LIMIT ?3")?;
+    find.query_and_then([run, from.into(), i64::from(DETAIL_PAGE_MAX) + 1], |row| whole(row, 0, "attempt"))?.collect()
 }
 
 /// What an attempt got, and what that was made of.

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::sqlite::checkpointer::Checkpointer;
 use crate::sqlite::committer::Committer;
 use crate::sqlite::folder::{self, Held};
-use crate::sqlite::readers::{READERS, Readers};
+use crate::sqlite::readers::{KEY_READERS, READERS, Readers};
 use crate::sqlite::rows::{Memory, SqliteRows};
 use crate::sqlite::{connection, migrate, names, queue_list};
 
@@ -33,6 +33,10 @@ pub struct Options {
 pub struct SqliteStore {
     pub(super) committer: Committer,
     pub(super) readers: Readers,
+    /// Who asks is found out beside whatever others read.
+    pub(super) key_readers: Readers,
+    pub(super) dice: Arc<dyn Dice>,
+    pub(super) policies: Arc<Policies>,
     pub(super) clock: Arc<SteadyClock>,
     pub(super) shelf: PolicyShelf,
     pub(super) schemas: OutputSchemas,
@@ -68,14 +72,28 @@ impl SqliteStore {
         SqliteRows::new(&conn, &mut Memory::default()).release_claims(None)?;
         set(&conn)?;
         let readers = Readers::open(&path, READERS)?;
+        let key_readers = Readers::open(&path, KEY_READERS)?;
         let shelf = PolicyShelf::new(policies.clone());
         let schemas = OutputSchemas::of(&policies, &queue_list::list_queues(&conn)?);
         // What was written has been: nothing that follows may seem to come before it.
         let clock = Arc::new(SteadyClock::new(clock, newest_time(&conn)?));
         let beside = connection::open_writer(&path, false)?;
         set(&beside)?;
-        let committer = Committer::start(conn, Checkpointer::start(beside)?, clock.clone(), dice, policies)?;
-        Ok(Self { committer, readers, clock, shelf, schemas, followed: Arc::default(), _held: held })
+        let committer =
+            Committer::start(conn, Checkpointer::start(beside)?, clock.clone(), dice.clone(), policies.clone())?;
+        let policies = Arc::new(policies);
+        Ok(Self {
+            committer,
+            readers,
+            key_readers,
+            dice,
+            policies,
+            clock,
+            shelf,
+            schemas,
+            followed: Arc::default(),
+            _held: held,
+        })
     }
 
     pub(super) async fn write<T: Send + 'static>(
@@ -99,4 +117,75 @@ fn newest_time(conn: &rusqlite::Connection) -> Result<Option<Timestamp>> {
                UNION ALL SELECT * FROM (SELECT at FROM changes ORDER BY seq DESC LIMIT 1))";
     let newest: Option<i64> = conn.query_row(sql, [], |row| row.get(0))?;
     Ok(newest.map(Timestamp::from_millis))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::model::RunRef;
+    use crate::store::Store as _;
+    use crate::triage_model::Replay;
+    use crate::{Error, SystemClock, SystemDice};
+
+    fn store() -> (tempfile::TempDir, Arc<SqliteStore>) {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            folder: folder.path().to_owned(),
+            clock: Arc::new(SystemClock),
+            dice: Arc::new(SystemDice),
+            policies: Policies::default(),
+        };
+        (folder, Arc::new(SqliteStore::open(options).unwrap()))
+    }
+
+    #[tokio::test]
+    async fn a_plan_does_not_wait_for_the_writer() {
+        let (_folder, store) = store();
+        let (go_on, wait) = mpsc::channel::<()>();
+        let (writer, (said, begun)) = (store.clone(), tokio::sync::oneshot::channel());
+        let mut said = Some(said);
+        let writing = tokio::spawn(async move {
+            writer
+                .write(move |_| {
+                    let _ = said.take().map(|said| said.send(()));
+                    let _ = wait.recv();
+                    Ok(())
+                })
+                .await
+        });
+        begun.await.unwrap();
+        let at = RunRef { tenant: "acme".parse().unwrap(), run_id: "r".parse().unwrap() };
+        let planned = store.plan(&at, Replay::default()).await;
+        assert!(matches!(planned, Err(Error::NotFound("run"))), "{planned:?}");
+        drop(go_on);
+        writing.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn keys_are_found_while_every_reader_is_busy() {
+        let (_folder, store) = store();
+        let (mut busy, mut go_on) = (Vec::new(), Vec::new());
+        for _ in 0..READERS {
+            let (reader, (end, wait), (said, begun)) =
+                (store.clone(), mpsc::channel::<()>(), tokio::sync::oneshot::channel());
+            busy.push(tokio::spawn(async move {
+                reader
+                    .read(move |_| {
+                        let _ = said.send(());
+                        let _ = wait.recv();
+                        Ok(())
+                    })
+                    .await
+            }));
+            begun.await.unwrap();
+            go_on.push(end);
+        }
+        assert!(store.key_by_hash([7; 32]).await.unwrap().is_none());
+        drop(go_on);
+        for read in busy {
+            read.await.unwrap().unwrap();
+        }
+    }
 }

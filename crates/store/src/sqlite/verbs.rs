@@ -18,17 +18,18 @@ use tokio::sync::watch;
 
 use crate::breaker_model::BreakerAct;
 use crate::clock::Clock as _;
-use crate::commands::batch::Batch;
+use crate::commands::batch::{Batch, Known};
 use crate::commands::operation_row::number_of;
 use crate::commands::sent::keep_sent;
+use crate::commands::tally::Tally;
 use crate::commands::{
     breakers, effects, lease, operation_make, operation_steer, operation_work, pattern_triage, plans, report, reviews,
     start, sweep, triage, under_lease,
 };
 use crate::error::Result;
 use crate::model::{
-    EffectRef, FailedAttempt, KeyMark, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report, Reported,
-    RunFilter, RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
+    DetailCall, EffectRef, FailedAttempt, KeyMark, KeyRecord, LeaseCall, NewSent, NewStep, PageCall, Reconcile, Report,
+    Reported, RunFilter, RunRef, Sent, Start, Started, StatsCall, Success, Swept, TenantScope, UnderLease,
 };
 use crate::operation_model::{ItemsCall, NewOperation};
 use crate::pattern_model::{PatternAct, PatternsCall};
@@ -122,8 +123,23 @@ impl Store for SqliteStore {
 
     async fn plan(&self, at: &RunRef, replay: Replay) -> Result<PlanAnswer> {
         let at = at.clone();
-        // In the committer's turn: policies are its own, and what it answers no other command has changed meanwhile.
-        self.write(move |batch| plans::plan(batch, &at, &replay)).await
+        let (now, dice, policies) = (self.now(), self.dice.clone(), self.policies.clone());
+        // A replay looks again: who plans holds up nobody who writes.
+        self.read(move |conn| {
+            let (mut memory, mut known) = (Memory::default(), Known::default());
+            let mut rows = SqliteRows::new(conn, &mut memory);
+            let mut batch = Batch {
+                rows: &mut rows,
+                now,
+                dice: &*dice,
+                policies: &policies,
+                known: &mut known,
+                tally: Tally::default(),
+                wake: false,
+            };
+            plans::plan(&mut batch, &at, &replay)
+        })
+        .await
     }
 
     async fn reconcile(&self, act: Reconcile) -> Result<EffectView> {
@@ -205,9 +221,9 @@ impl Store for SqliteStore {
         self.read(move |conn| list::list_runs(conn, &scope, &filter, &page, now)).await
     }
 
-    async fn run(&self, at: &RunRef) -> Result<RunDetail> {
+    async fn run_pages(&self, at: &RunRef, call: DetailCall) -> Result<RunDetail> {
         let at = at.clone();
-        self.read(move |conn| detail::run_detail(conn, &at)).await
+        self.read(move |conn| detail::run_detail(conn, &at, &call)).await
     }
 
     async fn was_worked_on_by(&self, at: &RunRef, key: KeyMark) -> Result<bool> {
@@ -332,7 +348,7 @@ impl Store for SqliteStore {
     }
 
     async fn key_by_hash(&self, hash: [u8; 32]) -> Result<Option<KeyRecord>> {
-        self.read(move |conn| keys::key_by_hash(conn, &hash)).await
+        self.key_readers.run(move |conn| keys::key_by_hash(conn, &hash)).await
     }
 
     async fn put_key(&self, key: KeyRecord) -> Result<()> {
@@ -356,5 +372,6 @@ impl Store for SqliteStore {
     async fn close(&self) {
         self.committer.close().await;
         self.readers.close();
+        self.key_readers.close();
     }
 }

@@ -20,6 +20,7 @@ mod leases;
 mod ledger;
 mod operation_guards;
 mod operations;
+mod pages;
 mod patterns;
 mod queue_rules;
 mod reads;
@@ -69,6 +70,13 @@ macro_rules! every_case {
             sent::a_released_attempt_that_goes_out_again_got_what_it_got_last,
             sent::the_same_start_again_gets_the_same_payload,
             sent::another_tenants_attempt_is_not_found,
+            pages::attempts_are_paged_from_the_newest,
+            pages::history_pages_hold_every_entry_once,
+            pages::steps_are_paged_by_count_and_by_bytes,
+            pages::large_attempts_make_small_pages,
+            pages::a_cursor_of_another_run_or_list_is_refused,
+            pages::outputs_of_steps_count_in_a_lease_answer,
+            pages::outputs_of_one_run_are_kept_up_to_a_limit,
             sent::an_attempt_number_never_reaches_another_run,
             sent::the_last_error_goes_with_the_change_that_asks_for_it,
             sent::a_run_that_can_never_fit_is_a_dead_letter_from_the_beginning,

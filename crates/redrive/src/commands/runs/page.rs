@@ -36,7 +36,28 @@ impl Page<'_> {
         self.steps(out)?;
         self.payload(out)?;
         self.history(out)?;
+        self.older(out)?;
         self.next(out)
+    }
+
+    /// Where lists go on that one page does not hold.
+    fn older(&self, out: &mut Out) -> io::Result<()> {
+        let body = &self.run.body;
+        let cursors = [
+            ("attempts", &body.next_attempts_cursor),
+            ("steps", &body.next_steps_cursor),
+            ("history", &body.next_history_cursor),
+        ];
+        let given: String = cursors
+            .iter()
+            .filter_map(|(list, cursor)| Some(format!(" --{list}-cursor {}", escape::line(cursor.as_deref()?))))
+            .collect();
+        if given.is_empty() {
+            return Ok(());
+        }
+        let tenant = self.tenant.map_or_else(String::new, |tenant| format!(" --tenant {tenant}"));
+        heading(out, "OLDER")?;
+        out.line(format_args!("  redrive runs show {}{tenant}{given}", self.run.summary.run_id))
     }
 
     fn headline(&self, out: &mut Out) -> io::Result<()> {

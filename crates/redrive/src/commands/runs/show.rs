@@ -1,5 +1,6 @@
 //! `redrive runs show`
 
+use redrive_client::RunPages;
 use redrive_core::ids::RunId;
 
 use crate::commands::now;
@@ -25,6 +26,13 @@ pub(crate) struct Args {
     /// With --revision or --attempt: only what is different
     #[arg(long, requires = "version", help_heading = "Output")]
     diff: bool,
+    /// Attempts, steps or history from before a cursor that the last page named
+    #[arg(long, value_name = "CURSOR", conflicts_with = "version", help_heading = "Output")]
+    attempts_cursor: Option<String>,
+    #[arg(long, value_name = "CURSOR", conflicts_with = "version", help_heading = "Output", hide = true)]
+    steps_cursor: Option<String>,
+    #[arg(long, value_name = "CURSOR", conflicts_with = "version", help_heading = "Output", hide = true)]
+    history_cursor: Option<String>,
     #[command(flatten)]
     remote: Remote,
 }
@@ -47,7 +55,14 @@ pub(crate) async fn run(args: Args, out: &mut Out) -> anyhow::Result<()> {
         }
         return sent::print(&call.await?, args.diff, out);
     }
-    let call = client.run(&args.run_id);
+    let pages = RunPages {
+        // A receipt tells all of it.
+        limit: args.receipt.then_some(500),
+        attempts_cursor: args.attempts_cursor,
+        steps_cursor: args.steps_cursor,
+        history_cursor: args.history_cursor,
+    };
+    let call = client.run_pages(&args.run_id, &pages);
     if args.receipt {
         let run = call.await?;
         return if args.remote.json { receipt::json(&run, out) } else { Ok(receipt::print(&run, out)?) };

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::json::{Tape, diff};
 use redrive_core::wire::{Fix, PlanAnswer, ReplayRequest, RevisionView};
-use redrive_store::RunRef;
+use redrive_store::{DetailCall, RunRef};
 
 use super::super::components::{field, head, hidden, panel, reason_field, said};
 use super::super::form::Form;
@@ -108,7 +108,7 @@ async fn look(app: &App, who: &Visitor, at: &RunRef, current: &RevisionView, for
     };
     let replay = prepared(app, at, wanted, form.bytes).await?;
     let plan = app.store.plan(at, replay).await?;
-    let seen = Seen::read(app, who, at).await?;
+    let seen = Seen::read(app, who, at, DetailCall::default()).await?;
     Ok(Looked { diff: shown_diff(&operations, more), plan_shown: plan::steps(&seen, &plan), plan, payload })
 }
 

@@ -20,7 +20,7 @@ use redrive_core::wire::{
     DuplicatesAnswer, PlanAnswer, QueueView, ReplayRequest, RunDetail, RunSummary, Sort, StepStatus, StepView,
 };
 use redrive_core::wording::{advice, happened};
-use redrive_store::{PageCall, RunFilter, RunRef, TenantScope};
+use redrive_store::{DetailCall, PageCall, RunFilter, RunRef, TenantScope};
 
 use super::components::{head, said, severity_badge, state_badge};
 use super::layout::Tab;
@@ -60,8 +60,8 @@ struct Seen {
 }
 
 impl Seen {
-    async fn read(app: &App, who: &Visitor, at: &RunRef) -> Result<Self> {
-        let run = show::read(app, at).await?;
+    async fn read(app: &App, who: &Visitor, at: &RunRef, pages: DetailCall) -> Result<Self> {
+        let run = show::read(app, at, pages).await?;
         let scope = TenantScope::One(at.tenant.clone());
         let (plan, duplicates, neighbours, queue) = tokio::join!(
             plan_of(app, at),
@@ -106,9 +106,9 @@ async fn queue_of(app: &App, who: &Visitor, run: &RunSummary) -> Option<QueueVie
     if who.is_operator() { app.store.queue(&run.queue).await.ok() } else { None }
 }
 
-pub(crate) async fn get(app: App, visit: Visit<(Tenant, RunId)>) -> Result<Sheet> {
+pub(crate) async fn get(app: App, visit: Visit<(Tenant, RunId), show::PagesQuery>) -> Result<Sheet> {
     let at = named(&visit.who, visit.path)?;
-    let seen = Seen::read(&app, &visit.who, &at).await?;
+    let seen = Seen::read(&app, &visit.who, &at, visit.query.0).await?;
     let title = at.run_id.to_string();
     let main = html! {
         (heading(&seen, &visit.who))

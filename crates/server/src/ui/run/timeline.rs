@@ -7,6 +7,7 @@ use redrive_core::verdict::{Change, Verdict};
 use redrive_core::wire::{AttemptView, ErrorReport, HistoryEntry, Usage};
 
 use super::super::components::{clock, grouped, panel, said, span, state_word_badge, visible};
+use super::super::links;
 use super::Seen;
 use super::stack::folded;
 
@@ -51,6 +52,7 @@ pub(super) fn panel_of(seen: &Seen, now: Timestamp) -> Markup {
                 }
             }
             @if left > 0 { p.muted { (grouped(left as u64)) " earlier entries are in the API’s answer." } }
+            @if let Some(older) = older(seen) { p { a href=(older) rel="next" { "Show older" } } }
         }
     };
     let end = html! {
@@ -58,6 +60,19 @@ pub(super) fn panel_of(seen: &Seen, now: Timestamp) -> Markup {
         @if seen.run.summary.replays > 0 { " · replayed " (seen.run.summary.replays) " times" }
     };
     panel("happened", "What happened", &end, &body)
+}
+
+/// The page of what lies before, where there is more than this page shows.
+fn older(seen: &Seen) -> Option<String> {
+    let run = &seen.run.body;
+    let cursors = [
+        ("attempts_cursor", &run.next_attempts_cursor),
+        ("steps_cursor", &run.next_steps_cursor),
+        ("history_cursor", &run.next_history_cursor),
+    ];
+    let given: Vec<(&str, &str)> =
+        cursors.iter().filter_map(|(name, cursor)| Some((*name, cursor.as_deref()?))).collect();
+    (!given.is_empty()).then(|| links::with(&seen.at(), given))
 }
 
 fn attempt(seen: &Seen, attempt: &AttemptView, now: Timestamp, whole: bool) -> Markup {

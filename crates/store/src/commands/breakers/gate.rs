@@ -146,19 +146,21 @@ impl Batch<'_> {
         Ok(worst(keys.iter().filter_map(|key| all.get(key)).map(|breaker| breaker.name())))
     }
 
-    /// What a plan tells of breakers: the first that stands open, a person's before any other.
+    /// What a plan tells of breakers: the first that stands open, a person's before any other. It moves none: what time
+    /// has changed is found out by whoever is let through.
     pub(crate) fn open_breaker(&mut self, row: &RunRow, policy: &Policy) -> Result<Option<OpenBreaker>> {
         if !self.any_breaker_open()? {
             return Ok(None);
         }
-        let keys = self.standing_open(row, &policy.breaker)?;
-        let all = &self.known.breakers.all;
-        let mut open: Vec<OpenBreaker> = keys
-            .iter()
-            .filter_map(|key| {
-                all.get(key).map(|breaker| OpenBreaker { name: key.name(), by_hand: breaker.is_by_hand() })
-            })
-            .collect();
+        let keys = self.keys_of(row)?;
+        let (known, now) = (&self.known.breakers, self.now);
+        let standing = keys.iter().filter(|key| known.open.contains(*key)).filter_map(|key| {
+            let breaker = known.all.get(key)?;
+            let is_over = matches!(breaker.state, State::Open { until: Some(until), .. } if until <= now);
+            let by_hand = breaker.is_by_hand() && !is_over;
+            (policy.breaker.on || by_hand).then(|| OpenBreaker { name: key.name(), by_hand })
+        });
+        let mut open: Vec<OpenBreaker> = standing.collect();
         open.sort_by_key(|breaker| !breaker.by_hand);
         Ok(open.into_iter().next())
     }

@@ -17,13 +17,13 @@ CREATE TABLE ledger (
     at INTEGER NOT NULL,               -- of the last move
     used_at INTEGER NOT NULL,          -- of the last move, or when it was last given back
     used_epoch INTEGER NOT NULL,       -- of the lease that did; tells which of a name an attempt has met
-    output BLOB,
     omitted_bytes INTEGER,
     omitted_sha256 TEXT,
-    verify BLOB,                       -- the declared check, a JSON string through the codec
     versions TEXT,                     -- Versions as JSON; none where nobody said
     settled_by TEXT,                   -- who reconciled it
-    call_id TEXT                       -- of the call that began it
+    call_id TEXT,                      -- of the call that began it
+    verify BLOB,                       -- the declared check, a JSON string through the codec
+    output BLOB                        -- last: whoever reads the others does not pass over it
 );
 
 -- Nothing that failed before gave its key up; from now on it does.

@@ -2,6 +2,7 @@
 
 use redrive_core::ids::RunId;
 use redrive_core::wire::{FailRequest, FailureAnswer};
+use redrive_store::DetailCall;
 
 use super::under_lease::under_lease;
 use crate::app::App;
@@ -22,7 +23,8 @@ pub(crate) async fn post(
     let under = under_lease(&call.who, &call.query, value.tenant.as_ref(), call.path, &value.lease)?;
     let (to, tenant) = (app.clone(), under.at.tenant.clone());
     // Only rules ask what else is known of the run.
-    let run = if app.rules.is_some() { app.store.run(&under.at).await.ok() } else { None };
+    let little = DetailCall { limit: 1, ..DetailCall::default() };
+    let run = if app.rules.is_some() { app.store.run_pages(&under.at, little).await.ok() } else { None };
     let failed = compute(raw.len(), move || {
         let context = run.as_ref().map_or_else(|| Context::of_tenant(&tenant), Context::of_run);
         capture::failed_by(value, &raw, to.judges(), &context, to.store.now())

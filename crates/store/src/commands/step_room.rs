@@ -1,0 +1,38 @@
+//! How much of the outputs of a run's steps is kept. Whoever gets the run gets all of them, so together they are bounded.
+
+use std::borrow::Cow;
+
+use redrive_core::text::Label;
+use redrive_core::wire::PayloadOmitted;
+use sha2::{Digest as _, Sha256};
+
+use crate::codec::{HEAD_BYTES, decode, decoded_len};
+use crate::commands::run_row::RunRow;
+use crate::commands::steps::StepRow;
+use crate::error::Result;
+use crate::model::NewStep;
+
+/// Of all steps of one run together. What would pass it is known by its size and hash only.
+pub(crate) const STEP_OUTPUTS_MAX_BYTES: usize = 8 << 20;
+
+/// The step as it is kept in the place of `own`; the run counts it from here on.
+pub(crate) fn fit<'s>(row: &mut RunRow, own: Option<&StepRow>, step: &'s NewStep) -> Result<Cow<'s, NewStep>> {
+    let before = own.and_then(|own| own.output.as_deref()).map_or(0, bytes);
+    let others = row.step_bytes.saturating_sub(before);
+    row.step_bytes = others;
+    let Some(output) = &step.output else { return Ok(Cow::Borrowed(step)) };
+    let all = others.saturating_add(bytes(output));
+    if all <= STEP_OUTPUTS_MAX_BYTES {
+        row.step_bytes = all;
+        return Ok(Cow::Borrowed(step));
+    }
+    let decoded = decode(output)?;
+    let hash = Sha256::digest(&decoded);
+    let sha256: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let omitted = PayloadOmitted { bytes: decoded.len() as u64, sha256: Label::from(sha256.as_str()) };
+    Ok(Cow::Owned(NewStep { output: None, output_omitted: Some(omitted), ..step.clone() }))
+}
+
+fn bytes(stored: &[u8]) -> usize {
+    decoded_len(stored.len(), &stored[..stored.len().min(HEAD_BYTES)])
+}
