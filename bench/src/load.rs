@@ -10,20 +10,20 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 /// One keep-alive connection.
-struct Connection {
+pub struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
 
 impl Connection {
-    async fn open(address: &str) -> Result<Self> {
+    pub async fn open(address: &str) -> Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, buffer: Vec::with_capacity(64 * 1024) })
     }
 
     /// Sends and waits for the whole answer; gives its status.
-    async fn post(&mut self, request: &[u8]) -> Result<u16> {
+    pub async fn post(&mut self, request: &[u8]) -> Result<u16> {
         self.stream.write_all(request).await?;
         self.answer().await
     }

@@ -7,6 +7,7 @@
     reason = "a bench prints, and measures real time"
 )]
 
+mod abuse;
 mod claims;
 mod classify;
 mod figures;
@@ -126,6 +127,9 @@ async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     }
     if plan.wants("pages") {
         pages::measure(plan, figures).await?;
+    }
+    if plan.wants("abuse") {
+        abuse::measure(plan, figures).await?;
     }
     Ok(())
 }

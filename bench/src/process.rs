@@ -16,7 +16,7 @@ pub enum At<'a> {
 }
 
 impl At<'_> {
-    fn flags(self) -> [OsString; 2] {
+    pub fn flags(self) -> [OsString; 2] {
         match self {
             Self::Folder(folder) => ["--data".into(), folder.into()],
             Self::Database(url) => ["--database-url".into(), url.into()],
@@ -80,8 +80,17 @@ impl Server {
 
 /// Resident memory of a process in MiB.
 pub fn memory_mib(process: u32) -> f64 {
+    of_status(process, "VmRSS:")
+}
+
+/// The most that it ever was.
+pub fn peak_memory_mib(process: u32) -> f64 {
+    of_status(process, "VmHWM:")
+}
+
+fn of_status(process: u32, name: &str) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|rest| rest.trim().split(' ').next()?.parse::<f64>().ok());
     kib.map_or(f64::NAN, |kib| kib / 1024.0)
 }
