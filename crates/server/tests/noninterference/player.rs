@@ -59,7 +59,6 @@ impl Player {
             self.session = self.log_in(world).await;
         }
         let answer = world.send(&call, &self.keys, self.session.as_ref()).await;
-        assert_ne!(answer.status, 500, "{call:?}: {}", answer.text);
         if call.credential == Credential::Session && answer.status == 401 {
             self.session = None;
         }
