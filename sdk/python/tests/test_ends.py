@@ -92,7 +92,8 @@ with redrive.run("counted") as run:
         os._exit(0)
     os.wait()
 """
-        self.assertEqual(self.program(text).communicate(timeout=30)[0], "refused\n")
+        # Beside it newer Pythons complain of forks in a process with threads.
+        self.assertIn("refused", self.program(text).communicate(timeout=30)[0])
 
     def test_an_exit_without_goodbye_after_a_flush_loses_nothing(self) -> None:
         text = """

@@ -17,6 +17,7 @@ from live import SRC
 from suite import main
 
 import redrive
+from redrive.encode import step_key
 
 
 @dataclasses.dataclass
@@ -139,6 +140,12 @@ class Keys(FakeCase):
         self.assertEqual(len({key for _, key in keys}), len(keys))
         for key in [*effects, *(key for _, key in keys)]:
             self.assertRegex(key, r"^[A-Za-z0-9._:@-]{1,200}$")
+
+
+    def test_a_plain_steps_key_is_the_servers_own(self) -> None:
+        self.assertEqual(step_key("send_mail", 1), "step:send_mail")
+        self.assertEqual(step_key("send mail", 2), "step:send@20mail:2")
+        self.assertEqual(len(step_key("x" * 181, 1)), 5 + 100 + 2 + 64)
 
 
 class AtOnce(FakeCase):

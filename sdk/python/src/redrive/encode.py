@@ -380,7 +380,13 @@ def nth_key(key: str, ordinal: int) -> str:
     return key if ordinal == 1 else f"{key}@{ordinal}"
 
 
+_PLAIN_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+
+
 def step_key(name: str, ordinal: int) -> str:
-    """The key of a plain step that has none of its own; it is known within its run."""
-    key = f"step:{_word(name)}"
-    return key if ordinal == 1 else f"{key}:{ordinal}"
+    """The key that the server itself gives to a step without one, different for different names (docs/ledger.md)."""
+    raw = name.encode("utf-8", "surrogatepass")
+    stem = "".join(chr(byte) if byte in _PLAIN_BYTES else f"@{byte:02x}" for byte in raw)
+    if len(stem) > 180:
+        stem = f"{stem[:100]}@@{hashlib.sha256(raw).hexdigest()}"
+    return f"step:{stem}" if ordinal == 1 else f"step:{stem}:{ordinal}"
