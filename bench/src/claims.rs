@@ -110,7 +110,6 @@ fn success(run: &LeasedRun) -> Result<Success> {
         at: RunRef { tenant: run.tenant.clone(), run_id: run.run_id.clone() },
         lease: Some(run.lease.parse()?),
         attempt: None,
-        by: None,
         observed: Default::default(),
         digest: [7; 16],
         body: encode(&body),
