@@ -128,11 +128,17 @@ pub async fn a_payload_edited_since_the_freeze_is_not_moved(world: World) {
 
 pub async fn rounds_at_the_same_time_move_each_item_once(world: World) {
     fail_all(&world, (0..1_500).map(|n| format!("r{n:04}"))).await;
-    let missing = (0..5).map(|n| format!("missing{n}"));
+    let missing = (0..2_500).map(|n| format!("missing{n}"));
     let runs: Vec<String> = (0..1_500).map(|n| format!("r{n:04}")).chain(missing).collect();
     let runs: Vec<&str> = runs.iter().map(String::as_str).collect();
     for _ in 0..3 {
-        let operation = make(&world, named(&runs, Bulk::Assign { to: Some(Label::from("ops")) })).await;
+        // Whoever makes it freezes the set, and so does the engine, which has found it meanwhile.
+        let assign = named(&runs, Bulk::Assign { to: Some(Label::from("ops")) });
+        let (operation, ()) = tokio::join!(make(&world, assign), async {
+            for _ in 0..20 {
+                world.store.work_operations(REPLICA).await.unwrap();
+            }
+        });
         let mut more = true;
         while more {
             let (one, two, three) = tokio::join!(
@@ -147,7 +153,7 @@ pub async fn rounds_at_the_same_time_move_each_item_once(world: World) {
             (after.state, after.matched, after.moved, after.skipped),
             (OperationState::Completed, 1_500, 1_500, 0)
         );
-        assert_eq!(after.ineligible.get("not_found"), Some(&5));
+        assert_eq!(after.ineligible.get("not_found"), Some(&2_500));
     }
 }
 
