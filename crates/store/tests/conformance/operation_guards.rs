@@ -27,7 +27,7 @@ async fn whys(world: &World, operation: &OperationView) -> Vec<(String, ItemOutc
 }
 
 /// Whoever's replay was accepted keeps it: the set was found before, and is tested again when it is frozen.
-pub async fn a_run_replayed_while_the_set_is_frozen_is_left_alone(world: World) {
+pub async fn a_run_replayed_during_the_freeze_is_left_alone(world: World) {
     for round in 0..4 {
         let runs: Vec<String> = (0..400).map(|n| format!("{round}-{n:03}")).collect();
         fail_all(&world, runs.clone()).await;

@@ -206,7 +206,7 @@ pub async fn a_late_success_of_a_merged_run_closes_it(world: World) {
 const TOOL: &str = "Error executing tool 'x' with kwargs {}";
 
 /// A person decides on it, or it counts for another: a verdict's target moves neither.
-pub async fn a_report_on_a_run_in_review_or_merged_keeps_its_place(world: World) {
+pub async fn a_report_in_review_or_merged_keeps_the_place(world: World) {
     let fallback = PolicyLayer { fallback_queue: Some("simple".parse().unwrap()), ..PolicyLayer::default() };
     set(&world, "default", fallback).await;
     world.fail("target", BUG).await;
