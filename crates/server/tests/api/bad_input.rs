@@ -186,6 +186,16 @@ async fn stall(world: &World, request: Request<Body>) -> impl Future<Output = An
     waiting
 }
 
+/// The same, once so many bytes of bodies are in memory.
+async fn stall_with(world: &World, request: Request<Body>, bytes: usize) -> impl Future<Output = Answered> {
+    let mut waiting = Box::pin(world.send(request));
+    let counted = format!("\nredrive_in_flight_bytes {bytes}\n");
+    while !world.get("/metrics", &world.operator).await.text.contains(&counted) {
+        assert!(tokio::time::timeout(Duration::from_millis(20), &mut waiting).await.is_err(), "it was answered");
+    }
+    waiting
+}
+
 fn stuck(bytes: usize) -> Body {
     Body::new(Stuck(Some(Bytes::from(vec![b' '; bytes]))))
 }
@@ -232,7 +242,7 @@ async fn one_tenants_bodies_leave_room_for_others() {
     let limits = Limits { body_max_bytes: 1_000, in_flight_max_bytes: 2_000, ..Limits::default() };
     let world = World::with(limits).await;
     let body = || request(Method::POST, "/v1/failures", &world.worker, stuck(900));
-    let _stalled = stall(&world, body()).await;
+    let _stalled = stall_with(&world, body(), 900).await;
     assert_eq!(world.send(body()).await.short(), (503, "busy".into()));
     let report = r#"{"run_id":"a","error":{"message":"m"}}"#;
     assert_eq!(world.post("/v1/failures", &world.other_worker, report).await.status, 201);
