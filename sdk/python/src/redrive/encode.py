@@ -385,6 +385,8 @@ _PLAIN_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0
 
 def step_key(name: str, ordinal: int) -> str:
     """The key that the server itself gives to a step without one, different for different names (docs/ledger.md)."""
+    if _WORD.fullmatch(name):
+        return f"step:{name}" if ordinal == 1 else f"step:{name}:{ordinal}"
     raw = name.encode("utf-8", "surrogatepass")
     stem = "".join(chr(byte) if byte in _PLAIN_BYTES else f"@{byte:02x}" for byte in raw)
     if len(stem) > 180:
