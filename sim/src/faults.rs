@@ -117,6 +117,14 @@ macro_rules! faulty {
                 self.wakeups.clone()
             }
 
+            fn recovered(&self) -> watch::Receiver<u64> {
+                watch::channel(0).1
+            }
+
+            fn has_writer(&self) -> bool {
+                self.shelf.get().is_ok_and(|store| store.has_writer())
+            }
+
             $(async fn $verb(&self, $($arg: $of),*) -> Result<$gives> {
                 self.before(Kind::$kind).await?;
                 // The store is let go of before anything else can be waited for.
@@ -187,6 +195,7 @@ faulty! {
     Writes create_operation(new: NewOperation, actor: String) -> OperationView;
     Writes steer_operation(id: &str, by: Steer) -> OperationView;
     Writes stamp(replica: &str) -> ();
+    Writes fold_figures() -> Swept;
     Writes rescue_expired(most: usize) -> Swept;
     Writes reject_unclaimed(most: usize) -> Swept;
     Writes expire_reviews(most: usize) -> Swept;

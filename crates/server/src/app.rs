@@ -11,6 +11,7 @@ use crate::budget::Budget;
 use crate::capture::{Judges, KnownFailures};
 use crate::limits::{ANONYMOUS_BYTES, Limits, WAITING_BYTES, WAITING_HOLDER_BYTES};
 use crate::metrics::Metrics;
+use crate::readiness::Readiness;
 
 /// Shared by all requests; cheap to clone.
 #[derive(Clone)]
@@ -31,6 +32,7 @@ pub struct Shared {
     /// What lease calls that wait for work keep.
     pub(crate) waiting_bytes: Arc<Budget>,
     pub(crate) metrics: Metrics,
+    pub(crate) readiness: Readiness,
     stopping: watch::Sender<bool>,
 }
 
@@ -57,6 +59,7 @@ impl App {
             anonymous_bytes: Budget::new(ANONYMOUS_BYTES, ANONYMOUS_BYTES),
             waiting_bytes: Budget::new(WAITING_BYTES, WAITING_HOLDER_BYTES),
             metrics: Metrics::new(&crate::routes::table()),
+            readiness: Readiness::default(),
             stopping: watch::Sender::new(false),
         }))
     }

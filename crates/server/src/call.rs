@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
 use crate::app::App;
-use crate::auth::Gate;
+use crate::auth::{Gate, LookUp};
 use crate::body::{FromBody, NoBody};
 use crate::path::{FromPath, Params};
 use crate::problem::{Problem, Result};
@@ -26,10 +26,15 @@ impl<W: Gate, P: FromPath, Q: FromQuery, B: FromBody> Call<W, P, Q, B> {
     /// The order is part of the contract: who, then what is named, and the body last.
     pub(crate) async fn take(app: &App, request: axum::extract::Request) -> Result<Self> {
         let (mut parts, body) = request.into_parts();
-        let who = W::admit(app, &parts.headers).await?;
+        let asked = LookUp::now(app.store.as_ref());
+        let mut who = W::admit(app, &parts.headers).await?;
         let path = P::read(&Params::of(&mut parts).await?)?;
         let query = Given::parse(parts.uri.query())?;
         let body = B::read(app, &parts, body, who.holder()).await?;
+        if asked.is_old(app.store.as_ref()) {
+            // The body took its time, or the process was suspended: the key may be revoked by now.
+            who = W::admit(app, &parts.headers).await?;
+        }
         Ok(Self { who, path, query, body })
     }
 }

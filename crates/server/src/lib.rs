@@ -10,6 +10,7 @@ mod metrics;
 mod path;
 mod prepare;
 mod query;
+mod readiness;
 mod room;
 mod route;
 

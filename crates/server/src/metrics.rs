@@ -79,6 +79,11 @@ impl Metrics {
                 "Queues that nobody has said whose they are.",
                 health.queues_without_owner.len(),
             ),
+            (
+                "redrive_set_aside",
+                "Rows that a service could not work with and left for a person.",
+                usize::try_from(health.set_aside).unwrap_or(usize::MAX),
+            ),
             ("redrive_in_flight_bytes", "Bytes of bodies in memory.", in_flight_bytes),
         ];
         for (name, help, value) in gauges {

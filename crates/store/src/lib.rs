@@ -14,6 +14,7 @@ mod pattern_model;
 mod standing_model;
 mod store;
 mod triage_model;
+mod writers;
 
 pub mod copy;
 pub mod postgres;

@@ -36,6 +36,12 @@ pub trait Store: Send + Sync + 'static {
     /// Changes whenever a run may have fallen due; a hint for waiting lease calls, never the truth.
     fn wakeups(&self) -> watch::Receiver<u64>;
 
+    /// Changes whenever a commit holds again after others did not: who backed off need not wait any longer.
+    fn recovered(&self) -> watch::Receiver<u64>;
+
+    /// False once a thread that writes has ended: nothing will be committed any more.
+    fn has_writer(&self) -> bool;
+
     // What producers and workers report.
 
     async fn report(&self, report: Report) -> Result<Reported>;
@@ -74,6 +80,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// Says that this replica is there; notices when none was.
     async fn stamp(&self, replica: &str) -> Result<()>;
+    /// Folds a piece of what commits have appended into the figures, where the store appends.
+    async fn fold_figures(&self) -> Result<Swept>;
     /// Gives attempts whose lease, idle time or deadline has passed their verdict.
     async fn rescue_expired(&self, most: usize) -> Result<Swept>;
     /// Dead-letters scheduled runs that nobody began in time.

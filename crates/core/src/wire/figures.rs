@@ -69,6 +69,9 @@ pub struct HealthAnswer {
     pub running: u64,
     pub queues_without_workers: Vec<QueueAlert>,
     pub queues_without_owner: Vec<QueueName>,
+    /// Rows that a service could not work with and left for a person: only for those who see all tenants.
+    #[serde(default)]
+    pub set_aside: u64,
     /// The server's clock was set, or stands behind the times that the store has written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockJump>,

@@ -60,6 +60,12 @@ pub(crate) async fn health(args: HealthArgs, out: &mut Out) -> anyhow::Result<()
     for queue in &health.queues_without_owner {
         out.line(format_args!("queue {queue}: nobody owns it (redrive queues set {queue} --owner …)"))?;
     }
+    if health.set_aside > 0 {
+        out.line(format_args!(
+            "{} rows set aside: a service could not work with them (table set_aside, and the server's log)",
+            health.set_aside
+        ))?;
+    }
     Ok(())
 }
 

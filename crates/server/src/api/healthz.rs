@@ -1,4 +1,4 @@
-//! `GET /healthz`: the process answers.
+//! `GET /healthz`: the process answers, and can still write. Where it can't, only a restart helps.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,13 +6,16 @@ use serde::Serialize;
 use crate::app::App;
 use crate::auth::Anyone;
 use crate::call::{Call, Reply};
-use crate::problem::Result;
+use crate::problem::{Code, Problem, Result};
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ProbeAnswer {
     pub(crate) status: &'static str,
 }
 
-pub(crate) async fn get(_: App, _: Call<Anyone>) -> Result<Reply<ProbeAnswer>> {
+pub(crate) async fn get(app: App, _: Call<Anyone>) -> Result<Reply<ProbeAnswer>> {
+    if !app.store.has_writer() && !app.is_stopping() {
+        return Err(Problem::new(Code::Unavailable, "a thread that writes has ended: restart the process"));
+    }
     Ok(Reply::ok(ProbeAnswer { status: "ok" }))
 }

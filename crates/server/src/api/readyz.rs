@@ -10,6 +10,6 @@ pub(crate) async fn get(app: App, _: Call<Anyone>) -> Result<Reply<ProbeAnswer>>
     if app.is_stopping() {
         return Err(Problem::plain(Code::Closing).retry_after_s(1));
     }
-    app.store.ready().await?;
+    app.readiness.ask(app.store.as_ref()).await?;
     Ok(Reply::ok(ProbeAnswer { status: "ready" }))
 }

@@ -20,6 +20,10 @@ impl Identity {
         Self { key }
     }
 
+    pub(crate) fn key_hash(&self) -> [u8; 32] {
+        self.key.hash
+    }
+
     pub fn role(&self) -> Role {
         self.key.role
     }

@@ -12,6 +12,6 @@ pub use identity::Identity;
 pub use secret::{hash_secret, new_key, new_secret};
 pub use sessions::{LINK_MS, SESSION_IDLE_MS, SESSION_MS};
 
-pub(crate) use keyring::Keyring;
+pub(crate) use keyring::{Keyring, LookUp};
 pub(crate) use sessions::Sessions;
 pub(crate) use visitor::{Visitor, log_in, no_cookie, secure, session_cookie, session_token};

@@ -2,6 +2,7 @@
 
 mod changes;
 mod events;
+mod fold;
 mod ledger;
 mod operations;
 mod release;
@@ -13,6 +14,7 @@ mod unclaimed;
 
 pub use changes::TrimChanges;
 pub use events::TrimEvents;
+pub use fold::FoldFigures;
 pub use ledger::TrimLedger;
 pub use operations::Operations;
 pub use release::Release;

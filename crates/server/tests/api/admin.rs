@@ -88,3 +88,16 @@ async fn a_queue_is_set_by_an_admin_and_its_policy_is_checked() {
     assert_eq!(refused.short(), (403, "forbidden".into()));
     assert_eq!(world.get("/v1/queues/none", &world.operator).await.short(), (404, "not_found".into()));
 }
+
+#[tokio::test]
+async fn a_process_that_can_not_write_is_not_healthy() {
+    let world = World::new().await;
+    let probe = |path: &'static str| world.call(Method::GET, path, "", "");
+    assert_eq!(probe("/healthz").await.status, 200);
+    for _ in 0..20 {
+        assert_eq!(probe("/readyz").await.status, 200);
+    }
+    world.store.close().await;
+    assert_eq!(probe("/healthz").await.short(), (503, "unavailable".into()));
+    assert_eq!(probe("/readyz").await.short(), (503, "unavailable".into()));
+}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::World;
 
@@ -151,6 +151,25 @@ async fn a_call_that_waits_is_answered_as_soon_as_there_is_work() {
     };
     let answered = tokio::time::timeout(Duration::from_secs(5), async { tokio::join!(waiting, arriving).0 }).await;
     assert_eq!(answered.unwrap().get("leases").as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_key_revoked_while_its_call_waits_gets_nothing() {
+    let world = World::new().await;
+    let keys = world.get("/v1/keys", &world.admin).await.json();
+    let of_worker = |key: &&Value| key["role"] == "worker" && key["tenant"] == "acme";
+    let id = keys["keys"].as_array().unwrap().iter().find(of_worker).unwrap()["id"].as_str().unwrap().to_owned();
+    let waiting = world.work("/v1/leases", r#"{"queues":["*"],"wait_ms":20000}"#);
+    let revoking = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(world.store.revoke_key(&id).await.unwrap());
+        // Its look-up is not remembered any longer.
+        world.wait(1_000);
+        let run = r#"{"run_id":"a","tenant":"acme","mode":"enqueue"}"#;
+        assert_eq!(world.post("/v1/runs", &world.any_worker, run).await.status, 201);
+    };
+    let answered = tokio::time::timeout(Duration::from_secs(5), async { tokio::join!(waiting, revoking).0 }).await;
+    assert_eq!(answered.unwrap().short(), (401, "unauthorized".into()));
 }
 
 #[tokio::test]

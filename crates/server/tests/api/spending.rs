@@ -49,3 +49,19 @@ async fn a_tenants_spend_cap_holds_for_all_its_runs_until_midnight_and_for_no_ot
     world.wait(86_400_000);
     assert_eq!(verdict(&world, "c", failed(1)).await["action"], "retry");
 }
+
+#[tokio::test]
+async fn token_counts_beyond_their_maximum_are_refused() {
+    let world = World::new().await;
+    for (tokens, status) in [(1_000_000_000_000_u64, 201), (1_000_000_000_001, 422), (u64::MAX >> 1, 422)] {
+        for name in ["input_tokens", "output_tokens"] {
+            let run = format!("{name}-{tokens}");
+            let body = json!({"run_id": run, "error": {"message": "Request timed out"}, "usage": {name: tokens}});
+            let answered = world.work("/v1/failures", body).await;
+            assert_eq!(answered.status, status, "{}", answered.text);
+            if status == 422 {
+                assert_eq!(answered.get("field"), format!("usage.{name}"));
+            }
+        }
+    }
+}

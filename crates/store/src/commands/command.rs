@@ -1,5 +1,6 @@
 //! What the committer is given: a command of its own, or one of many that one caller waits for.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
@@ -12,6 +13,13 @@ pub(crate) trait Command: Send {
     /// Err only when the store failed; a refusal is an answer like any other.
     fn run(&mut self, batch: &mut Batch<'_>) -> Result<()>;
     fn answer(self: Box<Self>, failed: Option<Error>);
+}
+
+/// Answers a command; what panics while it is let go of costs nobody else's answer.
+pub(crate) fn answer(command: Box<dyn Command>, failed: Option<Error>) {
+    if catch_unwind(AssertUnwindSafe(|| command.answer(failed))).is_err() {
+        tracing::error!("an answer panicked");
+    }
 }
 
 /// One command that one caller waits for.

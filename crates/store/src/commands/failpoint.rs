@@ -1,9 +1,25 @@
 //! Places where a test lets the process die, as a power cut would. `REDRIVE_ABORT_AT=before_commit:3` ends it the third
 //! time it comes by that point. A release build has none of this.
 
+#[cfg(test)]
+thread_local! {
+    static PANIC_AT: std::cell::Cell<Option<&'static str>> = const { std::cell::Cell::new(None) };
+}
+
+/// This thread panics the next time it comes by that point.
+#[cfg(test)]
+pub(crate) fn panic_at(point: &'static str) {
+    PANIC_AT.set(Some(point));
+}
+
 /// Ends the process here, if it was told so and this is the time.
 #[cfg(debug_assertions)]
 pub(crate) fn pass(point: &str) {
+    #[cfg(test)]
+    if PANIC_AT.get() == Some(point) {
+        PANIC_AT.set(None);
+        panic!("told to panic at {point}");
+    }
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 

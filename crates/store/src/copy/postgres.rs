@@ -217,11 +217,11 @@ pub(super) async fn finish(client: &mut Client, numbers: &[(&'static str, i64)],
 /// Folds what commits appended, so that the tables hold all there is.
 pub(super) async fn fold_all(client: &mut Client, now: Timestamp) -> Result<()> {
     loop {
-        let tx = client.transaction().await?;
-        let folded = fold::fold(&tx, now).await?;
+        let mut tx = client.transaction().await?;
+        let folded = fold::fold(&mut tx, now).await?;
         tx.commit().await?;
         match folded {
-            Some(0) => return Ok(()),
+            Some(swept) if swept.moved == 0 => return Ok(()),
             Some(_) => {}
             None => return Err(Error::Unexpected("somebody serves the source store: stop it first".into())),
         }

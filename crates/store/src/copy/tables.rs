@@ -45,6 +45,7 @@ pub(super) const TABLES: &[Table] = &[
     table("breaker_events", ID),
     table("operations", ID),
     table("operation_items", &["operation", "run"]),
+    table("set_aside", ID),
     table("stamps", &["replica"]),
     table("absences", &["since"]),
 ];
@@ -66,4 +67,5 @@ pub(super) const NUMBERED: &[&str] = &[
     "steps",
     "breaker_events",
     "operations",
+    "set_aside",
 ];

@@ -96,12 +96,13 @@ pub(crate) fn health(
     counts: &[Count],
     queues: Vec<SeenQueue>,
     queues_without_workers: Vec<QueueAlert>,
+    set_aside: u64,
     now: Timestamp,
 ) -> HealthAnswer {
     let standing = standing(counts);
     let ownerless = queues.into_iter().filter(|queue| queue.settings.owner.is_none());
     let (dead, review) = (standing.of(StateName::Dead), standing.of(StateName::Review));
-    let quiet = dead + review == 0 && queues_without_workers.is_empty();
+    let quiet = dead + review + set_aside == 0 && queues_without_workers.is_empty();
     HealthAnswer {
         status: if quiet { "ok" } else { "attention" }.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -112,9 +113,13 @@ pub(crate) fn health(
         running: standing.of(StateName::Running),
         queues_without_workers,
         queues_without_owner: ownerless.map(|queue| queue.name).collect(),
+        set_aside,
         clock: None,
     }
 }
+
+/// What services have set aside, counted up to a bound.
+pub(crate) const SET_ASIDE: &str = "SELECT count(*) FROM (SELECT 1 FROM set_aside LIMIT 10000) AS kept";
 
 pub(crate) struct SeenQueue {
     pub(crate) number: i64,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use redrive_core::policy::Policies;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::address::Address;
 use super::expected::Expects;
@@ -18,7 +18,9 @@ use super::writer::{BATCH_MAX_COMMANDS, Writer};
 use crate::clock::Dice;
 use crate::commands::batch::Batch;
 use crate::commands::command::{Call, Command, Group, Member, Stop};
+use crate::commands::sweep;
 use crate::error::{Error, Result};
+use crate::writers::{WriterStatus, unanswered};
 
 /// Commands that may wait at one line; one more is answered Busy and nothing is lost.
 const QUEUE_MAX_COMMANDS: usize = 8_192;
@@ -49,13 +51,48 @@ pub(super) struct Queued {
     pub(super) expects: Expects,
 }
 
+/// A writer's queue, and how it is doing.
+pub(super) struct WriterQueue {
+    commands: mpsc::Sender<Queued>,
+    status: Arc<WriterStatus>,
+}
+
+impl WriterQueue {
+    async fn commit<T: Send + 'static>(
+        &self,
+        expects: Expects,
+        act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (reply, answer) = oneshot::channel();
+        let queued = Queued { command: Box::new(Call::new(act, reply)), expects };
+        self.commands.try_send(queued).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(_) => Error::Busy,
+            mpsc::error::TrySendError::Closed(_) => Error::Closing,
+        })?;
+        answer.await.map_or_else(|_| Err(unanswered(self.commands.is_closed())), |(answer, _)| answer)
+    }
+
+    /// Whether a commit would hold now: told from the last one where that is young enough, else by one that writes the
+    /// smallest thing there is.
+    async fn ready(&self) -> Result<()> {
+        if self.commands.capacity() == 0 {
+            return Err(Error::Busy);
+        }
+        if self.status.is_fresh()? {
+            return Ok(());
+        }
+        self.commit(Expects::default(), sweep::touch).await
+    }
+}
+
 /// The handle that commands are given to.
 pub(super) struct Committer {
-    reports: Vec<mpsc::Sender<Queued>>,
-    claims: mpsc::Sender<Queued>,
-    desk: mpsc::Sender<Queued>,
+    reports: Vec<WriterQueue>,
+    claims: WriterQueue,
+    desk: WriterQueue,
     /// Which line the next group goes to.
     turn: AtomicUsize,
+    recovered: watch::Receiver<u64>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -63,19 +100,45 @@ impl Committer {
     /// Starts so many lines for reports, and the others.
     pub(super) fn start(shared: &Arc<Shared>, lines: usize) -> Result<Self> {
         let mut threads = Vec::new();
+        let (recover, recovered) = watch::channel(0);
+        let recover = Arc::new(recover);
         let mut line = |name: String| {
             let (commands, queue) = mpsc::channel(QUEUE_MAX_COMMANDS);
-            let mut writer = Writer::new(shared.clone());
-            let thread = std::thread::Builder::new().name(name).spawn(move || writer.work(queue));
+            let status = WriterStatus::new(recover.clone());
+            let (mut writer, running) = (Writer::new(shared.clone(), status.clone()), status.running());
+            let thread = std::thread::Builder::new().name(name).spawn(move || {
+                let _running = running;
+                writer.work(queue);
+            });
             threads.push(thread.map_err(|e| Error::Unexpected(format!("no thread for a committer: {e}")))?);
-            Ok::<_, Error>(commands)
+            Ok::<_, Error>(WriterQueue { commands, status })
         };
         let reports = (0..lines.max(1)).map(|n| line(format!("committer-{n}"))).collect::<Result<_>>()?;
         let (claims, desk) = (line("claims".into())?, line("desk".into())?);
-        Ok(Self { reports, claims, desk, turn: AtomicUsize::new(0), threads: Mutex::new(threads) })
+        Ok(Self { reports, claims, desk, turn: AtomicUsize::new(0), recovered, threads: Mutex::new(threads) })
     }
 
-    fn line(&self, to: To, expects: &Expects) -> &mpsc::Sender<Queued> {
+    fn all(&self) -> impl Iterator<Item = &WriterQueue> {
+        self.reports.iter().chain([&self.claims, &self.desk])
+    }
+
+    pub(super) fn recovered(&self) -> watch::Receiver<u64> {
+        self.recovered.clone()
+    }
+
+    pub(super) fn are_running(&self) -> bool {
+        self.all().all(|writer| writer.status.is_running())
+    }
+
+    /// Every one of them: a replica of which some can't write is not ready.
+    pub(super) async fn ready(&self) -> Result<()> {
+        for writer in self.all() {
+            writer.ready().await?;
+        }
+        Ok(())
+    }
+
+    fn line(&self, to: To, expects: &Expects) -> &WriterQueue {
         match to {
             To::Reports => self.reports.get(expects.line(self.reports.len())).unwrap_or(&self.desk),
             To::Claims => &self.claims,
@@ -90,14 +153,7 @@ impl Committer {
         expects: Expects,
         act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let (reply, answer) = oneshot::channel();
-        let line = self.line(to, &expects);
-        let queued = Queued { command: Box::new(Call::new(act, reply)), expects };
-        line.try_send(queued).map_err(|refused| match refused {
-            mpsc::error::TrySendError::Full(_) => Error::Busy,
-            mpsc::error::TrySendError::Closed(_) => Error::Closing,
-        })?;
-        answer.await.map_or(Err(Error::Closing), |(answer, _)| answer)
+        self.line(to, &expects).commit(expects, act).await
     }
 
     /// Returns once every line for reports has come through a transaction: heartbeats get through.
@@ -126,7 +182,7 @@ impl Committer {
         while acts.peek().is_some() {
             let piece: Vec<_> = acts.by_ref().take(BATCH_MAX_COMMANDS).collect();
             // A line that has ended leaves its part unanswered.
-            let Ok(room) = line.reserve_many(piece.len()).await else { break };
+            let Ok(room) = line.commands.reserve_many(piece.len()).await else { break };
             for ((at, (expects, act)), place) in piece.into_iter().zip(room) {
                 place.send(Queued { command: Box::new(Member::new(act, at, group.clone())), expects });
             }
@@ -135,14 +191,18 @@ impl Committer {
         drop(group);
         let mut answers = answered.await.unwrap_or_default();
         answers.resize_with(count, || None);
-        answers.into_iter().map(|answer| answer.map_or(Err(Error::Closing), |(answer, _)| answer)).collect()
+        let is_closed = line.commands.is_closed();
+        answers
+            .into_iter()
+            .map(|answer| answer.map_or_else(|| Err(unanswered(is_closed)), |(answer, _)| answer))
+            .collect()
     }
 
     /// Answers what is queued, then ends. Waits for the threads.
     pub(super) async fn close(&self) {
-        for line in self.reports.iter().chain([&self.claims, &self.desk]) {
+        for line in self.all() {
             // The command that closes the queue from the inside, behind all that was sent before.
-            let _ = line.send(Queued { command: Box::new(Stop), expects: Expects::default() }).await;
+            let _ = line.commands.send(Queued { command: Box::new(Stop), expects: Expects::default() }).await;
         }
         let threads = self.threads.lock().map(|mut threads| std::mem::take(&mut *threads)).unwrap_or_default();
         let _ = tokio::task::spawn_blocking(move || threads.into_iter().map(JoinHandle::join).count()).await;

@@ -15,15 +15,21 @@ use crate::error::{Error, Result};
 /// The oldest PostgreSQL that is tried against.
 const VERSION_MIN: i64 = 140_000;
 
-/// Limits of every session, in milliseconds. A transaction of ours never waits for a person, so one that idles is lost.
-const LIMITS: &str = "SET statement_timeout = 30000; SET lock_timeout = 20000; \
-     SET idle_in_transaction_session_timeout = 30000; SET client_min_messages = warning";
+/// Limits of every session, in milliseconds. A transaction of ours never waits for a person: one that idles belongs to a
+/// process that was suspended or is gone, and the database takes its locks away, so that other replicas wait for them no
+/// longer than a few seconds. The same holds for one whose answers nobody takes (`tcp_user_timeout`) and for a machine
+/// that vanished (keepalives). A lock that can't be had at once is asked for again with the whole batch.
+const LIMITS: &str = "SET statement_timeout = 30000; SET lock_timeout = 1000; \
+     SET idle_in_transaction_session_timeout = 3000; SET tcp_user_timeout = 4000; SET tcp_keepalives_idle = 2; \
+     SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 2; SET client_min_messages = warning";
 
 /// From the first byte to a session that can be used.
 pub(super) const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// How long an answer may take: twice what a statement may. A database that says nothing for longer has hung, or is gone
 /// without a word.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// The same for a statement of a writer: callers wait behind it.
+pub(super) const COMMIT_ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// Waits no longer than this; what it was about is cut off.
 pub(super) async fn within<T>(most: Duration, work: impl Future<Output = Result<T>>) -> Result<T> {

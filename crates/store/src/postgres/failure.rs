@@ -26,5 +26,7 @@ pub(super) fn is_unavailable(error: &tokio_postgres::Error) -> bool {
     let Some(code) = error.code() else { return true };
     // Classes: connection, transaction rolled back by the server, resources, the operator, the system itself.
     let away = ["08", "40", "53", "57", "58"].iter().any(|class| code.code().starts_with(class));
-    away || *code == SqlState::READ_ONLY_SQL_TRANSACTION || *code == SqlState::LOCK_NOT_AVAILABLE
+    away || *code == SqlState::READ_ONLY_SQL_TRANSACTION
+        || *code == SqlState::LOCK_NOT_AVAILABLE
+        || *code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
 }

@@ -15,7 +15,7 @@ use super::look::Look;
 use super::lookup::{Whose, tenant_number, whose};
 use crate::error::{Error, Result};
 use crate::kept::cursor::{seal, unseal};
-use crate::kept::figures::{self, CALLS, LeaseCalls, SEEN, SHOWN, SeenQueue, seen_queue};
+use crate::kept::figures::{self, CALLS, LeaseCalls, SEEN, SET_ASIDE, SHOWN, SeenQueue, seen_queue};
 use crate::kept::filter::PAGE_MAX;
 use crate::kept::hours::Hours;
 use crate::kept::patterns::GROUP_SEEN_LAG_MS;
@@ -118,5 +118,9 @@ pub(super) async fn health(look: &Look<'_>, scope: &TenantScope, now: Timestamp)
         };
         without_workers.extend(queue.alert(oldest, now));
     }
-    Ok(figures::health(&counts, queues, without_workers, now))
+    let set_aside = match whose {
+        Whose::All => look.rows(SET_ASIDE, &[]).await?.first().map(|row| number(row, 0)).transpose()?.unwrap_or(0),
+        Whose::One(_) | Whose::Nobody => 0,
+    };
+    Ok(figures::health(&counts, queues, without_workers, u64::try_from(set_aside).unwrap_or(0), now))
 }

@@ -6,26 +6,105 @@ use redrive_core::time::{HOUR_MS, Timestamp};
 use tokio_postgres::Transaction;
 
 use super::columns::number;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kept::patterns::PATTERN_HOURS_KEPT_MS;
+use crate::model::Swept;
 
 /// Held while folding. The bytes are `redrive`, then a number of ours.
 pub(super) const FOLD_LOCK: i64 = 0x7265_6472_6976_6502;
 /// Rows of each kind that one transaction folds.
 const PIECE_ROWS: u32 = 20_000;
+/// No sum passes this: past every budget is past every budget, and two of them still fit the column.
+const SUM_MAX: i64 = i64::MAX / 2;
 
-/// How many rows were folded; none when another is at it.
-pub(crate) async fn fold(tx: &Transaction<'_>, now: Timestamp) -> Result<Option<u64>> {
+/// What is folded, each from a table of deltas of its own.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Counters,
+    Hours,
+    Spend,
+    Patterns,
+}
+
+impl Kind {
+    const ALL: [Self; 4] = [Self::Counters, Self::Hours, Self::Spend, Self::Patterns];
+
+    fn table(self) -> &'static str {
+        match self {
+            Self::Counters => "counter_deltas",
+            Self::Hours => "hour_deltas",
+            Self::Spend => "spend_deltas",
+            Self::Patterns => "pattern_deltas",
+        }
+    }
+
+    fn sql(self, rows: u32, now: Timestamp) -> String {
+        let taken = taken(self.table(), rows);
+        match self {
+            Self::Counters => counters(&taken),
+            Self::Hours => hours(&taken),
+            Self::Spend => spend(&taken),
+            Self::Patterns => patterns(&taken, now),
+        }
+    }
+}
+
+/// What was folded; none when another is at it.
+pub(crate) async fn fold(tx: &mut Transaction<'_>, now: Timestamp) -> Result<Option<Swept>> {
     if !take_turn(tx).await? {
         return Ok(None);
     }
-    let mut folded = counters(tx).await? + hours(tx).await? + spend(tx).await?;
-    folded += patterns(tx, now).await? + number_changes(tx).await?;
-    Ok(Some(folded))
+    let mut swept = Swept::default();
+    for kind in Kind::ALL {
+        let (folded, more) = fold_kind(tx, kind, now).await?;
+        swept.more |= more;
+        swept.moved += usize::try_from(folded).unwrap_or(usize::MAX);
+    }
+    swept.moved += usize::try_from(number_changes(tx).await?).unwrap_or(usize::MAX);
+    swept.looked_at = swept.moved;
+    Ok(Some(swept))
+}
+
+/// Folds a piece. Where a row in it can't be folded, smaller and smaller pieces are tried until it is alone; then it is
+/// set aside, and the others go on without it. Says how many rows are gone, and whether more may be there.
+async fn fold_kind(tx: &mut Transaction<'_>, kind: Kind, now: Timestamp) -> Result<(u64, bool)> {
+    let mut rows = PIECE_ROWS;
+    loop {
+        let piece = tx.transaction().await?;
+        let error = match run(&piece, &kind.sql(rows, now)).await {
+            Ok(folded) => {
+                piece.commit().await?;
+                return Ok((folded, folded == u64::from(rows)));
+            }
+            // The connection or the database is at fault, and no row.
+            Err(error @ Error::Unavailable(_)) => return Err(error),
+            Err(error) => error,
+        };
+        piece.rollback().await?;
+        if rows == 1 {
+            set_aside(tx, kind.table(), &error, now).await?;
+            return Ok((1, true));
+        }
+        rows = (rows / 8).max(1);
+    }
+}
+
+/// Keeps a row that could not be folded for a person, with the reason.
+async fn set_aside(tx: &Transaction<'_>, table: &str, why: &Error, now: Timestamp) -> Result<()> {
+    let sql = format!(
+        "WITH {} INSERT INTO set_aside (at, source, why, body)
+         SELECT $1, $2, $3, to_json(taken)::text FROM taken",
+        taken(table, 1)
+    );
+    tracing::error!(table, error = %why, "a row could not be folded and is set aside");
+    tx.execute(&sql, &[&now.as_millis(), &table, &why.to_string()]).await?;
+    Ok(())
 }
 
 /// Only the log: whoever asks what changed sees all that was committed before. Waits for its turn.
 pub(super) async fn log_changes(tx: &Transaction<'_>) -> Result<u64> {
+    // Whoever folds may need a while; one that was suspended loses its lock within this time.
+    tx.batch_execute("SET LOCAL lock_timeout = 8000").await?;
     tx.execute("SELECT pg_advisory_xact_lock($1)", &[&FOLD_LOCK]).await?;
     number_changes(tx).await
 }
@@ -35,10 +114,8 @@ async fn take_turn(tx: &Transaction<'_>) -> Result<bool> {
 }
 
 /// Takes rows of a table of deltas; what was taken is summed in the same statement.
-fn taken(table: &str) -> String {
-    format!(
-        "taken AS (DELETE FROM {table} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {table} LIMIT {PIECE_ROWS})) RETURNING *)"
-    )
+fn taken(table: &str, rows: u32) -> String {
+    format!("taken AS (DELETE FROM {table} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {table} LIMIT {rows})) RETURNING *)")
 }
 
 async fn run(tx: &Transaction<'_>, sql: &str) -> Result<u64> {
@@ -46,9 +123,9 @@ async fn run(tx: &Transaction<'_>, sql: &str) -> Result<u64> {
     Ok(u64::try_from(number(&row, 0)?).unwrap_or(0))
 }
 
-async fn counters(tx: &Transaction<'_>) -> Result<u64> {
-    let sql = format!(
-        "WITH {}, sums AS (
+fn counters(taken: &str) -> String {
+    format!(
+        "WITH {taken}, sums AS (
              SELECT state, tenant, queue, reason, detail, sum(n)::bigint AS n FROM taken
              GROUP BY state, tenant, queue, reason, detail
          ), own AS (
@@ -61,15 +138,13 @@ async fn counters(tx: &Transaction<'_>) -> Result<u64> {
              HAVING sum(n) <> 0
              ON CONFLICT (state, queue, reason, detail) DO UPDATE SET n = totals.n + excluded.n
          )
-         SELECT count(*) FROM taken",
-        taken("counter_deltas")
-    );
-    run(tx, &sql).await
+         SELECT count(*) FROM taken"
+    )
 }
 
-async fn hours(tx: &Transaction<'_>) -> Result<u64> {
-    let sql = format!(
-        "WITH {}, own AS (
+fn hours(taken: &str) -> String {
+    format!(
+        "WITH {taken}, own AS (
              INSERT INTO hours (hour, tenant, queue, reason, started, failed, retried, dead, recovered, succeeded)
              SELECT hour, tenant, queue, reason, sum(started)::bigint, sum(failed)::bigint, sum(retried)::bigint,
                  sum(dead)::bigint, sum(recovered)::bigint, sum(succeeded)::bigint
@@ -79,32 +154,30 @@ async fn hours(tx: &Transaction<'_>) -> Result<u64> {
                  dead = hours.dead + excluded.dead, recovered = hours.recovered + excluded.recovered,
                  succeeded = hours.succeeded + excluded.succeeded
          )
-         SELECT count(*) FROM taken",
-        taken("hour_deltas")
-    );
-    run(tx, &sql).await
+         SELECT count(*) FROM taken"
+    )
 }
 
-async fn spend(tx: &Transaction<'_>) -> Result<u64> {
-    let sql = format!(
-        "WITH {}, own AS (
+fn spend(taken: &str) -> String {
+    format!(
+        "WITH {taken}, own AS (
              INSERT INTO retry_spend (tenant, day, tokens, cost_micros)
-             SELECT tenant, day, sum(tokens)::bigint, sum(cost_micros)::bigint FROM taken GROUP BY tenant, day
-             ON CONFLICT (tenant, day) DO UPDATE SET tokens = retry_spend.tokens + excluded.tokens,
-                 cost_micros = retry_spend.cost_micros + excluded.cost_micros
+             SELECT tenant, day, least(sum(tokens), {SUM_MAX})::bigint, least(sum(cost_micros), {SUM_MAX})::bigint
+             FROM taken GROUP BY tenant, day
+             ON CONFLICT (tenant, day) DO UPDATE SET
+                 tokens = least(retry_spend.tokens::numeric + excluded.tokens, {SUM_MAX})::bigint,
+                 cost_micros = least(retry_spend.cost_micros::numeric + excluded.cost_micros, {SUM_MAX})::bigint
          )
-         SELECT count(*) FROM taken",
-        taken("spend_deltas")
-    );
-    run(tx, &sql).await
+         SELECT count(*) FROM taken"
+    )
 }
 
 /// Failures go to their hour at once: nobody counts the hour under way on the pattern's own row here. Hours older than
 /// anybody asks for go, of the patterns that have failed.
-async fn patterns(tx: &Transaction<'_>, now: Timestamp) -> Result<u64> {
+fn patterns(taken: &str, now: Timestamp) -> String {
     let oldest = now.hour().minus_ms(PATTERN_HOURS_KEPT_MS).as_millis();
-    let sql = format!(
-        "WITH {}, sums AS (
+    format!(
+        "WITH {taken}, sums AS (
              SELECT pattern, sum(count)::bigint AS count, sum(open)::bigint AS open, max(at) AS at,
                  max(group_seen) AS group_seen
              FROM taken GROUP BY pattern
@@ -121,10 +194,8 @@ async fn patterns(tx: &Transaction<'_>, now: Timestamp) -> Result<u64> {
              DELETE FROM pattern_hourly WHERE hour < {oldest}
                  AND pattern IN (SELECT pattern FROM sums WHERE count > 0)
          )
-         SELECT count(*) FROM taken",
-        taken("pattern_deltas")
-    );
-    run(tx, &sql).await
+         SELECT count(*) FROM taken"
+    )
 }
 
 /// Numbers what was committed since, without gaps. Only the holder of the lock does, so that a number once seen has all

@@ -16,7 +16,7 @@ use tokio_postgres::error::{DbError, SqlState};
 use tokio_postgres::types::ToSql;
 
 use super::address::Address;
-use super::connection::{ANSWER_MAX, Session, connect};
+use super::connection::{COMMIT_ANSWER_MAX, Session, connect};
 use super::failure::is_unavailable;
 use super::look::Look;
 use super::write::Write;
@@ -27,14 +27,16 @@ pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 /// A statement that was sent, and whose answer nobody has waited for yet.
 type Sent = Pin<Box<dyn Future<Output = std::result::Result<(), tokio_postgres::Error>> + Send>>;
 
-/// Every statement here finds its rows by an index, one by one, however small the tables are today.
+/// Every statement here finds its rows by an index, one by one, however small the tables are today. None takes long: one
+/// that does holds locks that others wait for.
 const SETTINGS: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
-     SET enable_bitmapscan = off; SET jit = off; SET plan_cache_mode = force_generic_plan";
+     SET enable_bitmapscan = off; SET jit = off; SET plan_cache_mode = force_generic_plan; \
+     SET statement_timeout = 15000";
 
 /// What is to be done about a statement that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// Somebody was there first, or two waited for each other: the whole batch again.
+    /// Somebody was there first, holds a lock, or two waited for each other: the whole batch again.
     Again,
     /// So was a run that the batch took to be new: again, and its runs are asked for first.
     NotNew,
@@ -52,6 +54,10 @@ impl Failure {
             None => Self::Lost,
             Some(code) if *code == SqlState::UNIQUE_VIOLATION && is_about_names(error) => Self::NotNew,
             Some(code) if *code == SqlState::UNIQUE_VIOLATION || code.code().starts_with("40") => Self::Again,
+            // Whoever holds it is slow, or gone: its lock is free soon, or taken away from it.
+            Some(code) if *code == SqlState::LOCK_NOT_AVAILABLE => Self::Again,
+            // The database ended the transaction of a process that was suspended: nothing of it holds.
+            Some(code) if *code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => Self::Again,
             Some(_) if is_unavailable(error) => Self::Lost,
             Some(_) => Self::Command,
         }
@@ -92,7 +98,7 @@ impl Line {
         let session = runtime.block_on(connect(address, drive))?;
         let driver = driver.ok_or_else(|| Error::Unexpected("nothing moves a connection's bytes".into()))?;
         let (ahead, session) = (Vec::new(), Arc::new(session));
-        let mut line = Self { ahead, session, runtime, driver, answer_max: ANSWER_MAX, failure: None };
+        let mut line = Self { ahead, session, runtime, driver, answer_max: COMMIT_ANSWER_MAX, failure: None };
         let set = line.wait(line.session.client.batch_execute(SETTINGS));
         line.noted(set)?;
         Ok(line)

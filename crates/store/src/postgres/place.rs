@@ -36,7 +36,8 @@ impl PgPlace {
             refuse_served(&client).await?;
         }
         // A large table takes its time.
-        client.batch_execute("SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0").await?;
+        let patient = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0";
+        client.batch_execute(patient).await?;
         Ok(Self { client, name })
     }
 

@@ -24,6 +24,7 @@ use crate::commands::output_schemas::OutputSchemas;
 use crate::commands::policy_shelf::PolicyShelf;
 use crate::copy::half_copied;
 use crate::error::Result;
+use crate::model::Swept;
 use crate::store::Store as _;
 
 /// What a store needs to open.
@@ -123,20 +124,20 @@ impl PgStore {
     }
 
     /// Folds a piece of what commits appended, unless another replica is at it.
-    pub async fn fold(&self) -> Result<()> {
+    pub async fn fold(&self) -> Result<Swept> {
         within(ANSWER_MAX, self.fold_a_piece()).await
     }
 
-    async fn fold_a_piece(&self) -> Result<()> {
+    async fn fold_a_piece(&self) -> Result<Swept> {
         let now = self.now();
         let mut held = self.folding.lock().await;
         let mut session = self.folder(held.take()).await?;
         // Cut off in the middle, the connection is gone with its transaction.
-        let tx = session.client.transaction().await?;
-        fold::fold(&tx, now).await?;
+        let mut tx = session.client.transaction().await?;
+        let folded = fold::fold(&mut tx, now).await?;
         tx.commit().await?;
         *held = Some(session);
-        Ok(())
+        Ok(folded.unwrap_or_default())
     }
 
     /// Puts what commits appended into the log of changes, so that whoever reads it next misses nothing.
@@ -169,19 +170,129 @@ impl PgStore {
 #[cfg(test)]
 mod tests {
     use private_postgres::Database;
+    use redrive_core::time::Timestamp;
 
     use super::*;
     use crate::clock::SeededDice;
+    use crate::commands::failpoint;
     use crate::commands::operation_settle::Outcomes;
+    use crate::error::Error;
+
+    async fn open(database: &Database) -> PgStore {
+        let (url, dice) = (database.url().to_owned(), Arc::new(SeededDice::new(7)));
+        let options = Options { url, clock: None, dice, policies: Policies::default(), lines: LINES };
+        PgStore::open(options).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_panic_beside_a_command_is_contained() {
+        let database = Database::fresh().unwrap();
+        let store = open(&database).await;
+        for point in ["mid_batch", "before_commit"] {
+            let half = store.write(move |batch| {
+                batch.rows.put_stamp("half", batch.now, Timestamp::default())?;
+                failpoint::panic_at(point);
+                Ok(())
+            });
+            assert!(matches!(half.await, Err(Error::Unexpected(_))), "{point}");
+            assert_eq!(store.write(|batch| batch.rows.last_stamp()).await.unwrap(), None, "{point}");
+        }
+        assert!(store.has_writer());
+        store.close().await;
+        assert!(!store.has_writer());
+    }
+
+    #[tokio::test]
+    async fn readiness_after_a_commit_costs_no_other() {
+        let database = Database::fresh().unwrap();
+        let store = open(&database).await;
+        let transactions = || database.sql("SELECT txid_current()").unwrap().trim().parse::<u64>().unwrap();
+        let first = transactions();
+        store.ready().await.unwrap();
+        let before = transactions();
+        assert!(before > first + 1, "the first one has to find out");
+        for _ in 0..100 {
+            store.ready().await.unwrap();
+        }
+        assert_eq!(transactions(), before + 1);
+        store.close().await;
+    }
+
+    /// Holds a lock in the middle of a transaction until it is let go, as a replica that was suspended does.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_suspended_replica_loses_its_locks_and_retries_later() {
+        let database = Database::fresh().unwrap();
+        let (suspended, healthy) = (Arc::new(open(&database).await), open(&database).await);
+        let (begun, has_begun) = std::sync::mpsc::channel();
+        let (wake, waits) = std::sync::mpsc::channel::<()>();
+        let (mut begun, mut waits) = (Some(begun), Some(waits));
+        let stalls = move |batch: &mut Batch<'_>| {
+            batch.rows.put_stamp("shared", batch.now, Timestamp::default())?;
+            // What was put is written, and its row is locked.
+            batch.rows.last_stamp()?;
+            if let (Some(begun), Some(waits)) = (begun.take(), waits.take()) {
+                begun.send(()).unwrap();
+                let _ = waits.recv();
+            }
+            Ok(())
+        };
+        let stalled = std::thread::spawn({
+            let suspended = suspended.clone();
+            move || tokio::runtime::Runtime::new().unwrap().block_on(suspended.write(stalls))
+        });
+        has_begun.recv().unwrap();
+        let takes = |batch: &mut Batch<'_>| batch.rows.put_stamp("shared", batch.now, Timestamp::default());
+        healthy.write(takes).await.unwrap();
+        wake.send(()).unwrap();
+        stalled.join().unwrap().unwrap();
+        healthy.close().await;
+        suspended.close().await;
+    }
+
+    #[tokio::test]
+    async fn sums_that_would_overflow_stay_at_their_end() {
+        let database = Database::fresh().unwrap();
+        let store = open(&database).await;
+        let huge = format!(
+            "INSERT INTO spend_deltas (tenant, day, tokens, cost_micros)
+             SELECT 1, 0, {0}, {0} FROM generate_series(1, 5)",
+            i64::MAX
+        );
+        for _ in 0..2 {
+            database.sql(&huge).unwrap();
+            assert_eq!(store.fold().await.unwrap().moved, 5);
+        }
+        let kept = database.sql("SELECT tokens, cost_micros FROM retry_spend").unwrap();
+        assert_eq!(kept.trim(), format!("{0}|{0}", i64::MAX / 2));
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_row_that_can_not_be_folded_is_set_aside() {
+        let database = Database::fresh().unwrap();
+        let store = open(&database).await;
+        // Together with what is counted already it does not fit its column.
+        let row = "INSERT INTO counter_deltas (state, tenant, queue, reason, detail, n) VALUES";
+        database.sql(&format!("{row} (0, 1, 1, '', 0, 1), (0, 2, 1, '', 0, 1)")).unwrap();
+        store.fold().await.unwrap();
+        let bad = format!("(0, 1, 1, '', 0, {})", i64::MAX);
+        database.sql(&format!("{row} (0, 2, 1, '', 0, 1), {bad}, (0, 2, 1, '', 0, 1)")).unwrap();
+        while store.fold().await.unwrap().more {}
+        assert_eq!(database.sql("SELECT tenant, n FROM counts ORDER BY tenant").unwrap().trim(), "1|1\n2|3");
+        assert_eq!(database.sql("SELECT source FROM set_aside").unwrap().trim(), "counter_deltas");
+        let health = store.health(&crate::TenantScope::All).await.unwrap();
+        assert_eq!((health.set_aside, health.status.as_str()), (1, "attention"));
+        let of_tenant = store.health(&crate::TenantScope::One("acme".parse().unwrap())).await.unwrap();
+        assert_eq!(of_tenant.set_aside, 0);
+        store.close().await;
+    }
 
     /// Behind a new connection may be a database that has not seen all that the last one had: its log is read from where it
     /// says itself that it was read to.
     #[tokio::test]
     async fn how_far_the_log_was_followed_is_forgotten_with_the_connection() {
         let database = Database::fresh().unwrap();
-        let (url, dice) = (database.url().to_owned(), Arc::new(SeededDice::new(7)));
-        let options = Options { url, clock: None, dice, policies: Policies::default(), lines: LINES };
-        let store = PgStore::open(options).await.unwrap();
+        let store = open(&database).await;
         store.followed.keep(1, &Outcomes { from: 3, to: 9, runs: Vec::new(), more: false, canary: None });
         store.log_changes().await.unwrap();
         assert_eq!(store.followed.from(1, 3), 9);

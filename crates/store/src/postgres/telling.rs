@@ -1,5 +1,6 @@
 //! The connection that tells other replicas of due runs, and hears of theirs.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -31,7 +32,14 @@ impl Telling {
             .name("wakeups".into())
             .spawn(move || {
                 let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
-                runtime.block_on(work(&address, &wakeups, stopped));
+                // Without it other replicas' due runs are found by polling; it goes on after a panic all the same.
+                while !*stopped.borrow() {
+                    let work = || runtime.block_on(work(&address, &wakeups, stopped.clone()));
+                    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+                        tracing::error!("the LISTEN connection's thread panicked; connecting again");
+                        std::thread::sleep(RECONNECT);
+                    }
+                }
             })
             .map_err(|e| Error::Unexpected(format!("no thread for wake-ups: {e}")))?;
         Ok(Self { stop, thread: Mutex::new(Some(thread)) })

@@ -69,6 +69,14 @@ impl Store for PgStore {
         self.shared.wakeups.waiting()
     }
 
+    fn recovered(&self) -> watch::Receiver<u64> {
+        self.committer.recovered()
+    }
+
+    fn has_writer(&self) -> bool {
+        self.committer.are_running()
+    }
+
     async fn report(&self, report: Report) -> Result<Reported> {
         let (expects, report) = (Expects::report(&report), Box::new(report));
         self.write_run(expects, move |batch| report::report(batch, &report)).await
@@ -220,6 +228,10 @@ impl Store for PgStore {
         self.shelf.forget();
         let settings = read!(self, look => queue_list::all_settings(&look))?;
         settings.iter().for_each(|settings| self.schemas.note(settings));
+        Ok(())
+    }
+
+    async fn fold_figures(&self) -> Result<Swept> {
         self.fold().await
     }
 
@@ -407,8 +419,7 @@ impl Store for PgStore {
     }
 
     async fn ready(&self) -> Result<()> {
-        // An empty commit goes through the queue and the disk like any other.
-        self.write(sweep::touch).await
+        self.committer.ready().await
     }
 
     async fn close(&self) {

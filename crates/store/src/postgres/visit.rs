@@ -55,7 +55,7 @@ impl Visit {
         let mut line = Line::open(&address)?;
         line.wait_however_long();
         line.wait(migrate::require_current(&line.session))?;
-        line.wait(line.session.client.batch_execute("SET statement_timeout = 0"))?;
+        line.wait(line.session.client.batch_execute("SET statement_timeout = 0; SET lock_timeout = 20000"))?;
         Ok(Self { line, name: address.name() })
     }
 

@@ -17,10 +17,12 @@ use super::rows::PgRows;
 use super::write_out;
 use crate::commands::batch::{Batch, Known};
 use crate::commands::breakers;
+use crate::commands::command::answer;
 use crate::commands::failpoint;
 use crate::commands::rows::EngineRows as _;
 use crate::commands::tally::Tally;
 use crate::error::{Error, Result};
+use crate::writers::WriterStatus;
 
 /// Commands in one transaction.
 pub(super) const BATCH_MAX_COMMANDS: usize = 1_024;
@@ -69,10 +71,11 @@ pub(super) struct Writer {
     queues_set: u64,
     queues_known_at: Timestamp,
     reconnect_in: Duration,
-    /// The last transaction came as far as its commands.
-    begun: bool,
     /// So many batches more ask for the names of runs that may be new.
     asking: u32,
+    /// The last transaction came as far as its commit: if the connection was lost then, nobody knows whether it holds.
+    commit_sent: bool,
+    status: Arc<WriterStatus>,
 }
 
 /// Why a transaction did not hold.
@@ -82,7 +85,7 @@ struct Failed {
 }
 
 impl Writer {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, status: Arc<WriterStatus>) -> Self {
         Self {
             shared,
             line: None,
@@ -92,16 +95,25 @@ impl Writer {
             queues_set: 0,
             queues_known_at: Timestamp::default(),
             reconnect_in: RECONNECT_FIRST,
-            begun: false,
             asking: 0,
+            commit_sent: false,
+            status,
         }
     }
 
     pub(super) fn work(&mut self, mut queue: mpsc::Receiver<Queued>) {
         self.make_ready();
         while let Some(first) = queue.blocking_recv() {
-            if !self.commit_all(with_those_behind(first, &mut queue)) {
-                queue.close();
+            let commands = with_those_behind(first, &mut queue);
+            // Commands are guarded one by one; whatever panics beside them costs their answers, and not the thread.
+            match catch_unwind(AssertUnwindSafe(|| self.commit_all(commands))) {
+                Ok(true) => {}
+                Ok(false) => queue.close(),
+                Err(_) => {
+                    tracing::error!("a writer panicked; it goes on with the next batch");
+                    self.known.forget();
+                    self.line = None;
+                }
             }
         }
     }
@@ -122,15 +134,16 @@ impl Writer {
     /// when the line was told to stop.
     fn commit_all(&mut self, mut commands: Vec<Queued>) -> bool {
         let Err(failed) = self.transact_anew(&mut commands) else {
-            commands.into_iter().for_each(|queued| queued.command.answer(None));
+            commands.into_iter().for_each(|queued| answer(queued.command, None));
             return true;
         };
         let mut stop = matches!(failed.error, Error::Closing);
         if failed.how == Failure::Lost && !stop {
             // Whether a commit that got no answer holds nobody knows: who sends it again finds out.
             tracing::warn!(error = %failed.error, "the database is away");
+            self.status.failed();
             let said = unavailable(failed.error).to_string();
-            commands.into_iter().for_each(|queued| queued.command.answer(Some(Error::Unavailable(said.clone()))));
+            commands.into_iter().for_each(|queued| answer(queued.command, Some(Error::Unavailable(said.clone()))));
             return true;
         }
         for mut queued in commands {
@@ -139,26 +152,32 @@ impl Writer {
             if let Some(failed) = alone.as_ref().filter(|failed| !matches!(failed.error, Error::Closing)) {
                 tracing::error!(error = %failed.error, "a command could not be committed");
             }
-            queued.command.answer(alone.map(|failed| match failed.how {
+            let failed = alone.map(|failed| match failed.how {
                 Failure::Command => failed.error,
                 Failure::Again | Failure::NotNew | Failure::Lost => unavailable(failed.error),
-            }));
+            });
+            answer(queued.command, failed);
         }
         !stop
     }
 
     /// Once more, as long as the only trouble is that others were there first.
     fn transact_anew(&mut self, commands: &mut [Queued]) -> std::result::Result<(), Failed> {
-        let (mut tries, mut was_idle) = (0, self.line.is_some());
+        let (mut tries, mut lost) = (0, 0);
+        let was_connected = self.line.is_some();
         loop {
             let done = self.transact(commands);
             tries += 1;
             match done {
                 Err(failed) if matches!(failed.how, Failure::Again | Failure::NotNew) && tries < AGAIN_MAX => {
-                    tracing::debug!(error = %failed.error, "a batch is done anew");
+                    tracing::debug!(error = %failed.error, "a batch is retried after a conflict");
                 }
-                // A connection that was lost while nobody used it is only noticed now; nothing was done over it yet.
-                Err(failed) if failed.how == Failure::Lost && was_idle && !self.begun => was_idle = false,
+                // The connection was lost while nobody used it, or the database ended a transaction that had idled for
+                // too long, as one of a process that was suspended does. Nothing of it was committed.
+                Err(failed) if failed.how == Failure::Lost && was_connected && lost == 0 && !self.commit_sent => {
+                    tracing::debug!(error = %failed.error, "a batch is retried over a new connection");
+                    lost += 1;
+                }
                 done => return done,
             }
         }
@@ -166,9 +185,14 @@ impl Writer {
 
     fn transact(&mut self, commands: &mut [Queued]) -> std::result::Result<(), Failed> {
         self.connected().map_err(|error| Failed { error, how: Failure::Lost })?;
-        let done = self.try_transact(commands);
+        let done = catch_unwind(AssertUnwindSafe(|| self.try_transact(commands))).unwrap_or_else(|_| {
+            // It may have been cut off in the middle of a statement.
+            self.line = None;
+            Err(Error::Unexpected("a command panicked".into()))
+        });
         let noted = self.line.as_mut().and_then(Line::take_failure);
         let Err(error) = done else {
+            self.status.committed();
             self.asking = self.asking.saturating_sub(1);
             return Ok(());
         };
@@ -219,10 +243,10 @@ impl Writer {
     }
 
     fn try_transact(&mut self, commands: &mut [Queued]) -> Result<()> {
-        self.begun = false;
+        self.commit_sent = false;
         self.look_anew();
         let asking = if self.asking > 0 { Asking::All } else { Asking::ButTheNew };
-        let Self { shared, line: Some(line), known, names, marks, begun, .. } = self else {
+        let Self { shared, line: Some(line), known, names, marks, commit_sent, .. } = self else {
             return Err(Error::Unavailable("there is no connection".into()));
         };
         let unmet = names.unmet(commands.iter().map(|queued| &queued.expects));
@@ -232,7 +256,6 @@ impl Writer {
         }
         let mut rows = PgRows::new(line, names, marks, shared.quiet.clone());
         let now = shared.time.read(rows.begin(commands.iter().map(|queued| &queued.expects), asking)?);
-        *begun = true;
         let mut batch = Batch {
             rows: &mut rows,
             now,
@@ -242,14 +265,11 @@ impl Writer {
             tally: Tally::default(),
             wake: false,
         };
-        catch_unwind(AssertUnwindSafe(|| {
-            commands.iter_mut().try_for_each(|queued| {
-                queued.command.run(&mut batch)?;
-                failpoint::pass("mid_batch");
-                Ok(())
-            })
-        }))
-        .unwrap_or_else(|_| Err(Error::Unexpected("a command panicked".into())))?;
+        commands.iter_mut().try_for_each(|queued| {
+            queued.command.run(&mut batch)?;
+            failpoint::pass("mid_batch");
+            Ok::<_, Error>(())
+        })?;
         breakers::fold(&mut batch)?;
         let Batch { wake, tally, .. } = batch;
         if !rows.new_ones_are_made() {
@@ -257,6 +277,7 @@ impl Writer {
         }
         rows.fold(tally, now)?;
         failpoint::pass("before_commit");
+        *commit_sent = true;
         rows.commit()?;
         failpoint::pass("after_commit");
         let quiet = std::mem::take(&mut rows.breakers.quiet);

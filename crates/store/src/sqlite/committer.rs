@@ -12,13 +12,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::clock::{Clock, Dice};
 use crate::commands::batch::{Batch, Known};
 use crate::commands::breakers;
-use crate::commands::command::{Call, Command, Group, Member, Stop};
+use crate::commands::command::{Call, Command, Group, Member, Stop, answer};
 use crate::commands::failpoint;
 use crate::commands::tally::Tally;
 use crate::error::{Error, Result};
 use crate::sqlite::checkpointer::Checkpointer;
 use crate::sqlite::connection::{is_unavailable, leave_the_log};
 use crate::sqlite::rows::{Memory, SqliteRows};
+use crate::writers::{WriterStatus, unanswered};
 
 /// Commands that may wait; one more is answered Busy and nothing is lost.
 const QUEUE_MAX_COMMANDS: usize = 8_192;
@@ -34,6 +35,8 @@ const PRIORITY: i32 = -5;
 pub(super) struct Committer {
     commands: mpsc::Sender<Box<dyn Command>>,
     wakeups: watch::Receiver<u64>,
+    recovered: watch::Receiver<u64>,
+    status: Arc<WriterStatus>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -48,13 +51,39 @@ impl Committer {
         let (commands, queue) = mpsc::channel(QUEUE_MAX_COMMANDS);
         let (wake, wakeups) = watch::channel(0);
         leave_the_log(&conn)?;
+        let (recover, recovered) = watch::channel(0);
+        let status = WriterStatus::new(Arc::new(recover));
         let (known, memory) = (Known::default(), Memory::default());
-        let mut desk = Desk { conn, checkpointer, clock, dice, policies, known, memory, wake };
+        let mut desk = Desk { conn, checkpointer, clock, dice, policies, known, memory, wake, status: status.clone() };
+        let running = status.running();
         let thread = std::thread::Builder::new()
             .name("committer".into())
-            .spawn(move || desk.work(queue))
+            .spawn(move || {
+                let _running = running;
+                desk.work(queue);
+            })
             .map_err(|e| Error::Unexpected(format!("no thread for the committer: {e}")))?;
-        Ok(Self { commands, wakeups, thread: Mutex::new(Some(thread)) })
+        Ok(Self { commands, wakeups, recovered, status, thread: Mutex::new(Some(thread)) })
+    }
+
+    pub(super) fn recovered(&self) -> watch::Receiver<u64> {
+        self.recovered.clone()
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.status.is_running()
+    }
+
+    /// Whether a commit would hold now: told from the last one where that is young enough, else by one that writes the
+    /// smallest thing there is.
+    pub(super) async fn ready(&self) -> Result<()> {
+        if self.commands.capacity() == 0 {
+            return Err(Error::Busy);
+        }
+        if self.status.is_fresh()? {
+            return Ok(());
+        }
+        self.commit(crate::commands::sweep::touch).await
     }
 
     pub(super) fn wakeups(&self) -> watch::Receiver<u64> {
@@ -66,12 +95,12 @@ impl Committer {
         &self,
         act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, answered) = oneshot::channel();
         self.commands.try_send(Box::new(Call::new(act, reply))).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(_) => Error::Busy,
             mpsc::error::TrySendError::Closed(_) => Error::Closing,
         })?;
-        answer.await.map_or(Err(Error::Closing), |(answer, _)| answer)
+        answered.await.map_or_else(|_| Err(unanswered(self.commands.is_closed())), |(answer, _)| answer)
     }
 
     /// Commits many, waiting for room: the caller's own memory bounds them. Each is answered alone, and the caller is
@@ -104,7 +133,8 @@ impl Committer {
         drop(group);
         let mut answers = answered.await.unwrap_or_default();
         answers.resize_with(count, || None);
-        answers.into_iter().map(|answer| answer.map_or(Err(Error::Closing), |(answer, _)| answer))
+        let is_closed = self.commands.is_closed();
+        answers.into_iter().map(move |answer| answer.map_or_else(|| Err(unanswered(is_closed)), |(answer, _)| answer))
     }
 
     /// Answers what is queued, then ends. Waits for the thread.
@@ -128,6 +158,7 @@ struct Desk {
     known: Known,
     memory: Memory,
     wake: watch::Sender<u64>,
+    status: Arc<WriterStatus>,
 }
 
 impl Desk {
@@ -139,12 +170,33 @@ impl Desk {
                 let Ok(next) = queue.try_recv() else { break };
                 commands.push(next);
             }
-            if !self.commit_all(commands) {
-                queue.close();
+            // Commands are guarded one by one; whatever panics beside them costs their answers, and not the thread.
+            let done = catch_unwind(AssertUnwindSafe(|| {
+                let goes_on = self.commit_all(commands);
+                self.checkpointer.look(&self.conn);
+                goes_on
+            }));
+            match done {
+                Ok(true) => {}
+                Ok(false) => queue.close(),
+                Err(_) => {
+                    tracing::error!("the committer panicked; it goes on with the next batch");
+                    self.roll_back();
+                }
             }
-            self.checkpointer.look(&self.conn);
         }
         self.checkpointer.end(&self.conn);
+    }
+
+    /// Whatever was begun is undone, and what was known of it forgotten.
+    fn roll_back(&mut self) {
+        self.known.forget();
+        self.memory = Memory::default();
+        if !self.conn.is_autocommit()
+            && let Err(error) = self.conn.execute_batch("ROLLBACK")
+        {
+            tracing::error!(%error, "a transaction could not be rolled back");
+        }
     }
 
     /// One transaction for all; where that fails, one for each, so that a bad command costs only itself. False when
@@ -158,7 +210,7 @@ impl Desk {
             })
         });
         let Err(error) = whole else {
-            commands.into_iter().for_each(|command| command.answer(None));
+            commands.into_iter().for_each(|command| answer(command, None));
             return true;
         };
         let mut stop = matches!(error, Error::Closing);
@@ -168,27 +220,28 @@ impl Desk {
             if let Some(error) = alone.as_ref().filter(|error| !matches!(error, Error::Closing)) {
                 tracing::error!(%error, "a command could not be committed");
             }
-            command.answer(alone);
+            answer(command, alone);
         }
         !stop
     }
 
     fn transact(&mut self, act: impl FnOnce(&mut Batch<'_>) -> Result<()>) -> Result<()> {
-        let done = self.try_transact(act);
-        if done.is_err() {
-            self.known.forget();
-            self.memory = Memory::default();
-            if !self.conn.is_autocommit()
-                && let Err(error) = self.conn.execute_batch("ROLLBACK")
-            {
-                tracing::error!(%error, "a transaction could not be rolled back");
+        let done = catch_unwind(AssertUnwindSafe(|| self.try_transact(act)))
+            .unwrap_or_else(|_| Err(Error::Unexpected("a command panicked".into())));
+        match &done {
+            Ok(()) => self.status.committed(),
+            Err(error) => {
+                if matches!(error, Error::Unavailable(_)) {
+                    self.status.failed();
+                }
+                self.roll_back();
             }
         }
         done
     }
 
     fn try_transact(&mut self, act: impl FnOnce(&mut Batch<'_>) -> Result<()>) -> Result<()> {
-        self.conn.prepare_cached("BEGIN IMMEDIATE")?.execute([]).map_err(storage)?;
+        self.conn.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([])).map_err(storage)?;
         let mut rows = SqliteRows::new(&self.conn, &mut self.memory);
         let mut batch = Batch {
             rows: &mut rows,
@@ -199,14 +252,12 @@ impl Desk {
             tally: Tally::default(),
             wake: false,
         };
-        catch_unwind(AssertUnwindSafe(|| act(&mut batch)))
-            .unwrap_or_else(|_| Err(Error::Unexpected("a command panicked".into())))
-            .map_err(sort_out)?;
+        act(&mut batch).map_err(sort_out)?;
         breakers::fold(&mut batch).map_err(sort_out)?;
         let Batch { rows, now, wake, tally, .. } = batch;
         rows.fold(tally, now).map_err(sort_out)?;
         failpoint::pass("before_commit");
-        self.conn.prepare_cached("COMMIT")?.execute([]).map_err(storage)?;
+        self.conn.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([])).map_err(storage)?;
         failpoint::pass("after_commit");
         if wake {
             self.wake.send_modify(|n| *n = n.wrapping_add(1));
@@ -243,13 +294,70 @@ mod tests {
     use crate::clock::{ManualClock, SeededDice};
     use crate::sqlite::store::{Options, SqliteStore};
 
+    fn open(folder: &tempfile::TempDir) -> SqliteStore {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
+        let (dice, policies) = (Arc::new(SeededDice::new(7)), Policies::default());
+        SqliteStore::open(Options { folder: folder.path().join("data"), clock, dice, policies }).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_panic_beside_a_command_is_contained() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(&folder);
+        let half = store.write(move |batch| {
+            batch.rows.put_stamp("half", batch.now, Timestamp::default())?;
+            failpoint::panic_at("before_commit");
+            Ok(())
+        });
+        assert!(matches!(half.await, Err(Error::Unexpected(_))));
+        assert_eq!(store.write(|batch| batch.rows.last_stamp()).await.unwrap(), None);
+        assert!(store.committer.is_running());
+    }
+
+    struct PanicsWhenDropped;
+
+    impl Drop for PanicsWhenDropped {
+        fn drop(&mut self) {
+            panic!("dropped");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_while_answering_is_contained() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(&folder);
+        // Nobody waits for the answer: the committer drops it.
+        let mut asked = Box::pin(store.write(|_| Ok(PanicsWhenDropped)));
+        std::future::poll_fn(|cx| {
+            assert!(asked.as_mut().poll(cx).is_pending());
+            std::task::Poll::Ready(())
+        })
+        .await;
+        drop(asked);
+        assert_eq!(store.write(|batch| batch.rows.last_stamp()).await.unwrap(), None);
+        assert!(store.committer.is_running());
+    }
+
+    #[tokio::test]
+    async fn readiness_after_a_commit_costs_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = open(&folder);
+        let other = Connection::open(folder.path().join("data/redrive.db")).unwrap();
+        let version = || other.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0)).unwrap();
+        let first = version();
+        store.committer.ready().await.unwrap();
+        let before = version();
+        assert_ne!(first, before, "the first one has to find out");
+        for _ in 0..100 {
+            store.committer.ready().await.unwrap();
+        }
+        assert_eq!(version(), before);
+    }
+
     #[tokio::test]
     async fn a_command_that_fails_is_undone_and_leaves_no_transaction_to_the_next() {
         let folder = tempfile::tempdir().unwrap();
-        let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
-        let (dice, policies) = (Arc::new(SeededDice::new(7)), Policies::default());
-        let options = Options { folder: folder.path().join("data"), clock, dice, policies };
-        let store = SqliteStore::open(options).unwrap();
+        let store = open(&folder);
         let stamped = store.write(|batch| {
             batch.rows.put_stamp("half", batch.now, Timestamp::default())?;
             Err::<(), _>(Error::Unexpected("in the middle of it".into()))

@@ -14,7 +14,7 @@ use super::list::PAGE_MAX;
 use super::lookup::{Whose, tenant_number, whose};
 use super::pattern_clock::GROUP_SEEN_LAG_MS;
 use crate::error::{Error, Result};
-use crate::kept::figures::{self, CALLS, LeaseCalls, SEEN, SHOWN, SeenQueue, seen_queue};
+use crate::kept::figures::{self, CALLS, LeaseCalls, SEEN, SET_ASIDE, SHOWN, SeenQueue, seen_queue};
 use crate::model::TenantScope;
 use crate::standing_model::Standing;
 
@@ -83,7 +83,11 @@ pub(super) fn health(conn: &Connection, scope: &TenantScope, now: Timestamp) -> 
         };
         without_workers.extend(queue.alert(oldest, now));
     }
-    Ok(figures::health(&counts, queues, without_workers, now))
+    let set_aside = match whose {
+        Whose::All => conn.prepare_cached(SET_ASIDE)?.query_row([], |row| row.get(0))?,
+        Whose::One(_) | Whose::Nobody => 0,
+    };
+    Ok(figures::health(&counts, queues, without_workers, set_aside, now))
 }
 
 pub(super) fn how_it_stands(conn: &Connection, scope: &TenantScope) -> Result<Standing> {

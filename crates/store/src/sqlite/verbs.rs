@@ -54,6 +54,14 @@ impl Store for SqliteStore {
         self.committer.wakeups()
     }
 
+    fn recovered(&self) -> watch::Receiver<u64> {
+        self.committer.recovered()
+    }
+
+    fn has_writer(&self) -> bool {
+        self.committer.is_running()
+    }
+
     async fn report(&self, report: Report) -> Result<Reported> {
         let report = Box::new(report);
         self.write(move |batch| report::report(batch, &report)).await
@@ -186,6 +194,11 @@ impl Store for SqliteStore {
     async fn stamp(&self, replica: &str) -> Result<()> {
         let replica = replica.to_owned();
         self.write(move |batch| sweep::stamp(batch, &replica)).await
+    }
+
+    /// Each commit folds its own.
+    async fn fold_figures(&self) -> Result<Swept> {
+        Ok(Swept::default())
     }
 
     async fn rescue_expired(&self, most: usize) -> Result<Swept> {
@@ -365,8 +378,7 @@ impl Store for SqliteStore {
     }
 
     async fn ready(&self) -> Result<()> {
-        // An empty commit goes through the queue and the disk like any other.
-        self.write(sweep::touch).await
+        self.committer.ready().await
     }
 
     async fn close(&self) {

@@ -40,7 +40,7 @@ pub(crate) async fn lease(
     let wait = Duration::from_millis(wait_ms(&request)?);
     let asked = lease_call(&call.who, &call.query, request)?;
     let waiting = Waiting { time: wait, share: app.waiting_bytes.share(call.who.holder()), cost };
-    let leases = take(&app, asked, waiting).await?;
+    let leases = take(&app, &call.who, asked, waiting).await?;
     Ok(Reply::ok(LeasesAnswer { leases: prepare::leases(&app, leases).await }))
 }
 
@@ -114,7 +114,7 @@ impl Waiting {
 }
 
 /// Looks, and looks again on every hint, until there is work, the time is up, or the server stops.
-async fn take(app: &App, asked: LeaseCall, mut waiting: Waiting) -> Result<Vec<LeasedRun>> {
+async fn take(app: &App, who: &Identity, asked: LeaseCall, mut waiting: Waiting) -> Result<Vec<LeasedRun>> {
     let mut hints = app.store.wakeups();
     let mut stopping = app.stopping();
     let time_up = tokio::time::sleep(waiting.time);
@@ -134,6 +134,8 @@ async fn take(app: &App, asked: LeaseCall, mut waiting: Waiting) -> Result<Vec<L
             _ = stopping.wait_for(|stopping| *stopping) => return Ok(leases),
             () = hint(&mut hints) => {}
         }
+        // A key that was revoked while its call waited gets nothing any more.
+        app.keyring.identify_hash(who.key_hash(), app.store.as_ref()).await?;
     }
 }
 

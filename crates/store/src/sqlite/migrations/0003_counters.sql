@@ -26,3 +26,12 @@ ALTER TABLE patterns ADD COLUMN hour_count INTEGER NOT NULL DEFAULT 0;
 
 -- The newest pattern tells it.
 ALTER TABLE tenants DROP COLUMN last_failure_at;
+
+-- Rows that a service could not work with: kept for a person, so that they stop nothing else.
+CREATE TABLE set_aside (
+    id INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    source TEXT NOT NULL,              -- the table it was in
+    why TEXT NOT NULL,
+    body TEXT NOT NULL                 -- the row, as JSON
+);
