@@ -12,8 +12,8 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     BreakerView, BreakersAnswer, ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun,
     OperationItemsPage, OperationView, OperationsPage, PatternDetail, PatternView, PatternsPage, PlanAnswer,
-    QueueSettings, QueueView, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer,
-    TenantBreaker, TenantHealth, TenantsAnswer,
+    QueueSettings, QueueView, QueuesAnswer, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView,
+    SucceedAnswer, TenantBreaker, TenantHealth, TenantsAnswer,
 };
 use redrive_store::{
     Act, BreakerAct, DetailCall, EffectRef, Error, FailedAttempt, ItemsCall, KeyMark, KeyRecord, LeaseCall,
@@ -224,7 +224,7 @@ faulty! {
     Reads standing(scope: &TenantScope) -> Standing;
     Reads stats(scope: &TenantScope, call: StatsCall) -> StatsAnswer;
     Reads changes(scope: &TenantScope, since: Option<String>) -> ChangesAnswer;
-    Reads queues() -> Vec<QueueView>;
+    Reads queues(limit: u32, cursor: Option<String>) -> QueuesAnswer;
     Reads queue(name: &QueueName) -> QueueView;
     Knows policy(tenant: &Tenant, queue: &QueueName) -> Arc<Policy>;
     Knows output_schema(at: &RunRef) -> Option<OutputSchema>;

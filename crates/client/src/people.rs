@@ -106,8 +106,11 @@ impl Client {
 
 /// Looking after the house: admins.
 impl Client {
-    pub fn queues(&self) -> Call<QueuesAnswer> {
-        self.get(&["queues"], &Vec::new())
+    pub fn queues(&self, limit: Option<u32>, cursor: Option<&str>) -> Call<QueuesAnswer> {
+        let mut pairs = Vec::new();
+        one(&mut pairs, "limit", limit);
+        one(&mut pairs, "cursor", cursor);
+        self.get(&["queues"], &pairs)
     }
 
     pub fn queue(&self, name: &QueueName) -> Call<QueueView> {

@@ -54,6 +54,8 @@ pub enum Error {
     LeaseNeeded,
     #[error("the cursor does not parse, or belongs to another filter")]
     BadCursor,
+    #[error("the tenant has {most} queues of its own already")]
+    TooManyQueues { most: usize },
     #[error("the queue is set by the configuration file")]
     ManagedByConfig,
     /// The queue of commands is full; nothing was written.

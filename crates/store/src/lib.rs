@@ -23,6 +23,7 @@ pub mod sqlite;
 pub use breaker_model::BreakerAct;
 pub use clock::{Clock, Dice, ManualClock, SeededDice, SteadyClock, SystemClock, SystemDice};
 pub use codec::{CodecError, decode, encode};
+pub use commands::tenant_names::{TENANT_QUEUES_MAX, TENANT_REASONS_MAX};
 pub use error::{Error, Result};
 pub use kept::check::Miscounted;
 pub use model::*;

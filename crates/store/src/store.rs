@@ -12,8 +12,8 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     BreakerView, BreakersAnswer, ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun,
     OperationItemsPage, OperationView, OperationsPage, PatternDetail, PatternView, PatternsPage, PlanAnswer,
-    QueueSettings, QueueView, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer,
-    TenantBreaker, TenantHealth, TenantsAnswer,
+    QueueSettings, QueueView, QueuesAnswer, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView,
+    SucceedAnswer, TenantBreaker, TenantHealth, TenantsAnswer,
 };
 use tokio::sync::watch;
 
@@ -133,7 +133,7 @@ pub trait Store: Send + Sync + 'static {
     async fn stats(&self, scope: &TenantScope, call: StatsCall) -> Result<StatsAnswer>;
     async fn changes(&self, scope: &TenantScope, since: Option<String>) -> Result<ChangesAnswer>;
 
-    async fn queues(&self) -> Result<Vec<QueueView>>;
+    async fn queues(&self, limit: u32, cursor: Option<String>) -> Result<QueuesAnswer>;
     async fn queue(&self, name: &QueueName) -> Result<QueueView>;
     /// What holds for a tenant's runs in a queue. One that is not there yet has the defaults, and is not made.
     async fn policy(&self, tenant: &Tenant, queue: &QueueName) -> Result<Arc<Policy>>;

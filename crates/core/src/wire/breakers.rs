@@ -32,7 +32,8 @@ pub struct BreakerView {
     pub provider: Option<Label>,
     pub model: Option<Label>,
     pub state: StateName,
-    pub since: Timestamp,
+    /// Of everybody's breaker only for those who see all tenants.
+    pub since: Option<Timestamp>,
     /// Open: when one attempt may find out; opened by hand: when it closes, or until somebody closes it.
     pub until: Option<Timestamp>,
     /// Somebody opened it: replays wait too.
@@ -46,7 +47,7 @@ pub struct BreakerView {
     /// Closed: attempts within the window; of everybody's breaker only for those who see all tenants.
     pub attempts: Option<u64>,
     pub failed: Option<u64>,
-    /// Runs that it holds, counted up to 10,000.
+    /// Runs that it holds, counted up to 10,000; for a tenant its own.
     pub held: u64,
 }
 

@@ -208,7 +208,7 @@ fn table(breakers: &[BreakerView]) -> Table {
         table.row([
             breaker.name.to_string(),
             stands(breaker),
-            relative(breaker.since, now()),
+            breaker.since.map_or_else(|| "-".into(), |since| relative(since, now())),
             or_dash(failed),
             breaker.held.to_string(),
             or_dash(breaker.reason.as_ref().map(|reason| reason.decode().into_owned())),

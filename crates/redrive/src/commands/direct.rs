@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use redrive_core::time::Timestamp;
-use redrive_core::wire::{HealthAnswer, QueueView};
+use redrive_core::wire::HealthAnswer;
 use redrive_store::copy::Place;
 use redrive_store::{KeyRecord, Miscounted, SystemClock, postgres, sqlite};
 
@@ -49,7 +49,7 @@ impl Visit {
         either!(self, store => store.revoke_key(id))
     }
 
-    pub(crate) fn queues(&mut self) -> redrive_store::Result<Vec<QueueView>> {
+    pub(crate) fn queues(&mut self) -> redrive_store::Result<u64> {
         either!(self, store => store.queues())
     }
 

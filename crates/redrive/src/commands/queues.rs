@@ -31,6 +31,12 @@ pub(crate) enum Command {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
+    /// How many
+    #[arg(long, default_value_t = 50)]
+    limit: u32,
+    /// Where the last page said to go on
+    #[arg(long)]
+    cursor: Option<String>,
     #[command(flatten)]
     remote: Remote,
 }
@@ -139,16 +145,16 @@ pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
 
 async fn list(args: ListArgs, out: &mut Out) -> anyhow::Result<()> {
     let client = args.remote.client()?;
-    let call = client.queues();
+    let call = client.queues(Some(args.limit), args.cursor.as_deref());
     if args.remote.json {
         return Ok(out.json(&call.text().await?)?);
     }
-    let queues = call.await?.queues;
-    if queues.is_empty() {
+    let page = call.await?;
+    if page.queues.is_empty() {
         return Ok(out.line("no queues")?);
     }
     let mut table = Table::new(["QUEUE", "OWNER", "DEAD", "SCHEDULED", "RUNNING", "RETRY BY", "LAST LEASE CALL"]);
-    for queue in &queues {
+    for queue in &page.queues {
         table.row([
             queue.name.to_string(),
             or_dash(queue.settings.owner.as_ref()),
@@ -159,7 +165,11 @@ async fn list(args: ListArgs, out: &mut Out) -> anyhow::Result<()> {
             or_dash(queue.last_lease_call_at.map(|at| relative(at, now()))),
         ]);
     }
-    Ok(out.table(table.right(&[2, 3, 4]))?)
+    out.table(table.right(&[2, 3, 4]))?;
+    if let Some(cursor) = page.next_cursor {
+        out.line(format_args!("\nmore: --cursor {}", escape::shell(&cursor)))?;
+    }
+    Ok(())
 }
 
 async fn show(args: ShowArgs, out: &mut Out) -> anyhow::Result<()> {

@@ -1,6 +1,7 @@
 //! `redrive serve`: opens the store, applies the configuration, serves until it is told to stop.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::process;
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,9 +121,17 @@ async fn greet(server: &Server, store: &dyn Store, place: &Place, out: &mut Out)
     if let Some(address) = server.metrics_address() {
         tracing::info!(%address, "serving /metrics");
     }
+    for address in [Some(address), server.metrics_address()].into_iter().flatten().filter(|at| is_exposed(*at)) {
+        tracing::warn!(%address, "plain HTTP beyond this machine: keys and payloads travel in clear text without a TLS proxy");
+    }
     // Nobody may be reading; the log has said it.
     let _ = out.line(format_args!("listening on http://{address}")).and_then(|()| out.flush());
     Ok(())
+}
+
+/// Other machines can reach it.
+pub(crate) fn is_exposed(address: SocketAddr) -> bool {
+    !address.ip().to_canonical().is_loopback()
 }
 
 /// None where another server that started with this one has made it.

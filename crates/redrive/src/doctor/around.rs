@@ -4,7 +4,8 @@ use redrive_core::time::{MINUTE_MS, Timestamp};
 
 use super::finding::{Finding, Severity};
 use crate::commands::direct::Visit;
-use crate::config::ConfigPath;
+use crate::commands::serve::is_exposed;
+use crate::config::{ConfigPath, ServerSection, Settings};
 
 /// When this was written; no clock is earlier.
 const NOT_BEFORE_MS: i64 = 1_767_225_600_000;
@@ -35,10 +36,30 @@ fn judge(now: Timestamp, last: Option<Timestamp>) -> Finding {
 
 pub(crate) fn configuration(config: &ConfigPath) -> Finding {
     match config.read() {
-        Ok(_) => Finding::fine("configuration", "it can be read"),
+        Ok(file) => match Settings::try_from(file.server) {
+            Ok(settings) => exposure(&settings),
+            Err(error) => Finding::new(Severity::Action, "configuration", error.to_string(), "Mend it."),
+        },
         Err(error) => {
             let what = "Mend it: `redrive serve` does not start with it.";
             Finding::new(Severity::Action, "configuration", format!("{error:#}"), what)
+        }
+    }
+}
+
+/// The server speaks plain HTTP itself.
+fn exposure(settings: &Settings) -> Finding {
+    let exposed = [Some(settings.listen), settings.metrics_listen].into_iter().flatten().find(|at| is_exposed(*at));
+    match exposed {
+        None => Finding::fine("configuration", "it can be read"),
+        Some(address) => {
+            let what = "Listen on 127.0.0.1 behind a TLS proxy, or make sure that nobody else can read that network.";
+            Finding::new(
+                Severity::Advice,
+                "configuration",
+                format!("plain HTTP on {address}, beyond this machine"),
+                what,
+            )
         }
     }
 }
@@ -55,5 +76,20 @@ mod tests {
         assert_eq!(severity(now, None), Severity::Fine);
         assert_eq!(severity(now, Some(now.plus_ms(2 * SLACK_MS))), Severity::Danger);
         assert_eq!(severity(Timestamp::from_millis(0), None), Severity::Danger);
+    }
+
+    #[test]
+    fn plain_http_beyond_this_machine_is_worth_a_word() {
+        let severity = |listen: &str, metrics: Option<&str>| {
+            let listen = Some(listen.to_owned());
+            let metrics_listen = metrics.map(str::to_owned);
+            exposure(&Settings::try_from(ServerSection { listen, metrics_listen, ..Default::default() }).unwrap())
+                .severity
+        };
+        assert_eq!(severity("127.0.0.1:7070", None), Severity::Fine);
+        assert_eq!(severity("[::1]:7070", Some("127.0.0.2:1")), Severity::Fine);
+        assert_eq!(severity("[::ffff:127.0.0.1]:7070", None), Severity::Fine);
+        assert_eq!(severity("0.0.0.0:7070", None), Severity::Advice);
+        assert_eq!(severity("127.0.0.1:7070", Some("[::]:9000")), Severity::Advice);
     }
 }

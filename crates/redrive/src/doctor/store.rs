@@ -100,10 +100,7 @@ pub(crate) fn queues(store: &mut Visit) -> Vec<Finding> {
     });
     let findings: Vec<Finding> = unowned.chain(idle).collect();
     if findings.is_empty() {
-        return vec![Finding::fine(
-            "queues",
-            format!("{}, each with an owner; no work waits for a worker", queues.len()),
-        )];
+        return vec![Finding::fine("queues", format!("{queues}, each with an owner; no work waits for a worker"))];
     }
     findings
 }

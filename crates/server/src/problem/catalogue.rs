@@ -138,6 +138,8 @@ codes! {
         "A run keeps its payload. Choose another `run_id` for other work.";
     LeaseNeeded = "lease_needed", CONFLICT, "The report needs a lease",
         "This queue's runs are retried by workers. Only a queue with `retry_by` = `caller` takes a success without a lease.";
+    TooManyQueues = "too_many_queues", CONFLICT, "Too many queue names",
+        "A tenant may make up to `limit` queue names. Use one that is there, or have an admin set the queue first. A failure that is reported beyond the limit is kept in `default`, and its history says so.";
     ManagedByConfig = "managed_by_config", CONFLICT, "The queue is set by the configuration file",
         "Change `redrive.toml` and restart; the file would overrule what the API sets.";
     Internal = "internal", INTERNAL_SERVER_ERROR, "Something went wrong here",

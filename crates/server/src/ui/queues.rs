@@ -2,20 +2,24 @@
 
 use maud::{Markup, html};
 use redrive_core::policy::RetryBy;
-use redrive_core::wire::QueueView;
+use redrive_core::wire::{QueueView, QueuesAnswer};
 
-use super::components::{ago, empty, grouped, head, of, said};
+use super::components::{ago, empty, grouped, head, of, pager, said};
 use super::layout::Tab;
 use super::links;
 use super::page::{Sheet, Visit};
+use crate::api::v1::queues::QueuesQuery;
 use crate::app::App;
 use crate::problem::Result;
 
-pub(crate) async fn get(app: App, visit: Visit) -> Result<Sheet> {
-    let queues = app.store.queues().await?;
+pub(crate) async fn get(app: App, visit: Visit<(), QueuesQuery>) -> Result<Sheet> {
+    let QueuesQuery { limit, cursor } = visit.query;
+    let QueuesAnswer { queues, next_cursor } = app.store.queues(limit, cursor.clone()).await?;
+    let next = next_cursor.as_ref().map(|next| links::with("/queues", [("cursor", next.as_str())]));
     let ownerless = queues.iter().filter(|queue| queue.ownerless);
     let headline = html! {
         (of(queues.len() as u64, "queue"))
+        @if next.is_some() || cursor.is_some() { " on this page" }
         @match ownerless.clone().count() { 0 => ", each with an owner.", n => { ", " (n) " without an owner." } }
     };
     let action = html! {
@@ -43,6 +47,7 @@ pub(crate) async fn get(app: App, visit: Visit) -> Result<Sheet> {
                 tbody { @for queue in &queues { (row(queue, visit.now)) } }
             } } }
         }
+        (pager(cursor.as_ref().map(|_| "/queues"), next.as_deref()))
     };
     Ok(Sheet::new("Queues", Tab::Queues, main))
 }

@@ -148,3 +148,37 @@ async fn limits_are_told_with_a_tenants_health() {
     let health = world.get("/v1/tenants/acme/health", &world.tenant).await.json();
     assert_eq!(health["limits"], json!({"running": 1, "max_running": 50, "leases_per_s": null}));
 }
+
+#[tokio::test]
+async fn everybodys_breaker_tells_a_tenant_what_it_holds_of_it() {
+    let world = world().await;
+    for (key, run, model) in [
+        (&world.worker, "mine", "gpt-5"),
+        (&world.other_worker, "theirs", "gpt-5"),
+        (&world.other_worker, "theirs-2", "gpt-5"),
+        (&world.other_worker, "theirs-3", "o3"),
+    ] {
+        let body = json!({"run_id": run, "mode": "enqueue", "provider": "openai", "model": model});
+        assert_eq!(world.post("/v1/runs", key, body).await.status, 201);
+    }
+    for model in ["gpt-5", "o3"] {
+        let until = "2027-01-15T09:00:00Z";
+        let open = json!({"action": "open", "reason": "globex floods it", "until": until, "provider": "openai", "model": model});
+        assert_eq!(world.post("/v1/breakers", &world.operator, open).await.status, 200);
+    }
+    let unheld = world.get("/v1/breakers", &world.tenant).await;
+    assert_eq!(unheld.get("breakers"), json!([]), "it holds nothing of this tenant's yet");
+    assert_eq!(world.post("/v1/leases", &world.any_worker, r#"{"queues":["*"]}"#).await.get("leases"), json!([]));
+    let told = json!({
+        "name": "breaker:everywhere/production/openai/gpt-5", "scope": "everywhere", "environment": "production",
+        "tenant": null, "provider": "openai", "model": "gpt-5", "state": "open", "since": null,
+        "until": "2027-01-15T09:00:00.000Z", "by_hand": true, "opened_by": null, "reason": null, "tries": 0,
+        "probing": false, "attempts": null, "failed": null, "held": 1,
+    });
+    for path in ["/v1/breakers", "/v1/tenants/acme/breaker"] {
+        assert_eq!(world.get(path, &world.tenant).await.get("breakers"), json!([told]), "{path}");
+    }
+    let all = world.get("/v1/breakers", &world.operator).await.get("breakers");
+    assert_eq!(all.as_array().unwrap().len(), 2);
+    assert_eq!((&all[0]["held"], &all[0]["reason"]), (&json!(3), &json!("globex floods it")));
+}

@@ -90,3 +90,45 @@ async fn metrics_count_answers_by_route_and_runs_by_state() {
     }
     assert_eq!(world.get("/metrics", &world.tenant).await.short(), (403, "forbidden".into()));
 }
+
+#[tokio::test]
+async fn another_tenants_queue_and_an_absent_one_look_alike() {
+    let world = World::new().await;
+    let body = r#"{"run_id":"a","queue":"secret","error":{"message":"Request timed out"}}"#;
+    assert_eq!(world.post("/v1/failures", &world.other_worker, body).await.status, 201);
+    world.fail("mine").await;
+    let stats = async |queue: &str| {
+        let answered = world.get(&format!("/v1/stats?queue={queue}"), &world.tenant).await;
+        (answered.status.as_u16(), answered.text)
+    };
+    assert_eq!(stats("secret").await, stats("nowhere").await);
+    assert_eq!(stats("secret").await.0, 200);
+    assert_eq!(world.get("/v1/stats?queue=nowhere", &world.operator).await.status, 404);
+    for verb in ["reassign", "replay", "plan"] {
+        let answer = async |queue: &str| {
+            let body = format!(r#"{{"queue":"{queue}"}}"#);
+            let answered = world.post(&format!("/v1/runs/mine/{verb}"), &world.tenant, body).await;
+            (answered.status.as_u16(), answered.text)
+        };
+        assert_eq!(answer("secret").await, answer("nowhere").await, "{verb}");
+    }
+}
+
+#[tokio::test]
+async fn queues_are_listed_a_page_at_a_time() {
+    let world = World::new().await;
+    for name in ["c", "a", "b"] {
+        world.set_queue(name, serde_json::json!({})).await;
+    }
+    let page = async |path: &str| {
+        let page = world.get(path, &world.operator).await.json();
+        let names: Vec<String> =
+            page["queues"].as_array().unwrap().iter().map(|queue| queue["name"].as_str().unwrap().to_owned()).collect();
+        (names, page["next_cursor"].as_str().map(str::to_owned))
+    };
+    let (first, cursor) = page("/v1/queues?limit=2").await;
+    assert_eq!(first, ["a", "b"]);
+    let (second, end) = page(&format!("/v1/queues?limit=2&cursor={}", cursor.unwrap())).await;
+    assert_eq!((second, end), (vec!["c".to_owned()], None));
+    assert_eq!(world.get("/v1/queues?cursor=x", &world.operator).await.short(), (400, "bad_cursor".into()));
+}

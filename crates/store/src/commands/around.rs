@@ -53,7 +53,7 @@ impl Batch<'_> {
             row.model.clone_from(&target.model);
         }
         if let Some(queue) = &target.queue {
-            let to = self.queue(queue)?.id;
+            let to = self.queue_sent_to(row.tenant, queue)?.id;
             if to != row.queue {
                 let from = self.queue_by_id(row.queue)?.name;
                 row.run.leave_queue(&from);

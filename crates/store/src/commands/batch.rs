@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::{Limits, Policies, Policy};
+use redrive_core::reason::Reason;
 use redrive_core::time::Timestamp;
 use redrive_core::verdict::Teller;
 use redrive_core::wire::QueueSettings;
@@ -30,6 +31,8 @@ pub(crate) struct Queue {
     pub(crate) id: i64,
     pub(crate) name: QueueName,
     pub(crate) settings: Arc<QueueSettings>,
+    /// An admin or the configuration has set it.
+    pub(crate) declared: bool,
 }
 
 /// Names and policies met before: copies of rows that never change under us, since only the committer writes them.
@@ -42,6 +45,10 @@ pub(crate) struct Known {
     queues_by_id: Map<i64, Queue>,
     policies: Map<(i64, i64), Arc<Policy>>,
     pub(crate) versions: HashSet<SeenVersion>,
+    /// Tenants and queues that their runs were in.
+    pub(crate) queues_used: HashSet<(i64, i64)>,
+    /// Tenants and reasons of their own.
+    pub(crate) reasons_used: HashSet<(i64, Reason)>,
     pub(crate) patterns: KnownPatterns,
     /// When the last lease call of each queue and tenant was noted.
     pub(crate) lease_calls: Map<(i64, i64), Timestamp>,
@@ -126,20 +133,20 @@ impl Batch<'_> {
         }
         let json = serde_json::to_string(&QueueSettings::default()).map_err(|e| Error::Unexpected(e.to_string()))?;
         let (id, settings) = self.rows.insert_queue(name, &json, self.now)?;
-        self.queue_as_kept(id, name, &settings)
+        self.queue_as_kept(id, name, &settings, false)
     }
 
-    fn queue_as_kept(&mut self, id: i64, name: &QueueName, settings: &str) -> Result<Queue> {
+    fn queue_as_kept(&mut self, id: i64, name: &QueueName, settings: &str, declared: bool) -> Result<Queue> {
         let settings = serde_json::from_str(settings).map_err(|e| Error::Unexpected(format!("queue {name}: {e}")))?;
-        Ok(self.know_queue(Queue { id, name: name.clone(), settings: Arc::new(settings) }))
+        Ok(self.know_queue(Queue { id, name: name.clone(), settings: Arc::new(settings), declared }))
     }
 
     pub(crate) fn find_queue(&mut self, name: &QueueName) -> Result<Option<Queue>> {
         if let Some(queue) = self.known.queues.get(name) {
             return Ok(Some(queue.clone()));
         }
-        let Some((id, settings)) = self.rows.queue_named(name)? else { return Ok(None) };
-        self.queue_as_kept(id, name, &settings).map(Some)
+        let Some((id, settings, declared)) = self.rows.queue_named(name)? else { return Ok(None) };
+        self.queue_as_kept(id, name, &settings, declared).map(Some)
     }
 
     fn know_queue(&mut self, queue: Queue) -> Queue {
@@ -169,7 +176,7 @@ impl Batch<'_> {
         let json = serde_json::to_string(&settings).map_err(|e| Error::Unexpected(e.to_string()))?;
         let id = self.rows.put_queue(name, &json, self.now)?;
         self.known.policies.retain(|(queue, _), _| *queue != id);
-        let queue = self.know_queue(Queue { id, name: name.clone(), settings: Arc::new(settings) });
+        let queue = self.know_queue(Queue { id, name: name.clone(), settings: Arc::new(settings), declared: true });
         // What is more is found by the engine's next rounds.
         reject_unleasable_of(self, &queue, REJECTED_AT_ONCE_MAX)?;
         Ok(queue)

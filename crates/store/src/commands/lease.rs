@@ -178,7 +178,13 @@ fn leased_before(batch: &mut Batch<'_>, call: &LeaseCall, request: &Label) -> Re
 fn leasable_queues(batch: &mut Batch<'_>, call: &LeaseCall) -> Result<Vec<Queue>> {
     let mut queues = Vec::new();
     if call.queues.is_empty() {
-        let ids = batch.rows.queue_numbers()?;
+        let ids = match &call.scope {
+            TenantScope::All => batch.rows.queue_numbers()?,
+            TenantScope::One(tenant) => match batch.find_tenant(tenant)? {
+                Some(tenant) => batch.rows.queue_numbers_of(tenant)?,
+                None => Vec::new(),
+            },
+        };
         for id in ids {
             queues.push(batch.queue_by_id(id)?);
         }

@@ -47,6 +47,7 @@ pub(crate) mod step_room;
 pub(crate) mod steps;
 pub(crate) mod sweep;
 pub(crate) mod tally;
+pub(crate) mod tenant_names;
 pub(crate) mod triage;
 pub(crate) mod under_lease;
 pub(crate) mod versions;

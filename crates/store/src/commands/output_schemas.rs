@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use redrive_core::policy::{Policies, PolicyLayer};
-use redrive_core::wire::{QueueSettings, QueueView};
+use redrive_core::wire::QueueSettings;
 
 /// Once true it stays so until the next start: a look too many costs a read, a look too few a check.
 pub(crate) struct OutputSchemas(AtomicBool);
@@ -13,19 +13,15 @@ fn has_schema(layer: &PolicyLayer) -> bool {
 }
 
 impl OutputSchemas {
-    pub(crate) fn of(policies: &Policies, queues: &[QueueView]) -> Self {
+    pub(crate) fn of(policies: &Policies, queues: &[QueueSettings]) -> Self {
         let tenants = policies.tenants.values().map(|tenant| &tenant.policy);
         let mut layers = policies.tiers.values().chain([&policies.defaults]).chain(tenants);
         let all = Self(AtomicBool::new(layers.any(has_schema)));
-        all.look(queues);
+        queues.iter().for_each(|settings| all.note(settings));
         all
     }
 
-    /// Notes what queues ask for, whoever has set them.
-    pub(crate) fn look(&self, queues: &[QueueView]) {
-        queues.iter().for_each(|queue| self.note(&queue.settings));
-    }
-
+    /// Notes what a queue asks for, whoever has set it.
     pub(crate) fn note(&self, settings: &QueueSettings) {
         if has_schema(&settings.policy) {
             self.0.store(true, Ordering::Release);

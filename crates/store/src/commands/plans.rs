@@ -117,7 +117,7 @@ impl Batch<'_> {
     /// The queue named, which has to be there, or the run's own.
     pub(crate) fn target_queue(&mut self, row: &RunRow, named: Option<&QueueName>) -> Result<Queue> {
         let Some(name) = named else { return self.queue_by_id(row.queue) };
-        self.find_queue(name)?.ok_or(Error::NotFound("queue"))
+        self.queue_seen_by(row.tenant, name)?.ok_or(Error::NotFound("queue"))
     }
 
     /// What a replay into a queue obeys: its rules, and those of every queue that the run has been in since it died.

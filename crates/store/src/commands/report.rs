@@ -23,10 +23,14 @@ const RESEND_MIN_MS: u64 = MINUTE_MS;
 pub(crate) fn report(batch: &mut Batch<'_>, report: &Report) -> Result<Reported> {
     let tenant = batch.tenant(&report.run.tenant)?;
     let Some(mut row) = batch.find_run_of(tenant, &report.run.run_id)? else {
-        let queue = batch.queue(&report.run.queue)?;
+        let (queue, is_other) = batch.queue_to_fail_in(tenant, &report.run.queue)?;
         let attempt = report.failed.attempt.unwrap_or(1);
         let row = batch.new_run(&report.run, tenant, queue.id)?;
+        let id = row.id;
         let answer = record(batch, &row.clone(), row, &report.failed, attempt, None, Some(&report.run))?;
+        if is_other {
+            batch.note_other_queue(id, answer.state, &report.run.queue)?;
+        }
         return Ok(Reported { answer, fresh: true });
     };
     match identify(batch, &row, &report.failed)? {
@@ -112,6 +116,7 @@ pub(crate) fn record(
     epoch: Option<u64>,
     new: Option<&NewRun>,
 ) -> Result<FailureAnswer> {
+    let reported = &*batch.within_reasons(row.tenant, reported)?;
     if !reported.steps.is_empty() {
         // Under a lease the worker has said at the beginning what it runs.
         let versions = if epoch.is_some() { before.versions.clone() } else { reported.versions.clone() };

@@ -24,6 +24,7 @@ use crate::commands::patterns::KnownPattern;
 use crate::commands::run_row::RunRow;
 use crate::commands::steps::StepRow;
 use crate::commands::tally::Tally;
+use crate::commands::tenant_names::NameKind;
 use crate::error::Result;
 use crate::model::{KeyRecord, NewRun, NewSent, RunFilter, Swept};
 
@@ -66,10 +67,15 @@ pub(crate) trait NameRows {
     fn tenant_number(&mut self, name: &Tenant) -> Result<Option<i64>>;
     fn tenant_name(&mut self, tenant: i64) -> Result<String>;
     fn insert_tenant(&mut self, name: &Tenant, now: Timestamp) -> Result<i64>;
-    /// A queue's number, and its settings as JSON.
-    fn queue_named(&mut self, name: &QueueName) -> Result<Option<(i64, String)>>;
+    /// A queue's number, its settings as JSON, and whether an admin or the configuration has set it.
+    fn queue_named(&mut self, name: &QueueName) -> Result<Option<(i64, String, bool)>>;
     fn queue_name(&mut self, queue: i64) -> Result<String>;
     fn queue_numbers(&mut self) -> Result<Vec<i64>>;
+    /// Those that are there for a tenant: its own, `default`, and what was declared.
+    fn queue_numbers_of(&mut self, tenant: i64) -> Result<Vec<i64>>;
+    fn knows_name(&mut self, tenant: i64, kind: NameKind, name: &str) -> Result<bool>;
+    /// Notes a name, unless it is noted already; false where the tenant has `most` of the kind without it.
+    fn use_name(&mut self, tenant: i64, kind: NameKind, name: &str, most: usize) -> Result<bool>;
     /// Makes it, unless somebody else just has; with the settings that it then has.
     fn insert_queue(&mut self, name: &QueueName, settings: &str, now: Timestamp) -> Result<(i64, String)>;
     /// Makes it, or gives it other settings.
@@ -141,8 +147,8 @@ pub(crate) trait WaitingRows {
     fn next_held_tenant(&mut self, holder: &Label, after: i64) -> Result<Option<i64>>;
     /// The ones that wait longest.
     fn held_runs(&mut self, holder: &Label, tenant: i64, most: usize) -> Result<Vec<RunRow>>;
-    /// Counted up to `most`.
-    fn held_count(&mut self, holder: &Label, most: u64) -> Result<u64>;
+    /// Counted up to `most`; of one tenant, or of all.
+    fn held_count(&mut self, holder: &Label, tenant: Option<i64>, most: u64) -> Result<u64>;
     /// What the tenant has under way, without what this batch has changed of it; none while another replica deals its runs,
     /// since what that one takes is not to be seen yet.
     fn running(&mut self, tenant: i64) -> Result<Option<i64>>;

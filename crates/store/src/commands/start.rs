@@ -48,7 +48,7 @@ pub(crate) fn start(batch: &mut Batch<'_>, start: &Start) -> Result<Begun> {
 }
 
 fn unknown(batch: &mut Batch<'_>, tenant: i64, start: &Start) -> Result<Begun> {
-    let queue = batch.queue(&start.run.queue)?;
+    let queue = batch.queue_to_start_in(tenant, &start.run.queue)?;
     let policy = batch.policy(&queue, tenant)?;
     let mut row = batch.new_run(&start.run, tenant, queue.id)?;
     row.run.idle_ms = start.idle_ms;

@@ -20,6 +20,7 @@ pub(super) const TABLES: &[Table] = &[
     table("tenants", ID),
     table("queues", ID),
     table("lease_calls", &["queue", "tenant"]),
+    table("tenant_names", &["tenant", "kind", "name"]),
     table("keys", ID),
     table("patterns", ID),
     table("pattern_alias", &["tenant", "fp_hash", "fp_version"]),

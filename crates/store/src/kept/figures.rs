@@ -18,6 +18,8 @@ use crate::standing_model::Standing;
 
 /// Due work and no lease call for this long: nobody seems to be there.
 const NO_WORKER_AFTER_MS: u64 = 5 * MINUTE_MS;
+/// Queues that health names, of each kind.
+pub(crate) const QUEUES_NAMED_MAX: usize = 1_000;
 /// What the list of tenants shows.
 pub(crate) const SHOWN: [StateName; 3] = [StateName::Dead, StateName::Scheduled, StateName::Running];
 
@@ -112,7 +114,7 @@ pub(crate) fn health(
         scheduled: standing.of(StateName::Scheduled),
         running: standing.of(StateName::Running),
         queues_without_workers,
-        queues_without_owner: ownerless.map(|queue| queue.name).collect(),
+        queues_without_owner: ownerless.map(|queue| queue.name).take(QUEUES_NAMED_MAX).collect(),
         set_aside,
         clock: None,
     }
@@ -130,7 +132,7 @@ pub(crate) struct SeenQueue {
 }
 
 /// What [`seen_queue`] reads.
-pub(crate) const SEEN: &str = "SELECT id, name, settings FROM queues ORDER BY name";
+pub(crate) const SEEN: &str = "SELECT id, name, settings FROM queues";
 
 /// What [`LeaseCalls`] are made of.
 pub(crate) const CALLS: &str = "SELECT queue, tenant, at FROM lease_calls";
@@ -157,23 +159,25 @@ impl LeaseCalls {
     }
 }
 
-/// A tenant sees the queues that it has runs in.
-pub(crate) fn seen_queue(
-    row: &impl Columns,
-    whose: Whose,
-    counts: &[Count],
-    calls: &LeaseCalls,
-) -> Result<Option<SeenQueue>> {
-    let number = number(row, 0)?;
-    if whose != Whose::All && !counts.iter().any(|count| count.queue == number && count.n > 0) {
-        return Ok(None);
+/// The queues that a tenant sees: those that it has runs in. None: all of them.
+pub(crate) fn numbers_seen(whose: Whose, counts: &[Count]) -> Option<Vec<i64>> {
+    if whose == Whose::All {
+        return None;
     }
-    Ok(Some(SeenQueue {
+    let mut numbers: Vec<i64> = counts.iter().filter(|count| count.n > 0).map(|count| count.queue).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    Some(numbers)
+}
+
+pub(crate) fn seen_queue(row: &impl Columns, whose: Whose, calls: &LeaseCalls) -> Result<SeenQueue> {
+    let number = number(row, 0)?;
+    Ok(SeenQueue {
         number,
         name: parsed(row, 1, "queue")?,
         settings: json(text(row, 2)?, "queue settings")?,
         calls: calls.of(number, whose),
-    }))
+    })
 }
 
 impl SeenQueue {

@@ -8,10 +8,13 @@ use redrive_core::wire::{StatsAnswer, StatsPoint};
 
 use super::by_state::{Count, standing};
 use super::columns::unexpected;
+use super::lookup::Whose;
 use crate::commands::life::position;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::{HourlyKind, StatsCall};
 
+/// No queue has this number.
+const NO_QUEUE: i64 = 0;
 const SPAN_MAX_MS: u64 = 31 * DAY_MS;
 
 /// Whole hours, from the first one up to but without `before`.
@@ -94,6 +97,15 @@ pub(crate) fn asked(call: &StatsCall, now: Timestamp) -> Hours {
     match call.since {
         None if call.until.is_none() => Hours::last_day(now),
         since => Hours::touched(since.unwrap_or(until.minus_ms(DAY_MS)), until),
+    }
+}
+
+/// The queue that figures are asked of. A tenant is not told whether another has one of that name.
+pub(crate) fn asked_queue(found: Option<i64>, whose: Whose) -> Result<i64> {
+    match (found, whose) {
+        (Some(queue), _) => Ok(queue),
+        (None, Whose::All) => Err(Error::NotFound("queue")),
+        (None, Whose::One(_) | Whose::Nobody) => Ok(NO_QUEUE),
     }
 }
 

@@ -32,6 +32,17 @@ pub(super) async fn oldest_due(look: &Look<'_>, queue: i64, tenant: i64) -> Resu
     look.row(sql, &[&queue, &tenant]).await?.map(|row| time(&row, 0)).transpose()
 }
 
+/// Those that are there for a tenant, by its own names: others' cost nothing.
+pub(super) const QUEUES_OF: &str = "SELECT id FROM queues WHERE declared = 1
+     UNION SELECT id FROM queues WHERE name = 'default'
+     UNION SELECT queues.id FROM tenant_names JOIN queues ON queues.name = tenant_names.name
+         WHERE tenant_names.tenant = $1 AND tenant_names.kind = 0
+     ORDER BY 1";
+
+pub(super) async fn queue_numbers_of(look: &Look<'_>, tenant: i64) -> Result<Vec<i64>> {
+    look.rows(QUEUES_OF, &[&tenant]).await?.iter().map(|row| number(row, 0)).collect()
+}
+
 pub(super) async fn queue_numbers(look: &Look<'_>) -> Result<Vec<i64>> {
     look.rows("SELECT id FROM queues ORDER BY id", &[]).await?.iter().map(|row| number(row, 0)).collect()
 }

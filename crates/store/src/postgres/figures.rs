@@ -15,7 +15,9 @@ use super::look::Look;
 use super::lookup::{Whose, tenant_number, whose};
 use crate::error::{Error, Result};
 use crate::kept::cursor::{seal, unseal};
-use crate::kept::figures::{self, CALLS, LeaseCalls, SEEN, SET_ASIDE, SHOWN, SeenQueue, seen_queue};
+use crate::kept::figures::{
+    self, CALLS, LeaseCalls, QUEUES_NAMED_MAX, SEEN, SET_ASIDE, SHOWN, SeenQueue, numbers_seen, seen_queue,
+};
 use crate::kept::filter::PAGE_MAX;
 use crate::kept::hours::Hours;
 use crate::kept::patterns::GROUP_SEEN_LAG_MS;
@@ -103,12 +105,12 @@ pub(super) async fn health(look: &Look<'_>, scope: &TenantScope, now: Timestamp)
     for row in look.rows(CALLS, &[]).await? {
         calls.add(&row)?;
     }
-    let mut queues: Vec<SeenQueue> = Vec::new();
-    for row in look.rows(SEEN, &[]).await? {
-        queues.extend(seen_queue(&row, whose, &counts, &calls)?);
-    }
+    let numbers = numbers_seen(whose, &counts);
+    let narrow = if numbers.is_some() { "id = ANY($1)" } else { "$1::bigint[] IS NULL" };
+    let rows = look.rows(&format!("{SEEN} WHERE {narrow} ORDER BY name"), &[&numbers]).await?;
+    let queues = rows.iter().map(|row| seen_queue(row, whose, &calls)).collect::<Result<Vec<SeenQueue>>>()?;
     let mut without_workers = Vec::new();
-    for queue in queues.iter().filter(|queue| queue.is_quiet(now)) {
+    for queue in queues.iter().filter(|queue| queue.is_quiet(now)).take(QUEUES_NAMED_MAX) {
         let oldest = match whose {
             Whose::All => oldest_by_tenant(look, queue.number).await?,
             Whose::One(tenant) => {

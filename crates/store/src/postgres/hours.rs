@@ -7,8 +7,8 @@ use super::by_state::counts;
 use super::columns::{text, time, whole};
 use super::look::Look;
 use super::lookup::{Whose, queue_number, whose};
-use crate::error::{Error, Result};
-use crate::kept::hours::{HourSums, Hours, answer, asked};
+use crate::error::Result;
+use crate::kept::hours::{HourSums, Hours, answer, asked, asked_queue};
 use crate::model::{HourlyKind, StatsCall, TenantScope};
 
 /// One look an hour, so that a tenant's figures cost the same beside any number of others.
@@ -48,7 +48,7 @@ pub(super) async fn stats(
 ) -> Result<StatsAnswer> {
     let whose = whose(look, scope).await?;
     let queue = match &call.queue {
-        Some(name) => Some(queue_number(look, name).await?.ok_or(Error::NotFound("queue"))?),
+        Some(name) => Some(asked_queue(queue_number(look, name).await?, whose)?),
         None => None,
     };
     let hours = asked(call, now);

@@ -6,7 +6,7 @@
 
 use redrive_core::wire::Sort;
 
-use super::due::{oldest_by_tenant, queue_numbers};
+use super::due::{oldest_by_tenant, queue_numbers, queue_numbers_of};
 use super::filter::Wanted;
 use super::look::Look;
 use super::params::Params;
@@ -98,9 +98,10 @@ fn by_number(wanted: &Wanted) -> Way {
 
 /// One lane for each tenant with due work in each queue.
 async fn by_due(look: &Look<'_>, wanted: &Wanted) -> Result<Way> {
-    let queues = match &wanted.queues {
-        Some(queues) => queues.clone(),
-        None => queue_numbers(look).await?,
+    let queues = match (&wanted.queues, wanted.tenant) {
+        (Some(queues), _) => queues.clone(),
+        (None, Some(tenant)) => queue_numbers_of(look, tenant).await?,
+        (None, None) => queue_numbers(look).await?,
     };
     let mut fixed = Vec::new();
     for queue in queues {

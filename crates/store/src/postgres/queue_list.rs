@@ -1,20 +1,29 @@
 //! Queues as admins see them.
 
 use redrive_core::ids::QueueName;
-use redrive_core::wire::{QueueSettings, QueueView};
+use redrive_core::wire::{QueueSettings, QueueView, QueuesAnswer};
 
 use super::by_state::by_queue;
 use super::columns::{json, number, parsed, text};
 use super::look::Look;
 use crate::error::{Error, Result};
-use crate::kept::queues::{QUEUES, view};
+use crate::kept::filter::PAGE_MAX;
+use crate::kept::queues::{QUEUES, after, page, view};
 use crate::model::RunRef;
 
 /// By name.
-pub(super) async fn list_queues(look: &Look<'_>) -> Result<Vec<QueueView>> {
+pub(super) async fn list_queues(look: &Look<'_>, limit: u32, cursor: Option<&str>) -> Result<QueuesAnswer> {
+    let limit = limit.clamp(1, PAGE_MAX);
     let by_queue = by_queue(look).await?;
-    let rows = look.rows(&format!("{QUEUES} ORDER BY name"), &[]).await?;
-    rows.iter().map(|row| view(row, by_queue.get(&number(row, 0)?).copied().unwrap_or_default())).collect()
+    let sql = format!("{QUEUES} WHERE name > $1 ORDER BY name LIMIT $2");
+    let rows = look.rows(&sql, &[&after(cursor)?, &i64::from(limit + 1)]).await?;
+    let found = rows.iter().map(|row| view(row, by_queue.get(&number(row, 0)?).copied().unwrap_or_default()));
+    Ok(page(found.collect::<Result<Vec<QueueView>>>()?, limit))
+}
+
+pub(super) async fn count_queues(look: &Look<'_>) -> Result<u64> {
+    let found = look.row("SELECT count(*) FROM queues", &[]).await?;
+    found.map_or(Ok(0), |row| number(&row, 0).map(i64::cast_unsigned))
 }
 
 pub(super) async fn one_queue(look: &Look<'_>, name: &QueueName) -> Result<QueueView> {
@@ -30,9 +39,9 @@ pub(super) async fn settings_of(look: &Look<'_>, name: &QueueName) -> Result<Opt
     found.map(|row| json(text(&row, 0)?, "queue settings")).transpose()
 }
 
-/// What was set on each queue.
-pub(super) async fn all_settings(look: &Look<'_>) -> Result<Vec<QueueSettings>> {
-    let rows = look.rows("SELECT settings FROM queues", &[]).await?;
+/// What an admin or the configuration has set.
+pub(super) async fn declared_settings(look: &Look<'_>) -> Result<Vec<QueueSettings>> {
+    let rows = look.rows("SELECT settings FROM queues WHERE declared = 1", &[]).await?;
     rows.iter().map(|row| json(text(row, 0)?, "settings")).collect()
 }
 

@@ -10,6 +10,7 @@ use tokio_postgres::Row;
 
 use super::breaker_rows::BreakerSheet;
 use super::columns::{number, owned};
+use super::due::QUEUES_OF;
 use super::expected::Names;
 use super::line::{Line, Values};
 use super::marks::Marks;
@@ -18,6 +19,7 @@ use super::quiet::Quiet;
 use super::sheet::Sheet;
 use super::waiting_rows::Claim;
 use crate::commands::rows::NameRows;
+use crate::commands::tenant_names::NameKind;
 use crate::error::{Error, Result};
 
 /// The rows of one open transaction.
@@ -86,9 +88,9 @@ impl NameRows for PgRows<'_> {
         number(&made.ok_or_else(|| gone("tenant"))?, 0)
     }
 
-    fn queue_named(&mut self, name: &QueueName) -> Result<Option<(i64, String)>> {
-        let found = self.ask_one("SELECT id, settings FROM queues WHERE name = $1", &[&name.as_str()])?;
-        found.map(|row| Ok((number(&row, 0)?, owned(&row, 1)?))).transpose()
+    fn queue_named(&mut self, name: &QueueName) -> Result<Option<(i64, String, bool)>> {
+        let found = self.ask_one("SELECT id, settings, declared FROM queues WHERE name = $1", &[&name.as_str()])?;
+        found.map(|row| Ok((number(&row, 0)?, owned(&row, 1)?, number(&row, 2)? == 1))).transpose()
     }
 
     fn queue_name(&mut self, queue: i64) -> Result<String> {
@@ -100,6 +102,27 @@ impl NameRows for PgRows<'_> {
         self.ask("SELECT id FROM queues ORDER BY id", &[])?.iter().map(|row| number(row, 0)).collect()
     }
 
+    fn queue_numbers_of(&mut self, tenant: i64) -> Result<Vec<i64>> {
+        self.ask(QUEUES_OF, &[&tenant])?.iter().map(|row| number(row, 0)).collect()
+    }
+
+    fn knows_name(&mut self, tenant: i64, kind: NameKind, name: &str) -> Result<bool> {
+        let sql = "SELECT 1 FROM tenant_names WHERE tenant = $1 AND kind = $2 AND name = $3";
+        Ok(self.ask_one(sql, &[&tenant, &kind.number(), &name])?.is_some())
+    }
+
+    fn use_name(&mut self, tenant: i64, kind: NameKind, name: &str, most: usize) -> Result<bool> {
+        if self.knows_name(tenant, kind, name)? {
+            return Ok(true);
+        }
+        // Who puts the same name meanwhile has put it for both; replicas that count at once may pass the cap by a few.
+        let sql = "INSERT INTO tenant_names (tenant, kind, name) SELECT $1, $2, $3
+             WHERE (SELECT count(*) FROM tenant_names WHERE tenant = $1 AND kind = $2) < $4
+             ON CONFLICT (tenant, kind, name) DO UPDATE SET name = excluded.name";
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        Ok(self.run(sql, &[&tenant, &kind.number(), &name, &most])? == 1)
+    }
+
     fn insert_queue(&mut self, name: &QueueName, settings: &str, now: Timestamp) -> Result<(i64, String)> {
         let sql = "INSERT INTO queues (name, settings, created_at) VALUES ($1, $2, $3)
              ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id, settings";
@@ -109,8 +132,8 @@ impl NameRows for PgRows<'_> {
     }
 
     fn put_queue(&mut self, name: &QueueName, settings: &str, now: Timestamp) -> Result<i64> {
-        let sql = "INSERT INTO queues (name, settings, created_at) VALUES ($1, $2, $3)
-             ON CONFLICT (name) DO UPDATE SET settings = excluded.settings RETURNING id";
+        let sql = "INSERT INTO queues (name, settings, created_at, declared) VALUES ($1, $2, $3, 1)
+             ON CONFLICT (name) DO UPDATE SET settings = excluded.settings, declared = 1 RETURNING id";
         let put = self.ask_one(sql, &[&name.as_str(), &settings.as_bytes(), &now.as_millis()])?;
         number(&put.ok_or_else(|| gone("queue"))?, 0)
     }

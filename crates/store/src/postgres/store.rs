@@ -100,7 +100,7 @@ impl PgStore {
         });
         let committer = Committer::start(&shared, lines)?;
         let telling = Telling::start(address, wakeups)?;
-        let schemas = OutputSchemas::of(&shared.policies, &queue_list::list_queues(&session.look()).await?);
+        let schemas = OutputSchemas::of(&shared.policies, &queue_list::declared_settings(&session.look()).await?);
         let (followed, folding) = (Followed::default(), Mutex::new(Some(session)));
         let worker = OnceLock::new();
         Ok(Self { committer, readers, key_readers, shared, telling, shelf, schemas, followed, folding, worker })

@@ -14,8 +14,8 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     BreakerView, BreakersAnswer, ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun,
     OperationItemsPage, OperationView, OperationsPage, PatternDetail, PatternView, PatternsPage, PlanAnswer,
-    QueueSettings, QueueView, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer,
-    TenantBreaker, TenantHealth, TenantsAnswer,
+    QueueSettings, QueueView, QueuesAnswer, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView,
+    SucceedAnswer, TenantBreaker, TenantHealth, TenantsAnswer,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -226,7 +226,7 @@ impl Store for PgStore {
         self.write(move |batch| sweep::stamp(batch, &replica)).await?;
         // Others may have set queues.
         self.shelf.forget();
-        let settings = read!(self, look => queue_list::all_settings(&look))?;
+        let settings = read!(self, look => queue_list::declared_settings(&look))?;
         settings.iter().for_each(|settings| self.schemas.note(settings));
         Ok(())
     }
@@ -353,8 +353,8 @@ impl Store for PgStore {
         read!(self, look => changes::changes(&look, &scope, since.as_deref()))
     }
 
-    async fn queues(&self) -> Result<Vec<QueueView>> {
-        read!(self, look => queue_list::list_queues(&look))
+    async fn queues(&self, limit: u32, cursor: Option<String>) -> Result<QueuesAnswer> {
+        read!(self, look => queue_list::list_queues(&look, limit, cursor.as_deref()))
     }
 
     async fn queue(&self, name: &QueueName) -> Result<QueueView> {

@@ -1,7 +1,7 @@
 //! The store opened beside its servers, for `keys`, `doctor` and `store check`: never made, never migrated.
 
 use redrive_core::time::Timestamp;
-use redrive_core::wire::{HealthAnswer, QueueView, Role};
+use redrive_core::wire::{HealthAnswer, Role};
 
 use super::address::Address;
 use super::columns::{Columns as _, number, owned};
@@ -127,8 +127,8 @@ impl Visit {
         })
     }
 
-    pub fn queues(&mut self) -> Result<Vec<QueueView>> {
-        self.line.wait(queue_list::list_queues(&self.line.session.look()))
+    pub fn queues(&mut self) -> Result<u64> {
+        self.line.wait(queue_list::count_queues(&self.line.session.look()))
     }
 
     pub fn health(&mut self) -> Result<HealthAnswer> {

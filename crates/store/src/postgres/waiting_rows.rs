@@ -365,10 +365,13 @@ impl WaitingRows for PgRows<'_> {
         self.runs_where(&HELD, &[&holder.as_str().as_bytes(), &tenant, &limit(most)])
     }
 
-    fn held_count(&mut self, holder: &Label, most: u64) -> Result<u64> {
-        let sql =
-            "SELECT count(*) FROM (SELECT 1 FROM runs WHERE held_by = $1 AND held_by IS NOT NULL LIMIT $2) AS held";
-        let found = self.ask_after(sql, &[&holder.as_str().as_bytes(), &most.cast_signed()])?;
+    fn held_count(&mut self, holder: &Label, tenant: Option<i64>, most: u64) -> Result<u64> {
+        let of_tenant = if tenant.is_some() { "AND tenant = $3" } else { "AND $3::bigint IS NULL" };
+        let sql = format!(
+            "SELECT count(*) FROM (
+                 SELECT 1 FROM runs WHERE held_by = $1 AND held_by IS NOT NULL {of_tenant} LIMIT $2) AS held"
+        );
+        let found = self.ask_after(&sql, &[&holder.as_str().as_bytes(), &most.cast_signed(), &tenant])?;
         found.first().map_or(Ok(0), |row| number(row, 0).map(i64::cast_unsigned))
     }
 

@@ -31,6 +31,19 @@ pub(super) fn oldest_due(conn: &Connection, queue: i64, tenant: i64) -> Result<O
     Ok(due.map(Timestamp::from_millis))
 }
 
+/// Those that are there for a tenant: its own, `default`, and what was declared.
+pub(super) fn queue_numbers_of(conn: &Connection, tenant: i64) -> Result<Vec<i64>> {
+    let mut find = conn.prepare_cached(QUEUES_OF)?;
+    Ok(find.query_map([tenant], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
+}
+
+/// By its tenant's names, so that others' cost nothing.
+const QUEUES_OF: &str = "SELECT id FROM queues WHERE declared = 1
+     UNION SELECT id FROM queues WHERE name = 'default'
+     UNION SELECT queues.id FROM tenant_names CROSS JOIN queues ON queues.name = tenant_names.name
+         WHERE tenant_names.tenant = ?1 AND tenant_names.kind = 0
+     ORDER BY 1";
+
 pub(super) fn queue_numbers(conn: &Connection) -> Result<Vec<i64>> {
     let mut find = conn.prepare_cached("SELECT id FROM queues ORDER BY id")?;
     Ok(find.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)

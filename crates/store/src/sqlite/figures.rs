@@ -14,7 +14,9 @@ use super::list::PAGE_MAX;
 use super::lookup::{Whose, tenant_number, whose};
 use super::pattern_clock::GROUP_SEEN_LAG_MS;
 use crate::error::{Error, Result};
-use crate::kept::figures::{self, CALLS, LeaseCalls, SEEN, SET_ASIDE, SHOWN, SeenQueue, seen_queue};
+use crate::kept::figures::{
+    self, CALLS, LeaseCalls, QUEUES_NAMED_MAX, SEEN, SET_ASIDE, SHOWN, SeenQueue, numbers_seen, seen_queue,
+};
 use crate::model::TenantScope;
 use crate::standing_model::Standing;
 
@@ -73,7 +75,7 @@ pub(super) fn health(conn: &Connection, scope: &TenantScope, now: Timestamp) -> 
     let counts = counts(conn, whose)?;
     let queues = seen_queues(conn, whose, &counts)?;
     let mut without_workers = Vec::new();
-    for queue in queues.iter().filter(|queue| queue.is_quiet(now)) {
+    for queue in queues.iter().filter(|queue| queue.is_quiet(now)).take(QUEUES_NAMED_MAX) {
         let oldest = match whose {
             Whose::All => oldest_by_tenant(conn, queue.number)?,
             Whose::One(tenant) => {
@@ -101,11 +103,9 @@ fn seen_queues(conn: &Connection, whose: Whose, counts: &[Count]) -> Result<Vec<
     while let Some(row) = rows.next()? {
         calls.add(row)?;
     }
-    let mut find = conn.prepare_cached(SEEN)?;
-    let mut rows = find.query([])?;
-    let mut seen = Vec::new();
-    while let Some(row) = rows.next()? {
-        seen.extend(seen_queue(row, whose, counts, &calls)?);
-    }
-    Ok(seen)
+    let numbers = numbers_seen(whose, counts);
+    let narrow = if numbers.is_some() { "WHERE id IN (SELECT value FROM json_each(?1))" } else { "WHERE ?1 IS NULL" };
+    let mut find = conn.prepare_cached(&format!("{SEEN} {narrow} ORDER BY name"))?;
+    let numbers = numbers.map(|numbers| serde_json::Value::from(numbers).to_string());
+    find.query_and_then([numbers], |row| seen_queue(row, whose, &calls))?.collect()
 }

@@ -168,7 +168,7 @@ fn queues_are_shown_with_what_stands_in_them() {
         Seed { queue: "mail", ..in_state(StateName::Running) },
     ]);
     fixture.conn.execute(r#"UPDATE queues SET settings = '{"owner":"post"}' WHERE name = 'mail'"#, []).unwrap();
-    let queues = list_queues(&fixture.conn).unwrap();
+    let queues = list_queues(&fixture.conn, 500, None).unwrap().queues;
     let shown: Vec<_> = queues.iter().map(|q| (q.name.as_str(), q.dead, q.running, q.ownerless)).collect();
     assert_eq!(shown, [("default", 2, 0, true), ("mail", 0, 1, false)]);
     assert_eq!(one_queue(&fixture.conn, &"mail".parse().unwrap()).unwrap(), queues[1]);

@@ -1,7 +1,7 @@
 //! The folder that a store lives in: made private, owned by one server at a time.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -22,6 +22,31 @@ pub(super) fn create(folder: &Path) -> Result<()> {
         .mode(0o700)
         .create(folder)
         .map_err(|e| Error::Unexpected(format!("the data folder {} can't be made: {e}", folder.display())))
+}
+
+/// Closes the store's files to everybody but their owner, whatever made them; SQLite gives its log the database's mode.
+/// The folder itself may hold what is not ours: where others can read it, that is said.
+pub(super) fn close_to_others(folder: &Path) {
+    let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(database(folder));
+    if let Err(error) = opened {
+        tracing::debug!(%error, "the database can't be made ahead");
+    }
+    for name in [DATABASE, "redrive.db-wal", "redrive.db-shm", LOCK] {
+        let path = folder.join(name);
+        let Ok(metadata) = std::fs::metadata(&path) else { continue };
+        if metadata.mode() & 0o077 == 0 {
+            continue;
+        }
+        match std::fs::set_permissions(&path, Permissions::from_mode(0o600)) {
+            Ok(()) => {
+                tracing::warn!(file = %path.display(), "others could read a file of the store: it is closed to them")
+            }
+            Err(error) => tracing::warn!(file = %path.display(), %error, "others can read a file of the store"),
+        }
+    }
+    if std::fs::metadata(folder).is_ok_and(|metadata| metadata.mode() & 0o077 != 0) {
+        tracing::warn!(folder = %folder.display(), "others can look into the data folder: chmod 700");
+    }
 }
 
 /// Holds the folder for this process; ends with it, however it ends.
@@ -57,4 +82,22 @@ pub(super) fn visit(folder: &Path) -> Result<PathBuf> {
         return Ok(path);
     }
     Err(Error::Unexpected(format!("the store in {} belongs to user {owner}: run this as that user", folder.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stores_files_are_closed_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |name: &str| std::fs::metadata(folder.path().join(name)).unwrap().mode() & 0o777;
+        for name in ["redrive.db-wal", "redrive.lock", "theirs.txt"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+            std::fs::set_permissions(folder.path().join(name), Permissions::from_mode(0o644)).unwrap();
+        }
+        close_to_others(folder.path());
+        assert_eq!([mode("redrive.db"), mode("redrive.db-wal"), mode("redrive.lock")], [0o600; 3]);
+        assert_eq!(mode("theirs.txt"), 0o644);
+    }
 }

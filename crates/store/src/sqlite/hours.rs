@@ -9,8 +9,8 @@ pub(super) use crate::kept::hours::{HourSums, Hours};
 use super::by_state::counts;
 use super::columns::{text, whole};
 use super::lookup::{Whose, queue_number, whose};
-use crate::error::{Error, Result};
-use crate::kept::hours::{answer, asked};
+use crate::error::Result;
+use crate::kept::hours::{answer, asked, asked_queue};
 use crate::model::{HourlyKind, StatsCall, TenantScope};
 
 /// One look an hour, so that a tenant's figures cost the same beside any number of others.
@@ -40,7 +40,7 @@ pub(super) fn hour_sums(conn: &Connection, whose: Whose, queue: Option<i64>, hou
 pub(super) fn stats(conn: &Connection, scope: &TenantScope, call: &StatsCall, now: Timestamp) -> Result<StatsAnswer> {
     let whose = whose(conn, scope)?;
     let queue = match &call.queue {
-        Some(name) => Some(queue_number(conn, name)?.ok_or(Error::NotFound("queue"))?),
+        Some(name) => Some(asked_queue(queue_number(conn, name)?, whose)?),
         None => None,
     };
     let hours = asked(call, now);

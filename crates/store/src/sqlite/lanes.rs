@@ -4,7 +4,7 @@ use redrive_core::wire::Sort;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use super::due::{oldest_by_tenant, queue_numbers};
+use super::due::{oldest_by_tenant, queue_numbers, queue_numbers_of};
 use super::filter::Wanted;
 use super::predicate::{Answered, Clause};
 use super::words::names_begin;
@@ -98,7 +98,11 @@ fn by_number(wanted: &Wanted) -> Way {
 
 /// One lane for each tenant with due work in each queue.
 fn by_due(conn: &Connection, wanted: &Wanted) -> Result<Way> {
-    let queues = wanted.queues.clone().map_or_else(|| queue_numbers(conn), Ok)?;
+    let queues = match (&wanted.queues, wanted.tenant) {
+        (Some(queues), _) => queues.clone(),
+        (None, Some(tenant)) => queue_numbers_of(conn, tenant)?,
+        (None, None) => queue_numbers(conn)?,
+    };
     let mut fixed = Vec::new();
     for queue in queues {
         let tenants = match wanted.tenant {

@@ -26,6 +26,7 @@ impl FolderPlace {
             folder::visit(folder)?
         };
         let held = folder::hold(folder)?;
+        folder::close_to_others(folder);
         let mut conn = connection::open_writer(&path, create)?;
         if create {
             migrate::migrate(&mut conn)?;

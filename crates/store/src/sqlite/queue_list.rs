@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use redrive_core::ids::QueueName;
-use redrive_core::wire::{QueueSettings, QueueView};
+use redrive_core::wire::{QueueSettings, QueueView, QueuesAnswer};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::by_state::by_queue;
@@ -11,7 +11,8 @@ use super::columns::{json, parsed, text};
 use super::lookup::{key_hash, tenant_number};
 use super::names::NAMED;
 use crate::error::{Error, Result};
-use crate::kept::queues::{QUEUES, view};
+use crate::kept::filter::PAGE_MAX;
+use crate::kept::queues::{QUEUES, after, page, view};
 use crate::model::RunRef;
 
 pub(super) static QUEUE_OF: LazyLock<String> = LazyLock::new(|| {
@@ -22,14 +23,26 @@ pub(super) static QUEUE_OF: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// By name.
-pub(super) fn list_queues(conn: &Connection) -> Result<Vec<QueueView>> {
+pub(super) fn list_queues(conn: &Connection, limit: u32, cursor: Option<&str>) -> Result<QueuesAnswer> {
+    let limit = limit.clamp(1, PAGE_MAX);
     let by_queue = by_queue(conn)?;
-    let mut find = conn.prepare_cached(&format!("{QUEUES} ORDER BY name"))?;
-    find.query_and_then([], |row| {
+    let mut find = conn.prepare_cached(&format!("{QUEUES} WHERE name > ?1 ORDER BY name LIMIT ?2"))?;
+    let found = find.query_and_then(params![after(cursor)?, limit + 1], |row| {
         let queue: i64 = row.get(0)?;
         view(row, by_queue.get(&queue).copied().unwrap_or_default())
-    })?
-    .collect()
+    })?;
+    Ok(page(found.collect::<Result<Vec<QueueView>>>()?, limit))
+}
+
+pub(super) fn count_queues(conn: &Connection) -> Result<u64> {
+    let n: i64 = conn.query_row("SELECT count(*) FROM queues", [], |row| row.get(0))?;
+    Ok(n.cast_unsigned())
+}
+
+/// What an admin or the configuration has set.
+pub(super) fn declared_settings(conn: &Connection) -> Result<Vec<QueueSettings>> {
+    let mut find = conn.prepare_cached("SELECT settings FROM queues WHERE declared = 1")?;
+    find.query_and_then([], |row| json(text(row, 0)?, "queue settings"))?.collect()
 }
 
 pub(super) fn one_queue(conn: &Connection, name: &QueueName) -> Result<QueueView> {

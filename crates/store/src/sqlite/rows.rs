@@ -5,11 +5,12 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
-use super::due::queue_numbers;
+use super::due::{queue_numbers, queue_numbers_of};
 use super::lookup::tenant_number;
 use super::names::NewNames;
 use super::pattern_clock::PatternClocks;
 use crate::commands::rows::NameRows;
+use crate::commands::tenant_names::NameKind;
 use crate::error::{Error, Result};
 
 /// What the committer remembers of its own rows between batches. Dropped whenever a transaction is rolled back.
@@ -78,9 +79,9 @@ impl NameRows for SqliteRows<'_> {
         Ok(self.conn.last_insert_rowid())
     }
 
-    fn queue_named(&mut self, name: &QueueName) -> Result<Option<(i64, String)>> {
-        let mut find = self.conn.prepare_cached("SELECT id, settings FROM queues WHERE name = ?1")?;
-        Ok(find.query_row([name.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+    fn queue_named(&mut self, name: &QueueName) -> Result<Option<(i64, String, bool)>> {
+        let mut find = self.conn.prepare_cached("SELECT id, settings, declared FROM queues WHERE name = ?1")?;
+        Ok(find.query_row([name.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?)
     }
 
     fn queue_name(&mut self, queue: i64) -> Result<String> {
@@ -92,14 +93,40 @@ impl NameRows for SqliteRows<'_> {
         queue_numbers(self.conn)
     }
 
+    fn queue_numbers_of(&mut self, tenant: i64) -> Result<Vec<i64>> {
+        queue_numbers_of(self.conn, tenant)
+    }
+
+    fn knows_name(&mut self, tenant: i64, kind: NameKind, name: &str) -> Result<bool> {
+        let mut find =
+            self.conn.prepare_cached("SELECT 1 FROM tenant_names WHERE tenant = ?1 AND kind = ?2 AND name = ?3")?;
+        Ok(find.exists(params![tenant, kind.number(), name])?)
+    }
+
+    fn use_name(&mut self, tenant: i64, kind: NameKind, name: &str, most: usize) -> Result<bool> {
+        if self.knows_name(tenant, kind, name)? {
+            return Ok(true);
+        }
+        let mut put = self.conn.prepare_cached(
+            "INSERT INTO tenant_names (tenant, kind, name) SELECT ?1, ?2, ?3
+             WHERE (SELECT count(*) FROM tenant_names WHERE tenant = ?1 AND kind = ?2) < ?4",
+        )?;
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        Ok(put.execute(params![tenant, kind.number(), name, most])? == 1)
+    }
+
     fn insert_queue(&mut self, name: &QueueName, settings: &str, now: Timestamp) -> Result<(i64, String)> {
-        Ok((self.put_queue(name, settings, now)?, settings.to_owned()))
+        let mut put = self
+            .conn
+            .prepare_cached("INSERT INTO queues (name, settings, created_at) VALUES (?1, ?2, ?3) RETURNING id")?;
+        let id = put.query_row(params![name.as_str(), settings, now.as_millis()], |row| row.get(0))?;
+        Ok((id, settings.to_owned()))
     }
 
     fn put_queue(&mut self, name: &QueueName, settings: &str, now: Timestamp) -> Result<i64> {
         let mut put = self.conn.prepare_cached(
-            "INSERT INTO queues (name, settings, created_at) VALUES (?1, ?2, ?3)
-             ON CONFLICT (name) DO UPDATE SET settings = excluded.settings RETURNING id",
+            "INSERT INTO queues (name, settings, created_at, declared) VALUES (?1, ?2, ?3, 1)
+             ON CONFLICT (name) DO UPDATE SET settings = excluded.settings, declared = 1 RETURNING id",
         )?;
         Ok(put.query_row(params![name.as_str(), settings, now.as_millis()], |row| row.get(0))?)
     }

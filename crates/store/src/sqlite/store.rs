@@ -61,6 +61,7 @@ impl SqliteStore {
         let Options { folder, clock, dice, policies } = options;
         folder::create(&folder)?;
         let held = folder::hold(&folder)?;
+        folder::close_to_others(&folder);
         let path = folder::database(&folder);
         let mut conn = connection::open_writer(&path, true)?;
         migrate::migrate(&mut conn)?;
@@ -74,7 +75,7 @@ impl SqliteStore {
         let readers = Readers::open(&path, READERS)?;
         let key_readers = Readers::open(&path, KEY_READERS)?;
         let shelf = PolicyShelf::new(policies.clone());
-        let schemas = OutputSchemas::of(&policies, &queue_list::list_queues(&conn)?);
+        let schemas = OutputSchemas::of(&policies, &queue_list::declared_settings(&conn)?);
         // What was written has been: nothing that follows may seem to come before it.
         let clock = Arc::new(SteadyClock::new(clock, newest_time(&conn)?));
         let beside = connection::open_writer(&path, false)?;

@@ -11,8 +11,8 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     BreakerView, BreakersAnswer, ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun,
     OperationItemsPage, OperationView, OperationsPage, PatternDetail, PatternView, PatternsPage, PlanAnswer,
-    QueueSettings, QueueView, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView, SucceedAnswer,
-    TenantBreaker, TenantHealth, TenantsAnswer,
+    QueueSettings, QueueView, QueuesAnswer, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView,
+    SucceedAnswer, TenantBreaker, TenantHealth, TenantsAnswer,
 };
 use tokio::sync::watch;
 
@@ -318,8 +318,8 @@ impl Store for SqliteStore {
         self.read(move |conn| changes::changes(conn, &scope, since.as_deref())).await
     }
 
-    async fn queues(&self) -> Result<Vec<QueueView>> {
-        self.read(queue_list::list_queues).await
+    async fn queues(&self, limit: u32, cursor: Option<String>) -> Result<QueuesAnswer> {
+        self.read(move |conn| queue_list::list_queues(conn, limit, cursor.as_deref())).await
     }
 
     async fn queue(&self, name: &QueueName) -> Result<QueueView> {

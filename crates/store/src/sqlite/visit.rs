@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use redrive_core::time::Timestamp;
-use redrive_core::wire::{HealthAnswer, QueueView};
+use redrive_core::wire::HealthAnswer;
 
 use crate::clock::Clock;
 use crate::error::Result;
@@ -102,8 +102,8 @@ impl Visit {
         Ok((nameless > 0).then(|| format!("runs that can't be found by their names: {nameless}")))
     }
 
-    pub fn queues(&self) -> Result<Vec<QueueView>> {
-        queue_list::list_queues(&self.conn)
+    pub fn queues(&self) -> Result<u64> {
+        queue_list::count_queues(&self.conn)
     }
 
     pub fn health(&self) -> Result<HealthAnswer> {

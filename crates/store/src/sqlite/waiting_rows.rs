@@ -161,12 +161,13 @@ impl WaitingRows for SqliteRows<'_> {
         self.runs_where(condition, params![holder.as_str(), tenant, most])
     }
 
-    fn held_count(&mut self, holder: &Label, most: u64) -> Result<u64> {
-        let mut count = self.conn.prepare_cached(
+    fn held_count(&mut self, holder: &Label, tenant: Option<i64>, most: u64) -> Result<u64> {
+        let of_tenant = if tenant.is_some() { "AND tenant = ?3" } else { "AND ?3 IS NULL" };
+        let mut count = self.conn.prepare_cached(&format!(
             "SELECT count(*) FROM (SELECT 1 FROM runs INDEXED BY runs_held
-             WHERE held_by = ?1 AND held_by IS NOT NULL LIMIT ?2)",
-        )?;
-        let n: i64 = count.query_row(params![holder.as_str(), most.cast_signed()], |row| row.get(0))?;
+             WHERE held_by = ?1 AND held_by IS NOT NULL {of_tenant} LIMIT ?2)"
+        ))?;
+        let n: i64 = count.query_row(params![holder.as_str(), most.cast_signed(), tenant], |row| row.get(0))?;
         Ok(n.cast_unsigned())
     }
 

@@ -29,6 +29,7 @@ mod reports;
 mod reviews;
 mod sent;
 mod starts;
+mod tenant_names;
 mod triage;
 mod verbs;
 mod workers;
@@ -204,6 +205,11 @@ macro_rules! every_case {
             reviews::a_person_puts_a_run_aside_and_another_decides,
             reviews::force_passes_the_guards_and_no_approval,
             reviews::a_severity_asks_for_its_own_and_above,
+            tenant_names::a_failure_beyond_the_queue_limit_goes_to_default,
+            tenant_names::a_start_beyond_the_queue_limit_is_refused,
+            tenant_names::a_reason_beyond_the_limit_counts_as_other,
+            tenant_names::another_tenants_queue_looks_absent,
+            tenant_names::a_star_of_one_tenant_finds_all_its_queues,
             verbs::every_verb_in_every_state_moves_or_says_why_not,
             verbs::whoever_looks_after_a_run_is_seen_and_found,
             verbs::a_reassigned_run_is_leased_and_counted_where_it_went,

@@ -132,7 +132,7 @@ pub async fn a_reassigned_run_is_leased_and_counted_where_it_went(world: World) 
     assert!(matches!(world.triage("r1", to("nowhere")).await, Err(Error::NotFound("queue"))));
     world.triage("r1", to("other")).await.unwrap();
     let waiting: Vec<(String, u64)> =
-        world.store.queues().await.unwrap().iter().map(|q| (q.name.to_string(), q.scheduled)).collect();
+        world.store.queues(500, None).await.unwrap().queues.iter().map(|q| (q.name.to_string(), q.scheduled)).collect();
     assert_eq!(waiting, [("default".to_owned(), 0), ("other".to_owned(), 1)]);
     let (leased, _) = world.lease_one().await;
     assert_eq!(leased.queue.as_str(), "other");

@@ -8,10 +8,24 @@ use crate::auth::{Admin, Operator};
 use crate::body::Json;
 use crate::call::{Call, Reply};
 use crate::problem::{Problem, Result};
-use crate::query::NoQuery;
+use crate::query::{CURSOR, FromQuery, Given, LIMIT, NoQuery, Param};
 
-pub(crate) async fn list(app: App, _: Call<Operator>) -> Result<Reply<QueuesAnswer>> {
-    Ok(Reply::ok(QueuesAnswer { queues: app.store.queues().await? }))
+pub(crate) struct QueuesQuery {
+    pub(crate) limit: u32,
+    pub(crate) cursor: Option<String>,
+}
+
+impl FromQuery for QueuesQuery {
+    const PARAMS: &'static [Param] = &[LIMIT, CURSOR];
+
+    fn read(given: &mut Given) -> Result<Self> {
+        Ok(Self { limit: given.limit()?, cursor: given.take("cursor") })
+    }
+}
+
+pub(crate) async fn list(app: App, call: Call<Operator, (), QueuesQuery>) -> Result<Reply<QueuesAnswer>> {
+    let QueuesQuery { limit, cursor } = call.query;
+    Ok(Reply::ok(app.store.queues(limit, cursor).await?))
 }
 
 pub(crate) async fn show(app: App, call: Call<Operator, QueueName>) -> Result<Reply<QueueView>> {

@@ -32,7 +32,7 @@ pub(crate) fn operate(batch: &mut Batch<'_>, act: &BreakerAct) -> Result<Breaker
         BreakerAction::Close => kept::note(batch, &key.name(), &act.actor, "closed", act.reason.as_ref())?,
         BreakerAction::Reset => kept::note(batch, &key.name(), &act.actor, "reset", act.reason.as_ref())?,
     }
-    views::view(batch, &key, true)
+    views::view(batch, &key)
 }
 
 fn scope(act: &BreakerAct) -> Scope {

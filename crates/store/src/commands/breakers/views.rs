@@ -1,6 +1,6 @@
 //! Breakers as people see them.
 
-use redrive_core::breaker::{Breaker, Key, Scope, State};
+use redrive_core::breaker::{Breaker, Key, Scope, State, StateName};
 use redrive_core::ids::Tenant;
 use redrive_core::text::Label;
 use redrive_core::wire::{BreakerEntry, BreakerScope, BreakerView, BreakersAnswer, TenantBreaker};
@@ -23,13 +23,39 @@ pub(crate) fn breakers(batch: &mut Batch<'_>, scope: &TenantScope) -> Result<Bre
         TenantScope::All => true,
         TenantScope::One(tenant) => key.tenant().is_none_or(|whose| whose == tenant),
     })?;
-    let sees_all = matches!(scope, TenantScope::All);
-    let mut shown = keys.iter().map(|key| view(batch, key, sees_all)).collect::<Result<Vec<_>>>()?;
+    let mut shown = Vec::new();
+    for key in &keys {
+        match scope {
+            TenantScope::One(tenant) if key.tenant().is_none() => shown.extend(as_held(batch, key, tenant)?),
+            TenantScope::One(_) | TenantScope::All => shown.push(view(batch, key)?),
+        }
+    }
     // What was counted is older than the window.
     shown.retain(|view| view.failed != Some(0));
-    // Everybody's failures are nobody's business while nothing is held.
-    shown.retain(|view| sees_all || view.tenant.is_some() || view.state != redrive_core::breaker::StateName::Closed);
     Ok(BreakersAnswer { breakers: shown })
+}
+
+/// Everybody's breaker as a tenant sees it: that it holds work of its own, and until when. Who opened it and why, since
+/// when, and how others fare is none of its business.
+fn as_held(batch: &mut Batch<'_>, key: &Key, tenant: &Tenant) -> Result<Option<BreakerView>> {
+    let Some(tenant) = batch.find_tenant(tenant)? else { return Ok(None) };
+    let held = batch.rows.held_count(&key.name(), Some(tenant), HELD_COUNT_MAX)?;
+    if held == 0 {
+        return Ok(None);
+    }
+    let whole = view(batch, key)?;
+    Ok(Some(BreakerView {
+        state: StateName::Open,
+        since: None,
+        opened_by: None,
+        reason: None,
+        tries: 0,
+        probing: false,
+        attempts: None,
+        failed: None,
+        held,
+        ..whole
+    }))
 }
 
 /// `GET /v1/tenants/{tenant}/breaker`.
@@ -63,9 +89,9 @@ fn standing(batch: &mut Batch<'_>, tenant: Option<&Tenant>, wanted: impl Fn(&Key
     Ok(keys)
 }
 
-pub(crate) fn view(batch: &mut Batch<'_>, key: &Key, with_figures: bool) -> Result<BreakerView> {
+pub(crate) fn view(batch: &mut Batch<'_>, key: &Key) -> Result<BreakerView> {
     let name = key.name();
-    let held = batch.rows.held_count(&name, HELD_COUNT_MAX)?;
+    let held = batch.rows.held_count(&name, None, HELD_COUNT_MAX)?;
     let breaker = batch.known.breakers.all.get(key).cloned().unwrap_or_else(|| Breaker::new(0, batch.now));
     let (scope, named) = match &key.scope {
         Scope::Tenant { .. } => (BreakerScope::Tenant, None),
@@ -81,7 +107,7 @@ pub(crate) fn view(batch: &mut Batch<'_>, key: &Key, with_figures: bool) -> Resu
         provider: named.and_then(|(provider, _)| told(provider)),
         model: named.and_then(|(_, model)| told(model)),
         state: breaker.name(),
-        since: breaker.since,
+        since: Some(breaker.since),
         until: None,
         by_hand: breaker.is_by_hand(),
         opened_by: None,
@@ -93,11 +119,10 @@ pub(crate) fn view(batch: &mut Batch<'_>, key: &Key, with_figures: bool) -> Resu
         held,
     };
     match breaker.state {
-        State::Closed { window } if with_figures || key.tenant().is_some() => {
+        State::Closed { window } => {
             let (attempts, failed) = window.figures(batch.now);
             (view.attempts, view.failed) = (Some(attempts), Some(failed));
         }
-        State::Closed { .. } => {}
         State::Open { until, tries, by_hand } => {
             (view.until, view.tries) = (until, tries);
             if let Some(by) = by_hand {

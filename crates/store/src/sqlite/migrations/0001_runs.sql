@@ -10,8 +10,18 @@ CREATE TABLE queues (
     id INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
     settings TEXT NOT NULL,            -- QueueSettings as JSON
-    created_at INTEGER NOT NULL
+    created_at INTEGER NOT NULL,
+    declared INTEGER NOT NULL DEFAULT 0 -- 1: set by an admin or the configuration
 );
+CREATE INDEX queues_declared ON queues (id) WHERE declared = 1;
+
+-- Names that a tenant's runs have used: capped, and what is there for that tenant.
+CREATE TABLE tenant_names (
+    tenant INTEGER NOT NULL REFERENCES tenants (id),
+    kind INTEGER NOT NULL,             -- 0 a queue, 1 a reason
+    name TEXT NOT NULL,
+    PRIMARY KEY (tenant, kind, name)
+) WITHOUT ROWID;
 
 -- One row a run: what lists filter and show, and in `life` what only the transition table reads.
 -- AUTOINCREMENT: a lease names its run by this number, so it is never given out twice.
