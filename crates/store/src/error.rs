@@ -112,6 +112,7 @@ impl Error {
             | Self::EffectSettled { .. }
             | Self::LeaseNeeded
             | Self::BadCursor
+            | Self::TooManyQueues { .. }
             | Self::ManagedByConfig
             | Self::Damaged(_)
             | Self::Unexpected(_) => false,

@@ -71,6 +71,7 @@ pub(crate) fn refusal(error: Error) -> Result<&'static str> {
         | Error::EffectSettled { .. }
         | Error::LeaseNeeded
         | Error::BadCursor
+        | Error::TooManyQueues { .. }
         | Error::ManagedByConfig
         | Error::Busy
         | Error::Unavailable(_)

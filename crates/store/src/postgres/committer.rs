@@ -161,8 +161,9 @@ impl Committer {
         for line in &self.reports {
             let (reply, answer) = oneshot::channel();
             let command = Box::new(Call::new(|_: &mut Batch<'_>| Ok(()), reply));
-            line.send(Queued { command, expects: Expects::default() }).await.map_err(|_| Error::Closing)?;
-            answer.await.map_or(Err(Error::Closing), |(answer, _)| answer)?;
+            let queued = Queued { command, expects: Expects::default() };
+            line.commands.send(queued).await.map_err(|_| Error::Closing)?;
+            answer.await.map_or_else(|_| Err(unanswered(line.commands.is_closed())), |(answer, _)| answer)?;
         }
         Ok(())
     }

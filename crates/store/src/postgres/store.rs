@@ -195,7 +195,7 @@ mod tests {
                 Ok(())
             });
             assert!(matches!(half.await, Err(Error::Unexpected(_))), "{point}");
-            assert_eq!(store.write(|batch| batch.rows.last_stamp()).await.unwrap(), None, "{point}");
+            assert_eq!(store.write(|batch| batch.rows.last_seen()).await.unwrap(), None, "{point}");
         }
         assert!(store.has_writer());
         store.close().await;
@@ -229,7 +229,7 @@ mod tests {
         let stalls = move |batch: &mut Batch<'_>| {
             batch.rows.put_stamp("shared", batch.now, Timestamp::default())?;
             // What was put is written, and its row is locked.
-            batch.rows.last_stamp()?;
+            batch.rows.last_seen()?;
             if let (Some(begun), Some(waits)) = (begun.take(), waits.take()) {
                 begun.send(()).unwrap();
                 let _ = waits.recv();

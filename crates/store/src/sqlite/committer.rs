@@ -310,7 +310,7 @@ mod tests {
             Ok(())
         });
         assert!(matches!(half.await, Err(Error::Unexpected(_))));
-        assert_eq!(store.write(|batch| batch.rows.last_stamp()).await.unwrap(), None);
+        assert_eq!(store.write(|batch| batch.rows.last_seen()).await.unwrap(), None);
         assert!(store.committer.is_running());
     }
 
@@ -334,7 +334,7 @@ mod tests {
         })
         .await;
         drop(asked);
-        assert_eq!(store.write(|batch| batch.rows.last_stamp()).await.unwrap(), None);
+        assert_eq!(store.write(|batch| batch.rows.last_seen()).await.unwrap(), None);
         assert!(store.committer.is_running());
     }
 
