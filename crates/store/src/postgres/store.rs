@@ -236,7 +236,7 @@ mod tests {
             }
             Ok(())
         };
-        let stalled = std::thread::spawn({
+        let stalled = std::thread::Builder::new().spawn({
             let suspended = suspended.clone();
             move || tokio::runtime::Runtime::new().unwrap().block_on(suspended.write(stalls))
         });
@@ -244,7 +244,7 @@ mod tests {
         let takes = |batch: &mut Batch<'_>| batch.rows.put_stamp("shared", batch.now, Timestamp::default());
         healthy.write(takes).await.unwrap();
         wake.send(()).unwrap();
-        stalled.join().unwrap().unwrap();
+        stalled.unwrap().join().unwrap().unwrap();
         healthy.close().await;
         suspended.close().await;
     }

@@ -39,9 +39,11 @@ pub(super) fn close_to_others(folder: &Path) {
         }
         match std::fs::set_permissions(&path, Permissions::from_mode(0o600)) {
             Ok(()) => {
-                tracing::warn!(file = %path.display(), "others could read a file of the store: it is closed to them")
+                tracing::warn!(file = %path.display(), "others could read a file of the store: it is closed to them");
             }
-            Err(error) => tracing::warn!(file = %path.display(), %error, "others can read a file of the store"),
+            Err(error) => {
+                tracing::warn!(file = %path.display(), %error, "others can read a file of the store");
+            }
         }
     }
     if std::fs::metadata(folder).is_ok_and(|metadata| metadata.mode() & 0o077 != 0) {
