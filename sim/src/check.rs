@@ -165,9 +165,9 @@ fn probes(world: &World, breaker: &BreakerView) -> Vec<String> {
         breaker.tenant.as_ref().is_none_or(|tenant| tenant.as_str() == TENANTS[key.0]) && of(&breaker.model, "model")
     };
     let runs = facts.runs.iter().filter(|(key, _)| watched(key));
-    let live = runs
-        .flat_map(|(_, run)| run.grants.values())
-        .filter(|grant| grant.automatic && grant.granted_at >= breaker.since && grant.lives_at(now));
+    let live = runs.flat_map(|(_, run)| run.grants.values()).filter(|grant| {
+        grant.automatic && breaker.since.is_none_or(|since| grant.granted_at >= since) && grant.lives_at(now)
+    });
     live.map(|grant| grant.token.clone()).collect()
 }
 

@@ -5,7 +5,7 @@ use redrive_core::time::{MINUTE_MS, Timestamp};
 use super::finding::{Finding, Severity};
 use crate::commands::direct::Visit;
 use crate::commands::serve::is_exposed;
-use crate::config::{ConfigPath, ServerSection, Settings};
+use crate::config::{ConfigPath, Settings};
 
 /// When this was written; no clock is earlier.
 const NOT_BEFORE_MS: i64 = 1_767_225_600_000;
@@ -67,6 +67,7 @@ fn exposure(settings: &Settings) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::ServerSection;
 
     #[test]
     fn a_clock_that_went_back_or_never_was_set_is_a_danger() {

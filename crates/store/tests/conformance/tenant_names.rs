@@ -38,7 +38,7 @@ pub async fn a_failure_beyond_the_queue_limit_goes_to_default(world: World) {
     world.store.report(failed_in("acme", "late", "one-more")).await.unwrap();
     let late = world.show("late").await;
     assert_eq!(late.summary.queue, queue("default"));
-    let noted = late.history.iter().find(|entry| entry.event == "queue_limit").unwrap();
+    let noted = late.body.history.iter().find(|entry| entry.event == "queue_limit").unwrap();
     assert!(noted.note.as_ref().unwrap().decode().contains("one-more"));
     let queues = world.store.queues(500, None).await.unwrap();
     assert_eq!((queues.queues.len(), queues.next_cursor.is_some()), (500, true));
