@@ -15,4 +15,6 @@ pub(crate) use file::ConfigFile;
 pub(crate) use path::ConfigPath;
 pub(crate) use place::{StorePlace, typed};
 pub(crate) use reference::page;
-pub(crate) use settings::{FlagSettings, ServerSection, Settings};
+#[cfg(test)]
+pub(crate) use settings::ServerSection;
+pub(crate) use settings::{FlagSettings, Settings};
