@@ -12,7 +12,7 @@ mod triage;
 pub use attempts::next_attempt;
 pub use event::{Begin, Effect, Event, EventName, Moved, Outcome};
 pub use refused::Refused;
-pub use rejected::{reject_unleasable, reject_verdict};
+pub use rejected::reject_unleasable;
 pub use standing::{Standing, Verb, standing};
 pub use table::transition_table;
 

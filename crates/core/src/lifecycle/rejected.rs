@@ -54,19 +54,3 @@ pub fn reject_unleasable(run: &mut Run, policy: &Policy) -> bool {
     }
     unleasable
 }
-
-/// A retry that was granted, and would go where no worker can be given the payload.
-pub fn reject_verdict(verdict: Verdict) -> Verdict {
-    let why = verdict.why.trim_end_matches('.');
-    Verdict {
-        why: format!("{why}; no worker there can be given its payload, which was too large to send."),
-        action: Action::DeadLetter,
-        dead_because: Some(DeadBecause::Rejected),
-        recommended_action: RecommendedAction::ManualReviewRequired,
-        next_attempt_at: None,
-        held_by: None,
-        changes: Vec::new(),
-        target: Target::default(),
-        ..verdict
-    }
-}

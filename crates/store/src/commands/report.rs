@@ -1,11 +1,11 @@
 //! A failure comes in: which attempt is it, what is decided, what is kept.
 
-use redrive_core::lifecycle::{Event, Moved, Outcome, Refused, next_attempt, reject_unleasable, reject_verdict};
+use redrive_core::lifecycle::{Event, Moved, Outcome, Refused, next_attempt};
 use redrive_core::pattern::Fingerprint;
 use redrive_core::run::{ATTEMPT_MAX, State, StateName};
 use redrive_core::strategy::Failure;
 use redrive_core::time::{MINUTE_MS, Timestamp};
-use redrive_core::verdict::{Action, Target, Verdict};
+use redrive_core::verdict::{Action, Target};
 use redrive_core::wire::{FailureAnswer, Versions};
 
 use crate::commands::attempts::{Ending, Kept};
@@ -159,9 +159,7 @@ pub(crate) fn settle(
     moved: Moved,
     failed: &Failed<'_>,
 ) -> Result<FailureAnswer> {
-    let mut moved = moved;
-    let verdict = moved.verdict.take().ok_or_else(|| Error::Unexpected("a failure without a verdict".into()))?;
-    let verdict = with_rules_of_target(batch, &row, &mut moved, verdict)?;
+    let verdict = moved.verdict.ok_or_else(|| Error::Unexpected("a failure without a verdict".into()))?;
     let verdict = batch.known.teller.tell(verdict).map_err(|e| Error::Unexpected(format!("a verdict: {e}")))?;
     let pattern = batch.sight(&Sighting {
         tenant: row.tenant,
@@ -215,15 +213,6 @@ pub(crate) fn settle(
         pattern: pattern.shown,
         breaker: breaker.to_string(),
     })
-}
-
-/// A retry that goes to another queue is a dead letter if no worker there can be given its payload.
-fn with_rules_of_target(batch: &mut Batch<'_>, row: &RunRow, moved: &mut Moved, verdict: Verdict) -> Result<Verdict> {
-    let goes = !moved.run.replayable && moved.run.state.name() == StateName::Scheduled;
-    let Some(target) = verdict.target.queue.as_ref().filter(|_| goes) else { return Ok(verdict) };
-    let queue = batch.queue(target)?;
-    let policy = batch.policy(&queue, row.tenant)?;
-    Ok(if reject_unleasable(&mut moved.run, &policy) { reject_verdict(verdict) } else { verdict })
 }
 
 /// When the attempt began by our own clock: its lease knows, and how long it took is true by any clock.

@@ -2,13 +2,13 @@
 
 use redrive_core::lifecycle::Outcome;
 use redrive_core::money::{Spend, Usd};
-use redrive_core::policy::{Budgets, PolicyLayer, RetryBy};
+use redrive_core::policy::{Budgets, PolicyLayer};
 use redrive_core::run::StateName;
-use redrive_core::verdict::{Action, DeadBecause};
+use redrive_core::verdict::Action;
 use redrive_core::wire::QueueSettings;
-use redrive_store::{FailedAttempt, NewRun, PayloadKind, Report, RunFilter, Success, TenantScope};
+use redrive_store::{FailedAttempt, NewRun, Report, RunFilter, Success, TenantScope};
 
-use crate::world::{World, failed, lease_call, new_run, payload, success};
+use crate::world::{World, failed, lease_call, new_run, success};
 
 async fn set(world: &World, queue: &str, policy: PolicyLayer) {
     let settings = QueueSettings { policy, ..QueueSettings::default() };
@@ -93,20 +93,4 @@ pub async fn what_a_tenants_retries_use_is_summed_by_the_day(world: World) {
     assert_eq!(act(failing("d", 1, 0)).await, Action::DeadLetter, "60 + 39 + 1");
     world.wait(86_400_000);
     assert_eq!(act(failing("e", 1, 0)).await, Action::Retry, "a new day");
-}
-
-pub async fn a_fallback_to_workers_is_none_without_a_payload(world: World) {
-    let policy = PolicyLayer { fallback_queue: Some("simple".parse().unwrap()), ..PolicyLayer::default() };
-    let settings = QueueSettings { retry_by: RetryBy::Caller, policy, ..QueueSettings::default() };
-    world.store.put_queue("default".parse().unwrap(), settings).await.unwrap();
-    let report = |attempt| {
-        let run = NewRun { agent: Some("a".into()), payload: payload(PayloadKind::Omitted, b""), ..new_run("r") };
-        Report { run, failed: FailedAttempt { attempt: Some(attempt), ..failed(TOOL) } }
-    };
-    assert_eq!(world.store.report(report(1)).await.unwrap().answer.state, StateName::Scheduled);
-    let second = world.store.report(report(2)).await.unwrap().answer;
-    let verdict = second.verdict.into_verdict();
-    assert_eq!((second.state, verdict.dead_because), (StateName::Dead, Some(DeadBecause::Rejected)));
-    assert_eq!((verdict.action, verdict.target.queue, verdict.next_attempt_at), (Action::DeadLetter, None, None));
-    assert_eq!(world.show("r").await.summary.queue.as_str(), "default");
 }

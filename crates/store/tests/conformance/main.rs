@@ -274,7 +274,6 @@ macro_rules! every_case {
             patterns::failures_are_told_by_the_hour_for_seven_days,
             patterns::lists_are_narrowed_and_sorted,
             decisions::a_fallback_queue_gets_the_run_and_its_counters,
-            decisions::a_fallback_to_workers_is_none_without_a_payload,
             decisions::a_refused_success_is_a_failure_and_the_same_again_gets_its_answer,
             decisions::what_a_tenants_retries_use_is_summed_by_the_day,
             engine::a_run_left_alone_becomes_a_silent_failure,
