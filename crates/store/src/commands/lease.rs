@@ -176,33 +176,26 @@ fn leased_before(batch: &mut Batch<'_>, call: &LeaseCall, request: &Label) -> Re
 
 /// The queues of a call that workers may lease, each noted as called for.
 fn leasable_queues(batch: &mut Batch<'_>, call: &LeaseCall) -> Result<Vec<Queue>> {
+    let Some(scope) = scope_of(batch, call)? else { return Ok(Vec::new()) };
     let mut queues = Vec::new();
     if call.queues.is_empty() {
-        let ids = match &call.scope {
-            TenantScope::All => batch.rows.queue_numbers()?,
-            TenantScope::One(tenant) => match batch.find_tenant(tenant)? {
-                Some(tenant) => batch.rows.queue_numbers_of(tenant)?,
-                None => Vec::new(),
-            },
-        };
+        let ids = if scope == ALL { batch.rows.queue_numbers()? } else { batch.rows.queue_numbers_of(scope)? };
         for id in ids {
             queues.push(batch.queue_by_id(id)?);
         }
-    } else {
-        for name in &call.queues {
-            queues.extend(batch.find_queue(name)?);
-        }
+    }
+    for name in &call.queues {
+        // A name that only another tenant uses is unknown to this one.
+        let named = if scope == ALL { batch.find_queue(name)? } else { batch.queue_seen_by(scope, name)? };
+        queues.extend(named);
     }
     let mut met = HashSet::new();
     queues.retain(|queue| queue.settings.retry_by == RetryBy::Worker && met.insert(queue.id));
-    if let Some(tenant) = scope_of(batch, call)? {
-        if call.queues.is_empty() {
-            batch.note_lease_call(ALL, tenant, &call.versions)?;
-        } else {
-            for queue in &queues {
-                batch.note_lease_call(queue.id, tenant, &call.versions)?;
-            }
-        }
+    if call.queues.is_empty() {
+        batch.note_lease_call(ALL, scope, &call.versions)?;
+    }
+    for queue in queues.iter().filter(|_| !call.queues.is_empty()) {
+        batch.note_lease_call(queue.id, scope, &call.versions)?;
     }
     Ok(queues)
 }

@@ -121,6 +121,7 @@ fn newest_time(conn: &rusqlite::Connection) -> Result<Option<Timestamp>> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a test's tasks end with it")]
 mod tests {
     use std::sync::mpsc;
 
