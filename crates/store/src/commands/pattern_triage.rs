@@ -1,6 +1,7 @@
 //! What a person does about a pattern, and the record of it. Acting on a fingerprint over all tenants is the same act
 //! on each tenant's pattern of it, in one commit.
 
+use redrive_core::ids::RunId;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{PatternEvent, PatternState, Versions};
 
@@ -156,6 +157,10 @@ impl Batch<'_> {
     }
 
     fn pattern_of_tenant(&mut self, tenant: i64, id: &str) -> Result<Option<Found>> {
+        // We named it ourselves: what is no id names nothing, and PostgreSQL takes no NUL in a text.
+        if id.parse::<RunId>().is_err() {
+            return Ok(None);
+        }
         if let Some(found) = self.rows.pattern_by_id(id)?.filter(|found| found.tenant == tenant) {
             return Ok(Some(found));
         }
