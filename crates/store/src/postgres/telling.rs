@@ -33,12 +33,10 @@ impl Telling {
             .spawn(move || {
                 let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
                 // Without it other replicas' due runs are found by polling; it goes on after a panic all the same.
-                while !*stopped.borrow() {
-                    let work = || runtime.block_on(work(&address, &wakeups, stopped.clone()));
-                    if catch_unwind(AssertUnwindSafe(work)).is_err() {
-                        tracing::error!("the LISTEN connection's thread panicked; connecting again");
-                        std::thread::sleep(RECONNECT);
-                    }
+                let work = || runtime.block_on(work(&address, &wakeups, stopped.clone()));
+                while catch_unwind(AssertUnwindSafe(work)).is_err() {
+                    tracing::error!("the LISTEN connection's thread panicked; connecting again");
+                    std::thread::sleep(RECONNECT);
                 }
             })
             .map_err(|e| Error::Unexpected(format!("no thread for wake-ups: {e}")))?;
@@ -120,5 +118,20 @@ where
     tokio::select! {
         ended = hear => ended,
         ended = tell => ended,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Left to itself it would connect again and again, as fast as it can.
+    #[test]
+    fn the_listening_thread_ends_with_its_store() {
+        let nowhere = Address::parse("postgres://nobody@127.0.0.1:1/nothing").unwrap();
+        let telling = Telling::start(nowhere, Wakeups::new()).unwrap();
+        let thread = telling.thread.lock().unwrap().take().unwrap();
+        drop(telling);
+        thread.join().unwrap();
     }
 }
