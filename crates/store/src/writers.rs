@@ -40,6 +40,7 @@ impl Moment {
 struct State {
     running: bool,
     committed_at: Option<Moment>,
+    failed_at: Option<Moment>,
     /// Since the last commit that held.
     failing: bool,
 }
@@ -87,17 +88,26 @@ impl WriterStatus {
 
     /// The store could not be written.
     pub(crate) fn failed(&self) {
-        self.lock().failing = true;
+        let mut state = self.lock();
+        (state.failing, state.failed_at) = (true, Some(Moment::now()));
     }
 
-    /// Whether the last commit says that the next one would hold; false where only a commit can tell.
+    /// Whether the last commit says that the next one would hold; false where only a commit can tell. A write that has
+    /// just failed outweighs one that held: on a full disk there is often room for the smallest.
     pub(crate) fn is_fresh(&self) -> Result<bool> {
+        self.is_fresh_at(Moment::now())
+    }
+
+    fn is_fresh_at(&self, now: Moment) -> Result<bool> {
         let state = self.lock();
         if !state.running {
             return Err(Error::Unavailable("the writer's thread has ended".into()));
         }
-        let young = state.committed_at.is_some_and(|at| at.age_at(Moment::now()) < FRESH);
-        Ok(young && !state.failing)
+        let young = |at: Option<Moment>| at.is_some_and(|at| at.age_at(now) < FRESH);
+        if young(state.failed_at) {
+            return Err(Error::Unavailable("a write has just failed".into()));
+        }
+        Ok(young(state.committed_at) && !state.failing)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -134,9 +144,14 @@ mod tests {
         status.committed();
         assert!(status.is_fresh().unwrap() && !heard.has_changed().unwrap());
         status.failed();
-        assert!(!status.is_fresh().unwrap());
+        let failed = status.lock().failed_at.unwrap();
+        let later = Moment { monotonic: failed.monotonic + FRESH, wall: failed.wall };
+        assert!(!status.is_fresh_at(later).unwrap(), "only a commit can tell");
         status.committed();
-        assert!(status.is_fresh().unwrap() && heard.has_changed().unwrap());
+        assert!(status.is_fresh_at(failed).is_err(), "a smaller write that held proves nothing");
+        let committed = status.lock().committed_at.unwrap();
+        status.lock().failed_at = None;
+        assert!(status.is_fresh_at(committed).unwrap() && heard.has_changed().unwrap());
         heard.mark_unchanged();
         drop(running);
         assert!(matches!(status.is_fresh(), Err(Error::Unavailable(_))) && !status.is_running());

@@ -162,5 +162,6 @@ impl Run {
             Triage::Discard => (self.state, self.due) = (StateName::Discarded, None),
         }
         self.triaged += 1;
+        self.decisions += u32::from(!matches!(triage, Triage::Note));
     }
 }

@@ -18,7 +18,7 @@ type Key = (String, String);
 /// Where a run stood when the set was frozen, and whether it would take the action.
 #[derive(Debug, Clone, Copy)]
 struct Frozen {
-    stood: (StateName, u32),
+    stood: (StateName, u32, u32),
     eligible: bool,
 }
 
@@ -30,8 +30,9 @@ pub struct Operation {
     started: bool,
 }
 
-fn stands(run: &Run) -> (StateName, u32) {
-    (run.state, run.attempt)
+/// A run that somebody has decided on since does not stand as it did.
+fn stands(run: &Run) -> (StateName, u32, u32) {
+    (run.state, run.attempt, run.decisions)
 }
 
 /// What became of a run afterwards is another operation's doing.

@@ -58,6 +58,8 @@ pub struct Run {
     pub kept: BTreeMap<u32, Kept>,
     pub has_failed: bool,
     pub triaged: usize,
+    /// What people did to it beside notes.
+    pub decisions: u32,
     /// It began with the other payload.
     pub other_payload: bool,
     pub budget_from: u32,
@@ -97,6 +99,7 @@ impl Run {
             kept: BTreeMap::new(),
             has_failed: false,
             triaged: 0,
+            decisions: 0,
             other_payload: false,
             budget_from: 0,
             replays: 0,

@@ -30,7 +30,7 @@ async fn a_database_that_crashes_loses_nothing_acknowledged_and_is_used_again() 
         server.run().unwrap();
         // By itself: each call waits a little for the connection, and one of the first finds it.
         let mut tries = 0;
-        while store.ready().await.is_err() {
+        while store.report(report("back", "Request timed out")).await.is_err() {
             tries += 1;
             assert!(tries < 100, "it does not come back");
         }

@@ -25,8 +25,9 @@ async fn an_item_of_a_large_set_costs_what_one_of_a_small_set_does() {
 async fn what_an_operation_moved_is_looked_at_once() {
     let runs = i64::try_from(PIECES * PIECE).unwrap();
     let read = read_by_a_replay(PIECES * PIECE, "runs_pkey").await;
-    // Frozen, locked, written and looked at, dead entries and all; two more where the log is read from its beginning again.
-    assert!(read <= 7 * runs, "{read} entries were read of {runs} runs");
+    // Frozen, locked, written and looked at, dead entries and all, and the filter tested again in the commits that freeze and
+    // that move; two more where the log is read from its beginning again.
+    assert!(read <= 9 * runs, "{read} entries were read of {runs} runs");
 }
 
 /// Entries of an index that a replay of so many runs reads.
