@@ -3,6 +3,8 @@
 import assert from "node:assert/strict";
 
 const EVIL = `"><script>hit(1)</script><img src=x onerror=hit(2)><svg onload=hit(3)>'--></title></textarea><style>*{display:none}</style>\u202e\u0000{{7*7}}`;
+/** The same, short enough for what names a thing. */
+const NAME = `"><script>hit(1)</script><img src=x onerror=hit(2)>\u202e{{7*7}}`;
 const LINK = "javascript:hit(4)";
 
 /** Everything that a report, a queue, a note or a reason can carry. */
@@ -16,7 +18,7 @@ async function spread(server) {
     model: EVIL,
     provider: EVIL,
     environment: EVIL,
-    versions: { [EVIL]: EVIL },
+    versions: { [NAME]: EVIL },
     headers: { "x-evil": EVIL },
     links: { [EVIL]: LINK, trace: `https://example.com/"onmouseover="hit(5)` },
     destination: LINK,

@@ -444,9 +444,9 @@ fn no_move_leaves_a_run_waiting_without_its_payload() {
     let held = State::Scheduled(Scheduled { due: Due::Held(Label::from("b")), replay: false });
     let before = BeforeMerge::Scheduled;
     let merged = State::Merged(Merged { into: "other".parse().unwrap(), before });
-    let under_way = begun(&Run::new(noon()), noon()).state;
+    let under_way = Run { replayable: false, ..begun(&Run::new(noon()), noon()) };
     let moves = [
-        (without(under_way), Event::Release { jitter: 0.5 }),
+        (under_way, Event::Release { jitter: 0.5 }),
         (without(merged), Event::Unmerge),
         (without(held), Event::Unhold { due: noon() }),
         (without(Run::new(noon()).state), Event::Defer { until: noon() }),
