@@ -20,7 +20,7 @@ async function spread(server) {
     environment: EVIL,
     versions: { [NAME]: EVIL },
     headers: { "x-evil": EVIL },
-    links: { [EVIL]: LINK, trace: `https://example.com/"onmouseover="hit(5)` },
+    links: { [NAME]: LINK, trace: `https://example.com/"onmouseover="hit(5)` },
     destination: LINK,
     content_type: EVIL,
     payload: { [EVIL]: [EVIL, { deep: EVIL }] },
