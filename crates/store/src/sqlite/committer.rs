@@ -326,14 +326,22 @@ mod tests {
     async fn a_panic_while_answering_is_contained() {
         let folder = tempfile::tempdir().unwrap();
         let store = open(&folder);
-        // Nobody waits for the answer: the committer drops it.
+        // The committer is busy until the caller of the second command has gone, so it drops the answer itself.
+        let (release, busy) = std::sync::mpsc::channel::<()>();
+        let mut first = Box::pin(store.write(move |_| {
+            let _released = busy.recv();
+            Ok(())
+        }));
         let mut asked = Box::pin(store.write(|_| Ok(PanicsWhenDropped)));
         std::future::poll_fn(|cx| {
+            assert!(first.as_mut().poll(cx).is_pending());
             assert!(asked.as_mut().poll(cx).is_pending());
             std::task::Poll::Ready(())
         })
         .await;
         drop(asked);
+        release.send(()).unwrap();
+        first.await.unwrap();
         assert_eq!(store.write(|batch| batch.rows.last_seen()).await.unwrap(), None);
         assert!(store.committer.is_running());
     }
