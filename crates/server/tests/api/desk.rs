@@ -231,4 +231,5 @@ async fn a_long_runs_page_leads_to_what_is_older() {
     assert!(page.contains("Attempt 2 failed") && !page.contains("Attempt 4 failed"), "{page}");
     let all = visit(&world, Method::GET, "/runs/acme/ours", &cookie).await.text;
     assert!(all.contains("Attempt 1 failed") && !all.contains("Show older"), "{all}");
+    assert!(all.find("Attempt 4 failed") < all.find("Attempt 1 failed"), "the newest comes first: {all}");
 }

@@ -37,6 +37,8 @@ pub(super) fn panel_of(seen: &Seen, now: Timestamp) -> Markup {
     };
     let moves = seen.run.body.history.iter().filter(|entry| !is_attempt(entry)).map(Entry::Move);
     let mut entries: Vec<Entry<'_>> = attempts.iter().map(Entry::Attempt).chain(moves).collect();
+    // Newest first, also among those of one moment: both lists come oldest first, and the sort is stable.
+    entries.reverse();
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.at()));
     let left = entries.len().saturating_sub(ENTRIES_MAX);
     let whole_from = attempts.len().saturating_sub(WHOLE_MAX);
