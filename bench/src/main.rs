@@ -46,6 +46,8 @@ pub struct Plan {
     /// A PostgreSQL that is there already; stores that were filled stay on it for the next run.
     pub server: Option<String>,
     only: Option<String>,
+    /// One part of the abuse bench alone.
+    pub part: Option<String>,
 }
 
 impl Plan {
@@ -60,6 +62,7 @@ impl Plan {
             postgres: false,
             server: None,
             only: None,
+            part: None,
         };
         let mut args = std::env::args().skip(1);
         while let Some(flag) = args.next() {
@@ -75,8 +78,9 @@ impl Plan {
                 "--store" if value == "sqlite" => {}
                 "--server" => plan.server = Some(value),
                 "--only" => plan.only = Some(value),
+                "--part" => plan.part = Some(value),
                 other => bail!(
-                    "unknown flag {other}: --redrive --runs --large --huge --pairs --json --store --server --only"
+                    "unknown flag {other}: --redrive --runs --large --huge --pairs --json --store --server --only --part"
                 ),
             }
         }

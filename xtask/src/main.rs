@@ -30,7 +30,7 @@ usage: cargo xtask <command>
   mutants [FLAGS] small faults in the code that holds the promises: prints how many the suites catch, by module;
                   --sample N of each module, --seed N, --only MODULE
   bench [FLAGS]   measure beside raw SQLite in one run: --only classify|preflight|ingest|claims|operations|lists|pages|sdk|abuse, --pairs N,
-                  --runs N, --large N, --huge N, --json FILE
+                  --runs N, --large N, --huge N, --part NAME (one part of abuse), --json FILE
   generate        write the files that are made from the code
   verify          fail if a file that is made from the code is not what the code says";
 
