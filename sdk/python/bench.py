@@ -15,7 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "src"))
 
-import redrive  # noqa: E402
+import redrive
 
 STEPS = 5
 EFFECTS_EVERY = 10

@@ -18,7 +18,6 @@ from server import Server, until
 
 #: What the story's teller does itself; the rest is the agent's.
 _ITS_OWN = ("kill", "server", "replay", "await")
-_WAIT_S = 60.0
 
 
 def scenarios() -> list[dict[str, Any]]:
@@ -82,7 +81,7 @@ class Story:
             assert status == 200, body
         else:
             run_id, state = line.get("run_id", self._run_id), line["state"]
-            until(lambda: self._server.run(run_id)["state"] == state, _WAIT_S, f"{run_id} is {state}")
+            until(lambda: self._server.run(run_id)["state"] == state, f"{run_id} is {state}")
         return {}
 
     def _compare(self) -> None:

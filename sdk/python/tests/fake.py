@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import live  # noqa: F401 - puts the package on the path
+from live import PATIENCE_S  # `live` puts the package on the path
 
 import redrive
 import redrive.client
@@ -145,7 +145,7 @@ class FakeCase(unittest.TestCase):
         return client
 
     def ended(self, run_id: str) -> list[str]:
-        assert self.client.flush(10)
+        assert self.client.flush(PATIENCE_S)
         return [verb for verb, _ in self.server.runs[run_id]["ends"]]
 
     def status(self, key: str) -> str:

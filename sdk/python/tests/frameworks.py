@@ -8,9 +8,10 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
-from live import LiveCase, step_of
+from live import PATIENCE_S, LiveCase, step_of, time_is_up, until
 from pages import run_page
 from provider import OVERFLOW, RATE_LIMITED, UNAUTHORIZED, Hangs, Insists, Provider, Refused, both, call, text
 
@@ -61,7 +62,7 @@ def refund(amount: int) -> str:
     refunded.append(amount)
     if os.environ.get(_KILL) == "inside":
         print("refunding", flush=True)
-    let_go.wait(60)
+    let_go.wait(PATIENCE_S)
     return f"refunded {amount} EUR"
 
 
@@ -115,32 +116,26 @@ class FrameworkCase(LiveCase):
         """Runs the framework's agent inside the run and gives back its answer."""
         raise NotImplementedError
 
-    def record(self, *script: Any, timeout_s: float | None = None, steps_max: int = 10) -> dict[str, Any]:
-        """What the server has of the agent afterwards, and what left it."""
+    def record(self, *script: Any, steps_max: int = 10, struck_when: Callable[[], Any] | None = None) -> dict[str, Any]:
+        """What the server has of the agent afterwards, and what left it. `struck_when` says when its time is up."""
         self.provider.says(*script)
         run_id, self.raised = self.id().rpartition(".")[2], None
         try:
-            with self.client.run(run_id, queue="agents", payload={"n": 7}, timeout_s=timeout_s) as run:
+            with self.client.run(run_id, queue="agents", payload={"n": 7}, timeout_s=struck_when and 3_600) as run:
+                if struck_when is not None:
+                    threading.Thread(target=lambda: until(struck_when, "it hangs") and time_is_up(run), daemon=True).start()
                 self.agent(run, steps_max)
         except Exception as error:  # noqa: BLE001 - what it raises is looked at
             self.raised = error
-        self.assertTrue(run.outcome(30).known)
+        self.assertTrue(run.outcome(PATIENCE_S).known)
         return self.server.run(run_id)
 
     def statuses(self, seen: dict[str, Any]) -> list[tuple[str, str]]:
         return [(step["name"], step["status"]) for step in seen["steps"]]
 
-    def comes_to(self, *script: Any, steps_max: int = 10, timeout_s: float | None = None) -> dict[str, Any]:
-        """What the server has of the agent afterwards, and whether it raised."""
-        self.provider.says(*script)
-        run_id, self.raised = self.id().rpartition(".")[2], None
-        try:
-            with self.client.run(run_id, queue="agents", payload={"n": 7}, timeout_s=timeout_s) as run:
-                self.agent(run, steps_max)
-        except Exception as error:  # noqa: BLE001 - what it raises is looked at
-            self.raised = error
-        self.assertTrue(run.outcome(30).known)
-        seen = self.server.run(run_id)
+    def comes_to(self, *script: Any, **options: Any) -> dict[str, Any]:
+        """The same of an agent whose only step is the look-up."""
+        seen = self.record(*script, **options)
         done = [step["name"] for step in seen["steps"] if step["status"] == "committed"]
         self.assertEqual(done, ["look_up"], "the completed step is there")
         return seen
@@ -151,12 +146,12 @@ class FrameworkCase(LiveCase):
         self.provider.says(call("pay", amount=700), Refused(429, RATE_LIMITED))
         with self.assertRaises(Exception), self.client.run(run_id, payload=7, resumable=True) as run:
             self.agent(run)
-        self.assertEqual((run.outcome(30).state, paid), ("scheduled", [700]))
+        self.assertEqual((run.outcome(PATIENCE_S).state, paid), ("scheduled", [700]))
         self.assertEqual(self.server.replay(run_id)[0], 200)
         self.provider.says(call("pay", amount=700), text("It is paid."))
         with self.client.run(run_id, payload=7, resumable=True) as run:
             self.agent(run)
-        self.assertEqual((run.outcome(30).state, run.output, paid), ("recovered", "It is paid.", [700]))
+        self.assertEqual((run.outcome(PATIENCE_S).state, run.output, paid), ("recovered", "It is paid.", [700]))
         effects = [(step["name"], step["effect"], step["output"]) for step in self.server.run(run_id)["steps"]]
         self.assertEqual(effects, [("pay", True, "paid 700 EUR")])
 
@@ -185,11 +180,11 @@ class FrameworkCase(LiveCase):
         self.provider.says(Insists(FIRST))
         run_id = self.id().rpartition(".")[2]
         try:
-            with self.client.run(run_id, queue="agents", timeout_s=60) as run:
+            with self.client.run(run_id, queue="agents") as run:
                 self.agent(run, 3)
         except Exception:  # noqa: BLE001 - some frameworks raise, others answer
             pass
-        run.outcome(30)
+        run.outcome(PATIENCE_S)
         seen = self.server.run(run_id)
         self.assertEqual((seen["state"], seen["reason"]), ("scheduled", "max_iterations"))
         self.assertEqual({step["name"] for step in seen["steps"]}, {"look_up"})
@@ -203,12 +198,12 @@ class FrameworkCase(LiveCase):
 
         def let_go() -> None:
             """Only once it is reported: some frameworks wait for their threads, and those for the provider."""
-            self.settled(run_id, "scheduled", seconds=40)
+            self.settled(run_id, "scheduled")
             hung.set()
 
         watching = threading.Thread(target=let_go)
         watching.start()
-        seen = self.comes_to(FIRST, Hangs(), timeout_s=3)
+        seen = self.comes_to(FIRST, Hangs(), struck_when=self.provider.hanging.is_set)
         watching.join()
         self.assertTrue(hung.is_set())
         self.provider.over = threading.Event()
@@ -235,8 +230,7 @@ class FrameworkCase(LiveCase):
         refunded.clear()
 
         def look() -> None:
-            while not refunded:
-                threading.Event().wait(0.01)
+            until(lambda: refunded, "the refund has begun")
             seen.update(self.server.run(run_id))
             let_go.set()
 
@@ -256,12 +250,12 @@ class FrameworkCase(LiveCase):
 
         def release() -> None:
             """Only once it is reported: some frameworks wait for their threads."""
-            self.settled(run_id, "dead", seconds=40)
+            self.settled(run_id, "dead")
             let_go.set()
 
         releasing = threading.Thread(target=release)
         releasing.start()
-        seen = self.record(FIRST, call("refund", amount=700), text("It is refunded."), timeout_s=3)
+        seen = self.record(FIRST, call("refund", amount=700), text("It is refunded."), struck_when=lambda: refunded)
         releasing.join()
         self.assertEqual((seen["reason"], seen["dead_because"]), ("timeout", "unsafe"))
         self.assertIn(step_of(seen, "refund")["status"], ("unknown", "committed"))
@@ -352,12 +346,10 @@ class FrameworkCase(LiveCase):
         program.communicate()
         self.provider.over.set()
         self.provider.over = threading.Event()
-        return self.settled(run_id, "dead", "scheduled", seconds=40)
+        return self.settled(run_id, "dead", "scheduled")
 
     def settled_step(self, run_id: str, name: str, status: str) -> None:
-        from live import until
-
-        until(lambda: (name, status) in self.statuses(self.server.run(run_id)), 60, f"{name} is {status}")
+        until(lambda: (name, status) in self.statuses(self.server.run(run_id)), f"{name} is {status}")
 
     def test_a_kill_inside_an_effect_leaves_it_unknown(self) -> None:
         seen = self.killed("inside")
@@ -383,7 +375,7 @@ def run_killed(case: type[FrameworkCase]) -> None:
         let_go.set()
     test = case("test_a_kill_inside_an_effect_leaves_it_unknown")
     test.provider, test.effects = _Elsewhere(), ["refund"]  # type: ignore[assignment]
-    with redrive.run(os.environ["REDRIVE_TEST_RUN"], queue="agents", payload=7, lease_ms=2_000) as run:
+    with redrive.run(os.environ["REDRIVE_TEST_RUN"], queue="agents", payload=7, lease_ms=4_000) as run:
         test.agent(run)
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from live import ROOT, LiveCase
+from live import PATIENCE_S, ROOT, LiveCase
 
 _BLOCK = re.compile(r"```python\n(.*?)```(?:\n```text\n(.*?)```)?", re.DOTALL)
 
@@ -27,7 +27,7 @@ def run_page(case: LiveCase, page: str) -> int:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=PATIENCE_S,
         )
         case.assertEqual(done.returncode, 0, done.stderr[-3000:])
         # CrewAI draws frames around what it does.

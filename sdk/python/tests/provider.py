@@ -8,6 +8,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from live import PATIENCE_S
+
 OVERFLOW = {
     "error": {
         "message": "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens. "
@@ -88,6 +90,8 @@ class Provider:
         self._script: list[Any] = []
         self._count = 0
         self.over = threading.Event()
+        #: Somebody waits for an answer that does not come.
+        self.hanging = threading.Event()
         provider = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -117,12 +121,14 @@ class Provider:
 
     def says(self, *script: Any) -> None:
         self._script, self._count = list(script), 0
+        self.hanging.clear()
 
     def _answer(self, request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         said = self._script[min(self._count, len(self._script) - 1)]
         self._count += 1
         if isinstance(said, Hangs):
-            self.over.wait(60)
+            self.hanging.set()
+            self.over.wait(PATIENCE_S)
             said = text("too late")
         if isinstance(said, Insists):
             said = said.asked if request.get("tools") else text("My best guess is 700 EUR.")

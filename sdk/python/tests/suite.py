@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 import time
@@ -10,6 +11,8 @@ import unittest
 
 #: A test that takes longer is remarked on, as libtest does.
 _SLOW_S = 60.0
+#: A test that takes longer than this hangs: where it hangs is shown, and the file ends there.
+_HANGS_S = 1_800.0
 
 
 class _Result(unittest.TestResult):
@@ -22,6 +25,7 @@ class _Result(unittest.TestResult):
     def startTest(self, test: unittest.TestCase) -> None:
         super().startTest(test)
         self._began = time.monotonic()
+        faulthandler.dump_traceback_later(_HANGS_S, exit=True)
 
     def _say(self, test: unittest.TestCase, word: str) -> None:
         took = time.monotonic() - self._began
@@ -58,6 +62,7 @@ def main(file: str, module: str = "__main__") -> None:
     began, result = time.monotonic(), _Result()
     suite = unittest.TestSuite(chosen)
     suite.run(result)
+    faulthandler.cancel_dump_traceback_later()
     for name, why in result.broken:
         print(f"\n---- {name} ----\n{why[-6000:]}")
     if result.broken:

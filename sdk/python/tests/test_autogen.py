@@ -68,8 +68,11 @@ class AutoGen(FrameworkCase):
         self.assertEqual(self.settled("raw-error", "scheduled")["reason"], "tool_error")
 
     def test_an_async_effect_past_an_outer_limit_is_unknown(self) -> None:
+        begun = asyncio.Event()
+
         async def wire(amount: int) -> str:
             """Wires an amount."""
+            begun.set()
             await asyncio.Event().wait()
             return "never"
 
@@ -77,7 +80,9 @@ class AutoGen(FrameworkCase):
             agent = self.assistant(3)
             agent._workbench = AssistantAgent("wirer", agent._model_client, tools=[wire])._workbench
             async with self.client.run("outer"):
-                await asyncio.wait_for(watch(agent.run_stream(task="Wire it."), effects=["wire"]), 2)
+                working = asyncio.ensure_future(watch(agent.run_stream(task="Wire it."), effects=["wire"]))
+                await begun.wait()
+                await asyncio.wait_for(working, 0.1)
 
         self.provider.says(call("wire", amount=7), text("It is wired."))
         with self.assertRaises(asyncio.TimeoutError):

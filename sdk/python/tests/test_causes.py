@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from live import LiveCase
+from live import PATIENCE_S, LiveCase
 from suite import main
 
 from redrive.report import error_of
@@ -34,7 +34,7 @@ class Causes(LiveCase):
     def reason(self, run_id: str, call: Any) -> str:
         with self.assertRaises(BaseException), self.client.run(run_id) as run:
             call()
-        return str(run.outcome(30).verdict["reason"])
+        return str(run.outcome(PATIENCE_S).verdict["reason"])
 
     def async_reason(self, run_id: str, work: Any) -> str:
         async def main() -> None:
@@ -65,9 +65,14 @@ class Causes(LiveCase):
             async with asyncio.timeout(0.3):
                 await self.hang(run_id)
 
+        async def strikes_at_once(run_id: str) -> None:
+            async with asyncio.timeout(0):
+                await self.hang(run_id)
+
         self.assertEqual(self.async_reason("wait-for", waits), "timeout")
         if hasattr(asyncio, "timeout"):
             self.assertEqual(self.async_reason("timeout", limits), "timeout")
+            self.assertEqual(self.async_reason("at-once", strikes_at_once), "timeout")
 
     def test_a_cancellation_by_hand_is_one(self) -> None:
         async def work(run_id: str) -> None:

@@ -9,6 +9,7 @@ from crewai import LLM, Agent, Crew, Task
 from crewai.tools import tool
 from crewai.tools.tool_failure import ToolFailure, ToolFailureReason
 from frameworks import TOOLS, FrameworkCase, is_killed, run_killed
+from live import PATIENCE_S
 from provider import RATE_LIMITED, Refused, call, text
 from suite import main
 
@@ -36,7 +37,7 @@ class CrewAI(FrameworkCase):
         task = Task(description="Send invoice 7.", expected_output="a word", agent=biller)
         with self.client.run(run_id, queue="agents", payload=7, **options) as run, watch(effects=self.effects):
             Crew(agents=[biller], tasks=[task], tracing=False).kickoff()
-        run.outcome(30)
+        run.outcome(PATIENCE_S)
         return self.server.run(run_id)
 
     def test_a_tools_failure_object_is_a_failure(self) -> None:

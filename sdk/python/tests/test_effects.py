@@ -6,7 +6,7 @@ import asyncio
 import signal
 import threading
 
-from live import LiveCase, step_of, until
+from live import PATIENCE_S, LiveCase, step_of, time_is_up, until
 from suite import main
 
 import redrive
@@ -32,7 +32,7 @@ class Effects(LiveCase):
                 run.do("load", lambda: [1, 2])
                 run.do("charge", lambda: {"id": "ch_1"}, effect=True)
                 raise ConnectionError("Connection refused")
-        self.assertEqual(run.outcome(30).state, "scheduled")
+        self.assertEqual(run.outcome(PATIENCE_S).state, "scheduled")
         self.assertEqual(self.server.replay("resume")[0], 200)
         done = []
         with self.client.run("resume", payload=1, resumable=True) as again:
@@ -45,7 +45,7 @@ class Effects(LiveCase):
             with again.step("load") as second:
                 self.assertFalse(second.done, "another step of the same name is another step")
         self.assertEqual(done, [[1, 2], {"id": "ch_1"}, "mail to c-9"])
-        self.assertEqual(again.outcome(30).state, "recovered")
+        self.assertEqual(again.outcome(PATIENCE_S).state, "recovered")
 
     def test_an_effect_that_another_run_has_done_is_not_done_again(self) -> None:
         with self.client.run("first") as run:
@@ -62,30 +62,30 @@ class Effects(LiveCase):
         with self.assertRaises(ConnectionError), self.client.run("doubt", resumable=True) as run:
             with run.step("charge", effect=True):
                 raise ConnectionError("Connection reset by peer")
-        self.assertEqual(run.outcome(30).verdict["dead_because"], "unsafe")
+        self.assertEqual(run.outcome(PATIENCE_S).verdict["dead_because"], "unsafe")
         self.assertEqual(step_of(self.server.run("doubt"), "charge")["status"], "unknown")
         for name, error in [("declined", Declined("no money")), ("not-done", redrive.NotDone("no money"))]:
             with self.assertRaises(type(error)), self.client.run(name, resumable=True) as run:
                 with run.step("charge", effect=True, not_done_on=(Declined,)):
                     raise error
-            self.assertNotEqual(run.outcome(30).verdict["dead_because"], "unsafe")
+            self.assertNotEqual(run.outcome(PATIENCE_S).verdict["dead_because"], "unsafe")
             self.assertEqual(step_of(self.server.run(name), "charge")["status"], "failed")
 
     def test_an_effect_in_doubt_is_not_begun_again_even_by_force(self) -> None:
         with self.assertRaises(OSError), self.client.run("forced") as run, run.step("charge", effect=True):
             raise OSError("gone")
-        run.outcome(30)
+        run.outcome(PATIENCE_S)
         self.assertEqual(self.server.replay("forced")[1]["code"], "effect_unknown")
         self.assertEqual(self.server.replay("forced", force=True)[0], 200)
         with self.assertRaises(redrive.EffectUnknown), self.client.run("forced") as again:
             self.assertEqual([step["key"] for step in again.in_doubt], ["forced:charge"])
             again.do("charge", lambda: self.fail("charged again"), effect=True)
-        self.assertEqual(again.outcome(30).verdict["dead_because"], "unsafe")
+        self.assertEqual(again.outcome(PATIENCE_S).verdict["dead_because"], "unsafe")
 
     def test_a_large_output_is_committed_and_said_to_be_left_out(self) -> None:
         with self.client.run("large") as run:
             run.do("mail", lambda: "x" * 2_000_000, effect=True)
-        run.outcome(30)
+        run.outcome(PATIENCE_S)
         seen = step_of(self.server.run("large"), "mail")
         self.assertEqual((seen["status"], seen["output"]), ("committed", None))
         self.assertGreater(seen["output_omitted"]["bytes"], 65_536)
@@ -93,11 +93,12 @@ class Effects(LiveCase):
 
 class Limits(LiveCase):
     def test_a_time_limit_ends_a_blocking_call_in_the_main_thread_and_reports_it(self) -> None:
-        with self.assertRaises(redrive.TimeLimit), self.client.run("blocks", timeout_s=0.3) as run:
+        with self.assertRaises(redrive.TimeLimit), self.client.run("blocks", timeout_s=3_600) as run:
             with run.step("wait"):
-                threading.Event().wait(60)
+                time_is_up(run)
+                threading.Event().wait(PATIENCE_S)
                 self.fail("it waited for the call to end")
-        verdict = run.outcome(30).verdict
+        verdict = run.outcome(PATIENCE_S).verdict
         self.assertEqual((verdict["reason"], verdict["action"]), ("timeout", "retry"))
         self.assertEqual(self.server.run("blocks")["step"], "wait")
 
@@ -114,7 +115,7 @@ class Limits(LiveCase):
 
         thread = threading.Thread(target=work)
         thread.start()
-        thread.join(20)
+        thread.join(PATIENCE_S)
         self.assertEqual(len(seen), 1)
         self.assertEqual(self.settled("spins", "scheduled")["reason"], "timeout")
 
@@ -122,42 +123,44 @@ class Limits(LiveCase):
         go_on, over = threading.Event(), threading.Event()
 
         def refund() -> str:
-            go_on.wait(30)
+            go_on.wait(PATIENCE_S)
             over.set()
             return "refunded"
 
         with self.assertRaises(redrive.TimeLimit), self.client.run("lies", resumable=True) as run:
             run.do("refund", refund, effect=True, timeout_s=0.2)
-        self.assertEqual(run.outcome(30).verdict["dead_because"], "unsafe")
+        self.assertEqual(run.outcome(PATIENCE_S).verdict["dead_because"], "unsafe")
         self.assertEqual(step_of(self.server.run("lies"), "refund")["status"], "unknown")
         go_on.set()
-        self.assertTrue(over.wait(10))
-        until(lambda: step_of(self.server.run("lies"), "refund")["status"] == "committed", 10, "the late word is kept")
+        self.assertTrue(over.wait(PATIENCE_S))
+        until(lambda: step_of(self.server.run("lies"), "refund")["status"] == "committed", "the late word is kept")
         self.assertEqual(step_of(self.server.run("lies"), "refund")["output"], "refunded")
 
     def test_a_whole_attempts_limit_leaves_an_open_effect_unknown(self) -> None:
-        with self.assertRaises(redrive.TimeLimit), self.client.run("open", timeout_s=0.3, resumable=True) as run:
+        with self.assertRaises(redrive.TimeLimit), self.client.run("open", timeout_s=3_600, resumable=True) as run:
             with run.step("charge", effect=True):
-                threading.Event().wait(30)
-        self.assertEqual(run.outcome(30).verdict["dead_because"], "unsafe")
+                time_is_up(run)
+                threading.Event().wait(PATIENCE_S)
+        self.assertEqual(run.outcome(PATIENCE_S).verdict["dead_because"], "unsafe")
         self.assertEqual(step_of(self.server.run("open"), "charge")["status"], "unknown")
 
     def test_a_time_limit_on_a_step_ends_that_step_and_lets_the_agent_go_on(self) -> None:
         with self.client.run("slow-step") as run:
             with self.assertRaises(redrive.TimeLimit):
                 with run.step("search", timeout_s=0.2):
-                    threading.Event().wait(30)
+                    threading.Event().wait(PATIENCE_S)
             run.do("other", lambda: "found")
             run.output = "answered without it"
-        self.assertEqual(run.outcome(30).state, "succeeded")
+        self.assertEqual(run.outcome(PATIENCE_S).state, "succeeded")
         statuses = {step["name"]: step["status"] for step in self.server.run("slow-step")["steps"]}
         self.assertEqual(statuses["other"], "committed")
         self.assertNotIn(statuses["search"], ("committed", "failed"), "begun, and never said to be undone")
 
     def test_an_async_attempt_is_cancelled_and_reported_at_its_limit(self) -> None:
         async def hangs() -> None:
-            async with self.client.run("async-hangs", timeout_s=0.2) as run:
+            async with self.client.run("async-hangs", timeout_s=3_600) as run:
                 await run.do_async("think", lambda: asyncio.sleep(0, "ok"))
+                time_is_up(run)
                 await asyncio.Event().wait()
 
         with self.assertRaises(redrive.TimeLimit):
@@ -192,7 +195,7 @@ class Leaving(LiveCase):
         self.assertEqual(program.stdout.readline(), "charging\n")
         program.send_signal(signal.SIGKILL)
         program.communicate()
-        seen = self.settled("k1", "dead", seconds=30)
+        seen = self.settled("k1", "dead")
         self.assertEqual((seen["reason"], seen["dead_because"]), ("silent", "unsafe"))
         self.assertEqual(step_of(seen, "charge")["status"], "unknown")
 
@@ -201,18 +204,18 @@ class Leaving(LiveCase):
         self.assertEqual(program.stdout.readline(), "charged\n")
         program.send_signal(signal.SIGKILL)
         program.communicate()
-        seen = self.settled("k2", "scheduled", seconds=30)
+        seen = self.settled("k2", "scheduled")
         self.assertEqual((seen["reason"], step_of(seen, "charge")["status"]), ("silent", "committed"))
         self.assertEqual(self.server.replay("k2")[0], 200)
         with self.client.run("k2", payload=1, resumable=True) as again:
             self.assertEqual(again.do("charge", lambda: self.fail("charged again"), effect=True), "ch_1")
-        self.assertEqual(again.outcome(30).state, "recovered")
+        self.assertEqual(again.outcome(PATIENCE_S).state, "recovered")
 
     def test_sigterm_is_reported_and_still_ends_the_process_as_it_would_have(self) -> None:
         program = self.program(KILLED.format(run_id="t1", during="pass"))
         self.assertEqual(program.stdout.readline(), "charged\n")
         program.send_signal(signal.SIGTERM)
-        program.communicate(timeout=20)
+        program.communicate(timeout=PATIENCE_S)
         self.assertEqual(program.returncode, -signal.SIGTERM)
         seen = self.settled("t1", "scheduled")
         self.assertEqual((seen["reason"], seen["attempts"][0]["error"]["type"]), ("x:terminated", "Terminated"))
@@ -222,18 +225,18 @@ class Leaving(LiveCase):
         program = self.program(KILLED.format(run_id="c1", during="pass"))
         self.assertEqual(program.stdout.readline(), "charged\n")
         program.send_signal(signal.SIGINT)
-        out, _ = program.communicate(timeout=20)
+        out, _ = program.communicate(timeout=PATIENCE_S)
         self.assertIn("KeyboardInterrupt", out)
         self.assertEqual(self.settled("c1", "dead")["reason"], "cancelled")
 
     def test_an_exit_with_the_run_under_way_is_reported(self) -> None:
         inside = self.program('import redrive, sys\nwith redrive.run("e1"):\n    sys.exit(3)')
-        inside.communicate(timeout=20)
+        inside.communicate(timeout=PATIENCE_S)
         self.assertEqual(inside.returncode, 3)
         seen = self.settled("e1", "scheduled", "dead")
         self.assertEqual(seen["attempts"][0]["error"]["message"], "the agent exited: 3")
         around = self.program('import redrive\nrun = redrive.run("e2").__enter__()\nprint(run.attempt)')
-        self.assertEqual(around.communicate(timeout=20)[0], "1\n")
+        self.assertEqual(around.communicate(timeout=PATIENCE_S)[0], "1\n")
         self.assertEqual(self.settled("e2", "scheduled")["reason"], "x:process_exit")
 
     def test_a_forked_child_has_runs_of_its_own(self) -> None:
@@ -249,7 +252,7 @@ with redrive.run("parent") as run:
     run.output = "p"
 """
         program = self.program(text)
-        print(program.communicate(timeout=30)[0], end="")
+        print(program.communicate(timeout=PATIENCE_S)[0], end="")
         for name, output in [("parent", "p"), ("child", "c")]:
             self.assertEqual(self.settled(name, "succeeded")["output"], output)
 

@@ -6,7 +6,7 @@ import asyncio
 import threading
 
 from fake import FakeCase
-from live import LiveCase, step_of, until
+from live import PATIENCE_S, LiveCase, step_of, until
 from suite import main
 
 import redrive
@@ -33,9 +33,9 @@ class Processes(LiveCase):
         path = self.spool.parent / "program.py"
         path.write_text(FORKED.format(name=name, method=method, before=before))
         program = self.program(f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
-        print(program.communicate(timeout=60)[0], end="")
+        print(program.communicate(timeout=PATIENCE_S)[0], end="")
         for n in range(3):
-            self.assertEqual(self.settled(f"{name}-{n}", "succeeded", seconds=10)["output"], n)
+            self.assertEqual(self.settled(f"{name}-{n}", "succeeded")["output"], n)
 
     def test_a_forked_childs_end_survives(self) -> None:
         self.children("fork", "fork")
@@ -58,7 +58,7 @@ if __name__ == "__main__":
     child.start()
     child.join()
 """
-        self.program(text, REDRIVE_URL="http://127.0.0.1:9").communicate(timeout=60)
+        self.program(text, REDRIVE_URL="http://127.0.0.1:9").communicate(timeout=PATIENCE_S)
         spooled = "".join(path.read_text() for path in self.spool.glob("*.spool"))
         self.assertEqual((spooled.count('"do":"start"'), spooled.count('"do":"succeed"')), (1, 1))
 
@@ -75,7 +75,7 @@ with redrive.run("whole") as run:
     run.output = "parent"
 """
         program = self.program(text)
-        print(program.communicate(timeout=30)[0], end="")
+        print(program.communicate(timeout=PATIENCE_S)[0], end="")
         seen = self.settled("whole", "succeeded")
         self.assertEqual((seen["output"], len(seen["attempts"])), ("parent", 1))
         self.assertEqual({step["name"] for step in seen["steps"]}, {"before", "in_child", "after"})
@@ -93,7 +93,7 @@ with redrive.run("counted") as run:
     os.wait()
 """
         # Beside it newer Pythons complain of forks in a process with threads.
-        self.assertIn("refused", self.program(text).communicate(timeout=30)[0])
+        self.assertIn("refused", self.program(text).communicate(timeout=PATIENCE_S)[0])
 
     def test_an_exit_without_goodbye_after_a_flush_loses_nothing(self) -> None:
         text = """
@@ -106,7 +106,7 @@ with redrive.run("open") as run:
     redrive.flush(5)
     os._exit(0)
 """
-        self.program(text).communicate(timeout=30)
+        self.program(text).communicate(timeout=PATIENCE_S)
         self.assertEqual(self.settled("gone", "succeeded")["output"], "x")
         self.assertEqual(step_of(self.server.run("open"), "early")["status"], "committed")
 
@@ -120,7 +120,7 @@ with redrive.run("held") as run:
 print(redrive.flush(0.1))
 os._exit(0)
 """
-        self.assertEqual(self.program(text).communicate(timeout=30)[0].splitlines()[-1], "False")
+        self.assertEqual(self.program(text).communicate(timeout=PATIENCE_S)[0].splitlines()[-1], "False")
         spooled = "".join(path.read_text() for path in self.spool.glob("*.spool"))
         self.assertEqual(spooled.count('"succeed"'), 1)
 
@@ -141,7 +141,7 @@ with redrive.run("first"):
     pass
 threading.Thread(target=work).start()
 """
-        print(self.program(text).communicate(timeout=30)[0], end="")
+        print(self.program(text).communicate(timeout=PATIENCE_S)[0], end="")
         for name in ("first", "in-thread"):
             self.settled(name, "succeeded")
         with self.make_client().run("sends-what-is-left") as run:
@@ -156,7 +156,7 @@ class Cancelled(FakeCase):
 
         def slow(given: dict) -> object:
             begun.set()
-            go_on.wait(10)
+            go_on.wait(PATIENCE_S)
             return start(given)
 
         self.server._start = slow  # type: ignore[method-assign, assignment]
@@ -193,7 +193,7 @@ class Cancelled(FakeCase):
 
         def slow(*given: object) -> object:
             begun.set()
-            go_on.wait(10)
+            go_on.wait(PATIENCE_S)
             return step(*given)  # type: ignore[arg-type]
 
         async def work() -> None:
@@ -240,7 +240,7 @@ class Cancelled(FakeCase):
         redrive.sender.start_daemon = start
         spooled = "".join(path.read_text() for path in self.client.spool.folder.glob("*.spool"))
         self.assertEqual(spooled.count('"succeed"'), 1)
-        until(lambda: self.client.flush(1), 10, "it is sent")
+        until(lambda: self.client.flush(1), "it is sent")
         self.assertEqual(self.ended("no-thread"), ["succeed"])
 
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fake import FakeCase
-from live import SRC
+from live import PATIENCE_S, SRC
 from suite import main
 
 import redrive
@@ -156,7 +156,7 @@ class AtOnce(FakeCase):
         @redrive.effect(**options)
         def charge(amount: int) -> str:
             done.append(amount)
-            go_on.wait(10)
+            go_on.wait(PATIENCE_S)
             return f"ch_{len(done)}"
 
         return charge, done, go_on
@@ -197,7 +197,7 @@ class AtOnce(FakeCase):
         @redrive.effect
         def charge() -> None:
             begun.set()
-            go_on.wait(10)
+            go_on.wait(PATIENCE_S)
             raise ConnectionError("reset")
 
         def call() -> None:
@@ -210,7 +210,7 @@ class AtOnce(FakeCase):
             threads = [threading.Thread(target=call) for _ in range(3)]
             for thread in threads:
                 thread.start()
-            begun.wait(10)
+            begun.wait(PATIENCE_S)
             go_on.set()
             for thread in threads:
                 thread.join(10)
@@ -290,7 +290,7 @@ class Threads(FakeCase):
         go_on, found = threading.Event(), []
 
         def work() -> None:
-            go_on.wait(10)
+            go_on.wait(PATIENCE_S)
             found.append(self.charge("x"))
 
         thread = threading.Thread(target=work)
@@ -322,7 +322,7 @@ class Threads(FakeCase):
         go_on, found = threading.Event(), []
 
         def work() -> None:
-            go_on.wait(10)
+            go_on.wait(PATIENCE_S)
             found.extend(job() for job in jobs)
 
         thread = threading.Thread(target=work)
@@ -342,7 +342,7 @@ class Threads(FakeCase):
         go_on, raised = threading.Event(), []
 
         def work() -> None:
-            go_on.wait(10)
+            go_on.wait(PATIENCE_S)
             try:
                 self.charge("late")
             except redrive.LeaseLost as lost:

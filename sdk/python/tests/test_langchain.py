@@ -17,6 +17,7 @@ from langchain.agents.middleware import (
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.tools import StructuredTool, ToolException
 from langchain_openai import ChatOpenAI
+from live import PATIENCE_S
 from provider import RATE_LIMITED, Refused, call, text
 from suite import main
 
@@ -76,7 +77,7 @@ class LangChain(FrameworkCase):
         question = {"messages": [{"role": "user", "content": "Send invoice 7."}]}
         with self.client.run(run_id, queue="agents", payload=7) as run:
             agent.invoke(question, config={"callbacks": [Callback(effects=self.effects)]})
-        run.outcome(30)
+        run.outcome(PATIENCE_S)
         return self.server.run(run_id)
 
     def test_a_tools_output_that_is_the_answer_by_design_is_one(self) -> None:
@@ -105,10 +106,11 @@ class LangChain(FrameworkCase):
         self.assertEqual((seen["state"], seen["reason"]), ("scheduled", "output_truncated"))
 
     def test_an_async_effect_past_an_outer_limit_is_unknown(self) -> None:
-        self.effects = ["wire"]
+        self.effects, begun = ["wire"], asyncio.Event()
 
         async def wire(amount: int) -> str:
             """Wires an amount."""
+            begun.set()
             await asyncio.Event().wait()
             return "never"
 
@@ -117,7 +119,9 @@ class LangChain(FrameworkCase):
             agent = create_agent(model, [wire])
             question = {"messages": [{"role": "user", "content": "Wire it."}]}
             async with self.client.run("outer", queue="agents", payload=7):
-                await asyncio.wait_for(agent.ainvoke(question, config={"callbacks": [Callback(effects=self.effects)]}), 2)
+                working = asyncio.ensure_future(agent.ainvoke(question, config={"callbacks": [Callback(effects=self.effects)]}))
+                await begun.wait()
+                await asyncio.wait_for(working, 0.1)
 
         self.provider.says(call("wire", amount=7), text("It is wired."))
         with self.assertRaises(asyncio.TimeoutError):

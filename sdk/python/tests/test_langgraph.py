@@ -9,6 +9,7 @@ from frameworks import FIRST, TOOLS, FrameworkCase, is_killed, run_killed
 from langchain_openai import ChatOpenAI
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, create_react_agent, tools_condition
+from live import PATIENCE_S
 from provider import Insists
 from suite import main
 
@@ -42,7 +43,7 @@ class LangGraph(FrameworkCase):
         with self.assertRaisesRegex(Exception, "Recursion limit"), self.client.run("recursion") as run:
             question = {"messages": [{"role": "user", "content": "Go."}]}
             graph.compile().invoke(question, config={"callbacks": [Callback(effects=[])], "recursion_limit": 4})
-        self.assertEqual(run.outcome(30).verdict["reason"], "max_iterations")
+        self.assertEqual(run.outcome(PATIENCE_S).verdict["reason"], "max_iterations")
 
 
 del FrameworkCase

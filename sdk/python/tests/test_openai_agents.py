@@ -8,6 +8,7 @@ from typing import Any
 
 from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, Runner, function_tool
 from frameworks import FIRST, TOOLS, FrameworkCase, breaks, is_killed, look_up, run_killed
+from live import PATIENCE_S
 from openai import AsyncOpenAI
 from provider import Insists, call, text
 from suite import main
@@ -50,7 +51,7 @@ class OpenAIAgents(FrameworkCase):
                 Runner.run_sync(agent, "Send invoice 7.", hooks=Hooks(effects=self.effects), **options)
         except Exception as error:  # noqa: BLE001 - what it raises is looked at
             self.raised = error
-        run.outcome(30)
+        run.outcome(PATIENCE_S)
         return self.server.run(run_id)
 
     def model(self) -> OpenAIChatCompletionsModel:

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fake import DONE, RUNNING, SCHEDULED, UNSAFE, FakeCase, seeds
-from live import SRC
+from live import PATIENCE_S, SRC
 from suite import main
 
 import redrive
@@ -92,7 +92,7 @@ class Schedules(FakeCase):
             else:
                 self.server.away = False
                 client.sender._retry_at = 0.0
-                assert client.flush(10), seed
+                assert client.flush(PATIENCE_S), seed
                 client.close(0)
                 ends = self.server.runs[run_id]["ends"]
                 if finished and self.server.runs[run_id]["state"] == RUNNING:
@@ -297,7 +297,7 @@ class Kills(FakeCase):
                 env={**os.environ, "PYTHONPATH": f"{SRC}:{SRC.parent / 'tests'}", "REDRIVE_OFF": ""},
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=PATIENCE_S,
             )
             ended = done.stdout.split()
             kept = "".join(path.read_text() for path in folder.glob("*.spool"))

@@ -9,7 +9,6 @@ import decimal
 import enum
 import json
 import logging
-import time
 import types
 import unittest
 import uuid
@@ -22,9 +21,6 @@ from suite import main
 
 from redrive import encode
 from redrive.encode import dumps, payload_fields
-
-#: What a bounded walk may take on a machine that does other things as well.
-SLACK_S = 15.0
 
 
 class Colour(enum.Enum):
@@ -109,9 +105,7 @@ def threading_lock() -> Any:
 
 class Bounds(unittest.TestCase):
     def encoded(self, value: Any) -> str:
-        began = time.monotonic()
         text = dumps(value)
-        self.assertLess(time.monotonic() - began, SLACK_S)
         self.assertLess(len(text), 64 * 1024 * 1024)
         json.loads(text)
         return text

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import threading
 
-from live import LiveCase, until
+from live import PATIENCE_S, LiveCase, until
 from suite import main
 
 import redrive
@@ -79,7 +79,7 @@ class Workers(LiveCase):
         request = {"model": "gpt-5", "messages": [{"role": "user", "content": "Sum it up."}]}
         self.enqueue("w-changed", agent="talker", payload=request)
         self.worker(talk)
-        until(lambda: self.server.run("w-changed").get("reason") == "max_iterations", 10, "the first attempt failed")
+        until(lambda: self.server.run("w-changed").get("reason") == "max_iterations", "the first attempt failed")
         self.assertEqual(self.server.replay("w-changed")[0], 200)
         self.settled("w-changed", "recovered")
         self.assertEqual(got[0], (request, []))
@@ -108,14 +108,14 @@ class Workers(LiveCase):
         def slow(n: int) -> int:
             at_once.append(n)
             most.append(len(at_once))
-            go_on.wait(30)
+            go_on.wait(PATIENCE_S)
             at_once.remove(n)
             return n
 
         for n in range(6):
             self.enqueue(f"w-room-{n}", agent="slow", payload=n)
         self.worker(slow, concurrency=2)
-        until(lambda: len(at_once) == 2, 10, "two are under way")
+        until(lambda: len(at_once) == 2, "two are under way")
         states = [self.server.run(f"w-room-{n}")["state"] for n in range(6)]
         self.assertEqual(sorted(states), ["running"] * 2 + ["scheduled"] * 4)
         go_on.set()
@@ -129,13 +129,13 @@ class Workers(LiveCase):
         @redrive.agent(name="stuck", queue="quick", client=self.client)
         def stuck(n: int, run: redrive.Run) -> str:
             begun.release()
-            go_on.wait(60)
+            go_on.wait(PATIENCE_S)
             run.do("pay", lambda: "paid", effect=True)
             return "late"
 
         self.enqueue("w-stuck", agent="stuck", payload=1)
         worker = self.worker(stuck, grace_s=0.2)
-        self.assertTrue(begun.acquire(timeout=20))
+        self.assertTrue(begun.acquire(timeout=PATIENCE_S))
         worker.stop()
         seen = self.settled("w-stuck", "scheduled")
         self.assertEqual(seen["attempts"], [], "no try was spent")
@@ -157,7 +157,7 @@ print("stopped")
         program = self.program(text)
         self.assertEqual(program.stdout.readline(), "begun\n")
         program.send_signal(signal.SIGTERM)
-        self.assertEqual(program.communicate(timeout=30)[0], "stopped\n")
+        self.assertEqual(program.communicate(timeout=PATIENCE_S)[0], "stopped\n")
         self.assertEqual((program.returncode, self.settled("w-term", "succeeded")["output"]), (0, "finished"))
 
     def test_a_worker_outlives_an_agent_that_exits(self) -> None:

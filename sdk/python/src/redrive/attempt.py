@@ -107,8 +107,6 @@ class Run(Ledger):
         if self._leave():
             # The task was cancelled by us: to the caller it is a time limit, not a cancellation.
             raise TimeLimit(self._limit_words()) from error
-        if isinstance(error, asyncio.CancelledError) and outer.by_time_limit(error):
-            self._finish(lambda: ending.time_limit(self.evidence, self._take_steps(), "a time limit around the run has passed"))
         self._end_by(error)
 
     def _start(self) -> None:
@@ -122,6 +120,7 @@ class Run(Ledger):
 
     async def _start_async(self) -> None:
         """A task that is cancelled while it begins never gets to its end: that is told here."""
+        outer.install()
         try:
             await off_loop(self._enter)
         except StartRefused:
@@ -178,6 +177,8 @@ class Run(Ledger):
     def _end_by(self, error: BaseException | None) -> None:
         if error is None:
             self._finish(lambda: ending.success(self.evidence, self._take_steps()))
+        elif isinstance(error, asyncio.CancelledError) and outer.by_time_limit(error):
+            self._finish(lambda: ending.time_limit(self.evidence, self._take_steps(), "a time limit around the run has passed"))
         else:
             self._finish(lambda: ending.failure(self.evidence, self._take_steps(), error))
 

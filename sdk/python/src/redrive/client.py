@@ -39,8 +39,8 @@ class Client:
         self.timers = Timers()
         self._runs: dict[str, Run] = {}
         self._said: set[str] = set()
-        #: Whether the server takes an intent's `call_id`; none while nobody has asked.
-        self.knows_call_id: bool | None = None
+        #: False once a server has refused an intent's `call_id` as a field that it does not know.
+        self.takes_call_id = True
         leaving.watch(self)
 
     def run(
@@ -107,7 +107,7 @@ class Client:
                 return answer
             if better[1] == "call_id":
                 # A server that is older than the field.
-                self.knows_call_id = False
+                self.takes_call_id = False
             else:
                 note_mended(record, answer, better[1])
             record, round = better[0], round + 1

@@ -292,17 +292,17 @@ class Ledger:
         if self.lost or self._ended:
             raise LeaseLost(step.key, f"the attempt is no longer ours ({self.lost or 'it has ended'})")
         told = _fields_of(step, "started", None)
-        plain = body({name: value for name, value in told.items() if name != "call_id"})
-        text = plain if self._client.knows_call_id is False else body(told)
+        if not self._client.takes_call_id:
+            told.pop("call_id", None)
+        text = body(told)
         until = time.monotonic() + self._client.settings.wait_ms / 1000
         self._send_plain_first(until)
         answer = self._ask(text, until)
         if answer is None:
-            # On disk only in a form that every server takes.
-            self._intend_offline(step, text if self._client.knows_call_id else plain)
+            # The same text again: the server may have recorded it although its answer came too late, and `call_id` is how it
+            # recognises a second sending.
+            self._intend_offline(step, text)
         elif answer.ok:
-            if self._client.knows_call_id is None:
-                self._client.knows_call_id = True
             if answer.body.get("replayed"):
                 self._was_done(step, answer.body.get("output"))
         else:
