@@ -55,7 +55,7 @@ fn read(patch: PathBuf) -> Result<Bug> {
 }
 
 fn check(bugs: &[Bug]) -> Result<ExitCode> {
-    let tree = copy()?;
+    let tree = workspace::copy("seeded/tree")?;
     let mut stale = 0;
     for bug in bugs {
         if !apply(&tree, bug, &["--check"])? {
@@ -70,7 +70,7 @@ fn check(bugs: &[Bug]) -> Result<ExitCode> {
 fn prove(bugs: &[Bug]) -> Result<ExitCode> {
     let mut unseen = 0;
     for bug in bugs {
-        let tree = copy()?;
+        let tree = workspace::copy("seeded/tree")?;
         ensure!(apply(&tree, bug, &[])?, "{} does not fit the code any more: make it again", bug.name);
         println!("{}\n  {}", bug.name, bug.what);
         let mut seen = false;
@@ -87,31 +87,9 @@ fn prove(bugs: &[Bug]) -> Result<ExitCode> {
         }
         unseen += usize::from(!seen);
     }
-    copy()?;
+    workspace::copy("seeded/tree")?;
     println!("{} bugs, {unseen} that nobody saw", bugs.len());
     Ok(if unseen == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The tree as it is, beside its own builds. What did not change is left alone, so that little is built anew.
-fn copy() -> Result<PathBuf> {
-    let root = workspace::root()?;
-    let tree = root.join("target/seeded/tree");
-    let listed = Command::new("git")
-        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-        .current_dir(&root)
-        .output()
-        .context("git ls-files")?;
-    ensure!(listed.status.success(), "git ls-files failed");
-    for name in String::from_utf8(listed.stdout)?.split('\0').filter(|name| !name.is_empty()) {
-        let (from, to) = (root.join(name), tree.join(name));
-        let Ok(now) = fs::read(&from) else { continue };
-        if fs::read(&to).is_ok_and(|before| before == now) {
-            continue;
-        }
-        fs::create_dir_all(to.parent().context("no folder")?)?;
-        fs::write(&to, now)?;
-    }
-    Ok(tree)
 }
 
 fn apply(tree: &Path, bug: &Bug, more: &[&str]) -> Result<bool> {

@@ -2,10 +2,11 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 /// The folder of the workspace's `Cargo.toml`, whatever the current folder is.
 pub(crate) fn root() -> Result<PathBuf> {
@@ -25,6 +26,28 @@ pub(crate) fn cargo() -> Result<Command> {
         }
     }
     Ok(command)
+}
+
+/// The tree as it is, in a folder of `target`. What did not change is left alone, so that little is built anew.
+pub(crate) fn copy(name: &str) -> Result<PathBuf> {
+    let root = root()?;
+    let tree = root.join("target").join(name);
+    let listed = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(&root)
+        .output()
+        .context("git ls-files")?;
+    ensure!(listed.status.success(), "git ls-files failed");
+    for name in String::from_utf8(listed.stdout)?.split('\0').filter(|name| !name.is_empty()) {
+        let (from, to) = (root.join(name), tree.join(name));
+        let Ok(now) = fs::read(&from) else { continue };
+        if fs::read(&to).is_ok_and(|before| before == now) {
+            continue;
+        }
+        fs::create_dir_all(to.parent().context("no folder")?)?;
+        fs::write(&to, now)?;
+    }
+    Ok(tree)
 }
 
 /// `cargo run` describes xtask in the environment; build scripts that watch those variables would run again each time

@@ -203,6 +203,100 @@ fn no_two_breakers_share_a_name() {
     assert_ne!(model(&long, "a").name(), model(&long, "b").name());
 }
 
+#[test]
+fn a_window_counts_what_happened_within_it() {
+    let figures = |watched: &Watched| match &watched.breaker.state {
+        State::Closed { window } => window.figures(watched.now),
+        other => panic!("{other:?}"),
+    };
+    let mut watched = Watched::new(false);
+    assert_eq!(figures(&watched), (0, 0));
+    watched.ended(1, Counts::Failure);
+    (0..3).for_each(|_| watched.ended(1, Counts::Success));
+    assert_eq!(figures(&watched), (4, 1));
+    let mut watched = watched.at(9_000);
+    watched.ended(2, Counts::Failure);
+    assert_eq!(figures(&watched), (5, 2));
+    let watched = watched.at(999);
+    assert_eq!(figures(&watched), (5, 2));
+    let watched = watched.at(1);
+    assert_eq!(figures(&watched), (1, 1), "ten tenths later the first one is over");
+    assert_eq!(figures(&watched.at(9_000)), (0, 0));
+}
+
+#[test]
+fn a_window_holds_a_few_buckets_however_much_happens() {
+    let mut watched = Watched::new(false);
+    let bytes = |watched: &Watched| serde_json::to_string(&watched.breaker).unwrap().len();
+    watched.ended(1, Counts::Success);
+    let one = bytes(&watched);
+    (0..200).for_each(|_| watched.ended(1, Counts::Success));
+    assert!(bytes(&watched) < one + 5);
+}
+
+#[test]
+fn another_window_begins_anew() {
+    let mut watched = Watched::new(false);
+    (0..3).for_each(|_| watched.ended(1, Counts::Failure));
+    let settings = BreakerSettings { window_ms: 20_000, ..SETTINGS };
+    let turn = Turn { settings: &settings, shared: false, now: watched.now, jitter: 0.5, next: 1 };
+    assert!(apply(&watched.breaker, &Event::Tick, turn).is_blank());
+    watched.give(&Event::Tick);
+    assert!(!watched.breaker.is_blank(), "the same window goes on");
+}
+
+#[test]
+fn what_was_quiet_for_a_window_is_forgotten() {
+    let mut watched = Watched::new(false);
+    watched.ended(1, Counts::Success);
+    let blank = Breaker::new(0, watched.breaker.since);
+    assert_eq!(watched.breaker.forgotten(watched.now), Some(blank.clone()));
+    assert!(watched.breaker.is_blank());
+    watched.ended(1, Counts::Failure);
+    assert_eq!(watched.breaker.forgotten(watched.now), None);
+    assert!(!watched.breaker.is_blank());
+    let mut watched = watched.at(10_000);
+    assert_eq!(watched.breaker.forgotten(watched.now), Some(blank));
+    watched.give(&Event::Tick);
+    assert!(watched.breaker.is_blank(), "time itself empties it");
+    let opened = Watched::opened(false).breaker;
+    assert!(!opened.is_blank() && !opened.is_closed() && !opened.is_by_hand());
+    assert_eq!(opened.forgotten(Timestamp::from_millis(9_000_000)), None);
+}
+
+#[test]
+fn openings_are_spread_by_a_tenth() {
+    for (jitter, wait_ms) in [(0.0, 900), (0.5, 1_000), (1.0, 1_100)] {
+        let mut watched = Watched::new(false);
+        (0..3).for_each(|_| watched.ended(1, Counts::Failure));
+        let turn = Turn { settings: &SETTINGS, shared: false, now: watched.now, jitter, next: 1 };
+        let attempt = Probe { run: 1, epoch: 1 };
+        let event = Event::Ended { attempt, voter: 1, counts: Counts::Failure, generation: 0 };
+        let State::Open { until, .. } = apply(&watched.breaker, &event, turn).state else { panic!("still closed") };
+        assert_eq!(until, Some(watched.now.plus_ms(wait_ms)));
+    }
+}
+
+#[test]
+fn a_breaker_knows_whose_it_is() {
+    let acme: crate::ids::Tenant = "acme".parse().unwrap();
+    let key = |scope| Key { environment: Label::from("production"), scope };
+    let (provider, model) = (Label::from("openai"), Label::from("gpt-5"));
+    let tenant = key(Scope::Tenant { tenant: acme.clone() });
+    let own = key(Scope::Model { tenant: acme.clone(), provider: provider.clone(), model: model.clone() });
+    let everywhere = key(Scope::Everywhere { provider, model });
+    let whose = |key: &Key| (key.tenant().cloned(), key.is_of_a_model(), key.other().map(|key| key.name().to_string()));
+    assert_eq!(whose(&tenant), (Some(acme.clone()), false, Some("breaker:tenant/(other)/acme".into())));
+    assert_eq!(whose(&own), (Some(acme), true, Some("breaker:model/(other)/acme/(other)/(other)".into())));
+    assert_eq!(whose(&everywhere), (None, true, None));
+    let of_length = |bytes: usize| {
+        let scope = Scope::Tenant { tenant: "a".parse().unwrap() };
+        let rest = "breaker:tenant//a".len();
+        Key { environment: Label::from("e".repeat(bytes - rest).as_str()), scope }.name()
+    };
+    assert_eq!((of_length(160).as_str().len(), of_length(161).as_str().len()), (160, 160 + 17));
+}
+
 #[derive(Debug, Clone)]
 enum Does {
     Begin { run: i64 },

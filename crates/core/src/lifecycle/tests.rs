@@ -461,3 +461,240 @@ fn no_move_leaves_a_run_waiting_without_its_payload() {
         assert_eq!(moved.run.state.name(), StateName::Scheduled, "its caller has it: {:?}", event.name());
     }
 }
+
+fn waiting(due: Due) -> Run {
+    Run { state: State::Scheduled(Scheduled { due, replay: false }), ..Run::new(noon()) }
+}
+
+fn refused(run: &Run, event: &Event<'_>, now: Timestamp) -> Refused {
+    apply(run, event, &Policy::default(), now).unwrap_err()
+}
+
+/// Every cell of it is made by asking the moves.
+#[test]
+fn the_documented_transition_table_is_the_real_one() {
+    assert_eq!(super::transition_table(), include_str!("../../../../docs/lifecycle.md"));
+}
+
+#[test]
+fn only_a_caller_begins_what_is_held_or_not_due() {
+    let begin = |by_caller| Event::Begin(Begin { lease_ms: 60_000, by_caller, ..Begin::default() });
+    let (later, held) = (waiting(Due::At(noon().plus_ms(1))), waiting(Due::Held(Label::from("b"))));
+    assert_eq!(refused(&later, &begin(false), noon()), Refused::NotDue);
+    assert_eq!(refused(&held, &begin(false), noon()), Refused::Held("b".into()));
+    assert_eq!(move_on(&later, &begin(false), noon().plus_ms(1)).state.name(), StateName::Running);
+    for run in [later, held] {
+        let run = Run { deferred_until: Some(noon().plus_ms(1)), ended: Some(Ended::Released), ..run };
+        let begun = move_on(&run, &begin(true), noon());
+        assert_eq!((begun.state.name(), begun.deferred_until, begun.ended), (StateName::Running, None, None));
+    }
+}
+
+#[test]
+fn heartbeats_and_steps_renew_what_they_say() {
+    let running = begun(&Run::new(noon()), noon());
+    let later = noon().plus_ms(1_000);
+    let beaten = move_on(&running, &Event::Heartbeat, later).lease().unwrap().clone();
+    assert_eq!((beaten.expires_at, beaten.progress_at), (later.plus_ms(60_000), noon()));
+    let earlier = move_on(&running, &Event::Heartbeat, noon().minus_ms(1_000));
+    assert_eq!(earlier.lease().unwrap().expires_at, noon().plus_ms(60_000), "a lease never shrinks");
+    let stepped = move_on(&running, &Event::Progress, later).lease().unwrap().clone();
+    assert_eq!((stepped.expires_at, stepped.progress_at), (noon().plus_ms(60_000), later));
+}
+
+#[test]
+fn an_absence_of_ours_extends_a_lease_once() {
+    let running = begun(&Run::new(noon()), noon());
+    let ran_out = Event::LeaseRanOut { unattended: true, jitter: 0.5 };
+    assert_eq!(refused(&running, &ran_out, noon().plus_ms(59_999)), Refused::NotDue);
+    let (back, again) = (noon().plus_ms(60_000), noon().plus_ms(120_000));
+    let extended = move_on(&running, &ran_out, back);
+    let lease = extended.lease().unwrap();
+    assert_eq!((lease.expires_at, lease.extended), (again, true));
+    let silent = move_on(&extended, &ran_out, again);
+    assert_eq!((silent.state.name(), silent.ended), (StateName::Scheduled, Some(Ended::Expired)));
+    let idle = move_on(&running, &Event::IdleTooLong { unattended: true, jitter: 0.5 }, back);
+    assert_eq!(idle.lease().unwrap().progress_at, back);
+}
+
+#[test]
+fn each_release_in_a_row_waits_twice_as_long() {
+    let (mut run, mut now, mut waits) = (Run::new(noon()), noon(), Vec::new());
+    let release =
+        |run: &Run, now| apply(&begun(run, now), &Event::Release { jitter: 0.5 }, &Policy::default(), now).unwrap();
+    for n in 1..20 {
+        let moved = release(&run, now);
+        assert_eq!((moved.run.attempt, moved.run.releases_in_row, moved.run.ended), (0, n, Some(Ended::Released)));
+        assert_eq!((moved.verdict, moved.effects), (None, vec![Effect::Wake]));
+        let due = moved.run.due_at().unwrap();
+        waits.push(due.since(now) / 1_000);
+        (run, now) = (moved.run, due);
+    }
+    assert_eq!((&waits[..5], waits[18]), ([1, 2, 4, 8, 16].as_slice(), 300));
+    let failed = release(&run, now);
+    assert!(failed.verdict.is_some(), "the twentieth is a failure");
+    assert_eq!((failed.run.attempt, failed.run.releases_in_row), (1, 0));
+}
+
+#[test]
+fn an_end_is_recorded_with_its_attempt() {
+    let mut running = begun(&Run::new(noon()), noon());
+    running.releases_in_row = 3;
+    let timeout = Failure::found(Reason::Timeout, "sample");
+    let done = apply(&running, &Event::Succeed { attempt: 5 }, &Policy::default(), noon()).unwrap();
+    assert_eq!((done.run.ended, done.run.attempt, done.run.releases_in_row), (Some(Ended::Succeeded), 5, 0));
+    let fail = |failure| apply(&running, &Event::Fail { failure, attempt: 1, jitter: 0.5 }, &Policy::default(), noon());
+    let failed = fail(&timeout).unwrap();
+    assert_eq!((failed.run.ended, failed.run.releases_in_row), (Some(Ended::Failed), 0));
+    assert!(failed.effects.contains(&Effect::Wake));
+    assert!(!fail(&Failure::found(Reason::Bug, "sample")).unwrap().effects.contains(&Effect::Wake));
+    let cancelled = apply(&running, &Event::Cancel, &Policy::default(), noon()).unwrap();
+    assert_eq!((because(&cancelled.run), cancelled.run.has_failed), (Some(DeadBecause::Manual), true));
+    assert_eq!((cancelled.run.ended, cancelled.effects.len()), (Some(Ended::Cancelled), 1), "no effect was open");
+    for (run, verb) in [(&done.run, Verb::Succeed), (&failed.run, Verb::Fail)] {
+        assert_eq!(standing(run, 1, verb), Standing::Again, "{verb:?}");
+    }
+    assert_eq!(standing(&cancelled.run, 1, Verb::Heartbeat), Standing::Cancelled);
+    let released = move_on(&running, &Event::Release { jitter: 0.5 }, noon());
+    assert_eq!(standing(&released, 1, Verb::Release), Standing::Again);
+}
+
+#[test]
+fn a_report_on_a_run_in_review_wakes_nobody() {
+    let dead = Run { state: State::Dead { because: DeadBecause::Poison }, ..Run::new(noon()) };
+    let review = move_on(&dead, &Event::Review(asked(false)), noon());
+    let timeout = Failure::found(Reason::Timeout, "sample");
+    let fail = Event::Fail { failure: &timeout, attempt: 1, jitter: 0.5 };
+    let moved = apply(&review, &fail, &Policy::default(), noon()).unwrap();
+    assert_eq!(because(&moved.run), Some(DeadBecause::Poison));
+    assert!(!moved.effects.contains(&Effect::Wake));
+    assert_eq!(refused(&review, &Event::ReviewExpired, noon()), Refused::NotDue);
+}
+
+#[test]
+fn a_closed_run_is_replayed_by_force_alone() {
+    for state in [State::Succeeded, State::Recovered, State::Resolved, State::Discarded] {
+        let closed = Run { state, deferred_until: Some(noon()), ..Run::new(noon()) };
+        let replay = |force| Event::Replay { by_person: true, force };
+        assert_eq!(refused(&closed, &replay(false), noon()), Refused::Closed(closed.state.name()));
+        let forced = move_on(&closed, &replay(true), noon());
+        assert_eq!((forced.due_at(), forced.deferred_until), (Some(noon()), None));
+    }
+}
+
+#[test]
+fn a_persons_word_ends_a_deferral() {
+    let dead = Run { state: State::Dead { because: DeadBecause::Poison }, ..Run::new(noon()) };
+    let deferred = move_on(&dead, &Event::Defer { until: noon() }, noon());
+    assert_eq!((because(&deferred), deferred.deferred_until), (Some(DeadBecause::Poison), Some(noon())));
+    let closes = [(Event::Resolve, State::Resolved), (Event::Discard, State::Discarded)];
+    for (event, state) in closes {
+        let closed = move_on(&deferred, &event, noon());
+        assert_eq!((closed.state, closed.deferred_until), (state, None), "{event:?}");
+    }
+    assert_eq!(move_on(&deferred, &Event::Review(asked(false)), noon()).deferred_until, None);
+    let (run, until) = (waiting(Due::At(noon())), noon().plus_ms(9));
+    assert_eq!(move_on(&run, &Event::Defer { until }, noon()).due_at(), Some(until));
+}
+
+#[test]
+fn a_waiting_replay_over_the_cap_stays_where_it_is() {
+    let waits = |replays| Run {
+        replays,
+        state: State::Scheduled(Scheduled { due: Due::At(noon()), replay: true }),
+        ..Run::new(noon())
+    };
+    let policy = Policy { max_replays: 2, ..Policy::default() };
+    let reassign = Event::Reassign { severity: crate::wire::Severity::Normal };
+    for replays in [1, 2] {
+        assert!(apply(&waits(replays), &reassign, &policy, noon()).is_ok(), "{replays}");
+    }
+    assert_eq!(apply(&waits(3), &reassign, &policy, noon()).unwrap_err(), Refused::ReplaysUsed(3));
+}
+
+#[test]
+fn a_queue_without_replays_parks_no_first_failure() {
+    let policy = Policy { max_replays: 0, ..Policy::default() };
+    let bug = Failure::found(Reason::Bug, "sample");
+    let fail = |run: &Run| {
+        let event = Event::Fail { failure: &bug, attempt: run.attempt, jitter: 0.5 };
+        apply(run, &event, &policy, noon()).unwrap()
+    };
+    let running = begun(&Run::new(noon()), noon());
+    assert_eq!(because(&fail(&running).run), Some(DeadBecause::Permanent));
+    let replayed = fail(&Run { replays: 1, ..running }).verdict.unwrap();
+    assert_eq!(replayed.dead_because, Some(DeadBecause::Exhausted));
+    assert!(
+        replayed.why.ends_with("It has been replayed 1 times and is parked: only force replays it."),
+        "{replayed:?}"
+    );
+}
+
+#[test]
+fn what_kept_failing_is_remembered_over_a_replay() {
+    let refusal = |output| Failure { refused: Some(output), ..Failure::found(Reason::EmptyOutput, "sample") };
+    let mut run = begun(&Run::new(noon()), noon());
+    for (output, times) in [(7, 1), (7, 2), (8, 1), (8, 2)] {
+        run = failing(&run, &refusal(output), noon());
+        assert_eq!(run.memory.refused, Some((output, times)));
+        run = begun(&move_on(&run, &Event::Replay { by_person: true, force: true }, noon()), noon());
+        assert_eq!(run.memory.refused, Some((output, times)), "a replay takes nothing of it back");
+    }
+    let silent = Failure::found(Reason::Silent, "sample");
+    let mut run = Run::new(noon());
+    for n in 1..=2 {
+        run = failing(&begun(&run, run.due_at().unwrap()), &silent, noon());
+        assert_eq!(run.memory.silent_in_row, n);
+    }
+    let other = Failure { fingerprint: 9, ..Failure::found(Reason::Bug, "sample") };
+    let run = failing(&failing(&run, &Failure::found(Reason::Bug, "sample"), noon()), &other, noon());
+    assert_eq!(run.memory.streak, Some((9, 1)), "another failure is another streak");
+}
+
+#[test]
+fn a_hold_names_what_it_waits_for() {
+    let mut run = Run::new(noon());
+    run.around.holds = vec![crate::run::Hold { by: Label::from("breaker:x"), of_model: false }];
+    let timeout = Failure::found(Reason::Timeout, "sample");
+    let moved = apply(&run, &Event::Fail { failure: &timeout, attempt: 1, jitter: 0.5 }, &Policy::default(), noon());
+    let why = moved.unwrap().verdict.unwrap().why;
+    assert!(why.ends_with("; held until breaker:x closes."), "{why}");
+    let held = move_on(&waiting(Due::At(noon())), &Event::Hold { by: Label::from("b") }, noon());
+    assert_eq!(held.state, waiting(Due::Held(Label::from("b"))).state);
+}
+
+/// A breaker of the model that a retry leaves does not hold it; the tenant's own does.
+#[test]
+fn a_retry_on_another_model_obeys_its_tenants_holds_only() {
+    let policy = Policy { ladder: vec![Label::from("small"), Label::from("large")], ..Policy::default() };
+    let looped = Failure::found(Reason::HallucinationLoop, "sample");
+    for (of_model, held) in [(true, false), (false, true)] {
+        let mut run = Run::new(noon());
+        run.around.model = Some(Label::from("small"));
+        run.around.holds = vec![crate::run::Hold { by: Label::from("breaker:x"), of_model }];
+        let verdict = apply(&run, &Event::Fail { failure: &looped, attempt: 1, jitter: 0.5 }, &policy, noon())
+            .unwrap()
+            .verdict
+            .unwrap();
+        assert_eq!((verdict.target.model.is_some(), verdict.held_by.is_some()), (true, held), "{verdict:?}");
+    }
+}
+
+#[test]
+fn only_a_run_that_never_began_can_not_fit() {
+    let failure = Failure::found(Reason::ContextOverflow, "sample");
+    let event = Event::WillNotFit { failure: &failure, why: "too long" };
+    let dead = move_on(&Run::new(noon()), &event, noon());
+    assert_eq!((because(&dead), dead.attempt, dead.has_failed), (Some(DeadBecause::Rejected), 1, true));
+    let tried = Run { attempt: 1, ..Run::new(noon()) };
+    assert_eq!(refused(&tried, &event, noon()), Refused::WrongState(StateName::Scheduled));
+}
+
+#[test]
+fn what_nobody_takes_in_time_is_rejected() {
+    let policy = Policy::default();
+    let unclaimed = Event::Unclaimed { absences: &[] };
+    let now = noon().plus_ms(policy.unclaimed_after_ms);
+    assert_eq!(because(&move_on(&waiting(Due::At(noon())), &unclaimed, now)), Some(DeadBecause::Rejected));
+    assert_eq!(refused(&waiting(Due::At(noon().plus_ms(1))), &unclaimed, now), Refused::NotDue);
+}

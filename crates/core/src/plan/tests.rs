@@ -208,3 +208,68 @@ fn an_open_breaker_is_a_warning_and_a_freeze_holds_and_neither_is_another_plan()
     }
     assert_eq!((open.hash, frozen.hash), (plan(&base).unwrap().hash, plan(&base).unwrap().hash));
 }
+
+/// Each warning by its code, with what it says.
+fn warned(situation: &Situation<'_>) -> Vec<(WarningCode, String)> {
+    plan(situation).unwrap().warnings.into_iter().map(|warning| (warning.code, warning.detail)).collect()
+}
+
+#[test]
+fn a_plain_step_or_one_that_is_known_is_no_doubt() {
+    let (run, nothing, policy) = (dead(), Proposed::default(), Policy::default());
+    let known = [step("a", true, EntryState::Committed), step("b", false, EntryState::Unknown)];
+    assert_eq!(warned(&situation(&run, &known, &nothing, &policy)), []);
+    let large = |state| vec![StepFact { output_omitted: true, ..step("load", false, state) }];
+    assert_eq!(warned(&situation(&run, &large(EntryState::Failed), &nothing, &policy)), []);
+    let said = "Done, but the output was too large to keep: load.".to_owned();
+    let done = large(EntryState::Committed);
+    assert_eq!(warned(&situation(&run, &done, &nothing, &policy)), [(WarningCode::OutputOmitted, said)]);
+}
+
+#[test]
+fn an_effect_that_may_be_done_again_is_warned_of() {
+    let (nothing, policy) = (Proposed::default(), Policy::default());
+    let codes = |done, resumable| {
+        let mut run = Run { resumable, ..dead() };
+        run.effects.done = done;
+        warned(&situation(&run, &[], &nothing, &policy)).into_iter().map(|(code, _)| code).collect::<Vec<_>>()
+    };
+    assert_eq!((codes(0, false), codes(1, true), codes(1, false)), (vec![], vec![], vec![WarningCode::EffectDone]));
+    assert_eq!(codes(2, false), [WarningCode::EffectDone]);
+}
+
+#[test]
+fn the_last_replays_are_counted_aloud() {
+    let (nothing, policy) = (Proposed::default(), Policy { max_replays: 5, ..Policy::default() });
+    let said = |replays| {
+        let run = Run { replays, ..dead() };
+        warned(&situation(&run, &[], &nothing, &policy))
+            .pop()
+            .map(|(code, said)| (code == WarningCode::ReplaysLeft, said))
+    };
+    assert_eq!((said(0), said(2)), (None, None));
+    assert_eq!(said(3), Some((true, "2 replays are left.".into())));
+    assert_eq!(said(4), Some((true, "This is the last replay that its queue allows.".into())));
+    assert_eq!(said(5), Some((true, "No replay is left: only force, with a reason, replays it again.".into())));
+}
+
+#[test]
+fn versions_holds_and_missing_payloads_are_warned_of() {
+    let (nothing, policy) = (Proposed::default(), Policy::default());
+    let changed = vec![VersionChange { kind: "worker".into(), recorded: Label::from("1"), now: Label::from("2") }];
+    let run = dead();
+    let with_versions = Situation { versions_changed: changed, ..situation(&run, &[], &nothing, &policy) };
+    let said = "It ran with other versions before: worker 1 is now 2.".to_owned();
+    assert_eq!(warned(&with_versions), [(WarningCode::VersionsChanged, said)]);
+    let due = crate::run::Due::Held(Label::from("b"));
+    let held = Run { state: State::Scheduled(crate::run::Scheduled { due, replay: false }), ..dead() };
+    let said = "Held by b: a replay makes it due now.".to_owned();
+    assert_eq!(warned(&situation(&held, &[], &nothing, &policy)), [(WarningCode::Held, said)]);
+    let without = Run { replayable: false, ..dead() };
+    let codes = |retry_by| {
+        let policy = Policy { retry_by, ..Policy::default() };
+        warned(&situation(&without, &[], &nothing, &policy)).into_iter().map(|(code, _)| code).collect::<Vec<_>>()
+    };
+    assert_eq!(codes(crate::policy::RetryBy::Worker), [WarningCode::NotReplayable]);
+    assert_eq!(codes(crate::policy::RetryBy::Caller), []);
+}
