@@ -273,3 +273,51 @@ fn only_kinds_that_both_sides_name_can_have_changed() {
     let told: Vec<_> = changed.iter().map(|c| (c.kind.as_str(), c.recorded.as_str(), c.now.as_str())).collect();
     assert_eq!(told, [("prompt", "7", "8")]);
 }
+
+#[test]
+fn open_and_doubtful_plain_steps_count_nothing() {
+    let counted = |effect, state| {
+        let mut effects = Effects::default();
+        recount(&mut effects, None, (effect, state));
+        (effects.open, effects.unknown, effects.done)
+    };
+    for state in STATES {
+        assert_eq!(counted(false, state), (0, 0, 0), "{state:?}");
+    }
+    assert_eq!(counted(true, EntryState::Started), (1, 0, 0));
+    assert_eq!(counted(true, EntryState::Unknown), (0, 1, 0));
+    assert_eq!(counted(true, EntryState::Committed), (0, 0, 1));
+}
+
+#[test]
+fn only_what_did_not_happen_gives_its_key_up() {
+    let held: Vec<bool> = STATES.map(EntryState::holds).to_vec();
+    assert_eq!(held, [true, true, false, true, true, false]);
+}
+
+#[test]
+fn the_server_alone_says_unknown_and_reconciled() {
+    let said = StepStatus::ALL.iter().map(|status| (Report::of(*status, false), Report::of(*status, true)));
+    let known: Vec<_> = said.filter(|(told, _)| told.is_some()).collect();
+    let both = |outcome| (Some(Report::Outcome(outcome)), Some(Report::Checked(outcome)));
+    assert_eq!(known, [(Some(Report::Started), Some(Report::Started)), both(Committed), both(NotDone)]);
+    assert_eq!(StepStatus::ALL.len(), 5);
+}
+
+#[test]
+fn an_ending_moves_the_runs_own_entries() {
+    let end = |state, report| apply(Some(&entry(state)), report, By::End { epoch: MINE });
+    assert_eq!(end(EntryState::Started, Report::Outcome(Committed)), Ok(Recorded::Now(EntryState::Committed)));
+    assert_eq!(end(EntryState::Started, Report::Outcome(NotDone)), Ok(Recorded::Now(EntryState::Failed)));
+    assert_eq!(end(EntryState::Failed, Report::Outcome(Committed)), Ok(Recorded::Now(EntryState::Committed)));
+    let plain = Entry { effect: false, ..entry(EntryState::Started) };
+    let anew = apply(Some(&plain), Report::Started, By::Live { epoch: 8 });
+    assert_eq!(anew, Ok(Recorded::Now(EntryState::Started)), "a plain step of a lease that is over");
+}
+
+#[test]
+fn a_name_is_written_out_as_long_as_it_fits() {
+    let stem = |bytes: usize| unnamed_stem(&"a".repeat(bytes));
+    assert!(stem(180).ends_with(&"a".repeat(180)) && !stem(180).contains("@@"));
+    assert!(stem(181).contains("@@"));
+}

@@ -75,6 +75,11 @@ mod tests {
              The rest was left where it is."
         );
         assert_eq!(judge(&canary(0.3), seen(7, 1, 2), true), Judged::Passed);
+        let settled =
+            "3 of the first 10 failed on their first attempt; at most 10 % may. The rest was left where it is.";
+        for (seen, time_is_up) in [(seen(7, 3, 0), true), (seen(0, 3, 7), false)] {
+            assert_eq!(judge(&canary(0.1), seen, time_is_up), Judged::Failed { because: settled.into() });
+        }
     }
 
     #[test]

@@ -23,3 +23,25 @@ pub fn settled_at_first(first_attempt: Option<Outcome>, state: StateName) -> Opt
         None => settled(state),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_is_settled_by_where_its_run_went() {
+        let told = StateName::ALL.iter().map(|state| (*state, settled(*state)));
+        for (state, outcome) in told {
+            let expected = match state {
+                StateName::Scheduled | StateName::Running | StateName::Review => None,
+                StateName::Succeeded | StateName::Recovered => Some(ItemOutcome::Succeeded),
+                StateName::Dead | StateName::Resolved | StateName::Discarded | StateName::Merged => {
+                    Some(ItemOutcome::Failed)
+                }
+            };
+            assert_eq!((outcome, settled_at_first(None, state)), (expected, expected), "{state}");
+            assert_eq!(settled_at_first(Some(Outcome::Succeeded), state), Some(ItemOutcome::Succeeded));
+            assert_eq!(settled_at_first(Some(Outcome::Cancelled), state), Some(ItemOutcome::Failed));
+        }
+    }
+}

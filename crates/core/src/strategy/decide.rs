@@ -100,7 +100,6 @@ fn retry(
     let verdict = Verdict {
         action: Action::Retry,
         next_attempt_at: Some(due),
-        dead_because: None,
         changes,
         target,
         ..verdict(failure, sentence(failure, &because), strategy.recommended)

@@ -272,3 +272,128 @@ fn an_unsafe_run_stays_dead_beside_a_fallback_queue() {
     let terminal = judged(&Failure { terminal: true, ..failure }, &tried, &fallback);
     assert_eq!((terminal.action, terminal.target.queue), (Action::DeadLetter, None));
 }
+
+fn why(failure: &Failure, run: &Run, policy: &Policy) -> String {
+    judged(failure, run, policy).why
+}
+
+#[test]
+fn figures_are_told_where_they_show_what_was_passed() {
+    let told = |actual, limit| {
+        let failure = Failure { facts: Facts { actual, limit, ..Facts::default() }, ..of(Reason::Bug) };
+        why(&failure, &run(), &Policy::default())
+    };
+    let plain = "The code has a defect: a retry can't help until something is corrected.";
+    assert_eq!(told(Some(5), Some(3)), plain.replace(':', " (5 of 3):"));
+    assert_eq!(told(None, Some(3)), plain.replace(':', " (limit 3):"));
+    for (actual, limit) in
+        [(Some(3), Some(3)), (Some(2), Some(3)), (Some(3), Some(0)), (None, Some(0)), (Some(3), None)]
+    {
+        assert_eq!(told(actual, limit), plain, "{actual:?} {limit:?}");
+    }
+}
+
+#[test]
+fn waits_are_told_in_their_own_unit() {
+    let told = |delay_ms| {
+        let own = StrategyLayer { delay_ms: Some(delay_ms), tries: Some(1), ..StrategyLayer::default() };
+        let layer = PolicyLayer { strategy: Some(BTreeMap::from([(Reason::Timeout, own)])), ..PolicyLayer::default() };
+        why(&of(Reason::Timeout), &run(), &policy(&layer))
+    };
+    for (delay_ms, wait) in [(2_000, "2 s"), (120_000, "2 min"), (7_200_000, "2 h")] {
+        assert_eq!(told(delay_ms), format!("It timed out: retry in {wait}, 3 attempts left."));
+    }
+}
+
+#[test]
+fn what_a_person_must_change_is_not_permanent() {
+    let told = |reason| why(&of(reason), &run(), &Policy::default());
+    assert!(told(Reason::AuthFailed).ends_with("a retry can't help until something is corrected."));
+    assert!(told(Reason::ContentFiltered).ends_with("so it waits for one."), "{}", told(Reason::ContentFiltered));
+    assert_eq!(judged(&of(Reason::Timeout), &run(), &Policy::default()).dead_because, None);
+}
+
+#[test]
+fn a_worker_can_not_retry_without_the_payload() {
+    let without = Run { replayable: false, ..run() };
+    let by = |retry_by| judged(&of(Reason::Timeout), &without, &Policy::resolve(retry_by, &[]));
+    assert!(by(RetryBy::Worker).why.contains("its payload was too large to send"));
+    assert_eq!(by(RetryBy::Caller).action, Action::Retry);
+}
+
+#[test]
+fn a_retry_that_only_the_queue_allows_waits_half_a_minute() {
+    let wait = |reason: Reason| {
+        let own = StrategyLayer { tries: Some(1), ..StrategyLayer::default() };
+        let layer = PolicyLayer { strategy: Some(BTreeMap::from([(reason.clone(), own)])), ..PolicyLayer::default() };
+        judged(&of(reason), &run(), &policy(&layer)).next_attempt_at.map(|due| due.since(now()))
+    };
+    assert_eq!(wait(Reason::ContentFiltered), Some(30_000));
+    assert_eq!(wait(Reason::Silent), Some(30_000), "as the table has it");
+    assert_ne!(wait(Reason::Timeout), Some(30_000), "the table's own backoff stays");
+    let silent = judged(&of(Reason::Silent), &run(), &Policy::default());
+    assert_eq!(silent.next_attempt_at, Some(now().plus_ms(30_000)));
+    let timeout = judged(&of(Reason::Timeout), &run(), &Policy::default());
+    assert_ne!(timeout.next_attempt_at, Some(now().plus_ms(30_000)));
+}
+
+#[test]
+fn each_retry_of_a_loop_goes_somewhere_new() {
+    let can = |word: &str| BTreeSet::from([Label::from(word)]);
+    let agents = BTreeMap::from(["a", "b", "c"].map(|name| (name.into(), can("invoice"))));
+    let policy =
+        Policy { agents: Agents::new(agents), ..policy(&ladder(&["gpt-4o-mini", "gpt-4o", "gpt-5", "gpt-5.4"])) };
+    let mut looped = run();
+    looped.around.task_type = Some("invoice".into());
+    let mut went = Vec::new();
+    for _ in 0..2 {
+        let decision = decide(&of(Reason::HallucinationLoop), &looped, &policy, now(), 0.5);
+        let target = decision.verdict.target;
+        looped.memory.tried.extend(decision.tried);
+        (looped.around.agent, looped.around.model) = (target.agent.clone(), target.model.clone());
+        went.push((target.agent, target.model));
+    }
+    let [(first, large), (second, largest)] = went.try_into().unwrap();
+    assert_eq!((&first, large, largest), (&Some("b".into()), Some("gpt-5".into()), Some("gpt-5.4".into())));
+    assert!(second.is_some() && second != first, "{second:?}");
+    let small = Around { model: Some("gpt-4o-mini".into()), ..looped.around };
+    let small = Run { around: small, ..run() };
+    assert_eq!(judged(&of(Reason::HallucinationLoop), &small, &policy).target.model, Some("gpt-4o".into()));
+}
+
+#[test]
+fn another_fallback_queue_is_another_place_to_go() {
+    let to =
+        |queue: &str| policy(&PolicyLayer { fallback_queue: Some(queue.parse().unwrap()), ..PolicyLayer::default() });
+    let mut again = Run { attempt: 2, changes: vec![Change::SetModel { model: "m".into() }], ..run() };
+    again.memory.count_retry(&Reason::ToolError);
+    again.memory.tried = decide(&of(Reason::ToolError), &again, &to("simple"), now(), 0.5).tried;
+    let verdict = judged(&of(Reason::ToolError), &again, &to("other"));
+    assert_eq!((verdict.target.queue, verdict.changes), (Some("other".parse().unwrap()), again.changes));
+}
+
+#[test]
+fn only_a_rate_limit_of_more_than_a_day_is_a_quota() {
+    let day = 86_400_000;
+    let seen = |reason: Reason, wait_ms| {
+        let facts = Facts { wait_ms: Some(wait_ms), ..Facts::default() };
+        let category = reason.category();
+        Failure::new(crate::classify::Classified { category, reason, rule: "sample".into(), facts }, false, 1).reason
+    };
+    assert_eq!(seen(Reason::RateLimited, day), Reason::RateLimited);
+    assert_eq!(seen(Reason::RateLimited, day + 1), Reason::QuotaExhausted);
+    assert_eq!(seen(Reason::ContentFiltered, day + 1), Reason::ContentFiltered);
+    let prints =
+        [of(Reason::Silent), of(Reason::Timeout), Failure::found(Reason::Timeout, "other")].map(|f| f.fingerprint);
+    assert_eq!(BTreeSet::from(prints).len(), 3, "{prints:?}");
+}
+
+#[test]
+fn a_count_far_from_ours_is_of_another_input() {
+    let cut = |actual, limit| {
+        compressed_to(&judged(&overflow(actual, Some(limit), Some((1_000, 10))), &run(), &Policy::default()))
+    };
+    assert_eq!(cut(None, 8_192), Some(750), "nobody knows how much more the provider counts");
+    assert_eq!((cut(Some(200), 8_192), cut(Some(5_000), 8_192)), (Some(750), Some(750)));
+    assert_eq!(cut(Some(2_000), 1_000), Some(237), "half of the limit is the answer's, and twice ours");
+}
