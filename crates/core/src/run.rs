@@ -128,6 +128,12 @@ words! {
     }
 }
 
+impl Closed {
+    pub fn name(self) -> StateName {
+        State::from(self).name()
+    }
+}
+
 impl From<Closed> for State {
     fn from(closed: Closed) -> Self {
         match closed {
@@ -206,7 +212,7 @@ impl Memory {
     }
 }
 
-/// Queues that a run has left since it died. A replay obeys their rules too.
+/// Queues that a run has left since its last attempt began. A replay obeys their rules too.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LeftQueues {
     pub names: Vec<QueueName>,
@@ -359,27 +365,25 @@ impl Run {
         }
     }
 
-    /// It is about to leave a queue, which is remembered from its death to its next attempt.
+    /// It is about to leave a queue, which is remembered until its next attempt begins: a replay before that obeys the
+    /// rules of every queue it could have been replayed in.
     pub fn leave_queue(&mut self, queue: &QueueName) {
-        let died = match &self.state {
-            State::Scheduled(scheduled) => scheduled.replay || !self.left_queues.is_empty(),
-            State::Running(_) => false,
-            State::Dead { .. }
+        match &self.state {
+            State::Running(_) => {}
+            State::Scheduled(_)
+            | State::Dead { .. }
             | State::Review(_)
             | State::Succeeded
             | State::Recovered
             | State::Resolved
             | State::Discarded
-            | State::Merged(_) => true,
-        };
-        if died {
-            self.left_queues.note(queue);
+            | State::Merged(_) => self.left_queues.note(queue),
         }
     }
 
     /// It waits for an attempt that it would not have had without a person's replay.
     pub fn waits_after_replay(&self) -> bool {
-        matches!(self.state, State::Scheduled(_)) && (self.replays > 0 || !self.left_queues.is_empty())
+        matches!(self.state, State::Scheduled(_)) && self.replays > 0
     }
 
     pub fn due_at(&self) -> Option<Timestamp> {

@@ -35,7 +35,7 @@ const BODY: &[&str] = &[
     "\"effect\":true",
     "\"status\":\"started\"",
     "\"mode\":\"start\"",
-    "\"lease\":\"l1-1-1\"",
+    "\"lease\":\"l1-1-1-1\"",
     "\"reason\":",
     "\"force\":true",
     "\"fix\":",

@@ -8,7 +8,7 @@ use redrive_store::{LeaseToken, decode, encode};
 use super::{Ask, Target, told};
 
 pub const NAMES: Target =
-    Target { name: "names", corpus: &["names"], words: &["x:", "op-", "l1-1-1", "Z", "T"], make: names };
+    Target { name: "names", corpus: &["names"], words: &["x:", "op-", "l1-1-1-1", "Z", "T"], make: names };
 pub const CODEC: Target = Target { name: "codec", corpus: &["names", "payloads"], words: &[], make: codec };
 
 /// What is taken is written as it was read.

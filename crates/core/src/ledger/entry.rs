@@ -111,8 +111,19 @@ pub struct Entry {
     pub epoch: u64,
     /// It belongs to the run that reports; otherwise another run holds the key.
     pub own: bool,
-    /// The call that reports is the one that began it.
-    pub same_call: bool,
+    pub call: Call,
+    /// The entry is a plain step, and whoever reports calls it an effect.
+    pub becomes_effect: bool,
+}
+
+/// Which call reports, by its `call_id`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// The one that began the entry.
+    Same,
+    Other,
+    /// It gives no `call_id`.
+    Unnamed,
 }
 
 /// Keeps a run's counts in step with an entry of its own; `before` is none for a new one.

@@ -6,7 +6,7 @@ mod moves;
 mod unnamed;
 mod versions;
 
-pub use entry::{Entry, EntryState, Known, Will, recount};
+pub use entry::{Call, Entry, EntryState, Known, Will, recount};
 pub use moves::{By, Recorded, Refused, Report, apply, reconcile};
 pub use unnamed::{Unnamed, ordinal, ordinal_of_key, unnamed_key, unnamed_stem};
 pub use versions::{VersionChange, versions_changed};

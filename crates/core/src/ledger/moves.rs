@@ -1,6 +1,6 @@
 //! The moves of an entry.
 
-use crate::ledger::entry::{Entry, EntryState, Known};
+use crate::ledger::entry::{Call, Entry, EntryState, Known};
 use crate::wire::{EffectOutcome, StepStatus};
 
 /// What a worker says of a step.
@@ -96,14 +96,26 @@ fn live(entry: &Entry, report: Report, epoch: u64) -> Result<Recorded, Refused> 
     use EffectOutcome::{Committed, NotDone};
     let same_lease = entry.epoch == epoch;
     match (entry.state.known(), report) {
+        // A plain step was done under this key, and now an effect too: from here on the entry stands for the effect.
+        (Known::Done, Report::Outcome(Committed) | Report::Checked(Committed)) if entry.becomes_effect => {
+            Ok(Recorded::Now(EntryState::Committed))
+        }
         // Done is done: a second word on it changes nothing.
         (Known::Done, Report::Started | Report::Outcome(_) | Report::Checked(_)) => Ok(Recorded::Replayed),
         // Only the call that began an effect may go on with it: another call under the same lease would do it twice.
-        (Known::Open, Report::Started) if same_lease && (entry.same_call || !entry.effect) => Ok(Recorded::Same),
-        (Known::Open, Report::Started) if same_lease => Err(Refused::InProgress),
-        // A plain step of an attempt that went away is begun anew. An effect would be in doubt by now.
+        (Known::Open, Report::Started) if same_lease && entry.effect && entry.call == Call::Same => Ok(Recorded::Same),
+        (Known::Open, Report::Started) if same_lease && entry.effect => Err(Refused::InProgress),
+        (Known::Open, Report::Started) if same_lease && !entry.becomes_effect => Ok(Recorded::Same),
+        // A plain step of an attempt that went away is begun anew, and so is one that is called an effect now. What was
+        // an effect would be in doubt by now.
         (Known::Open, Report::Started) if !entry.effect => Ok(Recorded::Now(EntryState::Started)),
         (Known::Open | Known::InDoubt, Report::Started) => Err(Refused::InDoubt),
+        // That one call did nothing says nothing of the call that began the effect.
+        (Known::Open, Report::Outcome(NotDone) | Report::Checked(NotDone))
+            if same_lease && entry.effect && entry.call == Call::Other =>
+        {
+            Err(Refused::InProgress)
+        }
         (Known::Open, Report::Outcome(outcome) | Report::Checked(outcome)) => {
             Ok(Recorded::Now(EntryState::told(outcome)))
         }
@@ -115,8 +127,10 @@ fn live(entry: &Entry, report: Report, epoch: u64) -> Result<Recorded, Refused> 
         (Known::InDoubt, Report::Checked(outcome)) => Ok(Recorded::Now(EntryState::Reconciled(outcome))),
         // Whoever says that it is done has done it: the doubt ends on the safe side.
         (Known::InDoubt, Report::Outcome(Committed)) => Ok(Recorded::Now(EntryState::Committed)),
-        (Known::InDoubt, Report::Outcome(NotDone)) if same_lease => Ok(Recorded::Now(EntryState::Failed)),
-        // That this attempt did nothing says nothing of the one that left the doubt.
+        (Known::InDoubt, Report::Outcome(NotDone)) if same_lease && entry.call != Call::Other => {
+            Ok(Recorded::Now(EntryState::Failed))
+        }
+        // That this attempt or call did nothing says nothing of the one that left the doubt.
         (Known::InDoubt, Report::Outcome(NotDone)) => Err(Refused::InDoubt),
     }
 }
@@ -156,6 +170,12 @@ fn late(entry: &Entry, report: Report) -> Result<Recorded, Refused> {
     use EffectOutcome::{Committed, NotDone};
     match (entry.state.known(), report) {
         (Known::Open | Known::Done | Known::NotDone | Known::InDoubt, Report::Started) => Err(Refused::Fenced),
+        // Another call than the one that began it can't say that nothing happened.
+        (Known::Open | Known::InDoubt, Report::Outcome(NotDone) | Report::Checked(NotDone))
+            if entry.effect && entry.call == Call::Other =>
+        {
+            Err(Refused::Fenced)
+        }
         (Known::Open | Known::InDoubt, Report::Outcome(outcome) | Report::Checked(outcome)) => {
             Ok(Recorded::Now(EntryState::told(outcome)))
         }

@@ -31,17 +31,20 @@ fn ways() -> [By; 6] {
 }
 
 fn entry(state: EntryState) -> Entry {
-    Entry { state, effect: true, epoch: MINE, own: true, same_call: false }
+    Entry { state, effect: true, epoch: MINE, own: true, call: Call::Unnamed, becomes_effect: false }
 }
 
 /// Every entry there can be, with every report in every way.
 fn each(mut law: impl FnMut(Entry, Report, By, Result<Recorded, Refused>)) {
     for state in STATES {
-        for [own, effect, same_call] in (0..8).map(|n| [n & 1, n & 2, n & 4].map(|bit| bit != 0)) {
-            for report in REPORTS {
-                for by in ways() {
-                    let entry = Entry { own, effect, same_call, ..entry(state) };
-                    law(entry, report, by, apply(Some(&entry), report, by));
+        for [own, effect, becomes] in (0..8).map(|n| [n & 1, n & 2, n & 4].map(|bit| bit != 0)) {
+            for call in [Call::Same, Call::Other, Call::Unnamed] {
+                for report in REPORTS {
+                    for by in ways() {
+                        let becomes_effect = becomes && !effect;
+                        let entry = Entry { own, effect, call, becomes_effect, ..entry(state) };
+                        law(entry, report, by, apply(Some(&entry), report, by));
+                    }
                 }
             }
         }
@@ -56,7 +59,7 @@ fn live(state: EntryState, report: Report, epoch: u64) -> Result<Recorded, Refus
 fn what_is_done_stays_done_whoever_says_what() {
     each(|entry, report, by, answer| {
         if entry.state.known() == Known::Done {
-            let moved = matches!(answer, Ok(Recorded::Now(_)));
+            let moved = matches!(answer, Ok(Recorded::Now(now)) if now.known() != Known::Done);
             assert!(!moved, "{entry:?} {report:?} {by:?}: {answer:?}");
         }
     });
@@ -127,14 +130,37 @@ fn a_key_that_another_run_holds_answers_by_what_is_known_of_it() {
 
 #[test]
 fn one_call_at_a_time_does_an_effect_under_a_lease() {
-    let again = |effect, same_call, epoch| {
-        let open = Entry { effect, same_call, ..entry(EntryState::Started) };
+    let again = |effect, call, epoch| {
+        let open = Entry { effect, call, ..entry(EntryState::Started) };
         apply(Some(&open), Report::Started, By::Live { epoch })
     };
-    assert_eq!(again(true, true, MINE), Ok(Recorded::Same), "its answer was lost");
-    assert_eq!(again(true, false, MINE), Err(Refused::InProgress));
-    assert_eq!(again(false, false, MINE), Ok(Recorded::Same), "a plain step does no harm");
-    assert_eq!(again(true, true, 8), Err(Refused::InDoubt), "another lease is never the same call");
+    assert_eq!(again(true, Call::Same, MINE), Ok(Recorded::Same), "its answer was lost");
+    assert_eq!(again(true, Call::Other, MINE), Err(Refused::InProgress));
+    assert_eq!(again(true, Call::Unnamed, MINE), Err(Refused::InProgress));
+    assert_eq!(again(false, Call::Other, MINE), Ok(Recorded::Same), "a plain step does no harm");
+    assert_eq!(again(true, Call::Same, 8), Err(Refused::InDoubt), "another lease is never the same call");
+}
+
+#[test]
+fn only_the_call_that_began_an_effect_says_it_failed() {
+    let failed = |call, by| apply(Some(&Entry { call, ..entry(EntryState::Started) }), Report::Outcome(NotDone), by);
+    let (live, late) = (By::Live { epoch: MINE }, By::Late { epoch: MINE });
+    for by in [live, late] {
+        assert_eq!(failed(Call::Same, by), Ok(Recorded::Now(EntryState::Failed)));
+        assert_eq!(failed(Call::Unnamed, by), Ok(Recorded::Now(EntryState::Failed)));
+    }
+    assert_eq!(failed(Call::Other, live), Err(Refused::InProgress));
+    assert_eq!(failed(Call::Other, late), Err(Refused::Fenced));
+}
+
+#[test]
+fn a_plain_step_becomes_an_effect_by_a_new_intent() {
+    let plain = Entry { effect: false, becomes_effect: true, ..entry(EntryState::Started) };
+    let by = By::Live { epoch: MINE };
+    assert_eq!(apply(Some(&plain), Report::Started, by), Ok(Recorded::Now(EntryState::Started)));
+    let done = Entry { state: EntryState::Committed, ..plain };
+    assert_eq!(apply(Some(&done), Report::Started, by), Ok(Recorded::Replayed));
+    assert_eq!(apply(Some(&done), Report::Outcome(Committed), by), Ok(Recorded::Now(EntryState::Committed)));
 }
 
 #[test]

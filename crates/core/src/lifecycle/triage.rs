@@ -20,6 +20,7 @@ pub(super) fn replay(
     now: Timestamp,
 ) -> Result<Moved, Refused> {
     match &run.state {
+        State::Review(Review { reopens: Some(closed), .. }) if !force => return Err(Refused::Closed(closed.name())),
         State::Dead { .. } | State::Review(_) | State::Scheduled(_) => {}
         // The worker may still be at it, and what it does cannot be undone.
         State::Running(_) => return Err(Refused::InFlight),
@@ -103,6 +104,9 @@ fn open_because(run: &Run) -> Result<DeadBecause, Refused> {
 pub(super) fn review(run: &Run, review: &Review) -> Result<Moved, Refused> {
     let (before, reopens) = match (closed(run), &run.state) {
         (Some(closed), _) if review.force => (DeadBecause::Manual, Some(closed)),
+        (None, State::Review(Review { reopens: Some(closed), .. })) if !review.force => {
+            return Err(Refused::Closed(closed.name()));
+        }
         (None, State::Review(asked)) => (asked.before, asked.reopens),
         (Some(_) | None, _) => (open_because(run)?, None),
     };
@@ -183,6 +187,10 @@ pub(super) fn park(run: &Run) -> Result<Moved, Refused> {
 /// A replay that waits was let through for where it goes; anywhere else it obeys the rules that a replay there would.
 pub(super) fn reassign(run: &Run, severity: Severity, policy: &Policy) -> Result<Moved, Refused> {
     open_because(run)?;
+    // Whoever may approve would approve what they themselves have changed.
+    if matches!(run.state, State::Review(_)) {
+        return Err(Refused::WrongState(run.state.name()));
+    }
     if run.waits_after_replay() {
         if run.replays > policy.max_replays {
             return Err(Refused::ReplaysUsed(run.replays));

@@ -133,8 +133,8 @@ pub fn plan(situation: &Situation<'_>) -> Result<Plan, NoSuchStep> {
     })
 }
 
-/// The policy that a replay obeys: of the queue it goes to, as strict as that of every queue the run has been in since it
-/// died. `been_in`: those of the others.
+/// The policy that a replay obeys: of the queue it goes to, as strict as that of every queue the run has been in since its
+/// last attempt. `been_in`: those of the others.
 pub fn replay_rules(run: &Run, goes_to: Arc<Policy>, been_in: &[Arc<Policy>]) -> Arc<Policy> {
     let rules = been_in.iter().fold(goes_to, |rules, policy| Arc::new(rules.with_replay_rules_of(policy)));
     if !run.left_queues.more {

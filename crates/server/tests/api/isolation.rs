@@ -128,10 +128,10 @@ async fn peopled() -> (World, Thing, Thing, Thing, Thing) {
         async |key: &str| world.get("/v1/patterns", key).await.get("patterns")[0]["id"].as_str().unwrap().to_owned();
     let (ours, theirs) = (pattern(&world.tenant).await, pattern(&world.other_tenant).await);
     let thing = |tenant, run, pattern: &str, lease| Thing { tenant, run, pattern: pattern.to_owned(), lease };
-    let own = thing("acme", "ours", &ours, "l1-1-1");
-    let other = thing("globex", "theirs", &theirs, "l2-1-1");
-    let absent = thing("nobody", "absent", "ffffffffffffffff", "l2-1-1");
-    let malformed = thing("a%20b", "a%20b", "a%20b", "l2-1-1");
+    let own = thing("acme", "ours", &ours, "l1-1-1-1");
+    let other = thing("globex", "theirs", &theirs, "l2-1-1-1");
+    let absent = thing("nobody", "absent", "ffffffffffffffff", "l2-1-1-1");
+    let malformed = thing("a%20b", "a%20b", "a%20b", "l2-1-1-1");
     (world, own, other, absent, malformed)
 }
 
@@ -241,7 +241,7 @@ fn texts(other: &Thing) -> Vec<String> {
         "null",
         "a,b",
         "theirs:charge",
-        "l2-1-1",
+        "l2-1-1-1",
     ];
     let long = ["x".repeat(200), "x".repeat(201), "é".repeat(101), "x".repeat(1_001)];
     let named = [other.tenant, other.run, &other.pattern].map(str::to_owned);

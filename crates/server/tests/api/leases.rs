@@ -117,7 +117,7 @@ async fn many_leases_are_renewed_in_one_call() {
 #[tokio::test]
 async fn a_thousand_heartbeats_fit_into_a_call_and_no_more() {
     let world = World::new().await;
-    let call = |n: usize| json!({"leases": vec![json!({"run_id": "none", "lease": "l1-1-1"}); n]});
+    let call = |n: usize| json!({"leases": vec![json!({"run_id": "none", "lease": "l1-1-1-1"}); n]});
     let full = world.work("/v1/heartbeats", call(1_000)).await;
     assert_eq!((full.status.as_u16(), full.get("leases").as_array().unwrap().len()), (200, 1_000));
     let over = world.work("/v1/heartbeats", call(1_001)).await;
@@ -228,7 +228,7 @@ async fn a_lease_that_nobody_gave_is_refused_before_the_store_is_asked() {
     let world = World::new().await;
     let answered = world.work("/v1/runs/a/heartbeat", r#"{"lease":"l1-1"}"#).await;
     assert_eq!((answered.short(), answered.get("field")), ((422, "invalid_field".into()), "lease".into()));
-    let absent = world.work("/v1/runs/a/heartbeat", r#"{"lease":"l1-1-1"}"#).await;
+    let absent = world.work("/v1/runs/a/heartbeat", r#"{"lease":"l1-1-1-1"}"#).await;
     assert_eq!(absent.short(), (404, "not_found".into()));
 }
 

@@ -65,11 +65,11 @@ impl Normal {
     }
 }
 
-/// `l1a-3-4`
+/// `l1a-3-4-1`
 fn is_lease(word: &str) -> bool {
     let Some(numbers) = word.strip_prefix('l') else { return false };
     let parts: Vec<&str> = numbers.split('-').collect();
-    parts.len() == 3 && parts.iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    parts.len() == 4 && parts.iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// Whatever follows the marker, up to `end`, is the world's own.

@@ -377,7 +377,7 @@ fn body_of(path: &str, names: &Names) -> Option<Value> {
     Some(match path {
         "/v1/failures" => json!({"run_id": run, "attempt": 1, "error": {"message": "m"}}),
         "/v1/leases" => json!({"queues": [names.queues[0]], "max": 1}),
-        "/v1/heartbeats" => json!({"heartbeats": [{"run_id": run, "lease": "l1-1-1"}]}),
+        "/v1/heartbeats" => json!({"heartbeats": [{"run_id": run, "lease": "l1-1-1-1"}]}),
         "/v1/runs" => json!({"run_id": run, "mode": "enqueue"}),
         "/v1/preflight" => json!({"payload": {"model": names.model}, "run_id": run}),
         "/v1/operations" => json!({"action": "discard", "filter": {"queue": names.queues[0]}, "dry_run": true}),
@@ -392,11 +392,11 @@ fn body_of(path: &str, names: &Names) -> Option<Value> {
         "/v1/patterns/{id}/assign" | "/v1/runs/{run_id}/assign" => json!({"to": "ops"}),
         "/v1/patterns/{id}/merge" => json!({"into": "1-0000000000000000"}),
         "/v1/patterns/{id}/note" | "/v1/runs/{run_id}/note" => json!({"reason": "n"}),
-        "/v1/runs/{run_id}/steps" => json!({"lease": "l1-1-1", "name": "s", "status": "started"}),
+        "/v1/runs/{run_id}/steps" => json!({"lease": "l1-1-1-1", "name": "s", "status": "started"}),
         "/v1/runs/{run_id}/heartbeat" | "/v1/runs/{run_id}/succeed" | "/v1/runs/{run_id}/release" => {
-            json!({"lease": "l1-1-1"})
+            json!({"lease": "l1-1-1-1"})
         }
-        "/v1/runs/{run_id}/fail" => json!({"lease": "l1-1-1", "error": {"message": "m"}}),
+        "/v1/runs/{run_id}/fail" => json!({"lease": "l1-1-1-1", "error": {"message": "m"}}),
         "/v1/runs/{run_id}/approve" => json!({"plan_hash": "h"}),
         "/v1/runs/{run_id}/defer" => json!({"until": "2099-01-01T00:00:00Z"}),
         "/v1/runs/{run_id}/reassign" => json!({"queue": names.queues[1]}),

@@ -17,7 +17,7 @@ use crate::commands::handing_out;
 use crate::commands::rows::{Candidate, DueCall, DueHint};
 use crate::commands::run_row::RunRow;
 use crate::commands::start::token;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::{HourlyKind, LeaseCall, LeaseToken, TenantScope};
 
 /// A queue's last lease call is noted this often; nobody needs it finer.
@@ -341,6 +341,7 @@ fn grant(batch: &mut Batch<'_>, deal: &Deal<'_>, candidate: Candidate, probes: P
     let (_, policy) = batch.rules_of(&row)?;
     let begin = Begin { lease_ms: call.lease_ms.unwrap_or(policy.lease_ms), ..Begin::default() };
     row.run = row.ask(&Event::Begin(begin), &policy, batch.now)?.run;
+    row.may_be_leased(batch.dice);
     row.worker.clone_from(&call.worker);
     row.touch(call.by);
     row.versions.clone_from(&call.versions);
@@ -370,7 +371,7 @@ fn granted(batch: &mut Batch<'_>, call: &LeaseCall, candidate: Candidate) -> Res
         attempt: row.run.attempt,
         revision: row.run.revision,
         replay,
-        lease: token(&row),
+        lease: token(&row).ok_or_else(|| Error::Unexpected("a run under way without a lease".into()))?,
         lease_expires_at,
         changes: handing_out::wanted(&row),
         versions: call.versions.clone(),

@@ -25,7 +25,7 @@ pub(crate) fn record(
     let versions = row.versions.clone();
     let by = Mover { attempt, epoch, versions: &versions };
     let found = batch.find_step(row, step, &key)?;
-    let entry = found.as_ref().map(|found| found.entry(row.id, step.call_id.as_ref()));
+    let entry = found.as_ref().map(|found| found.entry(row.id, step));
     let recorded = ledger::apply(entry.as_ref(), report, By::Live { epoch })
         .map_err(|refused| as_error(refused, found.as_ref()))?;
     if let (Recorded::Now(EntryState::Reconciled(_)), Some(found)) = (recorded, &found) {
@@ -106,8 +106,7 @@ pub(crate) fn record_late(
         let report = report_of(step)?;
         let key = key_of(batch, row, step, report, epoch)?;
         let Some(found) = batch.rows.step_of_run(row.id, &key)? else { continue };
-        let Ok(recorded) = ledger::apply(Some(&found.entry(row.id, step.call_id.as_ref())), report, By::Late { epoch })
-        else {
+        let Ok(recorded) = ledger::apply(Some(&found.entry(row.id, step)), report, By::Late { epoch }) else {
             continue;
         };
         any = true;
@@ -164,7 +163,7 @@ impl Batch<'_> {
         for (at, step) in steps.iter().enumerate() {
             let key = key_in_list(&steps[..at], step);
             let found = self.find_step(row, step, &key)?;
-            let entry = found.as_ref().map(|found| found.entry(row.id, step.call_id.as_ref()));
+            let entry = found.as_ref().map(|found| found.entry(row.id, step));
             let recorded = ledger::apply(entry.as_ref(), report_of(step)?, By::End { epoch })
                 .map_err(|refused| as_error(refused, found.as_ref()))?;
             if recorded != Recorded::Same || found.is_some() {

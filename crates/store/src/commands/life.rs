@@ -76,7 +76,7 @@ pub(crate) struct Life {
     /// Merged: how it was closed before.
     #[serde(default, skip_serializing_if = "is_default", rename = "mc")]
     pub(crate) closed_before_merge: Option<Closed>,
-    /// Queues left since it died.
+    /// Queues left since its last attempt began.
     #[serde(default, skip_serializing_if = "is_default", rename = "lq")]
     pub(crate) left_queues: Vec<QueueName>,
     /// There were more of them.
@@ -107,6 +107,9 @@ pub(crate) struct Life {
     /// What the outputs of its steps come to.
     #[serde(default, skip_serializing_if = "is_default", rename = "sb")]
     pub(crate) step_bytes: usize,
+    /// What its leases are proved by; none before its first one.
+    #[serde(default, skip_serializing_if = "is_default", rename = "ls")]
+    pub(crate) lease_secret: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -120,7 +120,7 @@ impl Batch<'_> {
         self.queue_seen_by(row.tenant, name)?.ok_or(Error::NotFound("queue"))
     }
 
-    /// What a replay into a queue obeys: its rules, and those of every queue that the run has been in since it died.
+    /// What a replay into a queue obeys: its rules, and those of every queue that the run has been in since its last attempt.
     pub(crate) fn replay_rules(&mut self, row: &RunRow, goes_to: &Queue) -> Result<Arc<Policy>> {
         let mut been_in = Vec::new();
         if row.queue != goes_to.id {

@@ -11,6 +11,7 @@ use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Versions;
 
+use crate::clock::Dice;
 use crate::commands::batch::{Batch, Queue};
 use crate::commands::life::{Life, StateColumns, position, word};
 use crate::commands::rows::Changed;
@@ -53,6 +54,8 @@ pub(crate) struct RunRow {
     pub(crate) keys: Vec<KeyMark>,
     /// What the outputs of its steps come to: a lease carries them too.
     pub(crate) step_bytes: usize,
+    /// What its leases are proved by; none before its first one.
+    pub(crate) lease_secret: Option<u64>,
 }
 
 /// A run that more keys than this have worked on forgets the oldest.
@@ -99,6 +102,7 @@ impl RunRow {
             payload_bytes: life.payload_bytes,
             keys: life.keys,
             step_bytes: life.step_bytes,
+            lease_secret: life.lease_secret,
         })
     }
 
@@ -119,12 +123,27 @@ impl RunRow {
         life.payload_bytes = self.payload_bytes;
         life.keys.clone_from(&self.keys);
         life.step_bytes = self.step_bytes;
+        life.lease_secret = self.lease_secret;
         if self.run.state.name() == StateName::Running {
             life.versions.clone_from(&self.versions);
             life.request.clone_from(&self.request);
             life.generation = self.generation;
         }
         serde_json::to_string(&life).map_err(|e| Error::Unexpected(e.to_string()))
+    }
+
+    /// The lease of an epoch that this run has had; none before its first one.
+    pub(crate) fn lease_of(&self, attempt: u32, epoch: u64) -> Option<LeaseToken> {
+        self.lease_secret.map(|secret| LeaseToken::granted(secret, self.id, attempt, epoch))
+    }
+
+    /// Has a secret from its first lease on.
+    pub(crate) fn may_be_leased(&mut self, dice: &dyn Dice) {
+        self.lease_secret.get_or_insert_with(|| {
+            let mut secret = [0; 8];
+            dice.fill(&mut secret);
+            u64::from_le_bytes(secret)
+        });
     }
 
     /// Remembers the worker's key that began or reported an attempt.
@@ -134,6 +153,11 @@ impl RunRow {
             self.keys.remove(0);
         }
         self.keys.push(by);
+    }
+
+    /// Whether a worker's key has begun or reported it. Whoever comes without a mark is no worker, and reads all.
+    pub(crate) fn may_be_read_by(&self, by: Option<KeyMark>) -> bool {
+        by.is_none_or(|by| self.keys.contains(&by))
     }
 
     /// The lease call that handed it out, while the attempt is under way.
@@ -206,6 +230,7 @@ impl Batch<'_> {
             payload_bytes: Some(new.payload.bytes()),
             keys: new.by.into_iter().collect(),
             step_bytes: 0,
+            lease_secret: None,
         })
     }
 

@@ -29,12 +29,25 @@ pub(crate) struct Begun {
     pub(crate) queue: QueueName,
     /// Of the last lease.
     pub(crate) epoch: u64,
+    /// Whoever asks may know how the run stands, and nothing of what it holds.
+    pub(crate) only_state: bool,
 }
 
 impl Begun {
     pub(crate) fn into_started(self) -> Started {
         let Self { answer, created, queue, payload_differs, .. } = self;
         Started { answer, created, queue, to_prepare: false, payload_differs }
+    }
+
+    fn only_state(mut self) -> Self {
+        (self.answer.lease, self.answer.lease_expires_at) = (None, None);
+        self.answer.changes.clear();
+        Self { only_state: true, payload_differs: false, ..self }
+    }
+
+    /// Nothing has to be read to complete it.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.only_state || (self.created && self.answer.changes.is_empty())
     }
 }
 
@@ -85,9 +98,7 @@ fn known(batch: &mut Batch<'_>, mut row: RunRow, start: &Start) -> Result<Begun>
     let differs = payload_differs(batch, &row, &start.run)?;
     let StartHow::Start { start_id, lease_ms } = &start.how else {
         // Whoever enqueues owns nothing, also where somebody is at work.
-        let mut begun = answer(batch, &row, false, differs)?;
-        (begun.answer.lease, begun.answer.lease_expires_at) = (None, None);
-        return Ok(begun);
+        return Ok(answer(batch, &row, false, differs)?.only_state());
     };
     match &row.run.state {
         State::Scheduled(_) => {
@@ -111,7 +122,11 @@ fn known(batch: &mut Batch<'_>, mut row: RunRow, start: &Start) -> Result<Begun>
             let verdict = last.map(|kept| kept.verdict()).transpose()?.flatten().map(Told::into_verdict);
             Err(Error::DeadLettered(Box::new(verdict)))
         }
-        State::Succeeded | State::Recovered | State::Resolved | State::Discarded => answer(batch, &row, false, false),
+        State::Succeeded | State::Recovered | State::Resolved | State::Discarded => {
+            let over = answer(batch, &row, false, false)?;
+            let has_work = start.run.payload.kind != PayloadKind::None;
+            Ok(if has_work || row.may_be_read_by(start.run.by) { over } else { over.only_state() })
+        }
         State::Merged(merged) => Err(Refused::MergedInto(merged.into.clone()).into()),
     }
 }
@@ -159,6 +174,7 @@ fn begin(
     };
     let moved = row.ask(&Event::Begin(begin), policy, batch.now)?;
     row.run = moved.run;
+    row.may_be_leased(batch.dice);
     row.start_id = start_id.cloned();
     row.worker = None;
     row.request = None;
@@ -193,7 +209,7 @@ pub(crate) fn answer(batch: &mut Batch<'_>, row: &RunRow, created: bool, payload
         attempt: row.run.attempt,
         revision: row.run.revision,
         replay: held.is_some_and(|lease| lease.replay),
-        lease: held.map(|_| token(row).to_string()),
+        lease: held.and_then(|_| token(row)).map(|token| token.to_string()),
         lease_expires_at: held.map(|lease| lease.expires_at),
         changes: handing_out::wanted(row),
         steps: Vec::new(),
@@ -205,9 +221,11 @@ pub(crate) fn answer(batch: &mut Batch<'_>, row: &RunRow, created: bool, payload
     };
     let (queue, versions) = (batch.queue_by_id(row.queue)?, row.versions.clone());
     let (closed, epoch) = (row.run.state.name().is_closed(), row.run.epoch);
-    Ok(Begun { run: row.id, answer, versions, created, payload_differs, closed, queue: queue.name, epoch })
+    let (run, queue) = (row.id, queue.name);
+    Ok(Begun { run, answer, versions, created, payload_differs, closed, queue, epoch, only_state: false })
 }
 
-pub(crate) fn token(row: &RunRow) -> LeaseToken {
-    LeaseToken { run: row.id, attempt: row.run.attempt, epoch: row.run.epoch }
+/// The lease of the attempt under way.
+pub(crate) fn token(row: &RunRow) -> Option<LeaseToken> {
+    row.lease_of(row.run.attempt, row.run.epoch)
 }

@@ -23,12 +23,9 @@ fn fenced(batch: &mut Batch<'_>, under: &UnderLease, verb: Verb) -> Result<(RunR
     Ok((row, stands))
 }
 
-/// Whether we can have granted this lease. A run of the same name that was there before has another number, so its
-/// leases fit no other; the attempt says where things are kept, so it must be one that this run has had.
+/// Whether we granted this lease. A run of the same name that was there before had another secret.
 fn is_ours(row: &RunRow, lease: LeaseToken) -> bool {
-    let (epoch, attempt) = (row.run.epoch, row.run.epoch_attempt);
-    let numbered = if lease.epoch == epoch { lease.attempt == attempt } else { (1..=attempt).contains(&lease.attempt) };
-    lease.run == row.id && (1..=epoch).contains(&lease.epoch) && numbered
+    row.lease_of(lease.attempt, lease.epoch) == Some(lease)
 }
 
 /// How a call is refused whose lease is over.

@@ -95,7 +95,7 @@ impl Store for PgStore {
     async fn start(&self, start: Start) -> Result<Started> {
         let (expects, start) = (Expects::start(&start), Box::new(start));
         let begun = self.write_run(expects, move |batch| start::start(batch, &start)).await?;
-        if begun.created && begun.answer.changes.is_empty() {
+        if begun.is_whole() {
             return Ok(begun.into_started());
         }
         read!(self, look => handing_out::complete_start(&look, begun))

@@ -79,7 +79,7 @@ impl Store for SqliteStore {
     async fn start(&self, start: Start) -> Result<Started> {
         let start = Box::new(start);
         let begun = self.write(move |batch| start::start(batch, &start)).await?;
-        if begun.created && begun.answer.changes.is_empty() {
+        if begun.is_whole() {
             return Ok(begun.into_started());
         }
         self.read(move |conn| handing_out::complete_start(conn, begun)).await

@@ -67,7 +67,12 @@ pub async fn a_late_ending_still_tells_the_outcomes_of_what_it_began(world: Worl
 
 pub async fn a_lease_that_nobody_gave_settles_nothing(world: World) {
     let (old, _) = superseded(&world).await;
-    for forged in [LeaseToken { run: old.lease.run + 1, ..old.lease }, LeaseToken { attempt: 9, ..old.lease }] {
+    let forged = [
+        LeaseToken { run: old.lease.run + 1, ..old.lease },
+        LeaseToken { attempt: 9, ..old.lease },
+        LeaseToken { proof: old.lease.proof ^ 1, ..old.lease },
+    ];
+    for forged in forged {
         let under = UnderLease { lease: forged, ..old.clone() };
         lost(&world.store.step(under, step("charge", true, Committed)).await, false, "forged");
     }
@@ -123,7 +128,7 @@ pub async fn a_lease_of_epoch_zero_settles_nothing(world: World) {
     let told = FailedAttempt { steps, ..failed(TIMEOUT) };
     world.store.report(Report { run: new_run("r1"), failed: told }).await.unwrap();
     let (_, other) = world.start("r2").await;
-    let lease = LeaseToken { run: other.lease.run - 1, attempt: 1, epoch: 0 };
+    let lease = LeaseToken { run: other.lease.run - 1, attempt: 1, epoch: 0, proof: other.lease.proof };
     for attempt in [0, 1] {
         let forged = UnderLease { at: at("acme", "r1"), lease: LeaseToken { attempt, ..lease } };
         lost(&world.store.step(forged.clone(), step("charge", true, Committed)).await, false, "step");

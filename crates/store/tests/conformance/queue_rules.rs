@@ -7,11 +7,13 @@ use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{ItemOutcome, QueueSettings, StepStatus};
-use redrive_store::{Bulk, BulkReplay, Error, FailedAttempt, NewRun, Replay, Report, Result, Triage};
+use redrive_store::{
+    Bulk, BulkReplay, Error, FailedAttempt, FixedPayload, NewRun, PayloadKind, Replay, Report, Result, Triage,
+};
 
 use crate::operations::{items, make, named, work};
-use crate::reports::BUG;
-use crate::world::{World, at, failed, new_run, numbered, report, step, success};
+use crate::reports::{BUG, TIMEOUT};
+use crate::world::{World, at, failed, new_run, numbered, payload, report, step, success};
 
 async fn set(world: &World, queue: &str, policy: PolicyLayer) {
     let settings = QueueSettings { policy, ..QueueSettings::default() };
@@ -89,6 +91,41 @@ pub async fn a_waiting_replay_is_not_reassigned_past_an_approval(world: World) {
     // What never died goes wherever somebody wants it.
     world.enqueue("acme", "fresh").await;
     assert_eq!(world.triage("fresh", to("strict")).await.unwrap(), StateName::Scheduled);
+}
+
+pub async fn a_fix_needs_the_approval_of_where_its_run_waited(world: World) {
+    queues(&world).await;
+    let fix = || {
+        let made = payload(PayloadKind::Json, br#"{"n":2}"#);
+        let fix = FixedPayload { from_revision: 1, payload: made, patch: None };
+        Triage::Replay(Box::new(Replay { fix: Some(fix), ..Replay::default() }))
+    };
+    for (run, cancels) in [("r1", false), ("r2", true)] {
+        let waits = NewRun { queue: "strict".parse().unwrap(), ..new_run(run) };
+        world.store.report(Report { run: waits, failed: failed(TIMEOUT) }).await.unwrap();
+        assert_eq!(world.triage(run, to("scratch")).await.unwrap(), StateName::Scheduled);
+        if cancels {
+            assert_eq!(world.triage(run, Triage::Cancel).await.unwrap(), StateName::Dead);
+        }
+        assert_eq!(world.triage(run, fix()).await.unwrap(), StateName::Review, "{run}");
+    }
+    // Without a replay it goes back to where it came from.
+    let waits = NewRun { queue: "strict".parse().unwrap(), ..new_run("r3") };
+    world.store.report(Report { run: waits, failed: failed(TIMEOUT) }).await.unwrap();
+    for queue in ["scratch", "strict"] {
+        assert_eq!(world.triage("r3", to(queue)).await.unwrap(), StateName::Scheduled);
+    }
+}
+
+pub async fn what_waits_for_a_decision_is_not_reassigned(world: World) {
+    queues(&world).await;
+    dies_in(&world, "strict", "r1").await;
+    assert_eq!(world.triage("r1", Triage::replay(false)).await.unwrap(), StateName::Review);
+    for change in [to("scratch"), Triage::Reassign { agent: Some(Label::from("b")), queue: None }] {
+        let refused = world.triage("r1", change).await;
+        let wrong = matches!(refused, Err(Error::Refused(Refused::WrongState(StateName::Review))));
+        assert!(wrong, "{refused:?}");
+    }
 }
 
 pub async fn an_approved_replay_is_not_given_to_another_agent(world: World) {

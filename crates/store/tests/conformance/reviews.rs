@@ -145,6 +145,18 @@ pub async fn a_no_leaves_the_run_as_it_was(world: World) {
     assert_eq!(world.state("r1").await, StateName::Resolved);
 }
 
+pub async fn only_force_takes_the_place_of_a_forced_request(world: World) {
+    approving(&world, ReplayApproval::Always).await;
+    world.fail("r1", BUG).await;
+    world.triage("r1", Triage::Resolve).await.unwrap();
+    let hash = asked(&world, Replay { force: true, ..Replay::default() }).await;
+    for unforced in [Triage::replay(false), Triage::Review] {
+        let refused = by(&world, "key:tenant", unforced).await;
+        assert!(matches!(refused, Err(Error::Refused(Refused::Closed(StateName::Resolved)))), "{refused:?}");
+    }
+    assert_eq!(by(&world, "key:b", yes(&hash)).await.unwrap().answer.state, StateName::Scheduled);
+}
+
 pub async fn a_person_puts_a_run_aside_and_another_decides(world: World) {
     world.fail("r1", BUG).await;
     let aside = by(&world, "key:a", Triage::Review).await.unwrap();

@@ -4,10 +4,12 @@ use redrive_core::lifecycle::Refused;
 use redrive_core::run::StateName;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::StepStatus;
-use redrive_store::{Error, LeaseToken, NewStep, Success, Triage, UnderLease};
+use redrive_store::{
+    Error, KeyMark, LeaseToken, NewRun, NewStep, PayloadKind, Start, StartHow, Success, Triage, UnderLease,
+};
 
 use crate::reports::{BUG, TIMEOUT};
-use crate::world::{LEASE_MS, World, at, failed, step, success};
+use crate::world::{LEASE_MS, World, at, failed, new_run, payload, start, step, success};
 
 async fn goes_quiet(world: &World) {
     world.wait(LEASE_MS + 1);
@@ -268,6 +270,99 @@ pub async fn a_lost_answer_is_asked_for_with_the_same_call(world: World) {
     }
 }
 
+pub async fn only_the_call_that_began_an_effect_fails_it(world: World) {
+    let (_, under) = world.start("r1").await;
+    let call = |id: &str, status| NewStep { call_id: Some(id.parse().unwrap()), ..step("charge", true, status) };
+    world.store.step(under.clone(), call("c1", StepStatus::Started)).await.unwrap();
+    let other = world.store.step(under.clone(), call("c2", StepStatus::Failed)).await;
+    assert!(matches!(other, Err(Error::EffectInProgress { .. })), "{other:?}");
+    assert!(world.store.step(under.clone(), call("c2", StepStatus::Started)).await.is_err());
+    goes_quiet(&world).await;
+    let late = world.store.step(under.clone(), call("c2", StepStatus::Failed)).await;
+    assert!(matches!(late, Err(Error::LeaseLost { recorded: false })), "{late:?}");
+    let late = world.store.step(under, call("c1", StepStatus::Failed)).await;
+    assert!(matches!(late, Err(Error::LeaseLost { recorded: true })), "{late:?}");
+}
+
+pub async fn a_plain_step_that_becomes_an_effect_is_guarded(world: World) {
+    let ((_, one), (_, two)) = (world.start("r1").await, world.start("r2").await);
+    let call = |id: &str| NewStep { call_id: Some(id.parse().unwrap()), ..step("charge", true, StepStatus::Started) };
+    world.store.step(one.clone(), step("charge", false, StepStatus::Started)).await.unwrap();
+    assert!(world.store.step(one.clone(), call("c1")).await.unwrap().effect);
+    for (under, id) in [(&one, "c2"), (&two, "c1")] {
+        let second = world.store.step(under.clone(), call(id)).await;
+        assert!(matches!(second, Err(Error::EffectInProgress { .. })), "{second:?}");
+    }
+    let answer = world.store.fail(one, failed(TIMEOUT)).await.unwrap();
+    assert_eq!((answer.state, answer.verdict.dead_because), (StateName::Dead, Some(DeadBecause::Unsafe)));
+}
+
+pub async fn a_plain_step_and_an_effect_of_one_key_are_guarded(world: World) {
+    for (run, told_with_the_end) in [("r1", false), ("r2", true)] {
+        let (_, under) = world.start(run).await;
+        let key = format!("{run}:charge");
+        world.store.step(under.clone(), step(&key, false, StepStatus::Committed)).await.unwrap();
+        let effect = step(&key, true, StepStatus::Committed);
+        let mut end = failed(TIMEOUT);
+        if told_with_the_end {
+            end.steps.push(effect);
+        } else {
+            assert!(world.store.step(under.clone(), effect).await.unwrap().effect);
+        }
+        let answer = world.store.fail(under, end).await.unwrap();
+        assert_eq!((answer.state, answer.verdict.dead_because), (StateName::Dead, Some(DeadBecause::Unsafe)), "{run}");
+    }
+}
+
+/// A worker's key that has never had anything to do with the run.
+const STRANGER: &str = "stranger";
+
+fn asked_by_a_stranger(run: &str, how: StartHow) -> Start {
+    let mut asked = start(run);
+    asked.run.payload = payload(PayloadKind::None, b"");
+    asked.run.by = Some(KeyMark::of_lineage(STRANGER));
+    Start { how, ..asked }
+}
+
+pub async fn whoever_enqueues_a_known_run_sees_its_state(world: World) {
+    let (_, under) = world.start("r1").await;
+    world.store.step(under, step("charge", true, StepStatus::Committed)).await.unwrap();
+    let asked = asked_by_a_stranger("r1", StartHow::Enqueue { due_at: None });
+    let answer = world.store.start(asked).await.unwrap().answer;
+    assert_eq!((answer.state, answer.lease, answer.steps.len()), (StateName::Running, None, 0));
+    assert!(answer.payload.is_none() && answer.payload_base64.is_none());
+}
+
+pub async fn a_worker_learns_no_output_that_is_not_its_own(world: World) {
+    let (_, under) = world.start("r1").await;
+    world.store.step(under.clone(), step("charge", true, StepStatus::Committed)).await.unwrap();
+    world.store.succeed(success(&under, "\"secret\"")).await.unwrap();
+    let how = || StartHow::Start { start_id: None, lease_ms: None };
+    let stranger = world.store.start(asked_by_a_stranger("r1", how())).await.unwrap().answer;
+    assert_eq!((stranger.state, stranger.steps.len()), (StateName::Succeeded, 0));
+    assert!(stranger.output.is_none() && stranger.payload.is_none());
+    // Whoever has the work itself, and whoever is no worker, gets what came of it.
+    let with_the_work =
+        Start { run: NewRun { by: Some(KeyMark::of_lineage(STRANGER)), ..new_run("r1") }, ..start("r1") };
+    let no_worker = Start { run: NewRun { by: None, ..asked_by_a_stranger("r1", how()).run }, ..start("r1") };
+    for known in [with_the_work, no_worker] {
+        let answer = world.store.start(known).await.unwrap().answer;
+        assert_eq!((answer.output.unwrap().get(), answer.steps.len()), ("\"secret\"", 1));
+    }
+}
+
+pub async fn each_lease_of_a_run_has_another_proof(world: World) {
+    let (_, first) = world.start("r1").await;
+    world.store.release(first.clone()).await.unwrap();
+    world.wait(60_000);
+    let (_, second) = world.lease_one().await;
+    assert_eq!(second.lease.run, first.lease.run);
+    assert_ne!(second.lease.proof, first.lease.proof);
+    let guessed = UnderLease { lease: LeaseToken { proof: first.lease.proof, ..second.lease }, ..first };
+    assert!(matches!(world.store.heartbeat(guessed).await, Err(Error::LeaseLost { recorded: false })));
+    assert!(world.store.heartbeat(second).await.is_ok());
+}
+
 pub async fn the_outcome_of_an_effect_is_recorded_late(world: World) {
     let (_, under) = world.start("r1").await;
     world.store.step(under.clone(), step("charge", true, StepStatus::Started)).await.unwrap();
@@ -286,7 +381,7 @@ pub async fn a_caller_reports_success_without_a_lease(world: World) {
     let by_caller = |attempt| Success {
         lease: None,
         attempt,
-        ..success(&UnderLease { at: at("acme", "r1"), lease: "l1-1-1".parse().unwrap() }, "1")
+        ..success(&UnderLease { at: at("acme", "r1"), lease: "l1-1-1-1".parse().unwrap() }, "1")
     };
     for attempt in [None, None, Some(2)] {
         let answer = world.store.succeed(by_caller(attempt)).await.unwrap();

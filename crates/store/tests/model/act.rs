@@ -191,7 +191,7 @@ async fn under(store: &Arc<dyn Store>, under: UnderLease, verb: Verb, words: usi
 }
 
 fn success(at: RunRef, lease: Option<LeaseToken>, attempt: Option<u32>, words: usize) -> Success {
-    let made = world::success(&UnderLease { at, lease: LeaseToken { run: 0, attempt: 0, epoch: 0 } }, "1");
+    let made = world::success(&UnderLease { at, lease: LeaseToken { run: 0, attempt: 0, epoch: 0, proof: 0 } }, "1");
     Success { lease, attempt, digest: digest_of_success(words), ..made }
 }
 

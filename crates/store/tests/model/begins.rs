@@ -125,9 +125,10 @@ impl Run {
                 _ => replay.force,
             },
             (Triage::Cancel, state) => matches!(state, StateName::Running | StateName::Scheduled),
-            (Triage::Resolve | Triage::Discard | Triage::Review | Triage::Reassign { .. }, state) => {
+            (Triage::Resolve | Triage::Discard | Triage::Review, state) => {
                 matches!(state, StateName::Dead | StateName::Scheduled | StateName::Review)
             }
+            (Triage::Reassign { .. }, state) => matches!(state, StateName::Dead | StateName::Scheduled),
             (Triage::Reject, state) => state == StateName::Review,
             (Triage::Assign { .. }, _) => true,
             (Triage::Approve { .. } | Triage::Defer { .. } | Triage::Merge { .. } | Triage::Unmerge, _) => false,

@@ -147,7 +147,7 @@ impl Play {
     /// The last lease of the run, an older one, another run's or tenant's, or one that nobody granted.
     fn some_lease(&self, at: &RunRef) -> LeaseToken {
         let of = |at: &RunRef| self.model.runs.get(&key(at)).map_or(&[][..], |run| &run.granted);
-        let nobody = LeaseToken { run: 1, attempt: 1, epoch: 1_000_000 };
+        let nobody = LeaseToken { run: 1, attempt: 1, epoch: 1_000_000, proof: 1 };
         let last = of(at).last().copied().unwrap_or(nobody);
         match self.lot.below(10) {
             0..=4 => last,

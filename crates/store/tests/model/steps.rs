@@ -83,7 +83,7 @@ impl Model {
             return;
         };
         if run.live.is_none() || !run.is_last(lease) {
-            let recorded = run.keeps_evidence(lease) && late(run, lease.epoch, name, status, holder.is_none());
+            let recorded = run.keeps_evidence(lease) && late(run, lease.epoch, (name, call), status, holder.is_none());
             return lost(&said, Some(recorded));
         }
         assert_eq!(run.state, StateName::Running);
@@ -108,6 +108,9 @@ impl Model {
                 return assert!(matches!(said, Err(Error::EffectUnknown)), "{said:?}");
             }
             (Some(Known::Open), StepStatus::Started) if is_effect(name) && second_call => {
+                return assert!(matches!(said, Err(Error::EffectInProgress { .. })), "{said:?}");
+            }
+            (Some(Known::Open), StepStatus::Failed) if is_effect(name) && call.is_some() && call != began => {
                 return assert!(matches!(said, Err(Error::EffectInProgress { .. })), "{said:?}");
             }
             (_, StepStatus::Started) => Known::Open,
@@ -153,7 +156,13 @@ impl Model {
 }
 
 /// L2's exception: the outcome of what this epoch began, and nothing else. True when it stands as said.
-fn late(run: &mut Run, epoch: u64, name: &str, status: StepStatus, key_is_free: bool) -> bool {
+fn late(
+    run: &mut Run,
+    epoch: u64,
+    (name, call): (&str, Option<&'static str>),
+    status: StepStatus,
+    key_is_free: bool,
+) -> bool {
     let Some(step) = run.steps.get_mut(name).filter(|step| step.epoch == epoch) else { return false };
     let said = match status {
         StepStatus::Committed => Known::Done,
@@ -162,6 +171,9 @@ fn late(run: &mut Run, epoch: u64, name: &str, status: StepStatus, key_is_free: 
     };
     match (step.known, said) {
         (Known::Done, Known::NotDone) => false,
+        (Known::Open | Known::InDoubt, Known::NotDone) if is_effect(name) && call.is_some() && call != step.call => {
+            false
+        }
         (before, said) => {
             if before != said {
                 (step.known, step.reconciled) = (said, None);

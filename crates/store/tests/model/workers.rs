@@ -30,13 +30,9 @@ impl Run {
         self.granted.last() == Some(&lease)
     }
 
-    /// Whether a late failure is kept as evidence. The wrong number under an old epoch can't be told from the right one,
-    /// and names an attempt of the same run.
+    /// Whether a late failure is kept as evidence: whatever lease of the run it comes under.
     pub fn keeps_evidence(&self, lease: LeaseToken) -> bool {
-        let of_old = |last: &LeaseToken| {
-            last.run == lease.run && lease.epoch < last.epoch && (1..=last.attempt).contains(&lease.attempt)
-        };
-        self.is_last(lease) || self.granted.last().is_some_and(of_old)
+        self.granted.contains(&lease)
     }
 
     /// It may still say that it succeeded: nothing newer has begun, by lease or by report.

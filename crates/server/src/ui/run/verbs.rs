@@ -14,7 +14,8 @@ pub(super) fn panel_of(seen: &Seen, who: &Visitor) -> Markup {
     let open = matches!(state, StateName::Dead | StateName::Review | StateName::Scheduled);
     let body = html! {
         div.body.verbs {
-            @if open { (assign(seen, who)) (defer(seen, who)) (reassign(seen, who)) }
+            @if open { (assign(seen, who)) (defer(seen, who)) }
+            @if open && state != StateName::Review { (reassign(seen, who)) }
             @if state == StateName::Dead {
                 (plain(seen, who, "review", "Put aside for a decision", "Waits until somebody approves or rejects it.", "Put aside", false))
             }
