@@ -93,7 +93,7 @@ pub async fn every_verb_in_every_state_moves_or_says_why_not(world: World) {
         approve  *wrong_state* *wrong_state* *wrong_state* *plan_changed* *wrong_state* *wrong_state* *wrong_state* *wrong_state* *wrong_state*
         reject   *wrong_state* *wrong_state* *wrong_state* dead *wrong_state* *wrong_state* *wrong_state* *wrong_state* *wrong_state*
         defer    scheduled *in_flight* dead review *closed* *closed* *closed* *closed* *merged*
-        reassign scheduled *in_flight* dead review *closed* *closed* *closed* *closed* *merged*
+        reassign scheduled *in_flight* dead *wrong_state* *closed* *closed* *closed* *closed* *merged*
         assign   scheduled running dead review succeeded recovered resolved discarded *merged*
         merge    merged *in_flight* merged merged *closed* *closed* *closed* *closed* *merged*
         unmerge  *wrong_state* *wrong_state* *wrong_state* *wrong_state* *wrong_state* *wrong_state* *wrong_state* *wrong_state* dead
