@@ -154,7 +154,10 @@ pub struct Merged {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BeforeMerge {
-    Scheduled,
+    /// Taken apart again, it is not due before this.
+    Scheduled {
+        due: Timestamp,
+    },
     Dead(DeadBecause),
     /// Only `force` opens it again, merged or not.
     Closed(Closed),

@@ -93,7 +93,7 @@ pub(super) fn succeed(run: &Run, attempt: u32) -> Result<Moved, Refused> {
         State::Merged(merged) => {
             let before = match merged.before {
                 BeforeMerge::Closed(closed) => closed,
-                BeforeMerge::Scheduled | BeforeMerge::Dead(_) => closing,
+                BeforeMerge::Scheduled { .. } | BeforeMerge::Dead(_) => closing,
             };
             (State::Merged(Merged { into: merged.into.clone(), before: BeforeMerge::Closed(before) }), run.ended)
         }
@@ -140,7 +140,9 @@ pub(super) fn fail(
                 (None, State::Dead { because }) => BeforeMerge::Dead(*because),
                 (None, _) => match merged.before {
                     // A new failure opens what was closed, merged or not.
-                    BeforeMerge::Scheduled | BeforeMerge::Closed(_) => BeforeMerge::Scheduled,
+                    BeforeMerge::Scheduled { .. } | BeforeMerge::Closed(_) => {
+                        BeforeMerge::Scheduled { due: moved.run.due_at().unwrap_or(now) }
+                    }
                     BeforeMerge::Dead(because) => BeforeMerge::Dead(because),
                 },
             };

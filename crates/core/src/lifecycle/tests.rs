@@ -155,6 +155,11 @@ fn a_merge_taken_back_hands_out_nothing_that_became_unsafe_meanwhile() {
     let merge = Event::Merge { into: "other".parse().unwrap() };
     let mut merged = move_on(&Run::new(noon()), &merge, noon());
     assert!(move_on(&merged, &Event::Unmerge, noon()).due_at().is_some());
+    // A merge taken back brings nothing forward.
+    let until = noon().plus_ms(3_600_000);
+    let deferred = move_on(&Run::new(noon()), &Event::Defer { until }, noon());
+    let again = move_on(&move_on(&deferred, &merge, noon()), &Event::Unmerge, noon());
+    assert_eq!((again.due_at(), again.deferred_until), (Some(until), Some(until)));
     merged.effects.open = 1;
     let failed = failing(&merged, &Failure::found(Reason::Timeout, "sample"), noon());
     assert_eq!(failed.state.name(), StateName::Merged);
@@ -442,7 +447,7 @@ fn the_last_attempt_has_no_successor() {
 fn no_move_leaves_a_run_waiting_without_its_payload() {
     let without = |state| Run { state, replayable: false, ..Run::new(noon()) };
     let held = State::Scheduled(Scheduled { due: Due::Held(Label::from("b")), replay: false });
-    let before = BeforeMerge::Scheduled;
+    let before = BeforeMerge::Scheduled { due: noon() };
     let merged = State::Merged(Merged { into: "other".parse().unwrap(), before });
     let under_way = Run { replayable: false, ..begun(&Run::new(noon()), noon()) };
     let moves = [

@@ -272,7 +272,8 @@ pub(super) fn unhold(run: &Run, due: Timestamp, now: Timestamp) -> Result<Moved,
 pub(super) fn merge(run: &Run, into: &RunId) -> Result<Moved, Refused> {
     let because = open_because(run)?;
     let before = match &run.state {
-        State::Scheduled(_) => BeforeMerge::Scheduled,
+        // What a breaker held may try again as soon as it is taken apart.
+        State::Scheduled(_) => BeforeMerge::Scheduled { due: run.due_at().unwrap_or_default() },
         // Somebody asked to open it again, and nobody has said yes.
         State::Review(Review { reopens: Some(closed), .. }) => BeforeMerge::Closed(*closed),
         State::Running(_)
@@ -289,8 +290,9 @@ pub(super) fn merge(run: &Run, into: &RunId) -> Result<Moved, Refused> {
 
 pub(super) fn unmerge(run: &Run, now: Timestamp) -> Result<Moved, Refused> {
     match &run.state {
-        State::Merged(Merged { before: BeforeMerge::Scheduled, .. }) => {
-            Ok(Moved::with(schedule(run, now, false), vec![Effect::Wake]))
+        State::Merged(Merged { before: BeforeMerge::Scheduled { due }, .. }) => {
+            let next = Run { deferred_until: run.deferred_until, ..schedule(run, now.max(*due), false) };
+            Ok(Moved::with(next, vec![Effect::Wake]))
         }
         State::Merged(Merged { before: BeforeMerge::Dead(because), .. }) => {
             Ok(Moved::plain(Run { state: State::Dead { because: *because }, ..run.clone() }))

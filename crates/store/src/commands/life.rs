@@ -70,6 +70,9 @@ pub(crate) struct Life {
     pub(crate) lease: Option<LeaseLife>,
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "rv")]
     pub(crate) review: Option<ReviewLife>,
+    /// Merged: when it would have been due, had it been scheduled before.
+    #[serde(default, skip_serializing_if = "is_default", rename = "md")]
+    pub(crate) due_before_merge: Timestamp,
     /// Merged: what it was dead for before; none when it was scheduled or closed.
     #[serde(default, skip_serializing_if = "is_default", rename = "m")]
     pub(crate) before_merge: Option<DeadBecause>,
@@ -233,12 +236,8 @@ impl Life {
             State::Merged(Merged { before: BeforeMerge::Closed(closed), .. }) => {
                 life.closed_before_merge = Some(*closed);
             }
-            State::Merged(Merged { before: BeforeMerge::Scheduled, .. })
-            | State::Dead { .. }
-            | State::Succeeded
-            | State::Recovered
-            | State::Resolved
-            | State::Discarded => {}
+            State::Merged(Merged { before: BeforeMerge::Scheduled { due }, .. }) => life.due_before_merge = *due,
+            State::Dead { .. } | State::Succeeded | State::Recovered | State::Resolved | State::Discarded => {}
         }
         life
     }
@@ -268,7 +267,7 @@ impl Life {
                 before: match (self.closed_before_merge, self.before_merge) {
                     (Some(closed), _) => BeforeMerge::Closed(closed),
                     (None, Some(because)) => BeforeMerge::Dead(because),
-                    (None, None) => BeforeMerge::Scheduled,
+                    (None, None) => BeforeMerge::Scheduled { due: self.due_before_merge },
                 },
             }),
         })
