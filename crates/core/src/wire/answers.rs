@@ -141,6 +141,7 @@ pub struct StepView {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HistoryEntry {
     pub at: Timestamp,
+    /// A key as `role:id`, `engine`, `reporter`, or `worker:` and the name that the worker gave itself.
     pub actor: String,
     pub event: String,
     pub from: Option<StateName>,

@@ -28,9 +28,12 @@ impl Identity {
         self.key.role
     }
 
-    /// How history names who acted.
+    /// How history names who acted. `worker:` is left to the names that workers give themselves.
     pub fn actor(&self) -> String {
-        format!("{}:{}", self.key.role, self.key.id)
+        match self.key.role {
+            Role::Worker => format!("worker_key:{}", self.key.id),
+            role @ (Role::Tenant | Role::Operator | Role::Admin) => format!("{role}:{}", self.key.id),
+        }
     }
 
     /// The key's own tenant; none spans all.
@@ -118,6 +121,11 @@ mod tests {
         assert_eq!(key.tenant(&[Some(&other)]).unwrap_err().code, Code::WrongTenant);
         assert_eq!(key.scope(None).unwrap(), TenantScope::One(acme));
         assert_eq!(key.scope(Some(&other)).unwrap_err().code, Code::WrongTenant);
+    }
+
+    #[test]
+    fn no_key_acts_as_what_a_worker_may_call_itself() {
+        assert_eq!(identity(Some("acme")).actor(), "worker_key:k");
     }
 
     #[test]

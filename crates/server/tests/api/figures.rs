@@ -68,7 +68,10 @@ async fn changes_tell_each_moved_run_once_as_it_stands_now() {
     let next = changes["next"].as_str().unwrap();
     let none = world.get(&format!("/v1/changes?since={next}"), &world.tenant).await.json();
     assert_eq!(none["changes"].as_array().map(Vec::len), Some(0));
-    assert_eq!(world.get("/v1/changes?since=nonsense", &world.tenant).await.short(), (400, "bad_cursor".into()));
+    for (key, since) in [(&world.tenant, "nonsense"), (&world.other_tenant, next), (&world.operator, next)] {
+        let refused = world.get(&format!("/v1/changes?since={since}"), key).await;
+        assert_eq!(refused.short(), (400, "bad_cursor".into()), "{since}");
+    }
 }
 
 #[tokio::test]

@@ -6,19 +6,37 @@ use redrive_core::run::StateName;
 use redrive_core::wire::{ChangeEntry, ChangesAnswer};
 
 use super::columns::{Columns, number, parsed, parsed_or_empty, time, unexpected, whole};
-use super::cursor::seal_numbers;
+use super::cursor::{seal_numbers, unseal_numbers};
 use crate::commands::life::word;
 use crate::error::Result;
+use crate::model::TenantScope;
 
-/// What a cursor into the log is sealed for.
-pub(crate) const CHANGES: &str = "changes";
 /// An answer stops after the commit that reaches this many runs.
 const RUNS_MAX: usize = 1_000;
 /// Runs of others that a tenant's answer may step over.
 const LOOKS_MAX: usize = 10_000;
 
-pub(crate) fn nothing(at: i64, reset: bool) -> ChangesAnswer {
-    ChangesAnswer { changes: Vec::new(), next: seal_numbers(CHANGES, &[at]), reset }
+/// A place in the log of changes, as one scope may name it.
+pub(crate) struct Log(String);
+
+impl Log {
+    pub(crate) fn of(scope: &TenantScope) -> Self {
+        Self(format!("changes {scope:?}"))
+    }
+
+    /// The commit that a cursor of this scope names.
+    pub(crate) fn place(&self, cursor: &str) -> Result<i64> {
+        unseal_numbers(&self.0, cursor).map(|[at]| at)
+    }
+
+    pub(crate) fn nothing(&self, at: i64, reset: bool) -> ChangesAnswer {
+        ChangesAnswer { changes: Vec::new(), next: seal_numbers(&self.0, &[at]), reset }
+    }
+
+    pub(crate) fn answer(&self, moved: Moved) -> ChangesAnswer {
+        let next = seal_numbers(&self.0, &[moved.next]);
+        ChangesAnswer { changes: moved.into_entries(), next, reset: false }
+    }
 }
 
 /// What was found so far, and the commit up to which that is all.
@@ -53,7 +71,7 @@ impl Moved {
     }
 
     /// In the order of their last moves.
-    pub(crate) fn into_entries(self) -> Vec<ChangeEntry> {
+    fn into_entries(self) -> Vec<ChangeEntry> {
         let mut entries: Vec<(i64, ChangeEntry)> = self.entries.into_values().collect();
         entries.sort_by_key(|(seq, _)| *seq);
         entries.into_iter().map(|(_, entry)| entry).collect()

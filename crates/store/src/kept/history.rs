@@ -9,11 +9,17 @@ use redrive_core::wire::HistoryEntry;
 
 use super::columns::{Columns, json, number, owned, packed_json_or_none, packed_note, text, time};
 use crate::commands::life::word;
+use crate::commands::steps::WORKER;
 use crate::error::Result;
 use crate::model::AttemptOrigin;
 
 /// Who acted when nobody gave a name.
 pub(crate) const REPORTER: &str = "reporter";
+
+/// Who ended an attempt. A worker names itself, so its name never stands alone: it could read like an operator's key.
+fn ended_by(origin: &AttemptOrigin) -> String {
+    origin.worker.as_ref().map_or_else(|| REPORTER.to_owned(), |name| format!("{WORKER}:{name}"))
+}
 
 /// Of what [`moved`] reads; a condition follows.
 pub(crate) const MOVES: &str = "SELECT at, actor, event, from_state, to_state, note, id FROM history";
@@ -30,7 +36,7 @@ pub(crate) fn ended(row: &impl Columns) -> Result<(i64, HistoryEntry)> {
     let verdict: Option<Verdict> = packed_json_or_none(row, 4, "verdict")?;
     let entry = HistoryEntry {
         at: time(row, 0)?,
-        actor: origin.worker.as_ref().map_or_else(|| REPORTER.to_owned(), ToString::to_string),
+        actor: ended_by(&origin),
         event: word(Outcome::ALL, number(row, 2)?, "outcome")?.to_string(),
         from: origin.began_at.map(|_| StateName::Running),
         to: Some(word(StateName::ALL, number(row, 3)?, "state")?),

@@ -8,8 +8,7 @@ use super::columns::{Columns as _, bytes, number};
 use super::look::Look;
 use super::lookup::whose;
 use crate::error::Result;
-use crate::kept::changes::{CHANGE, CHANGES, Moved, change_of, nothing, run_numbers};
-use crate::kept::cursor::{seal_numbers, unseal_numbers};
+use crate::kept::changes::{CHANGE, Log, Moved, change_of, run_numbers};
 use crate::model::TenantScope;
 
 /// Commits that one look reads.
@@ -17,10 +16,11 @@ const PIECE_ROWS: u32 = 500;
 
 pub(super) async fn changes(look: &Look<'_>, scope: &TenantScope, since: Option<&str>) -> Result<ChangesAnswer> {
     let current = current(look).await?;
-    let Some(cursor) = since else { return Ok(nothing(current, false)) };
-    let [since] = unseal_numbers(CHANGES, cursor)?;
+    let log = Log::of(scope);
+    let Some(cursor) = since else { return Ok(log.nothing(current, false)) };
+    let since = log.place(cursor)?;
     if since > current || (since < current && oldest(look).await?.is_none_or(|oldest| since < oldest - 1)) {
-        return Ok(nothing(current, true));
+        return Ok(log.nothing(current, true));
     }
     let whose = whose(look, scope).await?;
     let mut moved = Moved::after(since);
@@ -48,8 +48,7 @@ pub(super) async fn changes(look: &Look<'_>, scope: &TenantScope, since: Option<
             break;
         }
     }
-    let next = moved.next;
-    Ok(ChangesAnswer { changes: moved.into_entries(), next: seal_numbers(CHANGES, &[next]), reset: false })
+    Ok(log.answer(moved))
 }
 
 /// The last commit's number, also after its row was trimmed.

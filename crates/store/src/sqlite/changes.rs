@@ -8,24 +8,22 @@ use rusqlite::{Connection, OptionalExtension};
 pub(super) use crate::kept::changes::run_numbers;
 
 use super::columns::{bytes, number};
-use super::cursor::{seal_numbers, unseal_numbers};
 use super::lookup::{Whose, whose};
 use crate::error::Result;
-use crate::kept::changes::{CHANGE, CHANGES, Moved, change_of, nothing};
+use crate::kept::changes::{CHANGE, Log, Moved, change_of};
 use crate::model::TenantScope;
 
 static OF_RUN: LazyLock<String> = LazyLock::new(|| format!("{CHANGE} WHERE runs.id = ?"));
 
 pub(super) fn changes(conn: &Connection, scope: &TenantScope, since: Option<&str>) -> Result<ChangesAnswer> {
     let current = current(conn)?;
-    let Some(cursor) = since else { return Ok(nothing(current, false)) };
-    let [since] = unseal_numbers(CHANGES, cursor)?;
+    let log = Log::of(scope);
+    let Some(cursor) = since else { return Ok(log.nothing(current, false)) };
+    let since = log.place(cursor)?;
     if since > current || (since < current && oldest(conn)?.is_none_or(|oldest| since < oldest - 1)) {
-        return Ok(nothing(current, true));
+        return Ok(log.nothing(current, true));
     }
-    let moved = moved_since(conn, whose(conn, scope)?, since)?;
-    let next = moved.next;
-    Ok(ChangesAnswer { changes: moved.into_entries(), next: seal_numbers(CHANGES, &[next]), reset: false })
+    Ok(log.answer(moved_since(conn, whose(conn, scope)?, since)?))
 }
 
 /// The last commit's number, also after its row was trimmed.

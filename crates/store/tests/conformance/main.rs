@@ -303,6 +303,8 @@ macro_rules! every_case {
             reads::a_scope_sees_only_its_own,
             reads::colliding_names_of_two_tenants_never_meet,
             reads::changes_name_each_moved_run_once,
+            reads::a_cursor_into_the_changes_is_good_for_its_scope_only,
+            reads::history_says_which_names_workers_gave_themselves,
             reads::health_names_a_queue_that_nobody_leases,
             reads::workers_of_one_tenant_serve_no_other,
             reads::a_first_look_says_why_the_dead_are_dead,

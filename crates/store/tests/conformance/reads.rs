@@ -6,7 +6,7 @@ use redrive_core::wire::{Severity, Sort};
 use redrive_store::{Error, LeaseCall, NewRun, PageCall, PatternsCall, Report, RunFilter, TenantScope, Triage};
 
 use crate::reports::{BUG, TIMEOUT};
-use crate::world::{World, at, failed, lease_call, new_run, success};
+use crate::world::{World, at, failed, lease_call, new_run, success, under};
 
 fn page(limit: u32) -> PageCall {
     PageCall { sort: Sort::NewestFirst, limit, cursor: None, count: true }
@@ -77,7 +77,9 @@ pub async fn colliding_names_of_two_tenants_never_meet(world: World) {
 }
 
 pub async fn changes_name_each_moved_run_once(world: World) {
+    let acme = TenantScope::One("acme".parse().unwrap());
     let start = world.store.changes(&TenantScope::All, None).await.unwrap();
+    let own = world.store.changes(&acme, None).await.unwrap();
     assert!(start.changes.is_empty());
     world.fail("r1", BUG).await;
     world.triage("r1", Triage::Resolve).await.unwrap();
@@ -86,9 +88,37 @@ pub async fn changes_name_each_moved_run_once(world: World) {
     let mut moved: Vec<_> = seen.changes.iter().map(|c| (c.run_id.as_str(), c.state)).collect();
     moved.sort();
     assert_eq!(moved, [("r1", StateName::Resolved), ("r2", StateName::Dead)]);
-    let acme = TenantScope::One("acme".parse().unwrap());
-    assert_eq!(world.store.changes(&acme, Some(start.next)).await.unwrap().changes.len(), 1);
+    assert_eq!(world.store.changes(&acme, Some(own.next)).await.unwrap().changes.len(), 1);
     assert!(world.store.changes(&TenantScope::All, Some(seen.next)).await.unwrap().changes.is_empty());
+}
+
+pub async fn a_cursor_into_the_changes_is_good_for_its_scope_only(world: World) {
+    world.fail("r1", BUG).await;
+    let [acme, globex] = ["acme", "globex"].map(|tenant| TenantScope::One(tenant.parse().unwrap()));
+    let scopes = [acme, globex, TenantScope::All];
+    for (given_to, own) in scopes.iter().enumerate() {
+        let cursor = world.store.changes(own, None).await.unwrap().next;
+        for (used_by, scope) in scopes.iter().enumerate() {
+            let answered = world.store.changes(scope, Some(cursor.clone())).await;
+            match given_to == used_by {
+                true => assert_eq!(answered.unwrap().next, cursor),
+                false => assert!(matches!(answered, Err(Error::BadCursor)), "{own:?} {scope:?}"),
+            }
+        }
+    }
+}
+
+pub async fn history_says_which_names_workers_gave_themselves(world: World) {
+    for (run, name) in [("a", "operator:key-1"), ("b", "engine"), ("c", "reporter"), ("d", "w1")] {
+        world.enqueue("acme", run).await;
+        let call = LeaseCall { worker: Some(name.into()), ..lease_call(1) };
+        let leased = world.store.lease(call).await.unwrap().pop().unwrap();
+        world.store.succeed(success(&under(&leased), "1")).await.unwrap();
+        let shown = world.show(run).await;
+        let ended = shown.body.history.iter().find(|entry| entry.event == "succeeded").unwrap();
+        assert_eq!(ended.actor, format!("worker:{name}"));
+        assert_eq!(shown.body.attempts[0].worker.as_ref().map(ToString::to_string).as_deref(), Some(name));
+    }
 }
 
 pub async fn health_names_a_queue_that_nobody_leases(world: World) {
