@@ -138,6 +138,8 @@ impl Fixture {
 
     pub(super) fn add(&self, seed: &Seed) -> i64 {
         let (tenant, queue) = (self.tenant(seed.tenant), self.queue(seed.queue));
+        let named = "INSERT OR IGNORE INTO tenant_names (tenant, kind, name) VALUES (?, 0, ?)";
+        self.conn.execute(named, params![tenant, seed.queue]).unwrap();
         let pattern = seed.template.map(|template| self.pattern(seed.tenant, template));
         let next: i64 = self.conn.query_row("SELECT coalesce(max(id), 0) + 1 FROM runs", [], |row| row.get(0)).unwrap();
         let run_id = seed.run_id.clone().unwrap_or_else(|| format!("run-{next}"));
