@@ -14,6 +14,7 @@ mod pattern_model;
 mod standing_model;
 mod store;
 mod triage_model;
+mod turns;
 mod writers;
 
 pub mod copy;
@@ -32,3 +33,4 @@ pub use pattern_model::*;
 pub use standing_model::Standing;
 pub use store::Store;
 pub use triage_model::*;
+pub use turns::{Turn, Turns, give_way};

@@ -1,4 +1,4 @@
-//! What a command sees while it runs: the open transaction, the batch's one instant, the names it has met before.
+//! What a command sees while it runs: the open transaction, its instant, the names it has met before.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use crate::commands::breakers::Breakers;
 use crate::commands::limits::Buckets;
 use crate::commands::map::Map;
 use crate::commands::patterns::KnownPatterns;
+use crate::commands::queue::Pace;
 use crate::commands::rows::Rows;
 use crate::commands::sweep::reject_unleasable_of;
 use crate::commands::tally::Tally;
@@ -85,6 +86,8 @@ pub(crate) struct Batch<'a> {
     pub(crate) policies: &'a Policies,
     pub(crate) known: &'a mut Known,
     pub(crate) tally: Tally,
+    /// When the batch has to end.
+    pub(crate) pace: &'a dyn Pace,
     /// A run may have fallen due.
     pub(crate) wake: bool,
 }

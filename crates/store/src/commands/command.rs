@@ -131,14 +131,3 @@ impl<A> Drop for Group<A> {
         }
     }
 }
-
-/// Ends the committer.
-pub(crate) struct Stop;
-
-impl Command for Stop {
-    fn run(&mut self, _: &mut Batch<'_>) -> Result<()> {
-        Err(Error::Closing)
-    }
-
-    fn answer(self: Box<Self>, _: Option<Error>) {}
-}

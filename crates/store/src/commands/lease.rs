@@ -53,6 +53,37 @@ pub(crate) struct Granted {
     pub(crate) versions: Versions,
 }
 
+/// What a call has got so far. One that takes long is cut where others wait, and goes on in a later batch.
+#[derive(Debug)]
+pub(crate) struct Dealt {
+    pub(crate) granted: Vec<Granted>,
+    /// There may be more: the batch had to end.
+    pub(crate) is_cut: bool,
+    bytes_left: usize,
+}
+
+/// What the pieces of a call before this one have given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SoFar {
+    runs: usize,
+    bytes_left: usize,
+}
+
+impl Dealt {
+    pub(crate) fn none(call: &LeaseCall) -> Self {
+        Self { granted: Vec::new(), is_cut: false, bytes_left: call.payload_max_bytes }
+    }
+
+    pub(crate) fn so_far(&self) -> SoFar {
+        SoFar { runs: self.granted.len(), bytes_left: self.bytes_left }
+    }
+
+    pub(crate) fn add(&mut self, piece: Self) {
+        self.granted.extend(piece.granted);
+        (self.is_cut, self.bytes_left) = (piece.is_cut, piece.bytes_left);
+    }
+}
+
 /// What is left to give in one call.
 struct Deal<'a> {
     call: &'a LeaseCall,
@@ -99,27 +130,28 @@ impl Deal<'_> {
     }
 }
 
-/// `POST /v1/leases`.
-pub(crate) fn lease(batch: &mut Batch<'_>, call: &LeaseCall) -> Result<Vec<Granted>> {
+/// `POST /v1/leases`, or what is left of it after other pieces.
+pub(crate) fn lease(batch: &mut Batch<'_>, call: &LeaseCall, before: SoFar) -> Result<Dealt> {
     let request = request_of(batch, call)?;
-    if let Some(request) = &request {
-        let again = leased_before(batch, call, request)?;
-        if !again.is_empty() {
-            return Ok(again);
+    if let Some(request) = request.as_ref().filter(|_| before.runs == 0) {
+        let granted = leased_before(batch, call, request)?;
+        if !granted.is_empty() {
+            return Ok(Dealt { granted, is_cut: false, bytes_left: before.bytes_left });
         }
     }
     let queues = leasable_queues(batch, call)?;
     let numbers = queues.iter().map(|queue| queue.id).collect();
-    let runs_left = usize::try_from(call.max).unwrap_or(0);
-    let bytes_left = call.payload_max_bytes;
+    let wanted = usize::try_from(call.max).unwrap_or(0).saturating_sub(before.runs);
+    let runs_left = batch.pace.piece(wanted);
+    let is_piece = runs_left < wanted;
     let mut deal = Deal {
         call,
         request,
         queues,
         numbers,
         runs_left,
-        bytes_left,
-        granted_any: false,
+        bytes_left: before.bytes_left,
+        granted_any: before.runs > 0,
         runs: HashSet::new(),
         keys: HashSet::new(),
         held: 0,
@@ -146,7 +178,10 @@ pub(crate) fn lease(batch: &mut Batch<'_>, call: &LeaseCall) -> Result<Vec<Grant
     if call.scope == TenantScope::All {
         batch.known.last_served = granted.last().map(|last| last.0).or(last_looked).unwrap_or(batch.known.last_served);
     }
-    Ok(granted.into_iter().map(|(_, granted)| granted).collect())
+    // A call that got all it could is at its end, whatever it asked for.
+    let is_cut = is_piece && granted.len() == runs_left;
+    let granted = granted.into_iter().map(|(_, granted)| granted).collect();
+    Ok(Dealt { granted, is_cut, bytes_left: deal.bytes_left })
 }
 
 /// What a call is known by among all scopes; nobody's leases come back in another scope.

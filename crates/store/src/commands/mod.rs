@@ -31,6 +31,7 @@ pub(crate) mod pattern_triage;
 pub(crate) mod patterns;
 pub(crate) mod plans;
 pub(crate) mod policy_shelf;
+pub(crate) mod queue;
 pub(crate) mod records;
 pub(crate) mod refuse;
 pub(crate) mod rejected;

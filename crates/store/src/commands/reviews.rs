@@ -108,6 +108,7 @@ pub(crate) fn patch_of(fix: &Fix) -> Result<Option<Vec<u8>>> {
 
 /// Dead-letters runs whose approval nobody gave in time; a request that outlived its review goes too.
 pub(crate) fn expire_reviews(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
+    let most = batch.pace.piece(most);
     let due = batch.rows.lapsed_requests(batch.now, most)?;
     let mut swept = Swept { looked_at: due.len(), moved: 0, more: due.len() == most };
     for run in due {

@@ -43,6 +43,7 @@ fn note_absence(batch: &mut Batch<'_>) -> Result<()> {
 /// Gives every attempt whose time has passed its verdict, or the one extension that our own absence owes it.
 pub(crate) fn rescue_expired(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
     note_absence(batch)?;
+    let most = batch.pace.piece(most);
     let rows = batch.rows.to_wake(batch.now, most)?;
     let looked_at = rows.len();
     let oldest = rows.iter().filter_map(|row| row.run.lease()).map(Lease::wake_at).min();
@@ -131,6 +132,7 @@ fn in_words(rule: &str) -> &'static str {
 /// tenant, since each may have its own patience.
 pub(crate) fn reject_unclaimed(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
     note_absence(batch)?;
+    let most = batch.pace.piece(most);
     let absences = batch.rows.absences_since(Timestamp::default())?;
     let mut swept = Swept::default();
     // What its queue's workers can't be given is no work that waits: it is found here when the queue's rules have changed.

@@ -7,23 +7,21 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use redrive_core::policy::Policies;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
 use super::address::Address;
 use super::expected::Expects;
 use super::quiet::Quiet;
 use super::time::Time;
 use super::wakeups::Wakeups;
-use super::writer::{BATCH_MAX_COMMANDS, Writer};
+use super::writer::Writer;
 use crate::clock::Dice;
 use crate::commands::batch::Batch;
-use crate::commands::command::{Call, Command, Group, Member, Stop};
+use crate::commands::command::{Call, Command, Group, Member};
+use crate::commands::queue::{CommandQueue, Owner};
 use crate::commands::sweep;
 use crate::error::{Error, Result};
 use crate::writers::{WriterStatus, unanswered};
-
-/// Commands that may wait at one line; one more is answered Busy and nothing is lost.
-const QUEUE_MAX_COMMANDS: usize = 8_192;
 
 /// What all lines of a replica share.
 pub(super) struct Shared {
@@ -53,35 +51,32 @@ pub(super) struct Queued {
 
 /// A writer's queue, and how it is doing.
 pub(super) struct WriterQueue {
-    commands: mpsc::Sender<Queued>,
+    commands: Arc<CommandQueue<Queued>>,
     status: Arc<WriterStatus>,
 }
 
 impl WriterQueue {
     async fn commit<T: Send + 'static>(
         &self,
+        owner: Owner,
         expects: Expects,
         act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
-        let queued = Queued { command: Box::new(Call::new(act, reply)), expects };
-        self.commands.try_send(queued).map_err(|refused| match refused {
-            mpsc::error::TrySendError::Full(_) => Error::Busy,
-            mpsc::error::TrySendError::Closed(_) => Error::Closing,
-        })?;
+        self.commands.push(&owner, Queued { command: Box::new(Call::new(act, reply)), expects })?;
         answer.await.map_or_else(|_| Err(unanswered(self.commands.is_closed())), |(answer, _)| answer)
     }
 
     /// Whether a commit would hold now: told from the last one where that is young enough, else by one that writes the
     /// smallest thing there is.
     async fn ready(&self) -> Result<()> {
-        if self.commands.capacity() == 0 {
+        if self.commands.is_full() {
             return Err(Error::Busy);
         }
         if self.status.is_fresh()? {
             return Ok(());
         }
-        self.commit(Expects::default(), sweep::touch).await
+        self.commit(Owner::System, Expects::default(), sweep::touch).await
     }
 }
 
@@ -103,12 +98,13 @@ impl Committer {
         let (recover, recovered) = watch::channel(0);
         let recover = Arc::new(recover);
         let mut line = |name: String| {
-            let (commands, queue) = mpsc::channel(QUEUE_MAX_COMMANDS);
+            let commands = Arc::new(CommandQueue::default());
+            let queue = commands.clone();
             let status = WriterStatus::new(recover.clone());
             let (mut writer, running) = (Writer::new(shared.clone(), status.clone()), status.running());
             let thread = std::thread::Builder::new().name(name).spawn(move || {
                 let _running = running;
-                writer.work(queue);
+                writer.work(&queue);
             });
             threads.push(thread.map_err(|e| Error::Unexpected(format!("no thread for a committer: {e}")))?);
             Ok::<_, Error>(WriterQueue { commands, status })
@@ -153,7 +149,18 @@ impl Committer {
         expects: Expects,
         act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.line(to, &expects).commit(expects, act).await
+        self.commit_for(expects.owner(), to, expects, act).await
+    }
+
+    /// On the account of somebody whom it does not name itself.
+    pub(super) async fn commit_for<T: Send + 'static>(
+        &self,
+        owner: Owner,
+        to: To,
+        expects: Expects,
+        act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.line(to, &expects).commit(owner, expects, act).await
     }
 
     /// Returns once every line for reports has come through a transaction: heartbeats get through.
@@ -161,8 +168,7 @@ impl Committer {
         for line in &self.reports {
             let (reply, answer) = oneshot::channel();
             let command = Box::new(Call::new(|_: &mut Batch<'_>| Ok(()), reply));
-            let queued = Queued { command, expects: Expects::default() };
-            line.commands.send(queued).await.map_err(|_| Error::Closing)?;
+            line.commands.push_group(&Owner::System, [Queued { command, expects: Expects::default() }])?;
             answer.await.map_or_else(|_| Err(unanswered(line.commands.is_closed())), |(answer, _)| answer)?;
         }
         Ok(())
@@ -179,16 +185,17 @@ impl Committer {
         // One line for all of them: what came together is numbered in its order.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.reports.len().max(1);
         let line = self.reports.get(turn).unwrap_or(&self.desk);
-        let mut acts = acts.into_iter().enumerate().peekable();
-        while acts.peek().is_some() {
-            let piece: Vec<_> = acts.by_ref().take(BATCH_MAX_COMMANDS).collect();
-            // A line that has ended leaves its part unanswered.
-            let Ok(room) = line.commands.reserve_many(piece.len()).await else { break };
-            for ((at, (expects, act)), place) in piece.into_iter().zip(room) {
-                place.send(Queued { command: Box::new(Member::new(act, at, group.clone())), expects });
-            }
+        // On the account of the tenant that it begins with: only keys that span tenants send mixed ones.
+        let owner = acts.first().map_or(Owner::System, |(expects, _)| expects.owner());
+        // A line that has ended leaves its part unanswered.
+        let room = line.commands.room_for_group(&owner).await;
+        if room.is_ok() {
+            let member = |(at, (expects, act))| Queued {
+                command: Box::new(Member::new(act, at, group.clone())) as Box<dyn Command>,
+                expects,
+            };
+            let _ = line.commands.push_group(&owner, acts.into_iter().enumerate().map(member));
         }
-        drop(acts);
         drop(group);
         let mut answers = answered.await.unwrap_or_default();
         answers.resize_with(count, || None);
@@ -202,8 +209,7 @@ impl Committer {
     /// Answers what is queued, then ends. Waits for the threads.
     pub(super) async fn close(&self) {
         for line in self.all() {
-            // The command that closes the queue from the inside, behind all that was sent before.
-            let _ = line.commands.send(Queued { command: Box::new(Stop), expects: Expects::default() }).await;
+            line.commands.close();
         }
         let threads = self.threads.lock().map(|mut threads| std::mem::take(&mut *threads)).unwrap_or_default();
         let _ = tokio::task::spawn_blocking(move || threads.into_iter().map(JoinHandle::join).count()).await;

@@ -23,6 +23,7 @@ use crate::commands::attempts::{KEPT, KEPT_COUNT, Kept};
 use crate::commands::life::position;
 use crate::commands::map::Map;
 use crate::commands::patterns::{KNOWN, KnownPattern};
+use crate::commands::queue::Owner;
 use crate::error::{Error, Result};
 use crate::model::{FailedAttempt, Report, RunRef, Start};
 
@@ -58,6 +59,11 @@ impl Expects {
 
     pub(super) fn fail(at: &RunRef, failed: &FailedAttempt) -> Self {
         Self { fingerprint: Some((failed.fingerprint.hash, failed.fingerprint.version)), ..Self::run(at) }
+    }
+
+    /// On whose account it is.
+    pub(super) fn owner(&self) -> Owner {
+        self.run.as_ref().map_or(Owner::System, |(tenant, _)| Owner::from(tenant))
     }
 
     /// Which of so many lines it goes to: the same run always to the same, so that its commands keep their order and do not

@@ -29,7 +29,9 @@ use super::{
 };
 use crate::breaker_model::BreakerAct;
 use crate::commands::batch::Batch;
+use crate::commands::lease::Dealt;
 use crate::commands::operation_row::number_of;
+use crate::commands::queue::Owner;
 use crate::commands::sent::keep_sent;
 use crate::commands::{
     breakers, effects, lease, operation_make, operation_steer, operation_work, pattern_triage, plans, report, reviews,
@@ -131,10 +133,10 @@ impl Store for PgStore {
     }
 
     async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>> {
-        let (tell, told) = oneshot::channel();
+        let (owner, (tell, told)) = (Owner::from(&call.scope), oneshot::channel());
         let (mut tell, mut tries) = (Some(tell), 0);
         let deal = move |batch: &mut Batch<'_>| {
-            let granted = lease::lease(batch, &call)?;
+            let granted = lease::lease(batch, &call, Dealt::none(&call).so_far())?.granted;
             if let Some(tell) = tell.take() {
                 let _ = tell.send(granted.iter().map(handing_out::place).collect::<Vec<_>>());
             }
@@ -142,8 +144,10 @@ impl Store for PgStore {
             Ok((granted, tries))
         };
         // What runs carry is read while their leases are committed: they are locked, so nobody changes it meanwhile.
-        let (granted, carriage) =
-            tokio::join!(self.committer.commit(To::Claims, Expects::default(), deal), self.read_beside(told));
+        let (granted, carriage) = tokio::join!(
+            self.committer.commit_for(owner, To::Claims, Expects::default(), deal),
+            self.read_beside(told)
+        );
         let (granted, tries) = granted?;
         if granted.is_empty() {
             return Ok(Vec::new());

@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redrive_core::time::{SECOND_MS, Timestamp};
-use tokio::sync::mpsc;
 
 use super::committer::{Queued, Shared};
 use super::expected::{self, Asking, Names};
@@ -19,6 +18,7 @@ use crate::commands::batch::{Batch, Known};
 use crate::commands::breakers;
 use crate::commands::command::answer;
 use crate::commands::failpoint;
+use crate::commands::queue::{CommandQueue, Unpaced};
 use crate::commands::rows::EngineRows as _;
 use crate::commands::tally::Tally;
 use crate::error::{Error, Result};
@@ -40,22 +40,28 @@ const QUEUES_KNOWN_MS: u64 = SECOND_MS;
 const RECONNECT_FIRST: Duration = Duration::from_millis(50);
 const RECONNECT_MAX: Duration = Duration::from_secs(1);
 
+/// While tenants share a line: one's thousand must not become another's wait.
+const SHARED_BATCH_MAX_COMMANDS: usize = 128;
+
 /// What waits, and what comes as long as more keeps coming: a caller that is in the middle of sending a thousand should not
 /// find its first ten in a transaction of their own.
-fn with_those_behind(first: Queued, queue: &mut mpsc::Receiver<Queued>) -> Vec<Queued> {
+fn with_those_behind(first: Queued, queue: &CommandQueue<Queued>) -> Vec<Queued> {
     let mut commands = vec![first];
     let mut stood_aside = 0;
     while commands.len() < BATCH_MAX_COMMANDS {
-        match queue.try_recv() {
-            Ok(next) => {
+        if commands.len() >= SHARED_BATCH_MAX_COMMANDS && queue.is_shared() {
+            break;
+        }
+        match queue.next() {
+            Some(next) => {
                 commands.push(next);
                 stood_aside = 0;
             }
-            Err(_) if stood_aside < STANDS_ASIDE => {
+            None if stood_aside < STANDS_ASIDE => {
                 stood_aside += 1;
                 std::thread::yield_now();
             }
-            Err(_) => break,
+            None => break,
         }
     }
     commands
@@ -101,19 +107,15 @@ impl Writer {
         }
     }
 
-    pub(super) fn work(&mut self, mut queue: mpsc::Receiver<Queued>) {
+    pub(super) fn work(&mut self, queue: &CommandQueue<Queued>) {
         self.make_ready();
-        while let Some(first) = queue.blocking_recv() {
-            let commands = with_those_behind(first, &mut queue);
+        while let Some(first) = queue.wait() {
+            let commands = with_those_behind(first, queue);
             // Commands are guarded one by one; whatever panics beside them costs their answers, and not the thread.
-            match catch_unwind(AssertUnwindSafe(|| self.commit_all(commands))) {
-                Ok(true) => {}
-                Ok(false) => queue.close(),
-                Err(_) => {
-                    tracing::error!("a writer panicked; it goes on with the next batch");
-                    self.known.forget();
-                    self.line = None;
-                }
+            if catch_unwind(AssertUnwindSafe(|| self.commit_all(commands))).is_err() {
+                tracing::error!("a writer panicked; it goes on with the next batch");
+                self.known.forget();
+                self.line = None;
             }
         }
     }
@@ -130,26 +132,24 @@ impl Writer {
         }
     }
 
-    /// One transaction for all; where that fails for one command's sake, one for each, so that it costs only itself. False
-    /// when the line was told to stop.
-    fn commit_all(&mut self, mut commands: Vec<Queued>) -> bool {
+    /// One transaction for all; where that fails for one command's sake, one for each, so that it costs only
+    /// itself.
+    fn commit_all(&mut self, mut commands: Vec<Queued>) {
         let Err(failed) = self.transact_anew(&mut commands) else {
             commands.into_iter().for_each(|queued| answer(queued.command, None));
-            return true;
+            return;
         };
-        let mut stop = matches!(failed.error, Error::Closing);
-        if failed.how == Failure::Lost && !stop {
+        if failed.how == Failure::Lost {
             // Whether a commit that got no answer holds nobody knows: who sends it again finds out.
             tracing::warn!(error = %failed.error, "the database is away");
             self.status.failed();
             let said = unavailable(failed.error).to_string();
             commands.into_iter().for_each(|queued| answer(queued.command, Some(Error::Unavailable(said.clone()))));
-            return true;
+            return;
         }
         for mut queued in commands {
             let alone = self.transact_anew(std::slice::from_mut(&mut queued)).err();
-            stop |= alone.as_ref().is_some_and(|failed| matches!(failed.error, Error::Closing));
-            if let Some(failed) = alone.as_ref().filter(|failed| !matches!(failed.error, Error::Closing)) {
+            if let Some(failed) = &alone {
                 tracing::error!(error = %failed.error, "a command could not be committed");
             }
             let failed = alone.map(|failed| match failed.how {
@@ -158,7 +158,6 @@ impl Writer {
             });
             answer(queued.command, failed);
         }
-        !stop
     }
 
     /// Once more, as long as the only trouble is that others were there first.
@@ -263,6 +262,7 @@ impl Writer {
             policies: &shared.policies,
             known,
             tally: Tally::default(),
+            pace: &Unpaced,
             wake: false,
         };
         commands.iter_mut().try_for_each(|queued| {

@@ -7,13 +7,14 @@ use std::thread::JoinHandle;
 
 use redrive_core::policy::Policies;
 use rusqlite::Connection;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
 use crate::clock::{Clock, Dice};
 use crate::commands::batch::{Batch, Known};
 use crate::commands::breakers;
-use crate::commands::command::{Call, Command, Group, Member, Stop, answer};
+use crate::commands::command::{Call, Command, Group, Member, answer};
 use crate::commands::failpoint;
+use crate::commands::queue::{BatchPace, CommandQueue, Owner, Pace, Unpaced};
 use crate::commands::tally::Tally;
 use crate::error::{Error, Result};
 use crate::sqlite::checkpointer::Checkpointer;
@@ -21,8 +22,6 @@ use crate::sqlite::connection::{is_unavailable, leave_the_log};
 use crate::sqlite::rows::{Memory, SqliteRows};
 use crate::writers::{WriterStatus, unanswered};
 
-/// Commands that may wait; one more is answered Busy and nothing is lost.
-const QUEUE_MAX_COMMANDS: usize = 8_192;
 /// Commands in one transaction. The more there are, the more often they share the pages that they change; of more than
 /// these, not all pages would fit into the cache.
 const BATCH_MAX_COMMANDS: usize = 4_096;
@@ -31,9 +30,11 @@ const BATCH_MAX_COMMANDS: usize = 4_096;
 #[cfg(target_os = "linux")]
 const PRIORITY: i32 = -5;
 
+type Queue = CommandQueue<Box<dyn Command>>;
+
 /// The handle that commands are given to.
 pub(super) struct Committer {
-    commands: mpsc::Sender<Box<dyn Command>>,
+    commands: Arc<Queue>,
     wakeups: watch::Receiver<u64>,
     recovered: watch::Receiver<u64>,
     status: Arc<WriterStatus>,
@@ -48,19 +49,19 @@ impl Committer {
         dice: Arc<dyn Dice>,
         policies: Policies,
     ) -> Result<Self> {
-        let (commands, queue) = mpsc::channel(QUEUE_MAX_COMMANDS);
+        let commands = Arc::new(Queue::default());
         let (wake, wakeups) = watch::channel(0);
         leave_the_log(&conn)?;
         let (recover, recovered) = watch::channel(0);
         let status = WriterStatus::new(Arc::new(recover));
         let (known, memory) = (Known::default(), Memory::default());
         let mut desk = Desk { conn, checkpointer, clock, dice, policies, known, memory, wake, status: status.clone() };
-        let running = status.running();
+        let (running, queue) = (status.running(), commands.clone());
         let thread = std::thread::Builder::new()
             .name("committer".into())
             .spawn(move || {
                 let _running = running;
-                desk.work(queue);
+                desk.work(&queue);
             })
             .map_err(|e| Error::Unexpected(format!("no thread for the committer: {e}")))?;
         Ok(Self { commands, wakeups, recovered, status, thread: Mutex::new(Some(thread)) })
@@ -77,13 +78,13 @@ impl Committer {
     /// Whether a commit would hold now: told from the last one where that is young enough, else by one that writes the
     /// smallest thing there is.
     pub(super) async fn ready(&self) -> Result<()> {
-        if self.commands.capacity() == 0 {
+        if self.commands.is_full() {
             return Err(Error::Busy);
         }
         if self.status.is_fresh()? {
             return Ok(());
         }
-        self.commit(crate::commands::sweep::touch).await
+        self.commit(Owner::System, crate::commands::sweep::touch).await
     }
 
     pub(super) fn wakeups(&self) -> watch::Receiver<u64> {
@@ -93,19 +94,17 @@ impl Committer {
     /// Commits one command, or says at once that too many wait.
     pub(super) async fn commit<T: Send + 'static>(
         &self,
+        owner: Owner,
         act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (reply, answered) = oneshot::channel();
-        self.commands.try_send(Box::new(Call::new(act, reply))).map_err(|refused| match refused {
-            mpsc::error::TrySendError::Full(_) => Error::Busy,
-            mpsc::error::TrySendError::Closed(_) => Error::Closing,
-        })?;
+        self.commands.push(&owner, Box::new(Call::new(act, reply)))?;
         answered.await.map_or_else(|_| Err(unanswered(self.commands.is_closed())), |(answer, _)| answer)
     }
 
     /// Commits many, waiting for room: the caller's own memory bounds them. Each is answered alone, and the caller is
     /// woken once.
-    pub(super) async fn commit_each<T: Send + 'static, F>(&self, acts: Vec<F>) -> Vec<Result<T>>
+    pub(super) async fn commit_each<T: Send + 'static, F>(&self, owner: Owner, acts: Vec<F>) -> Vec<Result<T>>
     where
         F: FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
     {
@@ -113,22 +112,22 @@ impl Committer {
         let mut acts = acts.into_iter().peekable();
         while acts.peek().is_some() {
             let piece: Vec<F> = acts.by_ref().take(BATCH_MAX_COMMANDS).collect();
-            answers.extend(self.commit_piece(piece).await);
+            answers.extend(self.commit_piece(owner.clone(), piece).await);
         }
         answers
     }
 
-    async fn commit_piece<T: Send + 'static, F>(&self, piece: Vec<F>) -> impl Iterator<Item = Result<T>>
+    async fn commit_piece<T: Send + 'static, F>(&self, owner: Owner, piece: Vec<F>) -> impl Iterator<Item = Result<T>>
     where
         F: FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
     {
         let count = piece.len();
         let (group, answered) = Group::of(count);
         // A committer that has ended leaves the group unanswered.
-        if let Ok(room) = self.commands.reserve_many(count).await {
-            for ((at, act), place) in piece.into_iter().enumerate().zip(room) {
-                place.send(Box::new(Member::new(act, at, group.clone())));
-            }
+        let room = self.commands.room_for_group(&owner).await;
+        if room.is_ok() {
+            let member = |(at, act)| Box::new(Member::new(act, at, group.clone())) as Box<dyn Command>;
+            let _ = self.commands.push_group(&owner, piece.into_iter().enumerate().map(member));
         }
         drop(group);
         let mut answers = answered.await.unwrap_or_default();
@@ -139,8 +138,7 @@ impl Committer {
 
     /// Answers what is queued, then ends. Waits for the thread.
     pub(super) async fn close(&self) {
-        // The empty command that closes the queue from the inside, behind all that was sent before.
-        let _ = self.commands.send(Box::new(Stop)).await;
+        self.commands.close();
         let thread = self.thread.lock().ok().and_then(|mut thread| thread.take());
         if let Some(thread) = thread {
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
@@ -162,27 +160,17 @@ struct Desk {
 }
 
 impl Desk {
-    fn work(&mut self, mut queue: mpsc::Receiver<Box<dyn Command>>) {
+    fn work(&mut self, queue: &Arc<Queue>) {
         go_first();
-        while let Some(first) = queue.blocking_recv() {
-            let mut commands = vec![first];
-            while commands.len() < BATCH_MAX_COMMANDS {
-                let Ok(next) = queue.try_recv() else { break };
-                commands.push(next);
-            }
+        while let Some(first) = queue.wait() {
             // Commands are guarded one by one; whatever panics beside them costs their answers, and not the thread.
             let done = catch_unwind(AssertUnwindSafe(|| {
-                let goes_on = self.commit_all(commands);
+                self.commit_all(first, queue);
                 self.checkpointer.look(&self.conn);
-                goes_on
             }));
-            match done {
-                Ok(true) => {}
-                Ok(false) => queue.close(),
-                Err(_) => {
-                    tracing::error!("the committer panicked; it goes on with the next batch");
-                    self.roll_back();
-                }
+            if done.is_err() {
+                tracing::error!("the committer panicked; it goes on with the next batch");
+                self.roll_back();
             }
         }
         self.checkpointer.end(&self.conn);
@@ -199,34 +187,43 @@ impl Desk {
         }
     }
 
-    /// One transaction for all; where that fails, one for each, so that a bad command costs only itself. False when
-    /// the committer was told to stop.
-    fn commit_all(&mut self, mut commands: Vec<Box<dyn Command>>) -> bool {
-        let whole: Result<()> = self.transact(|batch| {
-            commands.iter_mut().try_for_each(|command| {
-                command.run(batch)?;
+    /// One transaction for what waits and comes meanwhile, as much as there is time for; where that fails, one for each,
+    /// so that a bad command costs only itself.
+    fn commit_all(&mut self, first: Box<dyn Command>, queue: &Arc<Queue>) {
+        let (mut commands, pace) = (Vec::new(), BatchPace::begin(queue.clone()));
+        let (mut next, clock) = (Some(first), self.clock.clone());
+        let whole = self.transact(&pace, |batch| {
+            while let Some(command) = next.take() {
+                commands.push(command);
+                if let Some(command) = commands.last_mut() {
+                    command.run(batch)?;
+                }
                 failpoint::pass("mid_batch");
-                Ok(())
-            })
+                if commands.len() < BATCH_MAX_COMMANDS && !pace.is_over() {
+                    next = queue.next();
+                    // It may have come after the batch began, and must not see a moment before it was sent.
+                    batch.now = clock.now();
+                }
+            }
+            Ok(())
         });
-        let Err(error) = whole else {
+        // Where not even a transaction could be begun, the first was not taken.
+        commands.extend(next);
+        if whole.is_ok() {
             commands.into_iter().for_each(|command| answer(command, None));
-            return true;
-        };
-        let mut stop = matches!(error, Error::Closing);
+            return;
+        }
         for mut command in commands {
-            let alone = self.transact(|batch| command.run(batch)).err();
-            stop |= matches!(alone, Some(Error::Closing));
-            if let Some(error) = alone.as_ref().filter(|error| !matches!(error, Error::Closing)) {
+            let alone = self.transact(&Unpaced, |batch| command.run(batch)).err();
+            if let Some(error) = &alone {
                 tracing::error!(%error, "a command could not be committed");
             }
             answer(command, alone);
         }
-        !stop
     }
 
-    fn transact(&mut self, act: impl FnOnce(&mut Batch<'_>) -> Result<()>) -> Result<()> {
-        let done = catch_unwind(AssertUnwindSafe(|| self.try_transact(act)))
+    fn transact(&mut self, pace: &dyn Pace, act: impl FnOnce(&mut Batch<'_>) -> Result<()>) -> Result<()> {
+        let done = catch_unwind(AssertUnwindSafe(|| self.try_transact(pace, act)))
             .unwrap_or_else(|_| Err(Error::Unexpected("a command panicked".into())));
         match &done {
             Ok(()) => self.status.committed(),
@@ -240,7 +237,7 @@ impl Desk {
         done
     }
 
-    fn try_transact(&mut self, act: impl FnOnce(&mut Batch<'_>) -> Result<()>) -> Result<()> {
+    fn try_transact(&mut self, pace: &dyn Pace, act: impl FnOnce(&mut Batch<'_>) -> Result<()>) -> Result<()> {
         self.conn.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([])).map_err(storage)?;
         let mut rows = SqliteRows::new(&self.conn, &mut self.memory);
         let mut batch = Batch {
@@ -250,6 +247,7 @@ impl Desk {
             policies: &self.policies,
             known: &mut self.known,
             tally: Tally::default(),
+            pace,
             wake: false,
         };
         act(&mut batch).map_err(sort_out)?;

@@ -30,6 +30,8 @@ mod history_list;
 mod hours;
 mod keys;
 mod lanes;
+#[cfg(test)]
+mod lease_tests;
 mod ledger_rows;
 mod list;
 #[cfg(test)]

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
-use tokio::sync::Semaphore;
 
+use crate::commands::queue::Owner;
 use crate::error::{Error, Result};
 use crate::sqlite::connection::{check, plan_once};
+use crate::turns::{Turns, give_way};
 
 pub(super) const READERS: usize = 4;
 /// For keys alone.
@@ -46,10 +47,10 @@ fn expect(conn: &Connection, pragma: &str, wanted: i64) -> Result<()> {
     Err(Error::Unavailable(format!("a reader has {pragma} = {found}, and needs {wanted}")))
 }
 
-/// A small pool of readers.
+/// A small pool of readers. One owner has at most half of them at a time.
 pub(super) struct Readers {
     shelf: Arc<Shelf>,
-    permits: Arc<Semaphore>,
+    turns: Turns<Owner>,
 }
 
 struct Shelf {
@@ -88,19 +89,21 @@ impl Readers {
     pub(super) fn open(path: &Path, count: usize) -> Result<Self> {
         let idle = (0..count).map(|_| open_reader(path)).collect::<Result<Vec<_>>>()?;
         let shelf = Arc::new(Shelf { path: path.to_owned(), idle: Mutex::new(idle) });
-        Ok(Self { shelf, permits: Arc::new(Semaphore::new(count)) })
+        Ok(Self { shelf, turns: Turns::new(count, count.div_ceil(2)) })
     }
 
     /// Runs `read` beside the other tasks, in one transaction: all it sees is of one moment.
     pub(super) async fn run<T: Send + 'static>(
         &self,
+        owner: &Owner,
         read: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Error::Closing)?;
+        let turn = self.turns.take(owner).await.ok_or(Error::Closing)?;
         let shelf = Arc::clone(&self.shelf);
         let reading = tokio::task::spawn_blocking(move || {
             // Held here and not by the caller, who may stop waiting before the read ends.
-            let _permit = permit;
+            let _turn = turn;
+            give_way();
             let lent = shelf.take()?;
             let conn = lent.conn.as_ref().ok_or(Error::Closing)?;
             read(&*conn.unchecked_transaction()?)
@@ -113,7 +116,7 @@ impl Readers {
 
     /// Refuses new reads; those under way end by themselves.
     pub(super) fn close(&self) {
-        self.permits.close();
+        self.turns.close();
         self.shelf.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
@@ -139,10 +142,10 @@ mod tests {
     #[tokio::test]
     async fn a_reader_reads_and_can_not_write() {
         let (_folder, readers) = store();
-        assert_eq!(readers.run(seven).await.unwrap(), 7);
+        assert_eq!(readers.run(&Owner::System, seven).await.unwrap(), 7);
         let write = |conn: &Connection| Ok(conn.execute("DELETE FROM t", [])?);
-        assert!(readers.run(write).await.is_err());
-        assert_eq!(readers.run(seven).await.unwrap(), 7);
+        assert!(readers.run(&Owner::System, write).await.is_err());
+        assert_eq!(readers.run(&Owner::System, seven).await.unwrap(), 7);
     }
 
     #[test]
@@ -165,16 +168,16 @@ mod tests {
     async fn reads_that_panic_cost_the_pool_no_connection() {
         let (_folder, readers) = store();
         for _ in 0..5 {
-            let lost = readers.run(|_| -> Result<()> { panic!("in the middle of a read") }).await;
+            let lost = readers.run(&Owner::System, |_| -> Result<()> { panic!("in the middle of a read") }).await;
             assert!(matches!(lost, Err(Error::Unexpected(_))));
         }
-        assert_eq!(readers.run(seven).await.unwrap(), 7);
+        assert_eq!(readers.run(&Owner::System, seven).await.unwrap(), 7);
     }
 
     #[tokio::test]
     async fn a_closed_pool_says_so() {
         let (_folder, readers) = store();
         readers.close();
-        assert!(matches!(readers.run(seven).await, Err(Error::Closing)));
+        assert!(matches!(readers.run(&Owner::System, seven).await, Err(Error::Closing)));
     }
 }

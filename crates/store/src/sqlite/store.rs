@@ -11,6 +11,7 @@ use crate::commands::batch::Batch;
 use crate::commands::operation_settle::Followed;
 use crate::commands::output_schemas::OutputSchemas;
 use crate::commands::policy_shelf::PolicyShelf;
+use crate::commands::queue::Owner;
 use crate::commands::rows::OperationRows as _;
 use crate::copy::{half_copied, is_half_copied};
 use crate::error::Result;
@@ -97,18 +98,38 @@ impl SqliteStore {
         })
     }
 
+    /// What no tenant asked for.
     pub(super) async fn write<T: Send + 'static>(
         &self,
         act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.committer.commit(act).await
+        self.committer.commit(Owner::System, act).await
     }
 
+    /// On the owner's account, in its turn among others.
+    pub(super) async fn write_for<T: Send + 'static>(
+        &self,
+        owner: impl Into<Owner>,
+        act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.committer.commit(owner.into(), act).await
+    }
+
+    /// What no tenant asked for.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&rusqlite::Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.readers.run(read).await
+        self.readers.run(&Owner::System, read).await
+    }
+
+    /// On the owner's account, in its turn among others.
+    pub(super) async fn read_for<T: Send + 'static>(
+        &self,
+        owner: impl Into<Owner>,
+        read: impl FnOnce(&rusqlite::Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.readers.run(&owner.into(), read).await
     }
 }
 
@@ -169,12 +190,13 @@ mod tests {
     async fn keys_are_found_while_every_reader_is_busy() {
         let (_folder, store) = store();
         let (mut busy, mut go_on) = (Vec::new(), Vec::new());
-        for _ in 0..READERS {
+        for reader in 0..READERS {
+            let tenant: redrive_core::ids::Tenant = format!("tenant-{reader}").parse().unwrap();
             let (reader, (end, wait), (said, begun)) =
                 (store.clone(), mpsc::channel::<()>(), tokio::sync::oneshot::channel());
             busy.push(tokio::spawn(async move {
                 reader
-                    .read(move |_| {
+                    .read_for(&tenant, move |_| {
                         let _ = said.send(());
                         let _ = wait.recv();
                         Ok(())

@@ -19,7 +19,9 @@ use tokio::sync::watch;
 use crate::breaker_model::BreakerAct;
 use crate::clock::Clock as _;
 use crate::commands::batch::{Batch, Known};
+use crate::commands::lease::Dealt;
 use crate::commands::operation_row::number_of;
+use crate::commands::queue::{Owner, Unpaced};
 use crate::commands::sent::keep_sent;
 use crate::commands::tally::Tally;
 use crate::commands::{
@@ -43,6 +45,11 @@ use crate::standing_model::Standing;
 use crate::store::Store;
 use crate::triage_model::{Act, Replay, Triaged};
 
+/// A group is on the account of the tenant that it begins with: only keys that span tenants send mixed ones.
+fn owner_of_all(first: Option<&Tenant>) -> Owner {
+    first.map_or(Owner::System, Owner::from)
+}
+
 // What a command holds is boxed: on its way to the committer and back it is moved half a dozen times.
 #[async_trait]
 impl Store for SqliteStore {
@@ -63,8 +70,8 @@ impl Store for SqliteStore {
     }
 
     async fn report(&self, report: Report) -> Result<Reported> {
-        let report = Box::new(report);
-        self.write(move |batch| report::report(batch, &report)).await
+        let (owner, report) = (Owner::from(&report.run.tenant), Box::new(report));
+        self.write_for(owner, move |batch| report::report(batch, &report)).await
     }
 
     async fn report_all(&self, reports: Vec<Report>) -> Vec<Result<Reported>> {
@@ -73,67 +80,83 @@ impl Store for SqliteStore {
             let reports = reports.clone();
             move |batch: &mut Batch<'_>| report::report_of(batch, &reports, at)
         };
-        self.committer.commit_each((0..reports.len()).map(act).collect()).await
+        let owner = owner_of_all(reports.first().map(|report| &report.run.tenant));
+        self.committer.commit_each(owner, (0..reports.len()).map(act).collect()).await
     }
 
     async fn start(&self, start: Start) -> Result<Started> {
-        let start = Box::new(start);
-        let begun = self.write(move |batch| start::start(batch, &start)).await?;
+        let (owner, start) = (Owner::from(&start.run.tenant), Box::new(start));
+        let begun = self.write_for(owner.clone(), move |batch| start::start(batch, &start)).await?;
         if begun.is_whole() {
             return Ok(begun.into_started());
         }
-        self.read(move |conn| handing_out::complete_start(conn, begun)).await
+        self.read_for(owner, move |conn| handing_out::complete_start(conn, begun)).await
     }
 
     async fn heartbeat(&self, under: UnderLease) -> Result<Timestamp> {
-        self.write(move |batch| under_lease::heartbeat(batch, &under)).await
+        self.write_for(&under.at.tenant.clone(), move |batch| under_lease::heartbeat(batch, &under)).await
     }
 
     async fn heartbeats(&self, leases: Vec<UnderLease>) -> Vec<Result<Timestamp>> {
+        let owner = owner_of_all(leases.first().map(|under| &under.at.tenant));
         let acts = leases.into_iter().map(|under| move |batch: &mut Batch<'_>| under_lease::heartbeat(batch, &under));
-        self.committer.commit_each(acts.collect()).await
+        self.committer.commit_each(owner, acts.collect()).await
     }
 
     async fn step(&self, under: UnderLease, step: NewStep) -> Result<StepView> {
-        self.write(move |batch| under_lease::step(batch, &under, &step)).await
+        self.write_for(&under.at.tenant.clone(), move |batch| under_lease::step(batch, &under, &step)).await
     }
 
     async fn succeed(&self, success: Success) -> Result<SucceedAnswer> {
         let success = Box::new(success);
-        self.write(move |batch| under_lease::succeed(batch, &success)).await
+        self.write_for(&success.at.tenant.clone(), move |batch| under_lease::succeed(batch, &success)).await
     }
 
     async fn fail(&self, under: UnderLease, failed: FailedAttempt) -> Result<FailureAnswer> {
         let failed = Box::new(failed);
-        self.write(move |batch| under_lease::fail(batch, &under, &failed)).await
+        self.write_for(&under.at.tenant.clone(), move |batch| under_lease::fail(batch, &under, &failed)).await
     }
 
     async fn release(&self, under: UnderLease) -> Result<StateAnswer> {
-        self.write(move |batch| under_lease::release(batch, &under)).await
+        self.write_for(&under.at.tenant.clone(), move |batch| under_lease::release(batch, &under)).await
     }
 
     async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>> {
-        let granted = self.write(move |batch| lease::lease(batch, &call)).await?;
-        if granted.is_empty() {
+        let (owner, call) = (Owner::from(&call.scope), Arc::new(call));
+        let mut dealt = Dealt::none(&call);
+        loop {
+            let (call, before) = (call.clone(), dealt.so_far());
+            match self.write_for(owner.clone(), move |batch| lease::lease(batch, &call, before)).await {
+                Ok(piece) => dealt.add(piece),
+                // What was handed out before is the caller's.
+                Err(_) if !dealt.granted.is_empty() => break,
+                Err(error) => return Err(error),
+            }
+            if !dealt.is_cut {
+                break;
+            }
+        }
+        if dealt.granted.is_empty() {
             return Ok(Vec::new());
         }
-        self.read(move |conn| handing_out::complete_leases(conn, granted)).await
+        self.read_for(owner, move |conn| handing_out::complete_leases(conn, dealt.granted)).await
     }
 
     async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>> {
+        let owner = owner_of_all(sent.first().map(|(under, _)| &under.at.tenant));
         let acts = sent.into_iter().map(|(under, sent)| move |batch: &mut Batch<'_>| keep_sent(batch, &under, &sent));
-        self.committer.commit_each(acts.collect()).await
+        self.committer.commit_each(owner, acts.collect()).await
     }
 
     async fn triage(&self, act: Act) -> Result<Triaged> {
-        self.write(move |batch| triage::triage(batch, &act)).await
+        self.write_for(&act.at.tenant.clone(), move |batch| triage::triage(batch, &act)).await
     }
 
     async fn plan(&self, at: &RunRef, replay: Replay) -> Result<PlanAnswer> {
         let at = at.clone();
         let (now, dice, policies) = (self.now(), self.dice.clone(), self.policies.clone());
         // A replay looks again: who plans holds up nobody who writes.
-        self.read(move |conn| {
+        self.read_for(&at.tenant.clone(), move |conn| {
             let (mut memory, mut known) = (Memory::default(), Known::default());
             let mut rows = SqliteRows::new(conn, &mut memory);
             let mut batch = Batch {
@@ -143,6 +166,7 @@ impl Store for SqliteStore {
                 policies: &policies,
                 known: &mut known,
                 tally: Tally::default(),
+                pace: &Unpaced,
                 wake: false,
             };
             plans::plan(&mut batch, &at, &replay)
@@ -151,13 +175,14 @@ impl Store for SqliteStore {
     }
 
     async fn reconcile(&self, act: Reconcile) -> Result<EffectView> {
-        self.write(move |batch| effects::reconcile(batch, &act)).await
+        self.write_for(&act.at.tenant.clone(), move |batch| effects::reconcile(batch, &act)).await
     }
 
     async fn triage_pattern(&self, act: PatternAct) -> Result<PatternView> {
         let (scope, now) = (act.scope.clone(), self.now());
-        let shown = self.write(move |batch| pattern_triage::triage_pattern(batch, &act)).await?;
-        self.read(move |conn| pattern_list::one_pattern(conn, &scope, &shown, now)).await
+        let shown =
+            self.write_for(&act.scope.clone(), move |batch| pattern_triage::triage_pattern(batch, &act)).await?;
+        self.read_for(&scope.clone(), move |conn| pattern_list::one_pattern(conn, &scope, &shown, now)).await
     }
 
     async fn operate_breaker(&self, act: BreakerAct) -> Result<BreakerView> {
@@ -171,12 +196,12 @@ impl Store for SqliteStore {
     // Breakers live with the committer: what it answers is how they stand.
     async fn breakers(&self, scope: &TenantScope) -> Result<BreakersAnswer> {
         let scope = scope.clone();
-        self.write(move |batch| breakers::breakers(batch, &scope)).await
+        self.write_for(&scope.clone(), move |batch| breakers::breakers(batch, &scope)).await
     }
 
     async fn tenant_breaker(&self, tenant: &Tenant) -> Result<TenantBreaker> {
         let tenant = tenant.clone();
-        self.write(move |batch| breakers::tenant_breaker(batch, &tenant)).await
+        self.write_for(&tenant.clone(), move |batch| breakers::tenant_breaker(batch, &tenant)).await
     }
 
     async fn create_operation(&self, new: NewOperation, actor: String) -> Result<OperationView> {
@@ -231,47 +256,50 @@ impl Store for SqliteStore {
 
     async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage> {
         let (scope, now) = (scope.clone(), self.now());
-        self.read(move |conn| list::list_runs(conn, &scope, &filter, &page, now)).await
+        self.read_for(&scope.clone(), move |conn| list::list_runs(conn, &scope, &filter, &page, now)).await
     }
 
     async fn run_pages(&self, at: &RunRef, call: DetailCall) -> Result<RunDetail> {
         let at = at.clone();
-        self.read(move |conn| detail::run_detail(conn, &at, &call)).await
+        self.read_for(&at.tenant.clone(), move |conn| detail::run_detail(conn, &at, &call)).await
     }
 
     async fn was_worked_on_by(&self, at: &RunRef, key: KeyMark) -> Result<bool> {
         let at = at.clone();
-        self.read(move |conn| detail::was_worked_on_by(conn, &at, key)).await
+        self.read_for(&at.tenant.clone(), move |conn| detail::was_worked_on_by(conn, &at, key)).await
     }
 
     async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent> {
         let at = at.clone();
-        self.read(move |conn| sent::sent(conn, &at, attempt)).await
+        self.read_for(&at.tenant.clone(), move |conn| sent::sent(conn, &at, attempt)).await
     }
 
     async fn revision(&self, at: &RunRef, revision: Option<u32>) -> Result<RevisionView> {
         let at = at.clone();
-        self.read(move |conn| revisions::revision(conn, &at, revision)).await
+        self.read_for(&at.tenant.clone(), move |conn| revisions::revision(conn, &at, revision)).await
     }
 
     async fn duplicates(&self, at: &RunRef) -> Result<DuplicatesAnswer> {
         let at = at.clone();
-        self.read(move |conn| duplicates::duplicates(conn, &at)).await
+        self.read_for(&at.tenant.clone(), move |conn| duplicates::duplicates(conn, &at)).await
     }
 
     async fn effect(&self, at: &EffectRef) -> Result<EffectView> {
         let at = at.clone();
-        self.read(move |conn| effects::effect(&mut SqliteRows::new(conn, &mut Memory::default()), &at)).await
+        self.read_for(&at.tenant.clone(), move |conn| {
+            effects::effect(&mut SqliteRows::new(conn, &mut Memory::default()), &at)
+        })
+        .await
     }
 
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage> {
         let (scope, now) = (scope.clone(), self.now());
-        self.read(move |conn| pattern_list::list_patterns(conn, &scope, &call, now)).await
+        self.read_for(&scope.clone(), move |conn| pattern_list::list_patterns(conn, &scope, &call, now)).await
     }
 
     async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail> {
         let (scope, id, now) = (scope.clone(), id.to_owned(), self.now());
-        self.read(move |conn| pattern_detail::pattern_detail(conn, &scope, &id, now)).await
+        self.read_for(&scope.clone(), move |conn| pattern_detail::pattern_detail(conn, &scope, &id, now)).await
     }
 
     async fn operations(&self, limit: u32, cursor: Option<String>) -> Result<OperationsPage> {
@@ -294,28 +322,28 @@ impl Store for SqliteStore {
 
     async fn tenant_health(&self, tenant: &Tenant) -> Result<TenantHealth> {
         let (tenant, limits, now) = (tenant.clone(), self.shelf.limits_of(tenant), self.now());
-        self.read(move |conn| figures::tenant_health(conn, &tenant, limits, now)).await
+        self.read_for(&tenant.clone(), move |conn| figures::tenant_health(conn, &tenant, limits, now)).await
     }
 
     async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer> {
         let (scope, now) = (scope.clone(), self.now());
-        let health = self.read(move |conn| figures::health(conn, &scope, now)).await?;
+        let health = self.read_for(&scope.clone(), move |conn| figures::health(conn, &scope, now)).await?;
         Ok(health.with_clock(self.clock.jump()))
     }
 
     async fn standing(&self, scope: &TenantScope) -> Result<Standing> {
         let scope = scope.clone();
-        self.read(move |conn| figures::how_it_stands(conn, &scope)).await
+        self.read_for(&scope.clone(), move |conn| figures::how_it_stands(conn, &scope)).await
     }
 
     async fn stats(&self, scope: &TenantScope, call: StatsCall) -> Result<StatsAnswer> {
         let (scope, now) = (scope.clone(), self.now());
-        self.read(move |conn| hours::stats(conn, &scope, &call, now)).await
+        self.read_for(&scope.clone(), move |conn| hours::stats(conn, &scope, &call, now)).await
     }
 
     async fn changes(&self, scope: &TenantScope, since: Option<String>) -> Result<ChangesAnswer> {
         let scope = scope.clone();
-        self.read(move |conn| changes::changes(conn, &scope, since.as_deref())).await
+        self.read_for(&scope.clone(), move |conn| changes::changes(conn, &scope, since.as_deref())).await
     }
 
     async fn queues(&self, limit: u32, cursor: Option<String>) -> Result<QueuesAnswer> {
@@ -332,7 +360,7 @@ impl Store for SqliteStore {
             return Ok(policy);
         }
         let (asked, name) = (self.shelf.ask(), queue.clone());
-        let settings = self.read(move |conn| queue_list::settings_of(conn, &name)).await?;
+        let settings = self.read_for(tenant, move |conn| queue_list::settings_of(conn, &name)).await?;
         Ok(self.shelf.put(asked, tenant, queue, settings.as_ref()))
     }
 
@@ -341,7 +369,7 @@ impl Store for SqliteStore {
             return Ok(None);
         }
         let run = at.clone();
-        let queue = self.read(move |conn| queue_list::queue_of(conn, &run)).await?;
+        let queue = self.read_for(&at.tenant, move |conn| queue_list::queue_of(conn, &run)).await?;
         match queue {
             Some(queue) => Ok(self.policy(&at.tenant, &queue).await?.detect.output_schema.clone()),
             None => Ok(None),
@@ -361,7 +389,7 @@ impl Store for SqliteStore {
     }
 
     async fn key_by_hash(&self, hash: [u8; 32]) -> Result<Option<KeyRecord>> {
-        self.key_readers.run(move |conn| keys::key_by_hash(conn, &hash)).await
+        self.key_readers.run(&Owner::System, move |conn| keys::key_by_hash(conn, &hash)).await
     }
 
     async fn put_key(&self, key: KeyRecord) -> Result<()> {

@@ -22,6 +22,7 @@ const AHEAD_MS: u64 = 2_000;
 const PROBE_TAKEN_WITHIN_MS: u64 = 30_000;
 
 pub(crate) fn release_held(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
+    let most = batch.pace.piece(most);
     batch.lock_breakers()?;
     for key in batch.known.breakers.open.iter().cloned().collect::<Vec<_>>() {
         let settings = batch.settings_of(&key);
