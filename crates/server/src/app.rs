@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use redrive_core::classify::user_rules::UserRules;
-use redrive_store::{Dice, Store};
+use redrive_store::{Dice, Store, Turns};
 use tokio::sync::watch;
 
 use crate::auth::{Keyring, Sessions};
-use crate::budget::Budget;
+use crate::budget::{Budget, Holder};
 use crate::capture::{Judges, KnownFailures};
 use crate::limits::{ANONYMOUS_BYTES, Limits, WAITING_BYTES, WAITING_HOLDER_BYTES};
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
+use crate::tasks::large_work;
 
 /// Shared by all requests; cheap to clone.
 #[derive(Clone)]
@@ -31,6 +32,7 @@ pub struct Shared {
     pub(crate) anonymous_bytes: Arc<Budget>,
     /// What lease calls that wait for work keep.
     pub(crate) waiting_bytes: Arc<Budget>,
+    pub(crate) large_work: Turns<Holder>,
     pub(crate) metrics: Metrics,
     pub(crate) readiness: Readiness,
     stopping: watch::Sender<bool>,
@@ -58,6 +60,7 @@ impl App {
             in_flight_bytes,
             anonymous_bytes: Budget::new(ANONYMOUS_BYTES, ANONYMOUS_BYTES),
             waiting_bytes: Budget::new(WAITING_BYTES, WAITING_HOLDER_BYTES),
+            large_work: large_work(),
             metrics: Metrics::new(&crate::routes::table()),
             readiness: Readiness::default(),
             stopping: watch::Sender::new(false),

@@ -9,9 +9,11 @@ use serde::Serialize;
 use crate::app::App;
 use crate::auth::{Gate, LookUp};
 use crate::body::{FromBody, NoBody};
+use crate::budget::Holder;
 use crate::path::{FromPath, Params};
 use crate::problem::{Problem, Result};
 use crate::query::{FromQuery, Given, NoQuery};
+use crate::tasks::{LARGE, compute};
 
 /// Everything a handler gets, each part checked before it is reached.
 #[derive(Debug)]
@@ -44,7 +46,8 @@ pub(crate) trait Answer: Send + 'static {
     const MEDIA: &'static [&'static str];
 
     fn schema(generator: &mut SchemaGenerator) -> Schema;
-    fn into_response(self) -> Response;
+    /// Written for a caller; what is large in the caller's turn.
+    fn respond(self, app: &App, to: &Holder) -> impl Future<Output = Response> + Send;
 }
 
 /// JSON with its status.
@@ -52,16 +55,22 @@ pub(crate) trait Answer: Send + 'static {
 pub(crate) struct Reply<A> {
     pub status: StatusCode,
     pub answer: A,
+    is_large: bool,
 }
 
 impl<A> Reply<A> {
     pub(crate) fn ok(answer: A) -> Self {
-        Self { status: StatusCode::OK, answer }
+        Self { status: StatusCode::OK, answer, is_large: false }
+    }
+
+    /// Enough to keep a thread busy while it is written.
+    pub(crate) fn large(answer: A) -> Self {
+        Self { is_large: true, ..Self::ok(answer) }
     }
 
     /// 201 where something is new, 200 where it was there before.
     pub(crate) fn new(answer: A, created: bool) -> Self {
-        Self { status: if created { StatusCode::CREATED } else { StatusCode::OK }, answer }
+        Self { status: if created { StatusCode::CREATED } else { StatusCode::OK }, answer, is_large: false }
     }
 }
 
@@ -72,10 +81,12 @@ impl<A: Serialize + JsonSchema + Send + 'static> Answer for Reply<A> {
         generator.subschema_for::<A>()
     }
 
-    fn into_response(self) -> Response {
-        match serde_json::to_vec(&self.answer) {
-            Ok(body) => typed(self.status, "application/json", body),
-            Err(error) => Problem::internal(&error.to_string()).into_response(),
+    async fn respond(self, app: &App, to: &Holder) -> Response {
+        let Self { status, answer, is_large } = self;
+        let write = move || serde_json::to_vec(&answer).map_err(|error| Problem::internal(&error.to_string()));
+        match compute(app, to, if is_large { LARGE } else { 0 }, write).await {
+            Ok(body) => typed(status, "application/json", body),
+            Err(problem) => problem.into_response(),
         }
     }
 }

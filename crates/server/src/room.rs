@@ -9,6 +9,7 @@ use redrive_core::strategy::Failure;
 use redrive_store::{PayloadKind, Report, RunRef, decode};
 
 use crate::app::App;
+use crate::budget::Holder;
 use crate::problem::{Problem, Result};
 use crate::tasks::compute;
 
@@ -24,7 +25,8 @@ pub(crate) async fn of_report(app: &App, report: &mut Report) -> Result<()> {
     }
     let policy = app.store.policy(&run.tenant, &run.queue).await?;
     let packed = run.payload.encoded.clone();
-    let measured = compute(packed.len(), move || {
+    let holder = Holder::Tenant(run.tenant.clone());
+    let measured = compute(app, &holder, packed.len(), move || {
         let bytes = decode(&packed).map_err(|e| Problem::internal(&e.to_string()))?;
         Ok(std::str::from_utf8(&bytes).ok().and_then(|payload| measure(payload, &policy.payload)))
     });
@@ -41,10 +43,11 @@ pub(crate) async fn of_run(app: &App, at: &RunRef, failure: &mut Failure) -> Res
     let Ok(run) = app.store.run(at).await else { return Ok(()) };
     let Some(payload) = run.body.payload else { return Ok(()) };
     let policy = app.store.policy(&at.tenant, &run.summary.queue).await?;
-    failure.room = weighed(payload.get().to_owned(), policy).await?;
+    failure.room = weighed(app, at, payload.get().to_owned(), policy).await?;
     Ok(())
 }
 
-async fn weighed(payload: String, policy: Arc<Policy>) -> Result<Option<Room>> {
-    compute(payload.len(), move || Ok(measure(&payload, &policy.payload))).await
+async fn weighed(app: &App, at: &RunRef, payload: String, policy: Arc<Policy>) -> Result<Option<Room>> {
+    let holder = Holder::Tenant(at.tenant.clone());
+    compute(app, &holder, payload.len(), move || Ok(measure(&payload, &policy.payload))).await
 }

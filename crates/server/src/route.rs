@@ -112,12 +112,13 @@ impl<W: Gate> RowBy<W> {
         let run = move |app: App, request: Request| -> Handling {
             let handler = handler.clone();
             Box::pin(async move {
-                let answered = match Call::take(&app, request).await {
-                    Ok(call) => handler(app, call).await,
-                    Err(problem) => Err(problem),
+                let call = match Call::<W, P, Q, B>::take(&app, request).await {
+                    Ok(call) => call,
+                    Err(problem) => return problem.into_response(),
                 };
-                match answered {
-                    Ok(answer) => answer.into_response(),
+                let caller = call.who.holder();
+                match handler(app.clone(), call).await {
+                    Ok(answer) => answer.respond(&app, &caller).await,
                     Err(problem) => problem.into_response(),
                 }
             })

@@ -1,13 +1,19 @@
 //! The one place that starts tasks. Each has an owner that stops it, and its panic is reported.
 
 use std::any::Any;
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use redrive_store::{Turns, give_way};
 use tokio::task::JoinSet;
+
+use crate::app::App;
+use crate::budget::Holder;
+use crate::problem::{Code, Problem};
 
 /// Tasks of one owner.
 #[derive(Debug, Default)]
@@ -59,20 +65,39 @@ fn message(panic: &(dyn Any + Send)) -> String {
     text.unwrap_or("without a message").to_owned()
 }
 
+/// Of what is known to be large whatever its bytes are.
+pub(crate) const LARGE: usize = usize::MAX;
+
 /// Work above this keeps a thread busy long enough for others to notice.
 const INLINE_MAX_BYTES: usize = 128 * 1024;
 
-/// Does work on `bytes` bytes where it blocks nobody.
+/// Large pieces of work that go on at once, so that one holder's never take every processor: half of them at most.
+pub(crate) fn large_work() -> Turns<Holder> {
+    let all = std::thread::available_parallelism().map_or(2, NonZero::get).max(2);
+    Turns::new(all, all.div_ceil(2))
+}
+
+/// Does work on `bytes` bytes where it blocks nobody: what is large is done in the holder's turn, on a thread that gives
+/// way to those that everybody waits for.
 pub(crate) async fn compute<T: Send + 'static>(
+    app: &App,
+    holder: &Holder,
     bytes: usize,
     work: impl FnOnce() -> crate::problem::Result<T> + Send + 'static,
 ) -> crate::problem::Result<T> {
     if bytes <= INLINE_MAX_BYTES {
         return work();
     }
-    match tokio::task::spawn_blocking(work).await {
+    let Some(turn) = app.large_work.take(holder).await else { return Err(Problem::plain(Code::Closing)) };
+    let worked = tokio::task::spawn_blocking(move || {
+        // Held here and not by the caller, who may stop waiting before the work ends.
+        let _turn = turn;
+        give_way();
+        work()
+    });
+    match worked.await {
         Ok(done) => done,
-        Err(error) => Err(crate::problem::Problem::internal(&error.to_string())),
+        Err(error) => Err(Problem::internal(&error.to_string())),
     }
 }
 

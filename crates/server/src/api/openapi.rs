@@ -9,6 +9,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 
 use crate::app::App;
 use crate::auth::Anyone;
+use crate::budget::Holder;
 use crate::call::{Answer, Call, typed};
 use crate::problem::Result;
 
@@ -21,7 +22,7 @@ impl Answer for Document {
         json_schema!({ "type": "object" })
     }
 
-    fn into_response(self) -> Response {
+    async fn respond(self, _: &App, _: &Holder) -> Response {
         typed(StatusCode::OK, "application/json", self.0)
     }
 }

@@ -26,13 +26,13 @@ impl<T: DeserializeOwned + Default + JsonSchema + Send + 'static> FromBody for H
     }
 
     async fn read(app: &App, parts: &Parts, body: axum::body::Body, payer: Holder) -> Result<Self> {
-        let Buffered { bytes, held } = Buffered::read(app, &parts.headers, body, payer).await?;
+        let Buffered { bytes, held } = Buffered::read(app, &parts.headers, body, payer.clone()).await?;
         if bytes.is_empty() {
             return Ok(Self { value: T::default(), bytes: 0, held });
         }
         media::demand_json(&parts.headers)?;
         let size = bytes.len();
-        let value = compute(size, move || parse(&bytes)).await?;
+        let value = compute(app, &payer, size, move || parse(&bytes)).await?;
         Ok(Self { value, bytes: size, held })
     }
 }

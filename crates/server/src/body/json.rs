@@ -34,9 +34,9 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromBody for Json<T> {
 
     async fn read(app: &App, parts: &Parts, body: axum::body::Body, payer: Holder) -> Result<Self> {
         demand_json(&parts.headers)?;
-        let Buffered { bytes, held } = Buffered::read(app, &parts.headers, body, payer).await?;
+        let Buffered { bytes, held } = Buffered::read(app, &parts.headers, body, payer.clone()).await?;
         let raw = trimmed(&bytes);
-        let value = compute(bytes.len(), move || parse(&bytes)).await?;
+        let value = compute(app, &payer, bytes.len(), move || parse(&bytes)).await?;
         Ok(Self { value, raw, held })
     }
 }
@@ -60,12 +60,12 @@ impl<T: DeserializeOwned + Default + JsonSchema + Send + 'static> FromBody for O
     }
 
     async fn read(app: &App, parts: &Parts, body: axum::body::Body, payer: Holder) -> Result<Self> {
-        let Buffered { bytes, held: _held } = Buffered::read(app, &parts.headers, body, payer).await?;
+        let Buffered { bytes, held: _held } = Buffered::read(app, &parts.headers, body, payer.clone()).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
         demand_json(&parts.headers)?;
-        parse(&bytes).map(Self)
+        compute(app, &payer, bytes.len(), move || parse(&bytes)).await.map(Self)
     }
 }
 

@@ -6,6 +6,7 @@ use redrive_store::{NewSent, RunRef, Started, UnderLease};
 
 use super::rewritten::{Made, make};
 use crate::app::App;
+use crate::budget::Holder;
 use crate::problem::{Problem, Result};
 use crate::tasks::compute;
 
@@ -98,8 +99,8 @@ impl Of<'_> {
         changes: Vec<HandedChange>,
     ) -> Result<Option<(UnderLease, Made)>> {
         let policy = app.store.policy(self.tenant, self.queue).await?;
-        let bytes = payload.get().len();
-        let Some(made) = compute(bytes, move || make(payload.get(), &changes, &policy)).await? else {
+        let (bytes, holder) = (payload.get().len(), Holder::Tenant(self.tenant.clone()));
+        let Some(made) = compute(app, &holder, bytes, move || make(payload.get(), &changes, &policy)).await? else {
             return Ok(None);
         };
         let lease = self.lease.parse().map_err(|_| Problem::internal("a lease that can't be read"))?;

@@ -1,8 +1,10 @@
 //! `POST /v1/failures`: one failed attempt in one call, or many with a line each.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use axum::response::Response;
+use bytes::Bytes;
 use http::StatusCode;
 use redrive_core::wire::{FailureAnswer, FailureReport, RunFields};
 use redrive_store::{Report, Reported};
@@ -11,6 +13,7 @@ use schemars::{Schema, SchemaGenerator};
 use crate::app::App;
 use crate::auth::{Identity, Worker};
 use crate::body::{JsonOrLines, lines, parse};
+use crate::budget::Holder;
 use crate::call::{Answer, Call, Reply, typed};
 use crate::capture::{Captured, Context, new_run};
 use crate::problem::{Code, Problem, Result};
@@ -35,9 +38,9 @@ impl Answer for FailuresReply {
         generator.subschema_for::<FailureAnswer>()
     }
 
-    fn into_response(self) -> Response {
+    async fn respond(self, app: &App, to: &Holder) -> Response {
         match self {
-            Self::One(reply) => reply.into_response(),
+            Self::One(reply) => reply.respond(app, to).await,
             Self::Many(text) => typed(StatusCode::OK, "application/x-ndjson", text),
         }
     }
@@ -51,7 +54,7 @@ pub(crate) async fn report(app: App, call: ReportCall) -> Result<FailuresReply> 
     }
     let raw = call.body.one();
     let (to, who, query) = (app.clone(), (*call.who).clone(), call.query);
-    let mut prepared = compute(raw.len(), move || prepare(&to, &who, &query, &raw)).await?;
+    let mut prepared = compute(&app, &call.who.holder(), raw.len(), move || prepare(&to, &who, &query, &raw)).await?;
     room::of_report(&app, &mut prepared).await?;
     let Reported { answer, fresh } = app.store.report(prepared).await?;
     Ok(FailuresReply::One(Reply::new(answer, fresh).into()))
@@ -82,43 +85,62 @@ fn split(mut report: FailureReport) -> (RunFields, FailureReport) {
 
 /// Always 200: each line has its own status, in order.
 async fn report_many(app: &App, call: ReportCall) -> Result<Vec<u8>> {
-    let bytes = call.body.body.bytes.clone();
-    let found: Vec<&[u8]> = lines(&bytes).take(app.limits.batch_max_lines + 1).collect();
-    if found.len() > app.limits.batch_max_lines {
-        return Err(Problem::plain(Code::BodyTooLarge).with("limit_lines", app.limits.batch_max_lines));
+    let (bytes, holder) = (call.body.body.bytes.clone(), call.who.holder());
+    let max_lines = app.limits.batch_max_lines;
+    let found = compute(app, &holder, bytes.len(), move || {
+        let found: Vec<Bytes> = lines(&bytes).take(max_lines + 1).map(|line| bytes.slice_ref(line)).collect();
+        Ok(found)
+    });
+    let found = found.await?;
+    if found.len() > max_lines {
+        return Err(Problem::plain(Code::BodyTooLarge).with("limit_lines", max_lines));
     }
     let mut text = Vec::with_capacity(found.len() * LINE_TYPICAL_BYTES);
+    let from = Arc::new(((*call.who).clone(), call.query));
     for piece in found.chunks(BATCH_PIECE) {
-        for answer in report_piece(app, &call, piece).await {
-            write_line(&mut text, answer);
-        }
+        let answers = report_piece(app, &holder, &from, piece.to_vec()).await?;
+        let bytes = answers.len() * LINE_TYPICAL_BYTES;
+        text = compute(app, &holder, bytes, move || {
+            answers.into_iter().for_each(|answer| write_line(&mut text, answer));
+            Ok(text)
+        })
+        .await?;
     }
     Ok(text)
 }
 
-async fn report_piece(app: &App, call: &ReportCall, piece: &[&[u8]]) -> Vec<Result<Reported>> {
-    let mut problems = Vec::with_capacity(piece.len());
-    let mut reports = Vec::with_capacity(piece.len());
-    for line in piece {
-        match prepare(app, &call.who, &call.query, line) {
-            Ok(mut report) => match room::of_report(app, &mut report).await {
-                Ok(()) => {
-                    reports.push(report);
-                    problems.push(None);
-                }
-                Err(problem) => problems.push(Some(problem)),
-            },
+/// The lines of a piece are read in one go: many small ones together are as large as one that is.
+async fn report_piece(
+    app: &App,
+    holder: &Holder,
+    from: &Arc<(Identity, OfTenant)>,
+    piece: Vec<Bytes>,
+) -> Result<Vec<Result<Reported>>> {
+    let (to, from) = (app.clone(), from.clone());
+    let bytes = piece.iter().map(Bytes::len).sum();
+    let read = move || Ok(piece.iter().map(|line| prepare(&to, &from.0, &from.1, line)).collect());
+    let prepared: Vec<Result<Report>> = compute(app, holder, bytes, read).await?;
+    let mut problems = Vec::with_capacity(prepared.len());
+    let mut reports = Vec::with_capacity(prepared.len());
+    for prepared in prepared {
+        let weighed = match prepared {
+            Ok(mut report) => room::of_report(app, &mut report).await.map(|()| report),
+            Err(problem) => Err(problem),
+        };
+        match weighed {
+            Ok(report) => {
+                reports.push(report);
+                problems.push(None);
+            }
             Err(problem) => problems.push(Some(problem)),
         }
-        // Other requests get their turn between lines.
-        tokio::task::consume_budget().await;
     }
     let mut stored = app.store.report_all(reports).await.into_iter();
     let mut next = || match stored.next() {
         Some(answer) => answer.map_err(Problem::from),
         None => Err(Problem::internal("a batch had fewer answers than reports")),
     };
-    problems.into_iter().map(|problem| problem.map_or_else(&mut next, Err)).collect()
+    Ok(problems.into_iter().map(|problem| problem.map_or_else(&mut next, Err)).collect())
 }
 
 fn write_line(text: &mut Vec<u8>, answer: Result<Reported>) {

@@ -23,6 +23,8 @@ use crate::query::OfTenant;
 
 /// A hint may get lost or be another replica's: nobody waits longer than this without looking.
 const POLL_EVERY: Duration = Duration::from_millis(250);
+/// An answer with more is written where it keeps nobody waiting.
+const LEASES_SMALL: usize = 100;
 const WAITING_RETRY_AFTER_S: u32 = 5;
 /// A storm of hints must not become a storm of looks.
 const POLL_GAP: Duration = Duration::from_millis(10);
@@ -41,7 +43,8 @@ pub(crate) async fn lease(
     let asked = lease_call(&call.who, &call.query, request)?;
     let waiting = Waiting { time: wait, share: app.waiting_bytes.share(call.who.holder()), cost };
     let leases = take(&app, &call.who, asked, waiting).await?;
-    Ok(Reply::ok(LeasesAnswer { leases: prepare::leases(&app, leases).await }))
+    let answer = LeasesAnswer { leases: prepare::leases(&app, leases).await };
+    Ok(if answer.leases.len() > LEASES_SMALL { Reply::large(answer) } else { Reply::ok(answer) })
 }
 
 fn wait_ms(request: &LeaseRequest) -> Result<u64> {

@@ -29,7 +29,7 @@ pub(crate) async fn post(
         Some(run_id) => last_real_count(&app, &call.who, tenant, run_id).await?,
         None => None,
     };
-    Ok(Reply::ok(compute(raw.len(), move || answer(value, &policy, last.as_ref())).await?))
+    Ok(Reply::ok(compute(&app, &call.who.holder(), raw.len(), move || answer(value, &policy, last.as_ref())).await?))
 }
 
 /// A payload that a provider has counted.

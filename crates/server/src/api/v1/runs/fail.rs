@@ -21,11 +21,11 @@ pub(crate) async fn post(
 ) -> Result<Reply<FailureAnswer>> {
     let Json { value, raw, held: _held } = call.body;
     let under = under_lease(&call.who, &call.query, value.tenant.as_ref(), call.path, &value.lease)?;
-    let (to, tenant) = (app.clone(), under.at.tenant.clone());
+    let (to, tenant, holder) = (app.clone(), under.at.tenant.clone(), call.who.holder());
     // Only rules ask what else is known of the run.
     let little = DetailCall { limit: 1, ..DetailCall::default() };
     let run = if app.rules.is_some() { app.store.run_pages(&under.at, little).await.ok() } else { None };
-    let failed = compute(raw.len(), move || {
+    let failed = compute(&app, &holder, raw.len(), move || {
         let context = run.as_ref().map_or_else(|| Context::of_tenant(&tenant), Context::of_run);
         capture::failed_by(value, &raw, to.judges(), &context, to.store.now())
     });

@@ -56,5 +56,5 @@ pub(crate) async fn post(
 
 async fn plan(app: &App, at: &RunRef, request: ReplayRequest, bytes: usize) -> Result<Reply<PlanAnswer>> {
     let replay = prepared(app, at, request, bytes).await?;
-    Ok(Reply::ok(app.store.plan(at, replay).await?))
+    Ok(Reply::large(app.store.plan(at, replay).await?))
 }

@@ -7,6 +7,7 @@ use redrive_store::{Act, Error, Replay, RunRef, Triage, Triaged};
 use crate::app::App;
 use crate::auth::{Identity, TenantReader};
 use crate::body::HeldJson;
+use crate::budget::Holder;
 use crate::call::{Call, Reply};
 use crate::capture;
 use crate::problem::{Code, Problem, Result};
@@ -85,6 +86,6 @@ pub(crate) async fn prepared(app: &App, at: &RunRef, request: ReplayRequest, byt
     };
     let payload =
         current.as_ref().and_then(|current| current.payload.as_ref()).map_or(0, |payload| payload.get().len());
-    let max_bytes = app.limits.body_max_bytes;
-    compute(bytes + payload, move || capture::replay(&request, current.as_ref(), max_bytes)).await
+    let (max_bytes, holder) = (app.limits.body_max_bytes, Holder::Tenant(at.tenant.clone()));
+    compute(app, &holder, bytes + payload, move || capture::replay(&request, current.as_ref(), max_bytes)).await
 }

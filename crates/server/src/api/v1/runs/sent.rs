@@ -7,6 +7,7 @@ use redrive_store::{RunRef, Sent};
 
 use crate::app::App;
 use crate::auth::AnyKey;
+use crate::budget::Holder;
 use crate::call::{Call, Reply};
 use crate::path::AttemptNumber;
 use crate::problem::Result;
@@ -17,13 +18,14 @@ pub(crate) async fn get(app: App, call: Call<AnyKey, (RunId, AttemptNumber), OfT
     let (run_id, AttemptNumber(attempt)) = call.path;
     let at = call.who.run(&[call.query.tenant.as_ref()], run_id)?;
     call.who.may_read(app.store.as_ref(), &at).await?;
-    Ok(Reply::ok(read(&app, at, attempt).await?))
+    Ok(Reply::large(read(&app, at, attempt).await?))
 }
 
 pub(crate) async fn read(app: &App, at: RunRef, attempt: u32) -> Result<SentAnswer> {
     let sent = app.store.sent(&at, attempt).await?;
     let bytes = sent.sent.as_ref().map_or(0, |sent| 2 * sent.get().len());
-    compute(bytes, move || Ok(answer(at, sent))).await
+    let holder = Holder::Tenant(at.tenant.clone());
+    compute(app, &holder, bytes, move || Ok(answer(at, sent))).await
 }
 
 fn answer(at: RunRef, sent: Sent) -> SentAnswer {

@@ -56,7 +56,7 @@ impl FromQuery for PagesQuery {
 pub(crate) async fn get(app: App, call: Call<AnyKey, RunId, DetailQuery>) -> Result<Reply<RunDetail>> {
     let at = call.who.run(&[call.query.tenant.as_ref()], call.path)?;
     call.who.may_read(app.store.as_ref(), &at).await?;
-    Ok(Reply::ok(read(&app, &at, call.query.pages).await?))
+    Ok(Reply::large(read(&app, &at, call.query.pages).await?))
 }
 
 /// With what the rules say about it.

@@ -26,7 +26,7 @@ pub(crate) async fn post(app: App, call: Call<Worker, (), OfTenant, Json<StartRe
     let tenant = who.tenant(&[query.tenant.as_ref(), value.tenant.as_ref()])?;
     let queue = value.queue.clone().unwrap_or_else(QueueName::default_queue);
     let policy = app.store.policy(&tenant, &queue).await?;
-    let (mut start, preflight) = compute(raw.len(), move || start(tenant, value, &policy)).await?;
+    let (mut start, preflight) = compute(&app, &who.holder(), raw.len(), move || start(tenant, value, &policy)).await?;
     start.run.by = who.mark();
     let started = app.store.start(start).await?;
     let created = started.created;

@@ -18,8 +18,10 @@ pub(crate) async fn post(
 ) -> Result<Reply<SucceedAnswer>> {
     let Json { value, raw, held: _held } = call.body;
     let at = call.who.run(&[call.query.tenant.as_ref(), value.tenant.as_ref()], call.path)?;
+    let bytes = raw.len();
     let schema = app.store.output_schema(&at).await?;
-    let mut success = compute(raw.len(), move || capture::success(at, value, &raw, schema.as_ref())).await?;
+    let captured = move || capture::success(at, value, &raw, schema.as_ref());
+    let mut success = compute(&app, &call.who.holder(), bytes, captured).await?;
     success.by = call.who.mark();
     Ok(Reply::ok(app.store.succeed(success).await?))
 }
