@@ -56,6 +56,9 @@ pub enum Error {
     BadCursor,
     #[error("the tenant has {most} queues of its own already")]
     TooManyQueues { most: usize },
+    /// Nothing of the step is on record; an effect that was reported as done is counted as in doubt.
+    #[error("the run has {most} steps and can have no more")]
+    TooManySteps { most: usize },
     #[error("the queue is set by the configuration file")]
     ManagedByConfig,
     /// The queue of commands is full; nothing was written.
@@ -113,6 +116,7 @@ impl Error {
             | Self::LeaseNeeded
             | Self::BadCursor
             | Self::TooManyQueues { .. }
+            | Self::TooManySteps { .. }
             | Self::ManagedByConfig
             | Self::Damaged(_)
             | Self::Unexpected(_) => false,

@@ -136,6 +136,15 @@ pub fn recount(effects: &mut Effects, before: Option<(bool, EntryState)>, after:
     }
 }
 
+/// Counts an entry that a run has no room for. What may have happened and is not on record can neither be skipped nor
+/// reconciled: it is in doubt.
+pub fn count_unrecorded(effects: &mut Effects, (effect, state): (bool, EntryState)) {
+    match state.known() {
+        Known::NotDone => {}
+        Known::Open | Known::InDoubt | Known::Done => recount(effects, None, (effect, EntryState::Unknown)),
+    }
+}
+
 fn slot(effects: &mut Effects, (effect, state): (bool, EntryState)) -> Option<&mut u32> {
     match state.known() {
         Known::Open if effect => Some(&mut effects.open),

@@ -38,6 +38,7 @@ impl From<Error> for Problem {
             }
             Error::LeaseNeeded => Self::new(Code::LeaseNeeded, said),
             Error::BadCursor => Self::new(Code::BadCursor, said),
+            Error::TooManySteps { most } => Self::new(Code::TooManySteps, said).with("limit", most),
             Error::TooManyQueues { most } => Self::new(Code::TooManyQueues, said).with("limit", most),
             Error::ManagedByConfig => Self::new(Code::ManagedByConfig, said),
             Error::Busy => Self::new(Code::Busy, said).retry_after_s(BUSY_RETRY_AFTER_S),

@@ -1,6 +1,6 @@
 //! What a reported step does to the ledger. `core` decides; here its answer is kept, and the run's counts with it.
 
-use redrive_core::ledger::{self, By, EntryState, Recorded, Refused, Report, Unnamed};
+use redrive_core::ledger::{self, By, EntryState, Known, RUN_STEPS_MAX, Recorded, Refused, Report, Unnamed};
 use redrive_core::text::Text;
 use redrive_core::wire::{StepView, Versions};
 
@@ -32,7 +32,24 @@ pub(crate) fn record(
         let note = format!("{} {}, found by its check", found.key, step.status);
         batch.note_move(row, row, WORKER, "reconcile", Some(&Text::from(note.as_str())))?;
     }
-    keep(batch, row, step, by, &key, found, recorded)
+    match keep(batch, row, step, by, &key, found, recorded)? {
+        Kept::Recorded(view) => Ok(*view),
+        Kept::NoRoom(state) => {
+            // An intent that is refused was not begun; whatever else is said has happened.
+            if state.known() != Known::Open {
+                ledger::count_unrecorded(&mut row.run.effects, (is_effect(step, None), state));
+                batch.save_life(row)?;
+            }
+            Err(Error::TooManySteps { most: RUN_STEPS_MAX })
+        }
+    }
+}
+
+/// What became of a step.
+enum Kept {
+    Recorded(Box<StepView>),
+    /// The run has as many steps as it can have; this is how it would stand.
+    NoRoom(EntryState),
 }
 
 /// Keeps what was decided, and gives the entry as it then stands.
@@ -44,11 +61,12 @@ fn keep(
     key: &str,
     found: Option<StepRow>,
     recorded: Recorded,
-) -> Result<StepView> {
+) -> Result<Kept> {
+    let view = |entry: &StepRow, replayed| Ok(Kept::Recorded(Box::new(entry.view(replayed)?)));
     let (state, holds) = match (recorded, &found) {
         (Recorded::Replayed | Recorded::Same, Some(found)) => {
             batch.rows.touch_step(found, by.epoch, batch.now)?;
-            return found.view(recorded == Recorded::Replayed);
+            return view(found, recorded == Recorded::Replayed);
         }
         (Recorded::Now(state), _) => (state, true),
         (Recorded::Beside(state), _) => (state, false),
@@ -56,6 +74,9 @@ fn keep(
     };
     let own = found.filter(|found| found.run == Some(row.id));
     let own = if own.is_some() { own } else { batch.rows.step_of_run(row.id, key)? };
+    if own.is_none() && row.step_count >= RUN_STEPS_MAX {
+        return Ok(Kept::NoRoom(state));
+    }
     let step = &*step_room::fit(row, own.as_ref(), step)?;
     match &own {
         Some(own) => batch.move_step(own, by, step, state, holds)?,
@@ -63,11 +84,12 @@ fn keep(
             let effect = is_effect(step, None);
             let new = NewEntry { row, by, key, step, effect, state, holds: holds && state.holds() };
             batch.rows.insert_step(&new, batch.now)?;
+            row.step_count += 1;
         }
     }
     let before = own.as_ref().map(|own| (own.effect, own.state));
     ledger::recount(&mut row.run.effects, before, (is_effect(step, own.as_ref()), state));
-    batch.rows.step_of_run(row.id, key)?.ok_or_else(vanished)?.view(false)
+    view(&batch.rows.step_of_run(row.id, key)?.ok_or_else(vanished)?, false)
 }
 
 fn vanished() -> Error {
@@ -160,6 +182,7 @@ impl Batch<'_> {
         steps: &[NewStep],
     ) -> Result<()> {
         let by = Mover { attempt, epoch, versions };
+        let mut dropped = 0;
         for (at, step) in steps.iter().enumerate() {
             let key = key_in_list(&steps[..at], step);
             let found = self.find_step(row, step, &key)?;
@@ -167,8 +190,17 @@ impl Batch<'_> {
             let recorded = ledger::apply(entry.as_ref(), report_of(step)?, By::End { epoch })
                 .map_err(|refused| as_error(refused, found.as_ref()))?;
             if recorded != Recorded::Same || found.is_some() {
-                keep(self, row, step, by, &key, found, recorded)?;
+                // The end of an attempt is never refused for its steps.
+                if let Kept::NoRoom(state) = keep(self, row, step, by, &key, found, recorded)? {
+                    ledger::count_unrecorded(&mut row.run.effects, (is_effect(step, None), state));
+                    dropped += 1;
+                }
             }
+        }
+        if dropped > 0 {
+            let note =
+                format!("{dropped} steps of attempt {attempt} are not kept: the run has {RUN_STEPS_MAX} already.");
+            self.note_move(row, row, "engine", "step_limit", Some(&Text::from(note.as_str())))?;
         }
         Ok(())
     }

@@ -113,6 +113,9 @@ pub(crate) struct Life {
     /// What its leases are proved by; none before its first one.
     #[serde(default, skip_serializing_if = "is_default", rename = "ls")]
     pub(crate) lease_secret: Option<u64>,
+    /// How many steps it has on record.
+    #[serde(default, skip_serializing_if = "is_default", rename = "sc")]
+    pub(crate) step_count: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -72,6 +72,7 @@ pub(crate) fn refusal(error: Error) -> Result<&'static str> {
         | Error::LeaseNeeded
         | Error::BadCursor
         | Error::TooManyQueues { .. }
+        | Error::TooManySteps { .. }
         | Error::ManagedByConfig
         | Error::Busy
         | Error::Unavailable(_)

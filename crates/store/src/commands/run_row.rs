@@ -56,6 +56,8 @@ pub(crate) struct RunRow {
     pub(crate) step_bytes: usize,
     /// What its leases are proved by; none before its first one.
     pub(crate) lease_secret: Option<u64>,
+    /// How many steps it has on record.
+    pub(crate) step_count: usize,
 }
 
 /// A run that more keys than this have worked on forgets the oldest.
@@ -103,6 +105,7 @@ impl RunRow {
             keys: life.keys,
             step_bytes: life.step_bytes,
             lease_secret: life.lease_secret,
+            step_count: life.step_count,
         })
     }
 
@@ -124,6 +127,7 @@ impl RunRow {
         life.keys.clone_from(&self.keys);
         life.step_bytes = self.step_bytes;
         life.lease_secret = self.lease_secret;
+        life.step_count = self.step_count;
         if self.run.state.name() == StateName::Running {
             life.versions.clone_from(&self.versions);
             life.request.clone_from(&self.request);
@@ -231,6 +235,7 @@ impl Batch<'_> {
             keys: new.by.into_iter().collect(),
             step_bytes: 0,
             lease_secret: None,
+            step_count: 0,
         })
     }
 

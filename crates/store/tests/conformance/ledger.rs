@@ -1,7 +1,9 @@
 //! The ledger: which entry a report means, who may begin an effect, and what guards a run.
 
+use redrive_core::ledger::RUN_STEPS_MAX;
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
+use redrive_core::time::HOUR_MS;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::StepStatus::{Committed, Failed, Started, Unknown};
 use redrive_core::wire::{StepStatus, Versions};
@@ -216,4 +218,42 @@ pub async fn an_own_finished_effect_comes_back_before_another_runs(world: World)
     let again = world.replay("r1").await;
     assert!(world.replays(&again, step("charge", true, Started)).await, "though r2 is at it");
     assert!(!world.replays(&holder, step("charge", true, Committed)).await);
+}
+
+/// A run that has as many steps as it can have, all of them plain.
+async fn full_of_steps(world: &World, run: &str) -> UnderLease {
+    let (_, under) = world.start(run).await;
+    let steps = (0..RUN_STEPS_MAX).map(|n| step(&format!("s{n}"), false, Committed)).collect();
+    world.store.fail(under, FailedAttempt { steps, ..failed(TIMEOUT) }).await.unwrap();
+    world.wait(HOUR_MS);
+    world.start(run).await.1
+}
+
+pub async fn a_full_run_refuses_intents_and_drops_steps(world: World) {
+    let under = full_of_steps(&world, "r1").await;
+    for new in [step("charge", true, Started), step("look", false, Committed), unnamed("mail", Started)] {
+        let refused = world.store.step(under.clone(), new).await;
+        assert!(matches!(refused, Err(Error::TooManySteps { most: RUN_STEPS_MAX })), "{refused:?}");
+    }
+    // What is on record goes on, and nothing that was refused is in doubt.
+    assert!(world.store.step(under.clone(), step("s7", false, Committed)).await.unwrap().replayed);
+    assert_eq!(world.store.fail(under, failed(TIMEOUT)).await.unwrap().state, StateName::Scheduled);
+}
+
+pub async fn an_effect_that_finds_no_room_is_in_doubt(world: World) {
+    let under = full_of_steps(&world, "r1").await;
+    let done = world.store.step(under.clone(), step("charge", true, Committed)).await;
+    assert!(matches!(done, Err(Error::TooManySteps { .. })), "{done:?}");
+    let answer = world.store.fail(under, failed(TIMEOUT)).await.unwrap();
+    assert_eq!((answer.state, answer.verdict.dead_because), (StateName::Dead, Some(DeadBecause::Unsafe)));
+}
+
+pub async fn an_ending_beyond_the_step_limit_is_kept(world: World) {
+    let under = full_of_steps(&world, "r1").await;
+    let steps = vec![step("look", false, Committed), step("mail", true, Failed), step("charge", true, Committed)];
+    let answer = world.store.fail(under, FailedAttempt { steps, ..failed(TIMEOUT) }).await.unwrap();
+    assert_eq!((answer.state, answer.verdict.dead_because), (StateName::Dead, Some(DeadBecause::Unsafe)));
+    let run = world.show("r1").await;
+    let notes: Vec<_> = run.body.history.iter().filter(|entry| entry.event == "step_limit").collect();
+    assert_eq!(notes.len(), 1, "{notes:?}");
 }
