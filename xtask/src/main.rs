@@ -28,7 +28,7 @@ usage: cargo xtask <command>
   seeded [NAME]   put bugs that others had into a copy of the tree, one by one: the suites must turn red;
                   --check only says whether each still fits the code
   mutants [FLAGS] small faults in the code that holds the promises: prints how many the suites catch, by module;
-                  --sample N of each module, --seed N, --only MODULE
+                  --sample N of each module, --seed N, --only MODULE,MODULE, --units (the domain's unit tests alone)
   bench [FLAGS]   measure beside raw SQLite in one run: --only classify|preflight|ingest|claims|operations|lists|pages|sdk|abuse, --pairs N,
                   --runs N, --large N, --huge N, --part NAME (one part of abuse), --json FILE
   generate        write the files that are made from the code
