@@ -3,6 +3,7 @@ the model is the loopback provider."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -93,6 +94,8 @@ class FrameworkCase(LiveCase):
     provider: Provider
     effects: list[str] | None = []
     streams = False
+    #: What a generation may use; each that the provider gives uses five.
+    tokens_max: int | None = None
 
     def test_the_page_of_the_docs_runs_as_it_is_written(self) -> None:
         self.assertEqual(run_page(self, self.PAGE), 1)
@@ -192,6 +195,16 @@ class FrameworkCase(LiveCase):
     def test_an_answer_that_was_cut_off_is_a_failure(self) -> None:
         seen = self.comes_to(FIRST, text("The amount to be paid is", "length"))
         self.assertEqual((self.raised, seen["state"], seen["reason"]), (None, "scheduled", "output_truncated"))
+
+    def test_an_answer_cut_off_without_a_reason_is_a_failure(self) -> None:
+        self.tokens_max = 5
+        seen = self.comes_to(FIRST, {**text("The amount to be"), "finish_reason": None})
+        self.assertEqual((self.raised, seen["state"], seen["reason"]), (None, "scheduled", "output_truncated"))
+
+    def test_an_answer_within_its_bound_needs_no_reason(self) -> None:
+        self.tokens_max = 6
+        seen = self.comes_to(FIRST, {**text("It is 700 EUR."), "finish_reason": None})
+        self.assertEqual((self.raised, seen["state"], seen["output"]), (None, "succeeded", "It is 700 EUR."))
 
     def test_a_provider_that_hangs_is_ended_by_the_time_limit(self) -> None:
         run_id, hung = self.id().rpartition(".")[2], self.provider.over
@@ -360,6 +373,21 @@ class FrameworkCase(LiveCase):
         seen = self.killed("after")
         self.assertEqual((seen["state"], seen["reason"], seen["dead_because"]), ("dead", "silent", "unsafe"))
         self.assertEqual(self.statuses(seen), [("look_up", "committed"), ("refund", "committed")])
+
+
+class JumpingLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock a test sets forward: a limit of an hour strikes at once, and never before its time."""
+
+    ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+
+def an_hour_later() -> None:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, JumpingLoop)
+    loop.ahead_s += 3_600
 
 
 class _Elsewhere:

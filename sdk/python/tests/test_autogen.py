@@ -23,8 +23,9 @@ class AutoGen(FrameworkCase):
     PAGE = "frameworks/autogen.md"
 
     def assistant(self, rounds: int) -> AssistantAgent:
+        more = {} if self.tokens_max is None else {"max_tokens": self.tokens_max}
         client = OpenAIChatCompletionClient(
-            model="gpt-4o-mini", base_url=self.provider.url, api_key="sk-nobody", max_retries=0, model_info=INFO
+            model="gpt-4o-mini", base_url=self.provider.url, api_key="sk-nobody", max_retries=0, model_info=INFO, **more
         )
         tools: Any = TOOLS
         return AssistantAgent("biller", client, tools=tools, max_tool_iterations=rounds, model_client_stream=self.streams)

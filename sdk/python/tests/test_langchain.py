@@ -35,7 +35,7 @@ class LangChain(FrameworkCase):
     middleware: list[Any] = []
 
     def agent(self, run: Any, steps_max: int = 10) -> Any:
-        model = ChatOpenAI(model="gpt-4o-mini", base_url=self.provider.url, max_retries=0, streaming=self.streams)
+        model = ChatOpenAI(model="gpt-4o-mini", base_url=self.provider.url, max_retries=0, streaming=self.streams, max_completion_tokens=self.tokens_max)
         limit = ModelCallLimitMiddleware(run_limit=steps_max, exit_behavior="end")
         quiet = StructuredTool.from_function(jams, handle_tool_error=True)
         agent = create_agent(model, [*TOOLS, quiet], middleware=[limit, *self.middleware])
@@ -72,7 +72,7 @@ class LangChain(FrameworkCase):
         self.assertEqual((self.raised, seen["state"], seen["reason"]), (None, "scheduled", "rate_limited"))
 
     def invoke(self, run_id: str, *tools: Any, **options: Any) -> dict[str, Any]:
-        model = ChatOpenAI(model="gpt-4o-mini", base_url=self.provider.url, max_retries=0, **options.pop("model", {}))
+        model = ChatOpenAI(model="gpt-4o-mini", base_url=self.provider.url, max_retries=0)
         agent = create_agent(model, list(tools), **options)
         question = {"messages": [{"role": "user", "content": "Send invoice 7."}]}
         with self.client.run(run_id, queue="agents", payload=7) as run:
@@ -99,11 +99,6 @@ class LangChain(FrameworkCase):
         self.provider.says(FIRST, FIRST, text("It is about 700 EUR."))
         seen = self.invoke("limited", look_up, middleware=[ToolCallLimitMiddleware(run_limit=1)])
         self.assertEqual((seen["state"], seen["reason"]), ("scheduled", "max_iterations"))
-
-    def test_an_answer_cut_off_without_a_reason_is_a_failure(self) -> None:
-        self.provider.says(FIRST, {**text("The amount to be"), "finish_reason": None})
-        seen = self.invoke("no-reason", look_up, model={"max_completion_tokens": 5})
-        self.assertEqual((seen["state"], seen["reason"]), ("scheduled", "output_truncated"))
 
     def test_an_async_effect_past_an_outer_limit_is_unknown(self) -> None:
         self.effects, begun = ["wire"], asyncio.Event()

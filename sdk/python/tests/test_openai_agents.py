@@ -25,7 +25,7 @@ class OpenAIAgents(FrameworkCase):
         client = AsyncOpenAI(base_url=self.provider.url, max_retries=0)
         model = OpenAIChatCompletionsModel("gpt-4o-mini", client)
         tools = [function_tool(tool, **self.options) for tool in TOOLS]
-        agent = Agent("biller", model=model, tools=tools, model_settings=ModelSettings())
+        agent = Agent("biller", model=model, tools=tools, model_settings=ModelSettings(max_tokens=self.tokens_max))
         hooks = Hooks(effects=self.effects)
         if not self.streams:
             return Runner.run_sync(agent, "Send invoice 7.", hooks=hooks, max_turns=steps_max).final_output

@@ -14,6 +14,7 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest import mock
 
 from fake import DONE, RUNNING, SCHEDULED, UNSAFE, FakeCase, seeds
 from live import PATIENCE_S, SRC
@@ -78,6 +79,10 @@ class Schedules(FakeCase):
         switch = sys.getswitchinterval()
         sys.setswitchinterval(1e-5)
         self.addCleanup(sys.setswitchinterval, switch)
+        # Here a kill takes what is in memory, and no disk loses power.
+        no_sync = mock.patch("os.fsync")
+        no_sync.start()
+        self.addCleanup(no_sync.stop)
 
     def schedule(self, seed: int, attempt: Any) -> None:
         """The attempts of one run until it is closed, each in a process of its own as far as the SDK can tell."""

@@ -192,6 +192,18 @@ class Beats(FakeCase):
             del self.server.post
         self.assertEqual((kept.lost, lost.lost), ("", "cancelled"))
 
+    def test_a_run_whose_end_is_on_its_way_is_kept_alive(self) -> None:
+        with self.client.run("on-its-way") as run:
+            self.client.sender._retry_at = float("inf")
+            run.output = "x"
+        self.client.sender.to_spool()
+        self.client.heartbeats.beat([run])
+        self.assertEqual(self.server.calls[-1][0], "/v1/runs/on-its-way/heartbeat")
+        self.client.sender._retry_at = 0.0
+        self.assertEqual(self.ended("on-its-way"), ["succeed"])
+        self.client.heartbeats.beat([run])
+        self.assertEqual((self.server.calls[-1][0], self.client.heartbeats._runs), ("/v1/runs/on-its-way/succeed", {}))
+
     def test_a_server_without_the_call_for_many_gets_single_ones(self) -> None:
         paths: list[str] = []
 

@@ -266,14 +266,16 @@ class Run(Ledger):
     # Staying alive.
 
     def beat_record(self) -> Record | None:
-        if self._lease is None or self._ended:
+        if self._lease is None or (self._ended and not self._client.is_ending(self)):
             return None
         return Record("heartbeat", self._id, self.run_id, "{}", self.tenant, self._lease)
 
     def beat_answered(self, asked_at: float, code: str) -> None:
         if not code:
             self._alive_until = asked_at + self.lease_s
-        elif not self._ended:
+        elif self._ended:
+            self._client.ended(self._id)
+        else:
             self._detach(code)
 
     def _detach(self, code: str) -> None:
@@ -382,8 +384,11 @@ class Run(Ledger):
                 do, text = make()
                 if not self._client.settings.off:
                     record = Record(do, self._id, self.run_id, text, self.tenant, self._lease)
+                    if self._lease is not None:
+                        self._client.ending(self)
                     self._end = self._client.sender.put(record)
             except Exception:  # noqa: BLE001 - the agent must not fail because its report did
+                self._client.ended(self._id)
                 log.exception("redrive: the end of %s could not be reported", self.run_id)
         self._client.closed(self)
 

@@ -16,7 +16,7 @@ from .heartbeat import Heartbeats
 from .logs import log
 from .mend import mended
 from .offload import OFFLOAD
-from .record import Record
+from .record import ENDS, Record
 from .sender import Sender
 from .settings import Settings, from_environment
 from .spool import Spool
@@ -38,6 +38,8 @@ class Client:
         self.heartbeats = Heartbeats(self.transport)
         self.timers = Timers()
         self._runs: dict[str, Run] = {}
+        #: Ended under a lease, and the end is on its way: until it arrives their heartbeats go on.
+        self._ending: dict[str, Run] = {}
         self._said: set[str] = set()
         #: False once a server has refused an intent's `call_id` as a field that it does not know.
         self.takes_call_id = True
@@ -119,9 +121,24 @@ class Client:
     def opened(self, run: Run) -> None:
         self._runs[run._id] = run
 
+    def ending(self, run: Run) -> None:
+        """Before the end is handed over. Behind a backlog it may take longer than the lease: without heartbeats the server would
+        take the run for silent, and refuse what is still to come of it."""
+        self._ending[run._id] = run
+
+    def is_ending(self, run: Run) -> bool:
+        on_its_way = run._end is None or not run._end.settled or self.spool.has(run._id)
+        return run._id in self._ending and on_its_way
+
+    def ended(self, run_id: str) -> None:
+        run = self._ending.pop(run_id, None)
+        if run is not None:
+            self.heartbeats.remove(run)
+
     def closed(self, run: Run) -> None:
         self._runs.pop(run._id, None)
-        self.heartbeats.remove(run)
+        if run._id not in self._ending:
+            self.heartbeats.remove(run)
 
     def open_runs(self) -> list[Run]:
         return list(self._runs.values())
@@ -134,6 +151,8 @@ class Client:
 
     def _told(self, record: Record, answer: Answer | None) -> None:
         """A record that had to wait has been answered."""
+        if record.do in ENDS:
+            self.ended(record.run)
         run = self._runs.get(record.run)
         if run is not None and record.do == "start" and answer is not None:
             run.started_late(answer)
@@ -151,13 +170,16 @@ class Client:
         """Says what can be said in the time there is; the rest is on disk afterwards."""
         leaving.unwatch(self)
         self.sender.close(self.settings.exit_wait_ms / 1000 if seconds is None else seconds)
+        for run_id in list(self._ending):
+            # Nobody of this process sends its end any more.
+            self.ended(run_id)
         self.transport.close()
 
     def forget(self) -> None:
         """In a forked child: threads, files and open runs are the parent's."""
         for run in self._runs.values():
             run._forked()
-        self._runs = {}
+        self._runs, self._ending = {}, {}
         self.transport.forget()
         self.spool.forget()
         self.sender.forget()

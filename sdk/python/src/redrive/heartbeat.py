@@ -88,7 +88,13 @@ class Heartbeats:
         return taken
 
     def beat(self, runs: Iterable[Alive]) -> None:
-        beats = [(run, record) for run in runs if (record := run.beat_record()) is not None]
+        beats = []
+        for run in runs:
+            record = run.beat_record()
+            if record is None:
+                self.remove(run)
+            else:
+                beats.append((run, record))
         for first in range(0, len(beats), _BATCH_MAX):
             batch = beats[first : first + _BATCH_MAX]
             wait_s = min(_WAIT_MAX_S, *(run.lease_s / BEATS_PER_LEASE for run, _ in batch))

@@ -86,11 +86,11 @@ class _Seen:
             self.watch.capped(stopped)
 
     @quietly
-    def generated(self, answer: Any) -> None:
+    def generated(self, answer: Any, client: Any) -> None:
         run = self.watch.run
         if run is not None and getattr(answer, "finish_reason", None):
             # Tokens are counted by the messages.
-            self.watch.model_ends(answer.finish_reason)
+            self.watch.model_ends(_reason(answer, client))
 
 
 def watch_client(client: C, run: Run | None = None) -> C:
@@ -106,11 +106,22 @@ def watch_client(client: C, run: Run | None = None) -> C:
         except Exception as error:
             seen.model_fails(error)
             raise
-        seen.model_ends(getattr(answer, "finish_reason", None))
+        seen.model_ends(_reason(answer, client))
         return answer
 
     client.create = watched  # type: ignore[attr-defined]
     return client
+
+
+def _reason(answer: Any, client: Any) -> str | None:
+    """Why a generation ended. AutoGen says `unknown` where the provider gave no reason: then it was cut off if it used all that
+    its client allows it."""
+    reason: str | None = getattr(answer, "finish_reason", None)
+    if reason != "unknown":
+        return reason
+    allowed = getattr(client, "_create_args", None) or {}
+    tokens_max = allowed.get("max_completion_tokens") or allowed.get("max_tokens")
+    return "length" if tokens_max and answer.usage.completion_tokens >= tokens_max else None
 
 
 def _is_handoff(tool: Any) -> bool:
@@ -155,10 +166,11 @@ def _wrap_run_json(run_json: Any) -> Any:
 def _wrap_call_llm(call_llm: Any) -> Any:
     @functools.wraps(call_llm)
     async def watched(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        client = kwargs.get("model_client", args[0] if args else None)
         async for each in call_llm(cls, *args, **kwargs):
             seen = _seen.get()
             if seen is not None:
-                seen.generated(each)
+                seen.generated(each, client)
             yield each
 
     setattr(watched, _WRAPPED, True)

@@ -139,11 +139,19 @@ class Watch:
 
     @quietly
     def model_ends(
-        self, finish_reason: Any = None, input_tokens: Any = 0, output_tokens: Any = 0, model: Any = None
+        self,
+        finish_reason: Any = None,
+        input_tokens: Any = 0,
+        output_tokens: Any = 0,
+        model: Any = None,
+        tokens_max: Any = None,
     ) -> None:
+        """`tokens_max` is what the generation was allowed: where no reason was given and all of it was used, it was cut off."""
         run = self.run
         if run is None:
             return
+        if not finish_reason and _tokens(tokens_max) and _tokens(output_tokens) >= tokens_max:
+            finish_reason = "length"
         run.evidence.problems.pop("model", None)
         # Of a conversation only the last turn's end counts.
         run.evidence.finish_reason = label(finish_reason) if finish_reason else None
@@ -200,4 +208,4 @@ def _mark(arguments: Any) -> str | None:
 
 
 def _tokens(tokens: Any) -> Any:
-    return tokens if isinstance(tokens, (int, float)) else 0
+    return tokens if isinstance(tokens, (int, float)) and not isinstance(tokens, bool) else 0

@@ -88,7 +88,7 @@ class _Seen:
         def handle(*given: Any) -> Any:
             here = current_run()
             if here is self._run or (here is None and _watching == 1):
-                return method(given[-1])
+                return method(*given)
             return None
 
         return handle
@@ -155,7 +155,7 @@ class _Seen:
             mine = self.mine(method)
 
             def handle(source: Any, event: Any) -> None:
-                mine(event)
+                mine(event, source)
 
             return handle
 
@@ -169,7 +169,7 @@ class _Seen:
         return True
 
     @quietly
-    def tool_finished(self, event: Any) -> None:
+    def tool_finished(self, event: Any, source: Any) -> None:
         with self._lock:
             if event.failure is None and failed_text(event.output) is None:
                 self._went_well = max(self._went_well, event.emission_sequence or 0)
@@ -177,14 +177,14 @@ class _Seen:
             self._fails(event, event.failure.message)
 
     @quietly
-    def tool_error(self, event: Any) -> None:
+    def tool_error(self, event: Any, source: Any) -> None:
         if isinstance(event.error, BaseException):
             with self._lock:
                 self._errors[event.tool_name] = event.error
         self._fails(event, text_of(event.error))
 
     @quietly
-    def tool_failure(self, event: Any) -> None:
+    def tool_failure(self, event: Any, source: Any) -> None:
         self._fails(event, event.failure.message)
 
     def _fails(self, event: Any, words: str) -> None:
@@ -212,14 +212,14 @@ class _Seen:
             evidence.tool = label(tool)
 
     @quietly
-    def llm_started(self, event: Any) -> None:
+    def llm_started(self, event: Any, source: Any) -> None:
         with self._lock:
             last = event.messages[-1] if isinstance(event.messages, list) and event.messages else event.messages
             if _FORCED in text_of(last.get("content") if isinstance(last, dict) else last):
                 self._watch.capped("max_iter was reached, and the answer was given without the work")
 
     @quietly
-    def llm_completed(self, event: Any) -> None:
+    def llm_completed(self, event: Any, source: Any) -> None:
         usage = event.usage or {}
         tokens = (
             usage.get("prompt_tokens") or usage.get("input_tokens") or 0,
@@ -228,16 +228,17 @@ class _Seen:
         with self._lock:
             kept = self._run.evidence.finish_reason if self._run is not None else None
             news = self._is_news("model", event)
-            self._watch.model_ends(event.finish_reason if news else kept, *tokens, event.model)
+            tokens_max = getattr(source, "max_completion_tokens", None) or getattr(source, "max_tokens", None)
+            self._watch.model_ends(event.finish_reason if news else kept, *tokens, event.model, tokens_max if news else None)
 
     @quietly
-    def llm_failed(self, event: Any) -> None:
+    def llm_failed(self, event: Any, source: Any) -> None:
         with self._lock:
             if self._is_news("model", event):
                 self._watch.model_fails(event.error)
 
     @quietly
-    def kickoff_completed(self, event: Any) -> None:
+    def kickoff_completed(self, event: Any, source: Any) -> None:
         output = event.output
         self._watch.answers(getattr(output, "raw", None) if hasattr(output, "raw") else output)
 

@@ -35,7 +35,7 @@ class Callback(BaseCallbackHandler):  # type: ignore[misc, unused-ignore]
         super().__init__()
         self.watch = Watch(run, effects)
         self._tools: dict[UUID, str] = {}
-        self._budgets: dict[UUID, int] = {}
+        self._budgets: dict[UUID, Any] = {}
 
     def on_tool_start(self, serialized: dict[str, Any] | None, input_str: str, *, run_id: UUID, **kwargs: Any) -> None:
         name = (serialized or {}).get("name") or kwargs.get("name") or "tool"
@@ -63,7 +63,7 @@ class Callback(BaseCallbackHandler):  # type: ignore[misc, unused-ignore]
     def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **kwargs: Any) -> None:
         params = kwargs.get("invocation_params") or {}
         budget = params.get("max_tokens") or params.get("max_completion_tokens") or params.get("max_output_tokens")
-        if isinstance(budget, int) and not isinstance(budget, bool):
+        if budget is not None:
             self._budgets[run_id] = budget
 
     def on_llm_start(self, *args: Any, **kwargs: Any) -> None:
@@ -79,12 +79,8 @@ class Callback(BaseCallbackHandler):  # type: ignore[misc, unused-ignore]
         if told.get("status") == "incomplete":
             reason = (told.get("incomplete_details") or {}).get("reason") or "length"
         budget = self._budgets.pop(run_id, None) if run_id is not None else None
-        if not reason and budget and usage.get("output_tokens", 0) >= budget:
-            # No reason was given, and all that was allowed was used up.
-            reason = "length"
-        self.watch.model_ends(
-            reason, usage.get("input_tokens", 0), usage.get("output_tokens", 0), told.get("model_name") or told.get("model")
-        )
+        tokens = usage.get("input_tokens", 0), usage.get("output_tokens", 0)
+        self.watch.model_ends(reason, *tokens, told.get("model_name") or told.get("model"), budget)
 
     @quietly
     def on_llm_error(self, error: BaseException, **kwargs: Any) -> None:

@@ -55,7 +55,8 @@ class Hooks(RunHooks):  # type: ignore[misc, unused-ignore, type-arg]
         if reason in (None, "stop", "tool_calls") and any(getattr(item, "status", None) == "incomplete" for item in items):
             reason = "length"
         tokens = getattr(usage, "input_tokens", 0), getattr(usage, "output_tokens", 0)
-        self.watch.model_ends(reason, *tokens, agent.model if isinstance(getattr(agent, "model", None), str) else None)
+        model = agent.model if isinstance(getattr(agent, "model", None), str) else None
+        self.watch.model_ends(reason, *tokens, model, getattr(getattr(agent, "model_settings", None), "max_tokens", None))
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
         call, arguments = getattr(context, "tool_call_id", None), getattr(context, "tool_arguments", None)
