@@ -44,6 +44,28 @@ FILES: list[tuple[str, tuple[str, ...]]] = [
 ]
 
 
+#: What is tried on every supported Python that is found.
+EVERYWHERE = (
+    "test_guard.py", "test_keys.py", "test_threads.py", "test_lazy.py", "test_ends.py", "test_causes.py", "test_wire.py",
+    "test_values.py", "test_effects.py",
+)  # fmt: skip
+SUPPORTED = (10, 11, 12, 13, 14)
+
+
+def others() -> dict[int, str]:
+    """The supported Pythons beside this one, by their minor version."""
+    found: dict[int, str] = {}
+    for minor in SUPPORTED:
+        kept = sorted((Path.home() / ".pyenv" / "versions").glob(f"3.{minor}.*/bin/python3"))
+        for path in (shutil.which(f"python3.{minor}"), *map(str, kept)):
+            # A name on the path may be a shim without a Python behind it.
+            if path and minor != sys.version_info.minor and minor not in found:
+                asked = subprocess.run([path, "-c", "import sys; print(sys.version_info.minor)"], capture_output=True, text=True)
+                if asked.stdout.strip() == str(minor):
+                    found[minor] = path
+    return found
+
+
 _installing: defaultdict[tuple[str, ...], threading.Lock] = defaultdict(threading.Lock)
 
 
@@ -67,14 +89,14 @@ def _provided(packages: tuple[str, ...]) -> Path:
     return folder
 
 
-def run(file: str, packages: tuple[str, ...], wanted: list[str]) -> tuple[int, str]:
+def run(file: str, packages: tuple[str, ...], wanted: list[str], python: str = sys.executable) -> tuple[int, str]:
     folder = provide(packages)
     # What configures a developer's own server must not colour the tests.
     theirs = {name: value for name, value in os.environ.items() if not name.startswith("REDRIVE_") or name == "REDRIVE_BIN"}
     environment = {**theirs, "PYTHONUNBUFFERED": "1"}
     environment["PYTHONPATH"] = str(folder) if folder else ""
     done = subprocess.run(
-        [sys.executable, str(HERE / file), *wanted],
+        [python, str(HERE / file), *wanted],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -89,8 +111,13 @@ def main() -> int:
     HOME.mkdir(parents=True, exist_ok=True)
     # The longest first: an outage in which nothing is computed, and the largest of the frameworks to install.
     order = sorted(FILES, key=lambda entry: entry[0] not in ("test_spool.py", "test_crewai.py", "test_schedules.py"))
+    pythons = others()
+    missing = [f"3.{minor}" for minor in SUPPORTED if minor not in pythons and minor != sys.version_info.minor]
+    beside = ", ".join(f"3.{minor}" for minor in pythons) or "none"
+    print(f"Python 3.{sys.version_info.minor}; beside it {beside}; not found: {', '.join(missing) or 'none'}", flush=True)
     with ThreadPoolExecutor(2) as pool:
         running = [pool.submit(run, file, packages, wanted) for file, packages in order]
+        running += [pool.submit(run, file, (), wanted, python) for python in pythons.values() for file in EVERYWHERE]
         worst = 0
         for each in running:
             code, said = each.result()

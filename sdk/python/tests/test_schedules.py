@@ -8,16 +8,18 @@ import logging
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from fake import DONE, RUNNING, SCHEDULED, UNSAFE, FakeCase, seeds
-from live import PATIENCE_S, SRC
+from live import PATIENCE_S, SRC, LiveCase
 from suite import main
 
 import redrive
@@ -291,6 +293,66 @@ if chance.random() < 0.5:
     redrive.flush(0.02)
     os.kill(os.getpid(), signal.SIGKILL)
 """
+
+
+class RealKills(LiveCase):
+    """Real processes, killed at a random moment between the start of their run and its end, with a real server."""
+
+    PAYMENTS = 5
+
+    def work(self, run_id: str, client: Client, world: Path) -> None:
+        def pay(n: int) -> str:
+            with open(world, "a") as file:
+                file.write(f"{n}\n")
+            return f"paid {n}"
+
+        with client.run(run_id, payload=1, resumable=True) as run:
+            for n in range(self.PAYMENTS):
+                run.do(f"pay-{n}", lambda n=n: pay(n), key=f"{run_id}:{n}", effect=True)
+
+    def killed(self, run_id: str, world: Path, chance: random.Random) -> bool:
+        """Whether the process had said that all of it is told before it was killed."""
+        told, say = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                client = self.make_client(lease_ms=500)
+                os.write(say, b"b")
+                self.work(run_id, client, world)
+                if client.flush(PATIENCE_S):
+                    os.write(say, b"e")
+                threading.Event().wait()
+            finally:
+                os._exit(1)
+        os.close(say)
+        os.read(told, 1)
+        threading.Event().wait(chance.random() * 0.06)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        with os.fdopen(told, "rb") as rest:
+            return rest.read() == b"e"
+
+    def test_processes_killed_at_random_do_nothing_twice(self) -> None:
+        self.spool.mkdir()
+        ended = {}
+        for seed in seeds(100):
+            ended[seed] = self.killed(f"kill-{seed}", self.spool / f"world-{seed}", random.Random(seed))
+        for seed, was_told in ended.items():
+            run_id, world = f"kill-{seed}", self.spool / f"world-{seed}"
+            if not was_told and self.server.run(run_id)["state"] is None and not world.exists():
+                # Killed before its start was on record anywhere: it has done nothing.
+                continue
+            seen = self.settled(run_id, "succeeded") if was_told else self.settled(run_id, "dead", "scheduled", "succeeded")
+            done = world.read_text().split() if world.exists() else []
+            status = {step["name"].removeprefix("pay-"): step["status"] for step in seen["steps"]}
+            self.assertLessEqual(set(done), set(status), f"seed {seed}: an effect without an intent on record")
+            self.assertEqual(seen["state"] == "dead", "unknown" in status.values(), (seed, status))
+            if seen["state"] == "scheduled":
+                self.assertEqual(self.server.replay(run_id)[0], 200)
+                self.work(run_id, self.client, world)
+                done = world.read_text().split()
+                self.assertEqual(sorted(done), [f"{n}" for n in range(self.PAYMENTS)], seed)
+            self.assertEqual(len(done), len(set(done)), f"seed {seed}: done twice")
 
 
 class Kills(FakeCase):
