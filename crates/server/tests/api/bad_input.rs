@@ -237,6 +237,31 @@ async fn a_body_that_stalls_gives_its_room_back() {
     assert_eq!(world.fail("a").await.status, 201);
 }
 
+/// A body that brings a byte now and then.
+struct Trickle(tokio::time::Interval);
+
+impl HttpBody for Trickle {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_tick(context).map(|_| Some(Ok(Frame::data(Bytes::from_static(b" ")))))
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_trickles_has_stalled() {
+    let limits = Limits { body_max_bytes: 1_000, body_timeout_ms: 3_600_000, body_stall_ms: 200, ..Limits::default() };
+    let world = World::with(limits).await;
+    let body = Body::new(Trickle(tokio::time::interval(Duration::from_millis(2))));
+    let slow = world.send(request(Method::POST, "/v1/failures", &world.worker, body));
+    let slow = tokio::time::timeout(Duration::from_secs(20), slow).await.expect("an answer before the hour is up");
+    assert_eq!(slow.short(), (408, "slow_body".into()));
+}
+
 #[tokio::test]
 async fn one_tenants_bodies_leave_room_for_others() {
     let limits = Limits { body_max_bytes: 1_000, in_flight_max_bytes: 2_000, ..Limits::default() };

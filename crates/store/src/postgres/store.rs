@@ -323,4 +323,23 @@ mod tests {
         drop(busy);
         store.close().await;
     }
+
+    #[tokio::test]
+    async fn plans_read_no_outputs_of_steps() {
+        let database = Database::fresh().unwrap();
+        let store = open(&database).await;
+        // Without the run itself: the entry is all that is looked at.
+        let insert = "SET session_replication_role = replica;
+            INSERT INTO steps (tenant, run, run_id, attempt, epoch, key, named, name, effect, status, holds, at, used_at,
+                used_epoch, verify, output) VALUES (1, 1, 'r', 1, 1, 'k', 1, 'n', 1, 1, 1, 0, 0, 1, '\\x00', '\\x00')";
+        database.sql(insert).unwrap();
+        let read = store.write(|batch| Ok((batch.rows.steps_of_run(1)?, batch.rows.step_of_run(1, "k")?))).await;
+        let (read, whole) = read.unwrap();
+        assert_eq!(
+            read.iter().map(|step| (step.output.is_some(), step.check.is_some())).collect::<Vec<_>>(),
+            [(false, false)]
+        );
+        assert!(whole.is_some_and(|whole| whole.output.is_some() && whole.check.is_some()));
+        store.close().await;
+    }
 }

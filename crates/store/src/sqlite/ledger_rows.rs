@@ -199,3 +199,27 @@ impl LedgerRows for SqliteRows<'_> {
 fn exactly_one(changed: usize) -> Result<()> {
     if changed == 1 { Ok(()) } else { Err(Error::Unexpected(format!("{changed} entries moved instead of one"))) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::fixture::{Fixture, Seed};
+    use crate::sqlite::rows::Memory;
+
+    #[test]
+    fn plans_read_no_outputs_of_steps() {
+        let fixture = Fixture::with([Seed::default()]);
+        let insert = "INSERT INTO steps (tenant, run, run_id, attempt, epoch, key, named, name, effect, status, holds, at, used_at,
+            used_epoch, verify, output) VALUES (1, 1, 'r', 1, 1, 'k', 1, 'n', 1, 1, 1, 0, 0, 1, x'00', x'00')";
+        fixture.conn.execute(insert, []).unwrap();
+        let mut memory = Memory::default();
+        let mut rows = SqliteRows::new(&fixture.conn, &mut memory);
+        let read = rows.steps_of_run(1).unwrap();
+        assert_eq!(
+            read.iter().map(|step| (step.output.is_some(), step.check.is_some())).collect::<Vec<_>>(),
+            [(false, false)]
+        );
+        let whole = rows.step_of_run(1, "k").unwrap().unwrap();
+        assert!(whole.output.is_some() && whole.check.is_some());
+    }
+}

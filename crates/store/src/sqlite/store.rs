@@ -145,12 +145,18 @@ fn newest_time(conn: &rusqlite::Connection) -> Result<Option<Timestamp>> {
 #[allow(clippy::disallowed_methods, reason = "a test's tasks end with it")]
 mod tests {
     use std::sync::mpsc;
+    use std::time::Duration;
+
+    use tokio::time::timeout;
 
     use super::*;
     use crate::model::RunRef;
     use crate::store::Store as _;
     use crate::triage_model::Replay;
     use crate::{Error, SystemClock, SystemDice};
+
+    /// Far longer than any of it takes: what waits for another fails here instead of for ever.
+    const PATIENCE: Duration = Duration::from_secs(20);
 
     fn store() -> (tempfile::TempDir, Arc<SqliteStore>) {
         let folder = tempfile::tempdir().unwrap();
@@ -180,9 +186,9 @@ mod tests {
         });
         begun.await.unwrap();
         let at = RunRef { tenant: "acme".parse().unwrap(), run_id: "r".parse().unwrap() };
-        let planned = store.plan(&at, Replay::default()).await;
-        assert!(matches!(planned, Err(Error::NotFound("run"))), "{planned:?}");
+        let planned = timeout(PATIENCE, store.plan(&at, Replay::default())).await;
         drop(go_on);
+        assert!(matches!(planned, Ok(Err(Error::NotFound("run")))), "{planned:?}");
         writing.await.unwrap().unwrap();
     }
 
@@ -206,8 +212,9 @@ mod tests {
             begun.await.unwrap();
             go_on.push(end);
         }
-        assert!(store.key_by_hash([7; 32]).await.unwrap().is_none());
+        let found = timeout(PATIENCE, store.key_by_hash([7; 32])).await;
         drop(go_on);
+        assert!(found.unwrap().unwrap().is_none());
         for read in busy {
             read.await.unwrap().unwrap();
         }
