@@ -28,6 +28,10 @@ class Server:
     def __init__(self, config: str = "") -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="redrive-sdk-")
         self.data = Path(self.folder.name) / "data"
+        #: SQLite in a folder of its own, or a fresh database of the PostgreSQL that is named.
+        self.store = ["--data", str(self.data)]
+        if postgres := os.environ.get("SDK_TEST_POSTGRES"):
+            self.store = ["--database-url", fresh_database(postgres)]
         self.config = Path(self.folder.name) / "redrive.toml"
         self.config.write_text(config)
         with socket.socket() as free:
@@ -41,7 +45,7 @@ class Server:
         self.operator_key = self._key("operator", "*")
 
     def start(self) -> None:
-        command = [binary(), "serve", "--listen", f"127.0.0.1:{self.port}", "--data", str(self.data)]
+        command = [binary(), "serve", "--listen", f"127.0.0.1:{self.port}", *self.store]
         log = open(Path(self.folder.name) / "log", "ab")
         # REDRIVE_… of whoever runs the tests must not reach it.
         environment = {k: v for k, v in os.environ.items() if not k.startswith("REDRIVE_")}
@@ -68,7 +72,7 @@ class Server:
             return False
 
     def _key(self, role: str, tenant: str = TENANT) -> str:
-        command = [binary(), "keys", "create", "--role", role, "--tenant", tenant, "--json", "--data", str(self.data)]
+        command = [binary(), "keys", "create", "--role", role, "--tenant", tenant, "--json", *self.store]
         made = json.loads(subprocess.check_output(command))
         key: str = made["key"]
         # The server sees a new key within a second.
@@ -93,6 +97,13 @@ class Server:
 
     def replay(self, run_id: str, **more: Any) -> tuple[int, Any]:
         return self.call("POST", f"/v1/runs/{run_id}/replay", {"tenant": TENANT, "reason": "a test", **more})
+
+
+def fresh_database(url: str) -> str:
+    """A new database on the server at `url`, which ends in the name of a database to create it from."""
+    name = f"sdk_{os.urandom(6).hex()}"
+    subprocess.check_output(["psql", url, "-qc", f"CREATE DATABASE {name}"])
+    return f"{url.rpartition('/')[0]}/{name}"
 
 
 def until(true: Any, what: str) -> Any:

@@ -15,6 +15,8 @@ from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from postgres import private_postgres
+
 HERE = Path(__file__).resolve().parent
 HOME = HERE.parents[2] / "target" / "sdk-python"
 
@@ -49,6 +51,8 @@ EVERYWHERE = (
     "test_guard.py", "test_keys.py", "test_threads.py", "test_lazy.py", "test_ends.py", "test_causes.py", "test_wire.py",
     "test_values.py", "test_effects.py",
 )  # fmt: skip
+#: What is tried with the server's other store as well.
+ON_POSTGRES = ("test_run.py", "test_effects.py")
 SUPPORTED = (10, 11, 12, 13, 14)
 
 
@@ -89,11 +93,11 @@ def _provided(packages: tuple[str, ...]) -> Path:
     return folder
 
 
-def run(file: str, packages: tuple[str, ...], wanted: list[str], python: str = sys.executable) -> tuple[int, str]:
+def run(file: str, packages: tuple[str, ...], wanted: list[str], python: str = sys.executable, **more: str) -> tuple[int, str]:
     folder = provide(packages)
     # What configures a developer's own server must not colour the tests.
     theirs = {name: value for name, value in os.environ.items() if not name.startswith("REDRIVE_") or name == "REDRIVE_BIN"}
-    environment = {**theirs, "PYTHONUNBUFFERED": "1"}
+    environment = {**theirs, "PYTHONUNBUFFERED": "1", **more}
     environment["PYTHONPATH"] = str(folder) if folder else ""
     done = subprocess.run(
         [python, str(HERE / file), *wanted],
@@ -115,9 +119,13 @@ def main() -> int:
     missing = [f"3.{minor}" for minor in SUPPORTED if minor not in pythons and minor != sys.version_info.minor]
     beside = ", ".join(f"3.{minor}" for minor in pythons) or "none"
     print(f"Python 3.{sys.version_info.minor}; beside it {beside}; not found: {', '.join(missing) or 'none'}", flush=True)
-    with ThreadPoolExecutor(2) as pool:
+    with private_postgres() as postgres, ThreadPoolExecutor(2) as pool:
         running = [pool.submit(run, file, packages, wanted) for file, packages in order]
         running += [pool.submit(run, file, (), wanted, python) for python in pythons.values() for file in EVERYWHERE]
+        if postgres is None:
+            print("PostgreSQL is not installed: all of it runs with SQLite only", flush=True)
+        else:
+            running += [pool.submit(run, file, (), wanted, SDK_TEST_POSTGRES=postgres) for file in ON_POSTGRES]
         worst = 0
         for each in running:
             code, said = each.result()
