@@ -9,11 +9,10 @@ use serde::Serialize;
 use crate::app::App;
 use crate::auth::{Gate, LookUp};
 use crate::body::{FromBody, NoBody};
-use crate::budget::Holder;
 use crate::path::{FromPath, Params};
 use crate::problem::{Problem, Result};
 use crate::query::{FromQuery, Given, NoQuery};
-use crate::tasks::{LARGE, compute};
+use crate::tasks::beside;
 
 /// Everything a handler gets, each part checked before it is reached.
 #[derive(Debug)]
@@ -46,8 +45,8 @@ pub(crate) trait Answer: Send + 'static {
     const MEDIA: &'static [&'static str];
 
     fn schema(generator: &mut SchemaGenerator) -> Schema;
-    /// Written for a caller; what is large in the caller's turn.
-    fn respond(self, app: &App, to: &Holder) -> impl Future<Output = Response> + Send;
+    /// Written for a caller; what is large beside the threads that take requests.
+    fn respond(self) -> impl Future<Output = Response> + Send;
 }
 
 /// JSON with its status.
@@ -81,10 +80,10 @@ impl<A: Serialize + JsonSchema + Send + 'static> Answer for Reply<A> {
         generator.subschema_for::<A>()
     }
 
-    async fn respond(self, app: &App, to: &Holder) -> Response {
+    async fn respond(self) -> Response {
         let Self { status, answer, is_large } = self;
         let write = move || serde_json::to_vec(&answer).map_err(|error| Problem::internal(&error.to_string()));
-        match compute(app, to, if is_large { LARGE } else { 0 }, write).await {
+        match if is_large { beside(write).await } else { write() } {
             Ok(body) => typed(status, "application/json", body),
             Err(problem) => problem.into_response(),
         }

@@ -112,13 +112,12 @@ impl<W: Gate> RowBy<W> {
         let run = move |app: App, request: Request| -> Handling {
             let handler = handler.clone();
             Box::pin(async move {
-                let call = match Call::<W, P, Q, B>::take(&app, request).await {
-                    Ok(call) => call,
-                    Err(problem) => return problem.into_response(),
+                let answered = match Call::take(&app, request).await {
+                    Ok(call) => handler(app, call).await,
+                    Err(problem) => Err(problem),
                 };
-                let caller = call.who.holder();
-                match handler(app.clone(), call).await {
-                    Ok(answer) => answer.respond(&app, &caller).await,
+                match answered {
+                    Ok(answer) => answer.respond().await,
                     Err(problem) => problem.into_response(),
                 }
             })

@@ -65,9 +65,6 @@ fn message(panic: &(dyn Any + Send)) -> String {
     text.unwrap_or("without a message").to_owned()
 }
 
-/// Of what is known to be large whatever its bytes are.
-pub(crate) const LARGE: usize = usize::MAX;
-
 /// Work above this keeps a thread busy long enough for others to notice.
 const INLINE_MAX_BYTES: usize = 128 * 1024;
 
@@ -89,9 +86,19 @@ pub(crate) async fn compute<T: Send + 'static>(
         return work();
     }
     let Some(turn) = app.large_work.take(holder).await else { return Err(Problem::plain(Code::Closing)) };
-    let worked = tokio::task::spawn_blocking(move || {
+    beside(move || {
         // Held here and not by the caller, who may stop waiting before the work ends.
         let _turn = turn;
+        work()
+    })
+    .await
+}
+
+/// Does work at once, on a thread that gives way. For what is in memory already: it must not wait there for a turn.
+pub(crate) async fn beside<T: Send + 'static>(
+    work: impl FnOnce() -> crate::problem::Result<T> + Send + 'static,
+) -> crate::problem::Result<T> {
+    let worked = tokio::task::spawn_blocking(move || {
         give_way();
         work()
     });

@@ -7,7 +7,6 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 
 use crate::app::App;
 use crate::auth::Gate;
-use crate::budget::Holder;
 use crate::call::{Answer, Call, typed};
 use crate::problem::Result;
 
@@ -20,7 +19,7 @@ impl Answer for Exposition {
         json_schema!({ "type": "string" })
     }
 
-    async fn respond(self, _: &App, _: &Holder) -> Response {
+    async fn respond(self) -> Response {
         typed(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", self.0)
     }
 }

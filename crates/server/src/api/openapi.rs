@@ -9,7 +9,6 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 
 use crate::app::App;
 use crate::auth::Anyone;
-use crate::budget::Holder;
 use crate::call::{Answer, Call, typed};
 use crate::problem::Result;
 
@@ -22,7 +21,7 @@ impl Answer for Document {
         json_schema!({ "type": "object" })
     }
 
-    async fn respond(self, _: &App, _: &Holder) -> Response {
+    async fn respond(self) -> Response {
         typed(StatusCode::OK, "application/json", self.0)
     }
 }

@@ -38,9 +38,9 @@ impl Answer for FailuresReply {
         generator.subschema_for::<FailureAnswer>()
     }
 
-    async fn respond(self, app: &App, to: &Holder) -> Response {
+    async fn respond(self) -> Response {
         match self {
-            Self::One(reply) => reply.respond(app, to).await,
+            Self::One(reply) => reply.respond().await,
             Self::Many(text) => typed(StatusCode::OK, "application/x-ndjson", text),
         }
     }
