@@ -36,6 +36,8 @@ impl StateName {
 
 /// The highest number of an attempt. A run that has reached it is retried and replayed no more.
 pub const ATTEMPT_MAX: u32 = 1_000_000;
+/// The highest revision of a payload. A run that has reached it takes no other fix.
+pub const REVISION_MAX: u32 = 1_000_000;
 
 /// Where a run is in its life; each state owns what only it needs.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,7 +2,7 @@
 
 use redrive_core::ids::ID_MAX_BYTES;
 use redrive_core::policy::{LEASE_MS_MAX, LEASE_MS_MIN};
-pub use redrive_core::run::ATTEMPT_MAX;
+pub use redrive_core::run::{ATTEMPT_MAX, REVISION_MAX};
 use redrive_core::text::LABEL_MAX_BYTES;
 use redrive_core::wire::LimitsAnswer;
 
@@ -13,8 +13,6 @@ pub use redrive_core::wire::bounds::{
 
 const MIB: usize = 1024 * 1024;
 
-/// What a caller may name a revision of a payload.
-pub const REVISION_MAX: u32 = 1_000_000;
 /// A step's output above this is known by its size and hash only.
 pub const STEP_OUTPUT_MAX_BYTES: usize = 64 * 1024;
 /// Values of one comma list in a query.

@@ -93,6 +93,14 @@ impl Breaker {
         self.name() == StateName::Closed
     }
 
+    /// Open, and its time is over.
+    pub fn is_up(&self, now: Timestamp) -> bool {
+        match &self.state {
+            State::Open { until, .. } => until.is_some_and(|until| until <= now),
+            State::Closed { .. } | State::HalfOpen { .. } => false,
+        }
+    }
+
     pub fn is_by_hand(&self) -> bool {
         match &self.state {
             State::Open { by_hand, .. } => by_hand.is_some(),

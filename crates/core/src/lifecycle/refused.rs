@@ -27,6 +27,8 @@ pub enum Refused {
     ReplaysUsed(u32),
     #[error("the run has had {0} attempts and can have no more")]
     TooManyAttempts(u32),
+    #[error("the payload has had {0} revisions and can have no more")]
+    TooManyRevisions(u32),
     #[error("the queue wants an approval first: replay it there instead, which asks for one")]
     ApprovalNeeded,
     #[error("the payload was too large to send and is not here: nothing can be replayed")]
@@ -53,6 +55,7 @@ impl Refused {
             Self::Unsafe => "unsafe",
             Self::ReplaysUsed(_) => "replays_used",
             Self::TooManyAttempts(_) => "too_many_attempts",
+            Self::TooManyRevisions(_) => "too_many_revisions",
             Self::ApprovalNeeded => "approval_needed",
             Self::NotReplayable => "not_replayable",
             Self::PlanChanged => "plan_changed",

@@ -6,7 +6,7 @@ use crate::lifecycle::attempts::next_attempt;
 use crate::lifecycle::event::{Effect, Moved, Outcome};
 use crate::lifecycle::refused::Refused;
 use crate::policy::{Policy, RetryBy};
-use crate::run::{BeforeMerge, Closed, Due, Ended, Memory, Merged, Review, Run, Scheduled, State};
+use crate::run::{BeforeMerge, Closed, Due, Ended, Memory, Merged, REVISION_MAX, Review, Run, Scheduled, State};
 use crate::text::Label;
 use crate::time::Timestamp;
 use crate::verdict::DeadBecause;
@@ -31,6 +31,10 @@ pub(super) fn replay(
         State::Merged(merged) => return Err(Refused::MergedInto(merged.into.clone())),
     }
     next_attempt(run)?;
+    // A fix has made it one more; not even force makes another.
+    if run.revision > REVISION_MAX {
+        return Err(Refused::TooManyRevisions(REVISION_MAX));
+    }
     if policy.retry_by == RetryBy::Worker && !run.replayable {
         return Err(Refused::NotReplayable);
     }

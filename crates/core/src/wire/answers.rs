@@ -106,7 +106,7 @@ pub struct AttemptView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub output: Option<RawJson>,
-    /// Evidence that was cut, by field: how long it was, and its hash.
+    /// Evidence that was cut, by field (`late.…` of a late failure): how long it was, and its hash.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub truncated: BTreeMap<String, PayloadOmitted>,
     /// A failure that came after the lease had ended, kept as evidence.

@@ -114,6 +114,8 @@ codes! {
         "A run has at most 1,000,000 attempts. It keeps its count and its newest failure, and takes no other: not even `force` replays it. Start the work as a new run.";
     TooManySteps = "too_many_steps", CONFLICT, "The run has too many steps",
         "A run has at most `limit` steps on record, over all of its attempts, and this one is not kept. An effect must not be begun without its intent on record: do not do it. One that is reported as done counts as in doubt, so that only `force` replays the run.";
+    TooManyRevisions = "too_many_revisions", CONFLICT, "The payload has been fixed too often",
+        "A payload has at most 1,000,000 revisions. Replay the run without a fix, or start the work as a new run.";
     ApprovalNeeded = "approval_needed", CONFLICT, "The queue wants an approval first",
         "The run waits for a replay that was let through for another queue or agent. Replay it with `queue` or `agent` instead: that asks for the approval.";
     NotReplayable = "not_replayable", CONFLICT, "The payload is not here",

@@ -47,7 +47,9 @@ impl From<Error> for Problem {
                 tracing::error!(error = %said, "the store is unavailable");
                 Self::plain(Code::Unavailable).retry_after_s(UNAVAILABLE_RETRY_AFTER_S)
             }
-            Error::Damaged(_) | Error::Unexpected(_) | Error::Sqlite(_) => Self::internal(&said),
+            Error::Damaged(_) | Error::Unexpected(_) | Error::Corrupt { .. } | Error::Sqlite(_) => {
+                Self::internal(&said)
+            }
         }
     }
 }
@@ -75,6 +77,7 @@ impl From<Refused> for Problem {
             | Refused::Unsafe
             | Refused::ReplaysUsed(_)
             | Refused::TooManyAttempts(_)
+            | Refused::TooManyRevisions(_)
             | Refused::ApprovalNeeded
             | Refused::NotReplayable
             | Refused::PlanChanged
@@ -96,6 +99,7 @@ fn code_of(refused: &Refused) -> Code {
         Refused::Unsafe => Code::Unsafe,
         Refused::ReplaysUsed(_) => Code::ReplaysUsed,
         Refused::TooManyAttempts(_) => Code::TooManyAttempts,
+        Refused::TooManyRevisions(_) => Code::TooManyRevisions,
         Refused::ApprovalNeeded => Code::ApprovalNeeded,
         Refused::NotReplayable => Code::NotReplayable,
         Refused::PlanChanged => Code::PlanChanged,
@@ -124,6 +128,7 @@ mod tests {
             Refused::Unsafe,
             Refused::ReplaysUsed(10),
             Refused::TooManyAttempts(1_000_000),
+            Refused::TooManyRevisions(1_000_000),
             Refused::ApprovalNeeded,
             Refused::NotReplayable,
             Refused::PlanChanged,

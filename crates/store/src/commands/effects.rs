@@ -8,6 +8,7 @@ use redrive_core::wire::EffectView;
 use crate::commands::batch::Batch;
 use crate::commands::ledger;
 use crate::commands::rows::{Rows, SettledEntry};
+use crate::commands::step_room;
 use crate::commands::steps::StepRow;
 use crate::error::{Error, Result};
 use crate::model::{EffectRef, Reconcile, Swept};
@@ -45,12 +46,17 @@ fn find(rows: &mut dyn Rows, at: &EffectRef) -> Result<StepRow> {
 pub(crate) fn reconcile(batch: &mut Batch<'_>, act: &Reconcile) -> Result<EffectView> {
     let found = find(batch.rows, &act.at)?;
     if let Recorded::Now(state) = ledger::reconciled(&found, act.outcome)? {
-        let (output, omitted) = (act.output.as_deref(), act.output_omitted.as_ref());
+        let mut run = found.run.map(|run| batch.rows.run_by_number(run)).transpose()?.flatten();
+        let before = run.clone();
+        let too_much = match &mut run {
+            Some(row) => step_room::count(row, Some(&found), act.output.as_deref())?,
+            None => None,
+        };
+        let output = act.output.as_deref().filter(|_| too_much.is_none());
+        let omitted = too_much.as_ref().or(act.output_omitted.as_ref());
         let settled = SettledEntry { found: &found, state, output, omitted, actor: &act.actor };
         batch.rows.settle_step(&settled, batch.now)?;
-        let run = found.run.map(|run| batch.rows.run_by_number(run)).transpose()?.flatten();
-        if let Some(mut row) = run {
-            let before = row.clone();
+        if let (Some(before), Some(mut row)) = (before, run) {
             let (old, new) = ((found.effect, found.state), (found.effect, state));
             redrive_core::ledger::recount(&mut row.run.effects, Some(old), new);
             batch.save(&before, &row)?;

@@ -9,6 +9,7 @@ use super::run::copy;
 use super::tables::{MADE_ANEW, NUMBERED, TABLES};
 use super::value::{Cells, Kind, Value};
 use super::{Copied, sqlite};
+use crate::model::KeyMark;
 use crate::sqlite::FolderPlace;
 
 const ROWS: i64 = 2_300;
@@ -162,4 +163,24 @@ fn every_table_is_copied_and_the_twins_have_the_same_columns() {
     let mut numbered = NUMBERED.to_vec();
     numbered.sort_unstable();
     assert_eq!(identities.unwrap().lines().collect::<Vec<_>>(), numbered);
+}
+
+/// A key that was rotated before the copy still reads what it worked on.
+#[test]
+fn a_copy_carries_who_worked_on_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Database::fresh().unwrap();
+    let (at, mark) = (folder.path().join("a"), KeyMark::of_lineage("key-1"));
+    fill(&at);
+    let conn = Connection::open(at.join("redrive.db")).unwrap();
+    let life = "UPDATE runs SET run_id = 'r1', state = 0, life = json_object('k', json_array(json(?1))) WHERE id = 1";
+    let mark_as_kept = serde_json::to_string(&mark).unwrap();
+    conn.execute(life, [&mark_as_kept]).unwrap();
+    conn.execute("UPDATE tenants SET name = 'acme' WHERE id = 1", []).unwrap();
+    conn.execute("UPDATE keys SET lineage = 'key-1' WHERE id = (SELECT min(id) FROM keys)", []).unwrap();
+    drop(conn);
+    copied(&Place::Folder(at), &Place::Database(database.url().to_owned()));
+    let kept = "SELECT convert_from(life, 'UTF8') FROM runs WHERE run_id = 'r1'";
+    assert_eq!(database.sql(kept).unwrap().trim(), format!(r#"{{"k":[{mark_as_kept}]}}"#));
+    assert_eq!(database.sql("SELECT count(*) FROM keys WHERE lineage = 'key-1'").unwrap().trim(), "1");
 }

@@ -6,7 +6,7 @@ use redrive_core::lifecycle::Outcome;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::verdict::Verdict;
-use redrive_core::wire::{AttemptView, ErrorReport, RunSummary};
+use redrive_core::wire::{AttemptView, ErrorReport, PayloadOmitted, RunSummary};
 
 use super::columns::{Columns, json, number, packed_json, packed_json_or_none, text, time, whole};
 use crate::commands::fingerprints::FingerprintKey;
@@ -24,7 +24,22 @@ pub(crate) struct EndedAttempt {
     pub(crate) verdict: Option<Verdict>,
     pub(crate) body: AttemptBody,
     /// The newest failure that came after the lease had ended.
-    pub(crate) late: Option<ErrorReport>,
+    pub(crate) late: Option<LateFailure>,
+}
+
+pub(crate) struct LateFailure {
+    error: ErrorReport,
+    /// Of its error, by field as the attempt shows it.
+    truncated: BTreeMap<String, PayloadOmitted>,
+}
+
+impl LateFailure {
+    fn of(body: AttemptBody) -> Option<Self> {
+        let of_error = |(field, omitted): (String, PayloadOmitted)| {
+            field.strip_prefix("error.").map(|field| (format!("late.{field}"), omitted))
+        };
+        Some(Self { error: body.error?, truncated: body.truncated.into_iter().filter_map(of_error).collect() })
+    }
 }
 
 /// Of what [`super::pages::sized`] reads; a condition follows.
@@ -55,8 +70,8 @@ pub(crate) fn ended_attempt(row: &impl Columns) -> Result<EndedAttempt> {
 
 /// Gives each attempt the newest failure that came late, of `late` in their order.
 pub(crate) fn with_late(attempts: &mut [EndedAttempt], late: impl IntoIterator<Item = (u32, AttemptBody)>) {
-    let mut newest: BTreeMap<u32, ErrorReport> = BTreeMap::new();
-    newest.extend(late.into_iter().filter_map(|(number, body)| Some((number, body.error?))));
+    let mut newest: BTreeMap<u32, LateFailure> = BTreeMap::new();
+    newest.extend(late.into_iter().filter_map(|(number, body)| Some((number, LateFailure::of(body)?))));
     for attempt in attempts {
         attempt.late = newest.remove(&attempt.number);
     }
@@ -111,11 +126,15 @@ fn view(attempt: u32, outcome: &str, recorded_at: Timestamp, origin: AttemptOrig
 
 impl EndedAttempt {
     pub(crate) fn into_view(self) -> AttemptView {
-        AttemptView {
+        let mut view = AttemptView {
             fingerprint: self.fingerprint.map(|f| f.to_string()),
             verdict: self.verdict,
-            late: self.late,
             ..view(self.number, self.outcome.as_str(), self.recorded_at, self.origin, self.body)
+        };
+        if let Some(LateFailure { error, truncated }) = self.late {
+            view.late = Some(error);
+            view.truncated.extend(truncated);
         }
+        view
     }
 }

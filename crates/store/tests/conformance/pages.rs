@@ -1,9 +1,9 @@
 //! A run's lists, page by page, and what one read or one answer can come to.
 
-use redrive_core::wire::{HistoryEntry, RunBody, StepStatus};
-use redrive_store::{DetailCall, Error, LeaseCall, NewStep, Triage, encode};
+use redrive_core::wire::{EffectOutcome, HistoryEntry, RunBody, StepStatus};
+use redrive_store::{DetailCall, EffectRef, Error, LeaseCall, NewStep, Reconcile, Triage, encode};
 
-use crate::world::{World, at, lease_call, numbered, start, step};
+use crate::world::{World, at, failed, lease_call, numbered, start, step};
 
 async fn page(world: &World, run: &str, call: DetailCall) -> RunBody {
     world.store.run_pages(&at("acme", run), call).await.unwrap().body
@@ -127,4 +127,31 @@ pub async fn outputs_of_one_run_are_kept_up_to_a_limit(world: World) {
     let kept = again.iter().filter(|step| step.output.is_some()).count();
     let omitted = again.iter().filter(|step| step.output_omitted.is_some()).count();
     assert_eq!((again.len(), kept, omitted), (12, 8, 4));
+}
+
+/// What a person says that an effect gave goes to the next worker as well.
+pub async fn reconciled_outputs_count_in_the_limit(world: World) {
+    let (_, under) = world.start_resumable("r1").await;
+    let large = encode(format!("\"{}\"", "x".repeat(1_000_000)).as_bytes());
+    for n in 1..=8 {
+        let step = NewStep { output: Some(large.clone()), ..step(&format!("s-{n}"), false, StepStatus::Committed) };
+        world.store.step(under.clone(), step).await.unwrap();
+    }
+    for key in ["large", "small"] {
+        world.store.step(under.clone(), step(key, true, StepStatus::Started)).await.unwrap();
+    }
+    world.store.fail(under, failed("Request timed out")).await.unwrap();
+    let settle = |key: &str, output: Vec<u8>| Reconcile {
+        at: EffectRef { tenant: "acme".parse().unwrap(), key: key.parse().unwrap(), run_id: None },
+        outcome: EffectOutcome::Committed,
+        output: Some(output),
+        output_omitted: None,
+        actor: "key:ops".into(),
+        reason: None,
+    };
+    let settled = world.store.reconcile(settle("large", large)).await.unwrap();
+    assert!(settled.output.is_none());
+    assert_eq!(settled.output_omitted.unwrap().bytes, 1_000_002);
+    let settled = world.store.reconcile(settle("small", encode(b"1"))).await.unwrap();
+    assert_eq!((settled.output.unwrap().get(), settled.output_omitted.is_none()), ("1", true));
 }

@@ -111,6 +111,25 @@ pub async fn a_caller_cannot_succeed_past_the_last_attempt(world: World) {
     assert_eq!(world.show("r1").await.summary.attempt, LAST);
 }
 
+/// Not even by force; without a fix it is replayed as ever.
+pub async fn past_the_last_revision_a_fix_is_refused(world: World) {
+    world.fail("r1", BUG).await;
+    world.alter("UPDATE runs SET revision = 1000000");
+    let fixed = |force| {
+        let fix = FixedPayload { from_revision: LAST, payload: payload(PayloadKind::Json, b"[2]"), patch: None };
+        Triage::Replay(Box::new(Replay { fix: Some(fix), force, ..Replay::default() }))
+    };
+    for force in [false, true] {
+        let refused = world.triage("r1", fixed(force)).await;
+        assert!(
+            matches!(&refused, Err(Error::Refused(refused)) if refused.code() == "too_many_revisions"),
+            "force {force}: {refused:?}"
+        );
+    }
+    assert_eq!(world.show("r1").await.summary.revision, LAST);
+    assert_eq!(world.triage("r1", Triage::replay(false)).await.unwrap(), StateName::Scheduled);
+}
+
 pub async fn a_failure_reopens_a_closed_run(world: World) {
     let (_, under) = world.start("r1").await;
     world.store.succeed(success(&under, "1")).await.unwrap();

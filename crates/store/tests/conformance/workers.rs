@@ -2,14 +2,16 @@
 
 use redrive_core::lifecycle::Refused;
 use redrive_core::run::StateName;
+use redrive_core::text::Label;
 use redrive_core::verdict::DeadBecause;
-use redrive_core::wire::StepStatus;
+use redrive_core::wire::{PayloadOmitted, Role, StepStatus};
 use redrive_store::{
-    Error, KeyMark, LeaseToken, NewRun, NewStep, PayloadKind, Start, StartHow, Success, Triage, UnderLease,
+    AttemptBody, Error, FailedAttempt, KeyMark, KeyRecord, LeaseCall, LeaseToken, NewRun, NewStep, PayloadKind, Start,
+    StartHow, Success, Triage, UnderLease, encode,
 };
 
 use crate::reports::{BUG, TIMEOUT};
-use crate::world::{LEASE_MS, World, at, failed, new_run, payload, start, step, success};
+use crate::world::{LEASE_MS, World, at, failed, lease_call, new_run, payload, report, start, step, success, under};
 
 async fn goes_quiet(world: &World) {
     world.wait(LEASE_MS + 1);
@@ -144,6 +146,63 @@ pub async fn a_late_failure_is_kept_as_evidence(world: World) {
     let shown = world.show("r1").await;
     assert_eq!(shown.summary.state, StateName::Scheduled);
     assert_eq!(shown.body.attempts.len(), 1);
+}
+
+pub async fn cut_evidence_of_a_late_failure_is_marked(world: World) {
+    let (_, under) = world.start("r1").await;
+    goes_quiet(&world).await;
+    let omitted = |bytes| PayloadOmitted { bytes, sha256: Label::from("hash") };
+    let error = serde_json::from_str(r#"{"message":"cut"}"#).unwrap();
+    let truncated = [("error.message".to_owned(), omitted(7)), ("partial_output".to_owned(), omitted(8))];
+    let body = AttemptBody { error: Some(error), truncated: truncated.into(), ..AttemptBody::default() };
+    let body = encode(serde_json::to_string(&body).unwrap().as_bytes());
+    let late = world.store.fail(under, FailedAttempt { body, ..failed(BUG) }).await;
+    assert!(matches!(late, Err(Error::LeaseLost { recorded: true })));
+    let shown = world.show("r1").await.body.attempts.pop().unwrap();
+    assert_eq!(shown.late.unwrap().message.decode(), "cut");
+    assert_eq!(shown.truncated.into_iter().collect::<Vec<_>>(), [("late.message".to_owned(), omitted(7))]);
+}
+
+/// A key is known by its lineage: whoever rotates it still reads what it worked on, and nobody else does.
+pub async fn a_key_has_worked_on_what_it_began_or_reported(world: World) {
+    let [own, other] = ["key-1", "key-2"].map(KeyMark::of_lineage);
+    let mut started = start("started");
+    started.run.by = Some(own);
+    world.store.start(started).await.unwrap();
+    let mut reported = report("reported", BUG);
+    reported.run.by = Some(other);
+    world.store.report(reported).await.unwrap();
+    world.enqueue("acme", "leased").await;
+    let leased = world.store.lease(LeaseCall { by: Some(own), ..lease_call(1) }).await.unwrap().pop().unwrap();
+    world.store.succeed(success(&under(&leased), "1")).await.unwrap();
+    let mut again = report("reported", "KeyError: 'other'");
+    again.failed.by = Some(own);
+    world.store.report(again).await.unwrap();
+    world.enqueue("acme", "nobodys").await;
+    let world = world.restarted().await;
+    let worked_on = async |run: &str, key| world.store.was_worked_on_by(&at("acme", run), key).await.unwrap();
+    for (run, by_own, by_other) in
+        [("started", true, false), ("reported", true, true), ("leased", true, false), ("nobodys", false, false)]
+    {
+        assert_eq!((worked_on(run, own).await, worked_on(run, other).await), (by_own, by_other), "{run}");
+    }
+    // The first one and the one that it was rotated into.
+    for (id, hash) in [("key-1", [1; 32]), ("key-9", [9; 32])] {
+        let key = KeyRecord {
+            id: id.into(),
+            lineage: "key-1".into(),
+            hash,
+            role: Role::Worker,
+            tenant: Some("acme".parse().unwrap()),
+            note: None,
+            created_at: world.store.now(),
+            expires_at: None,
+            revoked_at: None,
+        };
+        world.store.put_key(key).await.unwrap();
+        let found = world.store.key_by_hash(hash).await.unwrap().unwrap();
+        assert!(worked_on("started", KeyMark::of_lineage(&found.lineage)).await, "{id}");
+    }
 }
 
 pub async fn a_released_attempt_keeps_its_number_and_waits_longer_each_time(world: World) {

@@ -99,6 +99,17 @@ impl World {
         private_postgres::sql(self.url(), sql).unwrap()
     }
 
+    /// What somebody writes past the store, or damages.
+    pub fn alter(&self, sql: &str) {
+        match &self.place {
+            Place::Database(database) => drop(private_postgres::sql(database.url(), sql).unwrap()),
+            Place::Folder(folder) => {
+                let file = folder.path().join("data/redrive.db");
+                rusqlite::Connection::open(file).unwrap().execute_batch(sql).unwrap();
+            }
+        }
+    }
+
     /// Where somebody else reaches the database too.
     pub fn url(&self) -> &str {
         match &self.place {

@@ -85,6 +85,7 @@ fn words(code: &str) -> Markup {
         "unsafe" => html! { "an effect is done and the run can’t resume: a repeat could do harm." },
         "replays_used" => html! { "it was replayed as often as its queue allows." },
         "too_many_attempts" => html! { "it has had as many attempts as a run can have." },
+        "too_many_revisions" => html! { "its payload was fixed as often as it can be." },
         "not_replayable" => html! { "its payload is not here. Start the work at its source." },
         "closed" => html! { "it has come to its end." },
         "in_flight" => html! { "an attempt is under way." },
