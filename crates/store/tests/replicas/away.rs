@@ -38,6 +38,13 @@ async fn a_database_that_crashes_loses_nothing_acknowledged_and_is_used_again() 
             let again = store.report(report(&format!("r{round}-{n}"), "Request timed out")).await.unwrap();
             assert!(!again.fresh, "what was acknowledged is there");
         }
+        // For a moment a failed write still counts; then each writer finds out.
+        let ready = async {
+            while store.ready().await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), ready).await.expect("it is not ready again");
     }
     store.close().await;
 }
