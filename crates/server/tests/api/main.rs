@@ -36,6 +36,7 @@ mod reroutes;
 mod rules;
 mod secrets;
 mod serving;
+mod shared_breakers;
 mod silence;
 mod spending;
 mod starts;
