@@ -73,6 +73,9 @@ pub enum Error {
     Damaged(#[from] CodecError),
     #[error("the store holds something unexpected: {0}")]
     Unexpected(String),
+    /// A row that no binary of ours would have written. Services set it aside and go on.
+    #[error("row {id} of table {table} can't be read: {why}")]
+    Corrupt { table: &'static str, id: i64, why: String },
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
 }
@@ -119,7 +122,8 @@ impl Error {
             | Self::TooManySteps { .. }
             | Self::ManagedByConfig
             | Self::Damaged(_)
-            | Self::Unexpected(_) => false,
+            | Self::Unexpected(_)
+            | Self::Corrupt { .. } => false,
         }
     }
 }

@@ -57,9 +57,13 @@ where
 /// A refusal is an answer; only a store that failed undoes the batch.
 fn refused_or_failed<T>(result: Result<T>) -> Result<Result<T>> {
     match result {
-        Err(failed @ (Error::Sqlite(_) | Error::Unavailable(_) | Error::Unexpected(_) | Error::Damaged(_))) => {
-            Err(failed)
-        }
+        Err(
+            failed @ (Error::Sqlite(_)
+            | Error::Unavailable(_)
+            | Error::Unexpected(_)
+            | Error::Corrupt { .. }
+            | Error::Damaged(_)),
+        ) => Err(failed),
         answer => Ok(answer),
     }
 }

@@ -51,6 +51,20 @@ impl Granted {
     }
 }
 
+/// The runs of an answer. One whose payload or steps can't be read is left out, and costs the others nothing: its lease runs
+/// out, and after a few of them it is a dead letter.
+pub(crate) fn handed_out(each: impl Iterator<Item = (i64, Result<LeasedRun>)>) -> Result<Vec<LeasedRun>> {
+    let mut leased = Vec::new();
+    for (run, completed) in each {
+        match completed {
+            Ok(run) => leased.push(run),
+            Err(error) if error.is_passing() => return Err(error),
+            Err(error) => tracing::error!(run, %error, "run not handed out: what it carries can't be read"),
+        }
+    }
+    Ok(leased)
+}
+
 /// What the attempt that begins should do differently, its model among it; whether it is done already is not known here.
 pub(crate) fn wanted(row: &RunRow) -> Vec<HandedChange> {
     let model = row.run.target.model.as_ref().map(|model| Change::SetModel { model: model.to_string() });

@@ -201,7 +201,7 @@ fn scope_of(batch: &mut Batch<'_>, call: &LeaseCall) -> Result<Option<i64>> {
 /// The leases of the same call, should its answer have got lost: those that live.
 fn leased_before(batch: &mut Batch<'_>, call: &LeaseCall, request: &Label) -> Result<Vec<Granted>> {
     let mut again = Vec::new();
-    for candidate in batch.rows.leased_by(request.as_str())? {
+    for candidate in batch.readable(|rows| rows.leased_by(request.as_str()))? {
         if candidate.row.request() == Some(request.as_str()) {
             again.push(granted(batch, call, candidate)?);
         }
@@ -331,7 +331,7 @@ fn deal_some(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenant: i64, share: usi
     for queue in &deal.queues {
         let agents = deal.call.agents.as_deref();
         let call = DueCall { queue: queue.id, tenant, agents, now: batch.now, most: share };
-        candidates.extend(batch.rows.due_runs(call)?);
+        candidates.extend(batch.readable(|rows| rows.due_runs(call))?);
     }
     candidates.sort_by_key(|candidate| (candidate.row.run.due_at(), candidate.row.id));
     let mut granted = Vec::new();

@@ -42,6 +42,7 @@ pub(crate) mod revisions;
 pub(crate) mod rows;
 pub(crate) mod run_row;
 pub(crate) mod sent;
+pub(crate) mod set_aside;
 pub(crate) mod spend;
 pub(crate) mod start;
 pub(crate) mod step_room;

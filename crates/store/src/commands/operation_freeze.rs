@@ -7,7 +7,7 @@ use redrive_core::wire::{ItemOutcome, OperationSample, OperationState};
 
 use crate::commands::batch::Batch;
 use crate::commands::map::Map;
-use crate::commands::operation_guard::{NOT_FOUND, obstacle};
+use crate::commands::operation_guard::{NOT_FOUND, UNREADABLE, obstacle};
 use crate::commands::operation_patch::{Made, bind, verb};
 use crate::commands::operation_row::{OperationRow, add};
 use crate::commands::rows::Stood;
@@ -57,7 +57,8 @@ pub(crate) fn keep(batch: &mut Batch<'_>, id: i64, spec: &NewOperation, found: &
     let mut triage = verb(&spec.bulk)?;
     let runs: Vec<i64> = found.runs.iter().map(|(run, _)| *run).collect();
     let stand = batch.rows.runs_as_they_stand(id, &runs)?;
-    let stand: Map<i64, RunRow> = stand.into_iter().map(|row| (row.id, row)).collect();
+    let unreadable = stand.corrupt.len();
+    let stand: Map<i64, RunRow> = stand.rows.into_iter().map(|row| (row.id, row)).collect();
     let matching = still_matching(batch, &row, spec, &runs)?;
     for (run, made) in &found.runs {
         let Some(run_row) = stand.get(run).filter(|_| matching.as_ref().is_none_or(|found| found.contains(run))) else {
@@ -84,6 +85,9 @@ pub(crate) fn keep(batch: &mut Batch<'_>, id: i64, spec: &NewOperation, found: &
     }
     if found.missing > 0 {
         add(&mut row.tallies.ineligible, NOT_FOUND, found.missing);
+    }
+    if unreadable > 0 {
+        add(&mut row.tallies.ineligible, UNREADABLE, u64::try_from(unreadable).unwrap_or(u64::MAX));
     }
     if !found.samples.is_empty() {
         let mut samples = batch.rows.samples_of(id)?;

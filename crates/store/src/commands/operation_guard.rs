@@ -18,6 +18,8 @@ pub(crate) const DECIDED_SINCE: &str = "decided_since";
 pub(crate) const NO_LONGER_MATCHES: &str = "no_longer_matches";
 pub(crate) const GONE: &str = "gone";
 pub(crate) const NOT_FOUND: &str = "not_found";
+/// Its row can't be read.
+pub(crate) const UNREADABLE: &str = "unreadable";
 
 /// None: it would. Otherwise the code of what stands in its way.
 pub(crate) fn obstacle(batch: &mut Batch<'_>, row: &RunRow, triage: &Triage) -> Result<Option<&'static str>> {
@@ -79,6 +81,7 @@ pub(crate) fn refusal(error: Error) -> Result<&'static str> {
         | Error::Closing
         | Error::Damaged(_)
         | Error::Unexpected(_)
+        | Error::Corrupt { .. }
         | Error::Sqlite(_)) => Err(failed),
     }
 }

@@ -9,12 +9,15 @@ use redrive_core::wire::{CanaryState, ItemOutcome, OperationState};
 use crate::commands::batch::Batch;
 use crate::commands::failpoint;
 use crate::commands::operation_freeze::{PIECE_RUNS, still_matching};
-use crate::commands::operation_guard::{CHANGED, DECIDED_SINCE, GONE, NO_LONGER_MATCHES, obstacle, refusal};
+use crate::commands::operation_guard::{
+    CHANGED, DECIDED_SINCE, GONE, NO_LONGER_MATCHES, UNREADABLE, obstacle, refusal,
+};
 use crate::commands::operation_patch::{Made, bind, verb};
 use crate::commands::operation_row::{OperationRow, add, public_id};
 use crate::commands::operation_settle::conclude;
 use crate::commands::rows::Stood;
 use crate::commands::run_row::RunRow;
+use crate::commands::set_aside::unless_corrupt;
 use crate::commands::triage::act_on;
 use crate::error::Result;
 use crate::model::RunRef;
@@ -135,7 +138,11 @@ fn unnamed(e: impl std::fmt::Display) -> crate::error::Error {
 
 /// None: it moved. Otherwise the code of why it did not.
 fn move_one(batch: &mut Batch<'_>, act: &mut Act, item: &Item, matches: bool) -> Result<Option<&'static str>> {
-    let Some(row) = batch.rows.run_by_number(item.run)? else { return Ok(Some(GONE)) };
+    let row = match unless_corrupt(batch.rows.run_by_number(item.run))? {
+        Ok(Some(row)) => row,
+        Ok(None) => return Ok(Some(GONE)),
+        Err(_) => return Ok(Some(UNREADABLE)),
+    };
     bind(&mut act.triage, item.made.clone(), row.run.revision);
     if let Some(why) = changed_since(item.stood, &row, &act.triage, matches) {
         return Ok(Some(obstacle(batch, &row, &act.triage)?.unwrap_or(why)));

@@ -8,7 +8,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::codec::encode;
 use crate::commands::attempts;
+use crate::commands::operation_guard::UNREADABLE;
 use crate::error::Result;
+use crate::kept::payload::KeptPayload;
 use crate::model::{Digest, Payload, PayloadKind};
 use crate::operation_model::{Bulk, BulkReplay};
 use crate::triage_model::{FixedPayload, Replay, Triage};
@@ -61,6 +63,11 @@ pub(crate) fn patched(
     show: bool,
 ) -> Result<(Made, Option<OperationSample>)> {
     let Patched { from_revision, run_id, tenant, payload } = of;
+    let payload = match payload.and_then(KeptPayload::into_wire) {
+        Ok((payload, _)) => payload,
+        Err(error) if error.is_passing() => return Err(error),
+        Err(_) => return Ok((Made::Not(UNREADABLE), None)),
+    };
     let Some(before) = payload else { return Ok((Made::Not("not_json"), None)) };
     let after = match patch::apply(before.get(), operations, max_bytes) {
         Ok(after) => after,
@@ -80,8 +87,8 @@ pub(crate) struct Patched {
     pub(crate) from_revision: u32,
     pub(crate) run_id: RunId,
     pub(crate) tenant: Tenant,
-    /// None where it is no JSON.
-    pub(crate) payload: Option<RawJson>,
+    /// As it was read; what is stored may be damaged.
+    pub(crate) payload: Result<KeptPayload>,
 }
 
 fn code_of(why: Why) -> &'static str {

@@ -11,6 +11,7 @@ use crate::commands::attempts::json;
 use crate::commands::batch::Batch;
 use crate::commands::rows::{KeptRequest, NewRequest};
 use crate::commands::run_row::RunRow;
+use crate::commands::set_aside::{CorruptRun, READ_AGAIN_MS, unless_corrupt};
 use crate::error::{Error, Result};
 use crate::model::{HourlyKind, Swept};
 use crate::triage_model::{FixedPayload, Replay};
@@ -112,12 +113,16 @@ pub(crate) fn expire_reviews(batch: &mut Batch<'_>, most: usize) -> Result<Swept
     let due = batch.rows.lapsed_requests(batch.now, most)?;
     let mut swept = Swept { looked_at: due.len(), moved: 0, more: due.len() == most };
     for run in due {
-        match in_review(batch, run)? {
-            Some(row) => {
+        match unless_corrupt(in_review(batch, run))? {
+            Ok(Some(row)) => {
                 batch.let_lapse(row)?;
                 swept.moved += 1;
             }
-            None => batch.forget_request(run)?,
+            Ok(None) => batch.forget_request(run)?,
+            Err(CorruptRun { run, why }) => {
+                batch.set_run_aside(run, &why)?;
+                batch.rows.postpone_request(run, batch.now.plus_ms(READ_AGAIN_MS))?;
+            }
         }
     }
     Ok(swept)

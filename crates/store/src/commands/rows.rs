@@ -28,6 +28,8 @@ use crate::commands::tenant_names::NameKind;
 use crate::error::Result;
 use crate::model::{KeyRecord, NewRun, NewSent, RunFilter, Swept};
 
+pub(crate) use crate::commands::set_aside::ReadRuns;
+
 pub(crate) use crate::commands::records::{
     Candidate, Changed, DueCall, DueHint, KeptRequest, MovedEntry, NewAttempt, NewEntry, NewMove, NewOperationRow,
     NewRequest, NewRevision, Own, PatternChange, SettledEntry, Stood, outcome_column, status_column,
@@ -129,29 +131,34 @@ pub(crate) trait WaitingRows {
     /// Due runs of these are about to be asked for.
     fn expect_due(&mut self, hint: DueHint<'_>) -> Result<()>;
     /// Under way since a lease call, which nobody else with the same name makes before the commit.
-    fn leased_by(&mut self, request: &str) -> Result<Vec<Candidate>>;
+    fn leased_by(&mut self, request: &str) -> Result<ReadRuns<Candidate>>;
     /// The next queue after one with scheduled runs that no worker can be given.
     fn next_unleasable(&mut self, after: i64) -> Result<Option<i64>>;
-    fn unleasable(&mut self, queue: i64, most: usize) -> Result<Vec<RunRow>>;
+    fn unleasable(&mut self, queue: i64, most: usize) -> Result<ReadRuns<RunRow>>;
     /// In due order; none whose order key is busy, or that no worker can be given.
-    fn due_runs(&mut self, call: DueCall<'_>) -> Result<Vec<Candidate>>;
+    fn due_runs(&mut self, call: DueCall<'_>) -> Result<ReadRuns<Candidate>>;
     /// The next (queue, tenant) after `at` that has scheduled runs.
     fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<(i64, i64)>>;
     /// Due by then, the oldest first.
-    fn overdue(&mut self, queue: i64, tenant: i64, by: Timestamp, most: usize) -> Result<Vec<RunRow>>;
+    fn overdue(&mut self, queue: i64, tenant: i64, by: Timestamp, most: usize) -> Result<ReadRuns<RunRow>>;
     /// Under way, and somebody has to look by now.
-    fn to_wake(&mut self, now: Timestamp, most: usize) -> Result<Vec<RunRow>>;
+    fn to_wake(&mut self, now: Timestamp, most: usize) -> Result<ReadRuns<RunRow>>;
     /// The next holder after one, by name.
     fn next_holder(&mut self, after: &Label) -> Result<Option<Label>>;
     /// The next tenant after one with runs that the holder holds.
     fn next_held_tenant(&mut self, holder: &Label, after: i64) -> Result<Option<i64>>;
     /// The ones that wait longest.
-    fn held_runs(&mut self, holder: &Label, tenant: i64, most: usize) -> Result<Vec<RunRow>>;
+    fn held_runs(&mut self, holder: &Label, tenant: i64, most: usize) -> Result<ReadRuns<RunRow>>;
     /// Counted up to `most`; of one tenant, or of all.
     fn held_count(&mut self, holder: &Label, tenant: Option<i64>, most: u64) -> Result<u64>;
     /// What the tenant has under way, without what this batch has changed of it; none while another replica deals its runs,
     /// since what that one takes is not to be seen yet.
     fn running(&mut self, tenant: i64) -> Result<Option<i64>>;
+    /// Takes a run that can't be read out of everything that this trait looks through, and keeps what put it there.
+    fn set_run_aside(&mut self, run: i64, why: &str, now: Timestamp) -> Result<()>;
+    /// Puts runs back where they were set aside from until `before`, the oldest first; says which they are. One that has
+    /// changed since stays as it is.
+    fn put_runs_back(&mut self, before: Timestamp, most: usize) -> Result<Vec<i64>>;
 }
 
 /// Attempts, and what they were given.
@@ -318,7 +325,7 @@ pub(crate) trait OperationRows {
         why: Option<&str>,
     ) -> Result<bool>;
     /// How runs stand, for a set that holds them: nothing of them is written, and nobody waits for it.
-    fn runs_as_they_stand(&mut self, operation: i64, runs: &[i64]) -> Result<Vec<RunRow>>;
+    fn runs_as_they_stand(&mut self, operation: i64, runs: &[i64]) -> Result<ReadRuns<RunRow>>;
     /// These runs are about to be looked at one by one, and moved.
     fn expect_runs(&mut self, operation: i64, runs: &[i64]) -> Result<()>;
     /// Those of the runs that the filter finds now; `made_at`: when the operation was made.

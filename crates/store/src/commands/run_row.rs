@@ -69,8 +69,20 @@ pub(crate) const COLUMNS: &str = "id, tenant, queue, run_id, state, detail, due,
 /// How many they are: what else a statement reads comes after.
 pub(crate) const COLUMN_COUNT: usize = 23;
 
+/// Reads a row of `runs` whose first column is its number. Whatever of it can't be read makes the row corrupt.
+pub(crate) fn read_run<R: Columns, T>(row: &R, read: impl FnOnce(&R) -> Result<T>) -> Result<T> {
+    read(row).map_err(|error| match (error, number(row, 0)) {
+        (corrupt @ Error::Corrupt { .. }, _) | (corrupt, Err(_)) => corrupt,
+        (error, Ok(id)) => Error::Corrupt { table: "runs", id, why: error.to_string() },
+    })
+}
+
 impl RunRow {
     pub(crate) fn read(row: &impl Columns) -> Result<Self> {
+        read_run(row, Self::read_columns)
+    }
+
+    fn read_columns(row: &impl Columns) -> Result<Self> {
         let life: Life = json(text(row, 17)?, "a run's life")?;
         let columns = StateColumns {
             state: word(StateName::ALL, number(row, 4)?, "state")?,

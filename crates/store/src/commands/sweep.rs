@@ -43,8 +43,8 @@ fn note_absence(batch: &mut Batch<'_>) -> Result<()> {
 /// Gives every attempt whose time has passed its verdict, or the one extension that our own absence owes it.
 pub(crate) fn rescue_expired(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
     note_absence(batch)?;
-    let most = batch.pace.piece(most);
-    let rows = batch.rows.to_wake(batch.now, most)?;
+    let (now, most) = (batch.now, batch.pace.piece(most));
+    let rows = batch.readable(|rows| rows.to_wake(now, most))?;
     let looked_at = rows.len();
     let oldest = rows.iter().filter_map(|row| row.run.lease()).map(Lease::wake_at).min();
     let absences = match oldest {
@@ -58,13 +58,15 @@ pub(crate) fn rescue_expired(batch: &mut Batch<'_>, most: usize) -> Result<Swept
 }
 
 fn rescue(batch: &mut Batch<'_>, mut row: RunRow, absences: &[Absence]) -> Result<()> {
-    let Some(lease) = row.run.lease() else { return Ok(()) };
+    let Some(lease) = row.run.lease() else {
+        return batch.set_run_aside(row.id, "its lease ran out, and it is not running");
+    };
     let jitter = batch.dice.jitter();
     let event = what_passed(lease, batch.now, absences, jitter);
     let (_, policy) = batch.rules_of(&row)?;
     let before = row.clone();
     batch.look_at_the_tenant(&mut row, &policy)?;
-    let moved = row.ask(&event, &policy, batch.now)?;
+    let Some(moved) = batch.ask_for_service(&row, &event, &policy)? else { return Ok(()) };
     if moved.verdict.is_none() {
         row.run = moved.run;
         return batch.save_life(&row);
@@ -133,6 +135,7 @@ fn in_words(rule: &str) -> &'static str {
 pub(crate) fn reject_unclaimed(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
     note_absence(batch)?;
     let most = batch.pace.piece(most);
+    batch.read_set_aside_again(most)?;
     let absences = batch.rows.absences_since(Timestamp::default())?;
     let mut swept = Swept::default();
     // What its queue's workers can't be given is no work that waits: it is found here when the queue's rules have changed.
@@ -152,7 +155,7 @@ pub(crate) fn reject_unclaimed(batch: &mut Batch<'_>, most: usize) -> Result<Swe
         let known = batch.queue_by_id(queue)?;
         let patience = batch.policy(&known, tenant)?.unclaimed_after_ms;
         let oldest = attended_since(batch.now, patience, &absences);
-        for row in batch.rows.overdue(queue, tenant, oldest, most - swept.moved)? {
+        for row in batch.readable(|rows| rows.overdue(queue, tenant, oldest, most - swept.moved))? {
             swept.looked_at += 1;
             swept.moved += 1;
             reject(batch, row, &absences)?;
@@ -169,7 +172,7 @@ pub(crate) fn reject_unleasable_of(batch: &mut Batch<'_>, queue: &Queue, most: u
     if queue.settings.retry_by != RetryBy::Worker {
         return Ok(0);
     }
-    let rows = batch.rows.unleasable(queue.id, most)?;
+    let rows = batch.readable(|rows| rows.unleasable(queue.id, most))?;
     let found = rows.len();
     for mut row in rows {
         let before = row.clone();
@@ -195,7 +198,8 @@ impl Batch<'_> {
 fn reject(batch: &mut Batch<'_>, mut row: RunRow, absences: &[Absence]) -> Result<()> {
     let before = row.clone();
     let (_, policy) = batch.rules_of(&row)?;
-    row.run = row.ask(&Event::Unclaimed { absences }, &policy, batch.now)?.run;
+    let Some(moved) = batch.ask_for_service(&row, &Event::Unclaimed { absences }, &policy)? else { return Ok(()) };
+    row.run = moved.run;
     row.failed_with(&Reason::Unclaimed, Category::Permanent);
     batch.save(&before, &row)?;
     let note = Text::from("Nobody began it in time: is a worker leasing this queue?");

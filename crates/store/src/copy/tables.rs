@@ -47,6 +47,7 @@ pub(super) const TABLES: &[Table] = &[
     table("operations", ID),
     table("operation_items", &["operation", "run"]),
     table("set_aside", ID),
+    table("runs_set_aside", &["run"]),
     table("stamps", &["replica"]),
     table("absences", &["since"]),
 ];

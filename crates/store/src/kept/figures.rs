@@ -121,7 +121,8 @@ pub(crate) fn health(
 }
 
 /// What services have set aside, counted up to a bound.
-pub(crate) const SET_ASIDE: &str = "SELECT count(*) FROM (SELECT 1 FROM set_aside LIMIT 10000) AS kept";
+pub(crate) const SET_ASIDE: &str = "SELECT count(*) FROM (
+         SELECT 1 FROM set_aside UNION ALL SELECT 1 FROM runs_set_aside LIMIT 10000) AS kept";
 
 pub(crate) struct SeenQueue {
     pub(crate) number: i64,

@@ -11,7 +11,7 @@ use super::columns::{number, packed, packed_json};
 use super::look::Look;
 use super::pieces::payload_of;
 use super::steps::entries_of;
-use crate::commands::handing_out::{Carried, wants_last_error, with_last_error};
+use crate::commands::handing_out::{Carried, handed_out, wants_last_error, with_last_error};
 use crate::commands::lease::Granted;
 use crate::commands::life::position;
 use crate::commands::map::Map;
@@ -31,9 +31,9 @@ static STEPS: LazyLock<String> =
 /// What was read of runs for their workers.
 pub(super) struct Carriage {
     /// By run.
-    payloads: Map<i64, KeptPayload>,
+    payloads: Map<i64, Result<KeptPayload>>,
     /// By run.
-    entries: Map<i64, Vec<StepRow>>,
+    entries: Map<i64, Result<Vec<StepRow>>>,
 }
 
 /// A run and its revision.
@@ -52,28 +52,31 @@ impl Carriage {
         let mut carriage = Self { payloads: Map::default(), entries: Map::default() };
         carriage.payloads.reserve(kept.len());
         for row in kept {
-            carriage.payloads.insert(number(&row, 3)?, kept_payload(&row)?);
+            carriage.payloads.insert(number(&row, 3)?, kept_payload(&row));
         }
         for row in steps {
-            let entry = StepRow::read(&row)?;
-            carriage.entries.entry(entry.run.unwrap_or_default()).or_default().push(entry);
+            let entries = carriage.entries.entry(number(&row, 1)?).or_insert_with(|| Ok(Vec::new()));
+            match (StepRow::read(&row), entries) {
+                (Ok(entry), Ok(entries)) => entries.push(entry),
+                (Err(error), entries) => *entries = Err(error),
+                (Ok(_), Err(_)) => {}
+            }
         }
         Ok(carriage)
     }
 
-    fn of_run(&mut self, granted: &Granted, last_error: Option<ErrorReport>) -> Carried {
+    fn of_run(&mut self, granted: &Granted, last_error: Option<ErrorReport>) -> Result<Carried> {
         let run = granted.row;
-        let payload = self.payloads.remove(&run).unwrap_or_else(KeptPayload::none);
-        Carried { payload, entries: self.entries.remove(&run).unwrap_or_default(), last_error }
+        let payload = self.payloads.remove(&run).unwrap_or_else(|| Ok(KeptPayload::none()))?;
+        Ok(Carried { payload, entries: self.entries.remove(&run).unwrap_or_else(|| Ok(Vec::new()))?, last_error })
     }
 
     /// Puts runs together with what was read of them; whatever else they need has to be read.
     pub(super) fn hand_out(mut self, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
-        let leased = granted.into_iter().map(|granted| {
-            let carried = self.of_run(&granted, None);
-            granted.carrying(carried)
-        });
-        leased.collect()
+        handed_out(granted.into_iter().map(|granted| {
+            let run = granted.row;
+            (run, self.of_run(&granted, None).and_then(|carried| granted.carrying(carried)))
+        }))
     }
 }
 
@@ -94,11 +97,11 @@ pub(super) async fn complete_leases(
     };
     let mut leased = Vec::with_capacity(granted.len());
     for granted in granted {
-        let last_error = last_error(look, granted.row, &granted.changes).await?;
-        let carried = carriage.of_run(&granted, last_error);
-        leased.push(granted.carrying(carried)?);
+        let (run, last_error) = (granted.row, last_error(look, granted.row, &granted.changes).await);
+        let carried = last_error.and_then(|last_error| carriage.of_run(&granted, last_error));
+        leased.push((run, carried.and_then(|carried| granted.carrying(carried))));
     }
-    Ok(leased)
+    handed_out(leased.into_iter())
 }
 
 /// Looked for among the newest, so that a run of a million attempts costs no more than one of a thousand.

@@ -4,6 +4,7 @@ mod address;
 mod array;
 mod attempt_list;
 mod attempt_rows;
+mod batch_readers;
 mod breaker_rows;
 mod by_state;
 mod changes;

@@ -21,6 +21,7 @@ use super::predicate::Answered;
 use super::scan::{Place, Scan};
 use crate::commands::life::{position, word};
 use crate::commands::operation_freeze::{Found, LOOKS_MAX, PIECE_RUNS};
+use crate::commands::operation_guard::UNREADABLE;
 use crate::commands::operation_move::{Item, Turn, room};
 use crate::commands::operation_patch::{Made, PIECE_MAX_BYTES, Patched, SAMPLES_MAX, patch_of, patched};
 use crate::commands::operation_row::OperationRow;
@@ -162,9 +163,9 @@ async fn patched_run(
     let sql = "SELECT runs.revision, runs.run_id, tenants.name FROM runs JOIN tenants ON tenants.id = runs.tenant
                WHERE runs.id = $1";
     let Some(row) = look.row(sql, &[&run]).await? else { return Ok((Made::Nothing, None)) };
-    let from_revision = whole(&row, 0, "revision")?;
-    let (run_id, tenant) = (parsed(&row, 1, "run_id")?, parsed(&row, 2, "tenant")?);
-    let (payload, _) = payload_of(look, run, from_revision).await?.into_wire()?;
+    let read = (whole(&row, 0, "revision"), parsed(&row, 1, "run_id"), parsed(&row, 2, "tenant"));
+    let (Ok(from_revision), Ok(run_id), Ok(tenant)) = read else { return Ok((Made::Not(UNREADABLE), None)) };
+    let payload = payload_of(look, run, from_revision).await;
     patched(Patched { from_revision, run_id, tenant, payload }, patch, show)
 }
 
@@ -234,7 +235,8 @@ async fn moved(look: &Look<'_>, operation: &OperationRow, runs: &[i64]) -> Resul
     let mut found = HashMap::new();
     for row in &rows {
         let run = number(row, 0)?;
-        let state = word(StateName::ALL, number(row, 1)?, "state")?;
+        // Of a run whose state can't be read nobody knows an outcome.
+        let Ok(state) = word(StateName::ALL, number(row, 1)?, "state") else { continue };
         let ended = if run <= operation.canary_last {
             Settled::at_first(run, outcome_of(number(row, 2)?)?, state)
         } else {
@@ -267,7 +269,7 @@ async fn canary_look(look: &Look<'_>, operation: i64, canary: &Canary) -> Result
     let mut found = CanaryLook::default();
     for row in &rows {
         let recorded = word(ItemOutcome::ALL, number(row, 1)?, "outcome")?;
-        let state = row.number_or_none(3)?.map(|state| word(StateName::ALL, state, "state")).transpose()?;
+        let state = row.number_or_none(3)?.and_then(|state| word(StateName::ALL, state, "state").ok());
         found.note(number(row, 0)?, recorded, outcome_of(number(row, 2)?)?, state);
     }
     Ok(found)

@@ -16,7 +16,7 @@ use crate::codec::encode;
 use crate::commands::attempts::json;
 use crate::commands::life::{position, word};
 use crate::commands::operation_row::{COLUMNS, OperationRow};
-use crate::commands::rows::{NewOperationRow, OperationRows, Stood};
+use crate::commands::rows::{NewOperationRow, OperationRows, ReadRuns, Stood};
 use crate::commands::run_row::RunRow;
 use crate::error::{Error, Result};
 use crate::model::RunFilter;
@@ -157,7 +157,7 @@ impl OperationRows for PgRows<'_> {
         Ok(true)
     }
 
-    fn runs_as_they_stand(&mut self, operation: i64, runs: &[i64]) -> Result<Vec<RunRow>> {
+    fn runs_as_they_stand(&mut self, operation: i64, runs: &[i64]) -> Result<ReadRuns<RunRow>> {
         self.read_items(operation, runs)?;
         self.glance_at(runs)
     }

@@ -35,12 +35,24 @@ pub(super) struct PgRows<'a> {
     pub(super) items: Items,
     /// How far back due runs have to be looked for.
     pub(super) marks: &'a mut Marks,
+    /// What is read stays as it is until the commit; false where nothing is written.
+    locks: bool,
 }
 
 impl<'a> PgRows<'a> {
     pub(super) fn new(line: &'a mut Line, names: &'a Names, marks: &'a mut Marks, quiet: Arc<Quiet>) -> Self {
         let (sheet, breakers, claim) = (Sheet::default(), BreakerSheet::default(), Claim::default());
-        Self { line, names, sheet, quiet, breakers, claim, items: Items::default(), marks }
+        Self { line, names, sheet, quiet, breakers, claim, items: Items::default(), marks, locks: true }
+    }
+
+    /// For whoever only reads: nobody waits for it, and it waits for nobody.
+    pub(super) fn reading(line: &'a mut Line, names: &'a Names, marks: &'a mut Marks, quiet: Arc<Quiet>) -> Self {
+        Self { locks: false, ..Self::new(line, names, marks, quiet) }
+    }
+
+    /// A statement that ends in `FOR UPDATE`, as this transaction sends it.
+    pub(super) fn locking<'s>(&self, sql: &'s str) -> &'s str {
+        if self.locks { sql } else { sql.strip_suffix(" FOR UPDATE").unwrap_or(sql) }
     }
 
     /// Asks for what the batch did not read before, and has not changed.

@@ -11,8 +11,9 @@ use super::columns::{number, parsed};
 use super::rows::PgRows;
 use super::sheet::{COLUMNS, Dirty, Named, NewColumns, Sheet, SheetPayload, SheetRun};
 use crate::commands::life::position;
-use crate::commands::rows::{Changed, Own, RunRows};
-use crate::commands::run_row::RunRow;
+use crate::commands::rows::{Changed, Own, ReadRuns, RunRows};
+use crate::commands::run_row::{RunRow, read_run};
+use crate::commands::set_aside::unless_corrupt;
 use crate::error::{Error, Result};
 use crate::model::{NewRun, PayloadKind};
 
@@ -40,8 +41,9 @@ impl PgRows<'_> {
     pub(super) fn lock_runs(&mut self, runs: &[i64]) -> Result<()> {
         let missing: Vec<i64> = runs.iter().copied().filter(|run| !self.sheet.runs.contains_key(run)).collect();
         if !missing.is_empty() {
-            for row in self.ask(&BY_NUMBERS, &[&missing])? {
-                self.sheet.take_in(&row)?;
+            for row in self.ask(self.locking(&BY_NUMBERS), &[&missing])? {
+                // One that can't be read says so when it is asked for.
+                let _corrupt = unless_corrupt(self.sheet.take_in(&row))?;
             }
         }
         Ok(())
@@ -56,15 +58,19 @@ impl PgRows<'_> {
     }
 
     /// The same for many; what else is asked of them on the way is remembered.
-    pub(super) fn glance_at(&mut self, runs: &[i64]) -> Result<Vec<RunRow>> {
-        let mut rows: Vec<RunRow> = runs.iter().filter_map(|run| self.sheet.row(*run)).collect();
+    pub(super) fn glance_at(&mut self, runs: &[i64]) -> Result<ReadRuns<RunRow>> {
+        let mut found = ReadRuns::all(runs.iter().filter_map(|run| self.sheet.row(*run)).collect());
         let others: Vec<i64> = runs.iter().copied().filter(|run| !self.sheet.runs.contains_key(run)).collect();
         for row in self.ask(&GLANCES, &[&others])? {
-            let run = RunRow::read(&row)?;
-            self.sheet.glanced.insert(run.id, Sheet::own(&row)?);
-            rows.push(run);
+            match unless_corrupt(read_run(&row, |row| Ok((RunRow::read(row)?, Sheet::own(row)?))))? {
+                Ok((run, own)) => {
+                    self.sheet.glanced.insert(run.id, own);
+                    found.rows.push(run);
+                }
+                Err(corrupt) => found.corrupt.push(corrupt),
+            }
         }
-        Ok(rows)
+        Ok(found)
     }
 
     fn change(&mut self, run: i64, change: impl FnOnce(&mut SheetRun)) -> Result<()> {
@@ -89,7 +95,7 @@ impl RunRows for PgRows<'_> {
             Some(Named::Nobody | Named::Unasked) => return Ok(None),
             None => {}
         }
-        match self.ask_one(&BY_NAME, &[&tenant, &run_id.as_str()])? {
+        match self.ask_one(self.locking(&BY_NAME), &[&tenant, &run_id.as_str()])? {
             Some(row) => self.sheet.read(&row).map(Some),
             None => {
                 self.sheet.named.insert(name, Named::Nobody);
@@ -107,7 +113,7 @@ impl RunRows for PgRows<'_> {
         if let Some(known) = self.sheet.row(run) {
             return Ok(Some(known));
         }
-        match self.ask_one(&BY_NUMBER, &[&run])? {
+        match self.ask_one(self.locking(&BY_NUMBER), &[&run])? {
             Some(row) => self.sheet.read(&row).map(Some),
             None => Ok(None),
         }
@@ -215,11 +221,12 @@ impl RunRows for PgRows<'_> {
     }
 
     fn is_under_way(&mut self, run: i64, epoch: u64) -> Result<bool> {
-        let found = self.glance(run)?;
+        let found = unless_corrupt(self.glance(run))?.ok().flatten();
         Ok(found.is_some_and(|row| row.run.lease().is_some() && row.run.epoch == epoch))
     }
 
     fn is_due(&mut self, run: i64, now: Timestamp) -> Result<bool> {
-        Ok(self.glance(run)?.and_then(|row| row.run.due_at()).is_some_and(|due| due <= now))
+        let found = unless_corrupt(self.glance(run))?.ok().flatten();
+        Ok(found.and_then(|row| row.run.due_at()).is_some_and(|due| due <= now))
     }
 }

@@ -171,7 +171,7 @@ impl Sheet {
     pub(super) fn take_in(&mut self, row: &impl Columns) -> Result<&SheetRun> {
         let id = number(row, 0)?;
         if !self.runs.contains_key(&id) {
-            let kept = Self::kept(row)?;
+            let kept = run_row::read_run(row, Self::kept)?;
             self.named.insert((kept.row.tenant, kept.row.run_id.clone()), Named::Run(id));
             self.runs.insert(id, Box::new(kept));
         }

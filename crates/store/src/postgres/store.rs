@@ -7,6 +7,7 @@ use redrive_core::policy::Policies;
 use tokio::sync::Mutex;
 
 use super::address::Address;
+use super::batch_readers::BatchReaders;
 use super::committer::{Committer, Shared, To};
 use super::connection::{ANSWER_MAX, Session, within};
 use super::expected::Expects;
@@ -44,6 +45,7 @@ pub const LINES: usize = 2;
 
 pub struct PgStore {
     pub(super) committer: Committer,
+    pub(super) batch_readers: BatchReaders,
     pub(super) readers: Readers,
     /// Who asks is found out beside whatever others read.
     pub(super) key_readers: Readers,
@@ -99,11 +101,24 @@ impl PgStore {
             queues_set: AtomicU64::new(0),
         });
         let committer = Committer::start(&shared, lines)?;
+        let batch_readers = BatchReaders::start(&shared)?;
         let telling = Telling::start(address, wakeups)?;
         let schemas = OutputSchemas::of(&shared.policies, &queue_list::declared_settings(&session.look()).await?);
         let (followed, folding) = (Followed::default(), Mutex::new(Some(session)));
         let worker = OnceLock::new();
-        Ok(Self { committer, readers, key_readers, shared, telling, shelf, schemas, followed, folding, worker })
+        Ok(Self {
+            committer,
+            batch_readers,
+            readers,
+            key_readers,
+            shared,
+            telling,
+            shelf,
+            schemas,
+            followed,
+            folding,
+            worker,
+        })
     }
 
     /// Whatever is not about one run alone.
@@ -170,13 +185,18 @@ impl PgStore {
 #[cfg(test)]
 mod tests {
     use private_postgres::Database;
+    use redrive_core::ids::QueueName;
+    use redrive_core::text::Label;
     use redrive_core::time::Timestamp;
+    use redrive_core::wire::Severity;
 
     use super::*;
     use crate::clock::SeededDice;
     use crate::commands::failpoint;
     use crate::commands::operation_settle::Outcomes;
     use crate::error::Error;
+    use crate::model::{Digest, NewRun, Payload, PayloadKind, RunRef, TenantScope};
+    use crate::triage_model::Replay;
 
     async fn open(database: &Database) -> PgStore {
         let (url, dice) = (database.url().to_owned(), Arc::new(SeededDice::new(7)));
@@ -247,6 +267,76 @@ mod tests {
         stalled.unwrap().join().unwrap().unwrap();
         healthy.close().await;
         suspended.close().await;
+    }
+
+    /// Every writer is in the middle of a transaction, and one of them has locked the run.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn plans_and_breakers_do_not_wait_for_writers() {
+        let database = Database::fresh().unwrap();
+        let store = Arc::new(open(&database).await);
+        let at = RunRef { tenant: "acme".parse().unwrap(), run_id: "r1".parse().unwrap() };
+        let run = at.clone();
+        let make = move |batch: &mut Batch<'_>| {
+            let (tenant, queue) = (batch.tenant(&run.tenant)?, batch.queue(&QueueName::default_queue())?);
+            let new = new_run(&run);
+            let row = batch.new_run(&new, tenant, queue.id)?;
+            batch.insert_run(&row, &new)
+        };
+        store.write(make).await.unwrap();
+        let mut wakes = Vec::new();
+        let mut stalled = tokio::task::JoinSet::new();
+        let (begun, has_begun) = std::sync::mpsc::channel();
+        for to in [To::Desk, To::Claims, To::Reports] {
+            let (wake, waits) = std::sync::mpsc::channel::<()>();
+            let (store, run, begun, mut waits) = (store.clone(), at.clone(), begun.clone(), Some(waits));
+            wakes.push(wake);
+            let stall = move |batch: &mut Batch<'_>| {
+                if let Some(waits) = waits.take() {
+                    if to == To::Desk {
+                        batch.require_run(&run)?;
+                    }
+                    begun.send(()).unwrap();
+                    let _ = waits.recv();
+                }
+                Ok(())
+            };
+            stalled.spawn(async move { store.committer.commit(to, Expects::default(), stall).await });
+        }
+        for _ in 0..3 {
+            has_begun.recv().unwrap();
+        }
+        let reads = async {
+            let plan = store.plan(&at, Replay::default()).await.unwrap();
+            assert_eq!((plan.run_id.as_str(), plan.revision), ("r1", 1));
+            assert!(store.breakers(&TenantScope::All).await.unwrap().breakers.is_empty());
+            let own = store.tenant_breaker(&at.tenant).await.unwrap();
+            assert_eq!(own.state, redrive_core::breaker::StateName::Closed);
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(20), reads).await.expect("a read waited for a writer");
+        drop(wakes);
+        stalled.join_all().await.into_iter().for_each(|done| done.unwrap());
+        store.close().await;
+    }
+
+    fn new_run(at: &RunRef) -> NewRun {
+        NewRun {
+            tenant: at.tenant.clone(),
+            run_id: at.run_id.clone(),
+            queue: QueueName::default_queue(),
+            agent: None,
+            task_type: None,
+            customer: None,
+            model: None,
+            provider: None,
+            environment: Label::from("production"),
+            severity: Severity::Normal,
+            idempotency_key: None,
+            order_key: None,
+            resumable: None,
+            payload: Payload { kind: PayloadKind::None, digest: Digest::default(), encoded: Vec::new() },
+            about: Vec::new(),
+            by: None,
+        }
     }
 
     #[tokio::test]

@@ -172,8 +172,8 @@ impl Store for PgStore {
 
     async fn plan(&self, at: &RunRef, replay: Replay) -> Result<PlanAnswer> {
         let at = at.clone();
-        // Beside the lines that reports go over: who plans holds up nobody's work.
-        self.committer.commit(To::Desk, Expects::run(&at), move |batch| plans::plan(batch, &at, &replay)).await
+        // A replay looks again: who plans holds up nobody who writes.
+        self.batch_readers.read(move |batch| plans::plan(batch, &at, &replay)).await
     }
 
     async fn reconcile(&self, act: Reconcile) -> Result<EffectView> {
@@ -203,12 +203,12 @@ impl Store for PgStore {
     // Breakers live with the committer: what it answers is how they stand.
     async fn breakers(&self, scope: &TenantScope) -> Result<BreakersAnswer> {
         let scope = scope.clone();
-        self.write(move |batch| breakers::breakers(batch, &scope)).await
+        self.batch_readers.read(move |batch| breakers::breakers(batch, &scope)).await
     }
 
     async fn tenant_breaker(&self, tenant: &Tenant) -> Result<TenantBreaker> {
         let tenant = tenant.clone();
-        self.write(move |batch| breakers::tenant_breaker(batch, &tenant)).await
+        self.batch_readers.read(move |batch| breakers::tenant_breaker(batch, &tenant)).await
     }
 
     async fn create_operation(&self, new: NewOperation, actor: String) -> Result<OperationView> {
@@ -435,6 +435,7 @@ impl Store for PgStore {
             }
         }
         self.committer.close().await;
+        self.batch_readers.close().await;
         self.telling.close().await;
         self.readers.close();
         self.key_readers.close();

@@ -17,8 +17,9 @@ use super::sheet::{COLUMN_COUNT, COLUMNS, Sheet};
 use crate::codec::{HEAD_BYTES, decoded_len};
 use crate::commands::life::position;
 use crate::commands::map::Map;
-use crate::commands::rows::{Candidate, DueCall, DueHint, WaitingRows};
-use crate::commands::run_row::RunRow;
+use crate::commands::rows::{Candidate, DueCall, DueHint, ReadRuns, WaitingRows};
+use crate::commands::run_row::{RunRow, read_run};
+use crate::commands::set_aside::{CorruptRun, unless_corrupt};
 use crate::error::Result;
 use crate::model::PayloadKind;
 
@@ -108,6 +109,8 @@ pub(super) struct Claim {
     waiting: Option<BTreeMap<(i64, i64), i64>>,
     /// Runs that were read for a queue and a tenant, and whether there were as many as asked for.
     due: Map<(i64, i64), (Vec<Candidate>, bool)>,
+    /// Due runs that can't be read, by queue and tenant.
+    corrupt: Map<(i64, i64), Vec<CorruptRun>>,
 }
 
 /// The tenants after a place that have scheduled runs in some queues.
@@ -143,12 +146,13 @@ struct Piece {
 
 /// A due run as it was read; it is on the sheet from here on.
 fn candidate(sheet: &mut Sheet, row: &Row) -> Result<Candidate> {
+    let idempotency_key = read_run(row, |row| parsed_or_none(row, COLUMN_COUNT, "idempotency key"))?;
     let kept = sheet.take_in(row)?;
     Ok(Candidate {
         row: kept.row.clone(),
         order_key: kept.own.order_key.as_ref().map(|key| key.as_str().to_owned()),
         agent: kept.own.agent.clone(),
-        idempotency_key: parsed_or_none(row, COLUMN_COUNT, "idempotency key")?,
+        idempotency_key,
         bytes: kept.row.payload_bytes.unwrap_or(0),
     })
 }
@@ -158,9 +162,9 @@ fn limit(most: usize) -> i64 {
 }
 
 impl PgRows<'_> {
-    fn runs_where(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<RunRow>> {
+    fn runs_where(&mut self, sql: &str, values: Values<'_>) -> Result<ReadRuns<RunRow>> {
         let found = self.ask_after(sql, values)?;
-        found.iter().map(|row| self.sheet.read(row)).collect()
+        ReadRuns::collect(found.iter().map(|row| self.sheet.read(row)))
     }
 
     /// The tenants after `after`, read in pieces: from the beginning first, since a round ends there.
@@ -209,14 +213,21 @@ impl PgRows<'_> {
         let now = hint.now.as_millis();
         self.write_out()?;
         let mut candidates = Vec::new();
+        let mut read: Map<(i64, i64), usize> = Map::default();
         let values: Values<'_> = &[&queues, &tenants, &marks, &now, &agents, &limit(most)];
         self.line.each_row(&DUE, values, |row| {
-            candidates.push(candidate(&mut self.sheet, row)?);
+            match unless_corrupt(candidate(&mut self.sheet, row))? {
+                Ok(candidate) => candidates.push(candidate),
+                Err(corrupt) => {
+                    let place = (number(row, 2)?, number(row, 1)?);
+                    *read.entry(place).or_default() += 1;
+                    self.claim.corrupt.entry(place).or_default().push(corrupt);
+                }
+            }
             Ok(())
         })?;
         self.look_up_bytes(&mut candidates)?;
         let mut found: Map<(i64, i64), Vec<Candidate>> = Map::default();
-        let mut read: Map<(i64, i64), usize> = Map::default();
         for candidate in candidates {
             let place = (candidate.row.queue, candidate.row.tenant);
             *read.entry(place).or_default() += 1;
@@ -293,11 +304,11 @@ impl WaitingRows for PgRows<'_> {
         if places.is_empty() { Ok(()) } else { self.load_due(&hint, &places, hint.most) }
     }
 
-    fn leased_by(&mut self, request: &str) -> Result<Vec<Candidate>> {
+    fn leased_by(&mut self, request: &str) -> Result<ReadRuns<Candidate>> {
         // The same call at another replica is waited for: its leases are the answer.
         self.ask("SELECT pg_advisory_xact_lock(hashtextextended($1, 26))", &[&request])?;
         let found = self.ask_after(&LEASED_BY, &[&request])?;
-        found.iter().map(|row| candidate(&mut self.sheet, row)).collect()
+        ReadRuns::collect(found.iter().map(|row| candidate(&mut self.sheet, row)))
     }
 
     fn next_unleasable(&mut self, after: i64) -> Result<Option<i64>> {
@@ -305,22 +316,23 @@ impl WaitingRows for PgRows<'_> {
         self.ask_after(sql, &[&after])?.first().map(|row| number(row, 0)).transpose()
     }
 
-    fn unleasable(&mut self, queue: i64, most: usize) -> Result<Vec<RunRow>> {
+    fn unleasable(&mut self, queue: i64, most: usize) -> Result<ReadRuns<RunRow>> {
         self.runs_where(&UNLEASABLE, &[&queue, &limit(most)])
     }
 
-    fn due_runs(&mut self, call: DueCall<'_>) -> Result<Vec<Candidate>> {
+    fn due_runs(&mut self, call: DueCall<'_>) -> Result<ReadRuns<Candidate>> {
         let place = (call.queue, call.tenant);
         let hint = DueHint { queues: &[], tenants: &[], agents: call.agents, now: call.now, most: call.most };
         if !self.claim.due.contains_key(&place) {
             self.load_due(&hint, &[place], call.most)?;
         }
-        let (left, more) = self.still_due(place, call);
-        if left.len() >= call.most || !more {
-            return Ok(left);
+        let (mut left, more) = self.still_due(place, call);
+        // Runs that can't be read come first: once they are set aside, those behind them are asked for.
+        if left.len() < call.most && more && !self.claim.corrupt.contains_key(&place) {
+            self.load_due(&hint, &[place], call.most)?;
+            left = self.still_due(place, call).0;
         }
-        self.load_due(&hint, &[place], call.most)?;
-        Ok(self.still_due(place, call).0)
+        Ok(ReadRuns { rows: left, corrupt: self.claim.corrupt.remove(&place).unwrap_or_default() })
     }
 
     fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<(i64, i64)>> {
@@ -336,15 +348,15 @@ impl WaitingRows for PgRows<'_> {
         Ok(next.map(|(place, _)| *place))
     }
 
-    fn overdue(&mut self, queue: i64, tenant: i64, by: Timestamp, most: usize) -> Result<Vec<RunRow>> {
+    fn overdue(&mut self, queue: i64, tenant: i64, by: Timestamp, most: usize) -> Result<ReadRuns<RunRow>> {
         let oldest = self.claim.waiting.as_ref().and_then(|waiting| waiting.get(&(queue, tenant)));
         if oldest.is_some_and(|oldest| *oldest > by.as_millis()) {
-            return Ok(Vec::new());
+            return Ok(ReadRuns::all(Vec::new()));
         }
         self.runs_where(&OVERDUE, &[&queue, &tenant, &by.as_millis(), &limit(most)])
     }
 
-    fn to_wake(&mut self, now: Timestamp, most: usize) -> Result<Vec<RunRow>> {
+    fn to_wake(&mut self, now: Timestamp, most: usize) -> Result<ReadRuns<RunRow>> {
         self.runs_where(&TO_WAKE, &[&now.as_millis(), &limit(most)])
     }
 
@@ -361,7 +373,7 @@ impl WaitingRows for PgRows<'_> {
         found.first().map(|row| number(row, 0)).transpose()
     }
 
-    fn held_runs(&mut self, holder: &Label, tenant: i64, most: usize) -> Result<Vec<RunRow>> {
+    fn held_runs(&mut self, holder: &Label, tenant: i64, most: usize) -> Result<ReadRuns<RunRow>> {
         self.runs_where(&HELD, &[&holder.as_str().as_bytes(), &tenant, &limit(most)])
     }
 
@@ -386,6 +398,39 @@ impl WaitingRows for PgRows<'_> {
              + coalesce((SELECT sum(n) FROM counter_deltas WHERE state = $1 AND tenant = $2), 0))::bigint";
         let running = position(StateName::ALL, &StateName::Running);
         self.ask_one(sql, &[&running, &tenant])?.map(|row| number(&row, 0)).transpose()
+    }
+
+    fn set_run_aside(&mut self, run: i64, why: &str, now: Timestamp) -> Result<()> {
+        let keep = "INSERT INTO runs_set_aside AS kept (run, at, why, due, wake, held_by, unleasable, updated_at)
+             SELECT id, $2, $3, due, wake, held_by, unleasable, updated_at FROM runs WHERE id = $1
+             ON CONFLICT (run) DO UPDATE SET at = excluded.at, why = excluded.why,
+                 due = coalesce(excluded.due, kept.due), wake = coalesce(excluded.wake, kept.wake),
+                 held_by = coalesce(excluded.held_by, kept.held_by),
+                 unleasable = coalesce(excluded.unleasable, kept.unleasable), updated_at = excluded.updated_at";
+        self.run(keep, &[&run, &now.as_millis(), &why.replace('\0', "")])?;
+        let take_out = "UPDATE runs SET due = NULL, wake = NULL, held_by = NULL, unleasable = NULL WHERE id = $1";
+        self.run(take_out, &[&run])?;
+        // What was read of it before is not so any more.
+        if let Some(kept) = self.sheet.runs.remove(&run) {
+            self.sheet.named.remove(&(kept.row.tenant, kept.row.run_id));
+        }
+        Ok(())
+    }
+
+    fn put_runs_back(&mut self, before: Timestamp, most: usize) -> Result<Vec<i64>> {
+        let find = "SELECT run FROM runs_set_aside WHERE at <= $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED";
+        let found = self.ask(find, &[&before.as_millis(), &limit(most)])?;
+        let runs = found.iter().map(|row| number(row, 0)).collect::<Result<Vec<_>>>()?;
+        if !runs.is_empty() {
+            let put_back = "UPDATE runs SET due = kept.due, wake = kept.wake, held_by = kept.held_by,
+                     unleasable = kept.unleasable
+                 FROM runs_set_aside AS kept
+                 WHERE runs.id = kept.run AND kept.run = ANY($1) AND runs.updated_at = kept.updated_at
+                     AND runs.due IS NULL AND runs.wake IS NULL AND runs.held_by IS NULL";
+            self.run(put_back, &[&runs])?;
+            self.run("DELETE FROM runs_set_aside WHERE run = ANY($1)", &[&runs])?;
+        }
+        Ok(runs)
     }
 }
 

@@ -3,7 +3,7 @@
 use redrive_core::wire::{ErrorReport, HandedChange, LeasedRun};
 use rusqlite::Connection;
 
-use crate::commands::handing_out::{Carried, wants_last_error, with_last_error};
+use crate::commands::handing_out::{Carried, handed_out, wants_last_error, with_last_error};
 use crate::commands::lease::Granted;
 use crate::commands::start::Begun;
 use crate::commands::steps::{changed, views};
@@ -14,7 +14,7 @@ use crate::sqlite::pieces::{last_error, last_output, payload_of};
 use crate::sqlite::sent;
 
 pub(super) fn complete_leases(conn: &Connection, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
-    granted.into_iter().map(|granted| complete_lease(conn, granted)).collect()
+    handed_out(granted.into_iter().map(|granted| (granted.row, complete_lease(conn, granted))))
 }
 
 fn complete_lease(conn: &Connection, granted: Granted) -> Result<LeasedRun> {

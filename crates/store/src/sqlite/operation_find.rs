@@ -23,6 +23,7 @@ use super::scan::{Place, Scan, candidate};
 use super::words::Templates;
 use crate::commands::life::{position, word};
 use crate::commands::operation_freeze::{Found, LOOKS_MAX, PIECE_RUNS};
+use crate::commands::operation_guard::UNREADABLE;
 use crate::commands::operation_move::{Item, Turn, room};
 use crate::commands::operation_patch::{Made, PIECE_MAX_BYTES, Patched, SAMPLES_MAX, patch_of, patched};
 use crate::commands::operation_row::OperationRow;
@@ -155,10 +156,14 @@ fn patched_run(
         Ok(whole(row, 0, "revision")
             .and_then(|revision: u32| Ok((revision, parsed(row, 1, "run_id")?, parsed(row, 2, "tenant")?))))
     });
-    let Some((from_revision, run_id, tenant)) = found.optional()?.transpose()? else {
+    let found = match found.optional()?.transpose() {
+        Ok(found) => found,
+        Err(_) => return Ok((Made::Not(UNREADABLE), None)),
+    };
+    let Some((from_revision, run_id, tenant)) = found else {
         return Ok((Made::Nothing, None));
     };
-    let (payload, _) = payload_of(conn, run, from_revision)?.into_wire()?;
+    let payload = payload_of(conn, run, from_revision);
     patched(Patched { from_revision, run_id, tenant, payload }, patch, show)
 }
 
@@ -203,7 +208,8 @@ fn moved_and_settled(conn: &Connection, operation: &OperationRow, run: i64) -> R
     let moved = position(ItemOutcome::ALL, &ItemOutcome::Moved);
     let found = find.query_row(params![operation.id, run, moved], |row| Ok((row.get(0)?, row.get(1)?)));
     let Some((state, attempt)) = found.optional()? else { return Ok(None) };
-    let state = word(StateName::ALL, state, "state")?;
+    // Of a run whose state can't be read nobody knows an outcome.
+    let Ok(state) = word(StateName::ALL, state, "state") else { return Ok(None) };
     if run <= operation.canary_last {
         return Ok(Settled::at_first(run, first_attempt(conn, run, attempt)?, state));
     }
@@ -233,7 +239,7 @@ fn canary_look(conn: &Connection, operation: i64, canary: &Canary) -> Result<Can
         let run: i64 = row.get(0)?;
         let recorded = word(ItemOutcome::ALL, row.get(2)?, "outcome")?;
         let state: Option<i64> = row.get(3)?;
-        let state = state.map(|state| word(StateName::ALL, state, "state")).transpose()?;
+        let state = state.and_then(|state| word(StateName::ALL, state, "state").ok());
         look.note(run, recorded, first_attempt(conn, run, row.get(1)?)?, state);
     }
     Ok(look)

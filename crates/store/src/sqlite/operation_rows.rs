@@ -16,7 +16,7 @@ use crate::codec::encode;
 use crate::commands::attempts;
 use crate::commands::life::position;
 use crate::commands::operation_row::{COLUMNS, OperationRow};
-use crate::commands::rows::{NewOperationRow, OperationRows, RunRows as _, Stood};
+use crate::commands::rows::{NewOperationRow, OperationRows, ReadRuns, RunRows as _, Stood};
 use crate::commands::run_row::RunRow;
 use crate::error::{Error, Result};
 use crate::model::RunFilter;
@@ -164,8 +164,8 @@ impl OperationRows for SqliteRows<'_> {
         Ok(update.execute(params![operation, run, to, why, from])? == 1)
     }
 
-    fn runs_as_they_stand(&mut self, _: i64, runs: &[i64]) -> Result<Vec<RunRow>> {
-        runs.iter().filter_map(|run| self.run_by_number(*run).transpose()).collect()
+    fn runs_as_they_stand(&mut self, _: i64, runs: &[i64]) -> Result<ReadRuns<RunRow>> {
+        ReadRuns::collect(runs.iter().filter_map(|run| self.run_by_number(*run).transpose()))
     }
 
     /// Reading one by one costs nothing here.

@@ -135,7 +135,8 @@ impl RunRows for SqliteRows<'_> {
 
     fn is_under_way(&mut self, run: i64, epoch: u64) -> Result<bool> {
         let mut find = self.conn.prepare_cached(
-            "SELECT 1 FROM runs WHERE id = ?1 AND wake IS NOT NULL AND json_extract(life, '$.e') = ?2",
+            "SELECT 1 FROM runs WHERE id = ?1 AND wake IS NOT NULL
+                 AND CASE WHEN json_valid(life) THEN json_extract(life, '$.e') END = ?2",
         )?;
         Ok(find.exists(params![run, epoch.cast_signed()])?)
     }

@@ -7,12 +7,13 @@ use redrive_core::policy::Policies;
 use redrive_core::time::Timestamp;
 
 use crate::clock::{Clock, Dice, SteadyClock};
-use crate::commands::batch::Batch;
+use crate::commands::batch::{Batch, Known};
 use crate::commands::operation_settle::Followed;
 use crate::commands::output_schemas::OutputSchemas;
 use crate::commands::policy_shelf::PolicyShelf;
-use crate::commands::queue::Owner;
+use crate::commands::queue::{Owner, Unpaced};
 use crate::commands::rows::OperationRows as _;
+use crate::commands::tally::Tally;
 use crate::copy::{half_copied, is_half_copied};
 use crate::error::Result;
 use crate::sqlite::checkpointer::Checkpointer;
@@ -131,6 +132,30 @@ impl SqliteStore {
     ) -> Result<T> {
         self.readers.run(&owner.into(), read).await
     }
+
+    /// A command that only reads, beside the writer.
+    pub(super) async fn read_batch<T: Send + 'static>(
+        &self,
+        owner: impl Into<Owner>,
+        act: impl FnOnce(&mut Batch<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (now, dice, policies) = (self.clock.now(), self.dice.clone(), self.policies.clone());
+        let read = move |conn: &rusqlite::Connection| {
+            let (mut memory, mut known) = (Memory::default(), Known::default());
+            let mut rows = SqliteRows::new(conn, &mut memory);
+            act(&mut Batch {
+                rows: &mut rows,
+                now,
+                dice: &*dice,
+                policies: &policies,
+                known: &mut known,
+                tally: Tally::default(),
+                pace: &Unpaced,
+                wake: false,
+            })
+        };
+        self.read_for(owner, read).await
+    }
 }
 
 /// The newest time that the store has written: a server stamps it every second, and a commit that moves a run says when.
@@ -150,7 +175,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::model::RunRef;
+    use crate::model::{RunRef, TenantScope};
     use crate::store::Store as _;
     use crate::triage_model::Replay;
     use crate::{Error, SystemClock, SystemDice};
@@ -170,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_plan_does_not_wait_for_the_writer() {
+    async fn plans_and_breakers_do_not_wait_for_the_writer() {
         let (_folder, store) = store();
         let (go_on, wait) = mpsc::channel::<()>();
         let (writer, (said, begun)) = (store.clone(), tokio::sync::oneshot::channel());
@@ -187,8 +212,10 @@ mod tests {
         begun.await.unwrap();
         let at = RunRef { tenant: "acme".parse().unwrap(), run_id: "r".parse().unwrap() };
         let planned = timeout(PATIENCE, store.plan(&at, Replay::default())).await;
+        let breakers = timeout(PATIENCE, store.breakers(&TenantScope::All)).await;
         drop(go_on);
         assert!(matches!(planned, Ok(Err(Error::NotFound("run")))), "{planned:?}");
+        assert!(breakers.is_ok_and(|told| told.unwrap().breakers.is_empty()), "breakers wait for the writer");
         writing.await.unwrap().unwrap();
     }
 

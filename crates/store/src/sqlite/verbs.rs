@@ -18,12 +18,11 @@ use tokio::sync::watch;
 
 use crate::breaker_model::BreakerAct;
 use crate::clock::Clock as _;
-use crate::commands::batch::{Batch, Known};
+use crate::commands::batch::Batch;
 use crate::commands::lease::Dealt;
 use crate::commands::operation_row::number_of;
-use crate::commands::queue::{Owner, Unpaced};
+use crate::commands::queue::Owner;
 use crate::commands::sent::keep_sent;
-use crate::commands::tally::Tally;
 use crate::commands::{
     breakers, effects, lease, operation_make, operation_steer, operation_work, pattern_triage, plans, report, reviews,
     start, sweep, triage, under_lease,
@@ -154,24 +153,8 @@ impl Store for SqliteStore {
 
     async fn plan(&self, at: &RunRef, replay: Replay) -> Result<PlanAnswer> {
         let at = at.clone();
-        let (now, dice, policies) = (self.now(), self.dice.clone(), self.policies.clone());
         // A replay looks again: who plans holds up nobody who writes.
-        self.read_for(&at.tenant.clone(), move |conn| {
-            let (mut memory, mut known) = (Memory::default(), Known::default());
-            let mut rows = SqliteRows::new(conn, &mut memory);
-            let mut batch = Batch {
-                rows: &mut rows,
-                now,
-                dice: &*dice,
-                policies: &policies,
-                known: &mut known,
-                tally: Tally::default(),
-                pace: &Unpaced,
-                wake: false,
-            };
-            plans::plan(&mut batch, &at, &replay)
-        })
-        .await
+        self.read_batch(&at.tenant.clone(), move |batch| plans::plan(batch, &at, &replay)).await
     }
 
     async fn reconcile(&self, act: Reconcile) -> Result<EffectView> {
@@ -193,15 +176,14 @@ impl Store for SqliteStore {
         self.write(move |batch| breakers::release_held(batch, most)).await
     }
 
-    // Breakers live with the committer: what it answers is how they stand.
     async fn breakers(&self, scope: &TenantScope) -> Result<BreakersAnswer> {
         let scope = scope.clone();
-        self.write_for(&scope.clone(), move |batch| breakers::breakers(batch, &scope)).await
+        self.read_batch(&scope.clone(), move |batch| breakers::breakers(batch, &scope)).await
     }
 
     async fn tenant_breaker(&self, tenant: &Tenant) -> Result<TenantBreaker> {
         let tenant = tenant.clone();
-        self.write_for(&tenant.clone(), move |batch| breakers::tenant_breaker(batch, &tenant)).await
+        self.read_batch(&tenant.clone(), move |batch| breakers::tenant_breaker(batch, &tenant)).await
     }
 
     async fn create_operation(&self, new: NewOperation, actor: String) -> Result<OperationView> {

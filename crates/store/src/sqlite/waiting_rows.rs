@@ -10,8 +10,8 @@ use rusqlite::{OptionalExtension, Params, Row, params};
 use super::columns::{label_or_none, parsed_or_none};
 use super::rows::SqliteRows;
 use crate::commands::life::position;
-use crate::commands::rows::{Candidate, DueCall, DueHint, WaitingRows};
-use crate::commands::run_row::{COLUMN_COUNT, COLUMNS, RunRow};
+use crate::commands::rows::{Candidate, DueCall, DueHint, ReadRuns, WaitingRows};
+use crate::commands::run_row::{COLUMN_COUNT, COLUMNS, RunRow, read_run};
 use crate::error::Result;
 use crate::model::PayloadKind;
 
@@ -35,19 +35,21 @@ static LEASED_BY: LazyLock<String> = LazyLock::new(|| {
 });
 
 fn candidate(row: &Row<'_>) -> Result<Candidate> {
-    Ok(Candidate {
-        order_key: row.get(COLUMN_COUNT)?,
-        agent: label_or_none(row, COLUMN_COUNT + 1)?,
-        idempotency_key: parsed_or_none(row, COLUMN_COUNT + 2, "idempotency key")?,
-        row: RunRow::read(row)?,
-        bytes: 0,
+    read_run(row, |row| {
+        Ok(Candidate {
+            order_key: row.get(COLUMN_COUNT)?,
+            agent: label_or_none(row, COLUMN_COUNT + 1)?,
+            idempotency_key: parsed_or_none(row, COLUMN_COUNT + 2, "idempotency key")?,
+            row: RunRow::read(row)?,
+            bytes: 0,
+        })
     })
 }
 
 impl SqliteRows<'_> {
-    fn runs_where(&self, condition: &str, values: impl Params) -> Result<Vec<RunRow>> {
+    fn runs_where(&self, condition: &str, values: impl Params) -> Result<ReadRuns<RunRow>> {
         let mut find = self.conn.prepare_cached(&format!("SELECT {COLUMNS} FROM runs {condition}"))?;
-        find.query_and_then(values, |row| RunRow::read(row))?.collect()
+        ReadRuns::collect(find.query_and_then(values, |row| RunRow::read(row))?)
     }
 
     /// How large a payload is in an answer, without reading it: what its row says, or its stored length, or its packing.
@@ -88,9 +90,9 @@ impl WaitingRows for SqliteRows<'_> {
         Ok(())
     }
 
-    fn leased_by(&mut self, request: &str) -> Result<Vec<Candidate>> {
+    fn leased_by(&mut self, request: &str) -> Result<ReadRuns<Candidate>> {
         let mut find = self.conn.prepare_cached(&LEASED_BY)?;
-        find.query_and_then([request], candidate)?.collect()
+        ReadRuns::collect(find.query_and_then([request], candidate)?)
     }
 
     fn next_unleasable(&mut self, after: i64) -> Result<Option<i64>> {
@@ -101,24 +103,23 @@ impl WaitingRows for SqliteRows<'_> {
         Ok(find.query_row([after], |row| row.get(0)).optional()?)
     }
 
-    fn unleasable(&mut self, queue: i64, most: usize) -> Result<Vec<RunRow>> {
+    fn unleasable(&mut self, queue: i64, most: usize) -> Result<ReadRuns<RunRow>> {
         let condition = "INDEXED BY runs_unleasable WHERE unleasable IS NOT NULL AND queue = ?1 LIMIT ?2";
         self.runs_where(condition, params![queue, most])
     }
 
-    fn due_runs(&mut self, call: DueCall<'_>) -> Result<Vec<Candidate>> {
+    fn due_runs(&mut self, call: DueCall<'_>) -> Result<ReadRuns<Candidate>> {
         let agents = call.agents.map(|agents| {
             let names: Vec<&str> = agents.iter().map(Label::as_str).collect();
             serde_json::Value::from(names).to_string()
         });
         let find = self.held.due_runs.of(self.conn, &DUE)?;
         let values = params![call.queue, call.tenant, call.now.as_millis(), agents, call.most];
-        let found = find.query_and_then(values, candidate)?;
-        let mut candidates = found.collect::<Result<Vec<_>>>()?;
-        for candidate in &mut candidates {
+        let mut found = ReadRuns::collect(find.query_and_then(values, candidate)?)?;
+        for candidate in &mut found.rows {
             candidate.bytes = self.payload_bytes(&candidate.row)?;
         }
-        Ok(candidates)
+        Ok(found)
     }
 
     fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<(i64, i64)>> {
@@ -129,12 +130,12 @@ impl WaitingRows for SqliteRows<'_> {
         Ok(find.query_row([at.0, at.1], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
     }
 
-    fn overdue(&mut self, queue: i64, tenant: i64, by: Timestamp, most: usize) -> Result<Vec<RunRow>> {
+    fn overdue(&mut self, queue: i64, tenant: i64, by: Timestamp, most: usize) -> Result<ReadRuns<RunRow>> {
         let condition = "WHERE queue = ?1 AND tenant = ?2 AND due <= ?3 ORDER BY due LIMIT ?4";
         self.runs_where(condition, params![queue, tenant, by.as_millis(), most])
     }
 
-    fn to_wake(&mut self, now: Timestamp, most: usize) -> Result<Vec<RunRow>> {
+    fn to_wake(&mut self, now: Timestamp, most: usize) -> Result<ReadRuns<RunRow>> {
         self.runs_where("WHERE wake <= ?1 ORDER BY wake LIMIT ?2", params![now.as_millis(), most])
     }
 
@@ -155,7 +156,7 @@ impl WaitingRows for SqliteRows<'_> {
         Ok(find.query_row(params![holder.as_str(), after], |row| row.get(0)).optional()?)
     }
 
-    fn held_runs(&mut self, holder: &Label, tenant: i64, most: usize) -> Result<Vec<RunRow>> {
+    fn held_runs(&mut self, holder: &Label, tenant: i64, most: usize) -> Result<ReadRuns<RunRow>> {
         let condition = "INDEXED BY runs_held
              WHERE held_by = ?1 AND held_by IS NOT NULL AND tenant = ?2 ORDER BY id LIMIT ?3";
         self.runs_where(condition, params![holder.as_str(), tenant, most])
@@ -177,6 +178,40 @@ impl WaitingRows for SqliteRows<'_> {
         let running = position(StateName::ALL, &StateName::Running);
         Ok(Some(find.query_row(params![running, tenant], |row| row.get(0))?))
     }
+
+    fn set_run_aside(&mut self, run: i64, why: &str, now: Timestamp) -> Result<()> {
+        let mut keep = self.conn.prepare_cached(
+            "INSERT INTO runs_set_aside (run, at, why, due, wake, held_by, unleasable, updated_at)
+             SELECT id, ?2, ?3, due, wake, held_by, unleasable, updated_at FROM runs WHERE id = ?1
+             ON CONFLICT DO UPDATE SET at = excluded.at, why = excluded.why, due = coalesce(excluded.due, due),
+                 wake = coalesce(excluded.wake, wake), held_by = coalesce(excluded.held_by, held_by),
+                 unleasable = coalesce(excluded.unleasable, unleasable), updated_at = excluded.updated_at",
+        )?;
+        keep.execute(params![run, now.as_millis(), why])?;
+        let mut take_out = self.conn.prepare_cached(
+            "UPDATE runs SET due = NULL, wake = NULL, held_by = NULL, unleasable = NULL WHERE id = ?1",
+        )?;
+        take_out.execute([run])?;
+        Ok(())
+    }
+
+    fn put_runs_back(&mut self, before: Timestamp, most: usize) -> Result<Vec<i64>> {
+        let mut find =
+            self.conn.prepare_cached("SELECT run FROM runs_set_aside WHERE at <= ?1 ORDER BY at LIMIT ?2")?;
+        let found = find.query_map(params![before.as_millis(), most], |row| row.get(0))?;
+        let runs = found.collect::<Result<Vec<i64>, _>>()?;
+        let mut put_back = self.conn.prepare_cached(
+            "UPDATE runs SET due = kept.due, wake = kept.wake, held_by = kept.held_by, unleasable = kept.unleasable
+             FROM runs_set_aside AS kept WHERE runs.id = ?1 AND kept.run = ?1 AND runs.updated_at = kept.updated_at
+                 AND runs.due IS NULL AND runs.wake IS NULL AND runs.held_by IS NULL",
+        )?;
+        let mut forget = self.conn.prepare_cached("DELETE FROM runs_set_aside WHERE run = ?1")?;
+        for run in &runs {
+            put_back.execute([run])?;
+            forget.execute([run])?;
+        }
+        Ok(runs)
+    }
 }
 
 #[cfg(test)]
@@ -196,7 +231,7 @@ mod tests {
         let mut memory = Memory::default();
         let call = DueCall { queue: 1, tenant: 1, agents: None, now: now(), most: 10 };
         let found = SqliteRows::new(&fixture.conn, &mut memory).due_runs(call).unwrap();
-        let mut bytes: Vec<(i64, usize)> = found.iter().map(|run| (run.row.id, run.bytes)).collect();
+        let mut bytes: Vec<(i64, usize)> = found.rows.iter().map(|run| (run.row.id, run.bytes)).collect();
         bytes.sort_unstable();
         assert_eq!(bytes, [(1, 600), (2, 7)]);
     }

@@ -11,6 +11,7 @@
 )]
 
 mod breakers;
+mod corrupt_rows;
 mod decisions;
 mod engine;
 mod fencing;
@@ -50,6 +51,7 @@ macro_rules! every_case {
             reports::past_the_last_attempt_a_failure_changes_nothing,
             reports::the_last_attempt_is_never_followed_by_another,
             reports::a_caller_cannot_succeed_past_the_last_attempt,
+            reports::past_the_last_revision_a_fix_is_refused,
             reports::a_failure_reopens_a_closed_run,
             reports::a_payload_comes_back_byte_for_byte,
             reports::a_run_whose_payload_was_omitted_is_rejected_where_workers_retry,
@@ -78,6 +80,7 @@ macro_rules! every_case {
             pages::a_cursor_of_another_run_or_list_is_refused,
             pages::outputs_of_steps_count_in_a_lease_answer,
             pages::outputs_of_one_run_are_kept_up_to_a_limit,
+            pages::reconciled_outputs_count_in_the_limit,
             sent::an_attempt_number_never_reaches_another_run,
             sent::the_last_error_goes_with_the_change_that_asks_for_it,
             sent::a_run_that_can_never_fit_is_a_dead_letter_from_the_beginning,
@@ -139,6 +142,8 @@ macro_rules! every_case {
             workers::a_late_success_counts_until_somebody_begins_anew,
             workers::a_success_beats_the_rescuer_that_looked_before_it,
             workers::a_late_failure_is_kept_as_evidence,
+            workers::cut_evidence_of_a_late_failure_is_marked,
+            workers::a_key_has_worked_on_what_it_began_or_reported,
             workers::a_released_attempt_keeps_its_number_and_waits_longer_each_time,
             workers::the_twentieth_release_in_a_row_is_a_failure,
             workers::a_failure_starts_the_count_of_releases_anew,
@@ -302,6 +307,16 @@ macro_rules! every_case {
             engine::a_run_that_nobody_begins_is_rejected,
             engine::three_silences_in_a_row_are_poison,
             engine::a_ledger_entry_is_kept_as_long_as_its_run,
+            corrupt_rows::a_corrupt_row_does_not_stop_rescue,
+            corrupt_rows::a_corrupt_row_does_not_stop_a_lease,
+            corrupt_rows::a_corrupt_payload_costs_a_lease_call_one_run,
+            corrupt_rows::a_corrupt_row_does_not_stop_the_unclaimed_sweep,
+            corrupt_rows::a_corrupt_row_does_not_stop_expiring_reviews,
+            corrupt_rows::a_corrupt_row_does_not_stop_a_release,
+            corrupt_rows::a_corrupt_probe_frees_its_breaker,
+            corrupt_rows::a_corrupt_offer_goes_to_another_run,
+            corrupt_rows::an_operation_passes_over_corrupt_rows,
+            corrupt_rows::a_repaired_row_comes_back,
             reads::counts_follow_every_move,
             reads::a_scope_sees_only_its_own,
             reads::colliding_names_of_two_tenants_never_meet,

@@ -211,14 +211,26 @@ impl Batch<'_> {
 
     /// What time alone has changed.
     pub(crate) fn tick(&mut self, key: &Key, settings: &BreakerSettings) -> Result<()> {
-        let due = match self.known.breakers.all.get(key).map(|breaker| &breaker.state) {
-            Some(State::Open { until: Some(until), .. }) => *until <= self.now,
-            Some(State::Open { until: None, .. } | State::Closed { .. } | State::HalfOpen { .. }) | None => false,
-        };
-        if due {
+        if self.known.breakers.all.get(key).is_some_and(|breaker| breaker.is_up(self.now)) {
             self.move_breaker(key, &Event::Tick, settings)?;
         }
         Ok(())
+    }
+
+    /// What time alone has changed, for whoever only looks: nothing of it is written.
+    pub(crate) fn look_ahead(&mut self, key: &Key, settings: &BreakerSettings) {
+        let known = &mut self.known.breakers;
+        let turn = Turn {
+            settings,
+            shared: key.tenant().is_none(),
+            now: self.now,
+            // No time is drawn: it only looks.
+            jitter: 0.0,
+            next: known.last + 1,
+        };
+        if let Some(breaker) = known.all.get_mut(key).filter(|breaker| breaker.is_up(self.now)) {
+            *breaker = apply(breaker, &Event::Tick, turn);
+        }
     }
 
     /// What holds for a breaker that no run is at hand for.

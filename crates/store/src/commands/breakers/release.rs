@@ -79,8 +79,10 @@ fn let_go(batch: &mut Batch<'_>, holder: &Label, most: usize) -> Result<usize> {
     let most = most.min(room);
     let tenants = tenants_in_turn(batch, holder, at.after, most)?;
     let share = most.div_ceil(tenants.len().max(1));
-    let held = tenants.iter().map(|tenant| batch.rows.held_runs(holder, *tenant, share).map(VecDeque::from));
-    let mut hands = held.collect::<Result<Vec<_>>>()?;
+    let mut hands = Vec::new();
+    for tenant in tenants {
+        hands.push(VecDeque::from(batch.readable(|rows| rows.held_runs(holder, tenant, share))?));
+    }
     let mut moved = 0;
     while moved < most && hands.iter().any(|hand| !hand.is_empty()) {
         for hand in &mut hands {
@@ -117,7 +119,7 @@ fn offer(batch: &mut Batch<'_>, holder: &Label, most: usize) -> Result<usize> {
     let share = count.div_ceil(tenants.len().max(1));
     let mut moved = 0;
     for tenant in tenants {
-        for row in batch.rows.held_runs(holder, tenant, share.min(count - moved))? {
+        for row in batch.readable(|rows| rows.held_runs(holder, tenant, share.min(count - moved)))? {
             moved += 1;
             (at.after, at.offer) = (tenant, Some(Offer { run: row.id, runs: moved, at: now }));
             unhold(batch, row, now)?;
@@ -130,7 +132,7 @@ fn offer(batch: &mut Batch<'_>, holder: &Label, most: usize) -> Result<usize> {
 fn unhold(batch: &mut Batch<'_>, mut row: RunRow, due: Timestamp) -> Result<()> {
     let before = row.clone();
     let (_, policy) = batch.rules_of(&row)?;
-    let moved = row.ask(&Move::Unhold { due }, &policy, batch.now)?;
+    let Some(moved) = batch.ask_for_service(&row, &Move::Unhold { due }, &policy)? else { return Ok(()) };
     batch.carry_out(&row, &moved.effects)?;
     row.run = moved.run;
     batch.save(&before, &row)

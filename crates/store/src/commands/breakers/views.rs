@@ -69,7 +69,7 @@ pub(crate) fn tenant_breaker(batch: &mut Batch<'_>, tenant: &Tenant) -> Result<T
 
 /// What is worth a look, as it stands now, in the order of their names.
 fn standing(batch: &mut Batch<'_>, tenant: Option<&Tenant>, wanted: impl Fn(&Key) -> bool) -> Result<Vec<Key>> {
-    batch.lock_breakers()?;
+    batch.load_breakers()?;
     match tenant {
         None => batch.know_breakers_in(None)?,
         Some(tenant) => {
@@ -84,7 +84,7 @@ fn standing(batch: &mut Batch<'_>, tenant: Option<&Tenant>, wanted: impl Fn(&Key
     keys.sort();
     for key in &keys {
         let settings = batch.settings_of(key);
-        batch.tick(key, &settings)?;
+        batch.look_ahead(key, &settings);
     }
     Ok(keys)
 }

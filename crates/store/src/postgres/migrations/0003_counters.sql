@@ -41,3 +41,17 @@ CREATE TABLE set_aside (
     why TEXT NOT NULL,
     body TEXT NOT NULL                 -- the row, as JSON
 );
+
+-- Runs whose row can't be read, out of the way of every service; with what services found them by, so that they can be put
+-- back.
+CREATE TABLE runs_set_aside (
+    run BIGINT PRIMARY KEY,
+    at BIGINT NOT NULL,
+    why TEXT NOT NULL,
+    due BIGINT,
+    wake BIGINT,
+    held_by BYTEA,
+    unleasable BIGINT,
+    updated_at BIGINT NOT NULL         -- the run's, to tell whether it has changed since
+);
+CREATE INDEX runs_set_aside_at ON runs_set_aside (at);

@@ -35,3 +35,17 @@ CREATE TABLE set_aside (
     why TEXT NOT NULL,
     body TEXT NOT NULL                 -- the row, as JSON
 );
+
+-- Runs whose row can't be read, out of the way of every service; with what services found them by, so that they can be put
+-- back.
+CREATE TABLE runs_set_aside (
+    run INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    why TEXT NOT NULL,
+    due INTEGER,
+    wake INTEGER,
+    held_by TEXT,
+    unleasable INTEGER,
+    updated_at INTEGER NOT NULL        -- the run's, to tell whether it has changed since
+);
+CREATE INDEX runs_set_aside_at ON runs_set_aside (at);
