@@ -174,15 +174,15 @@ pub async fn a_key_has_worked_on_what_it_began_or_reported(world: World) {
     world.store.report(reported).await.unwrap();
     world.enqueue("acme", "leased").await;
     let leased = world.store.lease(LeaseCall { by: Some(own), ..lease_call(1) }).await.unwrap().pop().unwrap();
-    world.store.succeed(success(&under(&leased), "1")).await.unwrap();
+    world.store.succeed(Success { by: Some(other), ..success(&under(&leased), "1") }).await.unwrap();
     let mut again = report("reported", "KeyError: 'other'");
-    again.failed.by = Some(own);
+    again.run.by = Some(own);
     world.store.report(again).await.unwrap();
     world.enqueue("acme", "nobodys").await;
     let world = world.restarted().await;
     let worked_on = async |run: &str, key| world.store.was_worked_on_by(&at("acme", run), key).await.unwrap();
     for (run, by_own, by_other) in
-        [("started", true, false), ("reported", true, true), ("leased", true, false), ("nobodys", false, false)]
+        [("started", true, false), ("reported", true, true), ("leased", true, true), ("nobodys", false, false)]
     {
         assert_eq!((worked_on(run, own).await, worked_on(run, other).await), (by_own, by_other), "{run}");
     }
