@@ -1,7 +1,8 @@
 //! Dealing due runs to workers: round robin over the tenants that have some, in due order within each, starting after
 //! the one served last. Whatever one tenant's backlog, another's few runs come up at once.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Bound;
 
 use redrive_core::ids::{IdempotencyKey, QueueName, Tenant};
 use redrive_core::lifecycle::{Begin, Event};
@@ -30,6 +31,8 @@ const HELD_MAX: usize = 1_024;
 
 /// Tenants that one call looks at though they have nothing for it: the next call goes on after them.
 const BARREN_MAX: usize = 256;
+/// Up to so many queues are asked one by one; of more, only those with due runs.
+const QUEUES_ASKED_MAX: usize = 64;
 /// Whose call it is when it names no tenant, or no queue.
 const ALL: i64 = 0;
 
@@ -89,9 +92,7 @@ struct Deal<'a> {
     call: &'a LeaseCall,
     /// As the runs remember it.
     request: Option<Label>,
-    queues: Vec<Queue>,
-    /// The same, by number.
-    numbers: Vec<i64>,
+    offered: Offered,
     runs_left: usize,
     bytes_left: usize,
     granted_any: bool,
@@ -139,16 +140,14 @@ pub(crate) fn lease(batch: &mut Batch<'_>, call: &LeaseCall, before: SoFar) -> R
             return Ok(Dealt { granted, is_cut: false, bytes_left: before.bytes_left });
         }
     }
-    let queues = leasable_queues(batch, call)?;
-    let numbers = queues.iter().map(|queue| queue.id).collect();
+    let offered = offered(batch, call)?;
     let wanted = usize::try_from(call.max).unwrap_or(0).saturating_sub(before.runs);
     let runs_left = batch.pace.piece(wanted);
     let is_piece = runs_left < wanted;
     let mut deal = Deal {
         call,
         request,
-        queues,
-        numbers,
+        offered,
         runs_left,
         bytes_left: before.bytes_left,
         granted_any: before.runs > 0,
@@ -209,12 +208,62 @@ fn leased_before(batch: &mut Batch<'_>, call: &LeaseCall, request: &Label) -> Re
     Ok(again)
 }
 
+/// Where a call looks for due runs.
+enum Offered {
+    /// In these queues, whoever's runs are there.
+    Queues(Vec<i64>),
+    /// In the queues where each tenant has due runs.
+    ByTenant(BTreeMap<i64, Vec<i64>>),
+}
+
+impl Offered {
+    fn queues_of(&self, tenant: i64) -> &[i64] {
+        match self {
+            Self::Queues(queues) => queues,
+            Self::ByTenant(places) => places.get(&tenant).map_or(&[], Vec::as_slice),
+        }
+    }
+
+    /// The next tenant after one that has scheduled runs, and when the first of them is due.
+    fn next_tenant(&self, batch: &mut Batch<'_>, after: i64) -> Result<Option<(i64, Timestamp)>> {
+        match self {
+            Self::Queues(queues) => batch.rows.next_tenant(queues, after, batch.now),
+            Self::ByTenant(places) => {
+                let after = (Bound::Excluded(after), Bound::Unbounded);
+                Ok(places.range(after).next().map(|(tenant, _)| (*tenant, batch.now)))
+            }
+        }
+    }
+}
+
+/// Where a call looks. One for all queues of all tenants costs by where runs are due, not by how many names there are.
+fn offered(batch: &mut Batch<'_>, call: &LeaseCall) -> Result<Offered> {
+    let spans_all = call.queues.is_empty() && call.scope == TenantScope::All;
+    if !spans_all || batch.rows.queue_numbers(QUEUES_ASKED_MAX + 1)?.len() <= QUEUES_ASKED_MAX {
+        let queues = leasable_queues(batch, call)?;
+        return Ok(Offered::Queues(queues.into_iter().map(|queue| queue.id).collect()));
+    }
+    batch.note_lease_call(ALL, ALL, &call.versions)?;
+    let (mut places, mut at) = (BTreeMap::<i64, Vec<i64>>::new(), (i64::MIN, i64::MIN));
+    while let Some((place, due)) = batch.rows.next_waiting(at)? {
+        at = place;
+        let (queue, tenant) = place;
+        if due <= batch.now && batch.queue_by_id(queue)?.settings.retry_by == RetryBy::Worker {
+            places.entry(tenant).or_default().push(queue);
+        }
+    }
+    Ok(Offered::ByTenant(places))
+}
+
 /// The queues of a call that workers may lease, each noted as called for.
 fn leasable_queues(batch: &mut Batch<'_>, call: &LeaseCall) -> Result<Vec<Queue>> {
     let Some(scope) = scope_of(batch, call)? else { return Ok(Vec::new()) };
     let mut queues = Vec::new();
     if call.queues.is_empty() {
-        let ids = if scope == ALL { batch.rows.queue_numbers()? } else { batch.rows.queue_numbers_of(scope)? };
+        let ids = match scope {
+            ALL => batch.rows.queue_numbers(QUEUES_ASKED_MAX)?,
+            tenant => batch.rows.queue_numbers_of(tenant)?,
+        };
         for id in ids {
             queues.push(batch.queue_by_id(id)?);
         }
@@ -260,7 +309,7 @@ fn tenants_in_turn(batch: &mut Batch<'_>, deal: &mut Deal<'_>, most: usize) -> R
     for (after, up_to) in [(first, i64::MAX), (i64::MIN, first)] {
         let mut at = after;
         while tenants.len() < most {
-            let next = batch.rows.next_tenant(&deal.numbers, at, batch.now)?;
+            let next = deal.offered.next_tenant(batch, at)?;
             let Some((next, due)) = next.filter(|(next, _)| *next <= up_to) else { break };
             if due <= batch.now && !deal.done.contains(&next) && deal.allowance(batch, next)? > 0 {
                 tenants.push(next);
@@ -279,7 +328,10 @@ fn deal_rounds(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenants: &[i64]) -> R
     let mut hungry: Vec<usize> = (0..hands.len()).collect();
     let most = deal.runs_left.div_ceil(hands.len().max(1));
     let agents = deal.call.agents.as_deref();
-    batch.rows.expect_due(DueHint { queues: &deal.numbers, tenants, agents, now: batch.now, most })?;
+    let places =
+        |tenant: &i64| deal.offered.queues_of(*tenant).iter().map(|queue| (*queue, *tenant)).collect::<Vec<_>>();
+    let places: Vec<(i64, i64)> = tenants.iter().flat_map(places).collect();
+    batch.rows.expect_due(DueHint { places: &places, agents, now: batch.now, most })?;
     while !hungry.is_empty() && deal.runs_left > 0 {
         let (each, over) = (deal.runs_left / hungry.len(), deal.runs_left % hungry.len());
         let mut still = Vec::new();
@@ -328,9 +380,9 @@ fn deal_to(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenant: i64, share: usize
 /// Looks at as many due runs as there is room for, in due order over the queues.
 fn deal_some(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenant: i64, share: usize) -> Result<Vec<Granted>> {
     let mut candidates: Vec<Candidate> = Vec::new();
-    for queue in &deal.queues {
+    for queue in deal.offered.queues_of(tenant) {
         let agents = deal.call.agents.as_deref();
-        let call = DueCall { queue: queue.id, tenant, agents, now: batch.now, most: share };
+        let call = DueCall { queue: *queue, tenant, agents, now: batch.now, most: share };
         candidates.extend(batch.readable(|rows| rows.due_runs(call))?);
     }
     candidates.sort_by_key(|candidate| (candidate.row.run.due_at(), candidate.row.id));

@@ -59,11 +59,11 @@ pub(crate) struct DueCall<'a> {
 /// Which due runs a call is going to ask for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DueHint<'a> {
-    pub(crate) queues: &'a [i64],
-    pub(crate) tenants: &'a [i64],
+    /// Queues and tenants.
+    pub(crate) places: &'a [(i64, i64)],
     pub(crate) agents: Option<&'a [Label]>,
     pub(crate) now: Timestamp,
-    /// Of each tenant in each queue.
+    /// Of each place.
     pub(crate) most: usize,
 }
 

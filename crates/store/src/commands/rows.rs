@@ -72,7 +72,8 @@ pub(crate) trait NameRows {
     /// A queue's number, its settings as JSON, and whether an admin or the configuration has set it.
     fn queue_named(&mut self, name: &QueueName) -> Result<Option<(i64, String, bool)>>;
     fn queue_name(&mut self, queue: i64) -> Result<String>;
-    fn queue_numbers(&mut self) -> Result<Vec<i64>>;
+    /// Of all tenants; at most so many.
+    fn queue_numbers(&mut self, most: usize) -> Result<Vec<i64>>;
     /// Those that are there for a tenant: its own, `default`, and what was declared.
     fn queue_numbers_of(&mut self, tenant: i64) -> Result<Vec<i64>>;
     fn knows_name(&mut self, tenant: i64, kind: NameKind, name: &str) -> Result<bool>;
@@ -137,8 +138,8 @@ pub(crate) trait WaitingRows {
     fn unleasable(&mut self, queue: i64, most: usize) -> Result<ReadRuns<RunRow>>;
     /// In due order; none whose order key is busy, or that no worker can be given.
     fn due_runs(&mut self, call: DueCall<'_>) -> Result<ReadRuns<Candidate>>;
-    /// The next (queue, tenant) after `at` that has scheduled runs.
-    fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<(i64, i64)>>;
+    /// The next (queue, tenant) after `at` that has scheduled runs, and when the first of them is due.
+    fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<((i64, i64), Timestamp)>>;
     /// Due by then, the oldest first.
     fn overdue(&mut self, queue: i64, tenant: i64, by: Timestamp, most: usize) -> Result<ReadRuns<RunRow>>;
     /// Under way, and somebody has to look by now.

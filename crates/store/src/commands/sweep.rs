@@ -150,7 +150,7 @@ pub(crate) fn reject_unclaimed(batch: &mut Batch<'_>, most: usize) -> Result<Swe
     }
     swept.looked_at = swept.moved;
     let mut at = (0, 0);
-    while let Some((queue, tenant)) = batch.rows.next_waiting(at)? {
+    while let Some(((queue, tenant), _)) = batch.rows.next_waiting(at)? {
         at = (queue, tenant);
         let known = batch.queue_by_id(queue)?;
         let patience = batch.policy(&known, tenant)?.unclaimed_after_ms;

@@ -110,8 +110,9 @@ impl NameRows for PgRows<'_> {
         owned(&found.ok_or_else(|| gone("queue"))?, 0)
     }
 
-    fn queue_numbers(&mut self) -> Result<Vec<i64>> {
-        self.ask("SELECT id FROM queues ORDER BY id", &[])?.iter().map(|row| number(row, 0)).collect()
+    fn queue_numbers(&mut self, most: usize) -> Result<Vec<i64>> {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        self.ask("SELECT id FROM queues ORDER BY id LIMIT $1", &[&most])?.iter().map(|row| number(row, 0)).collect()
     }
 
     fn queue_numbers_of(&mut self, tenant: i64) -> Result<Vec<i64>> {

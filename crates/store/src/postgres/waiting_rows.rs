@@ -296,8 +296,7 @@ impl WaitingRows for PgRows<'_> {
     }
 
     fn expect_due(&mut self, hint: DueHint<'_>) -> Result<()> {
-        let places = hint.queues.iter().flat_map(|queue| hint.tenants.iter().map(|tenant| (*queue, *tenant)));
-        let places = places.filter(|place| !self.claim.due.contains_key(place));
+        let places = hint.places.iter().copied().filter(|place| !self.claim.due.contains_key(place));
         let nothing = |place: &(i64, i64)| self.claim.tenants.as_ref().is_some_and(|t| t.has_nothing(*place, hint.now));
         let (without, places): (Vec<_>, Vec<_>) = places.partition(nothing);
         self.claim.due.extend(without.into_iter().map(|place| (place, (Vec::new(), false))));
@@ -322,7 +321,7 @@ impl WaitingRows for PgRows<'_> {
 
     fn due_runs(&mut self, call: DueCall<'_>) -> Result<ReadRuns<Candidate>> {
         let place = (call.queue, call.tenant);
-        let hint = DueHint { queues: &[], tenants: &[], agents: call.agents, now: call.now, most: call.most };
+        let hint = DueHint { places: &[], agents: call.agents, now: call.now, most: call.most };
         if !self.claim.due.contains_key(&place) {
             self.load_due(&hint, &[place], call.most)?;
         }
@@ -335,7 +334,7 @@ impl WaitingRows for PgRows<'_> {
         Ok(ReadRuns { rows: left, corrupt: self.claim.corrupt.remove(&place).unwrap_or_default() })
     }
 
-    fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<(i64, i64)>> {
+    fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<((i64, i64), Timestamp)>> {
         if self.claim.waiting.is_none() {
             let mut waiting = BTreeMap::new();
             for row in self.ask_after(WAITING, &[])? {
@@ -345,7 +344,7 @@ impl WaitingRows for PgRows<'_> {
         }
         let after = (Bound::Excluded(at), Bound::Unbounded);
         let next = self.claim.waiting.as_ref().and_then(|waiting| waiting.range(after).next());
-        Ok(next.map(|(place, _)| *place))
+        Ok(next.map(|(place, due)| (*place, Timestamp::from_millis(*due))))
     }
 
     fn overdue(&mut self, queue: i64, tenant: i64, by: Timestamp, most: usize) -> Result<ReadRuns<RunRow>> {

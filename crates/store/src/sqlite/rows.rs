@@ -5,7 +5,7 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
-use super::due::{queue_numbers, queue_numbers_of};
+use super::due::queue_numbers_of;
 use super::lookup::tenant_number;
 use super::names::NewNames;
 use super::pattern_clock::PatternClocks;
@@ -89,8 +89,9 @@ impl NameRows for SqliteRows<'_> {
         Ok(find.query_row([queue], |row| row.get(0))?)
     }
 
-    fn queue_numbers(&mut self) -> Result<Vec<i64>> {
-        queue_numbers(self.conn)
+    fn queue_numbers(&mut self, most: usize) -> Result<Vec<i64>> {
+        let mut find = self.conn.prepare_cached("SELECT id FROM queues ORDER BY id LIMIT ?1")?;
+        Ok(find.query_map([most], |row| row.get(0))?.collect::<Result<_, _>>()?)
     }
 
     fn queue_numbers_of(&mut self, tenant: i64) -> Result<Vec<i64>> {

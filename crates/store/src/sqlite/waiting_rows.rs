@@ -15,6 +15,11 @@ use crate::commands::run_row::{COLUMN_COUNT, COLUMNS, RunRow, read_run};
 use crate::error::Result;
 use crate::model::PayloadKind;
 
+const NEXT_TENANT: &str = "SELECT tenant, due FROM runs INDEXED BY runs_due
+     WHERE queue = ?1 AND tenant > ?2 AND due IS NOT NULL ORDER BY tenant, due LIMIT 1";
+const NEXT_WAITING: &str = "SELECT queue, tenant, due FROM runs INDEXED BY runs_due
+     WHERE due IS NOT NULL AND (queue, tenant) > (?1, ?2) ORDER BY queue, tenant, due LIMIT 1";
+
 static DUE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT {COLUMNS}, order_key, agent, idempotency_key FROM runs INDEXED BY runs_due
@@ -72,11 +77,7 @@ impl SqliteRows<'_> {
 
 impl WaitingRows for SqliteRows<'_> {
     fn next_tenant(&mut self, queues: &[i64], after: i64, _: Timestamp) -> Result<Option<(i64, Timestamp)>> {
-        let find = self.held.next_tenant.of(
-            self.conn,
-            "SELECT tenant, due FROM runs INDEXED BY runs_due
-             WHERE queue = ?1 AND tenant > ?2 AND due IS NOT NULL ORDER BY tenant, due LIMIT 1",
-        )?;
+        let find = self.held.next_tenant.of(self.conn, NEXT_TENANT)?;
         let mut nearest: Option<(i64, i64)> = None;
         for queue in queues {
             let found = find.query_row([*queue, after], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
@@ -122,12 +123,10 @@ impl WaitingRows for SqliteRows<'_> {
         Ok(found)
     }
 
-    fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<(i64, i64)>> {
-        let mut find = self.conn.prepare_cached(
-            "SELECT queue, tenant FROM runs INDEXED BY runs_due
-             WHERE due IS NOT NULL AND (queue, tenant) > (?1, ?2) ORDER BY queue, tenant LIMIT 1",
-        )?;
-        Ok(find.query_row([at.0, at.1], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+    fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<((i64, i64), Timestamp)>> {
+        let mut find = self.conn.prepare_cached(NEXT_WAITING)?;
+        let place = |row: &Row<'_>| Ok(((row.get(0)?, row.get(1)?), Timestamp::from_millis(row.get(2)?)));
+        Ok(find.query_row([at.0, at.1], place).optional()?)
     }
 
     fn overdue(&mut self, queue: i64, tenant: i64, by: Timestamp, most: usize) -> Result<ReadRuns<RunRow>> {
@@ -216,7 +215,17 @@ impl WaitingRows for SqliteRows<'_> {
 
 #[cfg(test)]
 mod tests {
+    use redrive_core::policy::Policies;
+    use redrive_core::wire::Versions;
+    use rusqlite::StatementStatus;
+
     use super::*;
+    use crate::clock::SeededDice;
+    use crate::commands::batch::{Batch, Known};
+    use crate::commands::lease::{Dealt, lease};
+    use crate::commands::queue::Unpaced;
+    use crate::commands::tally::Tally;
+    use crate::model::{LeaseCall, TenantScope};
     use crate::sqlite::fixture::{Fixture, Seed, now};
     use crate::sqlite::rows::Memory;
 
@@ -234,5 +243,51 @@ mod tests {
         let mut bytes: Vec<(i64, usize)> = found.rows.iter().map(|run| (run.row.id, run.bytes)).collect();
         bytes.sort_unstable();
         assert_eq!(bytes, [(1, 600), (2, 7)]);
+    }
+
+    /// How often the statements that look for due runs were run by one call for all queues of all tenants.
+    fn looks_of_a_spanning_call(names: i64) -> (usize, i32) {
+        let fixture = Fixture::with([1, 2, 3].map(|_| Seed { state: StateName::Scheduled, ..Seed::default() }));
+        for n in 0..names {
+            let insert = "INSERT INTO queues (id, name, settings, created_at) VALUES (?1, 'q' || ?1, '{}', 0)";
+            fixture.conn.execute(insert, [100 + n]).unwrap();
+        }
+        let (mut memory, mut known) = (Memory::default(), Known::default());
+        let mut rows = SqliteRows::new(&fixture.conn, &mut memory);
+        let (dice, policies) = (SeededDice::new(7), Policies::default());
+        let mut batch = Batch {
+            rows: &mut rows,
+            now: now(),
+            dice: &dice,
+            policies: &policies,
+            known: &mut known,
+            tally: Tally::default(),
+            pace: &Unpaced,
+            wake: false,
+        };
+        let call = LeaseCall {
+            scope: TenantScope::All,
+            queues: Vec::new(),
+            agents: None,
+            max: 2,
+            lease_ms: None,
+            worker: None,
+            versions: Versions::new(),
+            payload_max_bytes: 1 << 20,
+            by: None,
+            request_id: None,
+        };
+        let granted = lease(&mut batch, &call, Dealt::none(&call).so_far()).unwrap().granted.len();
+        drop(rows);
+        let statements = [NEXT_TENANT, NEXT_WAITING, DUE.as_str()];
+        let runs = statements.map(|sql| fixture.conn.prepare_cached(sql).unwrap().get_status(StatementStatus::Run));
+        (granted, runs.iter().sum())
+    }
+
+    #[test]
+    fn a_spanning_lease_does_not_pay_for_queue_names() {
+        let (few, many) = (looks_of_a_spanning_call(100), looks_of_a_spanning_call(2_000));
+        assert_eq!(few, many);
+        assert!(many.0 == 2 && many.1 <= 8, "{many:?}");
     }
 }

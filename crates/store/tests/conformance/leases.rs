@@ -223,6 +223,29 @@ pub async fn the_same_order_key_in_two_tenants_does_not_wait(world: World) {
     assert_eq!(given(&world.lease(10).await), ["acme"], "and each waits for its own only");
 }
 
+/// Beyond so many names only queues with due runs are looked at.
+pub async fn due_order_holds_across_a_hundred_queues(world: World) {
+    let enqueue = async |tenant: &str, n: usize| {
+        let run = NewRun {
+            tenant: tenant.parse().unwrap(),
+            queue: format!("q{n:03}").parse().unwrap(),
+            ..new_run(&format!("{tenant}-{n:03}"))
+        };
+        world.store.start(enqueued(run)).await.unwrap();
+        world.wait(1);
+    };
+    // The last queue's run is the oldest.
+    for n in (0..100).rev() {
+        enqueue("acme", n).await;
+    }
+    enqueue("globex", 7).await;
+    world.retried_by_caller("q099").await;
+    let leased: Vec<String> = world.lease(5).await.into_iter().map(|run| run.run_id.to_string()).collect();
+    assert_eq!(leased, ["acme-098", "globex-007", "acme-097", "acme-096", "acme-095"]);
+    assert_eq!(world.lease(1_000).await.len(), 95);
+    assert!(world.lease(1_000).await.is_empty(), "what its caller retries is nobody else's");
+}
+
 pub async fn due_order_holds_across_queues(world: World) {
     let queues = ["late", "early"];
     for (n, queue) in [(0, "early"), (1, "late"), (2, "early"), (3, "late"), (4, "early")] {

@@ -99,6 +99,7 @@ macro_rules! every_case {
             leases::a_tenant_without_work_for_the_caller_starves_nobody,
             leases::the_same_order_key_in_two_tenants_does_not_wait,
             leases::due_order_holds_across_queues,
+            leases::due_order_holds_across_a_hundred_queues,
             starts::an_order_key_holds_for_starts_too,
             starts::an_early_begin_ends_a_deferral,
             starts::an_enqueued_run_without_payload_is_a_dead_letter,

@@ -41,6 +41,25 @@ async fn a_claim_from_a_backlog_does_not_pay_for_the_one_before_it() {
     lets_go(somebody, moved).await;
 }
 
+/// A call for all queues of all tenants reads no queue's settings but those of queues with due runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_spanning_claim_does_not_pay_for_queue_names() {
+    let (few, many) = (read_by_a_spanning_claim(100).await, read_by_a_spanning_claim(2_000).await);
+    assert_eq!(few, many);
+}
+
+/// Entries of the indexes of queues and of due runs.
+async fn read_by_a_spanning_claim(names: usize) -> (i64, i64) {
+    let world = World::postgres().await;
+    world.enqueue("acme", "r1").await;
+    world.sql(&format!(
+        "INSERT INTO queues (name, settings, created_at) SELECT 'q' || n, '{{}}', 0 FROM generate_series(1, {names}) AS n"
+    ));
+    world.sql("VACUUM ANALYZE queues");
+    assert_eq!(world.store.lease(lease_call(4)).await.unwrap().len(), 1);
+    (entries_read(&world, "queues_pkey").await, entries_read(&world, DUE).await)
+}
+
 /// Entries of the index of due runs that claims read, so many having been claimed long before.
 async fn read_by_claims(dead: usize) -> i64 {
     let mut world = World::postgres().await;
