@@ -137,7 +137,7 @@ fn blamed(errors: &[Value], pieces: &Pieces) -> Result<BTreeSet<usize>> {
             let inside = here.iter().filter(|(range, _)| range.start < end && start < range.end);
             found.extend(inside.flat_map(|(_, numbers)| numbers).copied());
             if found.is_empty() {
-                let before = here.iter().filter(|(range, _)| range.end <= start).next_back();
+                let before = here.iter().rfind(|(range, _)| range.end <= start);
                 found.extend(before.iter().flat_map(|(_, numbers)| numbers).copied());
             }
         }
