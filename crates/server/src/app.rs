@@ -6,6 +6,7 @@ use redrive_core::classify::user_rules::UserRules;
 use redrive_store::{Dice, Store, Turns};
 use tokio::sync::watch;
 
+use crate::answers::Answers;
 use crate::auth::{Keyring, Sessions};
 use crate::budget::{Budget, Holder};
 use crate::capture::{Judges, KnownFailures};
@@ -33,6 +34,8 @@ pub struct Shared {
     /// What lease calls that wait for work keep.
     pub(crate) waiting_bytes: Arc<Budget>,
     pub(crate) large_work: Turns<Holder>,
+    /// Large answers in memory.
+    pub(crate) answers: Answers,
     pub(crate) metrics: Metrics,
     pub(crate) readiness: Readiness,
     stopping: watch::Sender<bool>,
@@ -49,6 +52,7 @@ impl std::ops::Deref for App {
 impl App {
     pub fn new(store: Arc<dyn Store>, dice: Arc<dyn Dice>, rules: Option<Arc<UserRules>>, limits: Limits) -> Self {
         let in_flight_bytes = Budget::new(limits.in_flight_max_bytes, limits.in_flight_holder_max_bytes());
+        let answers = Answers::new(&limits);
         Self(Arc::new(Shared {
             store,
             dice,
@@ -61,6 +65,7 @@ impl App {
             anonymous_bytes: Budget::new(ANONYMOUS_BYTES, ANONYMOUS_BYTES),
             waiting_bytes: Budget::new(WAITING_BYTES, WAITING_HOLDER_BYTES),
             large_work: large_work(),
+            answers,
             metrics: Metrics::new(&crate::routes::table()),
             readiness: Readiness::default(),
             stopping: watch::Sender::new(false),

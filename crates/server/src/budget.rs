@@ -33,6 +33,27 @@ struct Used {
     by_holder: HashMap<Holder, usize>,
 }
 
+impl Used {
+    fn of(&self, holder: &Holder) -> usize {
+        self.by_holder.get(holder).copied().unwrap_or_default()
+    }
+
+    /// What a holder has beyond its own bound is not counted as room of all: it would be taken from the others.
+    fn set(&mut self, holder: &Holder, bytes: usize, holder_bytes: usize) {
+        let before = self.of(holder);
+        self.total = self.total.saturating_sub(before.min(holder_bytes)).saturating_add(bytes.min(holder_bytes));
+        match self.by_holder.get_mut(holder) {
+            Some(_) if bytes == 0 => {
+                self.by_holder.remove(holder);
+            }
+            Some(held) => *held = bytes,
+            None => {
+                self.by_holder.insert(holder.clone(), bytes);
+            }
+        }
+    }
+}
+
 impl Budget {
     pub(crate) fn new(total_bytes: usize, holder_bytes: usize) -> Arc<Self> {
         Arc::new(Self { total_bytes, holder_bytes, used: Mutex::default() })
@@ -43,8 +64,15 @@ impl Budget {
         Share { budget: self.clone(), holder, bytes: 0 }
     }
 
+    /// What is held, of each holder at most its bound.
     pub(crate) fn used_bytes(&self) -> usize {
         self.lock().total
+    }
+
+    /// Whether a holder may take anything more at all.
+    pub(crate) fn has_room(&self, holder: &Holder) -> bool {
+        let used = self.lock();
+        used.total < self.total_bytes && used.of(holder) < self.holder_bytes
     }
 
     fn lock(&self) -> MutexGuard<'_, Used> {
@@ -63,20 +91,33 @@ pub(crate) struct Share {
 impl Share {
     /// Takes so many bytes more, or none of them.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Full> {
+        self.grow_if(bytes, |budget, total, own| {
+            total.saturating_add(bytes) <= budget.total_bytes && own.saturating_add(bytes) <= budget.holder_bytes
+        })
+    }
+
+    /// The same; a holder of nothing gets what it asks for while there is any room, so that nothing is too large for ever.
+    pub(crate) fn grow_or_be_the_only(&mut self, bytes: usize) -> Result<(), Full> {
+        self.grow_if(bytes, |budget, total, own| {
+            let fits = own == 0 || own.saturating_add(bytes) <= budget.holder_bytes;
+            fits && total.saturating_add(bytes.min(budget.holder_bytes)) <= budget.total_bytes
+        })
+    }
+
+    /// Takes them in any case.
+    pub(crate) fn charge(&mut self, bytes: usize) {
+        let taken = self.grow_if(bytes, |_, _, _| true);
+        debug_assert!(taken.is_ok(), "nothing was asked");
+    }
+
+    fn grow_if(&mut self, bytes: usize, may: impl FnOnce(&Budget, usize, usize) -> bool) -> Result<(), Full> {
         let mut used = self.budget.lock();
-        let total = used.total.saturating_add(bytes);
-        let own = used.by_holder.get(&self.holder).copied().unwrap_or_default().saturating_add(bytes);
-        if total > self.budget.total_bytes || own > self.budget.holder_bytes {
+        if !may(&self.budget, used.total, used.of(&self.holder)) {
             return Err(Full);
         }
-        used.total = total;
-        match used.by_holder.get_mut(&self.holder) {
-            Some(held) => *held = own,
-            None => {
-                used.by_holder.insert(self.holder.clone(), own);
-            }
-        }
-        self.bytes += bytes;
+        let own = used.of(&self.holder).saturating_add(bytes);
+        used.set(&self.holder, own, self.budget.holder_bytes);
+        self.bytes = self.bytes.saturating_add(bytes);
         Ok(())
     }
 }
@@ -87,13 +128,8 @@ impl Drop for Share {
             return;
         }
         let mut used = self.budget.lock();
-        used.total = used.total.saturating_sub(self.bytes);
-        if let Some(held) = used.by_holder.get_mut(&self.holder) {
-            *held = held.saturating_sub(self.bytes);
-            if *held == 0 {
-                used.by_holder.remove(&self.holder);
-            }
-        }
+        let own = used.of(&self.holder).saturating_sub(self.bytes);
+        used.set(&self.holder, own, self.budget.holder_bytes);
     }
 }
 

@@ -3,6 +3,7 @@
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
+use redrive_store::Turn;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
@@ -55,11 +56,13 @@ pub(crate) struct Reply<A> {
     pub status: StatusCode,
     pub answer: A,
     is_large: bool,
+    /// Of what may be large; kept until it is written.
+    turn: Option<Turn>,
 }
 
 impl<A> Reply<A> {
     pub(crate) fn ok(answer: A) -> Self {
-        Self { status: StatusCode::OK, answer, is_large: false }
+        Self { status: StatusCode::OK, answer, is_large: false, turn: None }
     }
 
     /// Enough to keep a thread busy while it is written.
@@ -67,9 +70,14 @@ impl<A> Reply<A> {
         Self { is_large: true, ..Self::ok(answer) }
     }
 
+    pub(crate) fn under(self, turn: Turn) -> Self {
+        Self { turn: Some(turn), ..self }
+    }
+
     /// 201 where something is new, 200 where it was there before.
     pub(crate) fn new(answer: A, created: bool) -> Self {
-        Self { status: if created { StatusCode::CREATED } else { StatusCode::OK }, answer, is_large: false }
+        let status = if created { StatusCode::CREATED } else { StatusCode::OK };
+        Self { status, ..Self::ok(answer) }
     }
 }
 
@@ -81,9 +89,11 @@ impl<A: Serialize + JsonSchema + Send + 'static> Answer for Reply<A> {
     }
 
     async fn respond(self) -> Response {
-        let Self { status, answer, is_large } = self;
+        let Self { status, answer, is_large, turn } = self;
         let write = move || serde_json::to_vec(&answer).map_err(|error| Problem::internal(&error.to_string()));
-        match if is_large { beside(write).await } else { write() } {
+        let written = if is_large { beside(write).await } else { write() };
+        drop(turn);
+        match written {
             Ok(body) => typed(status, "application/json", body),
             Err(problem) => problem.into_response(),
         }

@@ -1,6 +1,7 @@
 //! The HTTP API and the background engine: who asks, may they, and what is due. Holds no state that the store does
 //! not, and decides nothing about runs: it prepares, hands over, and answers.
 
+mod answers;
 mod api;
 mod app;
 mod body;

@@ -38,6 +38,19 @@ pub const ANONYMOUS_BODY_MAX_BYTES: usize = 4 * 1024;
 pub const ANONYMOUS_BYTES: usize = 256 * 1024;
 /// A body that does not end brings at least this much within each `body_stall_ms`.
 pub const BODY_PROGRESS_MIN_BYTES: usize = 16 * 1024;
+/// Answers up to this size are not counted.
+pub const LARGE_ANSWER_BYTES: usize = 256 * 1024;
+/// Calls that may read something large at a time, and of them those of one tenant.
+pub const LARGE_READS_MAX: usize = 8;
+pub const LARGE_READS_HOLDER_MAX: usize = 4;
+/// How long a call waits for its turn to read something large.
+pub const LARGE_READS_WAIT_MS: u64 = 10_000;
+/// A client that does not take its answer takes less than this within each `answer_stall_ms`.
+pub const ANSWER_PROGRESS_MIN_BYTES: usize = 16 * 1024;
+/// Connections to the listener that serves figures alone.
+pub const METRICS_CONNECTIONS_MAX: usize = 64;
+/// Files that the store, the listeners and the runtime may have open beside the connections.
+pub const OTHER_FILES: usize = 256;
 /// What a lease call that waits is counted for beside its own request.
 pub const WAITING_CALL_BYTES: usize = 4 * 1024;
 /// A parsed request takes at most so many times the bytes of its text.
@@ -59,9 +72,18 @@ pub struct Limits {
     pub body_timeout_ms: u64,
     /// A body that brings next to nothing for so long is given up.
     pub body_stall_ms: u64,
-    /// From the start of a request to the end of its head; also how long an idle connection is kept.
+    /// From the first byte of a request, or the start of its connection, to the end of its head.
     pub head_timeout_ms: u64,
+    /// How long a connection is kept between requests.
+    pub idle_timeout_ms: u64,
+    /// A client that takes next to nothing of its answer for so long is cut off.
+    pub answer_stall_ms: u64,
+    /// All large answers that were not sent yet, together; one tenant may hold a quarter.
+    pub answers_max_bytes: usize,
+    /// Fewer where the system allows the process fewer open files.
     pub connections_max: usize,
+    /// Connections that have not sent the whole head of a request.
+    pub heads_max: usize,
     /// How long requests in hand may take after a stop.
     pub grace_ms: u64,
 }
@@ -74,8 +96,12 @@ impl Default for Limits {
             batch_max_lines: 50_000,
             body_timeout_ms: 30_000,
             body_stall_ms: 5_000,
-            head_timeout_ms: 30_000,
+            head_timeout_ms: 10_000,
+            idle_timeout_ms: 30_000,
+            answer_stall_ms: 30_000,
+            answers_max_bytes: 128 * MIB,
             connections_max: 10_000,
+            heads_max: 256,
             grace_ms: 10_000,
         }
     }
@@ -103,6 +129,10 @@ impl Limits {
         demand(self.body_timeout_ms > 0, "body_timeout_ms", "must be at least 1")?;
         demand(self.body_stall_ms > 0, "body_stall_ms", "must be at least 1")?;
         demand(self.head_timeout_ms > 0, "head_timeout_ms", "must be at least 1")?;
+        demand(self.idle_timeout_ms > 0, "idle_timeout_ms", "must be at least 1")?;
+        demand(self.answer_stall_ms > 0, "answer_stall_ms", "must be at least 1")?;
+        demand(self.answers_max_bytes > 0, "answers_max_bytes", "must be at least 1")?;
+        demand(self.heads_max > 0, "heads_max", "must be at least 1")?;
         demand(self.connections_max > 0, "connections_max", "must be at least 1")
     }
 

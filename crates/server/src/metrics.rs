@@ -42,7 +42,7 @@ impl Metrics {
 
     pub(crate) const OTHER: usize = usize::MAX;
 
-    pub(crate) fn prometheus(&self, health: &HealthAnswer, in_flight_bytes: usize) -> String {
+    pub(crate) fn prometheus(&self, health: &HealthAnswer, in_flight_bytes: usize, answer_bytes: usize) -> String {
         let mut text = String::from(
             "# HELP redrive_requests_total Answers by route and class of status.\n# TYPE redrive_requests_total counter\n",
         );
@@ -85,6 +85,7 @@ impl Metrics {
                 usize::try_from(health.set_aside).unwrap_or(usize::MAX),
             ),
             ("redrive_in_flight_bytes", "Bytes of bodies in memory.", in_flight_bytes),
+            ("redrive_answer_bytes", "Bytes of large answers that were not sent yet.", answer_bytes),
         ];
         for (name, help, value) in gauges {
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");

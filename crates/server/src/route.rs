@@ -9,6 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use http::Method;
 use redrive_core::wire::Role;
 
+use crate::answers::IfFull;
 use crate::app::App;
 use crate::auth::Gate;
 use crate::body::{FromBody, SchemaOf};
@@ -109,15 +110,17 @@ impl<W: Gate> RowBy<W> {
         F: Fn(App, Call<W, P, Q, B>) -> R + Clone + Send + Sync + 'static,
         R: Future<Output = Result<A>> + Send + 'static,
     {
+        let if_full = if method == Method::GET { IfFull::Refuse } else { IfFull::Send };
         let run = move |app: App, request: Request| -> Handling {
             let handler = handler.clone();
             Box::pin(async move {
-                let answered = match Call::take(&app, request).await {
-                    Ok(call) => handler(app, call).await,
-                    Err(problem) => Err(problem),
+                let call: Call<W, P, Q, B> = match Call::take(&app, request).await {
+                    Ok(call) => call,
+                    Err(problem) => return problem.into_response(),
                 };
-                match answered {
-                    Ok(answer) => answer.respond().await,
+                let holder = call.who.holder();
+                match handler(app.clone(), call).await {
+                    Ok(answer) => app.answers.count(holder, if_full, answer.respond().await),
                     Err(problem) => problem.into_response(),
                 }
             })

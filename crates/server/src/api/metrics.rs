@@ -27,5 +27,6 @@ impl Answer for Exposition {
 /// Whoever the route lets in sees the figures of all tenants.
 pub(crate) async fn get<W: Gate>(app: App, _: Call<W>) -> Result<Exposition> {
     let health = app.store.health(&TenantScope::All).await?;
-    Ok(Exposition(app.metrics.prometheus(&health, app.in_flight_bytes.used_bytes())))
+    let (bodies, answers) = (app.in_flight_bytes.used_bytes(), app.answers.used_bytes());
+    Ok(Exposition(app.metrics.prometheus(&health, bodies, answers)))
 }

@@ -14,6 +14,7 @@ use super::flash::{self, Done};
 use super::form::Form;
 use super::layout::{self, Tab};
 use super::login;
+use crate::answers::IfFull;
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::path::{FromPath, Params};
@@ -106,10 +107,13 @@ where
                 let path = P::read(&Params::of(&mut parts).await?)?;
                 let query = Given::parse(parts.uri.query())?;
                 let visit = Visit { who: who.clone(), path, query, now: app.store.now(), address: address(&parts) };
-                render(app, visit).await
+                render(app.clone(), visit).await
             };
             match shown.await {
-                Ok(sheet) => flash::forget(respond(StatusCode::OK, layout::whole(&who, &sheet, said)), said),
+                Ok(sheet) => {
+                    let whole = respond(StatusCode::OK, layout::whole(&who, &sheet, said));
+                    flash::forget(app.answers.count(who.holder(), IfFull::Refuse, whole), said)
+                }
                 Err(problem) => refuse(&who, &problem),
             }
         })
@@ -136,11 +140,14 @@ where
                 let form = Form::read(&app, &parts, body, Some(&who)).await?;
                 let visit =
                     Visit { who: who.clone(), path, query: NoQuery, now: app.store.now(), address: address(&parts) };
-                act(app, visit, form).await
+                act(app.clone(), visit, form).await
             };
             match done.await {
                 Ok(Next::Go { to, done }) => see_other(&to, &[flash::cookie(done, &parts.headers)]),
-                Ok(Next::Show(sheet)) => respond(StatusCode::OK, layout::whole(&who, &sheet, None)),
+                Ok(Next::Show(sheet)) => {
+                    let whole = respond(StatusCode::OK, layout::whole(&who, &sheet, None));
+                    app.answers.count(who.holder(), IfFull::Send, whole)
+                }
                 Err(problem) => refuse(&who, &problem),
             }
         })

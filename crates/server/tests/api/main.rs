@@ -43,4 +43,5 @@ mod starts;
 mod steps;
 mod strategies;
 mod triage;
+mod unread;
 mod world;

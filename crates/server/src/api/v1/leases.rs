@@ -125,6 +125,8 @@ async fn take(app: &App, who: &Identity, asked: LeaseCall, mut waiting: Waiting)
     let mut first = true;
     loop {
         hints.mark_unchanged();
+        // What was leased has to be told, however large it is: so the answers before it have to be read first.
+        app.answers.demand_room(&who.holder())?;
         let leases = app.store.lease(asked.clone()).await?;
         if !leases.is_empty() || waiting.time.is_zero() || time_up.is_elapsed() {
             return Ok(leases);

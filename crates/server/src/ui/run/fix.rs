@@ -27,6 +27,7 @@ const PRETTY_MAX_BYTES: usize = 256 * 1024;
 
 pub(crate) async fn get(app: App, visit: OnRun) -> Result<Sheet> {
     let at = named(&visit.who, visit.path)?;
+    let _turn = app.answers.turn(visit.who.holder()).await?;
     let current = app.store.revision(&at, None).await?;
     let draft = Draft { payload: pretty(&current), ..Draft::default() };
     Ok(sheet(&at, &visit.who, &current, &draft, None))

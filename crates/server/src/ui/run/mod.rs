@@ -108,6 +108,7 @@ async fn queue_of(app: &App, who: &Visitor, run: &RunSummary) -> Option<QueueVie
 
 pub(crate) async fn get(app: App, visit: Visit<(Tenant, RunId), show::PagesQuery>) -> Result<Sheet> {
     let at = named(&visit.who, visit.path)?;
+    let _turn = app.answers.turn(visit.who.holder()).await?;
     let seen = Seen::read(&app, &visit.who, &at, visit.query.0).await?;
     let title = at.run_id.to_string();
     let main = html! {

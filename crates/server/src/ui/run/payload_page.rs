@@ -49,6 +49,7 @@ impl FromQuery for PayloadQuery {
 
 pub(crate) async fn get(app: App, visit: Visit<(Tenant, RunId), PayloadQuery>) -> Result<Sheet> {
     let at = named(&visit.who, visit.path)?;
+    let _turn = app.answers.turn(visit.who.holder()).await?;
     let PayloadQuery { view, at: from, revision } = visit.query;
     let found = app.store.revision(&at, revision).await?;
     let kept = Kept::of(found.payload.as_ref(), found.payload_base64.as_deref(), None);

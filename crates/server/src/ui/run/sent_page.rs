@@ -19,6 +19,7 @@ use crate::problem::Result;
 pub(crate) async fn get(app: App, visit: Visit<(Tenant, RunId, AttemptNumber)>) -> Result<Sheet> {
     let (tenant, run_id, AttemptNumber(attempt)) = visit.path;
     let at = named(&visit.who, (tenant, run_id))?;
+    let _turn = app.answers.turn(visit.who.holder()).await?;
     let found = sent::read(&app, at.clone(), attempt).await?;
     let why = html! {
         @if found.changes.is_empty() { "It went out as it is." }

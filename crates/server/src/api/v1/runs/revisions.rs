@@ -12,5 +12,6 @@ use crate::query::OfTenant;
 pub(crate) async fn get(app: App, call: Call<TenantReader, RevisionOf, OfTenant>) -> Result<Reply<RevisionView>> {
     let RevisionOf { run_id, revision } = call.path;
     let at = call.who.run(&[call.query.tenant.as_ref()], run_id)?;
-    Ok(Reply::ok(app.store.revision(&at, Some(revision)).await?))
+    let turn = app.answers.turn(call.who.holder()).await?;
+    Ok(Reply::ok(app.store.revision(&at, Some(revision)).await?).under(turn))
 }

@@ -18,7 +18,8 @@ pub(crate) async fn get(app: App, call: Call<AnyKey, (RunId, AttemptNumber), OfT
     let (run_id, AttemptNumber(attempt)) = call.path;
     let at = call.who.run(&[call.query.tenant.as_ref()], run_id)?;
     call.who.may_read(app.store.as_ref(), &at).await?;
-    Ok(Reply::large(read(&app, at, attempt).await?))
+    let turn = app.answers.turn(call.who.holder()).await?;
+    Ok(Reply::large(read(&app, at, attempt).await?).under(turn))
 }
 
 pub(crate) async fn read(app: &App, at: RunRef, attempt: u32) -> Result<SentAnswer> {

@@ -56,7 +56,8 @@ impl FromQuery for PagesQuery {
 pub(crate) async fn get(app: App, call: Call<AnyKey, RunId, DetailQuery>) -> Result<Reply<RunDetail>> {
     let at = call.who.run(&[call.query.tenant.as_ref()], call.path)?;
     call.who.may_read(app.store.as_ref(), &at).await?;
-    Ok(Reply::large(read(&app, &at, call.query.pages).await?))
+    let turn = app.answers.turn(call.who.holder()).await?;
+    Ok(Reply::large(read(&app, &at, call.query.pages).await?).under(turn))
 }
 
 /// With what the rules say about it.
