@@ -1,4 +1,4 @@
-//! Connections: accepted up to a bound, with a time for their heads, closed in order.
+//! Connections: accepted up to a bound, with a time for their heads and their answers, closed in order.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,10 +9,13 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 
-use super::host::WithHost;
+use super::connections::{Connections, Slot};
+use super::front::Front;
+use super::watched::{Times, Watched};
 use crate::limits::Limits;
 use crate::tasks::Tasks;
 
@@ -35,10 +38,9 @@ impl Listener {
         let tasks = Arc::new(Tasks::default());
         let accepting = Accepting {
             socket,
-            router,
-            slots: Arc::new(Semaphore::new(limits.connections_max)),
-            head_timeout: Duration::from_millis(limits.head_timeout_ms),
+            slots: Connections::new(limits.connections_max, limits.heads_max),
             grace: Duration::from_millis(limits.grace_ms),
+            serving: Serving::new(router, limits),
             connections: Arc::default(),
         };
         tasks.start("accept", accepting.run(stop));
@@ -53,10 +55,9 @@ impl Listener {
 
 struct Accepting {
     socket: TcpListener,
-    router: Router,
-    slots: Arc<Semaphore>,
-    head_timeout: Duration,
+    slots: Arc<Connections>,
     grace: Duration,
+    serving: Serving,
     connections: Arc<Tasks>,
 }
 
@@ -82,31 +83,171 @@ impl Accepting {
         }
     }
 
-    async fn next(&self) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-        let slot = self.slots.clone().acquire_owned().await.ok()?;
+    async fn next(&self) -> Option<(TcpStream, Slot)> {
         match self.socket.accept().await {
-            Ok((stream, _)) => Some((stream, slot)),
+            Ok((stream, _)) => Some((stream, self.slots.admit().await)),
             Err(error) => {
                 tracing::warn!(%error, "could not accept a connection");
+                self.slots.cut_one();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 None
             }
         }
     }
 
-    fn serve(&self, stream: TcpStream, slot: OwnedSemaphorePermit, graceful: &GracefulShutdown) {
+    fn serve(&self, stream: TcpStream, slot: Slot, graceful: &GracefulShutdown) {
         // Answers are small and waited for; a socket that refuses the option still works.
         let _ = stream.set_nodelay(true);
-        let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(self.head_timeout);
-        let connection = http.serve_connection(TokioIo::new(stream), WithHost::new(self.router.clone()));
-        let watched = graceful.watch(connection);
+        let cut = slot.cut();
+        let watched = graceful.watch(self.serving.connection(stream, slot));
         self.connections.start("connection", async move {
-            // What a client does to its own connection is its own affair.
-            if let Err(error) = watched.await {
-                tracing::debug!(%error, "a connection ended early");
+            tokio::select! {
+                // What a client does to its own connection is its own affair.
+                ended = watched => if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection ended early");
+                },
+                () = cut.notified() => tracing::debug!("a connection was closed to make room for others"),
             }
-            drop(slot);
         });
+    }
+}
+
+/// How connections are served, whatever carries them.
+struct Serving {
+    router: Router,
+    times: Times,
+    idle: Duration,
+}
+
+impl Serving {
+    fn new(router: Router, limits: &Limits) -> Self {
+        Self { router, times: Times::of(limits), idle: Duration::from_millis(limits.idle_timeout_ms) }
+    }
+
+    fn connection<S>(&self, stream: S, slot: Slot) -> http1::Connection<TokioIo<Watched<S>>, Front>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + 'static,
+    {
+        let slot = Arc::new(slot);
+        let mut http = http1::Builder::new();
+        // Watched over from the first byte of a head; before that the connection is idle.
+        http.timer(TokioTimer::new()).header_read_timeout(self.idle.max(self.times.head()));
+        let stream = Watched::new(stream, slot.clone(), self.times);
+        http.serve_connection(TokioIo::new(stream), Front::new(self.router.clone(), slot))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+
+    use super::*;
+    use crate::serve::connections::Phase;
+
+    const LARGE: usize = 1024 * 1024;
+
+    /// A client's end of a connection, and how the other end fared when it was over.
+    fn connect() -> (DuplexStream, Arc<Connections>, impl Future<Output = hyper::Result<()>>) {
+        let router =
+            Router::new().route("/large", get(|| async { vec![b'x'; LARGE] })).route("/", get(|| async { "" }));
+        let connections = Connections::new(10, 10);
+        let serving = Serving::new(router, &Limits::default());
+        let (client, server) = duplex(64 * 1024);
+        let slots = connections.clone();
+        let served = async move { serving.connection(server, slots.admit().await).await };
+        (client, connections, served)
+    }
+
+    async fn ask(client: &mut DuplexStream, path: &str) {
+        client.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
+    }
+
+    async fn seconds<T>(future: impl Future<Output = T>) -> (u64, T) {
+        let began = tokio::time::Instant::now();
+        let done = future.await;
+        (began.elapsed().as_secs(), done)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_nobody_takes_ends_its_connection() {
+        let (mut client, connections, served) = connect();
+        ask(&mut client, "/large").await;
+        let (after, ended) = seconds(served).await;
+        assert!(ended.is_err());
+        assert_eq!((after, connections.phases().len()), (30, 0));
+        drop(client);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_taken_in_drops_ends_its_connection() {
+        let (mut client, _connections, served) = connect();
+        ask(&mut client, "/large").await;
+        let dripping = async {
+            loop {
+                let _ = client.read_u8().await;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let ended = async {
+            tokio::select! { ended = served => ended, () = dripping => Ok(()) }
+        };
+        let (after, ended) = seconds(ended).await;
+        assert!(ended.is_err());
+        assert!((30..=31).contains(&after), "{after}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_taken_slowly_arrives() {
+        let (mut client, connections, served) = connect();
+        let slow = async {
+            ask(&mut client, "/large").await;
+            let mut taken = 0;
+            let mut piece = vec![0; 32 * 1024];
+            while taken < LARGE {
+                taken += client.read(&mut piece).await.unwrap();
+                tokio::time::sleep(Duration::from_secs(5)).await;
+            }
+            let phases = connections.phases();
+            drop(client);
+            phases
+        };
+        let (ended, phases) = tokio::join!(served, slow);
+        assert_eq!((ended.is_ok(), phases), (true, vec![Phase::Idle]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn half_a_head_is_waited_for_ten_seconds() {
+        let (mut client, _connections, served) = connect();
+        client.write_all(b"GET / HTTP/1.1\r\nho").await.unwrap();
+        let (after, ended) = seconds(served).await;
+        assert!(ended.is_err());
+        assert_eq!(after, 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn half_of_a_second_head_is_waited_for_ten_seconds() {
+        let (mut client, connections, served) = connect();
+        let client = async {
+            let mut answer = [0; 15];
+            ask(&mut client, "/").await;
+            client.read_exact(&mut answer).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            let idle = connections.phases();
+            client.write_all(b"GET / HTTP/1.1\r\nho").await.unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            (idle, connections.phases(), client)
+        };
+        let (after, (ended, (idle, head, _client))) = seconds(async { tokio::join!(served, client) }).await;
+        assert!(ended.is_err());
+        assert_eq!((idle, head, after), (vec![Phase::Idle], vec![Phase::Head], 15));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_connection_is_kept_for_thirty_seconds() {
+        let (mut client, _connections, served) = connect();
+        ask(&mut client, "/").await;
+        let (after, _) = seconds(served).await;
+        assert_eq!(after, 30);
     }
 }

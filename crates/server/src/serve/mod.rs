@@ -1,7 +1,10 @@
 //! A server from its first breath to its last: bind, serve, stop without losing what is in hand.
 
-mod host;
+mod connections;
+mod files;
+mod front;
 mod listener;
 mod server;
+mod watched;
 
 pub use server::{Config, Server, StartError};

@@ -10,10 +10,11 @@ use redrive_store::{Dice, Store};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use super::files;
 use super::listener::Listener;
 use crate::app::App;
 use crate::engine::Engine;
-use crate::limits::{BadLimit, Limits};
+use crate::limits::{BadLimit, Limits, METRICS_CONNECTIONS_MAX};
 use crate::router::{metrics_router, router};
 
 pub struct Config {
@@ -70,17 +71,19 @@ impl Server {
             None => None,
         };
         let engine = Engine::start(&store, &config.replica).await?;
-        let limits = config.limits;
+        let mut limits = config.limits;
+        limits.connections_max = files::connections_max(limits.connections_max);
         let grace = Duration::from_millis(limits.grace_ms);
         let app = App::new(store.clone(), dice, rules, limits.clone());
         let stop = watch::Sender::new(false);
-        let listening = |address, socket, router| {
-            Listener::start(socket, router, &limits, stop.subscribe())
+        let listening = |address, socket, router, limits: &Limits| {
+            Listener::start(socket, router, limits, stop.subscribe())
                 .map_err(|error| StartError::Bind { address, error })
         };
-        let listener = listening(config.listen, socket, router(app.clone()))?;
+        let listener = listening(config.listen, socket, router(app.clone()), &limits)?;
+        let few = Limits { connections_max: limits.connections_max.min(METRICS_CONNECTIONS_MAX), ..limits.clone() };
         let metrics = match metrics_socket {
-            Some((address, socket)) => Some(listening(address, socket, metrics_router(app.clone()))?),
+            Some((address, socket)) => Some(listening(address, socket, metrics_router(app.clone()), &few)?),
             None => None,
         };
         Ok(Self { app, store, engine, listener, metrics, stop, grace })

@@ -62,6 +62,31 @@ async fn a_slow_body_and_a_slow_head_are_not_waited_for() {
 }
 
 #[tokio::test]
+async fn half_heads_keep_nobody_out_and_disturb_nobody() {
+    let world = World::new().await;
+    let server = serve(&world, Limits { connections_max: 4, heads_max: 3, ..Limits::default() }).await;
+    let body = r#"{"queues":["*"],"wait_ms":20000}"#;
+    let mut waiting = TcpStream::connect(server.address()).await.unwrap();
+    waiting.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut answer = vec![0; 1_000];
+    assert!(waiting.read(&mut answer).await.unwrap() > 0, "it is known to be there");
+    let head = format!("content-length: {}\r\n", body.len());
+    waiting.write_all(post("/v1/leases", &world.worker, &head, body).as_bytes()).await.unwrap();
+    let mut half = Vec::new();
+    for _ in 0..50 {
+        let mut stream = TcpStream::connect(server.address()).await.unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nho").await.unwrap();
+        half.push(stream);
+    }
+    let answer = talk(server.address(), "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+    assert_eq!(world.work("/v1/runs", r#"{"run_id":"a","mode":"enqueue"}"#).await.status, 201);
+    let leased = read(&mut waiting).await;
+    assert!(leased.contains("HTTP/1.1 200") && leased.contains(r#""run_id":"a""#), "{leased}");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_request_names_exactly_one_host() {
     let world = World::new().await;
     let server = serve(&world, Limits::default()).await;

@@ -1,0 +1,254 @@
+//! Which connections are open and what each of them is doing. Where there are too many, the one that deserves it least
+//! is closed for a newcomer: whoever holds connections open without using them can't keep others out.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// What a connection is doing, in the order in which they are closed for others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(super) enum Phase {
+    /// It has not sent the whole head of a request.
+    Head,
+    /// It is between two requests.
+    Idle,
+    /// Its client does not take the answer.
+    Stalled,
+    /// Its request is being worked on. It is never closed for another.
+    Busy,
+}
+
+impl Phase {
+    const ALL: [Self; 4] = [Self::Head, Self::Idle, Self::Stalled, Self::Busy];
+}
+
+/// A phase and since when, by a count that only rises.
+type Place = (Phase, u64);
+
+#[derive(Debug)]
+pub(super) struct Connections {
+    max: usize,
+    heads_max: usize,
+    open: Mutex<Open>,
+    /// One has ended, or may be closed now.
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    count: u64,
+    heads: usize,
+    /// Told to close and still there.
+    leaving: usize,
+    places: BTreeMap<Place, Arc<Notify>>,
+}
+
+impl Open {
+    fn insert(&mut self, phase: Phase, cut: Arc<Notify>) -> Place {
+        self.count += 1;
+        self.heads += usize::from(phase == Phase::Head);
+        self.places.insert((phase, self.count), cut);
+        (phase, self.count)
+    }
+
+    fn remove(&mut self, place: Place) -> Option<Arc<Notify>> {
+        let cut = self.places.remove(&place)?;
+        self.heads -= usize::from(place.0 == Phase::Head);
+        Some(cut)
+    }
+
+    /// Closes the first of all, unless its phase is beyond `last`.
+    fn cut_first(&mut self, last: Phase) {
+        let Some(&place) = self.places.keys().next().filter(|(phase, _)| *phase <= last) else { return };
+        if let Some(cut) = self.remove(place) {
+            self.leaving += 1;
+            cut.notify_one();
+        }
+    }
+}
+
+impl Connections {
+    pub(super) fn new(max: usize, heads_max: usize) -> Arc<Self> {
+        Arc::new(Self { max, heads_max, open: Mutex::default(), changed: Notify::new() })
+    }
+
+    /// A slot for a newcomer, as soon as there is one.
+    pub(super) async fn admit(self: &Arc<Self>) -> Slot {
+        loop {
+            if let Some(slot) = self.try_admit() {
+                return slot;
+            }
+            self.changed.notified().await;
+        }
+    }
+
+    fn try_admit(self: &Arc<Self>) -> Option<Slot> {
+        let mut open = self.lock();
+        if open.places.len() + open.leaving >= self.max {
+            // One is closed for each newcomer, and it is gone before the newcomer is in.
+            if open.leaving == 0 {
+                open.cut_first(Phase::Stalled);
+            }
+            return None;
+        }
+        if open.heads >= self.heads_max {
+            open.cut_first(Phase::Head);
+        }
+        let cut = Arc::new(Notify::new());
+        let place = Mutex::new(open.insert(Phase::Head, cut.clone()));
+        let (phase, answered) = (AtomicU8::new(Phase::Head as u8), AtomicBool::new(false));
+        Some(Slot { connections: self.clone(), place, phase, answered, cut })
+    }
+
+    /// Closes one that is not busy, for whoever needs its file.
+    pub(super) fn cut_one(&self) {
+        self.lock().cut_first(Phase::Stalled);
+    }
+
+    #[cfg(test)]
+    pub(super) fn phases(&self) -> Vec<Phase> {
+        self.lock().places.keys().map(|(phase, _)| *phase).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What an open connection has; given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Slot {
+    connections: Arc<Connections>,
+    place: Mutex<Place>,
+    phase: AtomicU8,
+    answered: AtomicBool,
+    cut: Arc<Notify>,
+}
+
+impl Slot {
+    /// Tells when it has to close.
+    pub(super) fn cut(&self) -> Arc<Notify> {
+        self.cut.clone()
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        let now = self.phase.load(Ordering::Acquire);
+        Phase::ALL.into_iter().find(|phase| *phase as u8 == now).unwrap_or(Phase::Busy)
+    }
+
+    pub(super) fn enter(&self, phase: Phase) {
+        let mut open = self.connections.lock();
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that has to leave is no longer in line.
+        if let Some(cut) = open.remove(*place) {
+            *place = open.insert(phase, cut);
+        }
+        self.phase.store(phase as u8, Ordering::Release);
+        drop((open, place));
+        if phase != Phase::Busy {
+            self.connections.changed.notify_one();
+        }
+    }
+
+    /// All of the answer is in the connection's hands.
+    pub(super) fn answered(&self) {
+        self.answered.store(true, Ordering::Release);
+    }
+
+    /// Whether an answer has been handed over since the last look.
+    pub(super) fn take_answered(&self) -> bool {
+        self.answered.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut open = self.connections.lock();
+        let place = *self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.remove(place).is_none() {
+            open.leaving = open.leaving.saturating_sub(1);
+        }
+        drop(open);
+        self.connections.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether it was told to close.
+    fn is_cut(slot: &Slot) -> bool {
+        let open = slot.connections.lock();
+        !open.places.contains_key(&*slot.place.lock().unwrap())
+    }
+
+    fn slots(connections: &Arc<Connections>, count: usize) -> Vec<Slot> {
+        (0..count).map(|_| connections.try_admit().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_newcomer_takes_the_place_of_the_oldest_head() {
+        let connections = Connections::new(3, 10);
+        let mut slots = slots(&connections, 3);
+        slots[0].enter(Phase::Busy);
+        assert!(connections.try_admit().is_none(), "the oldest head is still there");
+        assert!(connections.try_admit().is_none(), "and nobody else has to go for the same newcomer");
+        assert_eq!(slots.iter().map(is_cut).collect::<Vec<_>>(), [false, true, false]);
+        drop(slots.remove(1));
+        let newcomer = connections.try_admit().unwrap();
+        assert_eq!((newcomer.phase(), connections.lock().places.len()), (Phase::Head, 3));
+    }
+
+    #[test]
+    fn the_longest_idle_goes_then_the_longest_stalled() {
+        let connections = Connections::new(4, 10);
+        let mut slots: Vec<Option<Slot>> = slots(&connections, 4).into_iter().map(Some).collect();
+        let phases = [Phase::Stalled, Phase::Busy, Phase::Idle, Phase::Idle];
+        for (slot, phase) in slots.iter().flatten().zip(phases) {
+            slot.enter(phase);
+        }
+        // The third is used once more: the fourth has been idle for longer now.
+        for phase in [Phase::Busy, Phase::Idle] {
+            slots[2].as_ref().unwrap().enter(phase);
+        }
+        let mut newcomers = Vec::new();
+        for next in [3, 2, 0] {
+            assert!(connections.try_admit().is_none());
+            assert!(slots[next].as_ref().is_some_and(is_cut), "{next}");
+            slots[next] = None;
+            let newcomer = connections.try_admit().unwrap();
+            newcomer.enter(Phase::Busy);
+            newcomers.push(newcomer);
+        }
+        assert!(connections.try_admit().is_none());
+        assert!(!slots.iter().flatten().chain(&newcomers).any(is_cut), "what is busy is left alone");
+    }
+
+    #[test]
+    fn heads_have_a_bound_of_their_own() {
+        let connections = Connections::new(100, 2);
+        let slots = slots(&connections, 3);
+        assert_eq!(slots.iter().map(is_cut).collect::<Vec<_>>(), [true, false, false]);
+        slots[1].enter(Phase::Busy);
+        let more = connections.try_admit().unwrap();
+        assert!(!is_cut(&slots[2]) && !is_cut(&more));
+    }
+
+    #[tokio::test]
+    async fn a_newcomer_waits_while_all_are_busy() {
+        let connections = Connections::new(1, 10);
+        let slot = connections.admit().await;
+        slot.enter(Phase::Busy);
+        let (newcomer, ()) = tokio::join!(connections.admit(), async move {
+            tokio::task::yield_now().await;
+            slot.enter(Phase::Idle);
+            slot.cut().notified().await;
+            drop(slot);
+        });
+        assert_eq!(newcomer.phase(), Phase::Head);
+    }
+}
