@@ -107,7 +107,10 @@ fn the_history_merges_moves_and_attempts_in_the_order_of_time() {
     fixture.conn.execute(insert, params![NOW_MS + 15, "replay", encode(br#""fixed \u0000""#)]).unwrap();
     let body = show(&fixture, "acme", "run-1").unwrap().body;
     let shown: Vec<_> = body.history.iter().map(|entry| (entry.event.as_str(), entry.actor.as_str())).collect();
-    assert_eq!(shown, [("received", "reporter"), ("failed", "reporter"), ("replay", "key:k1"), ("cancelled", "w1")]);
+    assert_eq!(
+        shown,
+        [("received", "reporter"), ("failed", "reporter"), ("replay", "key:k1"), ("cancelled", "worker:w1")]
+    );
     let notes: Vec<_> = body.history.iter().filter_map(|entry| entry.note.as_ref()).map(|note| note.token()).collect();
     assert_eq!(notes, [r#""It timed out; another try may help.""#, r#""fixed \u0000""#]);
     assert_eq!(body.history[3].from, Some(StateName::Running));
