@@ -41,6 +41,38 @@ pub fn attended_since(now: Timestamp, wait_ms: u64, absences: &[Absence]) -> Tim
     at.minus_ms(left)
 }
 
+/// A limit that began at `from` and whose absences do not count. `counted_ms`: what `at` was moved on by already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    pub from: Timestamp,
+    pub at: Timestamp,
+    pub counted_ms: u64,
+}
+
+impl Limit {
+    /// The limit as it is now: where its time has come, absences since it began move it on. They come newest first.
+    #[must_use]
+    pub fn attended(self, now: Timestamp, absences: &[Absence]) -> Self {
+        if self.at > now {
+            return self;
+        }
+        // Absences that were forgotten since stay counted.
+        let counted_ms = absent_ms(self.from, now, absences).max(self.counted_ms);
+        Self { at: self.at.plus_ms(counted_ms - self.counted_ms), counted_ms, ..self }
+    }
+}
+
+/// How much of the time from `from` to `to` nobody was there for; absences that overlap count once.
+fn absent_ms(from: Timestamp, to: Timestamp, absences: &[Absence]) -> u64 {
+    let (mut end, mut sum) = (to, 0);
+    for absence in absences {
+        let since = absence.since.max(from);
+        sum += absence.until.min(end).since(since);
+        end = end.min(since);
+    }
+    sum
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,6 +98,23 @@ mod tests {
         let gone = absence(10_000, 20_000);
         let excused = [9_999, 10_000, 20_000, 23_000, 23_001].map(|then| gone.excuses(at(then)));
         assert_eq!(excused, [false, true, true, true, false]);
+    }
+
+    #[test]
+    fn a_limit_counts_each_absence_once() {
+        let limit = Limit { from: at(100), at: at(150), counted_ms: 0 };
+        assert_eq!(limit.attended(at(149), &[absence(110, 120)]), limit, "its time has not come");
+        assert_eq!(limit.attended(at(150), &[]).at, at(150));
+        // Ten within it; what was before it began does not matter.
+        let moved = limit.attended(at(150), &[absence(110, 120), absence(0, 90)]);
+        assert_eq!((moved.at, moved.counted_ms), (at(160), 10));
+        // One that it began in, and one that overlaps another.
+        let all = [absence(155, 1_000), absence(150, 160), absence(110, 120), absence(0, 105)];
+        let moved = moved.attended(at(1_000), &all);
+        assert_eq!((moved.at, moved.counted_ms), (at(1_015), 865));
+        assert_eq!(moved.attended(at(1_015), &all), moved, "it has passed");
+        // Absences that are forgotten do not pull it back.
+        assert_eq!(moved.attended(at(2_000), &[]), moved);
     }
 
     #[test]

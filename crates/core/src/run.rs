@@ -1,6 +1,7 @@
 //! A run as the transition table sees it: its state, its counters, its memory of what failed before. What else a
 //! run carries (payload, names, links) moves with it but decides nothing.
 
+use crate::absence::{Absence, Limit};
 use crate::ids::{QueueName, RunId};
 use crate::money::Spend;
 use crate::reason::Reason;
@@ -93,12 +94,22 @@ pub struct Lease {
     pub progress_at: Timestamp,
     pub deadline_at: Timestamp,
     pub began_at: Timestamp,
-    /// Our own downtime has already been made good once.
+    /// Our own downtime has been made good since the last heartbeat.
     pub extended: bool,
+    /// What our absences have moved the deadline on by.
+    pub absent_ms: u64,
     pub replay: bool,
 }
 
 impl Lease {
+    /// The same with a deadline that does not count our absences, which come newest first.
+    #[must_use]
+    pub fn attended(&self, now: Timestamp, absences: &[Absence]) -> Self {
+        let deadline = Limit { from: self.began_at, at: self.deadline_at, counted_ms: self.absent_ms };
+        let Limit { at, counted_ms, .. } = deadline.attended(now, absences);
+        Self { deadline_at: at, absent_ms: counted_ms, ..self.clone() }
+    }
+
     /// When somebody has to look at this lease again.
     pub fn wake_at(&self) -> Timestamp {
         let idle_at = self.idle_ms.map(|ms| self.progress_at.plus_ms(ms));
@@ -111,13 +122,26 @@ impl Lease {
 pub struct Review {
     pub proposed: String,
     pub plan_hash: String,
+    pub asked_at: Timestamp,
     pub expires_at: Timestamp,
+    /// What our absences have moved its end on by.
+    pub absent_ms: u64,
     /// What it was dead for, and is again after a no.
     pub before: DeadBecause,
     /// It was closed when somebody asked to open it again: that it is again after a no, or after none.
     pub reopens: Option<Closed>,
     /// Whoever asked may go past the guards, and meant to.
     pub force: bool,
+}
+
+impl Review {
+    /// The same with an end that does not count our absences, which come newest first.
+    #[must_use]
+    pub fn attended(&self, now: Timestamp, absences: &[Absence]) -> Self {
+        let end = Limit { from: self.asked_at, at: self.expires_at, counted_ms: self.absent_ms };
+        let Limit { at, counted_ms, .. } = end.attended(now, absences);
+        Self { expires_at: at, absent_ms: counted_ms, ..self.clone() }
+    }
 }
 
 words! {

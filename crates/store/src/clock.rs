@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redrive_core::time::Timestamp;
 use redrive_core::wire::ClockJump;
@@ -19,9 +19,6 @@ pub trait Clock: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the system's clock")]
-static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
-
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the system's clock")]
     fn now(&self) -> Timestamp {
@@ -31,8 +28,25 @@ impl Clock for SystemClock {
     }
 
     fn elapsed(&self) -> Duration {
-        STARTED.elapsed()
+        elapsed()
     }
+}
+
+/// Of a machine that was suspended, that time has elapsed too.
+#[cfg(target_os = "linux")]
+fn elapsed() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+
+    let since_boot = clock_gettime(ClockId::Boottime);
+    let part = |n: i64| u64::try_from(n).unwrap_or(0);
+    Duration::from_secs(part(since_boot.tv_sec)) + Duration::from_nanos(part(since_boot.tv_nsec))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn elapsed() -> Duration {
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the system's clock")]
+    static STARTED: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+    STARTED.elapsed()
 }
 
 /// For tests of the whole binary: this file says by how many milliseconds the wall clock is off, from each look on.
@@ -50,8 +64,9 @@ fn set_off(now: Timestamp) -> Timestamp {
     now
 }
 
-/// Never goes back. Where the wall clock is set back, time goes on from the last reading, a tenth slower until the wall
-/// clock has caught up; where it is set forward, this clock follows.
+/// Never goes back, and never jumps because somebody set the wall clock by mistake. Time goes on with what has elapsed: a
+/// tenth slower while the wall clock is behind, and as it is while the wall clock is far ahead, until that has lasted for
+/// [`BELIEVED_AFTER`].
 pub struct SteadyClock {
     wall: Arc<dyn Clock>,
     state: Mutex<Steady>,
@@ -59,16 +74,31 @@ pub struct SteadyClock {
 
 #[derive(Debug, Clone, Copy)]
 struct Steady {
-    /// The last reading at which the wall clock was not behind, and what had elapsed then.
-    at: Timestamp,
+    /// The last reading, since the epoch: finer than a millisecond, so that many readings within one lose no time.
+    at: Duration,
     elapsed: Duration,
-    /// The last reading.
-    last: Timestamp,
+    /// The wall clock was set, and how things stand with it.
+    off: Off,
     jump: Option<(ClockJump, Duration)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Off {
+    No,
+    /// It is behind, and that was named.
+    Behind,
+    /// It is ahead by so much, since then.
+    Ahead {
+        by: Duration,
+        since: Duration,
+    },
 }
 
 /// The wall clock is that much behind, or was set that far, and somebody should know.
 const JUMP_MIN_MS: u64 = 10_000;
+const JUMP_MIN: Duration = Duration::from_millis(JUMP_MIN_MS);
+/// A wall clock that was set forward is followed after so long: until then it may have been a mistake.
+const BELIEVED_AFTER: Duration = Duration::from_secs(600);
 /// How long a jump is told of after the clock is right again.
 const JUMP_TOLD_FOR: Duration = Duration::from_secs(3_600);
 
@@ -76,8 +106,8 @@ impl SteadyClock {
     /// `floor`: the newest time that is known to have been.
     pub fn new(wall: Arc<dyn Clock>, floor: Option<Timestamp>) -> Self {
         let (now, elapsed) = (wall.now(), wall.elapsed());
-        let at = floor.map_or(now, |floor| floor.max(now));
-        let steady = Steady { at, elapsed, last: at, jump: None };
+        let at = since_epoch(floor.map_or(now, |floor| floor.max(now)));
+        let steady = Steady { at, elapsed, off: Off::No, jump: None };
         let clock = Self { wall, state: Mutex::new(steady) };
         clock.now();
         clock
@@ -112,29 +142,61 @@ impl Clock for SteadyClock {
 impl Steady {
     fn read(&mut self, wall: Timestamp, elapsed: Duration) -> Timestamp {
         let passed = elapsed.saturating_sub(self.elapsed);
-        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-        let expected = self.at.plus_ms(millis(passed));
-        let slower = self.at.plus_ms(millis(passed - passed / 10)).max(self.last);
-        if wall >= slower {
-            if wall.since(expected) >= JUMP_MIN_MS {
-                self.jumped(wall, wall.since(expected).cast_signed(), elapsed);
-            }
-            (self.at, self.elapsed, self.last) = (wall, elapsed, wall);
-            return wall;
+        self.elapsed = self.elapsed.max(elapsed);
+        let (wall, expected) = (since_epoch(wall), self.at + passed);
+        if wall < expected {
+            self.at = wall.max(expected - passed / 10);
+            self.behind(self.at - wall, elapsed);
+        } else if wall - expected < JUMP_MIN {
+            (self.at, self.off) = (wall, Off::No);
+        } else {
+            self.at = if self.is_believed(wall - expected, elapsed) { wall } else { expected };
         }
-        let behind = slower.since(wall);
-        let told = self.jump.is_some_and(|(jump, _)| jump.by_ms < 0 && jump.jumped_at >= self.at);
-        if behind >= JUMP_MIN_MS && !told {
-            self.jumped(slower, -behind.cast_signed(), elapsed);
-        }
-        self.last = slower;
-        slower
+        self.reading()
     }
 
-    fn jumped(&mut self, jumped_at: Timestamp, by_ms: i64, elapsed: Duration) {
-        tracing::warn!(by_ms, "the system clock was set");
-        self.jump = Some((ClockJump { jumped_at, by_ms, ahead_ms: 0 }, elapsed));
+    fn reading(&self) -> Timestamp {
+        Timestamp::from_millis(i64::try_from(self.at.as_millis()).unwrap_or(i64::MAX))
     }
+
+    fn behind(&mut self, by: Duration, elapsed: Duration) {
+        if by < JUMP_MIN {
+            self.off = Off::No;
+        } else if self.off != Off::Behind {
+            self.off = Off::Behind;
+            self.jumped(-millis(by), elapsed);
+        }
+    }
+
+    /// Whether the wall clock has been ahead by about as much for long enough.
+    fn is_believed(&mut self, by: Duration, elapsed: Duration) -> bool {
+        if let Off::Ahead { by: before, since } = self.off
+            && by.abs_diff(before) < JUMP_MIN
+        {
+            let is_believed = elapsed.saturating_sub(since) >= BELIEVED_AFTER;
+            if is_believed {
+                tracing::warn!(by_ms = millis(by), "the time that the system clock was set to is followed");
+                self.off = Off::No;
+            }
+            return is_believed;
+        }
+        self.off = Off::Ahead { by, since: elapsed };
+        self.jumped(millis(by), elapsed);
+        false
+    }
+
+    fn jumped(&mut self, by_ms: i64, elapsed: Duration) {
+        tracing::warn!(by_ms, "the system clock was set");
+        self.jump = Some((ClockJump { jumped_at: self.reading(), by_ms, ahead_ms: 0 }, elapsed));
+    }
+}
+
+fn since_epoch(at: Timestamp) -> Duration {
+    Duration::from_millis(u64::try_from(at.as_millis()).unwrap_or(0))
+}
+
+fn millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// A clock that stands still until it is moved.
@@ -279,19 +341,48 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_set_forward_is_followed_and_named_for_an_hour() {
+    fn a_clock_set_forward_by_mistake_changes_nothing() {
+        for forward_ms in [HOUR_MS, DAY_MS] {
+            let (wall, clock) = steady(None);
+            wall.jump_ms(forward_ms.cast_signed());
+            assert_eq!(clock.now(), noon());
+            let jump = clock.jump().unwrap();
+            assert_eq!((jump.jumped_at, jump.by_ms, jump.ahead_ms), (noon(), forward_ms.cast_signed(), 0));
+            wall.advance_ms(600 * SECOND_MS - 1);
+            assert_eq!(clock.now(), noon().plus_ms(600 * SECOND_MS - 1));
+            // Time is neither ahead when it is set right, nor stands still when it is set back further.
+            wall.jump_ms(-forward_ms.cast_signed());
+            assert_eq!(clock.now(), wall.now());
+            wall.jump_ms(-20_000);
+            wall.advance_ms(10 * SECOND_MS);
+            assert_eq!(clock.now(), noon().plus_ms(609 * SECOND_MS - 1));
+        }
+    }
+
+    #[test]
+    fn a_clock_that_stays_forward_is_followed_after_ten_minutes() {
         let (wall, clock) = steady(None);
         wall.jump_ms(DAY_MS.cast_signed());
-        assert_eq!(clock.now(), noon().plus_ms(DAY_MS));
-        let jump = clock.jump().unwrap();
-        assert_eq!((jump.by_ms, jump.ahead_ms), (DAY_MS.cast_signed(), 0));
-        // And back again: time goes on from there.
-        wall.advance_ms(SECOND_MS);
-        let before = clock.now();
-        wall.jump_ms(-DAY_MS.cast_signed());
-        wall.advance_ms(10 * SECOND_MS);
-        assert_eq!(clock.now(), before.plus_ms(9 * SECOND_MS));
-        assert_eq!(clock.jump().unwrap().by_ms, -DAY_MS.cast_signed() + 1_000);
+        clock.now();
+        wall.advance_ms(300 * SECOND_MS);
+        // It is set again: that counts from there.
+        wall.jump_ms(HOUR_MS.cast_signed());
+        clock.now();
+        assert_eq!(clock.jump().unwrap().by_ms, (DAY_MS + HOUR_MS).cast_signed());
+        wall.advance_ms(600 * SECOND_MS - 1);
+        assert_eq!(clock.now(), noon().plus_ms(900 * SECOND_MS - 1));
+        wall.advance_ms(1);
+        assert_eq!(clock.now(), wall.now());
+        assert!(clock.jump().is_some(), "told of for an hour");
+        wall.advance_ms(HOUR_MS);
+        assert_eq!((clock.now(), clock.jump()), (wall.now(), None));
+    }
+
+    #[test]
+    fn time_that_a_machine_was_suspended_for_has_passed() {
+        let (wall, clock) = steady(None);
+        wall.advance_ms(8 * HOUR_MS);
+        assert_eq!((clock.now(), clock.jump()), (noon().plus_ms(8 * HOUR_MS), None));
     }
 
     #[test]
@@ -308,12 +399,13 @@ mod tests {
 
     #[test]
     fn many_readings_within_a_millisecond_lose_no_time() {
-        let mut steady = Steady { at: noon(), elapsed: Duration::ZERO, last: noon(), jump: None };
-        let wall = noon().minus_ms(HOUR_MS);
-        for n in 1..=100_000_u32 {
-            steady.read(wall, Duration::from_micros(100) * n);
+        for (wall, passed) in [(noon().minus_ms(HOUR_MS), 9_000), (noon().plus_ms(HOUR_MS), 10_000)] {
+            let mut steady = Steady { at: since_epoch(noon()), elapsed: Duration::ZERO, off: Off::No, jump: None };
+            for n in 1..=100_000_u32 {
+                steady.read(wall, Duration::from_micros(100) * n);
+            }
+            assert_eq!(steady.reading(), noon().plus_ms(passed));
         }
-        assert_eq!(steady.last, noon().plus_ms(9_000));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::absence::{Absence, attended_since};
 use crate::guard::hazard;
-use crate::lifecycle::event::{Begin, Effect, Moved, Outcome};
+use crate::lifecycle::event::{Begin, Effect, Event, Moved, Outcome};
 use crate::lifecycle::refused::Refused;
 use crate::policy::Policy;
 use crate::reason::{Category, Reason};
@@ -48,6 +48,7 @@ pub(super) fn begin(run: &Run, begin: &Begin, policy: &Policy, now: Timestamp) -
         deadline_at: now.plus_ms(deadline_ms),
         began_at: now,
         extended: false,
+        absent_ms: 0,
         replay,
     };
     Ok(Moved::plain(Run {
@@ -71,7 +72,23 @@ pub(super) fn heartbeat(run: &Run, now: Timestamp) -> Result<Moved, Refused> {
     let lease = under_way(run)?;
     // A lease never shrinks: a clock set back must not end somebody's work.
     let expires_at = lease.expires_at.max(now.plus_ms(lease.lease_ms));
-    Ok(Moved::plain(Run { state: State::Running(Lease { expires_at, ..lease.clone() }), ..run.clone() }))
+    // A renewed lease is a lease anew: the next absence of ours extends it again.
+    let renewed = Lease { expires_at, extended: false, ..lease.clone() };
+    Ok(Moved::plain(Run { state: State::Running(renewed), ..run.clone() }))
+}
+
+/// What has passed of a lease, if anything: the deadline counts before idleness, idleness before silence, since the most
+/// exact one names the failure. `absences` come newest first, and are in the deadline already.
+pub fn what_passed(lease: &Lease, now: Timestamp, absences: &[Absence], jitter: f64) -> Option<Event<'static>> {
+    let unattended = |then: Timestamp| absences.iter().any(|absence| absence.excuses(then));
+    if lease.deadline_at <= now {
+        return Some(Event::DeadlinePassed { jitter });
+    }
+    if lease.expires_at <= now {
+        return Some(Event::LeaseRanOut { unattended: unattended(lease.expires_at), jitter });
+    }
+    let idle_at = lease.wake_at();
+    (idle_at <= now).then(|| Event::IdleTooLong { unattended: unattended(idle_at), jitter })
 }
 
 pub(super) fn progress(run: &Run, now: Timestamp) -> Result<Moved, Refused> {

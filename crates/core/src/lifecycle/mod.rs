@@ -9,7 +9,7 @@ mod standing;
 mod table;
 mod triage;
 
-pub use attempts::next_attempt;
+pub use attempts::{next_attempt, what_passed};
 pub use event::{Begin, Effect, Event, EventName, Moved, Outcome};
 pub use refused::Refused;
 pub use rejected::reject_unleasable;

@@ -75,6 +75,7 @@ fn samples(state: StateName, into: Option<&RunId>) -> Vec<Run> {
         deadline_at: now,
         began_at: past,
         extended: false,
+        absent_ms: 0,
         replay: false,
     };
     let states = match state {
@@ -87,7 +88,9 @@ fn samples(state: StateName, into: Option<&RunId>) -> Vec<Run> {
         StateName::Review => vec![State::Review(Review {
             proposed: "replay".into(),
             plan_hash: "h".into(),
+            asked_at: now,
             expires_at: now.plus_ms(HOUR_MS),
+            absent_ms: 0,
             before: DeadBecause::Exhausted,
             reopens: None,
             force: false,
@@ -133,7 +136,9 @@ fn variants<'a>(name: EventName, failures: &'a [Failure], into: Option<&RunId>) 
         EventName::Review => vec![Event::Review(Review {
             proposed: "replay".into(),
             plan_hash: "h".into(),
+            asked_at: now,
             expires_at: now.plus_ms(HOUR_MS),
+            absent_ms: 0,
             before: DeadBecause::Manual,
             reopens: None,
             force: false,

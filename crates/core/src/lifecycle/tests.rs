@@ -243,7 +243,9 @@ fn asked(force: bool) -> Review {
     Review {
         proposed: "replay".into(),
         plan_hash: "h".into(),
+        asked_at: noon(),
         expires_at,
+        absent_ms: 0,
         before: DeadBecause::Manual,
         reopens: None,
         force,
@@ -518,6 +520,8 @@ fn an_absence_of_ours_extends_a_lease_once() {
     assert_eq!((lease.expires_at, lease.extended), (again, true));
     let silent = move_on(&extended, &ran_out, again);
     assert_eq!((silent.state.name(), silent.ended), (StateName::Scheduled, Some(Ended::Expired)));
+    let beaten = move_on(&extended, &Event::Heartbeat, again);
+    assert!(!beaten.lease().unwrap().extended, "a renewed lease is a lease anew");
     let idle = move_on(&running, &Event::IdleTooLong { unattended: true, jitter: 0.5 }, back);
     assert_eq!(idle.lease().unwrap().progress_at, back);
 }

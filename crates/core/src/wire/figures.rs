@@ -89,8 +89,8 @@ impl HealthAnswer {
     }
 }
 
-/// Somebody set the server's clock. Time never goes back here: it goes on from the last reading, a little slower until the
-/// clock has caught up.
+/// Somebody set the server's clock. Time goes on here as before: a little slower where the clock is behind, until it has
+/// caught up; a clock that was set forward is followed after ten minutes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockJump {
     pub jumped_at: Timestamp,

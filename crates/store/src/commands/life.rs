@@ -129,13 +129,18 @@ pub(crate) struct LeaseLife {
     pub(crate) b: i64,
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) ext: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) absent_ms: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ReviewLife {
     pub(crate) proposed: String,
     pub(crate) plan_hash: String,
+    pub(crate) asked_at: i64,
     pub(crate) expires_at: i64,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) absent_ms: u64,
     pub(crate) before: DeadBecause,
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) reopens: Option<Closed>,
@@ -330,6 +335,7 @@ impl LeaseLife {
             d: lease.deadline_at.as_millis(),
             b: lease.began_at.as_millis(),
             ext: lease.extended,
+            absent_ms: lease.absent_ms,
         }
     }
 
@@ -342,6 +348,7 @@ impl LeaseLife {
             deadline_at: Timestamp::from_millis(self.d),
             began_at: Timestamp::from_millis(self.b),
             extended: self.ext,
+            absent_ms: self.absent_ms,
             replay,
         }
     }
@@ -352,7 +359,9 @@ impl ReviewLife {
         Self {
             proposed: review.proposed.clone(),
             plan_hash: review.plan_hash.clone(),
+            asked_at: review.asked_at.as_millis(),
             expires_at: review.expires_at.as_millis(),
+            absent_ms: review.absent_ms,
             before: review.before,
             reopens: review.reopens,
             force: review.force,
@@ -363,7 +372,9 @@ impl ReviewLife {
         Review {
             proposed: self.proposed.clone(),
             plan_hash: self.plan_hash.clone(),
+            asked_at: Timestamp::from_millis(self.asked_at),
             expires_at: Timestamp::from_millis(self.expires_at),
+            absent_ms: self.absent_ms,
             before: self.before,
             reopens: self.reopens,
             force: self.force,

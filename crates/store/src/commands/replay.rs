@@ -80,7 +80,9 @@ fn put_aside(
     let asked = Review {
         proposed: if replay.is_some() { "replay" } else { "look" }.to_owned(),
         plan_hash: planned.plan.hash.clone(),
+        asked_at: batch.now,
         expires_at,
+        absent_ms: 0,
         before: DeadBecause::Manual,
         reopens: None,
         force: replay.is_some_and(|replay| replay.force),
@@ -113,6 +115,7 @@ pub(crate) fn approve(
         return Err(Error::OwnRequest);
     }
     let planned = batch.plan_of(&row, &replay.proposed())?;
+    batch.attend_review(&mut row)?;
     let before = row.clone();
     if let State::Review(review) = &mut row.run.state {
         review.plan_hash.clone_from(&planned.plan.hash);

@@ -12,6 +12,7 @@ use crate::commands::batch::Batch;
 use crate::commands::rows::{KeptRequest, NewRequest};
 use crate::commands::run_row::RunRow;
 use crate::commands::set_aside::{CorruptRun, READ_AGAIN_MS, unless_corrupt};
+use crate::commands::sweep::note_absence;
 use crate::error::{Error, Result};
 use crate::model::{HourlyKind, Swept};
 use crate::triage_model::{FixedPayload, Replay};
@@ -81,10 +82,22 @@ impl Batch<'_> {
     pub(crate) fn ask_again(&mut self, before: &RunRow, row: &mut RunRow, expires_ms: u64) -> Result<()> {
         let expires_at = self.now.plus_ms(expires_ms);
         if let State::Review(review) = &mut row.run.state {
-            review.expires_at = expires_at;
+            (review.asked_at, review.expires_at, review.absent_ms) = (self.now, expires_at, 0);
         }
         self.rows.postpone_request(row.id, expires_at)?;
         self.save(before, row)
+    }
+
+    /// A review whose time has come, with an end that does not count our absences.
+    pub(crate) fn attend_review(&mut self, row: &mut RunRow) -> Result<()> {
+        let now = self.now;
+        if let State::Review(review) = &mut row.run.state
+            && review.expires_at <= now
+        {
+            note_absence(self)?;
+            *review = review.attended(now, &self.rows.absences_since(review.asked_at)?);
+        }
+        Ok(())
     }
 
     /// Ends a review whose time is up.
@@ -109,28 +122,45 @@ pub(crate) fn patch_of(fix: &Fix) -> Result<Option<Vec<u8>>> {
 
 /// Dead-letters runs whose approval nobody gave in time; a request that outlived its review goes too.
 pub(crate) fn expire_reviews(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
+    note_absence(batch)?;
     let most = batch.pace.piece(most);
     let due = batch.rows.lapsed_requests(batch.now, most)?;
     let mut swept = Swept { looked_at: due.len(), moved: 0, more: due.len() == most };
+    if due.is_empty() {
+        return Ok(swept);
+    }
+    let absences = batch.rows.absences_since(Timestamp::default())?;
     for run in due {
-        match unless_corrupt(in_review(batch, run))? {
-            Ok(Some(row)) => {
-                batch.let_lapse(row)?;
-                swept.moved += 1;
+        let (mut row, review) = match unless_corrupt(in_review(batch, run))? {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                batch.forget_request(run)?;
+                continue;
             }
-            Ok(None) => batch.forget_request(run)?,
             Err(CorruptRun { run, why }) => {
                 batch.set_run_aside(run, &why)?;
                 batch.rows.postpone_request(run, batch.now.plus_ms(READ_AGAIN_MS))?;
+                continue;
             }
+        };
+        let review = review.attended(batch.now, &absences);
+        let expires_at = review.expires_at;
+        row.run.state = State::Review(review);
+        if expires_at <= batch.now {
+            batch.let_lapse(row)?;
+            swept.moved += 1;
+        } else {
+            batch.rows.postpone_request(run, expires_at)?;
+            batch.save_life(&row)?;
         }
     }
     Ok(swept)
 }
 
-/// The run, if it is still in review and its time is up.
-fn in_review(batch: &mut Batch<'_>, run: i64) -> Result<Option<RunRow>> {
+/// The run and its review, if it is still in one and the time is up.
+fn in_review(batch: &mut Batch<'_>, run: i64) -> Result<Option<(RunRow, Review)>> {
     let Some(row) = batch.rows.run_by_number(run)? else { return Ok(None) };
-    let lapsed = matches!(&row.run.state, State::Review(Review { expires_at, .. }) if *expires_at <= batch.now);
-    Ok(lapsed.then_some(row))
+    let State::Review(review) = &row.run.state else { return Ok(None) };
+    let review = review.clone();
+    Ok((review.expires_at <= batch.now).then_some((row, review)))
 }

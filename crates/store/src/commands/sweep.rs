@@ -1,11 +1,11 @@
 //! What the engine finds: attempts gone quiet, runs that nobody takes, our own absence. A bounded piece at a time.
 
 use redrive_core::absence::{Absence, RETURN_GRACE_MS, attended_since};
-use redrive_core::lifecycle::{Event, Moved, reject_unleasable};
+use redrive_core::lifecycle::{Event, Moved, reject_unleasable, what_passed};
 use redrive_core::pattern::{FINGERPRINT_VERSION, Fingerprint};
 use redrive_core::policy::RetryBy;
 use redrive_core::reason::{Category, Reason};
-use redrive_core::run::{Lease, StateName};
+use redrive_core::run::{Lease, State, StateName};
 use redrive_core::strategy::Failure;
 use redrive_core::text::Text;
 use redrive_core::time::{DAY_MS, Timestamp};
@@ -32,7 +32,7 @@ pub(crate) fn stamp(batch: &mut Batch<'_>, replica: &str) -> Result<()> {
 
 /// Whoever judges by time asks this first, in its own transaction: after a gap nobody knows which service comes first. The
 /// end of an absence is a sign of life as well, so one gap is noted once.
-fn note_absence(batch: &mut Batch<'_>) -> Result<()> {
+pub(crate) fn note_absence(batch: &mut Batch<'_>) -> Result<()> {
     let last_seen = batch.rows.last_seen()?;
     match Absence::up_to_now(last_seen, batch.now) {
         Some(absence) => batch.rows.put_absence(absence, ABSENCES_KEPT_MAX),
@@ -40,15 +40,19 @@ fn note_absence(batch: &mut Batch<'_>) -> Result<()> {
     }
 }
 
-/// Gives every attempt whose time has passed its verdict, or the one extension that our own absence owes it.
+/// Gives every attempt whose time has passed its verdict, or the time that our own absence owes it.
 pub(crate) fn rescue_expired(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
     note_absence(batch)?;
     let (now, most) = (batch.now, batch.pace.piece(most));
     let rows = batch.readable(|rows| rows.to_wake(now, most))?;
     let looked_at = rows.len();
-    let oldest = rows.iter().filter_map(|row| row.run.lease()).map(Lease::wake_at).min();
-    let absences = match oldest {
-        Some(oldest) => batch.rows.absences_since(oldest.minus_ms(RETURN_GRACE_MS))?,
+    // A deadline counts from the attempt's beginning, the other limits from their end.
+    let judged_from = |lease: &Lease| match lease.deadline_at <= now {
+        true => lease.began_at,
+        false => lease.wake_at().minus_ms(RETURN_GRACE_MS),
+    };
+    let absences = match rows.iter().filter_map(|row| row.run.lease()).map(judged_from).min() {
+        Some(oldest) => batch.rows.absences_since(oldest)?,
         None => Vec::new(),
     };
     for row in rows {
@@ -62,7 +66,11 @@ fn rescue(batch: &mut Batch<'_>, mut row: RunRow, absences: &[Absence]) -> Resul
         return batch.set_run_aside(row.id, "its lease ran out, and it is not running");
     };
     let jitter = batch.dice.jitter();
-    let event = what_passed(lease, batch.now, absences, jitter);
+    let lease = lease.attended(batch.now, absences);
+    let passed = what_passed(&lease, batch.now, absences, jitter);
+    row.run.state = State::Running(lease);
+    // Only the deadline had come, and our absences have moved it on.
+    let Some(event) = passed else { return batch.save_life(&row) };
     let (_, policy) = batch.rules_of(&row)?;
     let before = row.clone();
     batch.look_at_the_tenant(&mut row, &policy)?;
@@ -73,18 +81,6 @@ fn rescue(batch: &mut Batch<'_>, mut row: RunRow, absences: &[Absence]) -> Resul
     }
     let (attempt, epoch) = (row.run.attempt, row.run.epoch);
     settle_found(batch, &before, row, moved, attempt, epoch).map(|_| ())
-}
-
-/// The deadline counts before idleness, idleness before silence: the most exact one names the failure.
-fn what_passed(lease: &Lease, now: Timestamp, absences: &[Absence], jitter: f64) -> Event<'static> {
-    let excused = |then: Timestamp| absences.iter().any(|absence| absence.excuses(then));
-    if lease.deadline_at <= now {
-        return Event::DeadlinePassed { jitter };
-    }
-    if lease.expires_at <= now {
-        return Event::LeaseRanOut { unattended: excused(lease.expires_at), jitter };
-    }
-    Event::IdleTooLong { unattended: excused(lease.wake_at()), jitter }
 }
 
 /// Keeps a failure that nobody reported.

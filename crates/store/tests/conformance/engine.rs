@@ -5,7 +5,7 @@ use redrive_core::run::StateName;
 use redrive_core::time::DAY_MS;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::StepStatus;
-use redrive_store::{Start, StartHow, TenantScope, UnderLease};
+use redrive_store::{Clock as _, Start, StartHow, TenantScope, UnderLease};
 
 use crate::world::{LEASE_MS, World, at, start, step};
 
@@ -179,9 +179,11 @@ pub async fn a_clock_set_back_stops_neither_expiry_nor_retries(world: World) {
         let health = world.store.health(&TenantScope::All).await.unwrap();
         assert_eq!(health.status, "attention");
         assert_eq!(health.clock.unwrap().by_ms, -back_ms.cast_signed() + 12_000, "a tenth of the time waited");
-        // The clock is right again.
+        // The clock is right again; so is ours once that is sure.
         world.clock.jump_ms(back_ms.cast_signed());
+        assert!(world.store.now() < world.clock.now());
         world.wait(3_600_000);
+        assert_eq!(world.store.now(), world.clock.now());
         assert_eq!(world.store.health(&TenantScope::All).await.unwrap().clock, None);
     }
 }
@@ -189,6 +191,7 @@ pub async fn a_clock_set_back_stops_neither_expiry_nor_retries(world: World) {
 /// A server that once ran a day ahead goes on from there.
 pub async fn a_restart_with_an_earlier_clock_goes_on(world: World) {
     world.clock.jump_ms(DAY_MS.cast_signed());
+    let world = world.restarted().await;
     world.store.stamp("a").await.unwrap();
     world.start("r1").await;
     let before = world.store.now();
@@ -208,7 +211,7 @@ pub async fn a_clock_set_forward_ends_no_live_attempt(world: World) {
     for forward_ms in [3_600_000, DAY_MS] {
         let run = format!("r{forward_ms}");
         world.store.stamp("a").await.unwrap();
-        world.store.start(Start { deadline_ms: Some(10 * DAY_MS), ..start(&run) }).await.unwrap();
+        world.start(&run).await;
         world.enqueue("acme", &format!("waits{forward_ms}")).await;
         world.clock.jump_ms(forward_ms.cast_signed());
         world.store.reject_unclaimed(100).await.unwrap();
@@ -216,6 +219,118 @@ pub async fn a_clock_set_forward_ends_no_live_attempt(world: World) {
         assert_eq!(world.state(&run).await, StateName::Running);
         assert_eq!(world.state(&format!("waits{forward_ms}")).await, StateName::Scheduled);
     }
+}
+
+/// We are there for so long, and say so; a worker beats all the while.
+async fn attended(world: &World, ms: u64, beats: Option<&UnderLease>) {
+    for _ in 0..ms / 2_000 {
+        world.wait(2_000);
+        world.store.stamp("a").await.unwrap();
+        if let Some(under) = beats {
+            world.store.heartbeat(under.clone()).await.unwrap();
+        }
+    }
+    world.wait(ms % 2_000);
+}
+
+pub async fn a_heartbeat_gives_the_extension_back(world: World) {
+    world.store.stamp("a").await.unwrap();
+    let (_, under) = world.start("r1").await;
+    for _ in 0..4 {
+        world.wait(LEASE_MS + 10_000);
+        // Whoever looks for silence comes before the first heartbeat.
+        world.store.rescue_expired(100).await.unwrap();
+        assert_eq!(world.state("r1").await, StateName::Running);
+        world.store.heartbeat(under.clone()).await.unwrap();
+        attended(&world, 8_000, Some(&under)).await;
+    }
+    world.wait(LEASE_MS + 10_000);
+    world.store.rescue_expired(100).await.unwrap();
+    assert_eq!(world.state("r1").await, StateName::Running);
+    // Without a heartbeat there is no other, whether we are there or not.
+    world.wait(LEASE_MS);
+    world.store.rescue_expired(100).await.unwrap();
+    assert_eq!(world.show("r1").await.summary.reason, Some(Reason::Silent));
+}
+
+pub async fn a_deadline_does_not_count_our_absence(world: World) {
+    world.store.stamp("a").await.unwrap();
+    let begun = world.store.start(Start { deadline_ms: Some(20_000), ..start("r1") }).await.unwrap().answer;
+    let under = UnderLease { at: at("acme", "r1"), lease: begun.lease.unwrap().parse().unwrap() };
+    // The first absence ends before the deadline, the second after it; the deadline is then looked at twice.
+    attended(&world, 4_000, Some(&under)).await;
+    for (away_ms, there_ms) in [(6_000, 6_000), (DAY_MS, 4_000), (3_600_000, 4_000)] {
+        world.wait(away_ms);
+        world.store.rescue_expired(100).await.unwrap();
+        assert_eq!(world.state("r1").await, StateName::Running);
+        world.store.heartbeat(under.clone()).await.unwrap();
+        attended(&world, there_ms, Some(&under)).await;
+    }
+    attended(&world, 1_999, None).await;
+    world.store.rescue_expired(100).await.unwrap();
+    assert_eq!(world.state("r1").await, StateName::Running);
+    world.wait(1);
+    world.store.rescue_expired(100).await.unwrap();
+    assert_eq!(world.show("r1").await.body.verdict.unwrap().rule, "builtin.deadline");
+}
+
+async fn enqueue_due_in(world: &World, run: &str, ms: u64) {
+    let how = StartHow::Enqueue { due_at: Some(world.clock.now().plus_ms(ms)) };
+    world.store.start(Start { how, ..start(run) }).await.unwrap();
+}
+
+/// On SQLite: a clock that is set forward by mistake changes nothing that is due, and is right again at once.
+pub async fn a_clock_set_forward_and_back_hastens_nothing(world: World) {
+    world.store.stamp("a").await.unwrap();
+    enqueue_due_in(&world, "hour", 3_600_000).await;
+    world.clock.jump_ms(DAY_MS.cast_signed());
+    for _ in 0..50 {
+        world.wait(2_000);
+        world.store.stamp("a").await.unwrap();
+        assert!(world.lease(10).await.is_empty());
+    }
+    let health = world.store.health(&TenantScope::All).await.unwrap();
+    let jump = health.clock.unwrap();
+    assert_eq!((health.status.as_str(), jump.by_ms, jump.ahead_ms), ("attention", DAY_MS.cast_signed(), 0));
+    world.clock.jump_ms(-DAY_MS.cast_signed());
+    assert_eq!(world.store.now(), world.clock.now());
+    enqueue_due_in(&world, "another", 3_600_000).await;
+    assert!(world.lease(10).await.is_empty());
+    let world = world.restarted().await;
+    assert_eq!(world.store.now(), world.clock.now());
+    world.wait(3_600_000);
+    assert_eq!(world.lease(10).await.len(), 2);
+}
+
+/// On SQLite: the new time is believed after ten minutes, and the step counts as an absence.
+pub async fn a_clock_that_stays_forward_is_followed(world: World) {
+    world.store.stamp("a").await.unwrap();
+    let begun = world.store.start(Start { deadline_ms: Some(900_000), ..start("r1") }).await.unwrap().answer;
+    let under = UnderLease { at: at("acme", "r1"), lease: begun.lease.unwrap().parse().unwrap() };
+    enqueue_due_in(&world, "hour", 3_600_000).await;
+    world.clock.jump_ms(DAY_MS.cast_signed());
+    attended(&world, 10 * 60_000, Some(&under)).await;
+    assert!(world.store.now() < world.clock.now());
+    attended(&world, 4_000, None).await;
+    assert_eq!(world.store.now(), world.clock.now());
+    world.store.rescue_expired(100).await.unwrap();
+    assert_eq!(world.state("r1").await, StateName::Running);
+    attended(&world, 250_000, Some(&under)).await;
+    world.store.rescue_expired(100).await.unwrap();
+    assert_eq!(world.state("r1").await, StateName::Running, "its deadline has not passed");
+    assert_eq!(world.lease(10).await.len(), 1, "it is due by the new time");
+}
+
+/// On SQLite: a server that starts with a clock that was set forward goes by it, and ends nothing for it.
+pub async fn a_restart_with_a_later_clock_ends_nothing(world: World) {
+    world.store.stamp("a").await.unwrap();
+    let (_, under) = world.start("r1").await;
+    world.clock.jump_ms(DAY_MS.cast_signed());
+    let world = world.restarted().await;
+    assert_eq!(world.store.now(), world.clock.now());
+    world.store.rescue_expired(100).await.unwrap();
+    world.store.heartbeat(under).await.unwrap();
+    assert_eq!(world.state("r1").await, StateName::Running);
 }
 
 pub async fn a_step_moves_the_idle_limit(world: World) {

@@ -215,6 +215,7 @@ macro_rules! every_case {
             reviews::an_approval_for_one_plan_lets_no_other_through,
             reviews::an_approval_that_nobody_gives_lapses_by_itself,
             reviews::a_late_yes_ends_the_review_as_the_clock_would_have,
+            reviews::a_review_does_not_lapse_in_our_absence,
             reviews::whoever_asked_does_not_approve_unless_it_may_force,
             reviews::a_no_leaves_the_run_as_it_was,
             reviews::a_person_puts_a_run_aside_and_another_decides,
@@ -300,6 +301,8 @@ macro_rules! every_case {
             engine::the_look_for_silence_notes_our_absence_itself,
             engine::a_lease_that_ends_just_after_our_return_is_extended,
             engine::two_absences_in_a_row_are_both_remembered,
+            engine::a_heartbeat_gives_the_extension_back,
+            engine::a_deadline_does_not_count_our_absence,
             engine::an_absence_is_no_idle_time,
             engine::time_without_a_server_leaves_nothing_unclaimed,
             engine::a_clock_set_forward_ends_no_live_attempt,
@@ -353,6 +356,9 @@ mod sqlite {
     tests! {
         engine::a_clock_set_back_stops_neither_expiry_nor_retries,
         engine::a_restart_with_an_earlier_clock_goes_on,
+        engine::a_clock_set_forward_and_back_hastens_nothing,
+        engine::a_clock_that_stays_forward_is_followed,
+        engine::a_restart_with_a_later_clock_ends_nothing,
     }
 }
 

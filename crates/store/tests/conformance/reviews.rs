@@ -193,3 +193,38 @@ pub async fn a_severity_asks_for_its_own_and_above(world: World) {
         assert_eq!(world.triage(run, Triage::replay(false)).await.unwrap(), expected, "{run}");
     }
 }
+
+pub async fn a_review_does_not_lapse_in_our_absence(world: World) {
+    let stamp = async || world.store.stamp("a").await.unwrap();
+    let policy = PolicyLayer {
+        replay_approval: Some(ReplayApproval::Always),
+        approval_expires_ms: Some(10_000),
+        ..PolicyLayer::default()
+    };
+    let settings = QueueSettings { policy, ..QueueSettings::default() };
+    world.store.put_queue("default".parse().unwrap(), settings).await.unwrap();
+    world.fail("r1", BUG).await;
+    stamp().await;
+    asked(&world, proposal()).await;
+    // Four seconds before the first absence, two between them, four after: those count.
+    for (there, away_ms) in [(2, 5_000), (1, DAY_MS)] {
+        for _ in 0..there {
+            world.wait(2_000);
+            stamp().await;
+        }
+        world.wait(away_ms);
+        assert_eq!(world.store.expire_reviews(10).await.unwrap().moved, 0, "whoever looks first notes our absence");
+    }
+    world.wait(2_000);
+    stamp().await;
+    world.wait(1_999);
+    assert_eq!(world.store.expire_reviews(10).await.unwrap().moved, 0);
+    assert_eq!(world.show("r1").await.body.review.unwrap().expires_at.since(world.store.now()), 1);
+    world.wait(1);
+    assert_eq!(world.store.expire_reviews(10).await.unwrap().moved, 1);
+    let hash = asked(&world, proposal()).await;
+    stamp().await;
+    world.wait(DAY_MS);
+    // Nobody has looked since we are back but whoever says yes.
+    assert_eq!(by(&world, "key:b", yes(&hash)).await.unwrap().answer.state, StateName::Scheduled);
+}

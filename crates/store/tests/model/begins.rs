@@ -1,5 +1,6 @@
 //! The model's half that is about beginnings and people: who gets a lease (L1), and what a person may move.
 
+use redrive_core::absence::Limit;
 use redrive_core::lifecycle::Refused;
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
@@ -91,7 +92,8 @@ impl Model {
         assert_eq!(lease.attempt, run.attempt + 1);
         run.granted.push(lease);
         (run.attempt, run.state, run.due, run.ended) = (lease.attempt, StateName::Running, None, None);
-        let (expires, deadline) = (now.plus_ms(lease_ms), now.plus_ms(DEADLINE_MS));
+        let expires = now.plus_ms(lease_ms);
+        let deadline = Limit { from: now, at: now.plus_ms(DEADLINE_MS), counted_ms: 0 };
         run.live = Some(Live { lease_ms, expires, deadline, extended: false, start_id });
     }
 
@@ -152,7 +154,7 @@ impl Run {
             }
             Triage::Review => {
                 (self.state, self.due) = (StateName::Review, None);
-                self.review_until = Some(now.plus_ms(REVIEW_MS));
+                self.review_until = Some(Limit { from: now, at: now.plus_ms(REVIEW_MS), counted_ms: 0 });
             }
             Triage::Reject => self.state = StateName::Dead,
             Triage::Assign { .. } | Triage::Reassign { .. } => {}

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
-use redrive_core::absence::{Absence, attended_since};
+use redrive_core::absence::attended_since;
 use redrive_core::policy::Policies;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
@@ -212,7 +212,7 @@ impl Play {
         self.world.store.reject_unclaimed(500).await.unwrap();
         let now = self.now();
         self.model.looked(now);
-        let absences: Vec<Absence> = self.model.absences.iter().rev().copied().collect();
+        let absences = self.model.newest_absences();
         let oldest = attended_since(now, 24 * 3_600_000, &absences);
         let mut touched = BTreeSet::new();
         for (key, run) in &mut self.model.runs {
@@ -228,9 +228,12 @@ impl Play {
     async fn expire_reviews(&mut self) {
         self.world.store.expire_reviews(500).await.unwrap();
         let now = self.now();
+        self.model.looked(now);
+        let absences = self.model.newest_absences();
         let mut touched = BTreeSet::new();
         for (key, run) in &mut self.model.runs {
-            let lapsed = run.review_until.is_some_and(|until| until <= now);
+            run.review_until = run.review_until.map(|until| until.attended(now, &absences));
+            let lapsed = run.review_until.is_some_and(|until| until.at <= now);
             if run.state == redrive_core::run::StateName::Review && lapsed {
                 run.state = redrive_core::run::StateName::Dead;
                 touched.insert(key.clone());

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redrive_core::absence::Absence;
+use redrive_core::absence::{Absence, Limit};
 use redrive_core::lifecycle::Refused;
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
@@ -33,7 +33,7 @@ pub enum Ended {
 pub struct Live {
     pub lease_ms: u64,
     pub expires: Timestamp,
-    pub deadline: Timestamp,
+    pub deadline: Limit,
     pub extended: bool,
     pub start_id: Option<Label>,
 }
@@ -67,7 +67,7 @@ pub struct Run {
     pub resumable: bool,
     pub steps: BTreeMap<&'static str, Step>,
     /// In review: when nobody's answer is one.
-    pub review_until: Option<Timestamp>,
+    pub review_until: Option<Limit>,
 }
 
 #[derive(Default)]

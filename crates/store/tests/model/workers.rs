@@ -83,6 +83,7 @@ impl Model {
             Said::Heartbeat(said) if live => {
                 let live = run.live.as_mut().unwrap();
                 live.expires = live.expires.max(now.plus_ms(live.lease_ms));
+                live.extended = false;
                 assert_eq!(said.unwrap(), live.expires);
             }
             Said::Heartbeat(said) => lost(&said, Some(false)),
@@ -188,14 +189,24 @@ impl Model {
         }
     }
 
+    pub fn newest_absences(&self) -> Vec<Absence> {
+        self.absences.iter().rev().copied().collect()
+    }
+
     /// Who is silent now, and who is owed an extension because none of us was there. Both are looked at.
     pub fn quiet(&mut self, now: Timestamp) -> (Vec<(String, String)>, usize) {
         self.looked(now);
+        let newest_first = self.newest_absences();
         let (mut silent, mut extended) = (Vec::new(), 0);
         for (key, run) in &mut self.runs {
-            let Some(live) = run.live.as_mut().filter(|live| live.expires.min(live.deadline) <= now) else { continue };
+            let Some(live) = run.live.as_mut().filter(|live| live.expires.min(live.deadline.at) <= now) else {
+                continue;
+            };
             let unattended = self.absences.iter().any(|absence| absence.excuses(live.expires));
-            if live.deadline > now && unattended && !live.extended {
+            live.deadline = live.deadline.attended(now, &newest_first);
+            if live.deadline.at > now && live.expires > now {
+                extended += 1;
+            } else if live.deadline.at > now && unattended && !live.extended {
                 (live.expires, live.extended) = (now.plus_ms(live.lease_ms), true);
                 extended += 1;
             } else {
