@@ -81,7 +81,7 @@ impl Server {
                 .map_err(|error| StartError::Bind { address, error })
         };
         let listener = listening(config.listen, socket, router(app.clone()), &limits)?;
-        let few = Limits { connections_max: limits.connections_max.min(METRICS_CONNECTIONS_MAX), ..limits.clone() };
+        let few = Limits { connections_max: limits.connections_max.min(METRICS_CONNECTIONS_MAX), ..limits };
         let metrics = match metrics_socket {
             Some((address, socket)) => Some(listening(address, socket, metrics_router(app.clone()), &few)?),
             None => None,
