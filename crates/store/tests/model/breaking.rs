@@ -265,7 +265,8 @@ impl Breaking {
 
     async fn rescue(&mut self) {
         let now = self.now();
-        self.world().store.rescue_expired(500).await.unwrap();
+        // A piece at a time while tenants share the writer.
+        while self.world().store.rescue_expired(500).await.unwrap().more {}
         let (over, live) =
             std::mem::take(&mut self.under_way).into_iter().partition(|it| it.at.plus_ms(LEASE_MS) <= now);
         self.under_way = live;
