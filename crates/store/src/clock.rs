@@ -99,6 +99,8 @@ const JUMP_MIN_MS: u64 = 10_000;
 const JUMP_MIN: Duration = Duration::from_millis(JUMP_MIN_MS);
 /// A wall clock that was set forward is followed after so long: until then it may have been a mistake.
 const BELIEVED_AFTER: Duration = Duration::from_secs(600);
+/// Two readings so close to each other are of one moment.
+const SAME_MOMENT: Duration = Duration::from_secs(1);
 /// How long a jump is told of after the clock is right again.
 const JUMP_TOLD_FOR: Duration = Duration::from_secs(3_600);
 
@@ -111,6 +113,18 @@ impl SteadyClock {
         let clock = Self { wall, state: Mutex::new(steady) };
         clock.now();
         clock
+    }
+
+    /// Both readings of one moment: a server that is frozen between them would see a clock that was set.
+    fn look(&self) -> (Timestamp, Duration) {
+        let mut before = self.wall.elapsed();
+        loop {
+            let (wall, elapsed) = (self.wall.now(), self.wall.elapsed());
+            if elapsed.saturating_sub(before) < SAME_MOMENT {
+                return (wall, elapsed);
+            }
+            before = elapsed;
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, Steady> {
@@ -129,9 +143,8 @@ impl SteadyClock {
 
 impl Clock for SteadyClock {
     fn now(&self) -> Timestamp {
-        let (wall, elapsed) = (self.wall.now(), self.wall.elapsed());
-        let mut state = self.state();
-        state.read(wall, elapsed)
+        let (wall, elapsed) = self.look();
+        self.state().read(wall, elapsed)
     }
 
     fn elapsed(&self) -> Duration {
@@ -202,35 +215,35 @@ fn millis(span: Duration) -> i64 {
 /// A clock that stands still until it is moved.
 #[derive(Debug)]
 pub struct ManualClock {
-    wall_ms: AtomicI64,
+    /// What the wall clock said when nothing had elapsed, as it is set now.
+    set_ms: AtomicI64,
     elapsed_ms: AtomicU64,
 }
 
 impl ManualClock {
     pub fn at(now: Timestamp) -> Self {
-        Self { wall_ms: AtomicI64::new(now.as_millis()), elapsed_ms: AtomicU64::new(0) }
+        Self { set_ms: AtomicI64::new(now.as_millis()), elapsed_ms: AtomicU64::new(0) }
     }
 
     pub fn advance_ms(&self, ms: u64) {
         self.elapsed_ms.fetch_add(ms, Ordering::SeqCst);
-        self.wall_ms.fetch_add(i64::try_from(ms).unwrap_or(i64::MAX), Ordering::SeqCst);
     }
 
     /// Time passes until then.
     pub fn set(&self, now: Timestamp) {
-        let before = self.wall_ms.swap(now.as_millis(), Ordering::SeqCst);
-        self.elapsed_ms.fetch_add(now.since(Timestamp::from_millis(before)), Ordering::SeqCst);
+        self.advance_ms(now.since(self.now()));
     }
 
     /// Somebody sets the wall clock, and no time passes.
     pub fn jump_ms(&self, ms: i64) {
-        self.wall_ms.fetch_add(ms, Ordering::SeqCst);
+        self.set_ms.fetch_add(ms, Ordering::SeqCst);
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.wall_ms.load(Ordering::SeqCst))
+        let set = Timestamp::from_millis(self.set_ms.load(Ordering::SeqCst));
+        set.plus_ms(self.elapsed_ms.load(Ordering::SeqCst))
     }
 
     fn elapsed(&self) -> Duration {
@@ -376,6 +389,30 @@ mod tests {
         assert!(clock.jump().is_some(), "told of for an hour");
         wall.advance_ms(HOUR_MS);
         assert_eq!((clock.now(), clock.jump()), (wall.now(), None));
+    }
+
+    /// Frozen for two minutes after its first reading of the wall clock.
+    struct FrozenAfterWall(ManualClock, AtomicU64);
+
+    impl Clock for FrozenAfterWall {
+        fn now(&self) -> Timestamp {
+            let now = self.0.now();
+            if self.1.fetch_add(1, Ordering::SeqCst) == 1 {
+                self.0.advance_ms(120_000);
+            }
+            now
+        }
+
+        fn elapsed(&self) -> Duration {
+            self.0.elapsed()
+        }
+    }
+
+    #[test]
+    fn a_freeze_between_two_readings_is_no_jump() {
+        let wall = Arc::new(FrozenAfterWall(ManualClock::at(noon()), AtomicU64::new(0)));
+        let clock = SteadyClock::new(wall, None);
+        assert_eq!((clock.now(), clock.jump()), (noon().plus_ms(120_000), None));
     }
 
     #[test]
