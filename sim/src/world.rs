@@ -30,7 +30,7 @@ use crate::stage::{Parking, Time, alone};
 pub const TENANTS: [&str; 3] = ["acme", "globex", "initech"];
 pub const CALLS: &str = "calls";
 pub const MAX_ATTEMPTS: u32 = 4;
-/// Less than by default: whoever waits so long has to be stamped for all the while.
+/// Less than by default: whoever waits so long has to be stamped for all the while. Reviews lapse after it too.
 pub const UNCLAIMED_AFTER_MS: u64 = 1_800_000;
 const NOON: i64 = 1_800_000_000_000;
 /// What the product takes for an absence.
@@ -259,6 +259,7 @@ fn policies() -> Policies {
         max_attempts: Some(MAX_ATTEMPTS),
         breaker: Some(breaker),
         unclaimed_after_ms: Some(UNCLAIMED_AFTER_MS),
+        approval_expires_ms: Some(UNCLAIMED_AFTER_MS),
         ..PolicyLayer::default()
     };
     let limits = Some(TenantLimits { max_running: Some(3), leases_per_s: Some(4.0) });

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import socket
 import threading
 from collections.abc import Callable
@@ -47,7 +48,7 @@ class Peer:
     def _answer(self, connection: socket.socket) -> None:
         try:
             with connection:
-                connection.recv(65536)
+                read_request(connection)
                 self.asked += 1
                 self._script(connection)
         except OSError:
@@ -56,6 +57,17 @@ class Peer:
     def close(self) -> None:
         self.over.set()
         self._socket.close()
+
+
+def read_request(connection: socket.socket) -> None:
+    """All of it: closing a connection with bytes unread resets it, and the answer is lost."""
+    request = b""
+    while (received := connection.recv(65536)) != b"":
+        request += received
+        head, is_whole, body = request.partition(b"\r\n\r\n")
+        length = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
+        if is_whole and len(body) >= (int(length[1]) if length else 0):
+            return
 
 
 def says(status: str, body: str = "", *headers: str) -> Callable[[socket.socket], None]:
