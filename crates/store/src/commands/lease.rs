@@ -428,7 +428,7 @@ fn grant(batch: &mut Batch<'_>, deal: &Deal<'_>, candidate: Candidate, probes: P
     let (_, policy) = batch.rules_of(&row)?;
     let begin = Begin { lease_ms: call.lease_ms.unwrap_or(policy.lease_ms), ..Begin::default() };
     row.run = row.ask(&Event::Begin(begin), &policy, batch.now)?.run;
-    row.may_be_leased(batch.dice);
+    row.ensure_lease_secret(batch.dice);
     row.worker.clone_from(&call.worker);
     row.touch(call.by);
     row.versions.clone_from(&call.versions);

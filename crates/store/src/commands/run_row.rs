@@ -153,8 +153,8 @@ impl RunRow {
         self.lease_secret.map(|secret| LeaseToken::granted(secret, self.id, attempt, epoch))
     }
 
-    /// Has a secret from its first lease on.
-    pub(crate) fn may_be_leased(&mut self, dice: &dyn Dice) {
+    /// From its first lease on a run has a secret.
+    pub(crate) fn ensure_lease_secret(&mut self, dice: &dyn Dice) {
         self.lease_secret.get_or_insert_with(|| {
             let mut secret = [0; 8];
             dice.fill(&mut secret);

@@ -174,7 +174,7 @@ fn begin(
     };
     let moved = row.ask(&Event::Begin(begin), policy, batch.now)?;
     row.run = moved.run;
-    row.may_be_leased(batch.dice);
+    row.ensure_lease_secret(batch.dice);
     row.start_id = start_id.cloned();
     row.worker = None;
     row.request = None;
