@@ -27,6 +27,7 @@ FILES: list[tuple[str, tuple[str, ...]]] = [
     ("test_effects.py", ()),
     ("test_worker.py", ()),
     ("test_spool.py", ()),
+    ("test_late.py", ()),
     ("test_scenarios.py", ()),
     ("test_guard.py", ()),
     ("test_keys.py", ()),

@@ -355,10 +355,12 @@ class Ledger:
         if self._client.settings.off:
             return
         answer = self._ask(text, time.monotonic() + self._client.settings.wait_ms / 1000)
-        if answer is not None:
-            if not answer.ok and answer.body.get("recorded") is not True:
+        if answer is not None and answer.code not in ("lease_lost", "cancelled"):
+            if not answer.ok:
                 log.warning("redrive: an effect's outcome in %s was refused: %s", self.run_id, answer.detail)
                 self._client.spool.set_aside(self._step_record(text), f"{answer.code} {answer.detail}")
+            return
+        if answer is not None and answer.body.get("recorded") is True:
             return
         try:
             self._client.keep(self._step_record(text))

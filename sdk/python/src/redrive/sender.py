@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Callable
 
 from .context import start_daemon
-from .delivery import Delivery
+from .delivery import Busy, Delivery
+from .late import LateEffects
 from .logs import log
 from .record import ENDS, Record
 from .spool import Spool, SpoolFile, SpoolFull
@@ -67,7 +68,9 @@ class Sender:
         self._own: tuple[SpoolFile, Delivery] | None = None
         #: Of runs whose start was answered after the fact; what follows of them may be in the queue already.
         self._leases: dict[str, str | None] = {}
-        self._direct = Delivery(transport, spool.set_aside, self._leases, {})
+        self._ended: dict[str, str | None] = {}
+        self._late = LateEffects(spool, self._look_at_others)
+        self._direct = Delivery(transport, spool.set_aside, self._late, self._leases, {}, self._ended)
 
     def put(self, record: Record) -> Handed:
         handed = Handed(record)
@@ -126,6 +129,7 @@ class Sender:
         while idle and time.monotonic() < until and not self.is_away() and (self._queue or not self._spool.empty):
             self._round(until - time.monotonic())
         self._spool_queue(in_hand=True)
+        self._late.give_up_all()
 
     def flush(self, seconds: float) -> bool:
         """Waits until everything has been said; false when the time was not enough."""
@@ -146,6 +150,7 @@ class Sender:
         self._queue, self._wake, self._thread = deque(), threading.Condition(), None
         self._busy, self._own, self._spooling = False, None, threading.Lock()
         self._in_hand, self._stopped = None, False
+        self._late.forget()
 
     def _run_thread(self) -> None:
         if self._thread is None and not self._stopped:
@@ -190,7 +195,10 @@ class Sender:
             if time.monotonic() >= self._others_at and not self._stopped:
                 self._others_at = time.monotonic() + _OTHERS_EVERY_S
                 for left in self._spool.left_behind():
-                    self._send_file(left, Delivery(*self._parts(left)), wait_s)
+                    try:
+                        self._send_left(left, wait_s)
+                    except Busy:
+                        continue
                     if torn := left.torn():
                         kept = self._spool.set_aside_line(torn)
                         log.warning("redrive: the last line of %s was cut off and is kept in %s", left.path.name, kept)
@@ -262,7 +270,7 @@ class Sender:
         try:
             if self._own is None or self._own[0] is not own:
                 own.leases = self._leases
-                self._own = (own, Delivery(*self._parts(own)))
+                self._own = (own, Delivery(*self._parts(own), self._ended))
             self._send_file(own, self._own[1], wait_s)
             self._spool.clear_if_sent(own.sent_to)
         except FileNotFoundError:
@@ -280,7 +288,20 @@ class Sender:
                     file.leases.pop(record.run, None)
             file.mark(end, sync=record is not None and record.do == "start")
 
+    def _look_at_others(self) -> None:
+        """A file was left for whoever sends the spool: that may be this process, in its next round."""
+        self._others_at = 0.0
+
+    def _send_left(self, file: SpoolFile, wait_s: float) -> None:
+        """The file of a process that is gone: nothing follows what is in it."""
+        late = LateEffects(self._spool, self._look_at_others)
+        parts = self._transport, self._spool.set_aside, late, file.leases, file.starts()
+        try:
+            self._send_file(file, Delivery(*parts, {}, waits_for_others=file.is_late), wait_s)
+        finally:
+            late.give_up_all()
+
     def _parts(
         self, file: SpoolFile
-    ) -> tuple[Transport, Callable[[Record, str], None], dict[str, str | None], dict[str, str]]:
-        return self._transport, self._spool.set_aside, file.leases, file.starts()
+    ) -> tuple[Transport, Callable[[Record, str], None], LateEffects, dict[str, str | None], dict[str, str]]:
+        return self._transport, self._spool.set_aside, self._late, file.leases, file.starts()
