@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .encode import body
@@ -67,6 +67,23 @@ class Delivery:
         if len(self._ended) > _ENDED_MAX:
             del self._ended[next(iter(self._ended))]
         return answer
+
+    def may_share(self, record: Record) -> bool:
+        """Whether the record may be sent before the one in front of it is answered: a step under a lease that is known."""
+        return record.do == "step" and record.run not in self._ended and self._under_lease(record).lease is not None
+
+    def send_all(self, records: list[Record], wait_s: float) -> Iterator[Answer | None]:
+        """The answers in order. Raises `Away` at the first record that has to be tried again."""
+        if len(records) == 1:
+            yield self.send(records[0], wait_s)
+            return
+        records = [self._under_lease(record) for record in records]
+        calls = [(record.path, record.wire, record.answered_with) for record in records]
+        for record, met in zip(records, self._transport.post_many(calls, wait_s), strict=True):
+            if isinstance(met, Away) and met.status is None:
+                raise met
+            # What was refused is sent by itself: it may be mended, or has to be kept.
+            yield met if isinstance(met, Answer) and met.ok else self.send(record, wait_s)
 
     def _under_lease(self, record: Record) -> Record:
         return record.under(self._leases.get(record.run) or self._ended.get(record.run))

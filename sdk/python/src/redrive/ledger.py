@@ -273,8 +273,9 @@ class Ledger:
             self._flush_due = False
             if self._ended:
                 return
-            for text in self._take_steps():
-                self._last_handed = self._client.sender.put(self._step_record(text))
+            steps = [self._step_record(text) for text in self._take_steps()]
+            if steps:
+                self._last_handed = self._client.sender.put_all(steps)[-1]
 
     def _take_steps(self) -> list[Raw]:
         with self._lock:
