@@ -26,6 +26,13 @@ _FINE = ("", "none", "null", "no", "false", "ok", "no error", "no errors", "n/a"
 
 def failed_text(output: Any) -> str | None:
     """The error in a tool's output, where it is one: an object that says so, or words that stand for one."""
+    try:
+        return _failed_text(output)
+    except Exception:  # noqa: BLE001 - a value that can't be compared, such as an array, says nothing
+        return None
+
+
+def _failed_text(output: Any) -> str | None:
     if output is None or isinstance(output, (bool, int, float)):
         return None
     if isinstance(output, BaseException):

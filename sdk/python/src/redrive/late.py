@@ -50,7 +50,7 @@ class LateEffects:
     def __init__(self, spool: Spool, on_given_up: Callable[[], None]) -> None:
         self._spool, self._on_given_up = spool, on_given_up
         self._held: dict[str, _Held] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def add(self, record: Record, fields: dict[str, Any]) -> None:
         """On disk when it returns. `fields` describe the run, in case the server does not have it."""
@@ -106,7 +106,7 @@ class LateEffects:
 
     def forget(self) -> None:
         """In a forked child: the files are the parent's."""
-        self._held, self._lock = {}, threading.Lock()
+        self._held, self._lock = {}, threading.RLock()
 
     def _load(self, run: str) -> _Held | None:
         """What a process that is gone has left of the run."""

@@ -60,7 +60,7 @@ class Sender:
         self._thread: threading.Thread | None = None
         self._misconfigured = ""
         #: At exit two threads may be at it.
-        self._spooling = threading.Lock()
+        self._spooling = threading.RLock()
         self._busy = False
         self._stopped = False
         self._retry_s = 0.0
@@ -155,7 +155,7 @@ class Sender:
     def forget(self) -> None:
         """In a forked child: the thread and what it has in hand are the parent's."""
         self._queue, self._wake, self._thread = deque(), threading.Condition(), None
-        self._busy, self._own, self._spooling = False, None, threading.Lock()
+        self._busy, self._own, self._spooling = False, None, threading.RLock()
         self._in_hand, self._stopped = [], False
         self._late.forget()
 

@@ -126,7 +126,8 @@ class Spool:
         self._head = {"v": 1, "url": url.rstrip("/"), "tenant": tenant}
         self._own: SpoolFile | None = None
         self._size = 0
-        self._lock = threading.Lock()
+        # A destructor that ends a stream may run in the middle of our own code, in the same thread.
+        self._lock = threading.RLock()
         self._drained = threading.Condition(self._lock)
         #: Runs of this process of which a line has not been sent yet: all that follows of them has to queue behind it.
         self._waiting: set[str] = set()
@@ -263,7 +264,7 @@ class Spool:
 
     def forget(self) -> None:
         """In a forked child: the file is the parent's."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._drained = threading.Condition(self._lock)
         self._own, self._size, self._waiting = None, 0, set()
 

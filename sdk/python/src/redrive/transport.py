@@ -78,7 +78,7 @@ class Transport:
         if parts.password:
             keep_secret(parts.password)
         self._idle: list[tuple[http.client.HTTPConnection, float]] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._pid = os.getpid()
         self._address: tuple[Any, float] | None = None
 
@@ -225,7 +225,7 @@ class Transport:
 
     def forget(self) -> None:
         """In a forked child: the connections are the parent's, and its threads may hold the lock."""
-        self._lock, self._idle, self._pid = threading.Lock(), [], os.getpid()
+        self._lock, self._idle, self._pid = threading.RLock(), [], os.getpid()
 
     def close(self) -> None:
         with self._lock:
