@@ -77,7 +77,8 @@ def _object_says_no(found: Any) -> str | None:
         return None
     says_no = own.get("is_error") is True or own.get("isError") is True or own.get("status") == "error"
     if not says_no:
-        return None
+        # A piece of text in a framework's wrapping is judged as the text.
+        return _failed_text(own["text"]) if own.get("type") == "text" and isinstance(own.get("text"), str) else None
     for name in ("content", "result", "message", "error"):
         if own.get(name):
             return cut(text_of(own[name]), _WORDS_MAX)
