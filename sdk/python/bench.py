@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +46,14 @@ def five_steps(run: redrive.Run, n: int) -> None:
 def measure(runs: int) -> dict[str, float]:
     seen: dict[str, list[float]] = {name: [] for name in ("bare", "start", "steps", "end", "effect")}
     for n in range(runs):
-        seen["bare"].append(ms(lambda: bare(n)))
+        seen["bare"].append(ms(partial(bare, n)))
         run = redrive.run(queue="bench", payload={"n": n})
         seen["start"].append(ms(run.__enter__))
-        seen["steps"].append(ms(lambda: five_steps(run, n)))
+        seen["steps"].append(ms(partial(five_steps, run, n)))
         if n % EFFECTS_EVERY == 0:
-            seen["effect"].append(ms(lambda: run.do("charge", lambda: "ch_1", effect=True)))
+            seen["effect"].append(ms(partial(run.do, "charge", lambda: "ch_1", effect=True)))
         run.output = "done"
-        seen["end"].append(ms(lambda: run.__exit__(None, None, None)))
+        seen["end"].append(ms(partial(run.__exit__, None, None, None)))
     assert redrive.flush(60)
     middle = {name: statistics.median(values) for name, values in seen.items()}
     return {

@@ -29,6 +29,8 @@ class FakeServer:
         self.effects: dict[str, dict[str, Any]] = {}
         #: In the order in which they came.
         self.calls: list[tuple[str, dict[str, Any]]] = []
+        #: How many calls came in each round trip that had several.
+        self.shared: list[int] = []
         self.away = False
         self.epoch = 0
 
@@ -42,8 +44,15 @@ class FakeServer:
                 return Answer(200, {"leases": [{"run_id": each["run_id"]} for each in given["leases"]]})
             if path == "/v1/runs":
                 return self._start(given)
+            if path == "/v1/failures":
+                return self._failure(given)
             run_id, verb = unquote(path).split("/")[3:5]
             return self._report(self.runs[run_id], verb, given)
+
+    def post_many(self, calls: Any, wait_s: float) -> list[Answer | Away]:
+        with self.lock:
+            self.shared.append(len(calls))
+        return [self.post(path, body, wait_s, has) for path, body, has in calls]
 
     def _start(self, given: dict[str, Any]) -> Answer:
         run = self.runs.setdefault(given["run_id"], {"state": SCHEDULED, "attempt": 0, "start_id": None, "ends": []})
@@ -55,6 +64,8 @@ class FakeServer:
             return Answer(409, {"code": "in_flight", "detail": "running"})
         self.epoch += 1
         run.update(state=RUNNING, attempt=run["attempt"] + 1, start_id=given["start_id"], lease=f"lease-{self.epoch}", given=given)
+        run["ended_with"] = None
+        run.setdefault("leases", {})[run["lease"]] = True
         return Answer(201, self._started(run, given["run_id"]))
 
     def _started(self, run: dict[str, Any], run_id: str) -> dict[str, Any]:
@@ -67,12 +78,36 @@ class FakeServer:
             return Answer(200, {"lease_expires_at": "later"}) if current else Answer(409, {"code": "lease_lost", "detail": "lost"})
         if verb == "steps":
             return self._step(run, given, current)
-        if not current:
-            return Answer(200 if given.get("lease") == run.get("lease") else 409, {"state": run["state"], "code": "lease_lost"})
-        run["ends"].append((verb, given))
-        self._close(run)
-        run["state"] = DONE if verb == "succeed" else UNSAFE if self.in_doubt(run) else SCHEDULED
+        if run.get("ended_with") == (verb, given):
+            return Answer(200, {"state": run["state"]})
+        if current or (verb == "succeed" and given.get("lease") == run.get("lease") and not run.get("ended_with")):
+            # A success also counts after the lease, as long as nobody has begun anew.
+            run["ends"].append((verb, given))
+            run["ended_with"] = (verb, given)
+            self._end(run, given, DONE if verb == "succeed" else None)
+            return Answer(200, {"state": run["state"]})
+        known = run.setdefault("leases", {}).get(given.get("lease"))
+        if known:
+            run["ends"].append((verb, given))
+        return Answer(409, {"code": "lease_lost", "detail": "lost", "recorded": bool(known and verb == "fail")})
+
+    def _failure(self, given: dict[str, Any]) -> Answer:
+        """A failed attempt that nobody had a lease for."""
+        run = self.runs[given["run_id"]]
+        if run["state"] == RUNNING:
+            return Answer(409, {"code": "in_flight", "detail": "running"})
+        run["attempt"] += 1
+        run["ended_with"] = ("fail", given)
+        self._end(run, given, DONE if run["state"] == DONE else None)
         return Answer(200, {"state": run["state"]})
+
+    def _end(self, run: dict[str, Any], given: dict[str, Any], state: str | None) -> None:
+        for step in given.get("steps") or ():
+            known = self.effects.get(step["key"])
+            if step.get("effect") is not False and not (known and known["status"] == "committed"):
+                self.effects[step["key"]] = {"output": None, **step, "run_id": run["given"]["run_id"]}
+        self._close(run)
+        run["state"] = state or (UNSAFE if self.in_doubt(run) else SCHEDULED)
 
     def _step(self, run: dict[str, Any], given: dict[str, Any], current: bool) -> Answer:
         run_id, key = run["given"]["run_id"], given["key"]

@@ -43,6 +43,11 @@ def complains(invoice: int) -> str:
     return '{"ok": false, "error": "the printer has no paper"}'
 
 
+def grumbles(invoice: int) -> str:
+    """Sends an invoice, and says in plain words that it failed."""
+    return "Error: the printer has no paper"
+
+
 paid: list[int] = []
 
 
@@ -84,7 +89,7 @@ def report(invoice: int) -> str:
 
 
 _KILL, _PROVIDER = "REDRIVE_TEST_KILL", "REDRIVE_TEST_PROVIDER"
-TOOLS = [look_up, breaks, complains, pay, refund, flaky, report]
+TOOLS = [look_up, breaks, complains, grumbles, pay, refund, flaky, report]
 #: Where the script of an agent begins: one tool call that goes well.
 FIRST = call("look_up", invoice=7)
 
@@ -168,10 +173,17 @@ class FrameworkCase(LiveCase):
         self.assertEqual((seen["state"], seen["reason"], seen["tool"]), ("scheduled", "tool_error", "breaks"))
         self.assertIn("the tool breaks failed: ", seen["attempts"][0]["error"]["message"])
 
-    def test_a_tool_error_that_comes_back_as_text_is_a_failure(self) -> None:
-        seen = self.comes_to(FIRST, call("complains", invoice=7), text("I have sent it."))
+    def test_a_tool_error_that_comes_back_as_json_is_a_failure(self) -> None:
+        self.complained("complains")
+
+    def test_a_tool_error_that_comes_back_as_words_is_a_failure(self) -> None:
+        self.complained("grumbles")
+
+    def complained(self, tool: str) -> None:
+        """The tool's last word was an error, and the model has answered as if nothing were wrong."""
+        seen = self.comes_to(FIRST, call(tool, invoice=7), text("I have sent it."))
         self.assertEqual((self.raised, seen["state"], seen["reason"]), (None, "scheduled", "tool_error"))
-        self.assertEqual(seen["tool"], "complains")
+        self.assertEqual(seen["tool"], tool)
         self.assertIn("the printer has no paper", seen["attempts"][0]["error"]["message"])
         self.assertEqual(seen["attempts"][0]["partial_output"], "I have sent it.")
 

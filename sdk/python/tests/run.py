@@ -27,6 +27,7 @@ FILES: list[tuple[str, tuple[str, ...]]] = [
     ("test_effects.py", ()),
     ("test_worker.py", ()),
     ("test_spool.py", ()),
+    ("test_late.py", ()),
     ("test_scenarios.py", ()),
     ("test_guard.py", ()),
     ("test_keys.py", ()),
@@ -36,6 +37,7 @@ FILES: list[tuple[str, tuple[str, ...]]] = [
     ("test_causes.py", ()),
     ("test_ends.py", ()),
     ("test_values.py", ("numpy", "pandas")),
+    ("test_hostile.py", ()),
     ("test_schedules.py", ()),
     ("test_package.py", ("mypy", "setuptools>=77", "wheel")),
     ("test_langchain.py", LANGCHAIN),
@@ -49,7 +51,7 @@ FILES: list[tuple[str, tuple[str, ...]]] = [
 #: What is tried on every supported Python that is found.
 EVERYWHERE = (
     "test_guard.py", "test_keys.py", "test_threads.py", "test_lazy.py", "test_ends.py", "test_causes.py", "test_wire.py",
-    "test_values.py", "test_effects.py",
+    "test_values.py", "test_effects.py", "test_hostile.py",
 )  # fmt: skip
 #: What is tried with the server's other store as well.
 ON_POSTGRES = ("test_run.py", "test_effects.py")

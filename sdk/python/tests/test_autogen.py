@@ -6,11 +6,12 @@ import asyncio
 from typing import Any
 
 from autogen_agentchat.agents import AssistantAgent
-from autogen_agentchat.conditions import TextMentionTermination
+from autogen_agentchat.conditions import MaxMessageTermination, TextMentionTermination
 from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 from autogen_core.models import ModelInfo
+from autogen_core.tools import FunctionTool, StaticWorkbench, TextResultContent, ToolResult
 from autogen_ext.models.openai import OpenAIChatCompletionClient
-from frameworks import FIRST, TOOLS, FrameworkCase, is_killed, run_killed
+from frameworks import FIRST, TOOLS, FrameworkCase, is_killed, look_up, run_killed
 from provider import call, text
 from suite import main
 
@@ -110,6 +111,32 @@ class AutoGen(FrameworkCase):
         asyncio.run(work())
         self.assertEqual(self.statuses(seen), [("wire", "started")])
         self.assertEqual(self.statuses(self.settled("in-team", "succeeded")), [("wire", "committed")])
+
+    def test_a_tools_failure_object_is_a_failure(self) -> None:
+        class Fails(StaticWorkbench):
+            async def call_tool(self, name: str, *args: Any, **options: Any) -> ToolResult:
+                return ToolResult(name=name, result=[TextResultContent(content="no such account")], is_error=True)
+
+        async def work() -> None:
+            agent = self.assistant(3)
+            agent._workbench = [Fails([FunctionTool(look_up, "Looks an invoice up.")])]
+            async with self.client.run("failure"):
+                await watch(agent.run_stream(task="Look it up."), effects=["look_up"])
+
+        self.provider.says(FIRST, text("It is 700 EUR."))
+        asyncio.run(work())
+        seen = self.settled("failure", "dead")
+        self.assertEqual((seen["reason"], seen["dead_because"], self.statuses(seen)), ("tool_error", "unsafe", [("look_up", "unknown")]))
+
+    def test_the_message_cap_of_a_team_is_a_failure(self) -> None:
+        async def work() -> None:
+            team = RoundRobinGroupChat([self.assistant(3)], termination_condition=MaxMessageTermination(3))
+            async with self.client.run("messages"):
+                await watch(team.run_stream(task="Send invoice 7."), effects=[])
+
+        self.provider.says(text("I am at it."), text("I am still at it."), text("I am still at it."))
+        asyncio.run(work())
+        self.assertEqual(self.settled("messages", "scheduled")["reason"], "max_iterations")
 
     def test_a_handoff_leaves_nothing_to_do(self) -> None:
         async def work() -> None:

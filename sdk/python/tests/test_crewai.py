@@ -70,6 +70,20 @@ class CrewAI(FrameworkCase):
         self.provider.says(call("look", invoice=7), text("never asked for"))
         self.assertEqual(self.kickoff("by-design", look)["output"], "700 EUR")
 
+    def test_a_delegation_leaves_nothing_to_do(self) -> None:
+        opener, closer = (
+            Agent(role=role, goal="bill", backstory="bills", llm=self.llm(), max_retry_limit=0, allow_delegation=role == "opener")
+            for role in ("opener", "closer")
+        )
+        task = Task(description="Send invoice 7.", expected_output="a word", agent=opener)
+        delegate = call("delegate_work_to_coworker", task="Close it.", context="Invoice 7.", coworker="closer")
+        self.provider.says(delegate, text("It is 700 EUR."), text("It is closed."))
+        with self.client.run("delegation", queue="agents", payload=7) as run, watch(effects=[]):
+            Crew(agents=[opener, closer], tasks=[task], tracing=False).kickoff()
+        self.assertEqual(run.outcome(PATIENCE_S).state, "succeeded")
+        seen = self.server.run("delegation")
+        self.assertEqual((seen["output"], {status for _, status in self.statuses(seen)}), ("It is closed.", {"committed"}))
+
     def hangs(self, run_id: str, kickoff: Callable[[Any], Awaitable[Any]]) -> dict[str, Any]:
         """What the server has of a crew whose effect hangs until its report is there. The limits are an hour long, and the hour
         passes when the tool has begun: CrewAI runs each tool in a thread, which goes on after any limit."""

@@ -26,6 +26,14 @@ class Effects(LiveCase):
             seen = step_of(self.server.run("intent"), "charge")
             self.assertEqual((seen["status"], seen["output"]), ("committed", {"charge": "ch_9"}))
 
+    def test_steps_before_an_effect_are_on_record_in_order(self) -> None:
+        with self.client.run("in-order") as run:
+            for number in range(40):
+                run.do(f"think-{number:02}", lambda: "x" * 900)
+            with run.step("pay", effect=True):
+                names = [step["name"] for step in self.server.run("in-order")["steps"]]
+        self.assertEqual(names, [*(f"think-{number:02}" for number in range(40)), "pay"])
+
     def test_a_replay_skips_what_is_done_and_gets_its_output(self) -> None:
         with self.assertRaises(ConnectionError):
             with self.client.run("resume", payload=1, resumable=True) as run:
@@ -109,7 +117,7 @@ class Limits(LiveCase):
             try:
                 with self.client.run("spins", timeout_s=0.3):
                     while True:
-                        sum(range(100))
+                        sum(range(40))
             except redrive.TimeLimit as limit:
                 seen.append(limit)
 

@@ -11,6 +11,7 @@ from fake import FakeCase
 from suite import main
 
 import redrive
+from redrive.transport import Answer
 
 
 class Results(FakeCase):
@@ -79,6 +80,31 @@ class Order(FakeCase):
             with run.step("pay", effect=True):
                 self.assertEqual(self.server.runs["order"]["plain"], ["load", "think", "plan"])
                 self.assertEqual(self.status("order:pay"), "started")
+
+    def test_five_steps_before_an_effect_take_one_round_trip(self) -> None:
+        with self.client.run("shared") as run:
+            for number in range(5):
+                run.do(f"think-{number}", lambda: 1)
+            with run.step("pay", effect=True):
+                self.assertEqual(self.server.shared, [5])
+                self.assertEqual(self.server.runs["shared"]["plain"], [f"think-{number}" for number in range(5)])
+                self.assertEqual(self.status("shared:pay"), "started")
+
+    def test_steps_refused_in_a_shared_round_trip_are_sent_alone(self) -> None:
+        post, refused = self.server.post, []
+
+        def refuses_once(path: str, body: str, wait_s: float, has: str | None = None) -> Any:
+            if "think-1" in body and not refused:
+                refused.append(path)
+                return Answer(422, {"code": "invalid", "detail": "not like this", "field": "output"})
+            return post(path, body, wait_s, has)
+
+        self.server.post = refuses_once  # type: ignore[method-assign]
+        with self.client.run("refused") as run:
+            for number in range(3):
+                run.do(f"think-{number}", lambda: 1)
+            with run.step("pay", effect=True):
+                self.assertEqual(self.server.runs["refused"]["plain"], ["think-0", "think-2", "think-1"])
 
     def test_plain_steps_are_on_disk_before_an_intent_is(self) -> None:
         self.server.away = True

@@ -100,6 +100,34 @@ class LangChain(FrameworkCase):
         seen = self.invoke("limited", look_up, middleware=[ToolCallLimitMiddleware(run_limit=1)])
         self.assertEqual((seen["state"], seen["reason"]), ("scheduled", "max_iterations"))
 
+    def test_a_model_limit_that_raises_is_a_cap(self) -> None:
+        self.provider.says(FIRST, FIRST)
+        limit = ModelCallLimitMiddleware(run_limit=1, exit_behavior="error")
+        with self.assertRaisesRegex(Exception, "limit"):
+            self.invoke("limit-raises", look_up, middleware=[limit])
+        self.assertEqual(self.settled("limit-raises", "scheduled", "dead")["reason"], "max_iterations")
+
+    def test_a_tool_limit_that_raises_is_a_cap(self) -> None:
+        self.provider.says(FIRST, FIRST)
+        limit = ToolCallLimitMiddleware(run_limit=1, exit_behavior="error")
+        with self.assertRaisesRegex(Exception, "limit"):
+            self.invoke("tool-limit-raises", look_up, middleware=[limit])
+        self.assertEqual(self.settled("tool-limit-raises", "scheduled", "dead")["reason"], "max_iterations")
+
+    def test_an_agent_inside_a_tool_leaves_nothing_to_do(self) -> None:
+        model = ChatOpenAI(model="gpt-4o-mini", base_url=self.provider.url, max_retries=0)
+        closer = create_agent(model, [look_up])
+
+        def close(invoice: int) -> str:
+            """Hands an invoice to the closer."""
+            answer = closer.invoke({"messages": [{"role": "user", "content": f"Close invoice {invoice}."}]})
+            return str(answer["messages"][-1].content)
+
+        self.provider.says(call("close", invoice=7), FIRST, text("It is 700 EUR."), text("It is closed."))
+        seen = self.invoke("sub-agent", close)
+        self.assertEqual((seen["state"], seen["output"]), ("succeeded", "It is closed."))
+        self.assertEqual(self.statuses(seen), [("look_up", "committed"), ("close", "committed")])
+
     def test_an_async_effect_past_an_outer_limit_is_unknown(self) -> None:
         self.effects, begun = ["wire"], asyncio.Event()
 

@@ -1,19 +1,20 @@
 """LangGraph's prebuilt agent and a graph of one's own."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
-from frameworks import FIRST, TOOLS, FrameworkCase, JumpingLoop, an_hour_later, is_killed, run_killed
+from frameworks import FIRST, TOOLS, FrameworkCase, JumpingLoop, an_hour_later, is_killed, look_up, run_killed
+from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import InjectedToolCallId, StructuredTool, ToolException
 from langchain_openai import ChatOpenAI
 from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, create_react_agent, tools_condition
+from langgraph.prebuilt import InjectedState, ToolNode, create_react_agent, tools_condition
+from langgraph.types import Command
 from live import PATIENCE_S
 from provider import Insists, call, text
 from suite import main
@@ -65,6 +66,36 @@ class LangGraph(FrameworkCase):
         with self.assertRaisesRegex(Exception, "Recursion limit"), self.client.run("recursion") as run:
             self.graph(*TOOLS).invoke(GO, config={"callbacks": [Callback(effects=[])], "recursion_limit": 4})
         self.assertEqual(run.outcome(PATIENCE_S).verdict["reason"], "max_iterations")
+
+    def test_a_tools_failure_object_is_a_failure(self) -> None:
+        def jams(invoice: int) -> str:
+            """Prints an invoice."""
+            raise ToolException("paper jam")
+
+        graph = self.graph(StructuredTool.from_function(jams, handle_tool_error=True))
+        self.provider.says(call("jams", invoice=7), text("I have printed it."))
+        with self.client.run("failure", queue="agents", payload=7) as run:
+            graph.invoke(GO, config={"callbacks": [Callback(effects=[])]})
+        self.assertEqual(run.outcome(PATIENCE_S).verdict["reason"], "tool_error")
+        self.assertEqual(self.server.run("failure")["tool"], "jams")
+
+    def test_a_handoff_leaves_nothing_to_do(self) -> None:
+        def transfer_to_closer(state: Annotated[dict, InjectedState], tool_call_id: Annotated[str, InjectedToolCallId]) -> Command:
+            """Hands over to the closer."""
+            told = ToolMessage("handed over", name="transfer_to_closer", tool_call_id=tool_call_id)
+            return Command(goto="closer", graph=Command.PARENT, update={"messages": [*state["messages"], told]})
+
+        warnings.simplefilter("ignore", DeprecationWarning)
+        team = StateGraph(MessagesState)
+        team.add_node("opener", create_react_agent(self.model(), [transfer_to_closer], name="opener"), destinations=("closer",))
+        team.add_node("closer", create_react_agent(self.model(), [look_up], name="closer"))
+        team.add_edge(START, "opener")
+        self.provider.says(call("transfer_to_closer"), FIRST, text("It is 700 EUR."))
+        with self.client.run("handoff", queue="agents", payload=7) as run:
+            team.compile().invoke(GO, config={"callbacks": [Callback(effects=[])]})
+        self.assertEqual(run.outcome(PATIENCE_S).state, "succeeded")
+        seen = self.server.run("handoff")
+        self.assertEqual((seen["output"], self.statuses(seen)[-1]), ("It is 700 EUR.", ("look_up", "committed")))
 
     def test_an_async_effect_past_a_step_timeout_is_unknown(self) -> None:
         async def wire(amount: int) -> str:

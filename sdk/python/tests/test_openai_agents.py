@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from typing import Any
 
-from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, Runner, function_tool
+from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, Runner, ToolOutputText, function_tool
 from frameworks import FIRST, TOOLS, FrameworkCase, breaks, is_killed, look_up, run_killed
 from live import PATIENCE_S
 from openai import AsyncOpenAI
@@ -68,6 +68,16 @@ class OpenAIAgents(FrameworkCase):
         agent = Agent("biller", model=self.model(), tools=[function_tool(look_up)], tool_use_behavior="stop_on_first_tool")
         seen = self.run_agent("by-design", agent)
         self.assertEqual((seen["state"], seen["output"]), ("succeeded", "invoice 7: 700 EUR"))
+
+    def test_a_tools_failure_object_is_a_failure(self) -> None:
+        def wire(amount: int) -> Any:
+            """Wires an amount."""
+            return ToolOutputText(text="Error: no such account")
+
+        self.effects = ["wire"]
+        self.provider.says(call("wire", amount=7), text("It is wired."))
+        seen = self.run_agent("failure", Agent("biller", model=self.model(), tools=[function_tool(wire)]))
+        self.assertEqual((seen["reason"], seen["dead_because"], self.statuses(seen)), ("tool_error", "unsafe", [("wire", "unknown")]))
 
     def test_a_handoff_leaves_nothing_to_do(self) -> None:
         self.provider.says(call("transfer_to_closer"), FIRST, text("It is 700 EUR."))

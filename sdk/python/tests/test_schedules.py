@@ -13,20 +13,25 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from fake import DONE, RUNNING, SCHEDULED, UNSAFE, FakeCase, seeds
-from live import PATIENCE_S, SRC, LiveCase
+from live import PATIENCE_S, SRC, LiveCase, until
 from suite import main
 
 import redrive
 from redrive.client import Client
-from redrive.record import record_of, unsealed
 
 ATTEMPTS = 4
+
+
+#: One attempt of a run, with a client of its own: whether it came to an end by itself.
+Attempt = Callable[[random.Random, "World", Client, str], bool]
 
 
 class Killed(BaseException):
@@ -73,6 +78,10 @@ class World:
         return self.touch(what)
 
 
+#: What an agent meets in a schedule and swallows.
+REFUSED = (redrive.RedriveError, redrive.NotDone, ConnectionError)
+
+
 class Schedules(FakeCase):
     def setUp(self) -> None:
         super().setUp()
@@ -85,20 +94,29 @@ class Schedules(FakeCase):
         no_sync = mock.patch("os.fsync")
         no_sync.start()
         self.addCleanup(no_sync.stop)
+        self.counts: Counter[str] = Counter()
 
-    def schedule(self, seed: int, attempt: Any) -> None:
+    def play(self, first_seed: int, count: int, attempt: Attempt) -> None:
+        for seed in seeds(count):
+            self.schedule(first_seed + seed, attempt)
+        if os.environ.get("REDRIVE_SCHEDULES_COUNTS"):
+            print(f"counts of {self.id().rpartition('.')[2]}: {dict(sorted(self.counts.items()))}", flush=True)
+
+    def schedule(self, seed: int, attempt: Attempt) -> None:
         """The attempts of one run until it is closed, each in a process of its own as far as the SDK can tell."""
         chance = random.Random(seed)
         world, run_id = World(chance), f"run-{seed}"
+        self.counts["schedules"] += 1
         for number in range(ATTEMPTS):
             client = self.make_client(wait_ms=200, flush_ms=20, spool_dir=self.client.spool.folder / f"{seed}-{number}")
             world.killed = False
-            finished = attempt(chance, world, client, run_id, number)
+            finished = attempt(chance, world, client, run_id)
+            self.counts["attempts"] += 1
             if world.killed:
-                self.kill(client, run_id)
+                self.counts["kills"] += 1
+                self.kill(client, run_id, chance)
             else:
-                self.server.away = False
-                client.sender._retry_at = 0.0
+                self.come_back(client)
                 assert client.flush(PATIENCE_S), seed
                 client.close(0)
                 ends = self.server.runs[run_id]["ends"]
@@ -106,31 +124,73 @@ class Schedules(FakeCase):
                     world.wrong.append(f"the end of attempt {number} is lost: {ends}")
             if self.server.runs.get(run_id, {"state": SCHEDULED})["state"] in (DONE, UNSAFE):
                 break
+        self.counts["effects"] += sum(world.done.values())
+        self.counts["ends"] += len(self.server.runs.get(run_id, {"ends": []})["ends"])
         twice = [what for what, times in world.done.items() if times > 1]
         self.assertEqual((twice, world.wrong), ([], []), f"seed {seed}")
 
-    def kill(self, client: Client, run_id: str) -> None:
-        """What is in memory is gone; what is on disk the next process sends; then the lease runs out."""
-        client.sender._queue.clear()
-        client.sender._stopped = True
-        client._runs.clear()
-        own = client.spool.own()
+    def go_away(self) -> None:
+        self.server.away = True
+        self.counts["outages"] += 1
+
+    def come_back(self, client: Client) -> None:
         self.server.away = False
+        client.sender._retry_at = 0.0
+
+    def lease_runs_out(self, run_id: str, chance: random.Random) -> None:
+        """Sometimes an outage takes longer than the lease."""
+        if self.server.away and chance.random() < 0.5:
+            self.counts["leases over in an outage"] += 1
+            self.server.silence(run_id)
+
+    def kill(self, client: Client, run_id: str, chance: random.Random) -> None:
+        """What is in memory is gone. The next process sends what is on disk, before or after the lease has run out."""
+        with client.sender._wake:
+            client.sender._queue.clear()
+            client.sender._in_hand.clear()
+            client.sender._stopped = True
+            client.sender._wake.notify_all()
+            client.sender._wake.wait_for(lambda: not client.sender._busy, PATIENCE_S)
+        client._runs.clear()
+        client.sender._late.give_up_all()
+        folder, own = client.spool.folder, client.spool.own()
         if own is not None:
-            for line in own.path.read_bytes().splitlines(True):
-                record = record_of(unsealed(line) or {})
-                if record is not None and record.do != "start" and run_id in self.server.runs:
-                    lease = record.lease or self.server.runs[run_id].get("lease")
-                    try:
-                        self.server.post(record.path, record.under(lease).wire, 1.0)
-                    except KeyError:
-                        pass
-                elif record is not None:
-                    self.server.post(record.path, record.wire, 1.0)
+            own.file.close()
+        self.server.away = False
+        if chance.random() < 0.5:
+            self.server.silence(run_id)
+        following = self.make_client(spool_dir=folder)
+        until(lambda: not self.left(following, late=False), "what was on disk is sent")
         self.server.silence(run_id)
+        # Late effects wait while an attempt is under way.
+        until(lambda: not self.left(following, late=True), "late effects are sent")
+        following.close(0)
+
+    def left(self, client: Client, late: bool) -> list[Path]:
+        """Spool files that are still to be sent, with those of late effects or without."""
+        client.sender._others_at = 0.0
+        client.sender.poke()
+        return [path for path in client.spool.folder.glob("*.spool") if late or not path.stem.endswith("-late")]
+
+    def attempt(self, client: Client, run_id: str, chance: random.Random, world: World, work: Callable[[redrive.Run], None]) -> bool:
+        """Whether the attempt came to an end of its own."""
+        try:
+            with client.run(run_id, payload=1, resumable=True) as run:
+                work(run)
+                self.lease_runs_out(run_id, chance)
+                if world.killed:
+                    raise Killed
+                if chance.random() < 0.4:
+                    raise TimeoutError("Request timed out")
+                run.output = "done"
+        except Killed:
+            return False
+        except (TimeoutError, redrive.StartRefused):
+            pass
+        return True
 
     def test_threads_kills_and_outages_do_nothing_twice(self) -> None:
-        def attempt(chance: random.Random, world: World, client: Client, run_id: str, number: int) -> bool:
+        def attempt(chance: random.Random, world: World, client: Client, run_id: str) -> bool:
             @redrive.effect
             def pay(what: str) -> str:
                 return world.touch(what)
@@ -140,58 +200,41 @@ class Schedules(FakeCase):
                 return world.touch(f"mail-{what}")
 
             def one(name: int) -> None:
-                try:
+                with suppress(*REFUSED):
                     (pay if name % 2 else mail)(f"{name}")
-                except (redrive.RedriveError, redrive.NotDone, ConnectionError):
-                    pass
 
-            try:
-                with client.run(run_id, payload=1, resumable=True) as run:
-                    run.do("load", lambda: 1)
-                    # One key from several threads at once, and others beside it. The same arguments again, after the first
-                    # call has ended, are another effect: of those there is one a name.
-                    names = [2 * chance.randrange(2) for _ in range(chance.randrange(1, 4))] * chance.randrange(1, 4)
-                    names += [n for n in (1, 3) if chance.random() < 0.5]
-                    if chance.random() < 0.15:
-                        self.server.away = True
-                    if chance.random() < 0.5:
-                        with ThreadPoolExecutor(len(names)) as pool:
-                            for call in [pool.submit(one, name) for name in names]:
-                                call.result()
-                    else:
-                        threads = [threading.Thread(target=run.bind(quiet(one)), args=(name,)) for name in set(names)]
-                        for thread in threads:
-                            thread.start()
-                        for thread in threads:
-                            thread.join()
-                    if world.killed:
-                        raise Killed
-                    if chance.random() < 0.4:
-                        raise TimeoutError("Request timed out")
-                    run.output = "done"
-            except Killed:
-                return False
-            except (TimeoutError, redrive.StartRefused):
-                pass
-            return True
+            def work(run: redrive.Run) -> None:
+                run.do("load", lambda: 1)
+                # One key from several threads at once, and others beside it. The same arguments again, after the first
+                # call has ended, are another effect: of those there is one a name.
+                names = [2 * chance.randrange(2) for _ in range(chance.randrange(1, 4))] * chance.randrange(1, 4)
+                names += [n for n in (1, 3) if chance.random() < 0.5]
+                if chance.random() < 0.15:
+                    self.go_away()
+                if chance.random() < 0.5:
+                    with ThreadPoolExecutor(len(names)) as pool:
+                        for call in [pool.submit(one, name) for name in names]:
+                            call.result()
+                    return
+                threads = [threading.Thread(target=run.bind(quiet(one)), args=(name,)) for name in set(names)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
 
-        for seed in seeds(700):
-            self.schedule(seed, attempt)
+            return self.attempt(client, run_id, chance, world, work)
+
+        self.play(0, 700, attempt)
 
     def test_tasks_and_cancellations_do_nothing_twice(self) -> None:
-        def attempt(chance: random.Random, world: World, client: Client, run_id: str, number: int) -> bool:
+        def attempt(chance: random.Random, world: World, client: Client, run_id: str) -> bool:
             @redrive.effect
             async def pay(what: str) -> str:
                 return await world.touch_async(what)
 
             async def one(name: str) -> None:
-                try:
+                with suppress(*REFUSED):
                     await pay(name)
-                except asyncio.CancelledError:
-                    # Begun and cancelled: nobody knows.
-                    raise
-                except (redrive.RedriveError, redrive.NotDone, ConnectionError):
-                    pass
 
             async def block() -> None:
                 async with client.run(run_id, payload=1, resumable=True) as run:
@@ -205,11 +248,9 @@ class Schedules(FakeCase):
                 task = asyncio.ensure_future(block())
                 if chance.random() < 0.5:
                     await asyncio.sleep(chance.random() * 0.004)
-                    task.cancel()
-                try:
+                    self.counts["cancellations"] += task.cancel()
+                with suppress(TimeoutError, asyncio.CancelledError, redrive.StartRefused):
                     await task
-                except (TimeoutError, asyncio.CancelledError, redrive.StartRefused):
-                    pass
 
             try:
                 asyncio.run(work())
@@ -217,13 +258,12 @@ class Schedules(FakeCase):
                 return False
             return True
 
-        for seed in seeds(700):
-            self.schedule(100_000 + seed, attempt)
+        self.play(100_000, 700, attempt)
 
     def test_a_frameworks_tools_are_not_retried_in_doubt(self) -> None:
         from redrive.frameworks.common import Watch
 
-        def attempt(chance: random.Random, world: World, client: Client, run_id: str, number: int) -> bool:
+        def attempt(chance: random.Random, world: World, client: Client, run_id: str) -> bool:
             def tool(watch: Watch, name: str, call: int) -> None:
                 try:
                     step = watch.tool_begins(name, call, {"n": 1}, can_skip=True)
@@ -236,33 +276,23 @@ class Schedules(FakeCase):
                     watch.tool_ends(name, world.touch(step.key if step is not None else name), call)
                 except (redrive.NotDone, ConnectionError) as error:
                     watch.tool_fails(name, str(error), error, call)
-                except Killed:
-                    raise
 
-            try:
-                with client.run(run_id, payload=1, resumable=True) as run:
-                    watch = Watch(run, effects=["pay", "mail"])
-                    for call in range(chance.randrange(1, 5)):
-                        tool(watch, chance.choice(["pay", "mail"]), call)
-                    if chance.random() < 0.4:
-                        raise TimeoutError("Request timed out")
-                    run.output = "done"
-            except Killed:
-                return False
-            except (TimeoutError, redrive.StartRefused):
-                pass
-            return True
+            def work(run: redrive.Run) -> None:
+                watch = Watch(run, effects=["pay", "mail"])
+                for call in range(chance.randrange(1, 5)):
+                    if chance.random() < 0.05:
+                        self.go_away()
+                    tool(watch, chance.choice(["pay", "mail"]), call)
 
-        for seed in seeds(600):
-            self.schedule(200_000 + seed, attempt)
+            return self.attempt(client, run_id, chance, world, work)
+
+        self.play(200_000, 600, attempt)
 
 
 def quiet(call: Any) -> Any:
     def called(*args: Any) -> None:
-        try:
+        with suppress(Killed):
             call(*args)
-        except Killed:
-            pass
 
     return called
 

@@ -30,8 +30,9 @@ from redrive.transport import Answer, Away, Transport
 class Peer:
     """Answers every connection with what the script does to it."""
 
-    def __init__(self, script: Callable[[socket.socket], None]) -> None:
-        self._script, self.asked = script, 0
+    def __init__(self, script: Callable[[socket.socket], None], many: int = 1) -> None:
+        self._script, self._many, self.asked = script, many, 0
+        self.read = b""
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self.over = threading.Event()
@@ -48,7 +49,7 @@ class Peer:
     def _answer(self, connection: socket.socket) -> None:
         try:
             with connection:
-                read_request(connection)
+                self.read = read_request(connection, self._many)
                 self.asked += 1
                 self._script(connection)
         except OSError:
@@ -59,15 +60,25 @@ class Peer:
         self._socket.close()
 
 
-def read_request(connection: socket.socket) -> None:
+def read_request(connection: socket.socket, many: int = 1) -> bytes:
     """All of it: closing a connection with bytes unread resets it, and the answer is lost."""
     request = b""
     while (received := connection.recv(65536)) != b"":
         request += received
-        head, is_whole, body = request.partition(b"\r\n\r\n")
-        length = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
-        if is_whole and len(body) >= (int(length[1]) if length else 0):
-            return
+        rest, whole = request, 0
+        while (end := _length(rest)) is not None:
+            rest, whole = rest[end:], whole + 1
+        if whole >= many:
+            break
+    return request
+
+
+def _length(request: bytes) -> int | None:
+    """Of the first request in it; none while it is not whole."""
+    head, is_whole, body = request.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
+    size = int(length[1]) if length else 0
+    return len(head) + 4 + size if is_whole and len(body) >= size else None
 
 
 def says(status: str, body: str = "", *headers: str) -> Callable[[socket.socket], None]:
@@ -154,6 +165,36 @@ class Waits(PeerCase):
     def test_an_answer_that_ends_with_the_connection_is_read(self) -> None:
         _, client = self.peer(lambda c: c.sendall(b'HTTP/1.0 200 OK\r\n\r\n{"state":"running"}'))
         self.assertEqual(client.transport.post("/v1/runs", "{}", 2.0).body, {"state": "running"})
+
+
+def _answer(body: str) -> bytes:
+    return f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+class Pipelines(FakeCase):
+    """Several calls over one connection."""
+
+    CALLS = [(f"/v1/runs/{n}/steps", f'{{"n":{n}}}', "status") for n in range(3)]
+
+    def met(self, *answers: bytes) -> list[Any]:
+        """What three calls come to with a peer that reads all of them before it answers the first."""
+        peer = Peer(lambda connection: [connection.sendall(answer) for answer in answers] and None, many=3)
+        self.addCleanup(peer.close)
+        met = Transport(peer.url, "rd_secret_key_1").post_many(self.CALLS, PATIENCE_S)
+        self.assertEqual(re.findall(rb"POST /v1/runs/(\d)/steps", peer.read), [b"0", b"1", b"2"])
+        return [each.body if isinstance(each, Answer) else type(each) for each in met]
+
+    def test_calls_are_all_sent_before_the_first_answer(self) -> None:
+        told = [{"status": "committed", "n": n} for n in range(3)]
+        self.assertEqual(self.met(b"".join(_answer(json.dumps(each)) for each in told)), told)
+
+    def test_a_connection_lost_in_between_keeps_the_answers_before(self) -> None:
+        self.assertEqual(self.met(_answer('{"status":"committed"}')), [{"status": "committed"}, Away, Away])
+
+    def test_a_refusal_in_between_changes_no_other_answer(self) -> None:
+        done = _answer('{"status":"committed"}')
+        busy = b"HTTP/1.1 503 Busy\r\nContent-Length: 2\r\n\r\n{}"
+        self.assertEqual(self.met(done, busy, done), [{"status": "committed"}, Away, {"status": "committed"}])
 
 
 class Beats(FakeCase):

@@ -171,7 +171,7 @@ class Run(Ledger):
 
     def _forked(self) -> None:
         """In a forked child: the run stays its parent's, whose threads may have held these locks."""
-        self._lock, self.evidence._lock = threading.RLock(), threading.Lock()
+        self._lock, self.evidence._lock = threading.RLock(), threading.RLock()
         self._steps, self._flush_due, self._last_handed, self._flights = [], False, None, {}
 
     def _end_by(self, error: BaseException | None) -> None:
@@ -187,7 +187,7 @@ class Run(Ledger):
     def _start_limit(self) -> None:
         if self._timeout_s is not None:
             interrupt.prepare()
-            self._limit = self._timers.after(self._timeout_s, self._time_is_up)
+            self._limit = self._timers.after(self._timeout_s, lambda: self._by_timer(self._time_is_up))
 
     def _limit_words(self) -> str:
         return f"the attempt took longer than {self._timeout_s} s"
@@ -381,16 +381,29 @@ class Run(Ledger):
                 return
             self._ended = True
             try:
-                do, text = make()
-                if not self._client.settings.off:
-                    record = Record(do, self._id, self.run_id, text, self.tenant, self._lease)
-                    if self._lease is not None:
-                        self._client.ending(self)
-                    self._end = self._client.sender.put(record)
+                self._hand_over(make)
+            except RecursionError:
+                # The stack is full; another thread has one of its own.
+                self._ended = False
+                self._timers.after(0, lambda: self._finish(make))
+                return
             except Exception:  # noqa: BLE001 - the agent must not fail because its report did
                 self._client.ended(self._id)
                 log.exception("redrive: the end of %s could not be reported", self.run_id)
+            except BaseException:
+                # Ctrl-C in the middle of it: the end is told before it goes on its way.
+                self._hand_over(make)
+                self._client.closed(self)
+                raise
         self._client.closed(self)
+
+    def _hand_over(self, make: Callable[[], tuple[str, str]]) -> None:
+        do, text = make()
+        if not self._client.settings.off:
+            record = Record(do, self._id, self.run_id, text, self.tenant, self._lease)
+            if self._lease is not None:
+                self._client.ending(self)
+            self._end = self._client.sender.put(record)
 
     def abandon(self, make: Callable[[Evidence, list[Raw]], tuple[str, str]]) -> None:
         """The process ends, or the worker stops, with the attempt under way."""

@@ -6,9 +6,10 @@ import os
 import threading
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import leaving
+from .attempt import Run
 from .delivery import note_mended
 from .encode import id_of, payload_fields, text_of
 from .fields import FIELDS, formed
@@ -22,9 +23,6 @@ from .settings import Settings, from_environment
 from .spool import Spool
 from .timers import Timers
 from .transport import Answer, Away, Transport
-
-if TYPE_CHECKING:
-    from .attempt import Run
 
 
 class Client:
@@ -56,8 +54,6 @@ class Client:
         **fields: Any,
     ) -> Run:
         """See `redrive.run`."""
-        from .attempt import Run
-
         return Run(self, self._fields(run_id, queue, payload, fields), payload, timeout_s, on_refused)
 
     def _fields(self, run_id: str | None, queue: str | None, payload: Any, more: dict[str, Any]) -> dict[str, Any]:

@@ -42,11 +42,13 @@ def current_run() -> Run | None:
 class Inside:
     """Makes a run the current one: `enter` and `leave`, in the same context where that is possible."""
 
-    __slots__ = ("_run", "_token")
+    __slots__ = ("_before", "_left", "_run", "_token")
 
     def __init__(self, run: Run | None) -> None:
         self._run = run
         self._token: contextvars.Token[Run | _Unset | None] | None = None
+        self._before: Run | _Unset | None = _UNSET
+        self._left = False
 
     def enter(self) -> None:
         self._token = _current.set(self._run)
@@ -55,12 +57,24 @@ class Inside:
         token, self._token = self._token, None
         if token is None:
             return
+        self._before = _UNSET if token.old_value is token.MISSING else token.old_value
+        self._left = True
+        here = _current.get()
         try:
             _current.reset(token)
         except ValueError:
             # Entered in another context: it ends with that one.
-            if _current.get() is self._run:
+            if here is self._run:
                 _current.set(None)
+            return
+        if here is not self._run and not isinstance(here, _Unset) and here is not None and not here._inside._left:
+            # Left in another order than entered: the one inside is still under way.
+            _current.set(here)
+            return
+        found = _current.get()
+        while not isinstance(found, _Unset) and found is not None and found._inside._left:
+            found = found._inside._before
+            _current.set(found)
 
     def __enter__(self) -> None:
         self.enter()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .encode import body
+from .late import LateEffects
 from .logs import log
 from .mend import mended
 from .record import ENDS, Record
@@ -16,24 +17,34 @@ from .transport import Answer, Away, NotRedrive, Transport
 _OF_A_START = ("mode", "start_id", "lease_ms", "idle_ms", "deadline_ms", "due_at")
 #: A record that makes the server itself stumble must not hold up all others for ever.
 _STUMBLES_MAX = 5
+_NO_LEASE = "no_lease"
+_LEASE_IS_OVER = ("lease_lost", "cancelled", _NO_LEASE)
 #: A process may run for years: only the last ends are remembered.
 _ENDED_MAX = 10_000
 
 
+class Busy(Exception):
+    """Another attempt of the run is under way: late effects are recorded once it has ended."""
+
+
 class Delivery:
-    """`leases` and `starts` are of runs whose start was not answered when it happened; both may be from disk."""
+    """`leases` and `starts` are of runs whose start was not answered when it happened; both may be from disk. `ended` has the
+    lease of each attempt whose end was sent."""
 
     def __init__(
         self,
         transport: Transport,
         set_aside: Callable[[Record, str], None],
+        late: LateEffects,
         leases: dict[str, str | None],
         starts: dict[str, str],
+        ended: dict[str, str | None],
+        waits_for_others: bool = False,
     ) -> None:
-        self._transport, self._set_aside = transport, set_aside
-        self._leases, self._starts = leases, starts
+        self._transport, self._set_aside, self._late = transport, set_aside, late
+        self._leases, self._starts, self._ended = leases, starts, ended
+        self._waits_for_others = waits_for_others
         self._stumbles: dict[int, int] = {}
-        self._ended: dict[str, None] = {}
 
     def know_start(self, run: str, start: str) -> None:
         """Of a start that was refused: what there is to say of the run is in it."""
@@ -41,29 +52,64 @@ class Delivery:
 
     def send(self, record: Record, wait_s: float) -> Answer | None:
         """The answer; none for what could not be said. Raises `Away` when it has to be tried again."""
-        if record.run in self._ended:
+        if record.run in self._ended and not _is_effect(record):
             # An attempt has one end. A second one without its lease would be taken for another attempt's.
             return None
+        if record.do not in ENDS:
+            return self._send(record, wait_s)
+        record = self._late.merged(self._under_lease(record))
         answer = self._send(record, wait_s)
-        if record.do in ENDS:
-            self._ended[record.run] = None
-            self._starts.pop(record.run, None)
-            if len(self._ended) > _ENDED_MAX:
-                del self._ended[next(iter(self._ended))]
+        if self._late.has(record.run):
+            taken = answer is not None and answer.ok
+            (self._late.delivered if taken else self._late.give_up)(record.run)
+        self._ended[record.run] = record.lease
+        self._starts.pop(record.run, None)
+        if len(self._ended) > _ENDED_MAX:
+            del self._ended[next(iter(self._ended))]
         return answer
+
+    def may_share(self, record: Record) -> bool:
+        """Whether the record may be sent before the one in front of it is answered: a step under a lease that is known."""
+        return record.do == "step" and record.run not in self._ended and self._under_lease(record).lease is not None
+
+    def send_all(self, records: list[Record], wait_s: float) -> Iterator[Answer | None]:
+        """The answers in order. Raises `Away` at the first record that has to be tried again."""
+        if len(records) == 1:
+            yield self.send(records[0], wait_s)
+            return
+        records = [self._under_lease(record) for record in records]
+        calls = [(record.path, record.wire, record.answered_with) for record in records]
+        for record, met in zip(records, self._transport.post_many(calls, wait_s), strict=True):
+            if isinstance(met, Away) and met.status is None:
+                raise met
+            # What was refused is sent by itself: it may be mended, or has to be kept.
+            yield met if isinstance(met, Answer) and met.ok else self.send(record, wait_s)
+
+    def _under_lease(self, record: Record) -> Record:
+        return record.under(self._leases.get(record.run) or self._ended.get(record.run))
 
     def _send(self, record: Record, wait_s: float) -> Answer | None:
         if record.do == "start":
             return self._start(record, wait_s)
-        if record.lease is None and record.run in self._leases:
-            record = record.under(self._leases[record.run])
+        record = self._under_lease(record)
         if record.lease is None:
             return self._without_lease(record, wait_s)
         answer, record = self._post_mended(record, wait_s)
         if answer is None or answer.ok or self._is_kept(answer):
             return answer
-        self._refuse(record, answer)
+        if not self._keep_late(record, answer.code):
+            self._refuse(record, answer)
         return answer
+
+    def _keep_late(self, record: Record, code: str) -> bool:
+        """An effect that was done, and that no lease covers any more, still has to reach the ledger."""
+        if code not in _LEASE_IS_OVER or not _is_effect(record):
+            return False
+        log.warning("redrive: an effect of %s was reported after its lease; it is recorded with the attempt's end", record.run_id)
+        self._late.add(record, self._run_fields(record.run))
+        if record.run in self._ended:
+            self._late.give_up(record.run)
+        return True
 
     def _post_mended(self, record: Record, wait_s: float) -> tuple[Answer | None, Record]:
         """The answer, and the form in which the server took it or at last refused it."""
@@ -92,17 +138,23 @@ class Delivery:
         elif record.do == "succeed":
             path, text = record.path, record.body
         else:
-            self._set_aside(record, "its attempt has no lease")
+            if not self._keep_late(record, _NO_LEASE):
+                self._set_aside(record, "its attempt has no lease")
             return None
         answer = self._post(record, path, text, wait_s)
         if answer is not None and not answer.ok:
+            if self._waits_for_others and answer.code == "in_flight":
+                raise Busy
             self._refuse(record, answer)
         return answer
 
+    def _run_fields(self, run: str) -> dict[str, Any]:
+        """What the start of a run says about the run itself."""
+        start: dict[str, Any] = json.loads(self._starts.get(run) or "{}")
+        return {name: value for name, value in start.items() if name not in _OF_A_START}
+
     def _as_failure(self, record: Record) -> tuple[str, str]:
-        start: dict[str, Any] = json.loads(self._starts.get(record.run) or "{}")
-        fields = {name: value for name, value in start.items() if name not in _OF_A_START}
-        failed = {"run_id": record.run_id, **fields, **json.loads(record.body)}
+        failed = {"run_id": record.run_id, **self._run_fields(record.run), **json.loads(record.body)}
         return record.path.replace(record.path.partition("?")[0], "/v1/failures"), body(failed)
 
     def _post(self, record: Record, path: str, text: str, wait_s: float) -> Answer | None:
@@ -129,6 +181,10 @@ class Delivery:
     def _refuse(self, record: Record, answer: Answer) -> None:
         log.warning("redrive: %s of %s was refused: %s %s", record.do, record.run_id, answer.code, answer.detail)
         self._set_aside(record, f"{answer.status} {answer.code} {answer.detail}")
+
+
+def _is_effect(record: Record) -> bool:
+    return record.do == "step" and json.loads(record.body).get("effect") is not False
 
 
 def note_mended(record: Record, answer: Answer, lost: str) -> None:

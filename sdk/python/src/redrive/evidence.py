@@ -35,7 +35,7 @@ class Evidence:
     tool_output: Any = None
     #: Each stands until what it is about went well after all.
     problems: dict[str, Problem] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     def used(self, input_tokens: Any, output_tokens: Any, cost_usd: Any, model: Any) -> None:
         tokens = count(input_tokens, "input_tokens"), count(output_tokens, "output_tokens")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from .errors import EffectInProgress
@@ -23,7 +25,7 @@ class Flight:
         self.output: Any = None
         self.error: BaseException | None = None
         self._over = threading.Event()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self._loop = _running_loop()
         _inside.set((*(flight for flight in _inside.get() if not flight.over), self))
@@ -52,7 +54,8 @@ class Flight:
         if loop is not None and loop is self._loop:
             raise EffectInProgress(self.key, "it is under way in this event loop, which would wait for itself")
         self._not_from_inside()
-        self._over.wait()
+        with _waiting_for(self):
+            self._over.wait()
 
     async def wait_async(self) -> None:
         self._not_from_inside()
@@ -62,11 +65,48 @@ class Flight:
             if self._over.is_set():
                 return
             self._waiting.append((loop, future))
-        await future
+        with _waiting_for(self):
+            await future
 
     def _not_from_inside(self) -> None:
         if self in _inside.get() and not self.over:
             raise EffectInProgress(self.key, "it is called from inside itself")
+
+
+#: Effects under way, each with those that a call inside it waits for.
+_waits: dict[Flight, list[Flight]] = {}
+_waits_lock = threading.RLock()
+
+
+@contextmanager
+def _waiting_for(flight: Flight) -> Iterator[None]:
+    """Refuses to wait for an effect which waits, over any number of others, for the one that the caller is inside of."""
+    mine = [each for each in _inside.get() if not each.over]
+    with _waits_lock:
+        if any(_leads_to(flight, each) for each in mine):
+            raise EffectInProgress(flight.key, "it waits for the effect that calls it")
+        for each in mine:
+            _waits.setdefault(each, []).append(flight)
+    try:
+        yield
+    finally:
+        with _waits_lock:
+            for each in mine:
+                _waits[each].remove(flight)
+                if not _waits[each]:
+                    del _waits[each]
+
+
+def _leads_to(flight: Flight, wanted: Flight) -> bool:
+    seen, pending = {flight}, [flight]
+    while pending:
+        for each in _waits.get(pending.pop(), ()):
+            if each is wanted:
+                return True
+            if each not in seen:
+                seen.add(each)
+                pending.append(each)
+    return False
 
 
 def _wake(future: asyncio.Future[None]) -> None:

@@ -26,6 +26,13 @@ _FINE = ("", "none", "null", "no", "false", "ok", "no error", "no errors", "n/a"
 
 def failed_text(output: Any) -> str | None:
     """The error in a tool's output, where it is one: an object that says so, or words that stand for one."""
+    try:
+        return _failed_text(output)
+    except Exception:  # noqa: BLE001 - a value that can't be compared, such as an array, says nothing
+        return None
+
+
+def _failed_text(output: Any) -> str | None:
     if output is None or isinstance(output, (bool, int, float)):
         return None
     if isinstance(output, BaseException):
@@ -70,7 +77,8 @@ def _object_says_no(found: Any) -> str | None:
         return None
     says_no = own.get("is_error") is True or own.get("isError") is True or own.get("status") == "error"
     if not says_no:
-        return None
+        # A piece of text in a framework's wrapping is judged as the text.
+        return _failed_text(own["text"]) if own.get("type") == "text" and isinstance(own.get("text"), str) else None
     for name in ("content", "result", "message", "error"):
         if own.get(name):
             return cut(text_of(own[name]), _WORDS_MAX)

@@ -13,6 +13,8 @@ from collections.abc import (
     Iterator,
 )
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from types import TracebackType
 from typing import Any
 
 #: Of a stream's items so many are kept as its output.
@@ -48,70 +50,91 @@ def followed(value: Any, end: End, inside: Inside = nullcontext) -> Any:
     """The same stream or awaitable; `end` is called once, with the error or none, and the items that went by. `inside` is
     entered around each piece of its work."""
     if isinstance(value, Generator):
-        return _generator(value, end, inside)
+        return _generator(value, _Seen(end, inside))
     if isinstance(value, AsyncGenerator):
-        return _async_generator(value, end, inside)
+        return _async_generator(value, _Seen(end, inside))
     if is_awaitable(value):
         return _awaited(value, end, inside)
-    return _Stream(value, end, inside)
+    return _Stream(value, _Seen(end, inside))
 
 
-def _generator(work: Generator[Any, Any, Any], end: End, inside: Inside) -> Generator[Any, Any, Any]:
-    items: list[Any] = []
-    error: BaseException | None = None
-    try:
-        send: Callable[[], Any] = lambda: next(work)
-        while True:
-            try:
-                with inside():
-                    item = send()
-            except StopIteration as stop:
-                return stop.value
-            _keep(items, item)
-            try:
-                given = yield item
-                send = (lambda: next(work)) if given is None else (lambda given=given: work.send(given))  # type: ignore[misc]
-            except GeneratorExit:
-                with inside():
-                    work.close()
-                error = Closed("the stream was closed before its end")
-                raise
-            except BaseException as thrown:  # noqa: BLE001 - it is the work's to handle
-                send = lambda thrown=thrown: work.throw(thrown)  # type: ignore[misc]
-    except BaseException as raised:
-        error = error or raised
-        raise
-    finally:
-        end(error, items)
+class _Seen:
+    """The items of a stream that went by, and its one end. What sync and async streams have in common."""
+
+    def __init__(self, end: End, inside: Inside) -> None:
+        self._end, self.inside = end, inside
+        self._items: list[Any] = []
+
+    def add(self, item: Any) -> Any:
+        if len(self._items) < _ITEMS_MAX:
+            self._items.append(item)
+        return item
+
+    def piece(self) -> _Piece:
+        """Around the work on one item: what it raises is the end of the stream."""
+        return _Piece(self)
+
+    def over(self, error: BaseException | None) -> None:
+        end, self._end = self._end, _ignore
+        end(error, self._items)
+
+    def closed(self) -> None:
+        self.over(Closed("the stream was closed before its end"))
 
 
-async def _async_generator(work: AsyncGenerator[Any, Any], end: End, inside: Inside) -> AsyncGenerator[Any, Any]:
-    items: list[Any] = []
-    error: BaseException | None = None
-    try:
-        send: Callable[[], Any] = lambda: work.__anext__()
-        while True:
-            try:
-                with inside():
-                    item = await send()
-            except StopAsyncIteration:
-                return
-            _keep(items, item)
-            try:
-                given = yield item
-                send = work.__anext__ if given is None else (lambda given=given: work.asend(given))  # type: ignore[misc]
-            except GeneratorExit:
-                error = Closed("the stream was closed before its end")
-                with inside():
-                    await work.aclose()
-                raise
-            except BaseException as thrown:  # noqa: BLE001 - it is the work's to handle
-                send = lambda thrown=thrown: work.athrow(thrown)  # type: ignore[misc]
-    except BaseException as raised:
-        error = error or raised
-        raise
-    finally:
-        end(error, items)
+class _Piece:
+    def __init__(self, seen: _Seen) -> None:
+        self._seen, self._inside = seen, seen.inside()
+
+    def __enter__(self) -> None:
+        self._inside.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._inside.__exit__(kind, error, trace)
+        if error is not None:
+            self._seen.over(None if isinstance(error, (StopIteration, StopAsyncIteration)) else error)
+
+
+def _generator(work: Generator[Any, Any, Any], seen: _Seen) -> Generator[Any, Any, Any]:
+    go_on: Callable[[], Any] = partial(next, work)
+    while True:
+        try:
+            with seen.piece():
+                item = seen.add(go_on())
+        except StopIteration as stop:
+            return stop.value
+        try:
+            given = yield item
+            go_on = partial(next, work) if given is None else partial(work.send, given)
+        except GeneratorExit:
+            with seen.piece():
+                work.close()
+            seen.closed()
+            raise
+        except BaseException as thrown:  # noqa: BLE001 - it is the work's to handle
+            go_on = partial(work.throw, thrown)
+
+
+async def _async_generator(work: AsyncGenerator[Any, Any], seen: _Seen) -> AsyncGenerator[Any, Any]:
+    go_on: Callable[[], Any] = work.__anext__
+    while True:
+        try:
+            with seen.piece():
+                item = seen.add(await go_on())
+        except StopAsyncIteration:
+            return
+        try:
+            given = yield item
+            go_on = work.__anext__ if given is None else partial(work.asend, given)
+        except GeneratorExit:
+            with seen.piece():
+                await work.aclose()
+            seen.closed()
+            raise
+        except BaseException as thrown:  # noqa: BLE001 - it is the work's to handle
+            go_on = partial(work.athrow, thrown)
 
 
 async def _awaited(work: Awaitable[Any], end: End, inside: Inside) -> Any:
@@ -130,9 +153,8 @@ async def _awaited(work: Awaitable[Any], end: End, inside: Inside) -> Any:
 class _Stream:
     """Stands for a stream of a class of its own, such as a provider's: all but its items is its own."""
 
-    def __init__(self, stream: Any, end: End, inside: Inside) -> None:
-        self._stream, self._end, self._inside = stream, end, inside
-        self._items: list[Any] = []
+    def __init__(self, stream: Any, seen: _Seen) -> None:
+        self._stream, self._seen = stream, seen
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -144,37 +166,19 @@ class _Stream:
         return self
 
     def __next__(self) -> Any:
-        try:
-            with self._inside():
-                item = next(self._stream)
-        except StopIteration:
-            self._over(None)
-            raise
-        except BaseException as error:
-            self._over(error)
-            raise
-        _keep(self._items, item)
-        return item
+        with self._seen.piece():
+            return self._seen.add(next(self._stream))
 
     async def __anext__(self) -> Any:
-        try:
-            with self._inside():
-                item = await self._stream.__anext__()
-        except StopAsyncIteration:
-            self._over(None)
-            raise
-        except BaseException as error:
-            self._over(error)
-            raise
-        _keep(self._items, item)
-        return item
+        with self._seen.piece():
+            return self._seen.add(await self._stream.__anext__())
 
     def close(self) -> Any:
-        self._over(Closed("the stream was closed before its end"))
+        self._seen.closed()
         return self._stream.close()
 
     def aclose(self) -> Any:
-        self._over(Closed("the stream was closed before its end"))
+        self._seen.closed()
         return self._stream.aclose()
 
     def __enter__(self) -> Any:
@@ -182,7 +186,7 @@ class _Stream:
         return self
 
     def __exit__(self, *thrown: Any) -> Any:  # noqa: PYI036 - handed on as they are
-        self._over(thrown[1] or Closed("the stream was closed before its end"))
+        self._left(thrown[1])
         return self._stream.__exit__(*thrown)
 
     async def __aenter__(self) -> Any:
@@ -190,27 +194,24 @@ class _Stream:
         return self
 
     async def __aexit__(self, *thrown: Any) -> Any:  # noqa: PYI036 - handed on as they are
-        self._over(thrown[1] or Closed("the stream was closed before its end"))
+        self._left(thrown[1])
         return await self._stream.__aexit__(*thrown)
+
+    def _left(self, error: BaseException | None) -> None:
+        if error is None:
+            self._seen.closed()
+        else:
+            self._seen.over(error)
 
     def __del__(self) -> None:
         try:
-            self._over(Closed("the stream was given up before its end"))
+            self._seen.over(Closed("the stream was given up before its end"))
         except Exception:  # noqa: BLE001, S110 - at the end of the interpreter anything may be gone
             pass
-
-    def _over(self, error: BaseException | None) -> None:
-        end, self._end = self._end, _ignore
-        end(error, self._items)
 
 
 def _ignore(_error: BaseException | None, _items: list[Any]) -> None:
     pass
-
-
-def _keep(items: list[Any], item: Any) -> None:
-    if len(items) < _ITEMS_MAX:
-        items.append(item)
 
 
 def again(items: Any) -> Generator[Any, None, None]:

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .clock import now
@@ -29,16 +29,17 @@ from .logs import log
 from .record import Record
 from .sender import Handed
 from .spool import SpoolFull
+from .step import Step
 from .transport import Answer, Away
 
 if TYPE_CHECKING:
     from .client import Client
-    from .step import Step
 
 _CHECK_MAX_CHARS = 1_000
 _OUTPUT_MAX_CHARS = 16 * STEP_OUTPUT_MAX_BYTES
 #: More than this at once is sent before the time is up.
 _STEPS_MAX = 200
+_LOCKED_RETRY_S = 0.02
 
 
 class Ledger:
@@ -159,8 +160,6 @@ class Ledger:
     def _tool_step(self, name: str, effect: bool | None, arguments: str | None) -> Step:
         """A tool call of a framework that counts as an effect. It can't be skipped or made to wait from outside, so each call
         is one of its own; one that is named an effect is refused while an earlier one of the same arguments is in doubt."""
-        from .step import Step
-
         identity = effect_key(self.run_id, name, arguments) if effect else None
         if identity is not None and identity in self._doubted:
             raise EffectUnknown(identity, "this attempt began it before, and nobody knows whether it happened")
@@ -266,15 +265,26 @@ class Ledger:
                 self._flush()
             elif not self._flush_due:
                 self._flush_due = True
-                self._timers.after(self._client.settings.flush_ms / 1000, self._flush)
+                self._timers.after(self._client.settings.flush_ms / 1000, lambda: self._by_timer(self._flush))
+
+    def _by_timer(self, call: Callable[[], None]) -> None:
+        """All runs share the thread of the timers: it does not wait for one whose output takes its time."""
+        if not self._lock.acquire(blocking=False):
+            self._timers.after(_LOCKED_RETRY_S, lambda: self._by_timer(call))
+            return
+        try:
+            call()
+        finally:
+            self._lock.release()
 
     def _flush(self) -> None:
         with self._lock:
             self._flush_due = False
             if self._ended:
                 return
-            for text in self._take_steps():
-                self._last_handed = self._client.sender.put(self._step_record(text))
+            steps = [self._step_record(text) for text in self._take_steps()]
+            if steps:
+                self._last_handed = self._client.sender.put_all(steps)[-1]
 
     def _take_steps(self) -> list[Raw]:
         with self._lock:
@@ -354,12 +364,22 @@ class Ledger:
         """An outcome that must not get lost: told to the server, or on disk, before the agent goes on."""
         if self._client.settings.off:
             return
-        answer = self._ask(text, time.monotonic() + self._client.settings.wait_ms / 1000)
-        if answer is not None:
-            if not answer.ok and answer.body.get("recorded") is not True:
+        try:
+            answer = self._ask(text, time.monotonic() + self._client.settings.wait_ms / 1000)
+        except BaseException:
+            # Ctrl-C or a time limit: whether the server has it is not known, and saying it twice changes nothing.
+            self._keep_outcome(text)
+            raise
+        if answer is not None and answer.code not in ("lease_lost", "cancelled"):
+            if not answer.ok:
                 log.warning("redrive: an effect's outcome in %s was refused: %s", self.run_id, answer.detail)
                 self._client.spool.set_aside(self._step_record(text), f"{answer.code} {answer.detail}")
             return
+        if answer is not None and answer.body.get("recorded") is True:
+            return
+        self._keep_outcome(text)
+
+    def _keep_outcome(self, text: str) -> None:
         try:
             self._client.keep(self._step_record(text))
         except SpoolFull as full:

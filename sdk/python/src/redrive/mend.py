@@ -41,6 +41,10 @@ def mended(record: Record, answer: Answer, round: int) -> tuple[Record, str] | N
     except ValueError:
         return None
     named = _named(answer, fields)
+    effects = _effects_of(fields)
+    if named == "steps" and effects and effects != fields["steps"]:
+        # Plain steps may be missing from the record. An effect that is would be done again.
+        return record.with_body(dumps({**fields, "steps": effects})), "its plain steps"
     if named is not None and named not in _NEEDED[record.do]:
         del fields[named]
         return record.with_body(dumps(fields)), named
@@ -49,10 +53,18 @@ def mended(record: Record, answer: Answer, round: int) -> tuple[Record, str] | N
         if record.do == "fail" and len(core) == 1:
             error = fields.get("error") if isinstance(fields.get("error"), dict) else {}
             kept = {"error": {"message": cut(text_of((error or {}).get("message") or "no message"), 2_000)}}
+        if effects:
+            kept["steps"] = effects
         text = dumps(kept)
         if len(text) < len(record.body):
             return record.with_body(text), ", ".join(sorted(set(fields) - set(kept))) or "its details"
     return None
+
+
+def _effects_of(fields: dict[str, Any]) -> list[dict[str, Any]]:
+    steps = fields.get("steps")
+    effects = [step for step in steps if isinstance(step, dict) and step.get("effect") is not False] if isinstance(steps, list) else []
+    return [{name: value for name, value in step.items() if name in _CORES["step"][1]} for step in effects]
 
 
 def _named(answer: Answer, fields: dict[str, Any]) -> str | None:

@@ -19,7 +19,7 @@ _IDLE_S = 10.0
 class Offload:
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._threads = self._idle = 0
 
     def submit(self, call: Callable[[], T]) -> Future[T]:

@@ -13,6 +13,8 @@ from .encode import cut, label, text_of
 _CHAIN_MAX = 20
 _MESSAGE_MAX_CHARS = 8 * 1024
 _HEADER_MAX = 64
+#: The innermost frames of a traceback that are told: a recursion without end has a thousand, of each of its runs.
+_FRAMES_MAX = 100
 
 
 def error_of(error: BaseException, **said: Any) -> dict[str, Any]:
@@ -94,7 +96,7 @@ def _is_named(link: BaseException, links: list[BaseException]) -> bool:
 
 
 def _traceback(error: BaseException) -> str:
-    told = traceback.TracebackException.from_exception(error)
+    told = traceback.TracebackException.from_exception(error, limit=-_FRAMES_MAX)
     _without_noise(told, 0, keep_context=not text_of(error).strip())
     return "".join(told.format())
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .context import start_daemon
-from .delivery import Delivery
+from .delivery import Busy, Delivery
+from .late import LateEffects
 from .logs import log
 from .record import ENDS, Record
 from .spool import Spool, SpoolFile, SpoolFull
@@ -20,6 +21,8 @@ _WAIT_S = 10.0
 _RETRY_MIN_S, _RETRY_MAX_S = 0.1, 2.0
 _OTHERS_EVERY_S = 30.0
 _QUEUE_MAX = 10_000
+#: Steps that go out in one round trip. Neither side reads while it sends, so all of it has to fit into the sockets' buffers.
+_BATCH_MAX, _BATCH_MAX_CHARS = 64, 8 * 1024
 
 
 class Handed:
@@ -52,27 +55,34 @@ class Sender:
         self._transport, self._spool, self._told = transport, spool, told
         self._queue: deque[Handed] = deque()
         #: On its way: no longer in the queue, and not yet known to have arrived.
-        self._in_hand: Handed | None = None
+        self._in_hand: list[Handed] = []
         self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
         self._misconfigured = ""
         #: At exit two threads may be at it.
-        self._spooling = threading.Lock()
+        self._spooling = threading.RLock()
         self._busy = False
         self._stopped = False
         self._retry_s = 0.0
         self._retry_at = 0.0
         self._others_at = 0.0
+        self._late_to_send = False
         self._full_until = 0.0
         self._own: tuple[SpoolFile, Delivery] | None = None
         #: Of runs whose start was answered after the fact; what follows of them may be in the queue already.
         self._leases: dict[str, str | None] = {}
-        self._direct = Delivery(transport, spool.set_aside, self._leases, {})
+        self._ended: dict[str, str | None] = {}
+        self._late = LateEffects(spool, self._look_at_others)
+        self._direct = Delivery(transport, spool.set_aside, self._late, self._leases, {}, self._ended)
 
     def put(self, record: Record) -> Handed:
-        handed = Handed(record)
+        return self.put_all([record])[0]
+
+    def put_all(self, records: Sequence[Record]) -> list[Handed]:
+        """In one go, so that they are sent together where that is possible."""
+        handed = [Handed(record) for record in records]
         with self._wake:
-            self._queue.append(handed)
+            self._queue.extend(handed)
             self._run_thread()
             self._wake.notify()
         if self._stopped or self._thread is None:
@@ -126,13 +136,14 @@ class Sender:
         while idle and time.monotonic() < until and not self.is_away() and (self._queue or not self._spool.empty):
             self._round(until - time.monotonic())
         self._spool_queue(in_hand=True)
+        self._late.give_up_all()
 
     def flush(self, seconds: float) -> bool:
         """Waits until everything has been said; false when the time was not enough."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             with self._wake:
-                if not self._queue and not self._busy and self._spool.empty:
+                if not self._queue and not self._busy and self._spool.empty and not self._late_to_send:
                     return True
                 self._run_thread()
                 self._wake.notify_all()
@@ -144,8 +155,9 @@ class Sender:
     def forget(self) -> None:
         """In a forked child: the thread and what it has in hand are the parent's."""
         self._queue, self._wake, self._thread = deque(), threading.Condition(), None
-        self._busy, self._own, self._spooling = False, None, threading.Lock()
-        self._in_hand, self._stopped = None, False
+        self._busy, self._own, self._spooling = False, None, threading.RLock()
+        self._in_hand, self._stopped = [], False
+        self._late.forget()
 
     def _run_thread(self) -> None:
         if self._thread is None and not self._stopped:
@@ -188,9 +200,12 @@ class Sender:
                 self._send_own(wait_s)
             self._send_queue(wait_s)
             if time.monotonic() >= self._others_at and not self._stopped:
-                self._others_at = time.monotonic() + _OTHERS_EVERY_S
+                self._others_at, self._late_to_send = time.monotonic() + _OTHERS_EVERY_S, False
                 for left in self._spool.left_behind():
-                    self._send_file(left, Delivery(*self._parts(left)), wait_s)
+                    try:
+                        self._send_left(left, wait_s)
+                    except Busy:
+                        continue
                     if torn := left.torn():
                         kept = self._spool.set_aside_line(torn)
                         log.warning("redrive: the last line of %s was cut off and is kept in %s", left.path.name, kept)
@@ -201,27 +216,40 @@ class Sender:
             self._spool_queue()
 
     def _send_queue(self, wait_s: float) -> None:
-        while True:
-            with self._wake:
-                if not self._queue or self._spool.has(self._queue[0].record.run):
-                    return
-                handed = self._in_hand = self._queue.popleft()
+        while batch := self._take_batch():
             try:
-                answer = self._direct.send(handed.record, wait_s)
+                for handed, answer in zip(batch, self._direct.send_all([each.record for each in batch], wait_s), strict=True):
+                    self._arrived(handed)
+                    if handed.record.do in ENDS:
+                        self._leases.pop(handed.record.run, None)
+                    handed.settle(answer)
+                    self._told(handed.record, answer)
             except BaseException:
                 with self._wake:
-                    # Unless it was spooled meanwhile.
-                    if self._in_hand is handed:
-                        self._queue.appendleft(handed)
-                        self._in_hand = None
+                    # What was spooled meanwhile is not in hand any more.
+                    self._queue.extendleft(reversed(self._in_hand))
+                    self._in_hand = []
                 raise
-            with self._wake:
-                if self._in_hand is handed:
-                    self._in_hand = None
-            if handed.record.do in ENDS:
-                self._leases.pop(handed.record.run, None)
-            handed.settle(answer)
-            self._told(handed.record, answer)
+
+    def _take_batch(self) -> list[Handed]:
+        """The next record of the queue, or the next steps that may be sent together."""
+        with self._wake:
+            batch: list[Handed] = []
+            size = 0
+            while self._queue and not self._spool.has(self._queue[0].record.run):
+                record = self._queue[0].record
+                size += len(record.body)
+                if batch and (len(batch) >= _BATCH_MAX or size > _BATCH_MAX_CHARS or not self._direct.may_share(record)):
+                    break
+                batch.append(self._queue.popleft())
+                if not self._direct.may_share(record):
+                    break
+            self._in_hand = list(batch)
+            return batch
+
+    def _arrived(self, handed: Handed) -> None:
+        with self._wake:
+            self._in_hand = [each for each in self._in_hand if each is not handed]
 
     def _spool_queue(self, in_hand: bool = False) -> None:
         """The whole queue in one write, or as much of it as fits; with what is on its way, when nobody can wait for it. That
@@ -231,9 +259,7 @@ class Sender:
 
     def _move_to_spool(self, in_hand: bool) -> None:
         with self._wake:
-            taken = list(self._queue)
-            if in_hand and self._in_hand is not None:
-                taken.insert(0, self._in_hand)
+            taken = [*(self._in_hand if in_hand else ()), *self._queue]
         if not taken:
             return
         try:
@@ -249,8 +275,7 @@ class Sender:
         spooled = set(map(id, taken))
         with self._wake:
             self._queue = deque(handed for handed in self._queue if id(handed) not in spooled)
-            if self._in_hand is not None and id(self._in_hand) in spooled:
-                self._in_hand = None
+            self._in_hand = [handed for handed in self._in_hand if id(handed) not in spooled]
         for handed in taken:
             # Whoever waits for an answer learns that there will be none for now.
             handed.settle(None)
@@ -262,7 +287,7 @@ class Sender:
         try:
             if self._own is None or self._own[0] is not own:
                 own.leases = self._leases
-                self._own = (own, Delivery(*self._parts(own)))
+                self._own = (own, Delivery(*self._parts(own), self._ended))
             self._send_file(own, self._own[1], wait_s)
             self._spool.clear_if_sent(own.sent_to)
         except FileNotFoundError:
@@ -280,7 +305,20 @@ class Sender:
                     file.leases.pop(record.run, None)
             file.mark(end, sync=record is not None and record.do == "start")
 
+    def _look_at_others(self) -> None:
+        """Late effects were left to whoever sends the spool: that may be this process, in its next round."""
+        self._late_to_send, self._others_at = True, 0.0
+
+    def _send_left(self, file: SpoolFile, wait_s: float) -> None:
+        """The file of a process that is gone: nothing follows what is in it."""
+        late = LateEffects(self._spool, self._look_at_others)
+        parts = self._transport, self._spool.set_aside, late, file.leases, file.starts()
+        try:
+            self._send_file(file, Delivery(*parts, {}, waits_for_others=file.is_late), wait_s)
+        finally:
+            late.give_up_all()
+
     def _parts(
         self, file: SpoolFile
-    ) -> tuple[Transport, Callable[[Record, str], None], dict[str, str | None], dict[str, str]]:
-        return self._transport, self._spool.set_aside, file.leases, file.starts()
+    ) -> tuple[Transport, Callable[[Record, str], None], LateEffects, dict[str, str | None], dict[str, str]]:
+        return self._transport, self._spool.set_aside, self._late, file.leases, file.starts()

@@ -6,6 +6,7 @@ it has been sent, and under which leases; a crash in between sends some lines ag
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import threading
@@ -22,6 +23,10 @@ try:
     import fcntl
 except ImportError:  # pragma: no cover - not POSIX: each process then sends its own file only
     fcntl = None  # type: ignore[assignment]
+
+
+#: The end of the name of a file with late effects, before `.spool`.
+_LATE = "-late"
 
 
 class SpoolFull(Exception):
@@ -49,6 +54,11 @@ class SpoolFile:
         mark = _read_mark(path.with_suffix(".sent"))
         if mark is not None:
             self.sent_to, self.leases = int(mark["to"]), dict(mark["leases"])
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it holds the late effects of one run."""
+        return self.path.stem.endswith(_LATE)
 
     def records(self) -> Iterator[tuple[Record | None, int, bytes]]:
         """What is yet to be sent, each with the place after it and its bytes; none for a line that can't be read."""
@@ -116,7 +126,8 @@ class Spool:
         self._head = {"v": 1, "url": url.rstrip("/"), "tenant": tenant}
         self._own: SpoolFile | None = None
         self._size = 0
-        self._lock = threading.Lock()
+        # A destructor that ends a stream may run in the middle of our own code, in the same thread.
+        self._lock = threading.RLock()
         self._drained = threading.Condition(self._lock)
         #: Runs of this process of which a line has not been sent yet: all that follows of them has to queue behind it.
         self._waiting: set[str] = set()
@@ -184,6 +195,39 @@ class Spool:
                 if lock(file) and path.exists() and self._is_for_us(file):
                     yield SpoolFile(path, file)
 
+    def write_late(self, run: str, record: Record) -> SpoolFile:
+        """A file of its own for one report, synced, and locked until whoever has it closes it."""
+        lines = sealed(self._head) + record.line()
+        with self._lock:
+            if self._size + self._left_by_others() + len(lines) > self._max_bytes:
+                raise SpoolFull(f"the spool in {self._folder} holds its {self._max_bytes} bytes")
+            try:
+                self._make_folder()
+                path = self._new_path(f"{run}{_LATE}")
+                # Under another name until it is whole: nobody sends half of it.
+                fresh = path.with_suffix(".fresh")
+                file = open(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "wb", buffering=0)  # noqa: SIM115
+                lock(file)
+                _write_all(file, lines)
+                os.fsync(file.fileno())
+                os.replace(fresh, path)
+                _sync_folder(self._folder)
+            except OSError as error:
+                raise SpoolFull(f"the spool in {self._folder}: {error}") from error
+            return SpoolFile(path, file)
+
+    def late_of(self, run: str) -> SpoolFile | None:
+        """The late effects of a run whose process is gone, locked."""
+        for path in sorted(self._folder.glob(f"*-{glob.escape(run)}{_LATE}.spool"), reverse=True):
+            try:
+                file = open(path, "rb+")  # noqa: SIM115 - it is locked as long as it is open
+            except OSError:
+                continue
+            if lock(file) and path.exists() and self._is_for_us(file):
+                return SpoolFile(path, file)
+            file.close()
+        return None
+
     def lose_own(self) -> None:
         """Somebody has removed the file from under us."""
         with self._lock:
@@ -220,14 +264,14 @@ class Spool:
 
     def forget(self) -> None:
         """In a forked child: the file is the parent's."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._drained = threading.Condition(self._lock)
         self._own, self._size, self._waiting = None, 0, set()
 
     def _open(self) -> SpoolFile:
         if self._own is None:
             self._make_folder()
-            path = self._folder / f"{time.time_ns():020d}-{os.getpid()}-{uuid.uuid4().hex[:8]}.spool"
+            path = self._new_path(uuid.uuid4().hex[:8])
             file = open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600), "ab", buffering=0)  # noqa: SIM115
             lock(file)
             head = sealed(self._head)
@@ -235,6 +279,9 @@ class Spool:
             self._own, self._size = SpoolFile(path, file), len(head)
             _sync_folder(self._folder)
         return self._own
+
+    def _new_path(self, mark: str) -> Path:
+        return self._folder / f"{time.time_ns():020d}-{os.getpid()}-{mark}.spool"
 
     def _make_folder(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

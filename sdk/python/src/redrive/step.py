@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import interrupt, lazy
+from .aio import bounded, off_loop
 from .context import Inside
 from .errors import NotDone, TimeLimit
 from .flight import Flight
@@ -61,7 +62,7 @@ class Step:
         self._output: Any = _NOTHING
         self._over = False
         self._settled = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._timer: Any = None
 
     @property
@@ -162,8 +163,6 @@ class Step:
         self._settle(error)
 
     async def do_async(self, work: Callable[[], Awaitable[T]]) -> T:
-        from .aio import bounded
-
         await self._begin_async()
         if self.done:
             return self.output  # type: ignore[no-any-return]
@@ -231,8 +230,6 @@ class Step:
             self._timer = self.run._timers.after(self.timeout_s, lambda: self._time_is_up(thread))
 
     async def _begin_async(self) -> None:
-        from .aio import off_loop
-
         while (other := self.run._claim(self)) is not None:
             joins = self.joins
             await other.wait_async()
@@ -299,8 +296,6 @@ class Step:
             return self.timed_out
 
     async def _settle_async(self, error: BaseException | None, not_done: bool = False) -> None:
-        from .aio import off_loop
-
         if self.effect is False or self.done:
             self._settle(error, not_done)
         else:

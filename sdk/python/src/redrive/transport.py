@@ -11,8 +11,9 @@ import socket
 import ssl
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from .context import start_daemon
@@ -23,6 +24,11 @@ _IDLE_MAX_S = 15.0
 _IDLE_MAX_CONNECTIONS = 64
 _ADDRESS_KEPT_S = 30.0
 _ANSWER_MAX_BYTES = 64 * 1024 * 1024
+
+
+T = TypeVar("T")
+#: Path, body, and the field that every good answer has.
+Call = tuple[str, str, "str | None"]
 
 
 class Away(Exception):
@@ -72,25 +78,33 @@ class Transport:
         if parts.password:
             keep_secret(parts.password)
         self._idle: list[tuple[http.client.HTTPConnection, float]] = []
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._pid = os.getpid()
         self._address: tuple[Any, float] | None = None
 
     def post(self, path: str, body: str, wait_s: float, has: str | None = None) -> Answer:
         """`has` is a field that every good answer to this call has: without it somebody else has answered."""
-        answer = self._call("POST", path, body.encode("utf-8", "backslashreplace"), wait_s)
-        if answer.ok and has is not None and not (isinstance(answer.body, dict) and has in answer.body):
-            raise NotRedrive(f"{answer.status} without {has!r} in its answer", answer.status)
-        return answer
+        data = body.encode("utf-8", "backslashreplace")
+        return _checked(self._over_a_connection(lambda connection, until: self._ask(connection, path, data, until), wait_s), has)
 
-    def _call(self, method: str, path: str, body: bytes | None, wait_s: float) -> Answer:
+    def post_many(self, calls: Sequence[Call], wait_s: float) -> list[Answer | Away]:
+        """Several calls in one round trip: all are sent over one connection before the first answer is read, and the server
+        works on them in order. Where a call has no answer, what it met instead is in its place."""
+        met: list[Answer | Away] = []
+        try:
+            self._over_a_connection(lambda connection, until: self._ask_many(connection, calls, until, met), wait_s)
+        except Away as away:
+            met += [away] * (len(calls) - len(met))
+        return met
+
+    def _over_a_connection(self, talk: Callable[[http.client.HTTPConnection, float], T], wait_s: float) -> T:
         if not self._key:
             raise Away("no key: set REDRIVE_KEY, or redrive.configure(key=…)")
         until = time.monotonic() + wait_s
         kept = self._take()
         if kept is not None:
             try:
-                return self._on(kept, method, path, body, until)
+                return talk(kept, until)
             except (http.client.RemoteDisconnected, ConnectionError):
                 # The server had closed it while it lay idle. Every call of ours may be sent twice.
                 kept.close()
@@ -100,27 +114,56 @@ class Transport:
         connection = None
         try:
             connection = self._connect(until)
-            return self._on(connection, method, path, body, until)
+            return talk(connection, until)
         except (OSError, http.client.HTTPException, ValueError) as error:
             if connection is not None:
                 connection.close()
             raise Away(_words(error)) from error
 
-    def _on(
-        self, connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None, until: float
-    ) -> Answer:
+    def _ask(self, connection: http.client.HTTPConnection, path: str, body: bytes, until: float) -> Answer:
         _bound(connection, until)
-        headers = {"Authorization": f"Bearer {self._key}", "User-Agent": "redrive-python"}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        connection.request(method, self._prefix + path, body=body, headers=headers)
+        connection.request("POST", self._prefix + path, body=body, headers=self._headers())
         response = connection.getresponse()
         raw = response.read(_ANSWER_MAX_BYTES)
-        if response.will_close:
+        self._keep_or_close(connection, response.will_close)
+        return _answer(response, raw)
+
+    def _ask_many(
+        self, connection: http.client.HTTPConnection, calls: Sequence[Call], until: float, met: list[Answer | Away]
+    ) -> None:
+        met.clear()
+        _bound(connection, until)
+        connection.sock.sendall(b"".join(self._written(path, body) for path, body, _ in calls))
+        will_close = False
+        with connection.sock.makefile("rb") as buffer:
+            for _, _, has in calls:
+                response = http.client.HTTPResponse(_OneOfMany(buffer), method="POST")  # type: ignore[arg-type]
+                response.begin()
+                raw = response.read(_ANSWER_MAX_BYTES)
+                try:
+                    met.append(_checked(_answer(response, raw), has))
+                except Away as away:
+                    met.append(away)
+                if will_close := response.will_close:
+                    break
+        met += [Away("the server closed the connection")] * (len(calls) - len(met))
+        self._keep_or_close(connection, will_close)
+
+    def _written(self, path: str, body: str) -> bytes:
+        """A request as `http.client` writes it: a connection of its own would wait for the answer before the next one."""
+        connection, sock = http.client.HTTPConnection(self._host, self._port), _Written()
+        connection.sock = sock
+        connection.request("POST", self._prefix + path, body=body.encode("utf-8", "backslashreplace"), headers=self._headers())
+        return b"".join(sock.parts)
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._key}", "User-Agent": "redrive-python", "Content-Type": "application/json"}
+
+    def _keep_or_close(self, connection: http.client.HTTPConnection, will_close: bool) -> None:
+        if will_close:
             connection.close()
         else:
             self._keep(connection)
-        return _answer(response, raw)
 
     def _connect(self, until: float) -> http.client.HTTPConnection:
         address = self._resolve(until)
@@ -182,7 +225,7 @@ class Transport:
 
     def forget(self) -> None:
         """In a forked child: the connections are the parent's, and its threads may hold the lock."""
-        self._lock, self._idle, self._pid = threading.Lock(), [], os.getpid()
+        self._lock, self._idle, self._pid = threading.RLock(), [], os.getpid()
 
     def close(self) -> None:
         with self._lock:
@@ -246,9 +289,44 @@ class _Reader(io.RawIOBase):
             self._sock.file_closed()
 
 
+class _Written:
+    """Stands for a socket, and keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    def sendall(self, data: bytes) -> None:
+        self.parts.append(data)
+
+    def close(self) -> None:
+        pass
+
+
+class _OneOfMany:
+    """Stands for the socket of one answer among several on a connection: they share a buffer, and none closes it."""
+
+    def __init__(self, buffer: Any) -> None:
+        self._buffer = buffer
+
+    def makefile(self, _mode: str = "rb") -> _OneOfMany:
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._buffer, name)
+
+    def close(self) -> None:
+        pass
+
+
 def _bound(connection: http.client.HTTPConnection, until: float) -> None:
     if isinstance(connection.sock, _BoundedSocket):
         connection.sock.until = until
+
+
+def _checked(answer: Answer, has: str | None) -> Answer:
+    if answer.ok and has is not None and not (isinstance(answer.body, dict) and has in answer.body):
+        raise NotRedrive(f"{answer.status} without {has!r} in its answer", answer.status)
+    return answer
 
 
 def _answer(response: http.client.HTTPResponse, raw: bytes) -> Answer:

@@ -50,7 +50,7 @@ class Watch:
         self._run = run
         self._effects = None if effects is None else frozenset(effects)
         self._open: dict[Any, Step] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     @property
     def run(self) -> Run | None:
