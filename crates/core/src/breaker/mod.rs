@@ -1,16 +1,447 @@
-//! Circuit breakers: when most of what a tenant, or a model of a provider, does fails, its retries wait until one of
-//! them has shown that it works again. Pure: what is counted and who is let through is decided here, kept elsewhere.
+//! Circuit breakers as a pure state machine. A breaker watches a tenant, or a model of a provider; when most attempts in
+//! its window fail, it opens and holds retries until a probe succeeds. The store keeps breakers; every transition is here.
 
-mod apply;
-mod counts;
 mod key;
-mod state;
 #[cfg(test)]
 mod tests;
-mod window;
 
-pub use apply::{Event, Turn, apply};
-pub use counts::{Counts, counts};
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::policy::BreakerSettings;
+use crate::reason::Reason;
+use crate::text::Text;
+use crate::time::Timestamp;
+use crate::words::words;
+
 pub use key::{BREAKERS_PER_TENANT_MAX, Key, PREFIX, Scope};
-pub use state::{Admission, Asker, Breaker, ByHand, Probe, State, StateName};
-pub use window::Window;
+
+words! {
+    /// The three states of a breaker, by name.
+    pub enum StateName {
+        Closed = "closed",
+        Open = "open",
+        HalfOpen = "half_open",
+    }
+}
+
+/// The one attempt that finds out whether it works again, known by its run's number and its lease's epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probe {
+    pub run: i64,
+    pub epoch: u64,
+}
+
+/// Somebody opened it: a change freeze, a known outage.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ByHand {
+    pub actor: String,
+    pub reason: Option<Text>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum State {
+    Closed {
+        window: Window,
+    },
+    Open {
+        /// Until somebody closes it, where there is no time.
+        until: Option<Timestamp>,
+        /// Openings in a row without a success between them.
+        tries: u32,
+        by_hand: Option<ByHand>,
+    },
+    HalfOpen {
+        probe: Option<Probe>,
+        tries: u32,
+    },
+}
+
+/// A breaker as it stands. A result counts only if its attempt began in this generation or a later one: each change of
+/// state begins a new one, and numbers are never used again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Breaker {
+    pub state: State,
+    pub generation: u64,
+    /// When it came to stand as it does.
+    pub since: Timestamp,
+}
+
+/// Who wants to begin an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asker {
+    /// Automation, or a worker that takes what is due.
+    Retry,
+    /// A person asked for this attempt.
+    Replay,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    Pass,
+    /// It may begin, and is the one that finds out.
+    Probe,
+    Hold,
+}
+
+impl Breaker {
+    /// One that has seen nothing yet.
+    pub fn new(generation: u64, now: Timestamp) -> Self {
+        Self { state: State::Closed { window: Window::default() }, generation, since: now }
+    }
+
+    pub fn name(&self) -> StateName {
+        match self.state {
+            State::Closed { .. } => StateName::Closed,
+            State::Open { .. } => StateName::Open,
+            State::HalfOpen { .. } => StateName::HalfOpen,
+        }
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.name() == StateName::Closed
+    }
+
+    /// Open, and its time is over.
+    pub fn is_up(&self, now: Timestamp) -> bool {
+        match &self.state {
+            State::Open { until, .. } => until.is_some_and(|until| until <= now),
+            State::Closed { .. } | State::HalfOpen { .. } => false,
+        }
+    }
+
+    pub fn is_by_hand(&self) -> bool {
+        match &self.state {
+            State::Open { by_hand, .. } => by_hand.is_some(),
+            State::Closed { .. } | State::HalfOpen { .. } => false,
+        }
+    }
+
+    /// Nothing worth keeping: as good as one that was never there.
+    pub fn is_blank(&self) -> bool {
+        match &self.state {
+            State::Closed { window } => !window.has_failures(),
+            State::Open { .. } | State::HalfOpen { .. } => false,
+        }
+    }
+
+    /// The same without what lies before its window; none where it is not closed, or has counted failures lately.
+    #[must_use]
+    pub fn forgotten(&self, now: Timestamp) -> Option<Self> {
+        match &self.state {
+            State::Closed { window } if window.figures(now).1 == 0 => {
+                Some(Self { state: State::Closed { window: Window::default() }, ..self.clone() })
+            }
+            State::Closed { .. } | State::Open { .. } | State::HalfOpen { .. } => None,
+        }
+    }
+
+    pub fn admits(&self, asker: Asker) -> Admission {
+        match (&self.state, asker) {
+            (State::Closed { .. }, _) => Admission::Pass,
+            // A freeze is a person's word, and holds what other people ask for.
+            (State::Open { by_hand: Some(_), .. }, _) => Admission::Hold,
+            (State::HalfOpen { probe: None, .. }, _) => Admission::Probe,
+            (State::Open { by_hand: None, .. } | State::HalfOpen { probe: Some(_), .. }, Asker::Replay) => {
+                Admission::Pass
+            }
+            (State::Open { by_hand: None, .. } | State::HalfOpen { probe: Some(_), .. }, Asker::Retry) => {
+                Admission::Hold
+            }
+        }
+    }
+}
+
+/// What can happen to a breaker.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// An attempt that began here ended. `voter`: the tenant's number; `generation`: when it began.
+    Ended {
+        attempt: Probe,
+        voter: i64,
+        counts: Counts,
+        generation: u64,
+    },
+    /// This attempt begins, and is the probe.
+    ProbeGranted(Probe),
+    /// The probe ended without a word on what it tried: its lease ran out, it was given back or cancelled.
+    ProbeLost(Probe),
+    /// Time has passed.
+    Tick,
+    OpenedByHand {
+        by: ByHand,
+        until: Option<Timestamp>,
+    },
+    /// Somebody closed it, or a wider breaker has taken over: what was counted is forgotten.
+    Reset,
+}
+
+/// What surrounds a move.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Turn<'a> {
+    pub settings: &'a BreakerSettings,
+    /// Everybody's breaker, which no tenant opens alone.
+    pub shared: bool,
+    pub now: Timestamp,
+    /// In `0.0..1.0`.
+    pub jitter: f64,
+    /// The number of the generation that a change of state begins.
+    pub next: u64,
+}
+
+pub fn apply(breaker: &Breaker, event: &Event, turn: Turn<'_>) -> Breaker {
+    match event {
+        Event::Ended { attempt, voter, counts, generation } => {
+            ended(breaker, *attempt, *voter, *counts, *generation, turn)
+        }
+        Event::ProbeGranted(granted) => probe_granted(breaker, *granted),
+        Event::ProbeLost(lost) => probe_lost(breaker, *lost),
+        Event::Tick => tick(breaker, turn),
+        Event::OpenedByHand { by, until } => {
+            stands(State::Open { until: *until, tries: 0, by_hand: Some(by.clone()) }, turn)
+        }
+        Event::Reset => closed(turn),
+    }
+}
+
+fn stands(state: State, turn: Turn<'_>) -> Breaker {
+    Breaker { state, generation: turn.next, since: turn.now }
+}
+
+fn closed(turn: Turn<'_>) -> Breaker {
+    stands(State::Closed { window: Window::default() }, turn)
+}
+
+/// Twice as long with each opening in a row, a tenth more or less, so that many breakers do not try in one instant.
+fn opened(tries: u32, turn: Turn<'_>) -> Breaker {
+    let settings = turn.settings;
+    let doubled = settings.open_ms.saturating_mul(1 << (tries.saturating_sub(1)).min(20)).min(settings.open_max_ms);
+    let spread = doubled / 10;
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "milliseconds of hours, times at most two"
+    )]
+    let more = (spread as f64 * 2.0 * turn.jitter.clamp(0.0, 1.0)) as u64;
+    let until = turn.now.plus_ms(doubled - spread + more);
+    stands(State::Open { until: Some(until), tries, by_hand: None }, turn)
+}
+
+fn ended(breaker: &Breaker, attempt: Probe, voter: i64, counts: Counts, generation: u64, turn: Turn<'_>) -> Breaker {
+    match (&breaker.state, counts) {
+        // It began before the breaker came to stand as it does: what it says is old.
+        (State::Closed { .. }, _) if generation < breaker.generation => breaker.clone(),
+        (State::Closed { .. }, Counts::Nothing) => breaker.clone(),
+        (State::Closed { window }, Counts::Failure | Counts::Success) => {
+            let mut window = window.clone();
+            window.add(voter, counts == Counts::Failure, turn.settings, turn.now);
+            if window.trips(turn.shared, turn.settings) {
+                return opened(1, turn);
+            }
+            Breaker { state: State::Closed { window }, ..breaker.clone() }
+        }
+        (State::HalfOpen { probe: Some(probe), tries }, _) if *probe == attempt => match counts {
+            Counts::Success => closed(turn),
+            Counts::Failure => opened(tries.saturating_add(1), turn),
+            Counts::Nothing => probe_lost(breaker, attempt),
+        },
+        (State::Open { .. } | State::HalfOpen { .. }, _) => breaker.clone(),
+    }
+}
+
+fn probe_granted(breaker: &Breaker, granted: Probe) -> Breaker {
+    match &breaker.state {
+        State::HalfOpen { probe: None, tries } => {
+            Breaker { state: State::HalfOpen { probe: Some(granted), tries: *tries }, ..breaker.clone() }
+        }
+        State::HalfOpen { probe: Some(_), .. } | State::Closed { .. } | State::Open { .. } => breaker.clone(),
+    }
+}
+
+fn probe_lost(breaker: &Breaker, lost: Probe) -> Breaker {
+    match &breaker.state {
+        State::HalfOpen { probe: Some(probe), tries } if *probe == lost => {
+            Breaker { state: State::HalfOpen { probe: None, tries: *tries }, ..breaker.clone() }
+        }
+        State::HalfOpen { .. } | State::Closed { .. } | State::Open { .. } => breaker.clone(),
+    }
+}
+
+fn tick(breaker: &Breaker, turn: Turn<'_>) -> Breaker {
+    match &breaker.state {
+        State::Closed { window } => {
+            let mut window = window.clone();
+            window.roll(turn.settings, turn.now);
+            Breaker { state: State::Closed { window }, ..breaker.clone() }
+        }
+        State::Open { until: Some(until), tries, by_hand } if *until <= turn.now => match by_hand {
+            // Nothing was broken: the freeze is over.
+            Some(_) => closed(turn),
+            None => stands(State::HalfOpen { probe: None, tries: *tries }, turn),
+        },
+        State::Open { .. } | State::HalfOpen { .. } => breaker.clone(),
+    }
+}
+
+/// What the end of an attempt says about the thing a breaker watches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counts {
+    Failure,
+    /// It worked, whatever else went wrong.
+    Success,
+    /// Neither: nobody has learnt anything.
+    Nothing,
+}
+
+/// How the end of an attempt counts; without a reason it was a success.
+pub fn counts(scope: &Scope, failed: Option<&Reason>) -> Counts {
+    let Some(reason) = failed else { return Counts::Success };
+    match scope {
+        Scope::Tenant { .. } => for_the_tenant(reason),
+        Scope::Model { .. } | Scope::Everywhere { .. } => for_the_model(reason),
+    }
+}
+
+fn for_the_tenant(reason: &Reason) -> Counts {
+    let a_persons = matches!(reason, Reason::Cancelled | Reason::ApprovalExpired);
+    if a_persons { Counts::Nothing } else { Counts::Failure }
+}
+
+/// An answer that is no good is still an answer: the provider was there to give it. Of a worker that went quiet nobody
+/// knows whether it ever asked.
+fn for_the_model(reason: &Reason) -> Counts {
+    match reason {
+        Reason::Timeout
+        | Reason::RateLimited
+        | Reason::ProviderOverloaded
+        | Reason::ProviderError
+        | Reason::Network
+        | Reason::DependencyUnavailable => Counts::Failure,
+        Reason::Silent
+        | Reason::Unclaimed
+        | Reason::Unknown
+        | Reason::Bug
+        | Reason::Cancelled
+        | Reason::ApprovalExpired
+        | Reason::Custom(_) => Counts::Nothing,
+        Reason::QuotaExhausted
+        | Reason::ContextOverflow
+        | Reason::TokenBudgetExceeded
+        | Reason::OutputTruncated
+        | Reason::MalformedOutput
+        | Reason::SchemaMismatch
+        | Reason::ContentFiltered
+        | Reason::HallucinationLoop
+        | Reason::MaxIterations
+        | Reason::ToolError
+        | Reason::ToolNotFound
+        | Reason::AuthFailed
+        | Reason::PermissionDenied
+        | Reason::InvalidRequest
+        | Reason::NotFound
+        | Reason::ConflictDuplicate
+        | Reason::ResourceExhausted
+        | Reason::DataIntegrity
+        | Reason::EmptyOutput
+        | Reason::NoEffect => Counts::Success,
+    }
+}
+
+/// Finer than a tenth of the window nobody needs to forget.
+const BUCKETS: u64 = 10;
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct Bucket {
+    /// Its number since the beginning of time, at the width it was filled with.
+    at: u64,
+    ok: u64,
+    /// Failures by the tenant whose they are.
+    failed: BTreeMap<i64, u64>,
+}
+
+/// What happened lately.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Window {
+    width_ms: u64,
+    buckets: Vec<Bucket>,
+}
+
+impl Window {
+    fn add(&mut self, voter: i64, failed: bool, settings: &BreakerSettings, now: Timestamp) {
+        self.roll(settings, now);
+        let at = self.bucket_of(now);
+        let last = match self.buckets.last() {
+            Some(last) if last.at >= at => self.buckets.len() - 1,
+            Some(_) | None => {
+                self.buckets.push(Bucket { at, ..Bucket::default() });
+                self.buckets.len() - 1
+            }
+        };
+        let bucket = &mut self.buckets[last];
+        if failed {
+            *bucket.failed.entry(voter).or_default() += 1;
+        } else {
+            bucket.ok += 1;
+        }
+    }
+
+    /// Forgets what lies before the window. One of another width starts anew.
+    fn roll(&mut self, settings: &BreakerSettings, now: Timestamp) {
+        let width_ms = (settings.window_ms / BUCKETS).max(1);
+        if self.width_ms != width_ms {
+            *self = Self { width_ms, buckets: Vec::new() };
+        }
+        let newest = self.bucket_of(now);
+        self.buckets.retain(|bucket| bucket.at + BUCKETS > newest);
+    }
+
+    fn bucket_of(&self, now: Timestamp) -> u64 {
+        now.as_millis().unsigned_abs() / self.width_ms.max(1)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.buckets.is_empty()
+    }
+
+    pub fn has_failures(&self) -> bool {
+        self.buckets.iter().any(|bucket| !bucket.failed.is_empty())
+    }
+
+    /// Attempts within the window, and failures among them, as they were.
+    pub fn figures(&self, now: Timestamp) -> (u64, u64) {
+        let newest = self.bucket_of(now);
+        let recent = self.buckets.iter().filter(|bucket| bucket.at + BUCKETS > newest);
+        recent.fold((0, 0), |(attempts, failed), bucket| {
+            let failures: u64 = bucket.failed.values().sum();
+            (attempts + bucket.ok + failures, failed + failures)
+        })
+    }
+
+    fn successes(&self) -> u64 {
+        self.buckets.iter().map(|bucket| bucket.ok).sum()
+    }
+
+    /// Whether so much fails that it has to stop. `shared`: a breaker of everybody's needs two tenants that fail, and
+    /// counts none of them for more than half of the minimum. What works counts in full, so that two who are in trouble
+    /// stop nobody whose work succeeds.
+    fn trips(&self, shared: bool, settings: &BreakerSettings) -> bool {
+        let mut by_voter: BTreeMap<i64, u64> = BTreeMap::new();
+        for (voter, n) in self.buckets.iter().flat_map(|bucket| &bucket.failed) {
+            *by_voter.entry(*voter).or_default() += n;
+        }
+        let most = if shared { u64::from(settings.min_attempts).div_ceil(2) } else { u64::MAX };
+        let failed: u64 = by_voter.values().map(|n| (*n).min(most)).sum();
+        let attempts = failed + self.successes();
+        let voters = if shared { 2 } else { 1 };
+        by_voter.len() >= voters
+            && attempts >= u64::from(settings.min_attempts)
+            && share(failed, attempts) >= settings.failure_share
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share of counts needs no more than an f64 holds")]
+fn share(failed: u64, attempts: u64) -> f64 {
+    if attempts == 0 { 0.0 } else { failed as f64 / attempts as f64 }
+}

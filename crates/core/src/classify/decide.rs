@@ -1,19 +1,18 @@
-//! From the phrases found to one answer: the strongest rule, else the status, else the place.
+//! From matched phrases to one classification: the strongest rule, else the HTTP status, else the place.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::LazyLock;
 
-use super::evidence::Evidence;
+use super::evidence::{Evidence, Place};
 use super::facts::{self, Facts};
-use super::matcher::{Found, MATCHER, MOST_PHRASES, PhraseId};
-use super::page::{Field, Page};
-use super::place::Place;
-use super::rule::{BY_PLACE, Rule};
-use super::rules::rules;
+use super::matcher::{MATCHER, PhraseId, PhraseMatch, PhraseSet};
+use super::normalize::{Field, NormalizedText};
+use super::rules::{BY_PLACE, Rule, rules};
 use super::status;
 use crate::reason::{Category, Reason};
 
-/// Words that betray a model call when the caller does not say where it happened.
+/// Words that indicate a model call when the caller does not say where it happened.
 pub(super) const LLM_WORDS: &[&str] = &[
     "openai",
     "anthropic",
@@ -43,7 +42,7 @@ pub(super) const LLM_WORDS: &[&str] = &[
     "prompt",
 ];
 
-/// What a failure is.
+/// The classification of a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Classified {
     pub reason: Reason,
@@ -53,54 +52,50 @@ pub struct Classified {
     pub facts: Facts,
 }
 
-/// Says why it failed. Pure: the same evidence has the same answer on every replica.
+/// Classifies a failure. Pure: the same evidence has the same answer on every replica.
 pub fn classify(evidence: &Evidence<'_>) -> Classified {
-    let page = Page::of(evidence);
-    let found = MATCHER.find(&page);
-    let scene = Scene::of(evidence, &found);
-    conclude(evidence, &scene, strongest(&scene, &page, &found))
+    let text = NormalizedText::of(evidence);
+    let matches = MATCHER.find(&text);
+    let context = Context::of(evidence, &matches);
+    conclude(evidence, &context, strongest(&context, &text, &matches))
 }
 
-/// What is known besides the phrases.
+/// What a rule's conditions are checked against.
 #[derive(Debug)]
-pub(super) struct Scene {
-    pub(super) place: Option<Place>,
-    pub(super) status: Option<u16>,
-    present: [u64; MOST_PHRASES / 64],
+struct Context {
+    place: Option<Place>,
+    status: Option<u16>,
+    present: PhraseSet,
 }
 
-impl Scene {
-    pub(super) fn of(evidence: &Evidence<'_>, found: &[Found]) -> Self {
-        let mut present = [0_u64; MOST_PHRASES / 64];
-        for f in found {
-            present[usize::from(f.phrase) / 64] |= 1 << (f.phrase % 64);
+impl Context {
+    fn of(evidence: &Evidence<'_>, matches: &[PhraseMatch]) -> Self {
+        let mut present = PhraseSet::EMPTY;
+        for found in matches {
+            present.insert(found.phrase);
         }
-        let mut scene = Self { place: Place::told(evidence), status: evidence.http_status, present };
-        if scene.place.is_none() && INDEX.llm_words.iter().any(|p| scene.has(*p)) {
-            scene.place = Some(Place::Llm);
+        let mut context = Self { place: Place::of(evidence), status: evidence.http_status, present };
+        if context.place.is_none() && INDEX.llm_words.iter().any(|p| context.present.contains(*p)) {
+            context.place = Some(Place::Llm);
         }
-        if scene.status.is_none() {
-            scene.status = status::in_text(evidence.text);
+        if context.status.is_none() {
+            context.status = status::in_text(evidence.text);
         }
-        scene
+        context
     }
 
-    fn has(&self, phrase: PhraseId) -> bool {
-        self.present[usize::from(phrase) / 64] & (1 << (phrase % 64)) != 0
-    }
-
-    /// What a rule's evidence weighs here, if its conditions hold.
-    fn weight(&self, rule: &Indexed) -> Option<i16> {
+    /// The weight of a rule here, if its conditions hold.
+    fn weight(&self, rule: &IndexedRule) -> Option<i16> {
         let r = rule.rule;
         let holds = (r.statuses.is_empty() || self.status.is_some_and(|s| r.statuses.contains(&s)))
-            && (rule.with.is_empty() || rule.with.iter().any(|p| self.has(*p)))
-            && !rule.unless.iter().any(|p| self.has(*p));
-        holds.then(|| Some(i16::from(r.rank) + self.by_place(r.places)?)).flatten()
+            && (rule.with.is_empty() || rule.with.iter().any(|p| self.present.contains(*p)))
+            && !rule.unless.iter().any(|p| self.present.contains(*p));
+        holds.then(|| Some(i16::from(r.rank) + self.place_adjustment(r.places)?)).flatten()
     }
 
-    /// Nothing for a rule that holds there. Where the place is unknown, what models, tools and frameworks say is
-    /// still heard, but counts for less.
-    fn by_place(&self, places: &[Place]) -> Option<i16> {
+    /// What the place adds to a rule's weight, if the rule applies there. Where the place is unknown, rules for models,
+    /// tools and frameworks still apply, with less weight.
+    fn place_adjustment(&self, places: &[Place]) -> Option<i16> {
         const PLACE_UNKNOWN: i16 = -12;
         match self.place {
             _ if places.is_empty() => Some(0),
@@ -113,68 +108,68 @@ impl Scene {
 }
 
 /// A rule with its phrases as numbers.
-struct Indexed {
+struct IndexedRule {
     rule: &'static Rule,
     with: Vec<PhraseId>,
     unless: Vec<PhraseId>,
 }
 
 struct Index {
-    rules: Vec<Indexed>,
-    /// For each phrase, the rules it speaks for.
-    speaks_for: Vec<Vec<u16>>,
+    rules: Vec<IndexedRule>,
+    /// For each phrase, the rules it supports.
+    rules_by_phrase: Vec<Vec<u16>>,
     llm_words: Vec<PhraseId>,
 }
 
 static INDEX: LazyLock<Index> = LazyLock::new(|| {
     let ids = |phrases: &'static [&'static str]| phrases.iter().filter_map(|p| MATCHER.id(p)).collect::<Vec<_>>();
-    let mut speaks_for = vec![Vec::new(); MATCHER.phrase_count()];
+    let mut rules_by_phrase = vec![Vec::new(); MATCHER.phrase_count()];
     let mut indexed = Vec::new();
     for (number, rule) in (0_u16..).zip(rules()) {
         for phrase in ids(rule.any) {
-            speaks_for[usize::from(phrase)].push(number);
+            rules_by_phrase[usize::from(phrase)].push(number);
         }
-        indexed.push(Indexed { rule, with: ids(rule.with), unless: ids(rule.unless) });
+        indexed.push(IndexedRule { rule, with: ids(rule.with), unless: ids(rule.unless) });
     }
-    Index { rules: indexed, speaks_for, llm_words: ids(LLM_WORDS) }
+    Index { rules: indexed, rules_by_phrase, llm_words: ids(LLM_WORDS) }
 });
 
 /// A rule that matched, and where.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Candidate {
-    pub(super) rule: &'static Rule,
-    pub(super) field: Field,
-    pub(super) weight: i16,
-    pub(super) found: Found,
+struct Candidate {
+    rule: &'static Rule,
+    field: Field,
+    weight: i16,
+    found: PhraseMatch,
 }
 
 /// Every rule that holds, in no particular order.
-pub(super) fn candidates<'a>(
-    scene: &'a Scene,
-    page: &'a Page,
-    found: &'a [Found],
+fn candidates<'a>(
+    context: &'a Context,
+    text: &'a NormalizedText,
+    matches: &'a [PhraseMatch],
 ) -> impl Iterator<Item = Candidate> + 'a {
-    found.iter().flat_map(move |f| {
-        let numbers = INDEX.speaks_for[usize::from(f.phrase)].iter();
+    matches.iter().flat_map(move |f| {
+        let numbers = INDEX.rules_by_phrase[usize::from(f.phrase)].iter();
         numbers.map(|n| &INDEX.rules[usize::from(*n)]).filter_map(move |r| {
-            let weight = scene.weight(r)?;
-            let span = page.span_at(f.start)?;
+            let weight = context.weight(r)?;
+            let span = text.span_at(f.start)?;
             Some(Candidate { rule: r.rule, field: span.field, weight: weight + span.adjust, found: *f })
         })
     })
 }
 
-/// The heaviest rule; among equals the one whose phrase says more, then the one that stands first.
-pub(super) fn strongest(scene: &Scene, page: &Page, found: &[Found]) -> Option<Candidate> {
-    candidates(scene, page, found).filter(|c| c.weight > 0).max_by_key(|c| {
-        let said = c.found.end - c.found.start;
-        (c.weight, said, std::cmp::Reverse(c.found.start))
+/// The heaviest rule; among equals the one with the longer phrase, then the one that comes first in the text.
+fn strongest(context: &Context, text: &NormalizedText, matches: &[PhraseMatch]) -> Option<Candidate> {
+    candidates(context, text, matches).filter(|c| c.weight > 0).max_by_key(|c| {
+        let length = c.found.end - c.found.start;
+        (c.weight, length, std::cmp::Reverse(c.found.start))
     })
 }
 
 /// The text outranks the status, the status outranks the place.
-pub(super) fn conclude(evidence: &Evidence<'_>, scene: &Scene, strongest: Option<Candidate>) -> Classified {
-    let by_status = scene.status.and_then(|s| status::meaning(s, scene.place));
+fn conclude(evidence: &Evidence<'_>, context: &Context, strongest: Option<Candidate>) -> Classified {
+    let by_status = context.status.and_then(|s| status::meaning(s, context.place));
     let text_weight = strongest.map_or(0, |c| c.weight);
     let (reason, category, rule) = match (strongest, by_status) {
         (_, Some((reason, rank, rule))) if i16::from(rank) > text_weight => {
@@ -183,7 +178,7 @@ pub(super) fn conclude(evidence: &Evidence<'_>, scene: &Scene, strongest: Option
         }
         (Some(c), _) => (c.rule.reason.clone(), c.rule.category_or_default(), c.rule.name),
         (None, _) => {
-            let (reason, rule) = by_place(scene.place);
+            let (reason, rule) = by_place(context.place);
             let category = reason.category();
             (reason, category, rule)
         }
@@ -193,7 +188,7 @@ pub(super) fn conclude(evidence: &Evidence<'_>, scene: &Scene, strongest: Option
     Classified { reason, category, rule: Cow::Borrowed(rule), facts }
 }
 
-/// Nothing but the place is known. Most places say nothing, and saying so is better than guessing.
+/// Only the place is known. Most places say nothing, and `unknown` is better than a guess.
 fn by_place(place: Option<Place>) -> (Reason, &'static str) {
     const _: () = assert!(BY_PLACE > 0);
     match place {
@@ -204,5 +199,104 @@ fn by_place(place: Option<Place>) -> (Reason, &'static str) {
             Place::Llm | Place::Broker | Place::Database | Place::Framework | Place::Infrastructure | Place::Human,
         )
         | None => (Reason::Unknown, "builtin.unknown"),
+    }
+}
+
+/// A rule that matched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    pub rule: &'static str,
+    pub reason: String,
+    /// The field it was found in.
+    pub field: &'static str,
+    /// The letters that matched, without what stands between words.
+    pub matched: String,
+    pub weight: i16,
+}
+
+/// The answer and how it came about.
+#[derive(Debug, Clone)]
+pub struct Explanation {
+    pub classified: Classified,
+    /// Every rule that matched, heaviest first.
+    pub findings: Vec<Finding>,
+    pub place: Option<Place>,
+    /// The status that was given or read from the text.
+    pub status: Option<u16>,
+    /// Lines left out as stack frames.
+    pub frames_skipped: usize,
+    /// Whether parts of the text weigh differently because they wrap or surround others.
+    pub unwrapped: bool,
+}
+
+/// Classifies a failure and says why: `redrive classify --explain`.
+pub fn explain(evidence: &Evidence<'_>) -> Explanation {
+    let text = NormalizedText::of(evidence);
+    let matches = MATCHER.find(&text);
+    let context = Context::of(evidence, &matches);
+    let classified = conclude(evidence, &context, strongest(&context, &text, &matches));
+    let mut candidates: Vec<Candidate> = candidates(&context, &text, &matches).collect();
+    candidates.sort_by_key(|c| std::cmp::Reverse((c.weight, c.found.end - c.found.start)));
+    candidates.dedup_by_key(|c| c.rule.name);
+    Explanation {
+        classified,
+        findings: candidates.iter().map(|c| finding(c, &text)).collect(),
+        place: context.place,
+        status: context.status,
+        frames_skipped: text.frames,
+        unwrapped: text.spans.iter().any(|s| s.adjust != 0),
+    }
+}
+
+fn finding(candidate: &Candidate, text: &NormalizedText) -> Finding {
+    let matched = &text.letters[candidate.found.start..candidate.found.end];
+    Finding {
+        rule: candidate.rule.name,
+        reason: candidate.rule.reason.to_string(),
+        field: candidate.field.as_str(),
+        matched: String::from_utf8_lossy(matched).into_owned(),
+        weight: candidate.weight,
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Classified { reason, category, rule, .. } = &self.classified;
+        writeln!(f, "{reason} ({category}) by {rule}")?;
+        if let Some(place) = self.place {
+            writeln!(f, "  where: {}", place.as_str())?;
+        }
+        if let Some(status) = self.status {
+            writeln!(f, "  status: {status}")?;
+        }
+        if self.frames_skipped > 0 {
+            writeln!(f, "  left out: {} lines of stack trace", self.frames_skipped)?;
+        }
+        if self.unwrapped {
+            writeln!(f, "  unwrapped: parts of the text wrap or surround others and weigh differently")?;
+        }
+        for (nth, finding) in self.findings.iter().enumerate() {
+            let verdict = if finding.rule == rule.as_ref() { "wins" } else { "weaker" };
+            let Finding { rule, reason, field, matched, weight } = finding;
+            writeln!(f, "  {}. {rule} → {reason}, weight {weight} ({verdict}): \"{matched}\" in the {field}", nth + 1)?;
+        }
+        if self.findings.is_empty() {
+            writeln!(f, "  no phrase of any rule was found")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn explanations_name_winner_and_losers() {
+        let evidence = Evidence::of("RateLimitError: You exceeded your current quota, insufficient_quota");
+        let said = explain(&evidence).to_string();
+        assert!(said.starts_with("quota_exhausted (conditional) by builtin.quota."), "{said}");
+        assert!(said.contains("builtin.rate"), "{said}");
+        assert!(said.contains("(weaker)"), "{said}");
     }
 }

@@ -1,17 +1,12 @@
-//! Why did it fail: from what a failed attempt left behind to a reason, a category and the numbers in it.
-//! Rules are data ([`rules`]); one automaton reads the evidence once, and the strongest rule wins.
-//! What is *like* it is [`crate::pattern`]'s question, what to do about it [`crate::strategy`]'s.
+//! Classification: from the evidence of a failed attempt to a reason, a category and the figures in it. Rules are data
+//! ([`rules`]); one automaton reads the evidence once, and the strongest rule wins. [`crate::pattern`] groups failures that
+//! are alike, [`crate::strategy`] decides what to do about one.
 
-mod automaton;
 mod decide;
-mod duration;
 mod evidence;
-mod explain;
 mod facts;
 mod matcher;
-mod page;
-mod place;
-mod rule;
+mod normalize;
 mod rules;
 mod status;
 mod taxonomy;
@@ -21,11 +16,8 @@ pub mod user_rules;
 #[cfg(test)]
 mod tests;
 
-pub use decide::{Classified, classify};
-pub use evidence::Evidence;
-pub use explain::{Explanation, Finding, explain};
+pub use decide::{Classified, Explanation, Finding, classify, explain};
+pub use evidence::{Evidence, Place};
 pub use facts::Facts;
-pub use place::Place;
-pub use rule::{Rank, Rule};
-pub use rules::rules;
+pub use rules::{Rank, Rule, rules};
 pub use taxonomy::{Entry, taxonomy, taxonomy_markdown};

@@ -1,7 +1,7 @@
 //! What an HTTP status says when the text says nothing, and where a text carries one.
 
-use super::place::Place;
-use super::rule::{BY_STATUS, HINT, Rank};
+use super::evidence::Place;
+use super::rules::{BY_STATUS, HINT, Rank};
 use super::text;
 use crate::reason::Reason;
 

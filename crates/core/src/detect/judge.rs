@@ -1,6 +1,6 @@
 //! Whether a reported success is one, by what was seen of it and what its queue allows. The most exact objection wins.
 
-use super::finish::Ending;
+use super::observe::Ending;
 use super::observe::Observed;
 use crate::classify::Facts;
 use crate::policy::Detectors;

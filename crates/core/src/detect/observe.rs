@@ -1,14 +1,11 @@
-//! What a reported success shows of itself, before anybody asks what its queue allows. A plain success costs one look at
-//! its output.
+//! What a reported success shows by itself, before its queue's settings matter. A plain success costs one pass over its
+//! output.
 
 use std::borrow::Cow;
 
-use super::finish::{Ending, ending};
-use super::phrases;
-use super::repeats::{Repeats, repeats};
 use super::schema::OutputSchema;
-use super::shapes;
-use super::transcript::{Answer, ToolResult, Transcript, excerpt};
+use super::transcript::{Answer, Called, ToolResult, Transcript, excerpt};
+use super::{errors, shapes};
 use crate::hash::Fnv;
 use crate::money::Spend;
 use crate::wire::{StepReport, StepStatus, Usage};
@@ -71,9 +68,9 @@ pub fn observe(told: &Told<'_>) -> Observed {
         given: told.output.is_some(),
         blank: transcript.answer == Answer::Blank,
         ended: how_it_ended(told, &transcript),
-        capped: transcript.capped.clone().or_else(|| quote(said, phrases::is_cap)),
-        circles: quote(said, phrases::is_loop),
-        tool_error: transcript.failure.clone().or_else(|| quote(said, phrases::is_tool_error)),
+        capped: transcript.capped.clone().or_else(|| quote(said, errors::is_cap)),
+        circles: quote(said, errors::is_loop),
+        tool_error: transcript.failure.clone().or_else(|| quote(said, errors::is_tool_error)),
         tools: tools(told, &transcript),
         repeats: repeats(&transcript.calls),
         breach: told.schema.and_then(|schema| schema.breach(told.output, said)),
@@ -99,7 +96,7 @@ fn how_it_ended(told: &Told<'_>, transcript: &Transcript<'_>) -> Option<(Ending,
         return Some((Ending::Filtered, excerpt(word)));
     }
     if let Answer::Text(said) = &transcript.answer
-        && phrases::is_unreadable(said)
+        && errors::is_unreadable(said)
     {
         return Some((Ending::Malformed, excerpt(said)));
     }
@@ -157,5 +154,148 @@ impl Tools {
     fn fail(&mut self, said: &str) {
         self.failed += 1;
         self.last_error = Some(excerpt(said));
+    }
+}
+
+/// What a provider's word means for a success.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The output stops where a limit was reached.
+    CutOff,
+    /// A filter or a refusal stands in the answer's place.
+    Filtered,
+    /// The model's turn could not be used, or broke off.
+    Malformed,
+    /// The provider waits to go on.
+    Paused,
+    /// The model asks for a tool: fine for one call, unfinished for an agent.
+    AsksForTool,
+}
+
+/// None for every word that means a plain end, and for words nobody has met.
+pub(super) fn ending(word: &str) -> Option<Ending> {
+    const LONGEST: usize = 64;
+    if word.is_empty() || word.len() > LONGEST {
+        return None;
+    }
+    let word: String = word.chars().map(|c| if c == '-' { '_' } else { c.to_ascii_lowercase() }).collect();
+    Some(match word.as_str() {
+        "length"
+        | "max_tokens"
+        | "model_length"
+        | "max_output_tokens"
+        | "model_context_window_exceeded"
+        | "compaction" => Ending::CutOff,
+        "content_filter"
+        | "content_filtered"
+        | "refusal"
+        | "guardrail_intervened"
+        | "safety"
+        | "recitation"
+        | "blocklist"
+        | "prohibited_content"
+        | "spii"
+        | "language"
+        | "sensitive"
+        | "error_toxic"
+        | "model_armor"
+        | "jailbreak" => Ending::Filtered,
+        "malformed_function_call"
+        | "malformed_response"
+        | "malformed_model_output"
+        | "malformed_tool_use"
+        | "unexpected_tool_call"
+        | "too_many_tool_calls"
+        | "error"
+        | "abort"
+        | "repetition"
+        | "timeout"
+        | "network_error" => Ending::Malformed,
+        "pause_turn" => Ending::Paused,
+        "tool_use" | "tool_calls" | "tool_call" => Ending::AsksForTool,
+        image if image.starts_with("image_") => Ending::Filtered,
+        _ => return None,
+    })
+}
+
+/// How often the last call stands at the end of the work.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Repeats {
+    pub tool: String,
+    /// In a row, at the very end.
+    pub in_row: u32,
+    /// Among the last [`WINDOW`] calls.
+    pub in_window: u32,
+    /// Whole rounds of two different calls in turn, at the very end.
+    pub rounds: u32,
+}
+
+pub const WINDOW: usize = 10;
+
+pub(super) fn repeats(calls: &[Called<'_>]) -> Repeats {
+    let Some(last) = calls.last() else { return Repeats::default() };
+    let same = |call: &&Called<'_>| call.hash == last.hash;
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    Repeats {
+        tool: super::transcript::excerpt(&last.name),
+        in_row: count(calls.iter().rev().take_while(same).count()),
+        in_window: count(calls.iter().rev().take(WINDOW).filter(same).count()),
+        rounds: count(rounds(calls)),
+    }
+}
+
+/// `A B A B` at the end is two rounds.
+fn rounds(calls: &[Called<'_>]) -> usize {
+    let [.., a, b] = calls else { return 0 };
+    if a.hash == b.hash {
+        return 0;
+    }
+    let pairs = calls.rchunks_exact(2);
+    pairs.take_while(|pair| pair[0].hash == a.hash && pair[1].hash == b.hash).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::detect::transcript::Transcript;
+
+    use super::*;
+
+    #[test]
+    fn each_providers_spelling_is_known_and_a_plain_end_is_none() {
+        for (word, meant) in [
+            ("length", Ending::CutOff),
+            ("MAX_TOKENS", Ending::CutOff),
+            ("content-filter", Ending::Filtered),
+            ("IMAGE_SAFETY", Ending::Filtered),
+            ("MALFORMED_FUNCTION_CALL", Ending::Malformed),
+            ("ERROR", Ending::Malformed),
+            ("pause_turn", Ending::Paused),
+            ("tool-calls", Ending::AsksForTool),
+        ] {
+            assert_eq!(ending(word), Some(meant), "{word}");
+        }
+        for plain in ["stop", "STOP", "end_turn", "stop_sequence", "COMPLETE", "completed", "function_call", "", "eos"]
+        {
+            assert_eq!(ending(plain), None, "{plain}");
+        }
+    }
+
+    fn of(calls: &str) -> (u32, u32, u32) {
+        let mut transcript = Transcript::default();
+        for call in calls.chars() {
+            transcript.call(None, Some(call.to_string().into()), None);
+        }
+        let repeats = repeats(&transcript.calls);
+        (repeats.in_row, repeats.in_window, repeats.rounds)
+    }
+
+    #[test]
+    fn what_the_work_ended_in_is_counted() {
+        assert_eq!(of(""), (0, 0, 0));
+        assert_eq!(of("abc"), (1, 1, 1));
+        assert_eq!(of("baaa"), (3, 3, 0));
+        assert_eq!(of("aaab"), (1, 1, 1));
+        assert_eq!(of("xabab"), (1, 2, 2));
+        assert_eq!(of("abcabcaadaaa"), (3, 6, 0));
     }
 }

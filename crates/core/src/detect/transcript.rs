@@ -4,9 +4,9 @@
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use super::errors;
+use super::errors::{Teller, is_error};
 use super::json::Obj;
-use super::phrases;
-use super::verdict::{Teller, is_error};
 
 /// What stands where the answer should.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -111,7 +111,7 @@ pub(super) fn tool_result(tool: &str, failed: bool, content: &str) -> ToolResult
     let said = super::json::text(content).unwrap_or(Cow::Borrowed(content));
     let own_words = || {
         let inner = Obj::read(said.trim_start()).or_else(|| Obj::read(content));
-        inner.as_ref().is_some_and(|inner| is_error(inner, Teller::Tool(tool))) || phrases::is_tool_error(&said)
+        inner.as_ref().is_some_and(|inner| is_error(inner, Teller::Tool(tool))) || errors::is_tool_error(&said)
     };
     if failed || own_words() { ToolResult::Failed(excerpt(&said)) } else { ToolResult::Good }
 }

@@ -1,4 +1,4 @@
-//! What is different between two JSON texts, as a bounded list of operations by JSON pointer.
+//! Differences between two JSON texts as a bounded list by JSON Pointer. API, terminal and browser all show this one.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::json::{At, Kind, Tape};
+use crate::json::{At, Kind, Tape, escape_pointer};
 use crate::words::words;
 
-/// More than this are not listed; the answer says that there are.
+/// The most differences that are listed.
 pub const DIFF_MAX_OPERATIONS: usize = 500;
-/// A value longer than this is shown by its beginning.
+/// A longer value is cut.
 const VALUE_MAX_BYTES: usize = 400;
 
 words! {
@@ -22,7 +22,7 @@ words! {
     }
 }
 
-/// One difference. Pointers of what was there before count as before, those of what is new as now.
+/// One difference. Old values have their old pointers, new values their new ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Operation {
     pub op: OperationKind,
@@ -41,21 +41,58 @@ pub struct Operation {
     pub new_bytes: Option<usize>,
 }
 
-/// The differences, and whether there are more than are listed.
-pub fn diff(old: &Tape<'_>, new: &Tape<'_>) -> (Vec<Operation>, bool) {
-    let mut walk = Walk { old, new, found: Vec::new(), more: false };
-    walk.values(String::new(), old.root(), new.root());
-    (walk.found, walk.more)
+/// One place that differs, with the values as they are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference<'a> {
+    /// JSON Pointer; empty for the whole text.
+    pub path: String,
+    pub before: Option<&'a str>,
+    pub after: Option<&'a str>,
 }
 
-struct Walk<'w, 'a, 'b> {
-    old: &'w Tape<'a>,
-    new: &'w Tape<'b>,
-    found: Vec<Operation>,
+/// The differences, and whether there are more than are listed.
+pub fn diff(old: &Tape<'_>, new: &Tape<'_>) -> (Vec<Operation>, bool) {
+    let (found, more) = compare(old, new, DIFF_MAX_OPERATIONS);
+    (found.into_iter().map(Operation::from).collect(), more)
+}
+
+/// The first `max` differences. A text that can't be indexed differs as a whole.
+pub fn differences<'a>(before: &'a str, after: &'a str, max: usize) -> Vec<Difference<'a>> {
+    match (Tape::of(before), Tape::of(after)) {
+        (Some(old), Some(new)) => compare(&old, &new, max).0,
+        (Some(_) | None, _) if before == after => Vec::new(),
+        (Some(_) | None, _) => vec![Difference { path: String::new(), before: Some(before), after: Some(after) }],
+    }
+}
+
+fn compare<'a>(old: &Tape<'a>, new: &Tape<'a>, max: usize) -> (Vec<Difference<'a>>, bool) {
+    let mut comparison = Comparison { old, new, max, found: Vec::new(), more: false };
+    comparison.values(String::new(), old.root(), new.root());
+    (comparison.found, comparison.more)
+}
+
+impl From<Difference<'_>> for Operation {
+    fn from(difference: Difference<'_>) -> Self {
+        let Difference { path, before, after } = difference;
+        let op = match (before, after) {
+            (None, _) => OperationKind::Add,
+            (Some(_), None) => OperationKind::Remove,
+            (Some(_), Some(_)) => OperationKind::Replace,
+        };
+        let ((old, old_bytes), (new, new_bytes)) = (shown(before), shown(after));
+        Self { op, path, old, new, old_bytes, new_bytes }
+    }
+}
+
+struct Comparison<'t, 'a> {
+    old: &'t Tape<'a>,
+    new: &'t Tape<'a>,
+    max: usize,
+    found: Vec<Difference<'a>>,
     more: bool,
 }
 
-impl Walk<'_, '_, '_> {
+impl Comparison<'_, '_> {
     fn values(&mut self, path: String, old: At, new: At) {
         if self.more || self.old.raw(old) == self.new.raw(new) {
             return;
@@ -63,30 +100,31 @@ impl Walk<'_, '_, '_> {
         match (self.old.kind(old), self.new.kind(new)) {
             (Kind::Object, Kind::Object) => self.objects(&path, old, new),
             (Kind::Array, Kind::Array) => self.arrays(&path, old, new),
-            _ => self.note(OperationKind::Replace, path, Some(old), Some(new)),
+            _ => self.note(path, Some(old), Some(new)),
         }
     }
 
     fn objects(&mut self, path: &str, old: At, new: At) {
-        let olds: HashMap<_, _> = named(self.old, old);
-        let news: HashMap<_, _> = named(self.new, new);
+        let olds = by_name(self.old, old);
+        let news = by_name(self.new, new);
         for (key, _) in self.old.members(old) {
             let name = self.old.string(key).unwrap_or_default();
-            let below = format!("{path}/{}", escaped(&name));
+            let below = format!("{path}/{}", escape_pointer(&name));
             match (olds.get(&name), news.get(&name)) {
                 (Some(was), Some(is)) => self.values(below, *was, *is),
-                (was, _) => self.note(OperationKind::Remove, below, was.copied(), None),
+                (was, _) => self.note(below, was.copied(), None),
             }
         }
         for (key, value) in self.new.members(new) {
             let name = self.new.string(key).unwrap_or_default();
             if !olds.contains_key(&name) {
-                self.note(OperationKind::Add, format!("{path}/{}", escaped(&name)), None, Some(value));
+                self.note(format!("{path}/{}", escape_pointer(&name)), None, Some(value));
             }
         }
     }
 
-    /// What is the same at the beginning and at the end stays out; in between, what is still there is found in order.
+    /// Equal items at both ends are skipped. Between them, items are compared one by one if their number is the same;
+    /// otherwise the old ones are removed and the new ones added.
     fn arrays(&mut self, path: &str, old: At, new: At) {
         let olds: Vec<At> = self.old.items(old).collect();
         let news: Vec<At> = self.new.items(new).collect();
@@ -101,31 +139,26 @@ impl Walk<'_, '_, '_> {
             return;
         }
         for o in middle_old {
-            self.note(OperationKind::Remove, format!("{path}/{o}"), Some(olds[o]), None);
+            self.note(format!("{path}/{o}"), Some(olds[o]), None);
         }
         for n in middle_new {
-            self.note(OperationKind::Add, format!("{path}/{n}"), None, Some(news[n]));
+            self.note(format!("{path}/{n}"), None, Some(news[n]));
         }
     }
 
-    fn note(&mut self, op: OperationKind, path: String, old: Option<At>, new: Option<At>) {
-        if self.found.len() >= DIFF_MAX_OPERATIONS {
+    fn note(&mut self, path: String, old: Option<At>, new: Option<At>) {
+        if self.found.len() >= self.max {
             self.more = true;
             return;
         }
-        let (old, old_bytes) = shown(old.map(|at| self.old.raw(at)));
-        let (new, new_bytes) = shown(new.map(|at| self.new.raw(at)));
-        self.found.push(Operation { op, path, old, new, old_bytes, new_bytes });
+        let (before, after) = (old.map(|at| self.old.raw(at)), new.map(|at| self.new.raw(at)));
+        self.found.push(Difference { path, before, after });
     }
 }
 
-/// An object's members by name; of several the last.
-fn named<'a>(tape: &Tape<'a>, object: At) -> HashMap<Cow<'a, str>, At> {
+/// An object's members by name; of several with one name, the last.
+fn by_name<'a>(tape: &Tape<'a>, object: At) -> HashMap<Cow<'a, str>, At> {
     tape.members(object).map(|(key, value)| (tape.string(key).unwrap_or_default(), value)).collect()
-}
-
-fn escaped(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
 }
 
 fn shown(raw: Option<&str>) -> (Option<String>, Option<usize>) {
@@ -152,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_is_left_out() {
+    fn equal_values_are_left_out() {
         assert_eq!(shown(r#"{"a": [1,2], "b": 1.0}"#, r#"{"a": [1,2], "b": 1.0}"#), Vec::<String>::new());
         assert_eq!(
             shown(r#"{"a":1,"b":{"c/d":2},"e":3}"#, r#"{"a":1,"b":{"c/d":5},"f":4}"#),
@@ -161,14 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_went_are_named_by_their_old_place() {
+    fn removed_items_keep_their_old_index() {
         assert_eq!(shown("[0,1,2,3,4]", "[0,3,4]"), ["remove /1 1 -", "remove /2 2 -"]);
         assert_eq!(shown("[0,1]", "[0,1,2]"), ["add /2 - 2"]);
         assert_eq!(shown(r#"[{"a":1},2]"#, r#"[{"a":9},2]"#), ["replace /0/a 1 9"]);
     }
 
     #[test]
-    fn long_values_and_long_lists_are_cut_and_say_so() {
+    fn long_values_and_lists_are_cut() {
         let long = format!("[\"{}\"]", "é".repeat(1_000));
         let (found, _) = diff(&Tape::of("[]").unwrap(), &Tape::of(&long).unwrap());
         assert_eq!(found[0].new_bytes, Some(2_002));

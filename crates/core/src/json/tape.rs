@@ -1,8 +1,9 @@
-//! The places of all values of a JSON text, in the order in which they stand.
+//! An index of a JSON text: where each value lies, in document order, found in one pass without copying.
 
 use std::borrow::Cow;
 
-use crate::json::scan::scan;
+use memchr::memchr2;
+
 use crate::text::decode_token;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,15 +17,15 @@ pub enum Kind {
 
 /// A value: its number in the tape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct At(pub(super) u32);
+pub struct At(u32);
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Node {
-    pub(super) start: u32,
-    pub(super) end: u32,
+struct Node {
+    start: u32,
+    end: u32,
     /// The number of the next value that is not inside this one.
-    pub(super) after: u32,
-    pub(super) kind: Kind,
+    after: u32,
+    kind: Kind,
 }
 
 /// A JSON text and where its values lie.
@@ -147,6 +148,172 @@ impl Iterator for Children<'_, '_> {
     }
 }
 
+/// More values than this are refused: at sixteen bytes each, an index must not fill the memory.
+const VALUES_MAX: usize = 1 << 20;
+const DEPTH_MAX: usize = 128;
+
+/// Checks that brackets, commas and quotes fit. What a number or an escape holds is left to its reader.
+fn scan(text: &[u8]) -> Option<Vec<Node>> {
+    if u32::try_from(text.len()).is_err() {
+        return None;
+    }
+    let mut scanner = Scanner { text, at: 0, nodes: Vec::new() };
+    scanner.value(0)?;
+    scanner.space();
+    (scanner.at == text.len()).then_some(scanner.nodes)
+}
+
+struct Scanner<'a> {
+    text: &'a [u8],
+    at: usize,
+    nodes: Vec<Node>,
+}
+
+impl Scanner<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\n' | b'\r' | b'\t')) {
+            self.at += 1;
+        }
+    }
+
+    fn value(&mut self, depth: usize) -> Option<()> {
+        self.space();
+        if depth > DEPTH_MAX || self.nodes.len() >= VALUES_MAX {
+            return None;
+        }
+        let kind = match self.peek()? {
+            b'{' => Kind::Object,
+            b'[' => Kind::Array,
+            b'"' => Kind::String,
+            _ => Kind::Other,
+        };
+        let (number, start) = (self.nodes.len(), self.at);
+        self.nodes.push(Node { start: u32::try_from(start).ok()?, end: 0, after: 0, kind });
+        match kind {
+            Kind::Object => self.inside(b'}', depth, true)?,
+            Kind::Array => self.inside(b']', depth, false)?,
+            Kind::String => self.string()?,
+            Kind::Other => self.other()?,
+        }
+        let (end, after) = (u32::try_from(self.at).ok()?, u32::try_from(self.nodes.len()).ok()?);
+        let node = self.nodes.get_mut(number)?;
+        (node.end, node.after) = (end, after);
+        Some(())
+    }
+
+    /// What stands between brackets, with commas in between.
+    fn inside(&mut self, close: u8, depth: usize, keyed: bool) -> Option<()> {
+        self.at += 1;
+        self.space();
+        if self.peek()? == close {
+            self.at += 1;
+            return Some(());
+        }
+        loop {
+            if keyed {
+                self.space();
+                (self.peek()? == b'"').then_some(())?;
+                self.value(depth + 1)?;
+                self.space();
+                (self.peek()? == b':').then_some(())?;
+                self.at += 1;
+            }
+            self.value(depth + 1)?;
+            self.space();
+            let next = self.peek()?;
+            self.at += 1;
+            match next {
+                b',' => {}
+                _ if next == close => return Some(()),
+                _ => return None,
+            }
+        }
+    }
+
+    fn string(&mut self) -> Option<()> {
+        self.at += 1;
+        self.at += end_of_string(self.text.get(self.at..)?)?;
+        Some(())
+    }
+
+    fn other(&mut self) -> Option<()> {
+        let start = self.at;
+        while matches!(self.peek(), Some(b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'+' | b'-' | b'.')) {
+            self.at += 1;
+        }
+        (self.at > start).then_some(())
+    }
+}
+
+// A search for the next quote is fastest where escapes are few. JSON inside a string has one every few bytes, so from the
+// first escape on, 64 bytes are examined at a time.
+const ONES: u64 = 0x0101_0101_0101_0101;
+const LOW_BITS: u64 = 0x7f * ONES;
+/// Every other byte of a block, the first one included.
+const EVEN: u64 = 0x5555_5555_5555_5555;
+
+/// The position behind the closing quote of a string whose content begins with `text`.
+pub(super) fn end_of_string(text: &[u8]) -> Option<usize> {
+    let first = memchr2(b'"', b'\\', text)?;
+    if text[first] == b'"' {
+        return Some(first + 1);
+    }
+    let (blocks, rest) = text[first..].as_chunks::<64>();
+    let mut escaped = false;
+    for (number, block) in blocks.iter().enumerate() {
+        let closing = closing_quotes(block, &mut escaped);
+        if closing != 0 {
+            return Some(first + 64 * number + closing.trailing_zeros() as usize + 1);
+        }
+    }
+    for (at, byte) in rest.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'"' => return Some(text.len() - rest.len() + at + 1),
+            b'\\' => escaped = true,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The quotes of a block that no backslash takes back, a bit each. `escaped` says of the first byte, and is left to say of
+/// the one after the block.
+fn closing_quotes(block: &[u8; 64], escaped: &mut bool) -> u64 {
+    let (mut quotes, mut slashes) = (0, 0);
+    for (number, eight) in block.as_chunks::<8>().0.iter().enumerate() {
+        let word = u64::from_le_bytes(*eight);
+        quotes |= bytes_that_are(word, b'"') << (8 * number);
+        slashes |= bytes_that_are(word, b'\\') << (8 * number);
+    }
+    quotes & !escaped_bytes(slashes, escaped)
+}
+
+/// The bytes that stand behind an odd number of backslashes. Adding a row of set bits to its own first bit carries out of
+/// the row's end, so one addition goes along all rows at once; rows that begin at odd places are the ones added to, and
+/// what they carried out shows where the parity is the other way round.
+fn escaped_bytes(slashes: u64, escaped: &mut bool) -> u64 {
+    let before = u64::from(*escaped);
+    let slashes = slashes & !before;
+    let behind = slashes << 1 | before;
+    let odd_rows = slashes & !EVEN & !behind;
+    let (carried, beyond) = odd_rows.overflowing_add(slashes);
+    *escaped = beyond;
+    (EVEN ^ (carried << 1)) & behind
+}
+
+/// A bit for each of eight bytes, the first one lowest.
+fn bytes_that_are(word: u64, byte: u8) -> u64 {
+    let differs = word ^ (ONES * u64::from(byte));
+    let equal = !(((differs & LOW_BITS) + LOW_BITS) | differs | LOW_BITS);
+    // Moves each byte's bit to a place of its own in the highest byte.
+    (equal >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,6 +338,53 @@ mod tests {
         assert_eq!(tape.pointer(tape.root(), ""), Some(tape.root()));
         for nowhere in ["/a~1b/1", "/a~1b/x", "/a", "a", "/a~1b/0/m~0n/z"] {
             assert_eq!(tape.pointer(tape.root(), nowhere), None, "{nowhere}");
+        }
+    }
+
+    #[test]
+    fn what_is_broken_is_refused() {
+        for broken in
+            ["", " ", "{", "[1,", "[1 2]", r#"{"a"}"#, r#"{a:1}"#, r#"{"a":1,}"#, r#""open"#, "1 2", "[1}", "]"]
+        {
+            assert!(scan(broken.as_bytes()).is_none(), "{broken}");
+        }
+        assert!(scan("[".repeat(100_000).as_bytes()).is_none());
+        assert!(scan(format!("[{}0]", "0,".repeat(VALUES_MAX)).as_bytes()).is_none());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused_without_a_panic(text in r#"[\[\]{}",:\\a0 u-]{0,40}"#) {
+            let ours = scan(text.as_bytes()).is_some();
+            let theirs = serde_json::from_str::<&serde_json::value::RawValue>(&text).is_ok();
+            proptest::prop_assert!(ours || !theirs, "refused what is JSON: {text}");
+        }
+    }
+
+    /// What [`end_of_string`] has to agree with.
+    fn one_by_one(text: &[u8]) -> Option<usize> {
+        let mut escaped = false;
+        for (at, byte) in text.iter().enumerate() {
+            match byte {
+                _ if escaped => escaped = false,
+                b'"' => return Some(at + 1),
+                b'\\' => escaped = true,
+                _ => {}
+            }
+        }
+        None
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn the_end_is_where_a_walk_byte_by_byte_finds_it(text in r#"([ab\\é!#\[\]]|\\\\|\\"){0,150}"?[a"\\]{0,80}"#) {
+            proptest::prop_assert_eq!(end_of_string(text.as_bytes()), one_by_one(text.as_bytes()));
+        }
+
+        #[test]
+        fn rows_of_backslashes_of_any_length_and_place_are_counted(before in 0_usize..130, slashes in 0_usize..140) {
+            let text = format!("\\n{}{}\" and \"", "a".repeat(before), "\\".repeat(slashes));
+            proptest::prop_assert_eq!(end_of_string(text.as_bytes()), one_by_one(text.as_bytes()));
         }
     }
 }

@@ -1,18 +1,390 @@
-//! The ledger's one table: `(entry, report, by) → recorded | refused`. Intent before effect, one owner of a key, a done
-//! step's output for good, and what nobody can vouch for is in doubt until somebody can. Stores only ask.
+//! The effect ledger's transition table: `(entry, report, origin) → recorded | refused`. An intent is recorded before its
+//! effect, one run owns a key, a done step stays done, and an effect with no known outcome is in doubt until somebody
+//! settles it. Stores only ask.
 
-mod entry;
-mod moves;
+#[cfg(test)]
+mod tests;
 mod unnamed;
-mod versions;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::run::Effects;
+use crate::text::Label;
+use crate::wire::{EffectOutcome, StepStatus, Versions};
+use crate::words::words;
+
+pub use unnamed::{Unnamed, ordinal, ordinal_of_key, unnamed_key, unnamed_stem};
 
 /// Entries of one run. Whoever gets a run gets all of them.
 pub const RUN_STEPS_MAX: usize = 10_000;
 
-pub use entry::{Call, Entry, EntryState, Known, Will, count_unrecorded, recount};
-pub use moves::{By, Recorded, Refused, Report, apply, reconcile};
-pub use unnamed::{Unnamed, ordinal, ordinal_of_key, unnamed_key, unnamed_stem};
-pub use versions::{VersionChange, versions_changed};
+/// How an entry stands: its status, and with `reconciled` what it was reconciled to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryState {
+    Started,
+    Committed,
+    Failed,
+    Unknown,
+    Reconciled(EffectOutcome),
+}
 
-#[cfg(test)]
-mod tests;
+/// What an entry tells: all that replays, guards and plans go by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// Somebody is at it.
+    Open,
+    /// It happened: its output comes back, the work is skipped.
+    Done,
+    /// Nothing happened: it may be begun anew.
+    NotDone,
+    /// Nobody can vouch for either.
+    InDoubt,
+}
+
+words! {
+    /// What a replay will do about a step.
+    pub enum Will {
+        Skip = "skip",
+        Run = "run",
+        Unknown = "unknown",
+    }
+}
+
+impl EntryState {
+    /// A status and an outcome as they are kept; none when the two don't belong together.
+    pub fn of(status: StepStatus, outcome: Option<EffectOutcome>) -> Option<Self> {
+        match (status, outcome) {
+            (StepStatus::Started, None) => Some(Self::Started),
+            (StepStatus::Committed, None) => Some(Self::Committed),
+            (StepStatus::Failed, None) => Some(Self::Failed),
+            (StepStatus::Unknown, None) => Some(Self::Unknown),
+            (StepStatus::Reconciled, Some(outcome)) => Some(Self::Reconciled(outcome)),
+            (StepStatus::Started | StepStatus::Committed | StepStatus::Failed | StepStatus::Unknown, Some(_))
+            | (StepStatus::Reconciled, None) => None,
+        }
+    }
+
+    /// What a worker's plain word makes of an entry.
+    fn told(outcome: EffectOutcome) -> Self {
+        match outcome {
+            EffectOutcome::Committed => Self::Committed,
+            EffectOutcome::NotDone => Self::Failed,
+        }
+    }
+
+    pub fn status(self) -> StepStatus {
+        match self {
+            Self::Started => StepStatus::Started,
+            Self::Committed => StepStatus::Committed,
+            Self::Failed => StepStatus::Failed,
+            Self::Unknown => StepStatus::Unknown,
+            Self::Reconciled(_) => StepStatus::Reconciled,
+        }
+    }
+
+    pub fn outcome(self) -> Option<EffectOutcome> {
+        match self {
+            Self::Reconciled(outcome) => Some(outcome),
+            Self::Started | Self::Committed | Self::Failed | Self::Unknown => None,
+        }
+    }
+
+    pub fn known(self) -> Known {
+        match self {
+            Self::Started => Known::Open,
+            Self::Committed | Self::Reconciled(EffectOutcome::Committed) => Known::Done,
+            Self::Failed | Self::Reconciled(EffectOutcome::NotDone) => Known::NotDone,
+            Self::Unknown => Known::InDoubt,
+        }
+    }
+
+    /// Whether the entry keeps its effect's key to itself: nothing happened frees it for whoever comes next.
+    pub fn holds(self) -> bool {
+        match self.known() {
+            Known::Open | Known::Done | Known::InDoubt => true,
+            Known::NotDone => false,
+        }
+    }
+
+    /// What a replay would do about it.
+    pub fn will(self) -> Will {
+        match self.known() {
+            Known::Done => Will::Skip,
+            Known::Open | Known::NotDone => Will::Run,
+            Known::InDoubt => Will::Unknown,
+        }
+    }
+}
+
+/// An entry as its moves see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    pub state: EntryState,
+    pub effect: bool,
+    /// Of the lease under which it was begun; 0 when it was reported without one.
+    pub epoch: u64,
+    /// It belongs to the run that reports; otherwise another run holds the key.
+    pub own: bool,
+    pub call: Call,
+    /// The entry is a plain step, and whoever reports calls it an effect.
+    pub becomes_effect: bool,
+}
+
+/// Which call reports, by its `call_id`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// The one that began the entry.
+    Same,
+    Other,
+    /// It gives no `call_id`.
+    Unnamed,
+}
+
+/// Keeps a run's counts in step with an entry of its own; `before` is none for a new one.
+pub fn recount(effects: &mut Effects, before: Option<(bool, EntryState)>, after: (bool, EntryState)) {
+    if let Some(slot) = before.and_then(|entry| slot(effects, entry)) {
+        *slot = slot.saturating_sub(1);
+    }
+    if let Some(slot) = slot(effects, after) {
+        *slot += 1;
+    }
+}
+
+/// Counts an entry that a run has no room for. What may have happened and is not on record can neither be skipped nor
+/// reconciled: it is in doubt.
+pub fn count_unrecorded(effects: &mut Effects, (effect, state): (bool, EntryState)) {
+    match state.known() {
+        Known::NotDone => {}
+        Known::Open | Known::InDoubt | Known::Done => recount(effects, None, (effect, EntryState::Unknown)),
+    }
+}
+
+fn slot(effects: &mut Effects, (effect, state): (bool, EntryState)) -> Option<&mut u32> {
+    match state.known() {
+        Known::Open if effect => Some(&mut effects.open),
+        Known::InDoubt if effect => Some(&mut effects.unknown),
+        Known::Done if effect => Some(&mut effects.done),
+        Known::Open | Known::InDoubt | Known::Done | Known::NotDone => None,
+    }
+}
+
+/// What a worker says of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Report {
+    /// The intent: on disk before the effect may begin.
+    Started,
+    /// `committed`, or `failed`, which asserts that nothing happened.
+    Outcome(EffectOutcome),
+    /// The same, found by the step's declared check: it also speaks for what an earlier attempt left in doubt.
+    Checked(EffectOutcome),
+}
+
+impl Report {
+    /// As the wire says it; none for a status that only the server gives.
+    pub fn of(status: StepStatus, checked: bool) -> Option<Self> {
+        let outcome = |outcome| if checked { Self::Checked(outcome) } else { Self::Outcome(outcome) };
+        match status {
+            StepStatus::Started => Some(Self::Started),
+            StepStatus::Committed => Some(outcome(EffectOutcome::Committed)),
+            StepStatus::Failed => Some(outcome(EffectOutcome::NotDone)),
+            StepStatus::Unknown | StepStatus::Reconciled => None,
+        }
+    }
+}
+
+/// How the report comes; the epoch is 0 without a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// Under a live lease, step by step: the worker waits for the answer.
+    Live { epoch: u64 },
+    /// With the end of its attempt: it is told, and nobody can be refused any more.
+    End { epoch: u64 },
+    /// After its lease has ended.
+    Late { epoch: u64 },
+}
+
+/// What becomes of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recorded {
+    /// The entry, or a new one where there was none, now stands so.
+    Now(EntryState),
+    /// Nothing changes: it was done before, and what it gave comes back.
+    Replayed,
+    /// Nothing changes: it stands as said, or what was said does not settle it.
+    Same,
+    /// Another run holds the key. What this run says it did is kept in its own name, so that its guard knows.
+    Beside(EntryState),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("the same effect is under way")]
+    InProgress,
+    #[error("an effect of this key was started and has no known outcome")]
+    InDoubt,
+    /// Its worker may still be at it.
+    #[error("the effect's attempt is under way: its worker has the first word")]
+    StillOpen,
+    #[error("the effect's outcome is known: it is {0}")]
+    Settled(StepStatus),
+    /// The lease that reports is not the one that began it, or adds nothing.
+    #[error("another lease began this entry")]
+    Fenced,
+}
+
+/// Moves an entry by a worker's word, or says why it may not move.
+pub fn apply(entry: Option<&Entry>, report: Report, by: By) -> Result<Recorded, Refused> {
+    let Some(entry) = entry else { return first(report, by) };
+    match by {
+        By::Live { epoch } if entry.own => live(entry, report, epoch),
+        By::Live { .. } => of_another(entry, report),
+        By::End { epoch } if entry.own => Ok(live(entry, report, epoch).unwrap_or(Recorded::Same)),
+        By::End { .. } => Ok(told_of_another(entry, report)),
+        By::Late { epoch } if entry.own && entry.epoch == epoch => late(entry, report),
+        By::Late { .. } => Err(Refused::Fenced),
+    }
+}
+
+fn first(report: Report, by: By) -> Result<Recorded, Refused> {
+    match (by, report) {
+        // A lease that is over begins nothing.
+        (By::Late { .. }, _) => Err(Refused::Fenced),
+        (By::Live { .. } | By::End { .. }, Report::Started) => Ok(Recorded::Now(EntryState::Started)),
+        (By::Live { .. } | By::End { .. }, Report::Outcome(outcome) | Report::Checked(outcome)) => {
+            Ok(Recorded::Now(EntryState::told(outcome)))
+        }
+    }
+}
+
+/// An entry of the run itself, under its live lease.
+fn live(entry: &Entry, report: Report, epoch: u64) -> Result<Recorded, Refused> {
+    use EffectOutcome::{Committed, NotDone};
+    let same_lease = entry.epoch == epoch;
+    match (entry.state.known(), report) {
+        // A plain step was done under this key, and now an effect too: from here on the entry stands for the effect.
+        (Known::Done, Report::Outcome(Committed) | Report::Checked(Committed)) if entry.becomes_effect => {
+            Ok(Recorded::Now(EntryState::Committed))
+        }
+        // Done is done: a second word on it changes nothing.
+        (Known::Done, Report::Started | Report::Outcome(_) | Report::Checked(_)) => Ok(Recorded::Replayed),
+        // Only the call that began an effect may go on with it: another call under the same lease would do it twice.
+        (Known::Open, Report::Started) if same_lease && entry.effect && entry.call == Call::Same => Ok(Recorded::Same),
+        (Known::Open, Report::Started) if same_lease && entry.effect => Err(Refused::InProgress),
+        (Known::Open, Report::Started) if same_lease && !entry.becomes_effect => Ok(Recorded::Same),
+        // A plain step of an attempt that went away is begun anew, and so is one that is called an effect now. What was
+        // an effect would be in doubt by now.
+        (Known::Open, Report::Started) if !entry.effect => Ok(Recorded::Now(EntryState::Started)),
+        (Known::Open | Known::InDoubt, Report::Started) => Err(Refused::InDoubt),
+        // That one call did nothing says nothing of the call that began the effect.
+        (Known::Open, Report::Outcome(NotDone) | Report::Checked(NotDone))
+            if same_lease && entry.effect && entry.call == Call::Other =>
+        {
+            Err(Refused::InProgress)
+        }
+        (Known::Open, Report::Outcome(outcome) | Report::Checked(outcome)) => {
+            Ok(Recorded::Now(EntryState::told(outcome)))
+        }
+        (Known::NotDone, Report::Started) => Ok(Recorded::Now(EntryState::Started)),
+        (Known::NotDone, Report::Outcome(Committed) | Report::Checked(Committed)) => {
+            Ok(Recorded::Now(EntryState::Committed))
+        }
+        (Known::NotDone, Report::Outcome(NotDone) | Report::Checked(NotDone)) => Ok(Recorded::Same),
+        (Known::InDoubt, Report::Checked(outcome)) => Ok(Recorded::Now(EntryState::Reconciled(outcome))),
+        // Whoever says that it is done has done it: the doubt ends on the safe side.
+        (Known::InDoubt, Report::Outcome(Committed)) => Ok(Recorded::Now(EntryState::Committed)),
+        (Known::InDoubt, Report::Outcome(NotDone)) if same_lease && entry.call != Call::Other => {
+            Ok(Recorded::Now(EntryState::Failed))
+        }
+        // That this attempt or call did nothing says nothing of the one that left the doubt.
+        (Known::InDoubt, Report::Outcome(NotDone)) => Err(Refused::InDoubt),
+    }
+}
+
+/// An effect whose key another run holds.
+fn of_another(entry: &Entry, report: Report) -> Result<Recorded, Refused> {
+    match entry.state.known() {
+        Known::Done => Ok(Recorded::Replayed),
+        Known::Open => Err(Refused::InProgress),
+        Known::InDoubt => Err(Refused::InDoubt),
+        // The key is free again.
+        Known::NotDone => first(report, By::Live { epoch: 0 }),
+    }
+}
+
+fn told_of_another(entry: &Entry, report: Report) -> Recorded {
+    match (entry.state.known(), report) {
+        (Known::NotDone, Report::Started) => Recorded::Now(EntryState::Started),
+        (Known::NotDone, Report::Outcome(outcome) | Report::Checked(outcome)) => {
+            Recorded::Now(EntryState::told(outcome))
+        }
+        (Known::Open | Known::Done | Known::InDoubt, Report::Started) => Recorded::Beside(EntryState::Started),
+        (
+            Known::Open | Known::Done | Known::InDoubt,
+            Report::Outcome(EffectOutcome::Committed) | Report::Checked(EffectOutcome::Committed),
+        ) => Recorded::Beside(EntryState::Committed),
+        (
+            Known::Open | Known::Done | Known::InDoubt,
+            Report::Outcome(EffectOutcome::NotDone) | Report::Checked(EffectOutcome::NotDone),
+        ) => Recorded::Same,
+    }
+}
+
+/// The word of the lease that began the entry, after that lease has ended: losing it would leave a doubt that
+/// somebody can settle. It begins nothing, and it takes back nothing that is known to be done.
+fn late(entry: &Entry, report: Report) -> Result<Recorded, Refused> {
+    use EffectOutcome::{Committed, NotDone};
+    match (entry.state.known(), report) {
+        (Known::Open | Known::Done | Known::NotDone | Known::InDoubt, Report::Started) => Err(Refused::Fenced),
+        // Another call than the one that began it can't say that nothing happened.
+        (Known::Open | Known::InDoubt, Report::Outcome(NotDone) | Report::Checked(NotDone))
+            if entry.effect && entry.call == Call::Other =>
+        {
+            Err(Refused::Fenced)
+        }
+        (Known::Open | Known::InDoubt, Report::Outcome(outcome) | Report::Checked(outcome)) => {
+            Ok(Recorded::Now(EntryState::told(outcome)))
+        }
+        // A person believed that nothing had happened; the one who did it knows better.
+        (Known::NotDone, Report::Outcome(Committed) | Report::Checked(Committed)) => {
+            Ok(Recorded::Now(EntryState::Committed))
+        }
+        (Known::NotDone, Report::Outcome(NotDone) | Report::Checked(NotDone))
+        | (Known::Done, Report::Outcome(Committed) | Report::Checked(Committed)) => Ok(Recorded::Same),
+        (Known::Done, Report::Outcome(NotDone) | Report::Checked(NotDone)) => Err(Refused::Fenced),
+    }
+}
+
+/// A person settles what is in doubt.
+pub fn reconcile(state: EntryState, outcome: EffectOutcome) -> Result<Recorded, Refused> {
+    match state {
+        EntryState::Unknown => Ok(Recorded::Now(EntryState::Reconciled(outcome))),
+        EntryState::Reconciled(before) if before == outcome => Ok(Recorded::Same),
+        EntryState::Started => Err(Refused::StillOpen),
+        EntryState::Committed | EntryState::Failed | EntryState::Reconciled(_) => Err(Refused::Settled(state.status())),
+    }
+}
+
+/// A kind of version (prompt, tool, worker) that is not what it was.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct VersionChange {
+    pub kind: String,
+    /// Under which a step that would be skipped was recorded.
+    pub recorded: Label,
+    pub now: Label,
+}
+
+/// Each change once. A kind that either side does not name tells nothing.
+pub fn versions_changed<'a>(recorded: impl IntoIterator<Item = &'a Versions>, now: &Versions) -> Vec<VersionChange> {
+    let mut changes: Vec<VersionChange> = recorded
+        .into_iter()
+        .flatten()
+        .filter_map(|(kind, recorded)| {
+            let now = now.get(kind).filter(|now| *now != recorded)?;
+            Some(VersionChange { kind: kind.clone(), recorded: recorded.clone(), now: now.clone() })
+        })
+        .collect();
+    changes.sort();
+    changes.dedup();
+    changes
+}

@@ -14,8 +14,8 @@ use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::ledger::entry::{EntryState, Known};
-use crate::ledger::moves::Report;
+use crate::ledger::Report;
+use crate::ledger::{EntryState, Known};
 
 const PREFIX: &str = "step:";
 /// Longer than this as it is written, a name is known by its beginning and its hash: with the prefix, `:` and any ordinal

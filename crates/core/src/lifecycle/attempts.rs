@@ -1,18 +1,18 @@
-//! Moves of an attempt: it begins, shows life, ends well, ends badly, or goes quiet.
+//! Transitions of an attempt: it begins, heartbeats, succeeds, fails, is released or times out.
 
+use super::event::{Begin, Effect, Event, Moved, Outcome, Refused};
 use crate::absence::{Absence, attended_since};
 use crate::guard::hazard;
-use crate::lifecycle::event::{Begin, Effect, Event, Moved, Outcome};
-use crate::lifecycle::refused::Refused;
-use crate::policy::Policy;
+use crate::policy::{Policy, RetryBy};
 use crate::reason::{Category, Reason};
 use crate::run::{
     ATTEMPT_MAX, BeforeMerge, Closed, Due, Ended, Hold, Lease, LeftQueues, Memory, Merged, Run, Scheduled, State,
+    StateName,
 };
 use crate::strategy::{Decision, Failure, decide};
 use crate::text::Label;
 use crate::time::{MINUTE_MS, SECOND_MS, Timestamp};
-use crate::verdict::{Action, DeadBecause, Verdict};
+use crate::verdict::{Action, DeadBecause, RecommendedAction, Target, Verdict};
 
 const RELEASES_BEFORE_FAILURE: u32 = 20;
 const RELEASE_WAIT_MAX_MS: u64 = 5 * MINUTE_MS;
@@ -348,4 +348,52 @@ pub(super) fn unclaimed(run: &Run, absences: &[Absence], policy: &Policy, now: T
         | State::Discarded
         | State::Merged(_) => Err(Refused::WrongState(run.state.name())),
     }
+}
+
+/// Only of a run that has never begun: later its own failures speak.
+pub(super) fn will_not_fit(run: &Run, failure: &Failure, why: &str) -> Result<Moved, Refused> {
+    match &run.state {
+        State::Scheduled(_) if run.attempt == 0 => {}
+        State::Scheduled(_)
+        | State::Running(_)
+        | State::Dead { .. }
+        | State::Review(_)
+        | State::Succeeded
+        | State::Recovered
+        | State::Resolved
+        | State::Discarded
+        | State::Merged(_) => return Err(Refused::WrongState(run.state.name())),
+    }
+    let because = DeadBecause::Rejected;
+    let verdict = Verdict {
+        action: Action::DeadLetter,
+        reason: failure.reason.clone(),
+        category: failure.category,
+        rule: failure.rule.clone(),
+        why: why.to_owned(),
+        recommended_action: RecommendedAction::TruncateAndResubmit,
+        next_attempt_at: None,
+        held_by: None,
+        dead_because: Some(because),
+        changes: Vec::new(),
+        target: Target::default(),
+    };
+    let next = Run { state: State::Dead { because }, attempt: 1, has_failed: true, ..run.clone() };
+    let effects = vec![Effect::AttemptEnded { attempt: 1, outcome: Outcome::Failed }];
+    Ok(Moved { run: next, effects, verdict: Some(verdict) })
+}
+
+/// Whether a run waits for a worker that can't be given its payload: it would wait for ever.
+fn is_unleasable(run: &Run, policy: &Policy) -> bool {
+    let waits = run.state.name() == StateName::Scheduled;
+    waits && !run.replayable && policy.retry_by == RetryBy::Worker
+}
+
+/// Makes such a run a dead letter at once. Every move does; whoever puts a run under other rules asks for it.
+pub fn reject_unleasable(run: &mut Run, policy: &Policy) -> bool {
+    let unleasable = is_unleasable(run, policy);
+    if unleasable {
+        run.state = State::Dead { because: DeadBecause::Rejected };
+    }
+    unleasable
 }

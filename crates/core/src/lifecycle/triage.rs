@@ -3,8 +3,8 @@
 use crate::guard::{Hazard, hazard};
 use crate::ids::RunId;
 use crate::lifecycle::attempts::next_attempt;
+use crate::lifecycle::event::Refused;
 use crate::lifecycle::event::{Effect, Moved, Outcome};
-use crate::lifecycle::refused::Refused;
 use crate::policy::{Policy, RetryBy};
 use crate::run::{BeforeMerge, Closed, Due, Ended, Memory, Merged, REVISION_MAX, Review, Run, Scheduled, State};
 use crate::text::Label;

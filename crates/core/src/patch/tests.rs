@@ -4,9 +4,7 @@ use proptest::prelude::{Just, Strategy as _, any, prop_oneof};
 use proptest::{prop_assert, prop_assert_eq, proptest};
 use serde_json::Value;
 
-use super::apply::apply_within;
-use super::work::Work;
-use super::{Operation, Why, apply, differences};
+use super::{Operation, Why, Work, apply, apply_within, differences};
 
 const ROOM: usize = 1 << 20;
 

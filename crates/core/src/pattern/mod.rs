@@ -2,9 +2,6 @@
 //! part stays, and the same failure has the same fingerprint on every replica and after every restart.
 //! No state: one message at a time. Which pattern a fingerprint belongs to is the store's to say.
 
-mod cue;
-mod kind;
-mod parts;
 mod scan;
 mod template;
 mod trace;
@@ -16,8 +13,7 @@ use crate::classify::Evidence;
 use crate::hash::Fnv;
 use crate::reason::Reason;
 
-pub use kind::Mask;
-pub use template::MaskedPart;
+pub use template::{Mask, MaskedPart};
 pub use trace::is_own_frame;
 
 use template::Template;

@@ -1,6 +1,7 @@
-//! Builds the readable template and the hash of it side by side.
+//! The readable template of a message, and its hash, built side by side.
 
-use super::kind::Mask;
+use std::fmt;
+
 use crate::hash::Fnv;
 
 /// A template is for reading; the hash goes on.
@@ -133,5 +134,43 @@ impl Template {
 
     pub(super) fn into_parts(self) -> Vec<MaskedPart> {
         self.parts.unwrap_or_default()
+    }
+}
+
+/// What stood where a template shows `‹…›`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mask {
+    Number,
+    Id,
+    Url,
+    Path,
+    Host,
+    Email,
+    Model,
+    Text,
+    Name,
+    Flag,
+}
+
+impl Mask {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Number => "‹n›",
+            Self::Id => "‹id›",
+            Self::Url => "‹url›",
+            Self::Path => "‹path›",
+            Self::Host => "‹host›",
+            Self::Email => "‹email›",
+            Self::Model => "‹model›",
+            Self::Text => "‹text›",
+            Self::Name => "‹name›",
+            Self::Flag => "‹flag›",
+        }
+    }
+}
+
+impl fmt::Display for Mask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }

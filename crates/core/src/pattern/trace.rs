@@ -80,8 +80,8 @@ pub(super) fn read<'a>(all: &'a str, template: &mut Template, frames: &mut Frame
             LineKind::Frame => frames.add(line),
             LineKind::Code | LineKind::Wraps => {}
             // A log line of no weight beside the error comes and goes.
-            LineKind::Chatter if !first => {}
-            LineKind::Plain | LineKind::Cause | LineKind::Chatter => {
+            LineKind::LogNoise if !first => {}
+            LineKind::Plain | LineKind::Cause | LineKind::LogNoise => {
                 if !line.trim().is_empty() && !line.starts_with("Traceback (most recent call last)") {
                     if !first {
                         template.space();

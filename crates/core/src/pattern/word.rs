@@ -1,6 +1,6 @@
 //! One word of a message: does it name the failing part, or does it differ from request to request?
 
-use super::kind::Mask;
+use super::template::Mask;
 
 /// What to do with a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,13 +1,14 @@
-//! What holds for a run: the layers resolved into one [`Policy`] without gaps.
+//! The resolved policy of a run: all layers merged into one [`Policy`] without gaps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use super::{
+    Approval, BreakerSettings, Budgets, Detectors, LEASE_MS_DEFAULT, Limits, PayloadShape, PolicyLayer, Preflight,
+    Preset, RetryBy, Schedule, StrategiesLayer,
+};
 use crate::ids::{QueueName, Tenant};
 use crate::models::Models;
-use crate::policy::{
-    Agents, Approval, BreakerSettings, Budgets, Detectors, LEASE_MS_DEFAULT, Limits, PayloadShape, PolicyLayer,
-    Preflight, Preset, RetryBy, Schedule, StrategiesLayer,
-};
 use crate::text::Label;
 use crate::time::{DAY_MS, HOUR_MS};
 
@@ -178,10 +179,35 @@ impl Policies {
     }
 }
 
+/// Stands for every task type.
+const ANY: &str = "*";
+
+/// The capability map, the same for all queues and tenants. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Agents(Arc<BTreeMap<Label, BTreeSet<Label>>>);
+
+impl Agents {
+    pub fn new(can: BTreeMap<Label, BTreeSet<Label>>) -> Self {
+        Self(Arc::new(can))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Those that can do it, by name.
+    pub fn able(&self, task_type: Option<&Label>) -> impl Iterator<Item = &Label> {
+        let any = Label::from(ANY);
+        let able = move |can: &BTreeSet<Label>| can.contains(&any) || task_type.is_some_and(|task| can.contains(task));
+        self.0.iter().filter(move |(_, can)| able(can)).map(|(name, _)| name)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::policy::Preset;
+
+    use super::*;
 
     #[test]
     fn a_later_layer_wins_and_a_silent_one_changes_nothing() {
@@ -198,5 +224,22 @@ mod tests {
             let Schedule::Fixed(waits) = preset.schedule() else { panic!("{preset:?} is fixed") };
             assert_eq!(waits.len() + 1, preset.max_attempts() as usize, "{preset:?}");
         }
+    }
+
+    #[test]
+    fn an_agent_can_do_what_it_names_and_a_star_is_everything() {
+        let can = |words: &[&str]| words.iter().map(|word| Label::from(*word)).collect();
+        let agents = Agents::new(BTreeMap::from([
+            (Label::from("biller"), can(&["invoice"])),
+            (Label::from("poet"), can(&["poem"])),
+            (Label::from("senior"), can(&["*"])),
+        ]));
+        let able = |task: Option<&str>| {
+            let task = task.map(Label::from);
+            agents.able(task.as_ref()).map(Label::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(able(Some("invoice")), "biller senior");
+        assert_eq!(able(Some("unheard")), "senior");
+        assert_eq!(able(None), "senior");
     }
 }

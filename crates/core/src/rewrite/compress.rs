@@ -1,16 +1,15 @@
-//! Making a request fit: the oldest goes first, whole groups at a time; the one that need not go whole is shortened to
-//! the room that is left. System, the last ask and the last group stay.
+//! Measuring a request and making it fit: whole groups of messages go, oldest first; the last one that need not go whole is
+//! shortened. System prompt, last question and last group stay.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use crate::json::{At, Splices};
-use crate::rewrite::apply::WhyNot;
-use crate::rewrite::groups::{Plan, plan};
-use crate::rewrite::measure::fixed_tokens;
-use crate::rewrite::messages::{Message, Part, messages};
-use crate::rewrite::request::Request;
-use crate::rewrite::shorten::{SHORTEST_TOKENS, shortened};
-use crate::rewrite::texts::add_system;
+use super::apply::{WhyNot, add_system};
+use super::messages::{Message, Part, messages};
+use super::request::{Request, find};
+use super::shorten::{SHORTEST_TOKENS, shortened};
+use crate::json::{At, Splices, Tape};
+use crate::policy::PayloadShape;
+use crate::preflight::{is_seen, weigh};
 
 /// What the note of what was left out costs at most.
 pub(crate) const NOTE_TOKENS: u64 = 32;
@@ -125,4 +124,148 @@ fn note(messages: &[Message<'_>], choice: &Choice) -> String {
         1 => format!("[1 earlier message, about {about} tokens, was left out to fit the context.]"),
         n => format!("[{n} earlier messages, about {about} tokens, were left out to fit the context.]"),
     }
+}
+
+/// Messages `first..=last`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub(crate) first: usize,
+    pub(crate) last: usize,
+}
+
+/// What may go, the oldest first, and what stays.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// Each may be dropped once all before it are.
+    pub(crate) droppable: Vec<Vec<usize>>,
+    /// Stays, and its tool results and assistant's texts may be shortened if nothing else helps.
+    pub(crate) last: Option<Group>,
+}
+
+pub(crate) fn plan(messages: &[Message<'_>]) -> Plan {
+    let groups = groups(messages);
+    let part = |group: &Group| messages[group.first].part;
+    let free: Vec<Group> = groups.into_iter().filter(|group| part(group) != Part::System).collect();
+    let Some(last) = free.last().copied() else { return Plan::default() };
+    let ask = free.iter().rposition(|group| part(group) == Part::User);
+    let before = ask.unwrap_or(0);
+    let mut droppable = Vec::new();
+    for turn in turns(&free[..before], messages) {
+        droppable.extend(drop_turn(&turn, messages));
+    }
+    // Of the turn under way its oldest tool work goes first; the ask and the last group stay.
+    let since = if ask.is_some() { before + 1 } else { 0 };
+    let under_way = free.get(since..free.len() - 1).unwrap_or_default();
+    droppable.extend(under_way.iter().map(|group| (group.first..=group.last).collect()));
+    Plan { droppable, last: Some(last) }
+}
+
+/// A person's message and what followed it up to their next.
+fn turns<'g>(groups: &'g [Group], messages: &[Message<'_>]) -> Vec<Vec<&'g Group>> {
+    let mut turns: Vec<Vec<&Group>> = Vec::new();
+    for group in groups {
+        match turns.last_mut() {
+            Some(turn) if messages[group.first].part != Part::User => turn.push(group),
+            Some(_) | None => turns.push(vec![group]),
+        }
+    }
+    turns
+}
+
+/// First the tool work of a turn, piece by piece; then what was asked together with what was answered, so that who
+/// speaks goes on alternating.
+fn drop_turn(turn: &[&Group], messages: &[Message<'_>]) -> Vec<Vec<usize>> {
+    let is_tool_work = |group: &&&Group| messages[group.first..=group.last].iter().any(|m| m.part == Part::Result);
+    let mut pieces: Vec<Vec<usize>> =
+        turn.iter().filter(is_tool_work).map(|group| (group.first..=group.last).collect()).collect();
+    let rest: Vec<usize> =
+        turn.iter().filter(|group| !is_tool_work(group)).flat_map(|group| group.first..=group.last).collect();
+    pieces.extend((!rest.is_empty()).then_some(rest));
+    pieces
+}
+
+/// Calls with their results by id, results without a known id with what is before them, prefaces with what is next.
+fn groups(messages: &[Message<'_>]) -> Vec<Group> {
+    let mut caller: HashMap<&str, usize> = HashMap::new();
+    let mut groups: Vec<Group> = Vec::new();
+    for (n, message) in messages.iter().enumerate() {
+        let asked = message.answers.iter().filter_map(|id| caller.get(id.as_ref()).copied()).min();
+        let mut first = match message.part {
+            Part::Result => asked.unwrap_or_else(|| n.saturating_sub(usize::from(message.answers.is_empty()))),
+            Part::System | Part::User | Part::Assistant | Part::Call | Part::Preface => n,
+        };
+        if n > 0 && messages[n - 1].part == Part::Preface {
+            first = first.min(n - 1);
+        }
+        // Everything since the call belongs to its group, also what came in between.
+        while let Some(open) = groups.last().copied().filter(|open| open.last >= first) {
+            first = first.min(open.first);
+            groups.pop();
+        }
+        groups.push(Group { first, last: n });
+        for id in &message.calls {
+            caller.insert(id.as_ref(), n);
+        }
+    }
+    groups
+}
+
+/// Estimated tokens of a request's input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Room {
+    pub tokens: u64,
+    /// With all dropped and shortened that may be: compression can't go below it.
+    pub floor_tokens: u64,
+    /// The model that the request names.
+    pub model: Option<String>,
+    /// The output that the request allows.
+    pub output_tokens: Option<u64>,
+}
+
+/// Measures the request in a payload; none when its shape is not known.
+pub fn measure(payload: &str, shape: &PayloadShape) -> Option<Room> {
+    let tape = Tape::of(payload)?;
+    let request = find(&tape, shape)?;
+    let messages = messages(&request);
+    let fixed = fixed_tokens(&request);
+    let tokens = fixed + messages.iter().map(|message| message.tokens).sum::<u64>();
+    Some(Room {
+        tokens,
+        floor_tokens: floor(&messages, tokens),
+        model: model(&request),
+        output_tokens: request.output.and_then(|at| tape.whole(at)),
+    })
+}
+
+/// The model that a payload's request names.
+pub fn model_of(payload: &str, shape: &PayloadShape) -> Option<String> {
+    let tape = Tape::of(payload)?;
+    model(&find(&tape, shape)?)
+}
+
+pub(crate) fn model(request: &Request<'_, '_>) -> Option<String> {
+    request.model.and_then(|at| request.tape.string(at)).map(|name| name.into_owned())
+}
+
+/// What stays whatever happens to the messages: system, tools, formats.
+pub(crate) fn fixed_tokens(request: &Request<'_, '_>) -> u64 {
+    let tape = request.tape;
+    let beside: u64 = match request.body {
+        Some(body) => tape
+            .members(body)
+            .filter(|(key, value)| Some(*value) != request.messages && is_seen(tape, *key, *value))
+            .map(|(_, value)| weigh(tape, value, request.tokenizer))
+            .sum(),
+        None => request.system.iter().chain(&request.instructions).map(|at| weigh(tape, *at, request.tokenizer)).sum(),
+    };
+    beside + 3
+}
+
+/// What a request of `tokens` would weigh with everything left out that may be.
+pub(crate) fn floor(messages: &[Message<'_>], tokens: u64) -> u64 {
+    let plan = plan(messages);
+    let droppable: u64 = plan.droppable.iter().flatten().map(|n| messages[*n].tokens).sum();
+    let cuttable: u64 =
+        last_texts(messages, &plan).iter().map(|(_, tokens)| tokens.saturating_sub(SHORTEST_TOKENS)).sum();
+    (tokens.saturating_sub(droppable + cuttable) + NOTE_TOKENS).min(tokens)
 }

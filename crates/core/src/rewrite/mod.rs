@@ -3,19 +3,15 @@
 //! request that its provider takes.
 
 mod apply;
-mod budget;
 mod compress;
-mod groups;
-mod measure;
 mod messages;
 mod request;
 mod shorten;
 #[cfg(test)]
 mod tests;
-mod texts;
 
 pub use apply::{Rewritten, WhyNot, rewrite};
-pub(crate) use measure::floor;
-pub use measure::{Room, measure, model_of};
+pub(crate) use compress::floor;
+pub use compress::{Room, measure, model_of};
 pub(crate) use messages::{Message, messages};
 pub(crate) use request::{Request, find as find_request};

@@ -1,15 +1,15 @@
-//! The decision on one failed attempt: guard first, then what no retry can help, then the budgets, then the table.
+//! The decision on a failed attempt: effect hazards first, then what no retry can help, then budgets, then the table.
 
+use super::Failure;
+use super::delay::due_at;
+use super::plan::{Plan, fall_back, plan};
+use super::sentence::{Because, sentence};
+use super::table::{Strategy, Tries, strategy_under};
 use crate::guard::{Hazard, hazard};
+use crate::money::{Spend, Usd};
 use crate::policy::{Policy, RetryBy};
 use crate::reason::Category;
 use crate::run::{ATTEMPT_MAX, Run};
-use crate::strategy::Failure;
-use crate::strategy::delay::due_at;
-use crate::strategy::plan::{Plan, fall_back, plan};
-use crate::strategy::sentence::{Because, sentence};
-use crate::strategy::spent::spent;
-use crate::strategy::table::{Strategy, Tries, strategy_under};
 use crate::time::Timestamp;
 use crate::verdict::{Action, DeadBecause, RecommendedAction, Target, Verdict};
 
@@ -136,4 +136,36 @@ fn verdict(failure: &Failure, why: String, recommended_action: RecommendedAction
         changes: Vec::new(),
         target: Target::default(),
     }
+}
+
+/// Whose cap was reached, with what was used and what is allowed in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CapReached {
+    pub(super) whose: &'static str,
+    pub(super) used: String,
+    pub(super) allowed: String,
+}
+
+/// The run already counts what this attempt used; the tenant's sum does not yet.
+pub(super) fn spent(failure: &Failure, run: &Run, policy: &Policy) -> Option<Because> {
+    let budget = &policy.budget;
+    let own = run.memory.spent;
+    let now = if run.was_retry() { failure.spent } else { Spend::default() };
+    let tenant = run.around.tenant_spent.plus(now);
+    let (of_run, of_tenant) = ("this run's retries", "the tenant's retries today");
+    tokens(of_run, own.tokens, budget.retry_tokens_per_run)
+        .or_else(|| money(of_run, own.cost, budget.retry_cost_usd_per_run))
+        .or_else(|| tokens(of_tenant, tenant.tokens, budget.retry_tokens_per_tenant_day))
+        .or_else(|| money(of_tenant, tenant.cost, budget.retry_cost_usd_per_tenant_day))
+        .map(Because::CapReached)
+}
+
+fn tokens(whose: &'static str, used: u64, allowed: Option<u64>) -> Option<CapReached> {
+    let allowed = allowed.filter(|allowed| used >= *allowed)?;
+    Some(CapReached { whose, used: format!("{used} tokens"), allowed: allowed.to_string() })
+}
+
+fn money(whose: &'static str, used: Usd, allowed: Option<Usd>) -> Option<CapReached> {
+    let allowed = allowed.filter(|allowed| used >= *allowed)?;
+    Some(CapReached { whose, used: used.to_string(), allowed: allowed.to_string() })
 }

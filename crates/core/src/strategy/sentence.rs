@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use crate::reason::Reason;
 use crate::strategy::Failure;
-use crate::strategy::fit::TooLong;
-use crate::strategy::spent::CapReached;
+use crate::strategy::decide::CapReached;
+use crate::strategy::plan::TooLong;
 use crate::text::Label;
 use crate::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS};
 use crate::verdict::{Change, DeadBecause, Target};

@@ -1,13 +1,16 @@
-//! Queues and keys.
+//! Administration: queues, keys, breakers, health, statistics, limits, changes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::QueueName;
+use super::bounds;
+use crate::breaker;
+use crate::ids::{QueueName, RunId, Tenant};
 use crate::policy::{PolicyLayer, RetryBy};
-use crate::text::Label;
+use crate::reason::Reason;
+use crate::run::StateName;
+use crate::text::{Label, Text};
 use crate::time::Timestamp;
-use crate::wire::bounds;
 use crate::words::words;
 
 words! {
@@ -98,4 +101,255 @@ pub struct KeyView {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KeysAnswer {
     pub keys: Vec<KeyView>,
+}
+
+words! {
+    /// What a breaker watches.
+    pub enum BreakerScope {
+        /// All that one tenant does.
+        Tenant = "tenant",
+        /// What one tenant asks of a provider's model.
+        Model = "model",
+        /// What everybody asks of a provider's model.
+        Everywhere = "everywhere",
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BreakerView {
+    /// As `held_by` says it.
+    pub name: Label,
+    pub scope: BreakerScope,
+    pub environment: Label,
+    pub tenant: Option<Tenant>,
+    pub provider: Option<Label>,
+    pub model: Option<Label>,
+    pub state: breaker::StateName,
+    /// Of everybody's breaker only for those who see all tenants.
+    pub since: Option<Timestamp>,
+    /// Open: when one attempt may find out; opened by hand: when it closes, or until somebody closes it.
+    pub until: Option<Timestamp>,
+    /// Somebody opened it: replays wait too.
+    pub by_hand: bool,
+    pub opened_by: Option<String>,
+    pub reason: Option<Text>,
+    /// Openings in a row.
+    pub tries: u32,
+    /// Half open: an attempt is under way that finds out.
+    pub probing: bool,
+    /// Closed: attempts within the window; of everybody's breaker only for those who see all tenants.
+    pub attempts: Option<u64>,
+    pub failed: Option<u64>,
+    /// Runs that it holds, counted up to 10,000; for a tenant its own.
+    pub held: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BreakersAnswer {
+    pub breakers: Vec<BreakerView>,
+}
+
+/// Something that happened to a breaker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BreakerEntry {
+    pub at: Timestamp,
+    pub breaker: Label,
+    pub actor: String,
+    /// opened, half_open, closed, reset or taken_over.
+    pub event: String,
+    pub note: Option<Text>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TenantBreaker {
+    pub tenant: Tenant,
+    /// The worst of them.
+    pub state: breaker::StateName,
+    pub breakers: Vec<BreakerView>,
+    /// The newest first, at most 50.
+    pub history: Vec<BreakerEntry>,
+}
+
+words! {
+    /// What a person does to a breaker.
+    pub enum BreakerAction {
+        Open = "open",
+        Close = "close",
+        /// Closed, and what was counted is forgotten.
+        Reset = "reset",
+    }
+}
+
+/// `POST /v1/tenants/{tenant}/breaker`: the tenant's own, or with a provider or a model the one for that.
+/// `POST /v1/breakers`: everybody's for a provider and model, at least one of which is named.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BreakerRequest {
+    pub action: BreakerAction,
+    #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
+    pub reason: Text,
+    /// Only with open: when it closes by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// production when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<Label>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<Label>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<Label>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TenantHealth {
+    pub pending_retries: u64,
+    pub held: u64,
+    /// Open dead runs that are poison, permanent, unsafe or rejected.
+    pub active_poison: u64,
+    pub escalated: u64,
+    pub dead: u64,
+    pub recovered_24h: u64,
+    pub last_failure_at: Option<Timestamp>,
+    /// Of the runs that failed and came to an end in the last 24 h, the share that recovered.
+    pub recovery_rate_pct: Option<f64>,
+    /// What it may have of the workers at a time, where anybody has set it a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<TenantLimits>,
+}
+
+/// A tenant's limits, and how much of them it uses.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TenantLimits {
+    pub running: u64,
+    pub max_running: Option<u64>,
+    pub leases_per_s: Option<f64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TenantView {
+    pub tenant: Tenant,
+    pub dead: u64,
+    pub scheduled: u64,
+    pub running: u64,
+    pub last_failure_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TenantsAnswer {
+    pub tenants: Vec<TenantView>,
+    pub next_cursor: Option<String>,
+}
+
+/// A queue with due work that nobody takes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QueueAlert {
+    pub queue: QueueName,
+    pub oldest_due_at: Timestamp,
+    pub last_lease_call_at: Option<Timestamp>,
+    pub what_to_do: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HealthAnswer {
+    /// ok, or attention when something waits for a person or a worker.
+    pub status: String,
+    pub version: String,
+    pub now: Timestamp,
+    pub dead: u64,
+    pub review: u64,
+    pub scheduled: u64,
+    pub running: u64,
+    pub queues_without_workers: Vec<QueueAlert>,
+    pub queues_without_owner: Vec<QueueName>,
+    /// Rows that a service could not work with and left for a person: only for those who see all tenants.
+    #[serde(default)]
+    pub set_aside: u64,
+    /// The server's clock was set, or stands behind the times that the store has written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockJump>,
+}
+
+impl HealthAnswer {
+    /// Names a jump of the clock, which is worth somebody's attention.
+    #[must_use]
+    pub fn with_clock(mut self, jump: Option<ClockJump>) -> Self {
+        if jump.is_some() {
+            "attention".clone_into(&mut self.status);
+        }
+        self.clock = jump;
+        self
+    }
+}
+
+/// Somebody set the server's clock. Time goes on here as before: a little slower where the clock is behind, until it has
+/// caught up; a clock that was set forward is followed after ten minutes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ClockJump {
+    pub jumped_at: Timestamp,
+    /// Negative: it was set back.
+    pub by_ms: i64,
+    /// How far the times given out are ahead of the server's clock now.
+    pub ahead_ms: u64,
+}
+
+/// One hour of one kind of event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StatsPoint {
+    pub hour: Timestamp,
+    pub started: u64,
+    pub failed: u64,
+    pub retried: u64,
+    pub dead: u64,
+    pub recovered: u64,
+    pub succeeded: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StatsAnswer {
+    pub since: Timestamp,
+    pub until: Timestamp,
+    pub hours: Vec<StatsPoint>,
+    /// Failed attempts by reason over the whole span.
+    pub reasons: Vec<(Reason, u64)>,
+    /// Runs by state now.
+    pub states: Vec<(StateName, u64)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LimitsAnswer {
+    pub body_max_bytes: u64,
+    pub in_flight_max_bytes: u64,
+    pub id_max_bytes: u64,
+    pub label_max_bytes: u64,
+    pub attempt_max: u32,
+    pub lease_ms_min: u64,
+    pub lease_ms_max: u64,
+    pub leases_max: u32,
+    pub lease_payload_max_bytes: u64,
+    pub wait_ms_max: u64,
+    pub page_max: u32,
+    pub count_max: u64,
+    pub step_output_max_bytes: u64,
+}
+
+/// A run that moved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChangeEntry {
+    pub run_id: RunId,
+    pub tenant: Tenant,
+    pub queue: QueueName,
+    pub state: StateName,
+    pub attempt: u32,
+    pub reason: Option<Reason>,
+    pub at: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChangesAnswer {
+    /// Each run at most once, as it stands now.
+    pub changes: Vec<ChangeEntry>,
+    /// Pass it as `since` next time.
+    pub next: String,
+    /// `since` was too far back: what lies between is not known, read the list anew.
+    pub reset: bool,
 }

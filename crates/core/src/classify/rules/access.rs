@@ -1,7 +1,7 @@
-//! Who are you, and may you: authentication and permission.
+//! Authentication and permission.
 
-use crate::classify::place::Place::{Human, Llm, Tool};
-use crate::classify::rule::{CLEAR, HINT, LIKELY, Rule};
+use super::{CLEAR, HINT, LIKELY, Rule};
+use crate::classify::evidence::Place::{Human, Llm, Tool};
 use crate::reason::Category::Conditional;
 use crate::reason::Reason::{AuthFailed, PermissionDenied};
 

@@ -1,7 +1,7 @@
-//! Defects of code, and data that is broken.
+//! Defects in code and broken data.
 
-use crate::classify::place::Place::{Framework, Llm, Tool};
-use crate::classify::rule::{CLEAR, HINT, LIKELY, Rule, SURE};
+use super::{CLEAR, HINT, LIKELY, Rule, SURE};
+use crate::classify::evidence::Place::{Framework, Llm, Tool};
 use crate::reason::Reason::{Bug, DataIntegrity};
 
 pub(super) static RULES: &[Rule] = &[

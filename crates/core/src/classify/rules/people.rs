@@ -1,7 +1,7 @@
-//! People: decisions that did not come, and work that was called off.
+//! Decisions by people that did not come in time, and cancelled work.
 
-use crate::classify::place::Place::{Framework, Human, Llm, Tool};
-use crate::classify::rule::{CLEAR, HINT, LIKELY, Rule, SURE};
+use super::{CLEAR, HINT, LIKELY, Rule, SURE};
+use crate::classify::evidence::Place::{Framework, Human, Llm, Tool};
 use crate::reason::Reason::{ApprovalExpired, Cancelled, Unknown};
 
 pub(super) static RULES: &[Rule] = &[

@@ -1,7 +1,7 @@
-//! The request itself: wrong, about nothing that exists, or already there.
+//! Requests that are wrong in themselves, and resources that do not exist or already do.
 
-use crate::classify::place::Place::{Broker, Database, Llm};
-use crate::classify::rule::{CLEAR, HINT, LIKELY, Rule, SURE};
+use super::{CLEAR, HINT, LIKELY, Rule, SURE};
+use crate::classify::evidence::Place::{Broker, Database, Llm};
 use crate::reason::Category::Transient;
 use crate::reason::Reason::{ConflictDuplicate, InvalidRequest, NotFound};
 

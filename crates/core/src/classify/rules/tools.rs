@@ -1,7 +1,7 @@
-//! Tools: missing, or failed in their own way.
+//! Tools: missing, or failing in their own way.
 
-use crate::classify::place::Place::{Framework, Llm, Tool};
-use crate::classify::rule::{CLEAR, HINT, LIKELY, Rule, SURE};
+use super::{CLEAR, HINT, LIKELY, Rule, SURE};
+use crate::classify::evidence::Place::{Framework, Llm, Tool};
 use crate::reason::Reason::{ToolError, ToolNotFound};
 
 pub(super) static RULES: &[Rule] = &[

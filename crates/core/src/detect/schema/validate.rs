@@ -323,7 +323,3 @@ fn equal(one: &Value, other: &Value) -> bool {
         (one, other) => one == other,
     }
 }
-
-#[cfg(test)]
-#[path = "validate_tests.rs"]
-mod tests;

@@ -1,7 +1,9 @@
-use serde_json::json;
+//! Schemas by example: what is refused, what an output breaks, and what ends in "can't tell".
 
+use serde_json::{Map, Value, json};
+
+use super::validate::{Found, Look};
 use super::*;
-use crate::detect::schema::check::check;
 
 fn found(schema: &Value, value: &Value) -> Found {
     Look::new(schema, &check(schema).unwrap()).at(value)
@@ -132,4 +134,53 @@ fn a_schema_that_runs_in_circles_or_multiplies_itself_ends() {
         .collect();
     let bomb = json!({"$ref": "#/$defs/l0", "$defs": levels});
     assert_eq!(found(&bomb, &json!(1)), Found::TooMuchToTell);
+}
+
+fn breach(schema: Value, output: &str, said: Option<&str>) -> Option<String> {
+    OutputSchema::new(schema).unwrap().breach(Some(output), said)
+}
+
+#[test]
+fn a_text_may_be_the_value_in_json_but_not_with_words_around_it() {
+    let total = json!({"type": "object", "required": ["total"]});
+    assert_eq!(breach(total.clone(), r#"{"total":1}"#, None), None);
+    assert_eq!(breach(total.clone(), r#""{\"total\":1}""#, Some(r#"{"total":1}"#)), None);
+    let fenced = "```json\n{\"total\":1}\n```";
+    assert_eq!(
+        breach(total.clone(), &json!(fenced).to_string(), Some(fenced)).unwrap(),
+        "the text has a fence or words around its JSON"
+    );
+    assert_eq!(breach(total.clone(), r#""no""#, Some("no")).unwrap(), "the text is not JSON");
+    assert_eq!(breach(json!({"type": "string"}), r#""any words""#, Some("any words")), None);
+    assert!(OutputSchema::new(total).unwrap().breach(None, None).is_some());
+}
+
+#[test]
+fn what_cant_be_held_is_nobodys_breach() {
+    assert_eq!(breach(json!({"type": "object"}), r#""\ud800""#, Some("\\ud800")), None);
+}
+
+#[test]
+fn what_we_could_not_ask_is_refused_when_it_is_set() {
+    let deep = (0..100).fold(json!(true), |inner, _| json!({ "not": inner }));
+    for (schema, said) in [
+        (json!("schemas/x.json"), "a schema is an object"),
+        (json!({"type": "txt"}), "`type`"),
+        (json!({"$ref": "https://example.com/x.json"}), "only places in the same schema"),
+        (json!({"$ref": "#/$defs/none"}), "only places in the same schema"),
+        (json!({"pattern": "("}), "the pattern"),
+        (json!({"pattern": "(\\w{1000}){1000}"}), "the pattern"),
+        (json!({"patternProperties": {"(": true}}), "the pattern"),
+        (json!({"unevaluatedProperties": false}), "not supported"),
+        (json!({"anyOf": {}}), "`anyOf` is a list"),
+        (json!({"properties": []}), "`properties`"),
+        (json!({"properties": {"a": 3}}), "a schema is an object"),
+        (json!({"multipleOf": 0}), "`multipleOf`"),
+        (json!({"minLength": -1}), "`minLength`"),
+        (deep, "levels deep"),
+        (json!({"description": "x".repeat(MOST_BYTES)}), "bytes"),
+    ] {
+        let message = check(&schema).expect_err(&schema.to_string()).to_string();
+        assert!(message.contains(said), "{message}");
+    }
 }

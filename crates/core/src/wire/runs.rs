@@ -1,10 +1,12 @@
-//! Runs as the API shows them.
+//! Runs, attempts, steps and effects as the API shows them, and pages of them.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 
+use super::report::{ErrorReport, Links, PayloadOmitted, ResponseReport, Severity, StepStatus, Usage, Versions};
+use super::{RawJson, ReviewView, bounds};
 use crate::ids::{IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant};
 use crate::ledger::VersionChange;
 use crate::reason::{Category, Reason};
@@ -12,8 +14,7 @@ use crate::run::StateName;
 use crate::text::{Label, Text};
 use crate::time::{ClientTime, Timestamp};
 use crate::verdict::{DeadBecause, Told, Verdict};
-use crate::wire::report::{ErrorReport, Links, PayloadOmitted, ResponseReport, Severity, StepStatus, Usage, Versions};
-use crate::wire::{EffectOutcome, RawJson, ReviewView};
+use crate::words::words;
 
 /// The pattern a failure belongs to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -219,4 +220,130 @@ pub struct StateAnswer {
     pub run_id: RunId,
     pub tenant: Tenant,
     pub state: StateName,
+}
+
+words! {
+    pub enum Sort {
+        Received = "received",
+        NewestFirst = "-received",
+        Due = "due",
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunsPage {
+    pub runs: Vec<RunSummary>,
+    /// Where the next page begins. A search that has looked far enough for one answer may give a short page with a
+    /// cursor: go on with it.
+    pub next_cursor: Option<String>,
+    pub total: Option<u64>,
+    /// Counting stopped at 10,000.
+    pub total_capped: bool,
+}
+
+words! {
+    /// The states that plain recovery APIs know.
+    pub enum DlqStatus {
+        Pending = "pending",
+        Retrying = "retrying",
+        Recovered = "recovered",
+        Escalated = "escalated",
+        Abandoned = "abandoned",
+    }
+}
+
+impl DlqStatus {
+    pub fn of(state: StateName) -> Self {
+        match state {
+            StateName::Scheduled => Self::Pending,
+            StateName::Running => Self::Retrying,
+            StateName::Recovered | StateName::Succeeded | StateName::Resolved => Self::Recovered,
+            StateName::Dead | StateName::Review => Self::Escalated,
+            StateName::Discarded | StateName::Merged => Self::Abandoned,
+        }
+    }
+
+    pub fn states(self) -> Vec<StateName> {
+        StateName::ALL.iter().copied().filter(|state| Self::of(*state) == self).collect()
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DlqMessage {
+    pub id: RunId,
+    pub tenant: Tenant,
+    pub status: DlqStatus,
+    pub queue: String,
+    pub reason: Option<Reason>,
+    pub category: Option<Category>,
+    pub error: Option<String>,
+    pub attempts: u32,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub next_retry_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DlqAnswer {
+    pub messages: Vec<DlqMessage>,
+    pub next_cursor: Option<String>,
+    pub total: Option<u64>,
+}
+
+words! {
+    /// What turned out about an effect in doubt.
+    pub enum EffectOutcome {
+        /// It happened.
+        Committed = "committed",
+        /// Nothing happened: it may be begun anew.
+        NotDone = "not_done",
+    }
+}
+
+/// An entry of the ledger: a step or effect with the run that it belongs to.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct EffectView {
+    pub tenant: Tenant,
+    pub run_id: RunId,
+    pub key: StepKey,
+    pub name: Label,
+    pub effect: bool,
+    pub status: StepStatus,
+    /// With `reconciled`: what it was reconciled to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<EffectOutcome>,
+    #[schemars(with = "Option<serde_json::Value>")]
+    pub output: Option<RawJson>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_omitted: Option<PayloadOmitted>,
+    /// How to find out whether it happened, as the step declared.
+    pub check: Option<Text>,
+    /// The attempt that began it.
+    pub attempt: u32,
+    /// What that attempt ran with.
+    pub versions: Versions,
+    /// When the intent was recorded; none where only the outcome was.
+    pub started_at: Option<Timestamp>,
+    /// When it came to stand as it does.
+    pub at: Timestamp,
+    /// When it was last recorded or given back; it is kept for 90 days after that, and as long as its run.
+    pub last_used_at: Timestamp,
+    /// Who reconciled it.
+    pub settled_by: Option<String>,
+}
+
+/// Settle an effect in doubt: `POST /v1/effects/{key}/reconcile`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReconcileRequest {
+    #[serde(default)]
+    pub tenant: Option<Tenant>,
+    pub outcome: EffectOutcome,
+    /// With `committed`: what it gave; a replay gets it back.
+    #[serde(default)]
+    #[schemars(schema_with = "bounds::free")]
+    pub output: Option<RawJson>,
+    #[serde(default)]
+    #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
+    pub reason: Option<Text>,
 }

@@ -1,11 +1,10 @@
-//! Whether two JSON texts say the same: numbers by their value, objects whatever the order of their keys.
+//! Equality of two JSON texts by meaning: numbers by value, objects in any key order.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::apply::Why;
-use super::scan::{Kind, entries, kind};
-use super::work::Work;
+use super::{Why, Work};
+use crate::json::{Entry, Kind, entries, kind_at};
 use crate::text::decode_token;
 
 /// Deeper than this only the very same text counts as the same.
@@ -21,7 +20,7 @@ fn same_within(a: &str, b: &str, depth: usize, work: &mut Work) -> Result<bool, 
         return Ok(a == b);
     }
     work.look(a.len() + b.len())?;
-    Ok(match (kind(a, 0), kind(b, 0)) {
+    Ok(match (kind_at(a, 0), kind_at(b, 0)) {
         (Kind::Object, Kind::Object) => {
             let (a, b) = (members(a), members(b));
             if a.len() != b.len() {
@@ -35,7 +34,7 @@ fn same_within(a: &str, b: &str, depth: usize, work: &mut Work) -> Result<bool, 
             }
             true
         }
-        (Kind::List, Kind::List) => {
+        (Kind::Array, Kind::Array) => {
             let (mut left, mut right) = (entries(a, 0), entries(b, 0));
             loop {
                 match (left.next(), right.next()) {
@@ -49,25 +48,18 @@ fn same_within(a: &str, b: &str, depth: usize, work: &mut Work) -> Result<bool, 
                 }
             }
         }
-        (Kind::Plain, Kind::Plain) => same_plain(a, b),
-        (Kind::Object | Kind::List | Kind::Plain, Kind::Object | Kind::List | Kind::Plain) => false,
+        (Kind::String, Kind::String) => decode_token(a) == decode_token(b),
+        (Kind::Other, Kind::Other) => matches!((number(a), number(b)), (Some(a), Some(b)) if a == b),
+        (Kind::Object | Kind::Array | Kind::String | Kind::Other, _) => false,
     })
 }
 
 fn members(object: &str) -> BTreeMap<Cow<'_, str>, &str> {
-    let member = |entry: super::scan::Entry| {
+    let member = |entry: Entry| {
         let key = entry.key.map_or(Cow::Borrowed(""), |key| decode_token(&object[key]));
         (key, &object[entry.value])
     };
     entries(object, 0).map(member).collect()
-}
-
-fn same_plain(a: &str, b: &str) -> bool {
-    match (a.starts_with('"'), b.starts_with('"')) {
-        (true, true) => decode_token(a) == decode_token(b),
-        (false, false) => matches!((number(a), number(b)), (Some(a), Some(b)) if a == b),
-        (true, false) | (false, true) => false,
-    }
 }
 
 /// Sign, digits without zeros at either end, and the power of ten of the last digit: exact, whatever the size.

@@ -1,12 +1,69 @@
-//! From a pointer to the bytes it names.
+//! JSON Pointers (RFC 6901), and the bytes that they name.
 
 use std::ops::Range;
 
-use super::apply::Why;
-use super::pointer::index;
-use super::scan::{Entry, Kind, after_space, entries, kind, value_end};
-use super::work::Work;
+use super::{Why, Work};
+use crate::json::{Entry, Kind, after_space, entries, kind_at, value_end};
 use crate::text::decode_token;
+
+/// Longer ones name nothing that anybody wrote by hand or program.
+const POINTER_MAX_BYTES: usize = 8 * 1024;
+
+/// A pointer's names, decoded. Empty: the whole document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pointer(Vec<String>);
+
+impl Pointer {
+    /// None when it is not a pointer.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return Some(Self(Vec::new()));
+        }
+        if text.len() > POINTER_MAX_BYTES {
+            return None;
+        }
+        text.strip_prefix('/')?.split('/').map(name).collect::<Option<Vec<_>>>().map(Self)
+    }
+
+    /// Where it is kept, and under which name; none for the whole document.
+    pub(super) fn split(&self) -> Option<(&[String], &str)> {
+        self.0.split_last().map(|(last, parents)| (parents, last.as_str()))
+    }
+
+    pub(super) fn names(&self) -> &[String] {
+        &self.0
+    }
+
+    /// Whether `other` is this place or lies within it.
+    pub(super) fn holds(&self, other: &Self) -> bool {
+        other.0.starts_with(&self.0)
+    }
+}
+
+fn name(escaped: &str) -> Option<String> {
+    if !escaped.contains('~') {
+        return Some(escaped.to_owned());
+    }
+    let mut out = String::with_capacity(escaped.len());
+    let mut chars = escaped.chars();
+    while let Some(c) = chars.next() {
+        out.push(match c {
+            '~' => match chars.next()? {
+                '0' => '~',
+                '1' => '/',
+                _ => return None,
+            },
+            other => other,
+        });
+    }
+    Some(out)
+}
+
+/// A list's index: digits without a leading zero.
+pub(super) fn index(name: &str) -> Option<usize> {
+    let digits = !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit());
+    (digits && (name == "0" || !name.starts_with('0'))).then(|| name.parse().ok()).flatten()
+}
 
 /// The value that `names` lead to, in one pass however deep it lies. Where an object has a key twice the last one counts,
 /// so that every object on the way is read to its end.
@@ -56,7 +113,7 @@ impl Finder<'_> {
                 let value = after_space(self.text, after_space(self.text, end) + 1);
                 (value, decode_token(&self.text[start..end]) == *name)
             }
-            Kind::List | Kind::Plain => (start, index(name) == Some(at)),
+            Kind::Array | Kind::String | Kind::Other => (start, index(name) == Some(at)),
         };
         if wanted { self.value(value) } else { value_end(self.text, value) }
     }
@@ -64,8 +121,8 @@ impl Finder<'_> {
     /// A value on the way: what is looked for, the next container to read, or a dead end.
     fn value(&mut self, start: usize) -> usize {
         self.found = None;
-        let kind = kind(self.text, start);
-        if self.open.len() < self.names.len() && kind != Kind::Plain {
+        let kind = kind_at(self.text, start);
+        if self.open.len() < self.names.len() && matches!(kind, Kind::Object | Kind::Array) {
             self.open.push((kind, 0));
             return start + 1;
         }
@@ -79,10 +136,10 @@ impl Finder<'_> {
 
 /// The entry of that name. Where an object has a key twice, the last one: that is the one readers take.
 pub(super) fn child(text: &str, container: usize, name: &str) -> Option<Entry> {
-    match kind(text, container) {
+    match kind_at(text, container) {
         Kind::Object => entries(text, container).filter(|entry| is_named(text, entry, name)).last(),
-        Kind::List => entries(text, container).nth(index(name)?),
-        Kind::Plain => None,
+        Kind::Array => entries(text, container).nth(index(name)?),
+        Kind::String | Kind::Other => None,
     }
 }
 

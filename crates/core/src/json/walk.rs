@@ -1,45 +1,46 @@
-//! Where things are in a JSON text. The text is known to be well formed, so that nothing is checked, nothing is
-//! allocated, and no depth can overrun a stack.
+//! A walk over a well-formed JSON text without an index: nothing is checked or allocated, and no depth can overflow the
+//! stack. Use it where a payload may be larger or deeper than a [`super::Tape`] allows.
 
 use std::ops::Range;
 
-/// An entry of an object or a list, by its bytes.
+use super::Kind;
+use super::tape::end_of_string;
+
+/// An entry of an object or array, by byte range.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
-    /// With its quotes; none in a list.
-    pub(super) key: Option<Range<usize>>,
-    pub(super) value: Range<usize>,
+pub(crate) struct Entry {
+    /// With its quotes; none in an array.
+    pub(crate) key: Option<Range<usize>>,
+    pub(crate) value: Range<usize>,
 }
 
 impl Entry {
-    pub(super) fn start(&self) -> usize {
+    pub(crate) fn start(&self) -> usize {
         self.key.as_ref().map_or(self.value.start, |key| key.start)
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Object,
-    List,
-    Plain,
-}
-
-pub(super) fn kind(text: &str, at: usize) -> Kind {
+/// The kind of the value that begins at `at`.
+pub(crate) fn kind_at(text: &str, at: usize) -> Kind {
     match text.as_bytes().get(at) {
         Some(b'{') => Kind::Object,
-        Some(b'[') => Kind::List,
-        Some(_) | None => Kind::Plain,
+        Some(b'[') => Kind::Array,
+        Some(b'"') => Kind::String,
+        Some(_) | None => Kind::Other,
     }
 }
 
-/// The entries of the object or list that begins at `at`, one after another; none of a plain value.
-pub(super) fn entries(text: &str, at: usize) -> Entries<'_> {
-    let kind = kind(text, at);
-    let next = if kind == Kind::Plain { text.len() } else { at + 1 };
+/// The entries of the object or array that begins at `at`; none for any other value.
+pub(crate) fn entries(text: &str, at: usize) -> Entries<'_> {
+    let kind = kind_at(text, at);
+    let next = match kind {
+        Kind::Object | Kind::Array => at + 1,
+        Kind::String | Kind::Other => text.len(),
+    };
     Entries { text, kind, next }
 }
 
-pub(super) struct Entries<'a> {
+pub(crate) struct Entries<'a> {
     text: &'a str,
     kind: Kind,
     next: usize,
@@ -69,13 +70,13 @@ impl Iterator for Entries<'_> {
 }
 
 /// The first byte from `at` on that is not white space.
-pub(super) fn after_space(text: &str, at: usize) -> usize {
+pub(crate) fn after_space(text: &str, at: usize) -> usize {
     let rest = text.as_bytes().get(at..).unwrap_or_default();
     at + rest.iter().take_while(|b| b" \t\r\n".contains(b)).count()
 }
 
 /// One past the value that begins at `at`.
-pub(super) fn value_end(text: &str, at: usize) -> usize {
+pub(crate) fn value_end(text: &str, at: usize) -> usize {
     let bytes = text.as_bytes();
     match bytes.get(at) {
         Some(b'"') => string_end(bytes, at),
@@ -89,15 +90,8 @@ pub(super) fn value_end(text: &str, at: usize) -> usize {
 }
 
 fn string_end(bytes: &[u8], at: usize) -> usize {
-    let mut next = at + 1;
-    while let Some(found) = memchr::memchr2(b'"', b'\\', bytes.get(next..).unwrap_or_default()) {
-        next += found;
-        if bytes[next] == b'"' {
-            return next + 1;
-        }
-        next += 2;
-    }
-    bytes.len()
+    let content = at + 1;
+    bytes.get(content..).and_then(end_of_string).map_or(bytes.len(), |len| content + len)
 }
 
 fn container_end(bytes: &[u8], at: usize) -> usize {
