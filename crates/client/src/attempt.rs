@@ -1,20 +1,25 @@
-//! One attempt in an agent's hands: heartbeats run in the background as long as the handle lives.
+//! One attempt in a worker's hands. Its lease is kept alive in the background: one task per client sends the due heartbeats
+//! of all attempts in one call.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use redrive_core::ids::{CallId, RunId, StepKey};
 use redrive_core::policy::LEASE_MS_DEFAULT;
 use redrive_core::text::Label;
 use redrive_core::wire::{
-    EffectOutcome, ErrorReport, FailRequest, FailureAnswer, LeasedRun, RawJson, StartAnswer, StartRequest, StateAnswer,
-    StepRequest, StepStatus, StepView, SucceedAnswer, SucceedRequest,
+    EffectOutcome, ErrorReport, FailRequest, FailureAnswer, HeartbeatsAnswer, HeartbeatsRequest, LeaseBeat, LeasedRun,
+    RawJson, StartAnswer, StartRequest, StateAnswer, StepRequest, StepStatus, StepView, SucceedAnswer, SucceedRequest,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
 
-use crate::beats::Kept;
-use crate::blank;
-use crate::client::Client;
-use crate::error::{Error, Result};
-use crate::unique;
+use crate::client::{Client, Error, Result};
+use crate::requests::{call_id, error_report};
 
 /// What a start gave.
 #[derive(Debug)]
@@ -79,13 +84,13 @@ pub struct RunHandle {
     lease: String,
     attempt: u32,
     steps: Vec<StepView>,
-    kept: Kept,
+    heartbeats: HeartbeatGuard,
 }
 
 impl RunHandle {
     fn hold(client: Client, run_id: RunId, lease: String, lease_ms: u64) -> Self {
-        let kept = client.keep_alive(run_id.clone(), lease.clone(), lease_ms);
-        Self { client, run_id, lease, attempt: 0, steps: Vec::new(), kept }
+        let heartbeats = client.keep_alive(run_id.clone(), lease.clone(), lease_ms);
+        Self { client, run_id, lease, attempt: 0, steps: Vec::new(), heartbeats }
     }
 
     pub fn run_id(&self) -> &RunId {
@@ -140,12 +145,12 @@ impl RunHandle {
 
     /// Whether the server has said that the attempt is no longer ours.
     pub fn is_lost(&self) -> bool {
-        *self.kept.lost.borrow()
+        *self.heartbeats.lost.borrow()
     }
 
     /// Returns once the attempt is no longer ours; use it beside the work in a `select!`.
     pub async fn lost(&self) {
-        let mut lost = self.kept.lost.clone();
+        let mut lost = self.heartbeats.lost.clone();
         if lost.wait_for(|lost| *lost).await.is_err() {
             // The heartbeats ended without that news: it will never come.
             std::future::pending::<()>().await;
@@ -170,7 +175,7 @@ impl RunHandle {
     {
         let key: StepKey = key.parse().map_err(|e| Error::Unusable(format!("`{key}`: {e}")))?;
         // Under one lease the same effect may be called twice at once: only one of the calls gets leave to do it.
-        let call = unique::call_id()?;
+        let call = call_id()?;
         let told = |status, output| self.record(name, Some(key.clone()), true, status, output, Some(call.clone()));
         let begun = told(StepStatus::Started, None).await?;
         if begun.replayed {
@@ -221,7 +226,7 @@ impl RunHandle {
 
     /// The attempt failed; the answer says what happens next.
     pub async fn fail(self, message: &str) -> Result<FailureAnswer> {
-        self.fail_with(blank::error(message)).await
+        self.fail_with(error_report(message)).await
     }
 
     pub async fn fail_with(self, error: ErrorReport) -> Result<FailureAnswer> {
@@ -254,4 +259,153 @@ pub enum EffectError<E> {
     Redrive(#[from] Error),
     #[error("{0}")]
     Work(E),
+}
+
+/// So many heartbeats fit into a lease: two may get lost.
+const BEATS_PER_LEASE: u32 = 3;
+/// What the server takes in one call.
+const LEASES_MAX: usize = 1_000;
+/// A beat that is due within this part of its interval goes with those that are due now.
+const EARLY_PART: u32 = 4;
+const HEARTBEAT_TIMEOUT_MIN: Duration = Duration::from_secs(1);
+
+/// Ends its task when the last client and the last attempt are gone.
+#[derive(Debug, Default)]
+pub(crate) struct Heartbeats {
+    held: Arc<HeldLeases>,
+    task: Mutex<JoinSet<()>>,
+}
+
+#[derive(Debug, Default)]
+struct HeldLeases {
+    leases: Mutex<Leases>,
+    /// A lease has come that may be due before all others.
+    added: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Leases {
+    last: u64,
+    by_number: BTreeMap<u64, HeldLease>,
+}
+
+#[derive(Debug)]
+struct HeldLease {
+    beat: LeaseBeat,
+    every: Duration,
+    due: Instant,
+    lost: watch::Sender<bool>,
+}
+
+/// A lease that is kept alive; dropping it ends its heartbeats.
+#[derive(Debug)]
+pub(crate) struct HeartbeatGuard {
+    held: Arc<HeldLeases>,
+    number: u64,
+    pub(crate) lost: watch::Receiver<bool>,
+}
+
+impl Drop for HeartbeatGuard {
+    fn drop(&mut self) {
+        lock(&self.held.leases).by_number.remove(&self.number);
+    }
+}
+
+impl Heartbeats {
+    /// `client` is whoever sends the heartbeats; it must not hold these beats, or they would never end.
+    pub(crate) fn keep(&self, client: Client, beat: LeaseBeat, lease_ms: u64) -> HeartbeatGuard {
+        let every = (Duration::from_millis(lease_ms) / BEATS_PER_LEASE).max(Duration::from_millis(1));
+        let (tell, lost) = watch::channel(false);
+        let number = {
+            let mut leases = lock(&self.held.leases);
+            leases.last += 1;
+            let number = leases.last;
+            leases.by_number.insert(number, HeldLease { beat, every, due: Instant::now() + every, lost: tell });
+            number
+        };
+        self.held.added.notify_one();
+        let mut task = lock(&self.task);
+        // A task that ended did so with its runtime.
+        while task.try_join_next().is_some() {}
+        if task.is_empty() {
+            task.spawn(send_beats(client, Arc::downgrade(&self.held)));
+        }
+        HeartbeatGuard { held: self.held.clone(), number, lost }
+    }
+}
+
+/// Nothing that panics runs under these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn send_beats(client: Client, held: Weak<HeldLeases>) {
+    let mut calls = JoinSet::new();
+    while let Some(held) = held.upgrade() {
+        let next = lock(&held.leases).by_number.values().map(|lease| lease.due).min();
+        tokio::select! {
+            () = held.added.notified() => continue,
+            () = until(next) => {}
+        }
+        // A slow answer holds nobody else's heartbeat up.
+        while calls.try_join_next().is_some() {}
+        for batch in held.due(Instant::now()) {
+            calls.spawn(send_batch(client.clone(), Arc::downgrade(&held), batch));
+        }
+    }
+}
+
+async fn until(next: Option<Instant>) {
+    match next {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+struct Batch {
+    numbers: Vec<u64>,
+    leases: Vec<LeaseBeat>,
+    timeout: Duration,
+}
+
+impl HeldLeases {
+    /// What is due, in calls that the server takes; each is due again one interval later.
+    fn due(&self, now: Instant) -> Vec<Batch> {
+        let mut batches: Vec<Batch> = Vec::new();
+        for (number, lease) in &mut lock(&self.leases).by_number {
+            if lease.due > now + lease.every / EARLY_PART {
+                continue;
+            }
+            lease.due = now + lease.every;
+            if batches.last().is_none_or(|batch| batch.leases.len() == LEASES_MAX) {
+                batches.push(Batch { numbers: Vec::new(), leases: Vec::new(), timeout: HEARTBEAT_TIMEOUT_MIN });
+            }
+            if let Some(batch) = batches.last_mut() {
+                batch.numbers.push(*number);
+                batch.leases.push(lease.beat.clone());
+                batch.timeout = batch.timeout.max(lease.every);
+            }
+        }
+        batches
+    }
+
+    fn answered(&self, numbers: &[u64], answer: &HeartbeatsAnswer) {
+        let mut leases = lock(&self.leases);
+        for (number, said) in numbers.iter().zip(&answer.leases) {
+            if matches!(said.code.as_deref(), Some("lease_lost" | "cancelled"))
+                && let Some(lease) = leases.by_number.remove(number)
+            {
+                let _ = lease.lost.send(true);
+            }
+        }
+    }
+}
+
+/// A server that is away for a beat may be back for the next one; only a lease that is over ends it.
+async fn send_batch(client: Client, held: Weak<HeldLeases>, batch: Batch) {
+    let request = HeartbeatsRequest { leases: batch.leases };
+    let answer = client.heartbeats(&request).timeout(batch.timeout).await;
+    if let (Ok(answer), Some(held)) = (answer, held.upgrade()) {
+        held.answered(&batch.numbers, &answer);
+    }
 }
