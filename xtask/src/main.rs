@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask test`, `torture`, `seeded`, `mutants`, `bench`, `generate`, `verify`.
+//! The project's own commands: `cargo xtask test`, `torture`, `seeded`, `mutants`, `bench`, `names`, `generate`, `verify`.
 //! This file only reads the command line; each command is a module.
 
 #![allow(clippy::print_stdout, reason = "a command-line tool: what it prints is what it is for")]
@@ -6,6 +6,7 @@
 mod bench;
 mod generated;
 mod mutants;
+mod names;
 mod seeded;
 mod suites;
 mod test;
@@ -31,6 +32,7 @@ usage: cargo xtask <command>
                   --sample N of each module, --seed N, --only MODULE,MODULE, --units (the domain's unit tests alone)
   bench [FLAGS]   measure beside raw SQLite in one run: --only classify|preflight|ingest|claims|operations|lists|pages|sdk|abuse, --pairs N,
                   --runs N, --large N, --huge N, --part NAME (one part of abuse), --json FILE
+  names [FLAGS]   list type names that product code defines more than once; --most N fails above N
   generate        write the files that are made from the code
   verify          fail if a file that is made from the code is not what the code says";
 
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         ["torture", flags @ ..] => torture::run(flags),
         ["seeded", rest @ ..] => seeded::run(rest),
         ["mutants", flags @ ..] => mutants::run(flags),
+        ["names", flags @ ..] => names::run(flags),
         ["generate"] => generated::generate(),
         ["verify"] => generated::verify(),
         ["help" | "--help" | "-h"] => {
