@@ -3,14 +3,15 @@
 
 #![allow(clippy::print_stdout, reason = "a command-line tool: what it prints is what it is for")]
 
-mod bench;
 mod generated;
 mod mutants;
 mod names;
+mod needs;
+mod release;
 mod seeded;
 mod suites;
+mod tally;
 mod test;
-mod torture;
 mod workspace;
 
 use std::env;
@@ -44,8 +45,8 @@ fn main() -> ExitCode {
         ["test", "--quick"] => test::run(&Scope { quick: true, filter: None }),
         // `test --help` is a question about the command, not a filter.
         ["test", filter] if !filter.starts_with('-') => test::run(&Scope { filter: Some(filter), quick: false }),
-        ["bench", flags @ ..] => bench::run(flags),
-        ["torture", flags @ ..] => torture::run(flags),
+        ["bench", flags @ ..] => release::bench(flags),
+        ["torture", flags @ ..] => release::torture(flags),
         ["seeded", rest @ ..] => seeded::run(rest),
         ["mutants", flags @ ..] => mutants::run(flags),
         ["names", flags @ ..] => names::run(flags),

@@ -1,5 +1,5 @@
-//! `cargo xtask torture`: builds the release binary, and hands it over to the folder `torture`; before that, many seeds of
-//! the simulation and a long run of the fuzzer, which ask for nothing but time.
+//! `cargo xtask bench` and `cargo xtask torture`: build the release binary and hand it to the tool of that name. Torture also
+//! runs many seeds of the simulation and a long fuzz run, which need nothing but time.
 
 use std::process::ExitCode;
 
@@ -7,11 +7,25 @@ use anyhow::{Context, Result, ensure};
 
 use crate::workspace;
 
+pub(crate) fn bench(args: &[&str]) -> Result<ExitCode> {
+    let built = workspace::cargo()?
+        .args(["build", "--release", "--package", "redrive", "--package", "redrive-bench"])
+        .status()
+        .context("cargo build")?;
+    ensure!(built.success(), "the release build failed");
+    let measured = workspace::cargo()?
+        .args(["run", "--quiet", "--release", "--package", "redrive-bench", "--"])
+        .args(args)
+        .status()
+        .context("redrive-bench")?;
+    Ok(if measured.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
 /// Of each, for every minute of torture: together they take about a minute.
 const SEEDS_A_MINUTE: f64 = 200.0;
 const EXECUTIONS_A_MINUTE: f64 = 20_000.0;
 
-pub(crate) fn run(args: &[&str]) -> Result<ExitCode> {
+pub(crate) fn torture(args: &[&str]) -> Result<ExitCode> {
     let built = workspace::cargo()?
         .args(["build", "--release", "--package", "redrive", "--package", "redrive-torture"])
         .status()
@@ -24,13 +38,13 @@ pub(crate) fn run(args: &[&str]) -> Result<ExitCode> {
         .args(args)
         .status()
         .context("redrive-torture")?;
-    let played = long(args, "redrive-sim", "--seeds", SEEDS_A_MINUTE)?;
-    let fuzzed = long(args, "redrive-fuzz", "--executions", EXECUTIONS_A_MINUTE)?;
+    let played = run_as_long(args, "redrive-sim", "--seeds", SEEDS_A_MINUTE)?;
+    let fuzzed = run_as_long(args, "redrive-fuzz", "--executions", EXECUTIONS_A_MINUTE)?;
     Ok(if tortured.success() && played && fuzzed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// As long as the torture was.
-fn long(args: &[&str], package: &str, count: &str, a_minute: f64) -> Result<bool> {
+fn run_as_long(args: &[&str], package: &str, count: &str, a_minute: f64) -> Result<bool> {
     let value = |flag: &str| args.iter().position(|arg| *arg == flag).and_then(|at| args.get(at + 1).copied());
     let minutes: f64 = value("--minutes").and_then(|minutes| minutes.parse().ok()).unwrap_or(1.0);
     let many = format!("{:.0}", minutes * a_minute);

@@ -1,10 +1,14 @@
-// axe on every page, light and dark: nothing serious, nothing critical. There and on a phone nothing is wider than the
-// screen, and there is one primary button.
+// axe on every page, light and dark: no serious or critical violation. On every page, also at phone width, nothing
+// overflows and there is at most one primary button.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import test from "node:test";
 
-async function pagesOf(server) {
+import { logIn, packages } from "./support.mjs";
+
+/** Creates something to show on each page and returns their paths. */
+async function createPages(server) {
   const fail = (run, more) => server.call("worker", "/v1/failures", { run_id: run, queue: "invoices", payload: { a: [1, { b: "c" }] }, ...more });
   await fail("axe-1", { error: { type: "KeyError", message: "'inv_90311' in billing.lookup", detail: 'File "/srv/a.py", line 1, in a\n', terminal: true } });
   await fail("axe-2", { error: { message: "lost" }, steps: [{ name: "charge", key: "axe:charge", effect: true, status: "started" }] });
@@ -18,30 +22,30 @@ async function pagesOf(server) {
   ];
 }
 
-async function look(bench, options, withAxe = true) {
-  const { page, server, done } = await bench.loggedIn("admin", options);
-  const axe = readFileSync(bench.packages().require.resolve("axe-core/axe.min.js"), "utf8");
-  const wrong = [];
-  for (const path of ["/login", ...(await pagesOf(server))]) {
+async function checkPages(options, withAxe = true) {
+  const { page, server, done } = await logIn("admin", options);
+  const axe = readFileSync(packages().resolve("axe-core/axe.min.js"), "utf8");
+  const problems = [];
+  for (const path of ["/login", ...(await createPages(server))]) {
     await page.goto(server.url + path);
-    // Through the browser's own door: the page's policy lets no foreign script in.
+    // By evaluation: the page's content security policy blocks script tags.
     if (withAxe) await page.evaluate(axe);
-    const found = !withAxe ? [] : await page.evaluate(() =>
+    const violations = !withAxe ? [] : await page.evaluate(() =>
       // @ts-ignore
       axe.run(document, { resultTypes: ["violations"] }).then(({ violations }) =>
         violations.filter((v) => ["serious", "critical"].includes(v.impact)).map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 120)).join(" | ")}`)));
-    wrong.push(...found.map((what) => `${path} ${what}`));
-    const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-    if (wider > 0) wrong.push(`${path} is ${wider} px wider than the screen`);
+    problems.push(...violations.map((what) => `${path} ${what}`));
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    if (overflow > 0) problems.push(`${path} overflows the screen by ${overflow} px`);
     const primary = await page.locator(".primary:visible").count();
-    if (primary > 1) wrong.push(`${path} has ${primary} primary buttons`);
+    if (primary > 1) problems.push(`${path} has ${primary} primary buttons`);
   }
-  assert.deepEqual(wrong, []);
+  assert.deepEqual(problems, []);
   await done();
 }
 
-export const accessibility = [
-  ["axe_finds_nothing_serious_on_any_page_in_light", (bench) => look(bench, { colorScheme: "light" })],
-  ["axe_finds_nothing_serious_on_any_page_in_dark", (bench) => look(bench, { colorScheme: "dark", reducedMotion: "reduce" })],
-  ["on_a_phone_nothing_is_wider_than_the_screen", (bench) => look(bench, { viewport: { width: 375, height: 800 } }, false)],
-];
+test("axe_finds_no_serious_problem_in_light_mode", () => checkPages({ colorScheme: "light" }));
+
+test("axe_finds_no_serious_problem_in_dark_mode", () => checkPages({ colorScheme: "dark", reducedMotion: "reduce" }));
+
+test("no_page_overflows_a_phone_screen", () => checkPages({ viewport: { width: 375, height: 800 } }, false));
