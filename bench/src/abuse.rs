@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use crate::Plan;
 use crate::figures::Figures;
 use crate::load::Connection;
-use crate::process::{At, Server, peak_memory_mib};
+use crate::process::{Server, StoreLocation, peak_memory_mib};
 
 /// The ordinary tenant alone, beside everything at once, and beside one part of it.
 const ALONE: Duration = Duration::from_secs(10);
@@ -81,10 +81,10 @@ pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     };
     let folder = tempfile::tempdir()?;
     if plan.part.is_none() {
-        let world = World::start(plan, At::Folder(&folder.path().join("all")))?;
+        let world = World::start(plan, StoreLocation::Folder(&folder.path().join("all")))?;
         world.all_at_once(figures).await?;
     }
-    let world = World::start(plan, At::Folder(&folder.path().join("parts")))?;
+    let world = World::start(plan, StoreLocation::Folder(&folder.path().join("parts")))?;
     world.one_by_one(&chosen, figures).await
 }
 
@@ -100,7 +100,7 @@ struct World {
 }
 
 impl World {
-    fn start(plan: &Plan, at: At<'_>) -> Result<Self> {
+    fn start(plan: &Plan, at: StoreLocation<'_>) -> Result<Self> {
         let server = Server::start(&plan.redrive, at)?;
         let hostile = Hostile {
             address: server.address.clone(),
@@ -157,7 +157,7 @@ impl World {
     }
 
     /// The ordinary tenant has a thread of its own, so that no answer to it waits behind one to the other.
-    async fn reports(&self, name: &str, lasts: Duration) -> Result<Seen> {
+    async fn reports(&self, name: &str, lasts: Duration) -> Result<OrdinaryLoad> {
         let (address, key, name) = (self.server.address.clone(), self.ordinary.clone(), name.to_owned());
         let thread = std::thread::Builder::new().name("ordinary".into()).spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -210,7 +210,7 @@ impl Attack {
     }
 }
 
-fn key(plan: &Plan, at: At<'_>, role: &str, tenant: &str) -> Result<String> {
+fn key(plan: &Plan, at: StoreLocation<'_>, role: &str, tenant: &str) -> Result<String> {
     let made = Command::new(&plan.redrive)
         .args(["keys", "create", "--role", role, "--tenant", tenant, "--json"])
         .args(at.flags())
@@ -221,7 +221,7 @@ fn key(plan: &Plan, at: At<'_>, role: &str, tenant: &str) -> Result<String> {
 }
 
 /// What the ordinary tenant saw.
-struct Seen {
+struct OrdinaryLoad {
     p50_ms: f64,
     p99_ms: f64,
     worst_ms: f64,
@@ -229,7 +229,7 @@ struct Seen {
 }
 
 /// Reports one by one for so long, over a few connections.
-async fn reports(address: &str, key: &str, name: &str, lasts: Duration) -> Result<Seen> {
+async fn reports(address: &str, key: &str, name: &str, lasts: Duration) -> Result<OrdinaryLoad> {
     let until = Instant::now() + lasts;
     let mut set = JoinSet::new();
     for line in 0..ORDINARY {
@@ -262,7 +262,7 @@ async fn reports(address: &str, key: &str, name: &str, lasts: Duration) -> Resul
     }
     waits.sort();
     let ms = |wait: Option<&Duration>| wait.map_or(f64::NAN, |wait| wait.as_secs_f64() * 1e3);
-    Ok(Seen {
+    Ok(OrdinaryLoad {
         p50_ms: ms(waits.get(waits.len() / 2)),
         p99_ms: ms(waits.get(waits.len() * 99 / 100)),
         worst_ms: ms(waits.last()),

@@ -10,10 +10,9 @@ use redrive_core::wire::LeasedRun;
 use redrive_store::{AttemptBody, LeaseCall, RunRef, Store, Success, TenantScope, encode};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use crate::Plan;
-use crate::figures::{Figures, median, per_second, to};
-use crate::made;
+use crate::figures::{Figures, median, median_ratio, per_second};
 use crate::raw::{CHANGES, COUNTS, DATABASE, TOTALS, What};
+use crate::{Plan, raw};
 
 pub const CLAIM: u32 = 1_000;
 const ROUNDS: usize = 15;
@@ -24,9 +23,9 @@ pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     // Each goes through the same runs in the same order, in a store of its own: whoever comes to a page first pays for it.
     let [ours_at, raw_at, bare_at] = ["ours", "raw", "bare"].map(|name| folder.path().join(name));
     for at in [&ours_at, &raw_at, &bare_at] {
-        made::fill(at, plan.large).await?;
+        raw::fill(at, plan.large).await?;
     }
-    let store = made::open(&ours_at)?;
+    let store = raw::open(&ours_at)?;
     let (raw, bare_raw) = (writer(&raw_at)?, writer(&bare_at)?);
     let (mut ours, mut raws, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -35,7 +34,7 @@ pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
         bare.push(per_second(u64::from(CLAIM), raw_claim_and_resolve(&bare_raw, What::Rows)?));
     }
     store.close().await;
-    let [to_raw, to_bare] = [&raws, &bare].map(|raw| to(&ours, raw));
+    let [to_raw, to_bare] = [&raws, &bare].map(|raw| median_ratio(&ours, raw));
     let [ours, raws, bare] = [ours, raws, bare].map(median);
     figures.note("claim and resolve: ours, in the store", ours, "/s");
     figures.note("claim and resolve: raw", raws, "/s");

@@ -86,6 +86,6 @@ pub fn per_second(count: u64, took: Duration) -> f64 {
 
 /// How one stands to the other, pair by pair: a machine's speed changes from minute to minute, and both of a pair have the
 /// same.
-pub fn to(ours: &[f64], theirs: &[f64]) -> f64 {
+pub fn median_ratio(ours: &[f64], theirs: &[f64]) -> f64 {
     median(ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect())
 }

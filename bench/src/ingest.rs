@@ -6,11 +6,10 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::Plan;
-use crate::figures::{Figures, median, per_second, to};
-use crate::load::{Seen, requests, send};
-use crate::process::{At, Server};
+use crate::figures::{Figures, median, median_ratio, per_second};
+use crate::load::{LoadResult, report, requests, send};
+use crate::process::{Server, StoreLocation};
 use crate::raw::{self, DATABASE, What};
-use crate::sample::report;
 
 pub const CONNECTIONS: usize = 64;
 pub const LINES: u64 = 1_000;
@@ -28,12 +27,12 @@ pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     large(plan, figures, folder.path()).await
 }
 
-pub async fn one_a_request(server: &Server, series: &str, runs: u64, connections: usize) -> Result<Seen> {
+pub async fn one_a_request(server: &Server, series: &str, runs: u64, connections: usize) -> Result<LoadResult> {
     let requests = requests(&server.key, "application/json", (0..runs).map(|n| report(series, n)));
     send(&server.address, connections, requests).await
 }
 
-pub async fn many_a_request(server: &Server, series: &str, runs: Range<u64>, connections: usize) -> Result<Seen> {
+pub async fn many_a_request(server: &Server, series: &str, runs: Range<u64>, connections: usize) -> Result<LoadResult> {
     let bodies = runs.step_by(LINES as usize).map(|first| {
         let lines = (first..first + LINES).map(|n| report(series, n));
         lines.fold(String::new(), |body, line| body + &line + "\n")
@@ -61,7 +60,7 @@ async fn single(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<()>
     let mut batch = 0.0;
     for pair in 0..plan.pairs {
         let store = folder.join(format!("single-{pair}"));
-        let server = Server::start(&plan.redrive, At::Folder(&store))?;
+        let server = Server::start(&plan.redrive, StoreLocation::Folder(&store))?;
         if pair == 0 {
             figures.at_most("start-up, empty store", server.started_in.as_secs_f64() * 1e3, "ms", 50.0);
             figures.at_most("memory, idle", server.memory_mib(), "MiB", 25.0);
@@ -79,7 +78,7 @@ async fn single(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<()>
         bare.push(per_second(plan.runs, raw::write(&store, &rows, reached, usize::MAX, What::Rows)?));
         ones.push(per_second(ONE_BY_ONE as u64, raw::write(&store, &rows, 1, ONE_BY_ONE, What::Rows)?));
     }
-    let [to_same, to_bare, to_ones] = [&same, &bare, &ones].map(|raw| to(&ours, raw));
+    let [to_same, to_bare, to_ones] = [&same, &bare, &ones].map(|raw| median_ratio(&ours, raw));
     let [ours, same, bare, ones] = [ours, same, bare, ones].map(median);
     figures.note("one a request: ours", ours, "/s");
     figures.note("one a request: batch that the committer reached", batch, "");
@@ -99,7 +98,7 @@ async fn ndjson(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<()>
     let mut batch = 0.0;
     for pair in 0..plan.pairs {
         let store = folder.join(format!("many-{pair}"));
-        let server = Server::start(&plan.redrive, At::Folder(&store))?;
+        let server = Server::start(&plan.redrive, StoreLocation::Folder(&store))?;
         let seen = many_a_request(&server, "m", 0..plan.runs, SENDERS).await?;
         server.stop()?;
         batch = plan.runs as f64 / commits(&store)?;
@@ -111,7 +110,7 @@ async fn ndjson(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<()>
             cost(figures, &store, plan.runs)?;
         }
     }
-    let [to_same, to_bare] = [&same, &bare].map(|raw| to(&ours, raw));
+    let [to_same, to_bare] = [&same, &bare].map(|raw| median_ratio(&ours, raw));
     let [ours, same, bare] = [ours, same, bare].map(median);
     figures.note("NDJSON: ours", ours, "/s");
     figures.note("NDJSON: batch that the committer reached", batch, "");
@@ -141,10 +140,10 @@ fn cost(figures: &mut Figures, store: &Path, runs: u64) -> Result<()> {
 async fn large(plan: &Plan, figures: &mut Figures, folder: &Path) -> Result<()> {
     println!("The same with {} runs in the store", plan.large);
     let store = folder.join("large");
-    let server = Server::start(&plan.redrive, At::Folder(&store))?;
+    let server = Server::start(&plan.redrive, StoreLocation::Folder(&store))?;
     fill(&server, plan.large).await?;
     server.stop()?;
-    let server = Server::start(&plan.redrive, At::Folder(&store))?;
+    let server = Server::start(&plan.redrive, StoreLocation::Folder(&store))?;
     figures.at_most("start-up, large store", server.started_in.as_secs_f64() * 1e3, "ms", 100.0);
     let mut ratios = vec![];
     for pair in 0..plan.pairs {
@@ -167,9 +166,9 @@ async fn beside(
     plan: &Plan,
     large: &Server,
     folder: &Path,
-    load: impl AsyncFn(&Server) -> Result<Seen>,
+    load: impl AsyncFn(&Server) -> Result<LoadResult>,
 ) -> Result<f64> {
-    let empty = Server::start(&plan.redrive, At::Folder(folder))?;
+    let empty = Server::start(&plan.redrive, StoreLocation::Folder(folder))?;
     let (in_large, in_empty) = (load(large).await?.took, load(&empty).await?.took);
     empty.stop()?;
     Ok(in_empty.as_secs_f64() / in_large.as_secs_f64())

@@ -1,5 +1,7 @@
-//! A load over plain HTTP/1.1 connections that costs little itself: the machine is shared with the server.
+//! The load: reports of 2 KB from a hundred tenants with four root causes, sent over plain HTTP/1.1 keep-alive
+//! connections. It is cheap on purpose: it shares the machine with the server.
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -66,7 +68,7 @@ pub fn requests(key: &str, kind: &str, bodies: impl Iterator<Item = String>) -> 
 }
 
 /// What a load saw.
-pub struct Seen {
+pub struct LoadResult {
     pub took: Duration,
     pub p50_ms: f64,
     pub p99_ms: f64,
@@ -74,7 +76,7 @@ pub struct Seen {
 
 /// Sends the requests over so many connections, each as soon as its last was answered. They were made before: the clock
 /// is the server's alone.
-pub async fn send(address: &str, connections: usize, requests: Vec<Vec<u8>>) -> Result<Seen> {
+pub async fn send(address: &str, connections: usize, requests: Vec<Vec<u8>>) -> Result<LoadResult> {
     let (next, requests) = (Arc::new(AtomicUsize::new(0)), Arc::new(requests));
     let mut lines = Vec::new();
     for _ in 0..connections {
@@ -102,5 +104,42 @@ pub async fn send(address: &str, connections: usize, requests: Vec<Vec<u8>>) -> 
     let took = began.elapsed();
     waits.sort();
     let at = |share: f64| waits.get((waits.len() as f64 * share) as usize).map_or(f64::NAN, |w| w.as_secs_f64() * 1e3);
-    Ok(Seen { took, p50_ms: at(0.5), p99_ms: at(0.99) })
+    Ok(LoadResult { took, p50_ms: at(0.5), p99_ms: at(0.99) })
+}
+
+const TENANTS: u64 = 100;
+const CAUSES: [(&str, &str); 4] = [
+    ("APITimeoutError", "Request timed out after 60 s while waiting for the model"),
+    ("KeyError", "'invoice_total' is not in the parsed answer of task {task}"),
+    ("RateLimitError", "Rate limit reached for requests per min: Limit 500, Used 500. Please try again in 12s"),
+    ("AuthenticationError", "Incorrect API key provided: check the key of this workspace"),
+];
+const FRAMES: &str =
+    "  File \\\"/app/agents/biller.py\\\", line 118, in charge\\n    answer = client.chat(messages)\\n";
+const WORDS: &str = "The customer asks for the invoice of last month and wants it split by cost centre. ";
+
+/// The n-th report's JSON.
+pub fn report(series: &str, n: u64) -> String {
+    let (kind, message) = CAUSES[(n % 4) as usize];
+    let message = message.replace("{task}", &n.to_string());
+    let tenant = n.wrapping_mul(7_919) % TENANTS;
+    let mut body = String::with_capacity(2_100);
+    let _ = write!(
+        body,
+        "{{\"run_id\":\"{series}-{:016x}\",\"tenant\":\"tenant-{tenant}\",\"queue\":\"invoices\",\"agent\":\"biller\",\
+         \"payload\":{{\"task\":{n},\"messages\":[{{\"role\":\"user\",\"content\":\"",
+        n.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    );
+    for _ in 0..12 {
+        body.push_str(WORDS);
+    }
+    let _ = write!(
+        body,
+        "\"}}]}},\"model\":\"gpt-5\",\"provider\":\"openai\",\"error\":{{\"type\":\"{kind}\",\"message\":\"{message}\",\"detail\":\"Traceback (most recent call last):\\n"
+    );
+    for _ in 0..6 {
+        body.push_str(FRAMES);
+    }
+    let _ = write!(body, "{kind}: {message}\"}}}}");
+    body
 }

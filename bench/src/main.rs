@@ -12,22 +12,18 @@ mod claims;
 mod classify;
 mod figures;
 mod ingest;
-mod lists;
 mod load;
-mod made;
 mod operations;
 mod pages;
 mod postgres;
 mod preflight;
 mod process;
 mod raw;
-mod sample;
 mod sdk;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-
 use figures::Figures;
 
 /// As in the product: what is measured in the store, ours and raw, runs on it there.
@@ -127,7 +123,7 @@ async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
         sdk::measure(plan, figures)?;
     }
     if plan.wants("lists") {
-        lists::measure(plan, figures).await?;
+        pages::measure_lists(plan, figures).await?;
     }
     if plan.wants("pages") {
         pages::measure(plan, figures).await?;

@@ -12,11 +12,10 @@ use redrive_core::run::StateName;
 use redrive_store::{Bulk, BulkReplay, NewOperation, Over, RunFilter, Store};
 use rusqlite::{Connection, params};
 
-use crate::Plan;
-use crate::figures::{Figures, median, per_second, to};
-use crate::made;
+use crate::figures::{Figures, median, median_ratio, per_second};
 use crate::process::memory_mib;
 use crate::raw::DATABASE;
+use crate::{Plan, raw};
 
 pub const SMALL: u64 = 10_000;
 pub const RAW_BATCH: u64 = 1_000;
@@ -38,7 +37,7 @@ pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
 pub fn note(plan: &Plan, figures: &mut Figures, small: Duration, pairs: &[[Duration; 2]]) {
     let each = |count: u64, took: Duration| took.as_secs_f64() * 1e6 / count as f64;
     let [ours, raws] = [0, 1].map(|at| pairs.iter().map(|pair| per_second(plan.large, pair[at])).collect::<Vec<_>>());
-    let to_raw = to(&ours, &raws);
+    let to_raw = median_ratio(&ours, &raws);
     figures.note("bulk replay: ours", median(ours), "/s");
     figures.note("bulk replay: raw", median(raws), "/s");
     figures.at_least("bulk replay, to raw", to_raw, "x", 0.5);
@@ -51,7 +50,7 @@ pub fn note(plan: &Plan, figures: &mut Figures, small: Duration, pairs: &[[Durat
 
 /// A store whose runs are all dead letters with an attempt each.
 async fn all_dead(folder: &Path, runs: u64) -> Result<()> {
-    made::fill(folder, runs).await?;
+    raw::fill(folder, runs).await?;
     let conn = Connection::open(folder.join(DATABASE))?;
     conn.execute_batch(
         "PRAGMA synchronous = OFF; PRAGMA cache_size = -500000;
@@ -88,7 +87,7 @@ impl Memory {
 /// From the call to the last item's turn, the freezing of the set included.
 async fn bulk_replay(folder: &Path, runs: u64) -> Result<(Duration, Memory)> {
     all_dead(folder, runs).await?;
-    let store = made::open(folder)?;
+    let store = raw::open(folder)?;
     let began = Instant::now();
     let memory = replay_all(&store, runs).await?;
     store.close().await;

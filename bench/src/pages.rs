@@ -1,5 +1,4 @@
-//! The desk's pages over HTTP, as a browser asks for them, at ten thousand runs and at a million: a page costs what it
-//! shows, not what there is.
+//! Reads: pages of the desk over HTTP, and the first page and exact count of every state in the store.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -7,12 +6,14 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use redrive_core::run::StateName;
+use redrive_core::wire::Sort;
+use redrive_store::{PageCall, RunFilter, Store, TenantScope};
 
-use crate::Plan;
 use crate::figures::{Figures, median};
-use crate::made;
-use crate::process::{At, Server};
+use crate::process::{Server, StoreLocation};
 use crate::raw::DATABASE;
+use crate::{Plan, raw};
 
 const SMALL: u64 = 10_000;
 const ROUNDS: usize = 31;
@@ -38,9 +39,9 @@ pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     let mut desks = Vec::new();
     for runs in [SMALL, plan.large] {
         let data = folder.path().join(runs.to_string());
-        made::fill(&data, runs).await?;
+        raw::fill(&data, runs).await?;
         let_time_stand_still(&data)?;
-        desks.push(Desk::open(Server::start(&plan.redrive, At::Folder(&data))?, runs)?);
+        desks.push(Desk::open(Server::start(&plan.redrive, StoreLocation::Folder(&data))?, runs)?);
     }
     for page in PAGES {
         // In turn, so that whatever else the machine does falls on both alike.
@@ -120,4 +121,46 @@ fn ask(server: &Server, method: &str, path: &str, cookie: &str, media: &str, bod
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)
+}
+
+const LIST_ROUNDS: usize = 101;
+
+pub async fn measure_lists(plan: &Plan, figures: &mut Figures) -> Result<()> {
+    let folder = tempfile::tempdir_in("target")?;
+    println!("First list page and exact count of every state");
+    let mut slowest = Vec::new();
+    for runs in [plan.large, plan.huge] {
+        let store = folder.path().join(runs.to_string());
+        raw::fill(&store, runs).await?;
+        let store = raw::open(&store)?;
+        slowest.push(slowest_ms(&store, runs, figures).await?);
+        store.close().await;
+    }
+    figures.at_most("list and count, slowest state, large store: p50", slowest[0], "ms", 0.5);
+    figures.at_most("the same with ten times as many", slowest[1] / slowest[0], "x", 2.0);
+    Ok(())
+}
+
+/// The slowest state's p50.
+pub async fn slowest_ms(store: &dyn Store, runs: u64, figures: &mut Figures) -> Result<f64> {
+    let mut worst: f64 = 0.0;
+    for state in StateName::ALL {
+        let p50 = p50_ms(store, *state).await?;
+        figures.note(format!("list and count, {state}, {runs} runs: p50"), p50, "ms");
+        worst = worst.max(p50);
+    }
+    Ok(worst)
+}
+
+async fn p50_ms(store: &dyn Store, state: StateName) -> Result<f64> {
+    let mut waits = Vec::new();
+    for _ in 0..LIST_ROUNDS {
+        let filter = RunFilter { states: vec![state], ..RunFilter::default() };
+        let page = PageCall { sort: Sort::NewestFirst, limit: 50, cursor: None, count: true };
+        let began = Instant::now();
+        let page = store.runs(&TenantScope::All, filter, page).await?;
+        waits.push(began.elapsed().as_secs_f64() * 1e3);
+        anyhow::ensure!(page.runs.len() == 50 && page.total.is_some(), "{state} is not listed");
+    }
+    Ok(median(waits))
 }

@@ -10,12 +10,12 @@ use anyhow::{Context, Result, bail};
 
 /// Where its store is.
 #[derive(Clone, Copy)]
-pub enum At<'a> {
+pub enum StoreLocation<'a> {
     Folder(&'a Path),
     Database(&'a str),
 }
 
-impl At<'_> {
+impl StoreLocation<'_> {
     pub fn flags(self) -> [OsString; 2] {
         match self {
             Self::Folder(folder) => ["--data".into(), folder.into()],
@@ -32,7 +32,7 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn start(redrive: &Path, at: At<'_>) -> Result<Self> {
+    pub fn start(redrive: &Path, at: StoreLocation<'_>) -> Result<Self> {
         let began = Instant::now();
         let mut child = Command::new(redrive)
             .args(["serve", "--listen", "127.0.0.1:0"])

@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use crate::Plan;
 use crate::figures::Figures;
-use crate::process::{At, Server};
+use crate::process::{Server, StoreLocation};
 
 const RUNS: &str = "1000";
 
 pub fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     println!("An agent in Python, bare and inside a run");
     let folder = tempfile::tempdir_in("target")?;
-    let server = Server::start(&plan.redrive, At::Folder(folder.path()))?;
+    let server = Server::start(&plan.redrive, StoreLocation::Folder(folder.path()))?;
     let measured = Command::new("python3")
         .args(["sdk/python/bench.py", RUNS])
         .env("REDRIVE_URL", format!("http://{}", server.address))

@@ -1,4 +1,5 @@
-//! Which store a play is about. One that has just been made is copied, so that a thousand plays migrate once.
+//! What a run is made of: its randomness, all of it from the seed, and its store, a copy of a migrated one so that a
+//! thousand runs migrate once.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use redrive_store::sqlite::{Options, SqliteStore};
 use redrive_store::{Clock, Dice, ManualClock, SeededDice, Store};
 use tempfile::TempDir;
 
-use crate::stage::alone;
+use crate::scheduler::alone;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Kind {
@@ -81,5 +82,42 @@ fn copy(from: &PathBuf, to: &PathBuf) {
         if file.path().extension().is_some_and(|ending| ending == "db") {
             fs::copy(file.path(), to.join(file.file_name())).expect("a copy of the new store");
         }
+    }
+}
+
+pub struct Chance(SeededDice);
+
+impl Chance {
+    pub fn new(seed: u64) -> Self {
+        Self(SeededDice::new(seed))
+    }
+
+    pub fn number(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.0.fill(&mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+
+    pub fn below(&self, n: u64) -> u64 {
+        self.number() % n.max(1)
+    }
+
+    pub fn upto(&self, n: usize) -> usize {
+        usize::try_from(self.below(n as u64)).unwrap_or(0)
+    }
+
+    /// So many times in a thousand.
+    pub fn happens(&self, per_mille: u64) -> bool {
+        self.below(1_000) < per_mille
+    }
+
+    pub fn pick<'a, T>(&self, from: &'a [T]) -> &'a T {
+        &from[self.upto(from.len())]
+    }
+
+    /// Mostly short, now and then long.
+    pub fn a_while_ms(&self, longest: u64) -> u64 {
+        let most = if self.happens(100) { longest } else { longest / 20 };
+        self.below(most.max(1))
     }
 }

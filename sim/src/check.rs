@@ -9,11 +9,11 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{BreakerView, ItemOutcome, OperationState, RunDetail, Sort};
 use redrive_store::{ItemsCall, PageCall, RunFilter, TenantScope};
 
-use crate::actors::bulk;
+use crate::actors::operator;
 use crate::facts::{Key, RunFacts};
 use crate::net::Heard;
 use crate::runs::{at, fields, payload};
-use crate::stage::alone;
+use crate::scheduler::alone;
 use crate::world::{MAX_ATTEMPTS, TENANTS, World};
 
 pub fn run_detail(world: &World, key: &Key) -> Option<RunDetail> {
@@ -219,7 +219,7 @@ fn operation(world: &Rc<World>, id: &str) -> Option<String> {
     if cancelled_at.is_some_and(|moved| moved != view.moved) {
         return Some(format!("{cancelled_at:?} were moved when its cancel was answered, and now {}", view.moved));
     }
-    if let (Some(previewed), Some(now)) = (previewed, bulk::items(world, id))
+    if let (Some(previewed), Some(now)) = (previewed, operator::items(world, id))
         && previewed != now
     {
         return Some(format!("{previewed:?} was previewed, and now it is {now:?}"));

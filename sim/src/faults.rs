@@ -23,9 +23,8 @@ use redrive_store::{
 };
 use tokio::sync::watch;
 
-use crate::chance::Chance;
-use crate::stage::Time;
-use crate::whole::whole;
+use crate::backend::Chance;
+use crate::scheduler::{Time, wait_for_all};
 
 /// How often it goes wrong, in a thousand calls.
 #[derive(Debug, Clone, Copy, Default)]
@@ -128,7 +127,7 @@ macro_rules! faulty {
             $(async fn $verb(&self, $($arg: $of),*) -> Result<$gives> {
                 self.before(Kind::$kind).await?;
                 // The store is let go of before anything else can be waited for.
-                let said = whole(self.shelf.get()?.$verb($($arg),*)).await;
+                let said = wait_for_all(self.shelf.get()?.$verb($($arg),*)).await;
                 self.after(Kind::$kind, said).await
             })*
 

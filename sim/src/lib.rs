@@ -7,27 +7,21 @@
 
 mod actors;
 mod backend;
-mod chance;
 mod check;
 mod facts;
 mod faults;
-mod gate;
-mod grants;
 mod net;
 mod runs;
+mod scheduler;
 mod settle;
-mod shrink;
-mod stage;
-mod whole;
 mod world;
 
 pub use backend::Kind;
-pub use shrink::shrink;
 
 use std::rc::Rc;
 
 use faults::Rates;
-use stage::Stage;
+use scheduler::Scheduler;
 use world::World;
 
 /// How many steps between two looks at what can be seen in a moment.
@@ -103,7 +97,7 @@ pub fn play(plan: Plan) -> Outcome {
         .expect("a runtime");
     let _inside = runtime.enter();
     let world = World::new(plan);
-    let mut stage = Stage::new(world.time.clone(), world.chance.clone());
+    let mut stage = Scheduler::new(world.time.clone(), world.chance.clone());
     enter_all(&world, &mut stage);
     while world.violation.borrow().is_none() && !stage.is_over() {
         stage.step();
@@ -131,15 +125,15 @@ pub fn play(plan: Plan) -> Outcome {
     drop(stage);
     world.later.take();
     if let Some(store) = world.shelf.put(None) {
-        stage::alone(store.close());
+        scheduler::alone(store.close());
     }
     outcome
 }
 
-fn enter_all(world: &Rc<World>, stage: &mut Stage) {
+fn enter_all(world: &Rc<World>, stage: &mut Scheduler) {
     let plan = world.plan;
     for n in 0..plan.replicas {
-        stage.enter(Box::pin(actors::engine::keep_going(world.clone(), n)));
+        stage.enter(Box::pin(actors::chaos::keep_going(world.clone(), n)));
     }
     for n in 0..plan.workers {
         stage.enter(Box::pin(actors::worker::work(world.clone(), n)));
@@ -151,9 +145,40 @@ fn enter_all(world: &Rc<World>, stage: &mut Stage) {
         stage.enter(Box::pin(actors::operator::operate(world.clone(), n)));
     }
     if plan.bulk {
-        stage.enter(Box::pin(actors::bulk::redrive(world.clone())));
+        stage.enter(Box::pin(actors::operator::redrive(world.clone())));
     }
     if plan.chaos {
         stage.enter(Box::pin(actors::chaos::strike(world.clone())));
     }
+}
+
+/// The smallest plan found that breaks the same promise, with its play kept to be read.
+pub fn shrink(plan: Plan, broken: &Outcome) -> (Plan, Outcome) {
+    let promise = broken.violation.as_deref().and_then(|how| how.split(':').next()).unwrap_or_default().to_owned();
+    let still = |plan: Plan| play(plan).violation.is_some_and(|how| how.starts_with(&promise));
+    let mut best = plan;
+    let without: [fn(Plan) -> Plan; 9] = [
+        |plan| Plan { chaos: false, ..plan },
+        |plan| Plan { bulk: false, ..plan },
+        |plan| Plan { net: false, ..plan },
+        |plan| Plan { faults: false, ..plan },
+        |plan| Plan { skew: false, ..plan },
+        |plan| Plan { people: 0, ..plan },
+        |plan| Plan { workers: 1, ..plan },
+        |plan| Plan { producers: 1, ..plan },
+        |plan| Plan { replicas: 1, ..plan },
+    ];
+    for less in without {
+        if still(less(best)) {
+            best = less(best);
+        }
+    }
+    for part in [8, 4, 2] {
+        let shorter = Plan { operations: best.operations / part, ..best };
+        if still(shorter) {
+            best = shorter;
+            break;
+        }
+    }
+    (best, play(Plan { trace_lines: 100_000, ..best }))
 }

@@ -16,7 +16,7 @@ use tower::ServiceExt as _;
 
 use crate::facts::Key;
 use crate::runs::HALF_A_PAIR;
-use crate::stage::alone;
+use crate::scheduler::alone;
 use crate::world::{TENANTS, Who, World};
 
 /// How long a client waits for an answer that does not come.

@@ -13,7 +13,7 @@ use crate::check::{life, open_operations, run_detail};
 use crate::faults::Rates;
 use crate::net::Call;
 use crate::runs::{has_effects, is_callers, key};
-use crate::stage::alone;
+use crate::scheduler::alone;
 use crate::world::{TENANTS, UNCLAIMED_AFTER_MS, Who, World};
 
 /// Longer than the longest wait before a retry, and the longest lease before it.

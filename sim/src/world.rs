@@ -20,12 +20,10 @@ use redrive_server::{App, Limits};
 use redrive_store::{SeededDice, Store};
 
 use crate::Plan;
-use crate::backend::Backend;
-use crate::chance::Chance;
+use crate::backend::{Backend, Chance};
 use crate::facts::Facts;
 use crate::faults::{Faulty, Rates, Shelf};
-use crate::gate::GatedClock;
-use crate::stage::{Parking, Time, alone};
+use crate::scheduler::{GatedClock, Parking, Time, alone};
 
 pub const TENANTS: [&str; 3] = ["acme", "globex", "initech"];
 pub const CALLS: &str = "calls";

@@ -1,15 +1,80 @@
-//! The store against the record, once nothing is done to it any more.
+//! What the clients did and were told, and the check of the store against that record once all faults have stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::Value;
 
 use crate::http::Http;
-use crate::kept::Kept;
-use crate::record::{Acknowledged, Record, held};
 use crate::server::Server;
+use crate::store::Store;
+
+/// An acknowledged failure.
+#[derive(Debug, Clone)]
+pub(crate) struct Acknowledged {
+    pub(crate) run: String,
+    pub(crate) attempt: u64,
+    pub(crate) mark: String,
+    /// The payload as its first report had it.
+    pub(crate) payload: Option<String>,
+}
+
+/// One thing outside that must not happen twice. Whoever holds it is the only one who looks or acts.
+#[derive(Debug, Default)]
+pub(crate) struct ExternalEffect {
+    pub(crate) done: u64,
+    pub(crate) acknowledged: bool,
+    pub(crate) offered_again: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Record {
+    pub(crate) acknowledged: Mutex<Vec<Acknowledged>>,
+    /// Runs whose success was acknowledged, and that nobody opened again.
+    pub(crate) succeeded: Mutex<Vec<String>>,
+    pub(crate) outside: Mutex<BTreeMap<String, Arc<Mutex<ExternalEffect>>>>,
+    pub(crate) operations: Mutex<Vec<String>>,
+    /// Broken promises that a client saw at once.
+    pub(crate) seen: Mutex<Vec<String>>,
+    pub(crate) calls: AtomicU64,
+    pub(crate) maybes: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    /// The disk is full or the database away, and how many were refused while it was.
+    pub(crate) starving: AtomicBool,
+    pub(crate) starved: AtomicU64,
+}
+
+pub(crate) fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Record {
+    pub(crate) fn outside(&self, key: &str) -> Arc<Mutex<ExternalEffect>> {
+        locked(&self.outside).entry(key.to_owned()).or_default().clone()
+    }
+
+    pub(crate) fn saw(&self, what: String) {
+        locked(&self.seen).push(what);
+    }
+
+    pub(crate) fn print(&self) {
+        let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        println!(
+            "{} calls ({} without an answer, {} refused for now, {} of these while the disk was full or the database away), {} failures and {} successes acknowledged, {} effects done, {} operations",
+            of(&self.calls),
+            of(&self.maybes),
+            of(&self.refused),
+            of(&self.starved),
+            locked(&self.acknowledged).len(),
+            locked(&self.succeeded).len(),
+            locked(&self.outside).values().filter(|one| locked(one).done > 0).count(),
+            locked(&self.operations).len(),
+        );
+    }
+}
 
 const OPERATION_TRIES: u32 = 600;
 /// Of a long torture, the history of so many runs of an operation is read.
@@ -17,22 +82,22 @@ const HISTORIES_MAX: usize = 300;
 /// Runs are read by so many at once: a long torture leaves many.
 const READERS: usize = 8;
 
-pub(crate) fn all(server: &Server<'_>, kept: &Kept, key: &str, record: &Record) -> Result<Vec<String>> {
+pub(crate) fn all(server: &Server<'_>, store: &Store, key: &str, record: &Record) -> Result<Vec<String>> {
     let url = format!("http://{}", server.address());
     let mut http = Http::new(&url, key);
-    let mut anomalies = held(&record.seen).clone();
+    let mut anomalies = locked(&record.seen).clone();
     runs(&url, key, record, &mut anomalies)?;
     effects(record, &mut anomalies);
     operations(&mut http, record, &mut anomalies)?;
     counters(&mut http, &mut anomalies)?;
-    whole(server, kept, &mut anomalies)?;
+    whole(server, store, &mut anomalies)?;
     Ok(anomalies)
 }
 
 /// Nothing is damaged, and every counter is what a recount says.
-fn whole(server: &Server<'_>, kept: &Kept, anomalies: &mut Vec<String>) -> Result<()> {
+fn whole(server: &Server<'_>, store: &Store, anomalies: &mut Vec<String>) -> Result<()> {
     let mut check = std::process::Command::new(server.binary());
-    check.args(["store", "check", "--json"]).args(kept.found());
+    check.args(["store", "check", "--json"]).args(store.flags());
     let said = check.output().context("redrive store check")?;
     if !said.status.success() {
         let told = [said.stdout, said.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
@@ -54,21 +119,21 @@ fn get(http: &mut Http, path: &str) -> Result<Value> {
 
 /// What the clients were told of one run.
 #[derive(Default)]
-struct Told {
+struct RunRecord {
     acknowledged: Vec<Acknowledged>,
     succeeded: bool,
 }
 
 /// Every acknowledged failure is there, byte for byte, and what has succeeded stays so.
 fn runs(url: &str, key: &str, record: &Record, anomalies: &mut Vec<String>) -> Result<()> {
-    let mut told: BTreeMap<String, Told> = BTreeMap::new();
-    for acknowledged in held(&record.acknowledged).iter() {
+    let mut told: BTreeMap<String, RunRecord> = BTreeMap::new();
+    for acknowledged in locked(&record.acknowledged).iter() {
         told.entry(acknowledged.run.clone()).or_default().acknowledged.push(acknowledged.clone());
     }
-    for run in held(&record.succeeded).iter() {
+    for run in locked(&record.succeeded).iter() {
         told.entry(run.clone()).or_default().succeeded = true;
     }
-    let told: Vec<(String, Told)> = told.into_iter().collect();
+    let told: Vec<(String, RunRecord)> = told.into_iter().collect();
     let found = std::thread::scope(|scope| {
         let parts = told.chunks(told.len().div_ceil(READERS).max(1));
         let reading: Vec<_> = parts.map(|part| scope.spawn(|| part_of_runs(url, key, part))).collect();
@@ -79,7 +144,7 @@ fn runs(url: &str, key: &str, record: &Record, anomalies: &mut Vec<String>) -> R
     Ok(())
 }
 
-fn part_of_runs(url: &str, key: &str, part: &[(String, Told)]) -> Result<Vec<String>> {
+fn part_of_runs(url: &str, key: &str, part: &[(String, RunRecord)]) -> Result<Vec<String>> {
     let (mut http, mut anomalies) = (Http::new(url, key), Vec::new());
     for (run, told) in part {
         let answer = http.get(&format!("/v1/runs/{run}?tenant=acme"))?;
@@ -92,7 +157,7 @@ fn part_of_runs(url: &str, key: &str, part: &[(String, Told)]) -> Result<Vec<Str
     Ok(anomalies)
 }
 
-fn one_run(run: &str, told: &Told, text: &str, anomalies: &mut Vec<String>) -> Result<()> {
+fn one_run(run: &str, told: &RunRecord, text: &str, anomalies: &mut Vec<String>) -> Result<()> {
     let json = parse(text)?;
     let attempts = || json["attempts"].as_array().into_iter().flatten();
     for one in &told.acknowledged {
@@ -117,8 +182,8 @@ fn one_run(run: &str, told: &Told, text: &str, anomalies: &mut Vec<String>) -> R
 }
 
 fn effects(record: &Record, anomalies: &mut Vec<String>) {
-    for (key, one) in held(&record.outside).iter() {
-        let one = held(one);
+    for (key, one) in locked(&record.outside).iter() {
+        let one = locked(one);
         if one.done > 1 {
             anomalies.push(format!("{key} was done {} times", one.done));
         }
@@ -131,7 +196,7 @@ fn effects(record: &Record, anomalies: &mut Vec<String>) {
 /// Each comes to its end by itself; each of its runs was moved once.
 fn operations(http: &mut Http, record: &Record, anomalies: &mut Vec<String>) -> Result<()> {
     let mut histories = 0;
-    for id in held(&record.operations).iter() {
+    for id in locked(&record.operations).iter() {
         let mut view = get(http, &format!("/v1/operations/{id}"))?;
         for _ in 0..OPERATION_TRIES {
             if view["state"] != "running" {

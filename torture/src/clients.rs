@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::chance::Chance;
+use crate::check::{Acknowledged, Record, locked};
 use crate::http::{Answer, Http};
-use crate::record::{Acknowledged, Record, held};
 
 const TENANT: &str = "acme";
 const TRIES: u32 = 40;
@@ -111,7 +111,7 @@ impl<'a> Client<'a> {
         match answer.status {
             200 | 201 => {
                 let payload = Some(payload);
-                held(&self.record.acknowledged).push(Acknowledged { run, attempt: 1, mark, payload });
+                locked(&self.record.acknowledged).push(Acknowledged { run, attempt: 1, mark, payload });
             }
             other => self.record.saw(format!("a report was answered {other}: {}", answer.text)),
         }
@@ -155,14 +155,14 @@ impl<'a> Client<'a> {
                 let body = json!({"tenant": TENANT, "lease": lease, "output": {"by": mark}});
                 let answer = self.insist(&format!("/v1/runs/{run}/succeed"), &body.to_string());
                 if answer.is_some_and(|answer| answer.status == 200) {
-                    held(&self.record.succeeded).push(run.to_owned());
+                    locked(&self.record.succeeded).push(run.to_owned());
                 }
             }
             6..=8 => {
                 let body = json!({"tenant": TENANT, "lease": lease, "error": {"message": "Request timed out", "detail": mark}});
                 let Some(answer) = self.insist(&format!("/v1/runs/{run}/fail"), &body.to_string()) else { return };
                 if let (200, Some(attempt)) = (answer.status, answer.json()["attempt"].as_u64()) {
-                    held(&self.record.acknowledged).push(Acknowledged {
+                    locked(&self.record.acknowledged).push(Acknowledged {
                         run: run.to_owned(),
                         attempt,
                         mark,
@@ -185,7 +185,7 @@ impl<'a> Client<'a> {
             .to_string()
         };
         let outside = self.record.outside(&key);
-        let mut outside = held(&outside);
+        let mut outside = locked(&outside);
         let Some(answer) = self.insist(&path, &said("started")) else { return Step::Stop };
         let json: Value = answer.json();
         if answer.status != 200 {
@@ -226,7 +226,7 @@ impl<'a> Client<'a> {
             let Some(run) = run["run_id"].as_str() else { continue };
             let key = format!("pay-{run}");
             let outside = self.record.outside(&key);
-            let mut outside = held(&outside);
+            let mut outside = locked(&outside);
             let outcome = if outside.done > 0 { "committed" } else { "not_done" };
             let body = json!({"tenant": TENANT, "outcome": outcome, "reason": "looked"}).to_string();
             let answer = self.insist(&format!("/v1/effects/{key}/reconcile"), &body);
@@ -243,7 +243,7 @@ impl<'a> Client<'a> {
         let body = json!({"action": "assign", "to": "ops", "reason": "torture", "filter": {"tenant": TENANT, "state": "dead", "queue": "reported"}});
         let Some(answer) = self.call("/v1/operations", &body.to_string()) else { return };
         if let (201, Some(id)) = (answer.status, answer.json()["id"].as_str()) {
-            held(&self.record.operations).push(id.to_owned());
+            locked(&self.record.operations).push(id.to_owned());
         }
         std::thread::sleep(Duration::from_secs(2 + self.chance.below(5)));
     }

@@ -8,18 +8,17 @@ use anyhow::Result;
 use rustix::process::Signal;
 
 use crate::chance::Chance;
-use crate::kept::{Database, Kept};
-use crate::place::Place;
+use crate::check::Record;
 use crate::proxy::Proxy;
-use crate::record::Record;
 use crate::server::Server;
+use crate::store::{Database, SmallDisk, Store};
 
 /// How long a full disk is waited for to bite: what was written before may leave room inside the store's own files.
 const BITE_TRIES: u32 = 400;
 const BITE_LOOK: Duration = Duration::from_millis(25);
 
 #[derive(Debug, Default)]
-pub(crate) struct Struck {
+pub(crate) struct FaultCounts {
     kills: u64,
     stops: u64,
     full_disks: u64,
@@ -32,7 +31,7 @@ pub(crate) struct Struck {
     database_cuts: u64,
 }
 
-impl fmt::Display for Struck {
+impl fmt::Display for FaultCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kills, stops, full_disks, bit, database_restarts, database_cut_off, cut_all, cuts, database_cuts } =
             self;
@@ -46,18 +45,18 @@ impl fmt::Display for Struck {
 }
 
 /// All that faults are done to.
-pub(crate) struct Strike<'a> {
+pub(crate) struct FaultInjector<'a> {
     pub(crate) server: &'a Server<'a>,
     pub(crate) proxy: &'a Proxy,
-    pub(crate) kept: &'a Kept,
+    pub(crate) store: &'a Store,
     pub(crate) record: &'a Record,
     pub(crate) chance: Chance,
-    pub(crate) struck: Struck,
+    pub(crate) counts: FaultCounts,
 }
 
-impl Strike<'_> {
+impl FaultInjector<'_> {
     #[allow(clippy::disallowed_methods, reason = "how long a torture lasts is a matter of the clock on the wall")]
-    pub(crate) fn go_on_for(mut self, time: Duration) -> Result<Struck> {
+    pub(crate) fn run_for(mut self, time: Duration) -> Result<FaultCounts> {
         let began = Instant::now();
         while began.elapsed() < time {
             self.pause(400, 2_500);
@@ -65,59 +64,59 @@ impl Strike<'_> {
                 0..=3 => self.kill()?,
                 4..=5 => self.stop(),
                 6..=7 => self.cut_off(),
-                _ => match self.kept {
-                    Kept::Sqlite(place) => self.fill(place)?,
-                    Kept::Postgres(database) => self.restart(database)?,
+                _ => match self.store {
+                    Store::Sqlite(place) => self.fill(place)?,
+                    Store::Postgres(database) => self.restart(database)?,
                 },
             }
         }
-        self.struck.cuts = self.proxy.cuts();
-        if let Kept::Postgres(database) = self.kept {
-            self.struck.database_cuts = database.proxy.cuts();
+        self.counts.cuts = self.proxy.cuts();
+        if let Store::Postgres(database) = self.store {
+            self.counts.database_cuts = database.proxy.cuts();
         }
-        Ok(self.struck)
+        Ok(self.counts)
     }
 
     fn kill(&mut self) -> Result<()> {
-        self.struck.kills += 1;
+        self.counts.kills += 1;
         self.server.kill();
         self.pause(0, 800);
         self.server.restart()
     }
 
     fn stop(&mut self) {
-        self.struck.stops += 1;
+        self.counts.stops += 1;
         self.server.signal(Signal::STOP);
         self.pause(100, 4_500);
         self.server.signal(Signal::CONT);
     }
 
     fn cut_off(&mut self) {
-        match self.kept {
-            Kept::Postgres(database) if self.chance.happens(500) => {
-                self.struck.database_cut_off += 1;
+        match self.store {
+            Store::Postgres(database) if self.chance.happens(500) => {
+                self.counts.database_cut_off += 1;
                 database.proxy.cut_all();
             }
-            Kept::Sqlite(_) | Kept::Postgres(_) => {
-                self.struck.cut_all += 1;
+            Store::Sqlite(_) | Store::Postgres(_) => {
+                self.counts.cut_all += 1;
                 self.proxy.cut_all();
             }
         }
     }
 
-    fn fill(&mut self, place: &Place) -> Result<()> {
+    fn fill(&mut self, place: &SmallDisk) -> Result<()> {
         if !place.can_be_filled() {
             return Ok(());
         }
-        self.struck.full_disks += 1;
+        self.counts.full_disks += 1;
         place.fill()?;
         self.record.starving.store(true, Ordering::SeqCst);
-        self.struck.bit += u64::from(self.bites());
+        self.counts.bit += u64::from(self.bites());
         self.pause(300, 2_000);
         // Now and then it dies with its disk full, and must come up again once there is room.
         let dies = self.chance.happens(300);
         if dies {
-            self.struck.kills += 1;
+            self.counts.kills += 1;
             self.server.kill();
         }
         self.record.starving.store(false, Ordering::SeqCst);
@@ -135,12 +134,12 @@ impl Strike<'_> {
     }
 
     fn restart(&mut self, database: &Database) -> Result<()> {
-        self.struck.database_restarts += 1;
+        self.counts.database_restarts += 1;
         self.record.starving.store(true, Ordering::SeqCst);
         // A server that dies while its database is away waits for both.
         let dies = self.chance.happens(200);
         if dies {
-            self.struck.kills += 1;
+            self.counts.kills += 1;
             self.server.kill();
         }
         database.restart(if self.chance.happens(500) { "immediate" } else { "fast" })?;

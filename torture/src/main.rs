@@ -17,11 +17,9 @@ mod faults;
     reason = "shared with the suites over the real binary"
 )]
 mod http;
-mod kept;
-mod place;
 mod proxy;
-mod record;
 mod server;
+mod store;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,11 +30,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 use crate::chance::Chance;
-use crate::faults::{Strike, Struck};
-use crate::kept::Kept;
-use crate::proxy::{OF_CLIENTS, Proxy};
-use crate::record::Record;
+use crate::check::Record;
+use crate::faults::{FaultCounts, FaultInjector};
+use crate::proxy::{CLIENT_CONNECTIONS, Proxy};
 use crate::server::Server;
+use crate::store::Store;
 
 const CLIENTS: u64 = 12;
 
@@ -77,10 +75,10 @@ fn main() -> ExitCode {
 /// Returns how many anomalies there were.
 fn torture(args: &Args) -> Result<usize> {
     println!("seed {}", args.seed);
-    let kept = Kept::of(&args.store, args.minutes, args.seed)?;
-    let server = Server::new(&args.binary, &kept)?;
+    let store = Store::of(&args.store, args.minutes, args.seed)?;
+    let server = Server::new(&args.binary, &store)?;
     let key = server.start()?;
-    let proxy = Proxy::start(server.address(), OF_CLIENTS, args.seed)?;
+    let proxy = Proxy::start(server.address(), CLIENT_CONNECTIONS, args.seed)?;
     let record = Arc::new(Record::default());
     let over = AtomicBool::new(false);
     let ended = std::thread::scope(|scope| {
@@ -92,16 +90,16 @@ fn torture(args: &Args) -> Result<usize> {
             })
             .collect();
         let time = Duration::from_secs_f64(args.minutes * 60.0);
-        let (chance, struck) = (Chance::new(args.seed), Struck::default());
-        let strike = Strike { server: &server, proxy: &proxy, kept: &kept, record: &record, chance, struck };
-        let struck = strike.go_on_for(time);
+        let (chance, counts) = (Chance::new(args.seed), FaultCounts::default());
+        let strike = FaultInjector { server: &server, proxy: &proxy, store: &store, record: &record, chance, counts };
+        let counts = strike.run_for(time);
         over.store(true, Ordering::SeqCst);
         let panicked = clients.into_iter().map(std::thread::ScopedJoinHandle::join).filter(Result::is_err).count();
-        struck.map(|faults| (faults, panicked))
+        counts.map(|faults| (faults, panicked))
     });
     let (faults, panicked) = ended?;
     server.restart_in_peace()?;
-    let mut anomalies = check::all(&server, &kept, &key, &record)?;
+    let mut anomalies = check::all(&server, &store, &key, &record)?;
     if panicked > 0 {
         anomalies.push(format!("{panicked} clients came upon an answer that they could not read"));
     }

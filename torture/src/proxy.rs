@@ -14,7 +14,7 @@ use crate::chance::Chance;
 
 /// How connections of a kind fare. Each direction of each of them has its own fate.
 #[derive(Clone, Copy)]
-pub(crate) struct Fates {
+pub(crate) struct FaultRates {
     /// So many in a thousand come to a bad end…
     cut_per_mille: u64,
     /// …before so many bytes have passed.
@@ -24,11 +24,11 @@ pub(crate) struct Fates {
 }
 
 /// Between clients and server: short lives, cut in the middle of a request or an answer.
-pub(crate) const OF_CLIENTS: Fates =
-    Fates { cut_per_mille: 60, cut_within_bytes: 6_000, slow_per_mille: 30, slow_within_ms: 400 };
+pub(crate) const CLIENT_CONNECTIONS: FaultRates =
+    FaultRates { cut_per_mille: 60, cut_within_bytes: 6_000, slow_per_mille: 30, slow_within_ms: 400 };
 /// Between server and database: long lives, cut in the middle of a transaction.
-pub(crate) const OF_LINES: Fates =
-    Fates { cut_per_mille: 400, cut_within_bytes: 400_000, slow_per_mille: 60, slow_within_ms: 60 };
+pub(crate) const DATABASE_CONNECTIONS: FaultRates =
+    FaultRates { cut_per_mille: 400, cut_within_bytes: 400_000, slow_per_mille: 60, slow_within_ms: 60 };
 
 pub(crate) struct Proxy {
     address: String,
@@ -38,23 +38,23 @@ pub(crate) struct Proxy {
 
 /// What is to happen to one direction of a connection.
 #[derive(Clone, Copy)]
-struct Fate {
+struct ConnectionFault {
     /// After so many bytes.
     cut_at: Option<u64>,
     slow_ms: u64,
 }
 
-impl Fates {
-    fn draw(&self, chance: &Chance) -> Fate {
+impl FaultRates {
+    fn draw(&self, chance: &Chance) -> ConnectionFault {
         let cut_at = chance.happens(self.cut_per_mille).then(|| chance.below(self.cut_within_bytes));
         let slow_ms = if chance.happens(self.slow_per_mille) { chance.below(self.slow_within_ms) } else { 0 };
-        Fate { cut_at, slow_ms }
+        ConnectionFault { cut_at, slow_ms }
     }
 }
 
 impl Proxy {
     /// In front of whoever answers at this address.
-    pub(crate) fn start(behind: String, fates: Fates, seed: u64) -> Result<Self> {
+    pub(crate) fn start(behind: String, fates: FaultRates, seed: u64) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?.to_string();
         let open = Arc::new(Mutex::new(Vec::new()));
@@ -92,7 +92,7 @@ impl Proxy {
 fn join(
     client: TcpStream,
     upstream: TcpStream,
-    fates: [Fate; 2],
+    fates: [ConnectionFault; 2],
     open: &Mutex<Vec<TcpStream>>,
     cuts: &Arc<AtomicU64>,
 ) -> io::Result<()> {
@@ -115,7 +115,7 @@ fn join(
     Ok(())
 }
 
-fn relay(mut from: TcpStream, mut to: TcpStream, fate: Fate, cuts: &AtomicU64) {
+fn relay(mut from: TcpStream, mut to: TcpStream, fate: ConnectionFault, cuts: &AtomicU64) {
     let (mut bytes, mut passed) = ([0; 4_096], 0_u64);
     while let Ok(read) = from.read(&mut bytes) {
         if read == 0 {

@@ -1,15 +1,17 @@
-//! The project's own commands: `cargo xtask test`, `torture`, `seeded`, `mutants`, `bench`, `generate`, `verify`.
+//! The project's own commands: `cargo xtask test`, `torture`, `seeded`, `mutants`, `bench`, `names`, `generate`, `verify`.
 //! This file only reads the command line; each command is a module.
 
 #![allow(clippy::print_stdout, reason = "a command-line tool: what it prints is what it is for")]
 
-mod bench;
 mod generated;
 mod mutants;
+mod names;
+mod needs;
+mod release;
 mod seeded;
 mod suites;
+mod tally;
 mod test;
-mod torture;
 mod workspace;
 
 use std::env;
@@ -31,6 +33,7 @@ usage: cargo xtask <command>
                   --sample N of each module, --seed N, --only MODULE,MODULE, --units (the domain's unit tests alone)
   bench [FLAGS]   measure beside raw SQLite in one run: --only classify|preflight|ingest|claims|operations|lists|pages|sdk|abuse, --pairs N,
                   --runs N, --large N, --huge N, --part NAME (one part of abuse), --json FILE
+  names [FLAGS]   list type names that product code defines more than once; --most N fails above N
   generate        write the files that are made from the code
   verify          fail if a file that is made from the code is not what the code says";
 
@@ -42,10 +45,11 @@ fn main() -> ExitCode {
         ["test", "--quick"] => test::run(&Scope { quick: true, filter: None }),
         // `test --help` is a question about the command, not a filter.
         ["test", filter] if !filter.starts_with('-') => test::run(&Scope { filter: Some(filter), quick: false }),
-        ["bench", flags @ ..] => bench::run(flags),
-        ["torture", flags @ ..] => torture::run(flags),
+        ["bench", flags @ ..] => release::bench(flags),
+        ["torture", flags @ ..] => release::torture(flags),
         ["seeded", rest @ ..] => seeded::run(rest),
         ["mutants", flags @ ..] => mutants::run(flags),
+        ["names", flags @ ..] => names::run(flags),
         ["generate"] => generated::generate(),
         ["verify"] => generated::verify(),
         ["help" | "--help" | "-h"] => {

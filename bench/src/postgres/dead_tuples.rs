@@ -6,8 +6,7 @@ use anyhow::{Result, ensure};
 use private_postgres::Database;
 use redrive_store::Store;
 
-use super::made::{Made, copy};
-use super::place::{Place, connect, number, open};
+use super::server::{Dataset, Postgres, connect, copy, number, open};
 use crate::Plan;
 use crate::claims::{claim, resolve, successes};
 use crate::figures::Figures;
@@ -24,9 +23,9 @@ const HELD_MIN: Duration = Duration::from_secs(120);
 /// Rows of runs that no longer count, as the last statistics have it.
 const DEAD: &str = "SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'runs'";
 
-pub async fn measure(plan: &Plan, figures: &mut Figures, place: &Place) -> Result<()> {
+pub async fn measure(plan: &Plan, figures: &mut Figures, postgres: &Postgres) -> Result<()> {
     println!("Claims of {EACH} while a reader holds a transaction and dead tuples pile up");
-    let database = copy(place, Made::Due, plan.large).await?;
+    let database = copy(postgres, Dataset::Due, plan.large).await?;
     let store = open(&database).await?;
     let mut claims = Claims { took_ms: Vec::new(), stamped: Instant::now() };
     claims.some(&*store, LOOKED_AT).await?;

@@ -3,23 +3,22 @@
 
 use anyhow::Result;
 
-use super::place::Place;
-use super::processors::Spent;
+use super::server::{CpuTime, Postgres};
 use crate::Plan;
 use crate::figures::{Figures, median, per_second};
 use crate::ingest::{CONNECTIONS, LINES, many_a_request, one_a_request};
-use crate::process::{At, Server};
+use crate::process::{Server, StoreLocation};
 
 const REQUESTS_AT_ONCE: usize = 4;
 
-pub async fn measure(plan: &Plan, figures: &mut Figures, place: &Place) -> Result<()> {
+pub async fn measure(plan: &Plan, figures: &mut Figures, postgres: &Postgres) -> Result<()> {
     println!("One replica and two on the same PostgreSQL");
     for (work, lines) in [("one a request, 64 connections", 1), ("NDJSON of 1,000, 4 connections", LINES)] {
         let (mut one, mut two) = (Vec::new(), Vec::new());
         for pair in 0..plan.pairs {
-            one.push(rate(plan, place, 1, lines, None).await?);
+            one.push(rate(plan, postgres, 1, lines, None).await?);
             let note = (pair == 0).then_some((&mut *figures, work));
-            two.push(rate(plan, place, 2, lines, note).await?);
+            two.push(rate(plan, postgres, 2, lines, note).await?);
         }
         let (one, two) = (median(one), median(two));
         figures.note(format!("{work}: one replica"), one, "/s");
@@ -32,17 +31,18 @@ pub async fn measure(plan: &Plan, figures: &mut Figures, place: &Place) -> Resul
 /// Reports a second over so many replicas, each with its share of the connections.
 async fn rate(
     plan: &Plan,
-    place: &Place,
+    postgres: &Postgres,
     replicas: usize,
     lines: u64,
     note: Option<(&mut Figures, &str)>,
 ) -> Result<f64> {
-    let database = place.store().await?;
-    place.sql("CHECKPOINT")?;
-    let servers: Vec<Server> =
-        (0..replicas).map(|_| Server::start(&plan.redrive, At::Database(database.url()))).collect::<Result<_>>()?;
+    let database = postgres.store().await?;
+    postgres.sql("CHECKPOINT")?;
+    let servers: Vec<Server> = (0..replicas)
+        .map(|_| Server::start(&plan.redrive, StoreLocation::Database(database.url())))
+        .collect::<Result<_>>()?;
     let each = plan.runs / replicas as u64;
-    let spent = Spent::since(place, &servers.iter().collect::<Vec<_>>())?;
+    let spent = CpuTime::since(postgres, &servers.iter().collect::<Vec<_>>())?;
     let load = |n: usize| {
         let server = &servers[n];
         async move {

@@ -1,17 +1,19 @@
-//! The client itself: an address, a key, and how a request is put together.
+//! The client: an address and a key, how a request is built and sent, and what can go wrong on the way.
 
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::ids::{RunId, Tenant};
-use redrive_core::wire::LeaseBeat;
+use redrive_core::wire::{LeaseBeat, Problem};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, Url, redirect};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use crate::beats::{Beats, Kept};
-use crate::call::Call;
-use crate::error::{Error, Result};
+use crate::attempt::{HeartbeatGuard, Heartbeats};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -22,7 +24,7 @@ pub struct Client {
     http: reqwest::Client,
     base: Url,
     tenant: Option<Tenant>,
-    beats: Arc<Beats>,
+    beats: Arc<Heartbeats>,
 }
 
 pub(crate) type Pairs = Vec<(&'static str, String)>;
@@ -67,7 +69,7 @@ impl Client {
     }
 
     /// Keeps a lease alive until what comes back is dropped.
-    pub(crate) fn keep_alive(&self, run_id: RunId, lease: String, lease_ms: u64) -> Kept {
+    pub(crate) fn keep_alive(&self, run_id: RunId, lease: String, lease_ms: u64) -> HeartbeatGuard {
         let sender = Self { beats: Arc::default(), ..self.clone() };
         self.beats.keep(sender, LeaseBeat { run_id, tenant: self.tenant.clone(), lease }, lease_ms)
     }
@@ -155,6 +157,129 @@ fn is_this_machine(url: &Url) -> bool {
         }
         None => false,
     }
+}
+
+/// A call that is sent when it is awaited.
+#[must_use = "a call does nothing until it is awaited"]
+#[derive(Debug)]
+pub struct Call<T> {
+    request: Result<reqwest::RequestBuilder>,
+    /// For messages: where it goes, without the query.
+    url: String,
+    answer: PhantomData<fn() -> T>,
+}
+
+impl<T> Call<T> {
+    pub(crate) fn new(url: String, request: Result<reqwest::RequestBuilder>) -> Self {
+        Self { request, url, answer: PhantomData }
+    }
+
+    pub(crate) fn query(mut self, pairs: &Pairs) -> Self {
+        self.request = self.request.map(|request| request.query(pairs));
+        self
+    }
+
+    /// Waits for the answer this long instead of the client's usual time.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.request = self.request.map(|request| request.timeout(timeout));
+        self
+    }
+
+    /// The server's JSON, byte for byte.
+    ///
+    /// ```no_run
+    /// # async fn example(client: redrive_client::Client) -> redrive_client::Result<()> {
+    /// let json: String = client.limits().text().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn text(self) -> Result<String> {
+        send(self.request?, self.url).await
+    }
+}
+
+/// The same for every answer, so that it is compiled once.
+async fn send(request: reqwest::RequestBuilder, url: String) -> Result<String> {
+    let answer = request.send().await.map_err(|e| Error::unreachable(&url, &e))?;
+    let status = answer.status();
+    let is_problem = answer
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok())
+        .is_some_and(|kind| kind.starts_with("application/problem+json"));
+    let text = answer.text().await.map_err(|e| Error::unreachable(&url, &e))?;
+    if status.is_success() && !is_problem {
+        return Ok(text);
+    }
+    match serde_json::from_str::<Problem>(&text) {
+        Ok(problem) if is_problem => Err(Error::Problem(Box::new(problem))),
+        Ok(_) | Err(_) => Err(Error::Unexpected { url, what: format!("{status} without a problem") }),
+    }
+}
+
+impl<T: DeserializeOwned + 'static> IntoFuture for Call<T> {
+    type Output = Result<T>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let url = self.url.clone();
+        Box::pin(async move {
+            let text = self.text().await?;
+            serde_json::from_str(&text).map_err(|e| Error::Unexpected { url, what: format!("something else ({e})") })
+        })
+    }
+}
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server refused; `code` is stable and says why.
+    #[error("{} ({})", .0.detail, .0.code)]
+    Problem(Box<Problem>),
+    /// No answer: the server is away, or the way to it.
+    #[error("no answer from {url}: {why}")]
+    Unreachable { url: String, why: String },
+    /// An answer that no Redrive server gives.
+    #[error("{url} answered {what}: is that a Redrive server?")]
+    Unexpected { url: String, what: String },
+    /// The address or the key can't be used at all.
+    #[error("{0}")]
+    Unusable(String),
+    /// A body that can't be written as JSON.
+    #[error("not JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl Error {
+    /// The problem's stable code, if the server refused.
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            Self::Problem(problem) => Some(&problem.code),
+            Self::Unreachable { .. } | Self::Unexpected { .. } | Self::Unusable(_) | Self::Json(_) => None,
+        }
+    }
+
+    /// Whether the attempt no longer belongs to the caller: its work can stop.
+    pub fn lease_is_over(&self) -> bool {
+        matches!(self.code(), Some("lease_lost" | "cancelled"))
+    }
+
+    pub(crate) fn unreachable(url: &str, error: &reqwest::Error) -> Self {
+        Self::Unreachable { url: url.into(), why: innermost(error) }
+    }
+}
+
+/// The last cause says what happened ("connection refused"); the ones before it only where.
+fn innermost(error: &reqwest::Error) -> String {
+    if error.is_timeout() {
+        return "timed out".into();
+    }
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
 }
 
 #[cfg(test)]

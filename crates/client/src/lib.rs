@@ -15,29 +15,16 @@
 //! # }
 //! ```
 
-mod beats;
-mod blank;
-mod call;
+mod attempt;
 mod client;
-mod effects;
-mod error;
-mod handle;
-mod operations;
-mod patterns;
-mod payload;
-mod people;
+mod operator;
 mod query;
-mod triage;
-mod unique;
+mod requests;
 mod worker;
 
-pub use blank::{failure, start};
-pub use call::Call;
-pub use client::Client;
-pub use error::{Error, Result};
-pub use handle::{Begun, EffectError, RunHandle};
-pub use payload::{encode_payload, payload_of};
+pub use attempt::{Begun, EffectError, RunHandle};
+pub use client::{Call, Client, Error, Result};
 pub use query::{PatternsQuery, RunPages, RunsQuery, StatsQuery};
 pub use redrive_core as core;
 pub use redrive_core::wire;
-pub use unique::request_id;
+pub use requests::{encode_payload, failure, payload_of, request_id, start};

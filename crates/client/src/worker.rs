@@ -10,9 +10,7 @@ use redrive_core::wire::{
 };
 use serde::Deserialize;
 
-use crate::call::Call;
-use crate::client::Client;
-use crate::error::{Error, Result};
+use crate::client::{Call, Client, Error, Result};
 
 /// Below the server's limit for one body, with room for a large last line.
 const BATCH_MAX_BYTES: usize = 8 << 20;

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    breakers, classify, completions, demo, doctor, effects, generate, health, keys, operations, patterns, preflight,
-    queues, runs, serve, spool, store, tenants,
+    breakers, classify, demo, doctor, effects, generate, health, keys, operations, patterns, preflight, queues, runs,
+    serve, spool, store, tenants,
 };
 
 /// The dead letter queue and recovery pipeline for AI agent work
@@ -63,7 +63,7 @@ pub(crate) enum Command {
     /// Say whether a payload fits its model, without a server
     Preflight(preflight::Args),
     /// Print the completions of a shell
-    Completions(completions::Args),
+    Completions(generate::CompletionsArgs),
     /// Print a file that is made from the code
     #[command(hide = true)]
     Generate(generate::Args),

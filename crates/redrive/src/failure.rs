@@ -2,8 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::escape;
-use crate::out;
+use crate::{escape, out};
 
 /// Called in a way that can't work.
 #[derive(Debug)]

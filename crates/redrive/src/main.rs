@@ -1,19 +1,13 @@
 //! The binary: one file for each command, and the configuration.
 
+mod args;
 mod cli;
 mod commands;
 mod config;
-mod demo;
-mod doctor;
 mod escape;
 mod failure;
 mod log;
 mod out;
-mod remote;
-mod spool;
-mod table;
-mod when;
-mod words;
 
 use std::process::ExitCode;
 
@@ -35,8 +29,8 @@ fn main() -> ExitCode {
 
 fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
     use commands::{
-        breakers, classify, completions, demo, doctor, effects, generate, health, keys, operations, patterns,
-        preflight, queues, runs, serve, spool, store, tenants,
+        breakers, classify, demo, doctor, effects, generate, health, keys, operations, patterns, preflight, queues,
+        runs, serve, spool, store, tenants,
     };
     match command {
         Command::Demo(args) => demo::run(&args, out),
@@ -56,7 +50,7 @@ fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
         Command::Doctor(args) => doctor::run(&args, out),
         Command::Classify(args) => classify::run(&args, out),
         Command::Preflight(args) => preflight::run(&args, out),
-        Command::Completions(args) => completions::run(&args, out),
+        Command::Completions(args) => generate::completions(&args, out),
         Command::Generate(args) => generate::run(&args, out),
     }
 }

@@ -1,10 +1,14 @@
-//! Where commands write: standard output, and what is known about it. A reader that has gone away is no error.
+//! Standard output: text, JSON, tables and colour. A reader that has gone away is no error.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
+use comfy_table::{CellAlignment, ContentArrangement, Row, presets};
+use redrive_core::run::StateName;
+use redrive_core::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
+use redrive_core::wire::StepStatus;
+
 use crate::escape;
-use crate::table::Table;
 
 /// What the other end can show.
 #[derive(Debug, Clone, Copy, Default)]
@@ -118,6 +122,130 @@ pub(crate) fn reader_is_gone(error: &anyhow::Error) -> bool {
         .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }
 
+pub(crate) struct Table {
+    heads: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+    /// Of each row: the column that is coloured, and how.
+    styles: Vec<(usize, Style)>,
+    right: Vec<usize>,
+}
+
+impl Table {
+    pub(crate) fn new<const N: usize>(heads: [&'static str; N]) -> Self {
+        Self { heads: heads.to_vec(), rows: Vec::new(), styles: Vec::new(), right: Vec::new() }
+    }
+
+    /// Figures stand better at the right.
+    pub(crate) fn right(mut self, columns: &[usize]) -> Self {
+        self.right = columns.to_vec();
+        self
+    }
+
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.row_with(cells, 0, Style::Plain);
+    }
+
+    /// A row with one coloured cell. Columns before it must be plain ASCII, as ids and states are.
+    pub(crate) fn row_with<const N: usize>(&mut self, cells: [String; N], column: usize, style: Style) {
+        self.rows.push(cells.into_iter().map(|cell| escape::line(&cell).into_owned()).collect());
+        self.styles.push((column, style));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub(crate) fn render(self, looks: Looks) -> String {
+        let text = self.lay_out(looks);
+        let mut lines = text.lines();
+        let heads = lines.next().unwrap_or_default();
+        let mut out = looks.paint(Style::Heading, heads.trim_end());
+        out.push('\n');
+        for ((line, row), (column, style)) in lines.zip(&self.rows).zip(&self.styles) {
+            out.push_str(&self.paint(line.trim_end(), heads, row, *column, *style, looks));
+            out.push('\n');
+        }
+        out
+    }
+
+    fn lay_out(&self, looks: Looks) -> String {
+        let mut table = comfy_table::Table::new();
+        table.load_style(presets::NOTHING).set_truncation_indicator("…");
+        match looks.columns {
+            Some(columns) => table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns),
+            None => table.set_content_arrangement(ContentArrangement::Disabled),
+        };
+        table.set_header(self.heads.iter().copied());
+        for cells in &self.rows {
+            let mut row = Row::from(cells.iter().map(String::as_str));
+            row.max_height(1);
+            table.add_row(row);
+        }
+        for (at, column) in table.column_iter_mut().enumerate() {
+            column.set_padding((0, 2));
+            if self.right.contains(&at) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        table.to_string()
+    }
+
+    fn paint(&self, line: &str, heads: &str, row: &[String], column: usize, style: Style, looks: Looks) -> String {
+        let word = row.get(column).map(String::as_str).unwrap_or_default();
+        let head = self.heads.get(column).copied().unwrap_or_default();
+        let place = heads.find(head).filter(|at| line.get(*at..*at + word.len()) == Some(word));
+        match place {
+            Some(at) if style != Style::Plain && !word.is_empty() => {
+                format!("{}{}{}", &line[..at], looks.paint(style, word), &line[at + word.len()..])
+            }
+            Some(_) | None => line.into(),
+        }
+    }
+}
+
+pub(crate) fn style_of(state: StateName) -> Style {
+    match state {
+        StateName::Dead => Style::Bad,
+        StateName::Scheduled | StateName::Running | StateName::Review => Style::Waiting,
+        StateName::Succeeded | StateName::Recovered | StateName::Resolved => Style::Good,
+        StateName::Discarded | StateName::Merged => Style::Faint,
+    }
+}
+
+pub(crate) fn step_style(status: StepStatus) -> Style {
+    match status {
+        StepStatus::Committed | StepStatus::Reconciled => Style::Good,
+        StepStatus::Started => Style::Waiting,
+        StepStatus::Failed | StepStatus::Unknown => Style::Bad,
+    }
+}
+
+/// A dash where there is nothing.
+pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".into(), |value| value.to_string())
+}
+
+/// How far `at` is from `now`: `5 min ago`, `in 30 s`.
+pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
+    let (distance_ms, ahead) = if at > now { (at.since(now), true) } else { (now.since(at), false) };
+    if distance_ms < SECOND_MS {
+        return "now".into();
+    }
+    let distance = duration(distance_ms);
+    if ahead { format!("in {distance}") } else { format!("{distance} ago") }
+}
+
+/// In the largest unit that gives at least two of it, rounded down.
+pub(crate) fn duration(ms: u64) -> String {
+    let units = [(DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "min"), (SECOND_MS, "s")];
+    let fitting = units.into_iter().find(|(unit_ms, _)| ms >= 2 * unit_ms);
+    match fitting {
+        Some((unit_ms, unit)) => format!("{} {unit}", ms / unit_ms),
+        None if ms >= SECOND_MS => "1 s".into(),
+        None => format!("{ms} ms"),
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use std::cell::RefCell;
@@ -167,5 +295,44 @@ pub(crate) mod tests {
         let gone = anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe)).context("printing");
         assert!(reader_is_gone(&gone));
         assert!(!reader_is_gone(&anyhow::anyhow!("refused")));
+    }
+
+    fn sample() -> Table {
+        let mut table = Table::new(["RUN", "STATE", "N", "ERROR"]).right(&[2]);
+        table.row_with(["task-1", "dead", "1", "Invalid key\nsecond line"].map(String::from), 1, Style::Bad);
+        table.row_with(["dead", "scheduled", "200", "\x1b[31mred"].map(String::from), 1, Style::Waiting);
+        table
+    }
+
+    #[test]
+    fn into_a_pipe_it_is_aligned_uncut_and_without_colour() {
+        insta::assert_snapshot!(sample().render(Looks::default()), @r"
+    RUN     STATE        N  ERROR
+    task-1  dead         1  Invalid key\nsecond line
+    dead    scheduled  200  \u{1b}[31mred
+    ");
+    }
+
+    #[test]
+    fn on_a_terminal_each_row_stays_one_line_within_its_width() {
+        let text = sample().render(Looks { columns: Some(40), ..Looks::default() });
+        assert_eq!(text.lines().count(), 3, "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
+    }
+
+    #[test]
+    fn colour_goes_to_the_cell_that_was_named_even_when_another_says_the_same() {
+        let text = sample().render(Looks { colour: true, ..Looks::default() });
+        let last = text.lines().last().unwrap();
+        assert!(last.starts_with("dead    \x1b[33mscheduled\x1b[0m"), "{last:?}");
+        assert!(!last.contains("\x1b[31mred"), "{last:?}");
+    }
+
+    #[test]
+    fn times_are_said_from_where_we_stand() {
+        let now = Timestamp::from_millis(1_000_000_000_000);
+        let said = [0, 999, 1_500, 119_000, 120_000, 7_200_000, 172_800_000].map(|ms| relative(now.minus_ms(ms), now));
+        assert_eq!(said, ["now", "now", "1 s ago", "119 s ago", "2 min ago", "2 h ago", "2 d ago"]);
+        assert_eq!(relative(now.plus_ms(30_000), now), "in 30 s");
     }
 }

@@ -1,5 +1,4 @@
-//! What happens to machines: a replica dies and another comes up; all die, and time goes by before one is back; everything
-//! stands still for longer than a lease; somebody sets the clock.
+//! Replicas: one actor runs their background services a round at a time, another kills and restarts them.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,9 +8,9 @@ use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 
 use crate::check::run_detail;
-use crate::facts::Key;
-use crate::grants::DEADLINE_MS;
-use crate::stage::alone;
+use crate::facts::{DEADLINE_MS, Key};
+use crate::scheduler::alone;
+use crate::settle::UNSTEADY;
 use crate::world::{MAYBE_ABSENT_MS, UNCLAIMED_AFTER_MS, World};
 
 pub async fn strike(world: Rc<World>) {
@@ -165,4 +164,36 @@ fn running(detail: &redrive_core::wire::RunDetail, epoch: u64, world: &World, ke
     let began = under_way.and_then(|attempt| attempt.began_at);
     // An extension is made good once per lease; one that was made before shows in no answer.
     began == Some(grant.granted_at) && !world.absent_since(grant.granted_at)
+}
+
+/// A little under the time after which nobody counts as being there.
+const STAMP_EVERY_MS: u64 = 2_500;
+
+pub async fn keep_going(world: Rc<World>, n: usize) {
+    while !world.is_over() {
+        let replica = world.replicas.borrow().get(n).cloned();
+        if let Some(replica) = replica {
+            let generation = world.generation.get();
+            // The stamp and one or another, in any order: those that have most to do the most often.
+            let often = world.chance.happens(700);
+            let other = if often { world.chance.upto(3) } else { world.chance.upto(replica.services.len() - 1) };
+            let order = if world.chance.happens(500) { [0, 1 + other] } else { [1 + other, 0] };
+            for service in order {
+                if world.generation.get() != generation {
+                    break;
+                }
+                let service = &replica.services[service];
+                world.count();
+                let sent_at = world.now();
+                let said = service.run_once().await;
+                if service.name() == "stamp" && said.is_ok() {
+                    world.stamped(sent_at);
+                }
+                let said = said.map_or_else(|e| e.to_string(), |swept| format!("{}/{}", swept.moved, swept.looked_at));
+                let said = if service.name() == UNSTEADY { "done" } else { said.as_str() };
+                world.say(&format!("{:<10} {} -> {said}", replica.name, service.name()));
+            }
+        }
+        world.time.sleep(world.chance.below(STAMP_EVERY_MS)).await;
+    }
 }

@@ -1,9 +1,6 @@
-//! Everybody on the stage.
+//! The actors of a run.
 
-pub mod bulk;
 pub mod chaos;
-pub mod engine;
 pub mod operator;
 pub mod producer;
-pub mod session;
 pub mod worker;

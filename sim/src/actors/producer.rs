@@ -6,8 +6,7 @@ use http::Method;
 use redrive_core::time::Timestamp;
 use serde_json::{Value, json};
 
-use super::session::Session;
-use super::worker::LEASES_MS;
+use super::worker::{LEASES_MS, Session};
 use crate::facts::{Grant, Key};
 use crate::net::{Call, Heard};
 use crate::runs::{MESSAGES, body, fields, is_callers};

@@ -2,8 +2,7 @@
 //! the suites catch. cargo-mutants names the faults; here all of them go into one build, each behind a switch, because a
 //! build takes a minute and the tests that reach a fault a second. By hand, not in CI.
 
-mod build;
-mod judge;
+mod run;
 mod switch;
 
 use std::collections::BTreeMap;
@@ -16,8 +15,7 @@ use private_postgres::Server;
 use serde_json::Value;
 
 use crate::workspace;
-use build::Suite;
-use judge::Judge;
+use run::{Judge, Suite};
 use switch::Change;
 
 /// The goal for each module, in per cent of the viable mutants.
@@ -101,7 +99,7 @@ pub(crate) fn run(args: &[&str]) -> Result<ExitCode> {
     let mut verdicts = vec![None; mutants.len()];
     let units: &[Suite] = if of_core { &[UNITS] } else { &[] };
     let suites: Vec<Suite> = if call.units { units.to_vec() } else { units.iter().chain(STORES).copied().collect() };
-    let built = build::build(&tree, &mutants, &suites)?;
+    let built = run::build(&tree, &mutants, &suites)?;
     let postgres = Server::start().map_err(Error::msg).context("a PostgreSQL for the suites")?;
     for (suite, program) in suites.iter().zip(&built.programs) {
         let open: Vec<usize> =

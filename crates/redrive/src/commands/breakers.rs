@@ -6,13 +6,10 @@ use redrive_core::ids::Tenant;
 use redrive_core::text::{Label, Text};
 use redrive_core::wire::{BreakerAction, BreakerEntry, BreakerRequest, BreakerView};
 
+use crate::args::{Remote, When};
 use crate::commands::now;
 use crate::escape;
-use crate::out::Out;
-use crate::remote::Remote;
-use crate::table::Table;
-use crate::when::{When, relative};
-use crate::words::or_dash;
+use crate::out::{Out, Table, or_dash, relative};
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]

@@ -6,11 +6,10 @@ use redrive_core::ids::{RunId, StepKey};
 use redrive_core::text::Text;
 use redrive_core::wire::{EffectOutcome, EffectView, RawJson, ReconcileRequest};
 
+use crate::args::{Remote, word};
 use crate::escape;
 use crate::failure::Usage;
-use crate::out::Out;
-use crate::remote::Remote;
-use crate::words::{step_style, word};
+use crate::out::{Out, step_style};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

@@ -3,12 +3,10 @@
 use redrive_client::StatsQuery;
 use redrive_core::ids::QueueName;
 
+use crate::args::{Remote, When};
 use crate::commands::now;
 use crate::escape;
-use crate::out::{Out, Style};
-use crate::remote::Remote;
-use crate::table::Table;
-use crate::when::{When, duration, relative};
+use crate::out::{Out, Style, Table, duration, relative};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct HealthArgs {

@@ -9,14 +9,12 @@ use redrive_core::wire::{CreatedKey, KeyView, KeysAnswer, Role};
 use redrive_server::auth;
 use redrive_store::{KeyRecord, SystemDice};
 
-use crate::commands::direct::{self, Visit};
+use crate::args::word;
 use crate::commands::now;
+use crate::commands::offline::{self, OfflineStore};
 use crate::config::StorePlace;
 use crate::failure::Usage;
-use crate::out::Out;
-use crate::table::Table;
-use crate::when::relative;
-use crate::words::{or_dash, word};
+use crate::out::{Out, Table, or_dash, relative};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -38,8 +36,8 @@ struct Place {
 }
 
 impl Place {
-    fn open(&self) -> anyhow::Result<Visit> {
-        direct::open(&self.store.find()?)
+    fn open(&self) -> anyhow::Result<OfflineStore> {
+        offline::open(&self.store.find()?)
     }
 }
 

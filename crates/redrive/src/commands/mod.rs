@@ -1,25 +1,34 @@
-//! One file for each command: what it takes, and what it does.
+//! One module per command: its arguments and what it does.
+
+use anyhow::Context;
+use redrive_core::time::Timestamp;
+use redrive_store::{Clock, SystemClock};
 
 pub(crate) mod breakers;
 pub(crate) mod classify;
-pub(crate) mod completions;
 pub(crate) mod demo;
-pub(crate) mod direct;
 pub(crate) mod doctor;
 pub(crate) mod effects;
 pub(crate) mod generate;
 pub(crate) mod health;
 pub(crate) mod keys;
+pub(crate) mod offline;
 pub(crate) mod operations;
 pub(crate) mod patterns;
 pub(crate) mod preflight;
 pub(crate) mod queues;
-mod reference;
 pub(crate) mod runs;
-mod runtime;
 pub(crate) mod serve;
 pub(crate) mod spool;
 pub(crate) mod store;
 pub(crate) mod tenants;
 
-pub(crate) use runtime::{block_on, now};
+/// Runs a command that waits for a server: one thread is enough for that.
+pub(crate) fn block_on(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?.block_on(command)
+}
+
+/// Only for saying how long ago something was; the server's clock decides everything else.
+pub(crate) fn now() -> Timestamp {
+    SystemClock.now()
+}

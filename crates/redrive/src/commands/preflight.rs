@@ -12,8 +12,7 @@ use redrive_core::wire::PreflightAnswer;
 use crate::config::ConfigPath;
 use crate::escape;
 use crate::failure::AlreadyTold;
-use crate::out::Out;
-use crate::table::Table;
+use crate::out::{Out, Table};
 
 /// Reads a payload (JSON, or any text) and says whether it fits: how many tokens it has about, what its model takes, and
 /// what takes the room. Exits with 0 for `ok` and `warn`, with 1 for `compress`, `split` and `reject`.

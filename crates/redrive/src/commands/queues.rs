@@ -10,14 +10,11 @@ use redrive_core::policy::{
 use redrive_core::text::Label;
 use redrive_core::wire::{QueueSettings, QueueView};
 
+use crate::args::Remote;
 use crate::commands::now;
 use crate::escape;
 use crate::failure::Usage;
-use crate::out::Out;
-use crate::remote::Remote;
-use crate::table::Table;
-use crate::when::relative;
-use crate::words::or_dash;
+use crate::out::{Out, Table, or_dash, relative};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

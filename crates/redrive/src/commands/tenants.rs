@@ -3,13 +3,10 @@
 use clap::Subcommand;
 use redrive_core::ids::Tenant;
 
+use crate::args::Remote;
 use crate::commands::{breakers, now};
 use crate::escape;
-use crate::out::Out;
-use crate::remote::Remote;
-use crate::table::Table;
-use crate::when::relative;
-use crate::words::or_dash;
+use crate::out::{Out, Table, or_dash, relative};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

@@ -1,30 +1,32 @@
-//! The file as a whole: which sections there are, and what each holds.
+//! The file as a whole: its sections, read strictly. Every mistake is reported with its line and column.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use anyhow::Context;
+use redrive_core::classify::user_rules::{UserRule, UserRules, compile};
 use redrive_core::detect::OutputSchema;
 use redrive_core::ids::QueueName;
+use redrive_core::models::{ModelEntry, Models};
 use redrive_core::policy::{Agents, Policies, PolicyLayer, RetryBy, TenantPolicy};
 use redrive_core::text::{LABEL_MAX_BYTES, Label};
 use redrive_core::wire::QueueSettings;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use toml::Spanned;
-use toml::de::{DeString, DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue, ValueDeserializer};
 
-use super::complaint::{Complaint, Source};
-use super::fields::nearest;
-use super::models::models;
-use super::rules::{Rules, rules};
-use super::section::Section;
+use super::reference::{fields, nearest};
 use super::settings::ServerSection;
 
 pub(super) const SECTIONS: [&str; 8] = ["server", "defaults", "tier", "queue", "tenant", "agent", "rule", "model"];
 
-/// What a file says, checked.
+/// A checked configuration file.
 #[derive(Debug, Default)]
 pub(crate) struct ConfigFile {
     pub(crate) server: ServerSection,
@@ -199,6 +201,156 @@ fn nothing_else(source: Source<'_>, root: &DeTable<'_>) -> Result<(), Complaint>
     let hint = nearest(key.get_ref(), SECTIONS.into_iter())
         .map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
     Err(source.complain(&key.span(), format!("unknown key `{}`{hint}", key.get_ref())))
+}
+
+pub(super) struct Section<'a> {
+    source: Source<'a>,
+    /// As written: `queue.mail`.
+    name: String,
+    span: Range<usize>,
+    left: DeTable<'a>,
+    /// Where each key and its value stand.
+    places: BTreeMap<String, (Range<usize>, Range<usize>)>,
+    known: Vec<String>,
+}
+
+impl<'a> Section<'a> {
+    pub(super) fn new(source: Source<'a>, name: &str, value: Spanned<DeValue<'a>>) -> Result<Self, Complaint> {
+        let span = value.span();
+        let DeValue::Table(left) = value.into_inner() else {
+            return Err(source.complain(&span, format!("`{name}` is a section: write [{name}]")));
+        };
+        let places = left.iter().map(|(key, value)| (key.get_ref().to_string(), (key.span(), value.span()))).collect();
+        Ok(Self { source, name: name.into(), span, left, places, known: Vec::new() })
+    }
+
+    /// Takes the keys that are `T`'s.
+    pub(super) fn take<T: DeserializeOwned + JsonSchema>(&mut self) -> Result<T, Complaint> {
+        let mut own = DeTable::new();
+        for field in fields::<T>() {
+            if let Some((key, value)) = self.left.remove_entry(field.name.as_str()) {
+                own.insert(key, value);
+            }
+            self.known.push(field.name);
+        }
+        let table = ValueDeserializer::from(Spanned::new(self.span.clone(), DeValue::Table(own)));
+        T::deserialize(table).map_err(|error| self.source.complain_of(&error))
+    }
+
+    pub(super) fn take_policy(&mut self) -> Result<PolicyLayer, Complaint> {
+        let policy: PolicyLayer = self.take()?;
+        // A figure in a section of its own is pointed at by that section.
+        let key = |field: &'static str| field.split('.').next().unwrap_or(field);
+        policy.check().map_err(|bad| self.complain_of_value(key(bad.field), bad.to_string()))?;
+        Ok(policy)
+    }
+
+    pub(super) fn complain_of_value(&self, key: &str, what: impl Into<String>) -> Complaint {
+        self.source.complain(self.places.get(key).map_or(&self.span, |(_, value)| value), what)
+    }
+
+    /// Refuses what nobody took.
+    pub(super) fn finish(self) -> Result<(), Complaint> {
+        let Some(key) = self.left.keys().next() else { return Ok(()) };
+        let known = self.known.iter().map(String::as_str);
+        let hint = nearest(key.get_ref(), known).map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
+        Err(self.source.complain(&key.span(), format!("unknown key `{}` in [{}]{hint}", key.get_ref(), self.name)))
+    }
+}
+
+/// The rules of a file, in their order; none where it has none.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Rules(Option<Arc<UserRules>>);
+
+impl Rules {
+    pub(crate) fn compiled(&self) -> Option<Arc<UserRules>> {
+        self.0.clone()
+    }
+}
+
+/// The tables under `[[rule]]`. One that is wrong is named by its line, and nothing starts.
+pub(super) fn rules(source: Source<'_>, value: Spanned<DeValue<'_>>) -> Result<Rules, Complaint> {
+    let span = value.span();
+    let DeValue::Array(tables) = value.into_inner() else {
+        return Err(source.complain(&span, "`rule` is a list of sections: write [[rule]]"));
+    };
+    let places: Vec<_> = tables.iter().map(Spanned::span).collect();
+    let mut rules = Vec::new();
+    for table in tables {
+        let span = table.span();
+        let read = UserRule::deserialize(ValueDeserializer::from(table));
+        rules.push(read.map_err(|error| {
+            let complaint = source.complain_of(&error);
+            if error.span().is_some() { complaint } else { source.complain(&span, error.message().to_owned()) }
+        })?);
+    }
+    let compiled = compile(rules).map_err(|error| {
+        let place = places.get(error.index).unwrap_or(&span);
+        // One line, whatever an expression's parser draws.
+        source.complain(place, error.message.split_whitespace().collect::<Vec<_>>().join(" "))
+    })?;
+    Ok(Rules(Some(Arc::new(compiled))))
+}
+
+/// The tables under `[[model]]`. One that is wrong is named by its line, and nothing starts.
+pub(super) fn models(source: Source<'_>, value: Spanned<DeValue<'_>>) -> Result<Models, Complaint> {
+    let span = value.span();
+    let DeValue::Array(tables) = value.into_inner() else {
+        return Err(source.complain(&span, "`model` is a list of sections: write [[model]]"));
+    };
+    let mut entries = Vec::new();
+    for table in tables {
+        let mut section = Section::new(source, "model", table)?;
+        let entry: ModelEntry = section.take()?;
+        entry.check().map_err(|bad| section.complain_of_value(bad.field, bad.to_string()))?;
+        section.finish()?;
+        entries.push(entry);
+    }
+    Models::with(entries).map_err(|bad| source.complain(&span, bad.to_string()))
+}
+
+/// One line: the file, the line, the column, what is wrong.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Complaint {
+    path: PathBuf,
+    line: usize,
+    column: usize,
+    what: String,
+}
+
+impl fmt::Display for Complaint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}: {}", self.path.display(), self.line, self.column, self.what)
+    }
+}
+
+impl std::error::Error for Complaint {}
+
+/// The text a complaint points into.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) path: &'a Path,
+    pub(super) text: &'a str,
+}
+
+impl Source<'_> {
+    /// A complaint about what begins at `span`; lines and columns count from 1.
+    pub(super) fn complain(&self, span: &Range<usize>, what: impl Into<String>) -> Complaint {
+        let before = &self.text[..self.text.floor_char_boundary(span.start)];
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        Complaint {
+            path: self.path.into(),
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            what: what.into(),
+        }
+    }
+
+    pub(super) fn complain_of(&self, error: &toml::de::Error) -> Complaint {
+        // One line: what follows the first is the parser's own picture of the place.
+        let what = error.message().lines().collect::<Vec<_>>().join("; ");
+        self.complain(&error.span().unwrap_or(0..0), what)
+    }
 }
 
 #[cfg(test)]

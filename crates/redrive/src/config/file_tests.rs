@@ -194,3 +194,12 @@ fn the_configuration_in_the_docs_of_strategies_and_detectors_is_accepted() {
     }
     assert!(examples >= 10, "{examples}");
 }
+
+#[test]
+fn places_count_from_one_and_columns_in_letters() {
+    let source = Source { path: Path::new("r.toml"), text: "a = 1\nä = x\n" };
+    let said = |at: usize| source.complain(&(at..at), "no").to_string();
+    assert_eq!(said(0), "r.toml:1:1: no");
+    assert_eq!(said(source.text.find('x').unwrap()), "r.toml:2:5: no");
+    assert_eq!(said(10_000), "r.toml:3:1: no");
+}

@@ -1,15 +1,17 @@
-//! What the server itself needs to know, from four places: flag over environment over file over default.
+//! What the server needs to know, from four sources: flag over environment over file over default. Also where the store is,
+//! for commands that open it themselves.
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use clap::Args;
 use redrive_store::copy::Place;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::place::{DatabaseUrl, place_of};
+use super::file::ConfigFile;
 use crate::log::LogFormat;
 
 pub(crate) const DATA_DEFAULT: &str = "./redrive-data";
@@ -189,6 +191,102 @@ fn address(key: &'static str, text: &str) -> Result<SocketAddr, BadSetting> {
     text.parse().map_err(|_| BadSetting { key, must_be: "an address and a port, such as 127.0.0.1:7070".into() })
 }
 
+/// A database's address. It may hold a password, so nothing prints it.
+#[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub(crate) struct DatabaseUrl(String);
+
+impl DatabaseUrl {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("postgres://…")
+    }
+}
+
+impl FromStr for DatabaseUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+            return Ok(Self(text.to_owned()));
+        }
+        // Without the text: who mistypes an address may have typed a password.
+        Err("a database's address begins with postgres://".to_owned())
+    }
+}
+
+/// For commands that open the store themselves.
+#[derive(Debug, Args)]
+pub(crate) struct StorePlace {
+    /// The folder that holds the store [default: the configuration's, or ./redrive-data]
+    #[arg(long, env = "REDRIVE_DATA", hide_env_values = true, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+    /// The PostgreSQL database that holds the store, in place of a folder
+    #[arg(long, env = "REDRIVE_DATABASE_URL", hide_env_values = true, value_name = "URL", conflicts_with = "data")]
+    database_url: Option<DatabaseUrl>,
+    #[command(flatten)]
+    pub(crate) config: ConfigPath,
+}
+
+impl StorePlace {
+    /// As `serve` would find it.
+    pub(crate) fn find(&self) -> anyhow::Result<Place> {
+        if let Some(place) = explicit_place(self.data.as_ref(), self.database_url.as_ref()) {
+            return Ok(place);
+        }
+        Ok(place_of(&self.config.read()?.server))
+    }
+
+    /// The same, where a configuration that can't be read is somebody else's to complain of.
+    pub(crate) fn find_anyway(&self) -> Place {
+        self.find().unwrap_or_else(|_| Place::Folder(DATA_DEFAULT.into()))
+    }
+}
+
+fn explicit_place(data: Option<&PathBuf>, database_url: Option<&DatabaseUrl>) -> Option<Place> {
+    let database = database_url.map(|url| Place::Database(url.as_str().to_owned()));
+    database.or_else(|| data.cloned().map(Place::Folder))
+}
+
+pub(crate) fn place_of(server: &ServerSection) -> Place {
+    explicit_place(server.data.as_ref(), server.database_url.as_ref())
+        .unwrap_or_else(|| Place::Folder(DATA_DEFAULT.into()))
+}
+
+/// A place that a person typed: a database's address, or else a folder.
+pub(crate) fn parse_place(text: &str) -> Result<Place, String> {
+    match text.parse::<DatabaseUrl>() {
+        Ok(url) => Ok(Place::Database(url.as_str().to_owned())),
+        Err(_) if text.contains("://") => Err("a folder, or a database's address that begins with postgres://".into()),
+        Err(_) => Ok(Place::Folder(text.into())),
+    }
+}
+
+const CONFIG_DEFAULT: &str = "redrive.toml";
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigPath {
+    /// The configuration file [default: redrive.toml, if there is one]
+    #[arg(long = "config", env = "REDRIVE_CONFIG", hide_env_values = true, value_name = "FILE")]
+    path: Option<PathBuf>,
+}
+
+impl ConfigPath {
+    /// The file that was named, which must be there; or the usual one, if it is.
+    pub(crate) fn read(&self) -> anyhow::Result<ConfigFile> {
+        match &self.path {
+            Some(path) => ConfigFile::read(path),
+            None if Path::new(CONFIG_DEFAULT).exists() => ConfigFile::read(Path::new(CONFIG_DEFAULT)),
+            None => Ok(ConfigFile::default()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -228,5 +326,20 @@ mod tests {
         let flags = Flags::parse_from(["redrive", "--data", "d"]).settings;
         assert_eq!(Settings::try_from(flags.over(&file)).unwrap().store, Place::Folder("d".into()));
         assert_eq!(Settings::try_from(file).unwrap().store, Place::Database("postgres://h/db".into()));
+    }
+
+    #[test]
+    fn an_address_is_never_printed() {
+        let url: DatabaseUrl = "postgres://u:secret@h/db".parse().unwrap();
+        assert_eq!(format!("{url:?}"), "postgres://…");
+        assert!(!"mysql://u:secret@h".parse::<DatabaseUrl>().unwrap_err().contains("secret"));
+        assert!(!format!("{:?}", parse_place("postgres://u:secret@h/db").unwrap()).contains("secret"));
+    }
+
+    #[test]
+    fn what_was_typed_is_a_database_or_a_folder() {
+        assert_eq!(parse_place("./data").unwrap(), Place::Folder("./data".into()));
+        assert_eq!(parse_place("postgresql://h/db").unwrap(), Place::Database("postgresql://h/db".into()));
+        assert!(parse_place("mysql://h/db").is_err());
     }
 }

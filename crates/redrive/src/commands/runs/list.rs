@@ -1,20 +1,17 @@
-//! `redrive runs list`: a filter, a table, as many pages as asked for.
+//! `redrive runs list|duplicates`: filters, tables, as many pages as asked for.
 
 use clap::ArgAction;
 use redrive_client::{Client, RunsQuery};
-use redrive_core::ids::QueueName;
+use redrive_core::ids::{QueueName, RunId};
 use redrive_core::reason::{Category, Reason};
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::verdict::DeadBecause;
-use redrive_core::wire::{RunSummary, RunsPage, Severity, Sort};
+use redrive_core::wire::{Likeness, RunSummary, RunsPage, Severity, Sort};
 
+use crate::args::{Remote, When, word};
 use crate::commands::now;
-use crate::out::Out;
-use crate::remote::Remote;
-use crate::table::Table;
-use crate::when::{When, relative};
-use crate::words::{or_dash, style_of, word};
+use crate::out::{Out, Table, or_dash, relative, style_of};
 
 /// The most that one page of the API holds.
 const PAGE_MAX: u32 = 500;
@@ -203,6 +200,40 @@ fn table(runs: &[RunSummary], now: Timestamp) -> Table {
         table.row_with(cells, 3, style_of(run.state));
     }
     table
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DuplicatesArgs {
+    run_id: RunId,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+pub(crate) async fn duplicates(args: DuplicatesArgs, out: &mut Out) -> anyhow::Result<()> {
+    let call = args.remote.client()?.duplicates(&args.run_id);
+    if args.remote.json {
+        return Ok(out.json(&call.text().await?)?);
+    }
+    let answer = call.await?;
+    if answer.duplicates.is_empty() {
+        return Ok(out.line("no duplicates")?);
+    }
+    let mut table = Table::new(["RUN", "QUEUE", "STATE", "SAME", "RECEIVED"]);
+    for duplicate in &answer.duplicates {
+        let run = &duplicate.run;
+        let same = match duplicate.same {
+            Likeness::IdempotencyKey => "idempotency key",
+            Likeness::Payload => "payload and failure",
+        };
+        let received = relative(run.received_at, now());
+        let cells = [run.run_id.to_string(), run.queue.to_string(), run.state.to_string(), same.to_owned(), received];
+        table.row_with(cells, 2, style_of(run.state));
+    }
+    out.table(table)?;
+    if answer.more {
+        out.line("\nThere may be more.")?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,18 +1,11 @@
-//! `redrive runs`
+//! `redrive runs`: list, read, follow and decide.
 
-mod decide;
-mod duplicates;
 mod list;
 mod page;
-mod plan;
-pub(crate) mod proposal;
-mod receipt;
-mod revision;
-mod sent;
+pub(crate) mod plan;
 mod show;
 mod tail;
 mod triage;
-mod wording;
 
 use clap::Subcommand;
 
@@ -31,19 +24,19 @@ pub(crate) enum Command {
     /// Put runs aside for somebody to decide on
     Review(triage::Args),
     /// Say yes to the plan of a run in review, and to no other
-    Approve(decide::ApproveArgs),
+    Approve(triage::ApproveArgs),
     /// Say no: the runs are dead as they were
     Reject(triage::Args),
     /// Put runs off until later, and out of the list
-    Defer(decide::DeferArgs),
+    Defer(triage::DeferArgs),
     /// Give runs to another agent or queue
-    Reassign(decide::ReassignArgs),
+    Reassign(triage::ReassignArgs),
     /// Give runs somebody who looks after them
-    Assign(decide::AssignArgs),
+    Assign(triage::AssignArgs),
     /// Runs that look like the same work
-    Duplicates(duplicates::Args),
+    Duplicates(list::DuplicatesArgs),
     /// Make runs part of another that is the same work
-    Merge(decide::MergeArgs),
+    Merge(triage::MergeArgs),
     /// Take runs apart again
     Unmerge(triage::Args),
     /// Stop runs that are under way or waiting; they become dead letters
@@ -64,15 +57,15 @@ pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
         Command::Show(args) => show::run(args, out).await,
         Command::Plan(args) => plan::run(*args, out).await,
         Command::Replay(args) => triage::replay(*args, out).await,
-        Command::Review(args) => decide::review(args, out).await,
-        Command::Approve(args) => decide::approve(args, out).await,
-        Command::Reject(args) => decide::reject(args, out).await,
-        Command::Defer(args) => decide::defer(args, out).await,
-        Command::Reassign(args) => decide::reassign(args, out).await,
-        Command::Assign(args) => decide::assign(args, out).await,
-        Command::Duplicates(args) => duplicates::run(args, out).await,
-        Command::Merge(args) => decide::merge(args, out).await,
-        Command::Unmerge(args) => decide::unmerge(args, out).await,
+        Command::Review(args) => triage::review(args, out).await,
+        Command::Approve(args) => triage::approve(args, out).await,
+        Command::Reject(args) => triage::reject(args, out).await,
+        Command::Defer(args) => triage::defer(args, out).await,
+        Command::Reassign(args) => triage::reassign(args, out).await,
+        Command::Assign(args) => triage::assign(args, out).await,
+        Command::Duplicates(args) => list::duplicates(args, out).await,
+        Command::Merge(args) => triage::merge(args, out).await,
+        Command::Unmerge(args) => triage::unmerge(args, out).await,
         Command::Cancel(args) => triage::cancel(args, out).await,
         Command::Resolve(args) => triage::resolve(args, out).await,
         Command::Discard(args) => triage::discard(args, out).await,

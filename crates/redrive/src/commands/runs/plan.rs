@@ -1,14 +1,17 @@
-//! `redrive runs plan`
+//! `redrive runs plan`, and the flags that say what a replay should do differently, shared with `replay` and `operations`.
 
-use redrive_core::ids::RunId;
+use std::io::Read;
+
+use anyhow::Context as _;
+use redrive_core::ids::{QueueName, RunId};
 use redrive_core::ledger::Will;
-use redrive_core::wire::{PlanAnswer, ReplayRequest};
+use redrive_core::text::{Label, Text};
+use redrive_core::wire::{Fix, PlanAnswer, RawJson, ReplayRequest};
 
-use crate::commands::runs::proposal::Proposal;
+use crate::args::Remote;
 use crate::escape;
-use crate::out::{Out, Style};
-use crate::remote::Remote;
-use crate::table::Table;
+use crate::failure::Usage;
+use crate::out::{Out, Style, Table};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -76,6 +79,69 @@ fn steps(plan: &PlanAnswer) -> Table {
     table
 }
 
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Proposal {
+    /// A file with the whole payload anew, as JSON; `-` reads standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "patch", help_heading = "Fix")]
+    fix_file: Option<String>,
+    /// A JSON Patch (RFC 6902) for the payload: the list itself, or a file with it; `-` reads standard input
+    #[arg(long, value_name = "PATCH", help_heading = "Fix")]
+    patch: Option<String>,
+    /// What to tell the agent
+    #[arg(long, value_name = "TEXT", help_heading = "Fix")]
+    instruction: Option<String>,
+    /// Another model
+    #[arg(long, value_name = "NAME", help_heading = "Fix")]
+    model: Option<String>,
+    /// Another agent
+    #[arg(long, value_name = "NAME", help_heading = "Fix")]
+    agent: Option<String>,
+    /// Another queue, which has to be there
+    #[arg(long, value_name = "NAME", help_heading = "Fix")]
+    queue: Option<QueueName>,
+    /// Do this recorded step and the plain ones after it again: its key or name
+    #[arg(long, value_name = "STEP", help_heading = "Fix")]
+    from_step: Option<String>,
+}
+
+impl Proposal {
+    pub(crate) fn request(&self) -> anyhow::Result<ReplayRequest> {
+        let label = |name: &Option<String>| name.as_deref().map(Label::from);
+        Ok(ReplayRequest {
+            fix: self.fix()?,
+            instruction: self.instruction.as_deref().map(Text::from),
+            model: label(&self.model),
+            agent: label(&self.agent),
+            queue: self.queue.clone(),
+            from_step: label(&self.from_step),
+            ..ReplayRequest::default()
+        })
+    }
+
+    fn fix(&self) -> anyhow::Result<Option<Fix>> {
+        if let Some(file) = &self.fix_file {
+            let payload = parse_flag::<RawJson>(&read_file(file)?, "--fix-file")?;
+            return Ok(Some(Fix { json_patch: None, payload: Some(payload) }));
+        }
+        let Some(patch) = &self.patch else { return Ok(None) };
+        let text = if patch.trim_start().starts_with('[') { patch.clone() } else { read_file(patch)? };
+        Ok(Some(Fix { json_patch: Some(parse_flag(&text, "--patch")?), payload: None }))
+    }
+}
+
+fn parse_flag<T: serde::de::DeserializeOwned>(text: &str, flag: &str) -> anyhow::Result<T> {
+    serde_json::from_str(text.trim()).map_err(|e| Usage::new(format!("{flag}: {e}")).into())
+}
+
+fn read_file(file: &str) -> anyhow::Result<String> {
+    if file == "-" {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).context("standard input")?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(file).with_context(|| file.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,23 +150,36 @@ mod tests {
     #[test]
     fn a_plan_says_what_is_skipped_what_runs_and_what_nobody_knows() {
         let text = r#"{"run_id":"task-42","tenant":"acme","hash":"00ff","revision":2,"steps":[
-            {"name":"load","key":"task-42:load","effect":false,"will":"skip"},
-            {"name":"charge\u001b","key":"task-42:charge","effect":true,"will":"unknown"}],
-            "versions_changed":[],"held_by":null,"approval_needed":true,"refused":"effect_unknown",
-            "warnings":[{"code":"effect_unknown","detail":"Nobody knows whether this happened: charge."}]}"#;
+        {"name":"load","key":"task-42:load","effect":false,"will":"skip"},
+        {"name":"charge\u001b","key":"task-42:charge","effect":true,"will":"unknown"}],
+        "versions_changed":[],"held_by":null,"approval_needed":true,"refused":"effect_unknown",
+        "warnings":[{"code":"effect_unknown","detail":"Nobody knows whether this happened: charge."}]}"#;
         let (shared, mut out) = buffer();
         print(&serde_json::from_str(text).unwrap(), &mut out).unwrap();
         insta::assert_snapshot!(shared.text(), @r"
-        task-42  plan 00ff  revision 2
+    task-42  plan 00ff  revision 2
 
-        STEP          KEY             EFFECT  WILL
-        load          task-42:load    no      skip: it is done
-        charge\u{1b}  task-42:charge  yes     unknown: nobody knows whether it happened
+    STEP          KEY             EFFECT  WILL
+    load          task-42:load    no      skip: it is done
+    charge\u{1b}  task-42:charge  yes     unknown: nobody knows whether it happened
 
-        ! Nobody knows whether this happened: charge.
+    ! Nobody knows whether this happened: charge.
 
-        A replay would be refused: effect_unknown.
-        It needs somebody's approval.
-        ");
+    A replay would be refused: effect_unknown.
+    It needs somebody's approval.
+    ");
+    }
+
+    #[test]
+    fn a_patch_is_typed_or_read_and_a_broken_one_is_named() {
+        let typed = Proposal { patch: Some(r#" [{"op":"remove","path":"/a"}]"#.into()), ..Proposal::default() };
+        assert_eq!(typed.request().unwrap().fix.unwrap().json_patch.unwrap().len(), 1);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("payload.json");
+        std::fs::write(&path, "{\"n\": 1.10}\n").unwrap();
+        let whole = Proposal { fix_file: Some(path.to_str().unwrap().into()), ..Proposal::default() };
+        assert_eq!(whole.request().unwrap().fix.unwrap().payload.unwrap().get(), "{\"n\": 1.10}");
+        let broken = Proposal { patch: Some("[{}]".into()), ..Proposal::default() };
+        assert!(broken.request().unwrap_err().to_string().starts_with("--patch: missing field"));
     }
 }

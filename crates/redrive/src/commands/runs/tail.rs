@@ -9,11 +9,10 @@ use redrive_core::wire::{ChangeEntry, ChangesAnswer};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::args::{Remote, word};
 use crate::escape;
 use crate::failure::tell;
-use crate::out::Out;
-use crate::remote::Remote;
-use crate::words::{style_of, word};
+use crate::out::{Out, style_of};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -1,0 +1,71 @@
+//! The store opened beside a server, for the few commands that need no key: never made, never migrated.
+
+use std::sync::Arc;
+
+use redrive_core::time::Timestamp;
+use redrive_core::wire::HealthAnswer;
+use redrive_store::copy::Place;
+use redrive_store::{KeyRecord, Miscounted, SystemClock, postgres, sqlite};
+
+/// Whichever it is.
+pub(crate) enum OfflineStore {
+    Folder(sqlite::Visit),
+    Database(Box<postgres::Visit>),
+}
+
+pub(crate) fn open(place: &Place) -> anyhow::Result<OfflineStore> {
+    Ok(match place {
+        Place::Folder(folder) => OfflineStore::Folder(sqlite::Visit::open(folder, Arc::new(SystemClock))?),
+        Place::Database(url) => OfflineStore::Database(Box::new(postgres::Visit::open(url)?)),
+    })
+}
+
+macro_rules! either {
+    ($visit:expr, $store:ident => $ask:expr) => {
+        match $visit {
+            OfflineStore::Folder($store) => $ask,
+            OfflineStore::Database($store) => $ask,
+        }
+    };
+}
+
+impl OfflineStore {
+    pub(crate) fn now(&mut self) -> redrive_store::Result<Timestamp> {
+        match self {
+            Self::Folder(store) => Ok(store.now()),
+            Self::Database(store) => store.now(),
+        }
+    }
+
+    pub(crate) fn keys(&mut self) -> redrive_store::Result<Vec<KeyRecord>> {
+        either!(self, store => store.keys())
+    }
+
+    pub(crate) fn put_key(&mut self, key: &KeyRecord) -> redrive_store::Result<()> {
+        either!(self, store => store.put_key(key))
+    }
+
+    pub(crate) fn revoke_key(&mut self, id: &str) -> redrive_store::Result<bool> {
+        either!(self, store => store.revoke_key(id))
+    }
+
+    pub(crate) fn queues(&mut self) -> redrive_store::Result<u64> {
+        either!(self, store => store.queues())
+    }
+
+    pub(crate) fn health(&mut self) -> redrive_store::Result<HealthAnswer> {
+        either!(self, store => store.health())
+    }
+
+    pub(crate) fn last_stamp(&mut self) -> redrive_store::Result<Option<Timestamp>> {
+        either!(self, store => store.last_stamp())
+    }
+
+    pub(crate) fn miscounted(&mut self) -> redrive_store::Result<Miscounted> {
+        either!(self, store => store.miscounted())
+    }
+
+    pub(crate) fn recount(&mut self) -> redrive_store::Result<()> {
+        either!(self, store => store.recount())
+    }
+}

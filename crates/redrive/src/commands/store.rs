@@ -1,0 +1,180 @@
+//! `redrive store`: copies a store into another, or checks one for damage.
+
+use clap::Subcommand;
+use redrive_core::time::Timestamp;
+use redrive_store::Miscounted;
+use redrive_store::copy::{Copied, Place, Progress, copy};
+use serde::Serialize;
+
+use crate::commands::doctor::{Finding, Severity, conclude, database, integrity, setup, unlooked};
+use crate::commands::now;
+use crate::commands::offline::{self, OfflineStore};
+use crate::config::{StorePlace, parse_place};
+
+use crate::out::{Out, duration};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Copy a store into a new one, between a folder and PostgreSQL or between two of a kind; goes on where it was cut short
+    Copy(CopyArgs),
+    /// Look for damage, and hold every counter against a recount
+    Check(CheckArgs),
+}
+
+pub(crate) fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
+    match command {
+        Command::Copy(args) => crate::commands::block_on(copy_store(args, out)),
+        Command::Check(args) => check(&args, out),
+    }
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    place: StorePlace,
+    /// Where counters are off, count them anew: one commit, which reports wait for
+    #[arg(long)]
+    recount: bool,
+    /// Print JSON
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+pub(super) fn check(args: &CheckArgs, out: &mut Out) -> anyhow::Result<()> {
+    let place = args.place.find()?;
+    let mut store = offline::open(&place).map_err(|error| unlooked(&error))?;
+    let mut findings = match &mut store {
+        OfflineStore::Folder(store) => {
+            let mut findings = setup(store);
+            findings.extend(integrity(store, true));
+            findings
+        }
+        OfflineStore::Database(store) => database(store),
+    };
+    findings.push(counters(&mut store, args.recount));
+    conclude(&findings, &place, args.json, out)
+}
+
+fn counters(store: &mut OfflineStore, recount: bool) -> Finding {
+    let off = match store.miscounted() {
+        Ok(off) => off,
+        Err(error) => return Finding::unreadable("counters", error),
+    };
+    if off.is_none() {
+        return Finding::fine("counters", "every counter is what a recount says");
+    }
+    if !recount {
+        let what = "Count them anew: `redrive store check --recount`. Lists and leases are right all the same.";
+        return Finding::new(Severity::Action, "counters", describe(off), what);
+    }
+    match store.recount().and_then(|()| store.miscounted()) {
+        Ok(off_still) if off_still.is_none() => {
+            Finding::fine("counters", format!("{}; they were counted anew", describe(off)))
+        }
+        Ok(off_still) => {
+            let what = "Stop the servers and try again.";
+            Finding::new(Severity::Danger, "counters", format!("after a recount still {}", describe(off_still)), what)
+        }
+        Err(error) => Finding::unreadable("counters", error),
+    }
+}
+
+fn describe(off: Miscounted) -> String {
+    let Miscounted { counts, totals, patterns } = off;
+    format!("off: {counts} of tenants and queues, {totals} over all tenants, {patterns} of patterns")
+}
+
+const BAR_CHARS: u64 = 30;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CopyArgs {
+    /// The store that is read: a folder, or postgres://…
+    #[arg(long, value_name = "STORE", value_parser = parse_place)]
+    from: Place,
+    /// The store that is made: a folder, or postgres://… with an empty database
+    #[arg(long, value_name = "STORE", value_parser = parse_place)]
+    to: Place,
+    /// Print JSON
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct CopyReport<'a> {
+    rows: u64,
+    resumed: bool,
+    tables: &'a [(&'static str, u64)],
+}
+
+pub(super) async fn copy_store(args: CopyArgs, out: &mut Out) -> anyhow::Result<()> {
+    let mut bar = ProgressBar { began: now(), before: None, table: "" };
+    let mut told = Ok(());
+    let copied = copy(&args.from, &args.to, now(), |progress| {
+        if told.is_ok() && !args.json {
+            told = bar.show(progress, out);
+        }
+    })
+    .await?;
+    told?;
+    let Copied { tables, resumed } = &copied;
+    if args.json {
+        let answer = CopyReport { rows: copied.rows(), resumed: *resumed, tables };
+        return Ok(out.json(&serde_json::to_string(&answer)?)?);
+    }
+    if out.columns().is_some() {
+        out.line("")?;
+    }
+    let runs = tables.iter().find(|(table, _)| *table == "runs").map_or(0, |(_, rows)| *rows);
+    let took = duration(now().since(bar.began));
+    Ok(out.line(format_args!(
+        "copied {runs} runs, {} rows in all, in {took}; both stores count the same",
+        copied.rows()
+    ))?)
+}
+
+struct ProgressBar {
+    began: Timestamp,
+    /// Rows that an earlier copy had brought.
+    before: Option<u64>,
+    table: &'static str,
+}
+
+impl ProgressBar {
+    fn show(&mut self, progress: Progress, out: &mut Out) -> std::io::Result<()> {
+        let before = *self.before.get_or_insert(progress.rows);
+        if out.columns().is_some() {
+            let line = progress_line(progress, before, now().since(self.began));
+            out.bytes(format!("\r\x1b[2K{line}").as_bytes())?;
+        } else if progress.table != self.table {
+            out.line(format_args!("{} {}/{}", progress.table, progress.rows, progress.of))?;
+        }
+        self.table = progress.table;
+        out.flush()
+    }
+}
+
+fn progress_line(Progress { table, rows, of }: Progress, before: u64, ms: u64) -> String {
+    let full = (BAR_CHARS * rows).checked_div(of).unwrap_or(0).min(BAR_CHARS);
+    let bar: String = (0..BAR_CHARS).map(|at| if at < full { '#' } else { '-' }).collect();
+    let rate = (rows - before.min(rows)).saturating_mul(1_000).checked_div(ms).unwrap_or(0);
+    let to_go = match of.saturating_sub(rows).checked_div(rate) {
+        Some(seconds) if rows < of => format!("  {rate}/s  {} to go", duration(seconds * 1_000)),
+        Some(_) | None => String::new(),
+    };
+    format!("[{bar}] {rows}/{of}  {table}{to_go}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_tells_how_far_how_fast_and_how_long() {
+        let progress = |rows| Progress { table: "runs", rows, of: 100 };
+        assert_eq!(
+            progress_line(progress(40), 20, 2_000),
+            "[############------------------] 40/100  runs  10/s  6 s to go"
+        );
+        assert_eq!(progress_line(progress(100), 0, 2_000), "[##############################] 100/100  runs");
+    }
+}
