@@ -14,6 +14,7 @@ use crate::limits::{ANONYMOUS_BYTES, Limits, WAITING_BYTES, WAITING_HOLDER_BYTES
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::tasks::large_work;
+use crate::telemetry::RequestIds;
 
 /// Shared by all requests; cheap to clone.
 #[derive(Clone)]
@@ -37,6 +38,7 @@ pub struct Shared {
     /// Large answers in memory.
     pub(crate) answers: Answers,
     pub(crate) metrics: Metrics,
+    pub(crate) request_ids: RequestIds,
     pub(crate) readiness: Readiness,
     stopping: watch::Sender<bool>,
 }
@@ -53,6 +55,7 @@ impl App {
     pub fn new(store: Arc<dyn Store>, dice: Arc<dyn Dice>, rules: Option<Arc<UserRules>>, limits: Limits) -> Self {
         let in_flight_bytes = Budget::new(limits.in_flight_max_bytes, limits.in_flight_holder_max_bytes());
         let answers = Answers::new(&limits);
+        let request_ids = RequestIds::new(dice.as_ref());
         Self(Arc::new(Shared {
             store,
             dice,
@@ -66,7 +69,8 @@ impl App {
             waiting_bytes: Budget::new(WAITING_BYTES, WAITING_HOLDER_BYTES),
             large_work: large_work(),
             answers,
-            metrics: Metrics::new(&crate::routes::table()),
+            metrics: Metrics::default(),
+            request_ids,
             readiness: Readiness::default(),
             stopping: watch::Sender::new(false),
         }))

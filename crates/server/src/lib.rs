@@ -14,6 +14,7 @@ mod query;
 mod readiness;
 mod room;
 mod route;
+mod telemetry;
 
 pub mod auth;
 pub mod capture;

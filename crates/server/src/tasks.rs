@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use redrive_store::{Turns, give_way};
 use tokio::task::JoinSet;
+use tracing::Span;
 
 use crate::app::App;
 use crate::budget::Holder;
@@ -98,9 +99,10 @@ pub(crate) async fn compute<T: Send + 'static>(
 pub(crate) async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> crate::problem::Result<T> + Send + 'static,
 ) -> crate::problem::Result<T> {
+    let span = Span::current();
     let worked = tokio::task::spawn_blocking(move || {
         give_way();
-        work()
+        span.in_scope(work)
     });
     match worked.await {
         Ok(done) => done,

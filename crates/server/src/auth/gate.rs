@@ -9,6 +9,7 @@ use super::identity::Identity;
 use crate::app::App;
 use crate::budget::Holder;
 use crate::problem::{Code, Problem, Result};
+use crate::telemetry::record_caller;
 
 /// Lets a caller in, or says why not. The role is checked before anything is looked up.
 pub trait Gate: Sized + Send + 'static {
@@ -17,8 +18,13 @@ pub trait Gate: Sized + Send + 'static {
 
     fn admit(app: &App, headers: &HeaderMap) -> impl Future<Output = Result<Self>> + Send;
 
-    /// Whom what the call holds in memory is counted for.
-    fn holder(&self) -> Holder;
+    /// None: the caller needs no key.
+    fn identity(&self) -> Option<&Identity>;
+
+    /// Whose budget pays for the memory of this call.
+    fn holder(&self) -> Holder {
+        self.identity().map_or(Holder::Anonymous, Identity::holder)
+    }
 }
 
 /// No key needed: probes, and the description of the API.
@@ -32,8 +38,8 @@ impl Gate for Anyone {
         Ok(Self)
     }
 
-    fn holder(&self) -> Holder {
-        Holder::Anonymous
+    fn identity(&self) -> Option<&Identity> {
+        None
     }
 }
 
@@ -51,12 +57,15 @@ macro_rules! gates {
                 match identity.role() {
                     $(Role::$role)|+ => Ok(Self(identity)),
                     #[allow(unreachable_patterns, reason = "the gate that takes every role has none left")]
-                    _ => Err(Problem::plain(Code::Forbidden)),
+                    _ => {
+                        record_caller(&identity);
+                        Err(Problem::plain(Code::Forbidden))
+                    }
                 }
             }
 
-            fn holder(&self) -> Holder {
-                self.0.holder()
+            fn identity(&self) -> Option<&Identity> {
+                Some(&self.0)
             }
         }
 

@@ -13,6 +13,7 @@ use super::secret::{hash_secret, is_well_formed};
 use super::sessions::SESSION_MS;
 use crate::app::App;
 use crate::problem::{Code, Problem, Result};
+use crate::telemetry::record_caller;
 
 const NAME: &str = "redrive_session";
 /// Set by a page that asks for itself again: nobody may be in front of it.
@@ -48,7 +49,9 @@ impl Visitor {
         if known.as_ref().is_err_and(|problem| problem.code == Code::Unauthorized) {
             app.sessions.end(token);
         }
-        Ok(Self { identity: for_people(known?)?, csrf: csrf_of(token) })
+        let identity = known?;
+        record_caller(&identity);
+        Ok(Self { identity: for_people(identity)?, csrf: csrf_of(token) })
     }
 
     pub(crate) fn csrf(&self) -> &str {

@@ -91,6 +91,7 @@ impl IntoResponse for Problem {
         if code == Code::Unauthorized {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        response.extensions_mut().insert(code);
         response
     }
 }

@@ -1,5 +1,5 @@
-//! What every request of a connection goes through first. HTTP/1.1 asks for one `Host` header, no less and no more: two
-//! of them are how requests are smuggled past a proxy. From here on its connection is busy, until the answer is sent.
+//! The first step of every request on a connection: it marks the connection busy until the answer is sent, and marks a
+//! request without exactly one `Host` header, as two of them are a way to smuggle requests past a proxy.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::body::{Body, HttpBody};
-use axum::response::IntoResponse as _;
 use bytes::Bytes;
 use http::header::HOST;
 use http::uri::Authority;
@@ -18,9 +17,11 @@ use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 
 use super::connections::{Phase, Slot};
-use crate::problem::{Code, Problem};
 
-/// Answers a request that names no host, or two, before anybody looks at it.
+/// An extension of a request that the router has to refuse for its `Host` header.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BadHost;
+
 pub(super) struct Front {
     router: TowerToHyperService<Router>,
     slot: Arc<Slot>,
@@ -37,12 +38,12 @@ impl Service<Request<Incoming>> for Front {
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         self.slot.enter(Phase::Busy);
         let slot = self.slot.clone();
         let answering = |response: Response<Body>| response.map(|body| Answering { body, slot });
         if request.version() >= Version::HTTP_11 && !has_one_host(request.headers()) {
-            return Box::pin(std::future::ready(Ok(answering(Problem::plain(Code::BadHost).into_response()))));
+            request.extensions_mut().insert(BadHost);
         }
         let answer = self.router.call(request);
         Box::pin(async move { answer.await.map(answering) })

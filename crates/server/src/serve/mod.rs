@@ -7,4 +7,5 @@ mod listener;
 mod server;
 mod watched;
 
+pub(crate) use front::BadHost;
 pub use server::{Config, Server, StartError};

@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::assets;
-use super::components::{hidden, said};
+use super::components::{hidden, prose, said};
 use super::flash::Done;
 use super::page::Sheet;
 use crate::auth::Visitor;
@@ -104,7 +104,7 @@ pub(crate) fn problem(problem: &Problem) -> Sheet {
         div.head { div {
             h1 { (title_of(problem)) }
             p { (said(&problem.detail)) }
-            p { (help_of(problem.code)) }
+            p { (prose(help_of(problem.code))) }
         } }
         p {
             a.button.primary href="/" data-back="" { "Go back" } " "

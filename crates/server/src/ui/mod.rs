@@ -4,6 +4,7 @@
 mod assets;
 mod components;
 mod compose;
+mod errors;
 mod flash;
 mod form;
 mod layout;

@@ -210,5 +210,7 @@ pub(crate) fn nothing_here() -> Response {
 
 /// To somebody who is logged in: what is in the way, and what to do about it.
 fn refuse(who: &Visitor, problem: &Problem) -> Response {
-    respond(problem.status(), layout::whole(who, &layout::problem(problem), None))
+    let mut response = respond(problem.status(), layout::whole(who, &layout::problem(problem), None));
+    response.extensions_mut().insert(problem.code);
+    response
 }

@@ -5,8 +5,8 @@ use http::Method;
 use super::page::ForWhom::{Admins, Everyone, Operators};
 use super::page::{Page, act, open, page};
 use super::{
-    assets, compose, login, operation, operations, overview, pattern, patterns, queue, queues, run, runs, settings,
-    tenant, tenants,
+    assets, compose, errors, login, operation, operations, overview, pattern, patterns, queue, queues, run, runs,
+    settings, tenant, tenants,
 };
 
 pub fn table() -> Vec<Page> {
@@ -96,6 +96,7 @@ fn doors() -> Vec<Page> {
         open(Method::GET, "/login", login::get),
         open(Method::POST, "/login", login::post),
         open(Method::POST, "/logout", login::end),
+        open(Method::GET, "/errors/{code}", errors::get),
     ];
     doors.into_iter().chain(assets::table()).collect()
 }

@@ -189,7 +189,7 @@ async fn stall(world: &World, request: Request<Body>) -> impl Future<Output = An
 /// The same, once so many bytes of bodies are in memory.
 async fn stall_with(world: &World, request: Request<Body>, bytes: usize) -> impl Future<Output = Answered> {
     let mut waiting = Box::pin(world.send(request));
-    let counted = format!("\nredrive_in_flight_bytes {bytes}\n");
+    let counted = format!("\nredrive_request_body_bytes {bytes}\n");
     while !world.get("/metrics", &world.operator).await.text.contains(&counted) {
         assert!(tokio::time::timeout(Duration::from_millis(20), &mut waiting).await.is_err(), "it was answered");
     }

@@ -30,7 +30,7 @@ async fn every_page_asks_for_a_session_but_those_that_begin_or_dress_one() {
     let world = World::new().await;
     let open = ui::table().into_iter().filter(|page| !page.asks).map(|page| page.path);
     let open: Vec<&str> = open.filter(|path| !path.starts_with("/assets/")).collect();
-    assert_eq!(open, ["/login", "/login", "/logout"]);
+    assert_eq!(open, ["/login", "/login", "/logout", "/errors/{code}"]);
     for page in ui::table().iter().filter(|page| page.asks) {
         let path = named(page.path);
         for cookie in ["", "redrive_session=", "redrive_session=made-up"] {
@@ -220,6 +220,23 @@ async fn whoever_is_lost_gets_a_page_in_a_browser_and_a_problem_in_a_program() {
     for (path, accept) in [("/nowhere", "*/*"), ("/v1/nowhere", "text/html,*/*")] {
         assert_eq!(lost(path, accept).await.short(), (404, "no_such_path".into()), "{path}");
     }
+}
+
+#[tokio::test]
+async fn every_error_code_has_a_page_that_needs_no_key() {
+    let world = World::new().await;
+    for error in redrive_server::error_catalogue() {
+        let page = visit(&world, Method::GET, &format!("/errors/{}", error.code), "").await;
+        assert_eq!(
+            (page.status.as_u16(), &page.headers["content-type"]),
+            (200, &"text/html; charset=utf-8".parse().unwrap())
+        );
+        assert!(page.text.contains(&format!("<code>{}</code>", error.code)), "{}", page.text);
+        assert!(page.headers["content-security-policy"].to_str().unwrap().starts_with("default-src 'none';"));
+    }
+    let problem = world.get("/v1/runs/absent", &world.tenant).await;
+    assert_eq!(visit(&world, Method::GET, problem.get("type").as_str().unwrap(), "").await.status, 200);
+    assert_eq!(visit(&world, Method::GET, "/errors/no_such_code", "").await.short(), (404, "not_found".into()));
 }
 
 #[tokio::test]

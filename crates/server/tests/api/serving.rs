@@ -102,6 +102,7 @@ async fn a_request_names_exactly_one_host() {
         let answer = talk(server.address(), &request).await;
         assert_eq!(answer.split(' ').nth(1), Some(status), "{hosts:?}: {answer}");
         assert_eq!(answer.contains("bad_host"), status == "400", "{answer}");
+        assert!(answer.contains("\r\nx-request-id: "), "{answer}");
     }
     server.stop().await;
 }

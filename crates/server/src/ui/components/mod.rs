@@ -17,5 +17,5 @@ pub(crate) use chart::{Bar, bars, spark};
 pub(crate) use form::{choice, field, hidden, post_form, reason_field};
 pub(crate) use number::{bytes, grouped, of, percent};
 pub(crate) use panel::{Chip, chips, empty, fact, facts, head, pager, panel};
-pub(crate) use text::{line, link_or_text, said, template, visible};
+pub(crate) use text::{line, link_or_text, prose, said, template, visible};
 pub(crate) use when::{ago, ahead, clock, exact, span};

@@ -68,6 +68,15 @@ fn next_mask(text: &str) -> Option<(&str, &str, &str)> {
     Some((&text[..begin], &text[begin..end], &text[end..]))
 }
 
+/// Our own prose: what stands in backticks is code.
+pub(crate) fn prose(text: &str) -> Markup {
+    html! {
+        @for (at, part) in text.split('`').enumerate() {
+            @if at % 2 == 1 { code { (part) } } @else { (part) }
+        }
+    }
+}
+
 /// A link only where it leads to a web page; anything else (`javascript:`, a path on a disk) is text.
 pub(crate) fn link_or_text(text: &str) -> Markup {
     let leads = ["https://", "http://"].iter().any(|scheme| text.starts_with(scheme));
@@ -92,6 +101,11 @@ mod tests {
         let html = |text| template(text).into_string();
         assert_eq!(html("a ‹n› b ‹"), "<bdi class=\"template\">a <mark>‹n›</mark> b ‹</bdi>");
         assert!(html("‹<b>›").contains("<mark>‹&lt;b&gt;›</mark>"));
+    }
+
+    #[test]
+    fn backticks_in_prose_become_code() {
+        assert_eq!(prose("use `a<b>` or `c`.").into_string(), "use <code>a&lt;b&gt;</code> or <code>c</code>.");
     }
 
     #[test]
