@@ -6,13 +6,13 @@ use redrive_core::classify::user_rules::UserRules;
 use redrive_store::{Dice, Store, Turns};
 use tokio::sync::watch;
 
-use crate::answers::Answers;
+use crate::api::probes::Readiness;
 use crate::auth::{Keyring, Sessions};
+use crate::budget::Answers;
 use crate::budget::{Budget, Holder};
-use crate::capture::{Judges, KnownFailures};
+use crate::capture::{ClassificationCache, Classifiers};
 use crate::limits::{ANONYMOUS_BYTES, Limits, WAITING_BYTES, WAITING_HOLDER_BYTES};
 use crate::metrics::Metrics;
-use crate::readiness::Readiness;
 use crate::tasks::large_work;
 use crate::telemetry::RequestIds;
 
@@ -24,7 +24,7 @@ pub struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) dice: Arc<dyn Dice>,
     pub(crate) rules: Option<Arc<UserRules>>,
-    known: KnownFailures,
+    classifications: ClassificationCache,
     pub(crate) limits: Limits,
     pub(crate) keyring: Keyring,
     pub(crate) sessions: Sessions,
@@ -60,7 +60,7 @@ impl App {
             store,
             dice,
             rules,
-            known: KnownFailures::default(),
+            classifications: ClassificationCache::default(),
             limits,
             keyring: Keyring::default(),
             sessions: Sessions::default(),
@@ -78,8 +78,8 @@ impl App {
 }
 
 impl Shared {
-    pub(crate) fn judges(&self) -> Judges<'_> {
-        Judges { rules: self.rules.as_deref(), known: Some(&self.known) }
+    pub(crate) fn classifiers(&self) -> Classifiers<'_> {
+        Classifiers { rules: self.rules.as_deref(), cache: Some(&self.classifications) }
     }
 
     /// From now on no new work is handed out, and waiting calls are answered.

@@ -7,8 +7,8 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use crate::limits::ATTEMPT_MAX;
-use crate::query::Kind;
-use crate::route::Route;
+use crate::query::ParamKind;
+use crate::router::Route;
 use crate::routes::table;
 
 const PROBLEM: &str = "application/problem+json";
@@ -100,8 +100,8 @@ fn operation_id(route: &Route) -> String {
 fn parameters(route: &Route) -> Vec<Value> {
     let in_path = route.path_params().map(|name| {
         let schema = match name {
-            "attempt" | "revision" => Kind::Number { min: 1, max: ATTEMPT_MAX.into() },
-            _ => Kind::Id,
+            "attempt" | "revision" => ParamKind::Number { min: 1, max: ATTEMPT_MAX.into() },
+            _ => ParamKind::Id,
         };
         json!({ "name": name, "in": "path", "required": true, "schema": schema.schema() })
     });

@@ -17,7 +17,7 @@ use tracing::{Instrument as _, Span};
 use crate::app::App;
 use crate::auth::Identity;
 use crate::problem::{Code, Problem};
-use crate::route::Handling;
+use crate::router::HandlerFuture;
 use crate::serve::BadHost;
 use crate::tasks::guarded;
 
@@ -50,7 +50,7 @@ pub(crate) async fn observe(
     app: App,
     route: MatchedRoute,
     request: Request,
-    handle: impl FnOnce(App, Request) -> Handling,
+    handle: impl FnOnce(App, Request) -> HandlerFuture,
 ) -> Response {
     let id = app.request_ids.of(request.headers());
     let span = tracing::info_span!(
@@ -64,7 +64,7 @@ pub(crate) async fn observe(
     let started = Instant::now();
     let answering = if request.extensions().get::<BadHost>().is_some() {
         let refused = Problem::plain(Code::BadHost).into_response();
-        Box::pin(std::future::ready(refused)) as Handling
+        Box::pin(std::future::ready(refused)) as HandlerFuture
     } else {
         handle(app.clone(), request)
     };

@@ -8,7 +8,7 @@ use redrive_core::wire::bounds::FILTER_VALUES_MAX;
 use redrive_core::wire::{Canary, OneOrMany, OperationAction, OperationFilter, OperationRequest, ReplayRequest};
 use redrive_store::{Bulk, BulkReplay, NewOperation, Over, RunFilter, RunRef};
 
-use super::fix::{check_replay, not_blank};
+use super::replay::{check_replay, not_blank};
 use crate::limits::{CANARY_MAX_RUNS, OPERATION_IDS_MAX, SEARCH_MAX_BYTES};
 use crate::problem::{Code, Problem, Result};
 
