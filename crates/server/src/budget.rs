@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_held_is_given_back() {
+    fn dropped_shares_return_their_bytes() {
         let budget = Budget::new(100, 100);
         let mut share = budget.share(Holder::Anonymous);
         share.grow(30).unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_counts_until_its_last_byte_is_gone() {
+    async fn an_answer_is_counted_until_its_last_byte() {
         let answers = answers_of(8 * LARGE_ANSWER_BYTES);
         let large = LARGE_ANSWER_BYTES + 1;
         let response = answers.count(tenant("a"), IfFull::Refuse, answer(large));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn one_answer_goes_out_however_large_it_is() {
+    fn a_holder_may_send_one_answer_of_any_size() {
         let answers = answers_of(4 * LARGE_ANSWER_BYTES);
         let ask = || answers.count(tenant("a"), IfFull::Refuse, answer(10 * LARGE_ANSWER_BYTES));
         let unread = ask();

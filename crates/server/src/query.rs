@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_that_is_unknown_doubled_or_out_of_range_is_named() {
+    fn a_bad_query_parameter_is_named() {
         for (query, code, parameter) in [
             ("tenannt=a", Code::UnknownParameter, "tenannt"),
             ("tenant=a&tenant=b", Code::InvalidParameter, "tenant"),

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenants_key_speaks_for_its_tenant_and_for_no_other() {
+    fn a_tenant_key_acts_for_its_own_tenant_only() {
         let (acme, other) = ("acme".parse().unwrap(), "other".parse().unwrap());
         let key = identity(Some("acme"));
         assert_eq!(key.tenant(&[None]).unwrap(), acme);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn no_key_acts_as_what_a_worker_may_call_itself() {
+    fn worker_keys_and_worker_names_are_distinct_actors() {
         assert_eq!(identity(Some("acme")).actor(), "worker_key:k");
     }
 

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_has_256_bits_and_its_hash_is_all_that_is_kept() {
+    fn a_secret_has_256_bits_and_is_stored_hashed() {
         let (secret, hash) = new_secret(&SeededDice::new(1));
         assert_eq!((secret.len(), &secret[..4]), (47, "rdk_"));
         assert!(is_well_formed(&secret));

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_can_be_ended_and_a_link_is_no_session() {
+    fn a_session_can_be_ended_and_links_are_not_sessions() {
         let (sessions, dice) = (Sessions::default(), SeededDice::new(1));
         let token = begun(&sessions, &dice);
         sessions.end(&token);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_house_takes_from_whoever_has_most() {
+    fn when_full_the_key_with_most_sessions_loses_one() {
         let (sessions, dice) = (Sessions::default(), SeededDice::new(1));
         let operator = sessions.begin_for(KEY, noon(), &dice);
         let keys = (0..).map(|n: u16| {
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn the_session_is_found_among_other_cookies_and_two_are_none() {
+    fn exactly_one_session_cookie_is_accepted() {
         let of = |cookie: &'static str| {
             let headers = HeaderMap::from_iter([(COOKIE, HeaderValue::from_static(cookie))]);
             session_token(&headers).map(str::to_owned)

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_body_may_not_have_is_named_with_its_path() {
+    fn a_bad_body_field_is_named_with_its_path() {
         for (text, code, field) in [
             (r#"{"run_id":"a","error":{"message":"m"},"bogus":1}"#, "unknown_field", "bogus"),
             (r#"{"run_id":"a","error":{"message":"m","bogus":1}}"#, "unknown_field", "error.bogus"),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_but_lawful_texts_get_in_and_stay_as_they_are() {
+    fn unusual_valid_texts_are_stored_unchanged() {
         let token = r#""nul \u0000 half \ud800 12345678901234567890.10""#;
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         let text = format!(r#"{{"run_id":"a","payload":{deep},"error":{{"message":{token}}}}}"#);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn blank_lines_say_nothing() {
+    fn blank_lines_are_skipped() {
         let found: Vec<&[u8]> = lines(b"{}\r\n\n  {\"a\":1} \n").collect();
         assert_eq!(found, [&b"{}"[..], b"{\"a\":1}"]);
     }

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn only_json_as_it_is_gets_in() {
+    fn only_uncompressed_json_is_accepted() {
         for good in ["application/json", "Application/JSON; charset=utf-8", "", FORM] {
             assert_eq!(demand_json(&headers(CONTENT_TYPE, good)), Ok(()), "{good}");
         }

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn user_rules_outrank_the_caller_and_the_caller_the_built_in() {
+    fn user_rules_outrank_callers_and_callers_outrank_built_ins() {
         let plain = r#"{"message":"Request timed out"}"#;
         assert_eq!(failure(plain, None).0, "timeout");
         let said = r#"{"message":"Request timed out","reason":"x:mine"}"#;

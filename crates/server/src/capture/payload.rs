@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_written_out_is_the_same_digest_as_its_content() {
+    fn a_hex_hash_equals_the_digest_of_its_content() {
         let written = sha256_hex(b"payload");
         assert_eq!(first_half(&from_hex(&written).unwrap()), digest(b"payload"));
         assert_eq!(from_hex("zz"), None);

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_makes_a_payload_of_the_revision_it_was_made_from() {
+    fn a_patch_applies_to_the_revision_it_was_made_for() {
         let ask = request(r#"{"fix":{"json_patch":[{"op":"replace","path":"/a","value":1.50}]}}"#);
         let made = replay(&ask, Some(&current(r#"{"a": 1, "z":"\ud800"}"#)), 1_000).unwrap().fix.unwrap();
         assert_eq!(made.from_revision, 3);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_that_can_not_be_done_names_its_operation_and_pointer() {
+    fn a_failing_patch_names_its_operation_and_pointer() {
         let told = |text: &str| replay(&request(text), Some(&current(r#"{"a":1}"#)), 1_000).unwrap_err().into_wire();
         let bad = told(r#"{"fix":{"json_patch":[{"op":"test","path":"/a","value":1},{"op":"remove","path":"/b"}]}}"#);
         assert_eq!((bad.status, bad.code.as_str()), (422, "bad_patch"));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fix_is_one_of_two_and_null_is_a_payload() {
+    fn a_fix_has_one_kind_and_null_is_a_payload() {
         for (text, field) in [
             (r#"{"fix":{}}"#, "fix"),
             (r#"{"fix":{"json_patch":[],"payload":1}}"#, "fix"),

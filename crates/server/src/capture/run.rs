@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_past_the_limit_is_known_by_size_and_hash() {
+    fn a_large_step_output_is_kept_by_size_and_hash() {
         let big = format!(r#"{{"name":"a","status":"committed","output":"{}"}}"#, "x".repeat(STEP_OUTPUT_MAX_BYTES));
         let kept = step(&big).unwrap();
         assert_eq!((kept.output, kept.output_omitted.unwrap().bytes), (None, STEP_OUTPUT_MAX_BYTES as u64 + 2));

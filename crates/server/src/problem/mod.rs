@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_problem_names_its_code_its_page_and_what_it_is_about() {
+    fn a_problem_names_its_code_page_and_field() {
         let problem = Problem::invalid_field("lease_ms", "must be from 500 to 86400000").into_wire();
         insta::assert_json_snapshot!(problem, @r#"
         {
@@ -227,13 +227,13 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_cut_before_it_is_given_back() {
+    fn long_names_are_cut_in_problems() {
         let problem = Problem::invalid_field(&"é".repeat(1_000), "is odd");
         assert!(problem.detail.len() < 300);
     }
 
     #[test]
-    fn each_refusal_keeps_the_code_that_core_gives_it() {
+    fn refusal_codes_match_core() {
         let refusals = [
             Refused::InFlight,
             Refused::NotRunning,
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merged_run_names_its_target_and_a_lost_lease_what_was_kept() {
+    fn refusals_carry_the_fields_that_their_code_names() {
         let merged = Problem::from(Refused::MergedInto("other".parse().unwrap())).into_wire();
         assert_eq!(merged.more["into"], "other");
         let lost = Problem::from(Error::LeaseLost { recorded: true }).into_wire();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_inside_stays_inside() {
+    fn internal_errors_do_not_reach_the_caller() {
         let problem = Problem::from(Error::Unexpected("secret column".into())).into_wire();
         assert_eq!((problem.status, problem.detail.as_str()), (500, "the cause is in the server's log"));
     }

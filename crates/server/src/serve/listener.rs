@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_named_once() {
+    fn exactly_one_host_header_is_required() {
         let of = |hosts: &[&'static str]| {
             let mut headers = HeaderMap::new();
             for host in hosts {

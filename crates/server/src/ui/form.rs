@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_field_is_none_and_a_time_may_be_a_browsers() {
+    fn an_empty_form_field_counts_as_missing() {
         let form = form("a=+&b=x&until=2026-11-15T20%3A00&bad=soon&run=1&run=2");
         assert_eq!((form.one("a"), form.one("b"), form.all("run").count()), (None, Some("x"), 2));
         assert_eq!(form.time("until").unwrap().unwrap().to_string(), "2026-11-15T20:00:00.000Z");
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_word_of_the_list_is_said() {
+    fn only_known_notices_are_shown() {
         let of = |cookie: &'static str| notice(&HeaderMap::from_iter([(COOKIE, HeaderValue::from_static(cookie))]));
         assert_eq!(of("a=b; redrive_done=replayed"), Some(Done::Replayed));
         assert_eq!(of("redrive_done=<b>"), None);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn each_has_a_word_of_its_own() {
+    fn notice_words_are_unique() {
         let words: std::collections::BTreeSet<&str> = Done::ALL.iter().map(|done| done.word()).collect();
         assert_eq!(words.len(), Done::ALL.len());
     }

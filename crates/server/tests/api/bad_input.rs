@@ -274,7 +274,7 @@ async fn one_tenants_bodies_leave_room_for_others() {
 }
 
 #[tokio::test]
-async fn texts_that_only_json_can_write_are_kept_and_never_a_500() {
+async fn texts_that_only_json_can_encode_are_kept() {
     let world = World::new().await;
     let text = r#""\u0000 \ud800 <script>alert(1)</script> \u001b[31m \u202e""#;
     let body = format!(

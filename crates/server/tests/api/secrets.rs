@@ -5,7 +5,7 @@ use http::Method;
 use crate::world::{Log, World};
 
 #[tokio::test]
-async fn a_key_is_in_no_log_and_in_no_answer_but_the_one_that_makes_it() {
+async fn a_key_appears_only_in_the_answer_that_makes_it() {
     let (log, _guard) = Log::start();
     let world = World::new().await;
     let made = world.post("/v1/keys", &world.admin, r#"{"role":"operator","note":"canary"}"#).await;

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_is_every_queue_and_no_queue_is_a_mistake() {
+    fn a_star_means_every_queue_and_none_is_refused() {
         assert_eq!(queues(&["*".into()]).unwrap(), []);
         assert_eq!(queues(&["a".into(), "b".into(), "a".into()]).unwrap().len(), 2);
         assert_eq!(queues(&[]).unwrap_err().code, Code::InvalidField);

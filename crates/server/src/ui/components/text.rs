@@ -164,12 +164,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_of_strangers_is_escaped_isolated_and_shows_what_hides() {
+    fn reported_text_is_escaped_isolated_and_made_visible() {
         assert_eq!(said("<script>\u{202e}\0\r\n&").into_string(), "<bdi>&lt;script&gt;\\u202e\\u0000\n&amp;</bdi>");
     }
 
     #[test]
-    fn masked_parts_of_a_template_are_marked_and_half_a_mask_is_text() {
+    fn masked_template_parts_are_marked() {
         let html = |text| template(text).into_string();
         assert_eq!(html("a ‹n› b ‹"), "<bdi class=\"template\">a <mark>‹n›</mark> b ‹</bdi>");
         assert!(html("‹<b>›").contains("<mark>‹&lt;b&gt;›</mark>"));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_the_first_that_says_something_and_is_cut() {
+    fn a_line_is_the_first_nonblank_one_cut_short() {
         assert_eq!(line("\n  \nfirst\nsecond"), "first");
         assert_eq!(line(&"é".repeat(200)).chars().count(), LINE_MAX_CHARS + 1);
     }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn distances_are_said_in_the_unit_that_fits() {
+    fn durations_use_the_largest_fitting_unit() {
         assert_eq!(
             [1, 5_000, 119_999, 7_200_000, 172_800_000].map(past),
             ["now", "5 s ago", "119 s ago", "2 h ago", "2 d ago"]
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_ahead_says_so_and_the_exact_time_is_in_the_title() {
+    fn future_times_say_in_and_carry_the_exact_time() {
         let now = Timestamp::from_millis(1_794_772_800_007);
         let html = ago(now.plus_ms(3 * HOUR_MS), now).into_string();
         assert!(html.contains(">in 3 h<") && html.contains("title=\"2026-11-15 23:00:00.007 UTC\""), "{html}");

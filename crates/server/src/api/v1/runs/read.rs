@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_reads_comma_lists_and_names_what_it_does_not_know() {
+    fn a_run_filter_reads_comma_lists_and_names_bad_values() {
         let query: RunListQuery =
             Given::parse(Some("state=dead,review&reason=timeout,x:mine&held=false&q=task-")).unwrap();
         assert_eq!((query.filter.states.len(), query.filter.reasons.len()), (2, 2));
