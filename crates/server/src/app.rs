@@ -6,14 +6,15 @@ use redrive_core::classify::user_rules::UserRules;
 use redrive_store::{Dice, Store, Turns};
 use tokio::sync::watch;
 
-use crate::answers::Answers;
+use crate::api::probes::Readiness;
 use crate::auth::{Keyring, Sessions};
+use crate::budget::Answers;
 use crate::budget::{Budget, Holder};
-use crate::capture::{Judges, KnownFailures};
+use crate::capture::{ClassificationCache, Classifiers};
 use crate::limits::{ANONYMOUS_BYTES, Limits, WAITING_BYTES, WAITING_HOLDER_BYTES};
 use crate::metrics::Metrics;
-use crate::readiness::Readiness;
 use crate::tasks::large_work;
+use crate::telemetry::RequestIds;
 
 /// Shared by all requests; cheap to clone.
 #[derive(Clone)]
@@ -23,7 +24,7 @@ pub struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) dice: Arc<dyn Dice>,
     pub(crate) rules: Option<Arc<UserRules>>,
-    known: KnownFailures,
+    classifications: ClassificationCache,
     pub(crate) limits: Limits,
     pub(crate) keyring: Keyring,
     pub(crate) sessions: Sessions,
@@ -37,6 +38,7 @@ pub struct Shared {
     /// Large answers in memory.
     pub(crate) answers: Answers,
     pub(crate) metrics: Metrics,
+    pub(crate) request_ids: RequestIds,
     pub(crate) readiness: Readiness,
     stopping: watch::Sender<bool>,
 }
@@ -53,11 +55,12 @@ impl App {
     pub fn new(store: Arc<dyn Store>, dice: Arc<dyn Dice>, rules: Option<Arc<UserRules>>, limits: Limits) -> Self {
         let in_flight_bytes = Budget::new(limits.in_flight_max_bytes, limits.in_flight_holder_max_bytes());
         let answers = Answers::new(&limits);
+        let request_ids = RequestIds::new(dice.as_ref());
         Self(Arc::new(Shared {
             store,
             dice,
             rules,
-            known: KnownFailures::default(),
+            classifications: ClassificationCache::default(),
             limits,
             keyring: Keyring::default(),
             sessions: Sessions::default(),
@@ -66,7 +69,8 @@ impl App {
             waiting_bytes: Budget::new(WAITING_BYTES, WAITING_HOLDER_BYTES),
             large_work: large_work(),
             answers,
-            metrics: Metrics::new(&crate::routes::table()),
+            metrics: Metrics::default(),
+            request_ids,
             readiness: Readiness::default(),
             stopping: watch::Sender::new(false),
         }))
@@ -74,8 +78,8 @@ impl App {
 }
 
 impl Shared {
-    pub(crate) fn judges(&self) -> Judges<'_> {
-        Judges { rules: self.rules.as_deref(), known: Some(&self.known) }
+    pub(crate) fn classifiers(&self) -> Classifiers<'_> {
+        Classifiers { rules: self.rules.as_deref(), cache: Some(&self.classifications) }
     }
 
     /// From now on no new work is handed out, and waiting calls are answered.

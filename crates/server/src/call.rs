@@ -14,6 +14,7 @@ use crate::path::{FromPath, Params};
 use crate::problem::{Problem, Result};
 use crate::query::{FromQuery, Given, NoQuery};
 use crate::tasks::beside;
+use crate::telemetry::record_caller;
 
 /// Everything a handler gets, each part checked before it is reached.
 #[derive(Debug)]
@@ -30,6 +31,7 @@ impl<W: Gate, P: FromPath, Q: FromQuery, B: FromBody> Call<W, P, Q, B> {
         let (mut parts, body) = request.into_parts();
         let asked = LookUp::now(app.store.as_ref());
         let mut who = W::admit(app, &parts.headers).await?;
+        who.identity().inspect(|caller| record_caller(caller));
         let path = P::read(&Params::of(&mut parts).await?)?;
         let query = Given::parse(parts.uri.query())?;
         let body = B::read(app, &parts, body, who.holder()).await?;

@@ -1,7 +1,6 @@
 //! The HTTP API and the background engine: who asks, may they, and what is due. Holds no state that the store does
 //! not, and decides nothing about runs: it prepares, hands over, and answers.
 
-mod answers;
 mod api;
 mod app;
 mod body;
@@ -11,9 +10,7 @@ mod metrics;
 mod path;
 mod prepare;
 mod query;
-mod readiness;
-mod room;
-mod route;
+mod telemetry;
 
 pub mod auth;
 pub mod capture;

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_could_not_hold_one_body_does_not_start() {
+    fn limits_too_tight_for_one_body_are_refused() {
         assert_eq!(Limits::default().check(), Ok(()));
         let tight = Limits { in_flight_max_bytes: 1, ..Limits::default() };
         assert_eq!(

@@ -1,95 +1,142 @@
-//! Figures for Prometheus, counted here since the start.
+//! Metrics of this process in the OpenMetrics text format.
 
-use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use http::StatusCode;
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
 use redrive_core::wire::HealthAnswer;
 
-use crate::route::Route;
+use crate::telemetry::MatchedRoute;
 
-const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+/// What the exposition is served as.
+pub(crate) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Requests by route and class of status. A path that is none of ours has one row for all.
-#[derive(Debug)]
-pub(crate) struct Metrics {
-    rows: Vec<Row>,
+const DURATION_BUCKETS_S: [f64; 14] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabels {
+    method: &'static str,
+    route: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AnswerLabels {
+    method: &'static str,
+    route: &'static str,
+    /// `2xx`
+    status: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabel {
+    state: &'static str,
+}
+
+type GaugeU64 = Gauge<u64, AtomicU64>;
+
 #[derive(Debug)]
-struct Row {
-    method: String,
-    path: &'static str,
-    counts: [AtomicU64; CLASSES.len()],
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: Family<AnswerLabels, Counter>,
+    durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
+    runs: Family<StateLabel, GaugeU64>,
+    queues_without_workers: GaugeU64,
+    queues_without_owner: GaugeU64,
+    set_aside_rows: GaugeU64,
+    request_body_bytes: GaugeU64,
+    response_body_bytes: GaugeU64,
+}
+
+/// Read when somebody scrapes.
+#[derive(Debug)]
+pub(crate) struct CurrentState<'a> {
+    pub(crate) health: &'a HealthAnswer,
+    pub(crate) request_body_bytes: usize,
+    pub(crate) response_body_bytes: usize,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let histogram: fn() -> Histogram = || Histogram::new(DURATION_BUCKETS_S);
+        let mut metrics = Self {
+            registry: Registry::with_prefix("redrive"),
+            requests: Family::default(),
+            durations: Family::new_with_constructor(histogram),
+            runs: Family::default(),
+            queues_without_workers: Gauge::default(),
+            queues_without_owner: Gauge::default(),
+            set_aside_rows: Gauge::default(),
+            request_body_bytes: Gauge::default(),
+            response_body_bytes: Gauge::default(),
+        };
+        metrics.register();
+        metrics
+    }
 }
 
 impl Metrics {
-    pub(crate) fn new(routes: &[Route]) -> Self {
-        let row = |method: &str, path| Row { method: method.to_owned(), path, counts: Default::default() };
-        let mut rows: Vec<Row> = routes.iter().map(|r| row(r.method.as_str(), r.path)).collect();
-        rows.push(row("", "other"));
-        Self { rows }
-    }
-
-    /// `route` is the row's place in the table; beyond it lies everything else.
-    pub(crate) fn count(&self, route: usize, status: StatusCode) {
-        let row = self.rows.get(route).or(self.rows.last());
-        let class = usize::from(status.as_u16() / 100).saturating_sub(1);
-        if let Some(count) = row.and_then(|row| row.counts.get(class)) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    pub(crate) const OTHER: usize = usize::MAX;
-
-    pub(crate) fn prometheus(&self, health: &HealthAnswer, in_flight_bytes: usize, answer_bytes: usize) -> String {
-        let mut text = String::from(
-            "# HELP redrive_requests_total Answers by route and class of status.\n# TYPE redrive_requests_total counter\n",
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "The version of this server", build);
+        registry.register("http_requests", "Requests by route and class of status", self.requests.clone());
+        registry.register_with_unit(
+            "http_request_duration",
+            "Time to the head of the answer, by route; lease calls include their wait",
+            Unit::Seconds,
+            self.durations.clone(),
         );
-        for row in &self.rows {
-            for (class, count) in CLASSES.iter().zip(&row.counts) {
-                let count = count.load(Ordering::Relaxed);
-                if count > 0 {
-                    let (method, path) = (&row.method, row.path);
-                    let _ = writeln!(
-                        text,
-                        "redrive_requests_total{{method=\"{method}\",path=\"{path}\",status=\"{class}\"}} {count}"
-                    );
-                }
-            }
+        registry.register("runs", "Runs by state", self.runs.clone());
+        for (name, help, gauge) in [
+            ("queues_without_workers", "Queues with due work that nobody leases", &self.queues_without_workers),
+            ("queues_without_owner", "Queues without an owner", &self.queues_without_owner),
+            ("set_aside_rows", "Rows that a service could not process and set aside", &self.set_aside_rows),
+            ("request_body_bytes", "Bytes of request bodies in memory", &self.request_body_bytes),
+            ("response_body_bytes", "Bytes of large answers that are not sent yet", &self.response_body_bytes),
+        ] {
+            registry.register(name, help, gauge.clone());
         }
-        text.push_str("# HELP redrive_runs Runs by state now.\n# TYPE redrive_runs gauge\n");
-        let states = [
+    }
+
+    pub(crate) fn record_request(&self, route: MatchedRoute, status: StatusCode, elapsed: Duration) {
+        let MatchedRoute { method, path: route } = route;
+        let status = match status.as_u16() {
+            ..200 => "1xx",
+            200..300 => "2xx",
+            300..400 => "3xx",
+            400..500 => "4xx",
+            500.. => "5xx",
+        };
+        self.requests.get_or_create(&AnswerLabels { method, route, status }).inc();
+        self.durations.get_or_create(&RouteLabels { method, route }).observe(elapsed.as_secs_f64());
+    }
+
+    /// The whole exposition.
+    pub(crate) fn encode(&self, now: &CurrentState<'_>) -> Result<String, std::fmt::Error> {
+        let health = now.health;
+        for (state, runs) in [
             ("dead", health.dead),
             ("review", health.review),
             ("scheduled", health.scheduled),
             ("running", health.running),
-        ];
-        for (state, runs) in states {
-            let _ = writeln!(text, "redrive_runs{{state=\"{state}\"}} {runs}");
+        ] {
+            self.runs.get_or_create(&StateLabel { state }).set(runs);
         }
-        let gauges = [
-            (
-                "redrive_queues_without_workers",
-                "Queues with due work that nobody leases.",
-                health.queues_without_workers.len(),
-            ),
-            (
-                "redrive_queues_without_owner",
-                "Queues that nobody has said whose they are.",
-                health.queues_without_owner.len(),
-            ),
-            (
-                "redrive_set_aside",
-                "Rows that a service could not work with and left for a person.",
-                usize::try_from(health.set_aside).unwrap_or(usize::MAX),
-            ),
-            ("redrive_in_flight_bytes", "Bytes of bodies in memory.", in_flight_bytes),
-            ("redrive_answer_bytes", "Bytes of large answers that were not sent yet.", answer_bytes),
-        ];
-        for (name, help, value) in gauges {
-            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
-        }
-        text
+        self.queues_without_workers.set(health.queues_without_workers.len() as u64);
+        self.queues_without_owner.set(health.queues_without_owner.len() as u64);
+        self.set_aside_rows.set(health.set_aside);
+        self.request_body_bytes.set(now.request_body_bytes as u64);
+        self.response_body_bytes.set(now.response_body_bytes as u64);
+        let mut exposition = String::new();
+        text::encode(&mut exposition, &self.registry)?;
+        Ok(exposition)
     }
 }

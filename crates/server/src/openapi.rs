@@ -7,8 +7,8 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use crate::limits::ATTEMPT_MAX;
-use crate::query::Kind;
-use crate::route::Route;
+use crate::query::ParamKind;
+use crate::router::Route;
 use crate::routes::table;
 
 const PROBLEM: &str = "application/problem+json";
@@ -100,8 +100,8 @@ fn operation_id(route: &Route) -> String {
 fn parameters(route: &Route) -> Vec<Value> {
     let in_path = route.path_params().map(|name| {
         let schema = match name {
-            "attempt" | "revision" => Kind::Number { min: 1, max: ATTEMPT_MAX.into() },
-            _ => Kind::Id,
+            "attempt" | "revision" => ParamKind::Number { min: 1, max: ATTEMPT_MAX.into() },
+            _ => ParamKind::Id,
         };
         json!({ "name": name, "in": "path", "required": true, "schema": schema.schema() })
     });
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_leads_somewhere_and_every_operation_has_a_name_of_its_own() {
+    fn openapi_references_resolve_and_operation_ids_are_unique() {
         let document = openapi();
         let mut found = Vec::new();
         refs(&document, &mut found);
@@ -191,12 +191,12 @@ mod tests {
     }
 
     #[test]
-    fn the_document_is_the_same_each_time_it_is_made() {
+    fn the_openapi_document_is_deterministic() {
         assert_eq!(openapi().to_string(), openapi().to_string());
     }
 
     #[test]
-    fn an_operation_says_who_may_and_what_it_takes() {
+    fn an_operation_names_its_roles_and_parameters() {
         let document = openapi();
         let put = &document["paths"]["/v1/queues/{name}"]["put"];
         insta::assert_json_snapshot!(put, @r##"

@@ -15,12 +15,12 @@ use crate::problem::{Code, Problem, Result, quoted};
 pub(crate) struct Param {
     pub name: &'static str,
     pub about: &'static str,
-    pub kind: Kind,
+    pub kind: ParamKind,
 }
 
 /// What a parameter holds, and how much of it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Kind {
+pub(crate) enum ParamKind {
     Id,
     /// A name of somebody's choice.
     Name,
@@ -39,7 +39,7 @@ pub(crate) enum Kind {
     Cursor,
 }
 
-impl Kind {
+impl ParamKind {
     const fn max_bytes(self) -> usize {
         match self {
             Self::Id => ID_MAX_BYTES,
@@ -95,15 +95,18 @@ impl Kind {
     }
 }
 
-pub(crate) const fn param(name: &'static str, kind: Kind, about: &'static str) -> Param {
+pub(crate) const fn param(name: &'static str, kind: ParamKind, about: &'static str) -> Param {
     Param { name, about, kind }
 }
 
 pub(crate) const TENANT: Param =
-    param("tenant", Kind::Id, "Which tenant's; needed where a key that spans tenants acts on one run.");
-pub(crate) const LIMIT: Param =
-    param("limit", Kind::Number { min: 1, max: PAGE_MAX as u64 }, "How many on a page: 50 unless told, at most 500.");
-pub(crate) const CURSOR: Param = param("cursor", Kind::Cursor, "`next_cursor` of the page before.");
+    param("tenant", ParamKind::Id, "Which tenant's; needed where a key that spans tenants acts on one run.");
+pub(crate) const LIMIT: Param = param(
+    "limit",
+    ParamKind::Number { min: 1, max: PAGE_MAX as u64 },
+    "How many on a page: 50 unless told, at most 500.",
+);
+pub(crate) const CURSOR: Param = param("cursor", ParamKind::Cursor, "`next_cursor` of the page before.");
 
 /// What a handler takes as its query.
 pub(crate) trait FromQuery: Sized + Send + 'static {
@@ -219,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_that_is_unknown_doubled_or_out_of_range_is_named() {
+    fn a_bad_query_parameter_is_named() {
         for (query, code, parameter) in [
             ("tenannt=a", Code::UnknownParameter, "tenannt"),
             ("tenant=a&tenant=b", Code::InvalidParameter, "tenant"),

@@ -1,51 +1,55 @@
-//! From the table of routes to a service. What is not in the table can't be reached.
+//! Routes, and the service built from the tables of routes and pages. A path that is in neither table is not served.
+
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodFilter, on};
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderName, HeaderValue, Method};
+use http::Method;
+use redrive_core::wire::Role;
 
 use crate::app::App;
-use crate::metrics::Metrics;
-use crate::problem::{Code, Problem};
-use crate::route::{Handler, Route};
+use crate::auth::Gate;
+use crate::body::{FromBody, SchemaOf};
+use crate::budget::IfFull;
+use crate::call::{Answer, Call};
+use crate::path::FromPath;
+use crate::problem::{Code, Problem, Result};
+use crate::query::{FromQuery, Param};
 use crate::routes::table;
-use crate::tasks::guarded;
+use crate::telemetry::{MatchedRoute, observe};
 use crate::ui;
 
-/// The whole API, and the pages.
+/// The API and the pages.
 pub fn router(app: App) -> Router {
-    let routes = table().into_iter().enumerate().map(|(place, route)| (place, route.method, route.path, route.handler));
-    let pages = ui::table().into_iter().map(|page| (Metrics::OTHER, page.method, page.path, page.handler));
+    let routes = table().into_iter().map(|route| (route.method, route.path, route.handler));
+    let pages = ui::table().into_iter().map(|page| (page.method, page.path, page.handler));
     serve_all(app, routes.chain(pages))
 }
 
-/// `/metrics` alone and without a key, for a listener of its own.
+/// `/metrics` alone, without a key, for a listener of its own.
 pub fn metrics_router(app: App) -> Router {
     let Route { method, path, handler, .. } = crate::routes::metrics_without_key();
-    serve_all(app, [(Metrics::OTHER, method, path, handler)])
+    serve_all(app, [(method, path, handler)])
 }
 
-/// Each comes with its place in the figures.
-fn serve_all(app: App, all: impl IntoIterator<Item = (usize, Method, &'static str, Handler)>) -> Router {
+fn serve_all(app: App, rows: impl IntoIterator<Item = (Method, &'static str, Handler)>) -> Router {
     let mut router = Router::new();
-    for (place, method, path, handler) in all {
+    for (method, path, handler) in rows {
+        let route = MatchedRoute::new(&method, path);
         let serve = move |State(app): State<App>, request: Request| {
             let handler = handler.clone();
-            async move {
-                let answered = guarded(handler(app.clone(), request)).await;
-                let response = answered.unwrap_or_else(|panic| Problem::internal(&panic).into_response());
-                finish(&app, place, response)
-            }
+            observe(app, route, request, move |app, request| handler(app, request))
         };
         router = router.route(path, on(filter(&method), serve));
     }
-    router.fallback(no_such_path).method_not_allowed_fallback(method_not_allowed).with_state(app)
+    router.fallback(path_not_found).method_not_allowed_fallback(method_not_allowed).with_state(app)
 }
 
-/// The table uses these four; any other would be served to nobody.
+/// The tables use these four methods.
 fn filter(method: &Method) -> MethodFilter {
     match *method {
         Method::POST => MethodFilter::POST,
@@ -55,31 +59,145 @@ fn filter(method: &Method) -> MethodFilter {
     }
 }
 
-/// A person gets a page, a program its problem.
-async fn no_such_path(State(app): State<App>, request: Request) -> Response {
-    let response = match ui::is_for_a_person(&request) {
-        true => ui::nothing_here(),
-        false => Problem::plain(Code::NoSuchPath).into_response(),
-    };
-    finish(&app, Metrics::OTHER, response)
+/// A browser gets a page, a program a problem.
+async fn path_not_found(State(app): State<App>, request: Request) -> Response {
+    observe(app, MatchedRoute::NONE, request, |_, request| {
+        Box::pin(async move {
+            match ui::is_for_a_person(&request) {
+                true => ui::nothing_here(),
+                false => Problem::plain(Code::NoSuchPath).into_response(),
+            }
+        })
+    })
+    .await
 }
 
-async fn method_not_allowed(State(app): State<App>) -> Response {
-    finish(&app, Metrics::OTHER, Problem::plain(Code::MethodNotAllowed).into_response())
+async fn method_not_allowed(State(app): State<App>, request: Request) -> Response {
+    observe(app, MatchedRoute::NONE, request, |_, _| {
+        Box::pin(async { Problem::plain(Code::MethodNotAllowed).into_response() })
+    })
+    .await
 }
 
-/// On every answer: nothing is sniffed, framed, run or kept.
-const HEADERS: [(HeaderName, &str); 4] = [
-    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (CACHE_CONTROL, "no-store"),
-    (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
-    (REFERRER_POLICY, "no-referrer"),
-];
+pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
+pub(crate) type Handler = Arc<dyn Fn(App, Request) -> HandlerFuture + Send + Sync>;
 
-fn finish(app: &App, place: usize, mut response: Response) -> Response {
-    app.metrics.count(place, response.status());
-    for (name, value) in HEADERS {
-        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+pub struct Route {
+    pub method: Method,
+    /// With its parts in braces.
+    pub path: &'static str,
+    /// None: no key is asked for.
+    pub roles: Option<&'static [Role]>,
+    pub summary: &'static str,
+    pub(crate) params: &'static [Param],
+    /// Media types of the body with what they hold.
+    pub(crate) request: Vec<(&'static str, SchemaOf)>,
+    pub(crate) request_required: bool,
+    pub(crate) answer_media: &'static [&'static str],
+    pub(crate) answer: SchemaOf,
+    pub success: &'static [u16],
+    pub(crate) handler: Handler,
+}
+
+impl Route {
+    /// What the description files it under.
+    pub fn tag(&self) -> &'static str {
+        let path = self.path.trim_start_matches("/v1/");
+        match path.split('/').find(|part| !part.is_empty()) {
+            Some("api") => "dlq",
+            _ if !self.path.starts_with("/v1/") => "probes",
+            Some(first) => first,
+            None => "probes",
+        }
     }
-    response
+
+    /// The names in braces.
+    pub fn path_params(&self) -> impl Iterator<Item = &'static str> {
+        self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+    }
+}
+
+/// Begins a row: who may.
+pub(crate) fn by<W: Gate>() -> RouteBuilder<W> {
+    RouteBuilder(PhantomData)
+}
+
+pub(crate) struct RouteBuilder<W>(PhantomData<fn() -> W>);
+
+impl<W: Gate> RouteBuilder<W> {
+    pub(crate) fn get<P, Q, A, F, R>(self, path: &'static str, summary: &'static str, handler: F) -> Route
+    where
+        P: FromPath,
+        Q: FromQuery,
+        A: Answer,
+        F: Fn(App, Call<W, P, Q>) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Result<A>> + Send + 'static,
+    {
+        self.route(Method::GET, path, &[200], summary, handler)
+    }
+
+    pub(crate) fn post<P, Q, B, A, F, R>(
+        self,
+        path: &'static str,
+        success: &'static [u16],
+        summary: &'static str,
+        handler: F,
+    ) -> Route
+    where
+        P: FromPath,
+        Q: FromQuery,
+        B: FromBody,
+        A: Answer,
+        F: Fn(App, Call<W, P, Q, B>) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Result<A>> + Send + 'static,
+    {
+        self.route(Method::POST, path, success, summary, handler)
+    }
+
+    /// The handler's own types say what it takes and gives; nothing is said twice.
+    pub(crate) fn route<P, Q, B, A, F, R>(
+        self,
+        method: Method,
+        path: &'static str,
+        success: &'static [u16],
+        summary: &'static str,
+        handler: F,
+    ) -> Route
+    where
+        P: FromPath,
+        Q: FromQuery,
+        B: FromBody,
+        A: Answer,
+        F: Fn(App, Call<W, P, Q, B>) -> R + Clone + Send + Sync + 'static,
+        R: Future<Output = Result<A>> + Send + 'static,
+    {
+        let if_full = if method == Method::GET { IfFull::Refuse } else { IfFull::Send };
+        let run = move |app: App, request: Request| -> HandlerFuture {
+            let handler = handler.clone();
+            Box::pin(async move {
+                let call: Call<W, P, Q, B> = match Call::take(&app, request).await {
+                    Ok(call) => call,
+                    Err(problem) => return problem.into_response(),
+                };
+                let holder = call.who.holder();
+                match handler(app.clone(), call).await {
+                    Ok(answer) => app.answers.count(holder, if_full, answer.respond().await),
+                    Err(problem) => problem.into_response(),
+                }
+            })
+        };
+        Route {
+            method,
+            path,
+            roles: W::ROLES,
+            summary,
+            params: Q::PARAMS,
+            request: B::media(),
+            request_required: B::REQUIRED,
+            answer_media: A::MEDIA,
+            answer: A::schema,
+            success,
+            handler: Arc::new(run),
+        }
+    }
 }

@@ -4,40 +4,51 @@ use std::any::Any;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use redrive_store::{Turns, give_way};
-use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Span;
 
 use crate::app::App;
 use crate::budget::Holder;
 use crate::problem::{Code, Problem};
 
-/// Tasks of one owner.
+/// Tasks of one owner. They are cut off when it is dropped.
 #[derive(Debug, Default)]
-pub struct Tasks(Mutex<JoinSet<()>>);
+pub struct Tasks {
+    tracker: TaskTracker,
+    cut_off: CancellationToken,
+}
 
 impl Tasks {
     pub fn start(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        let mut set = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // What has ended is let go of here, so that the set holds only what runs.
-        while set.try_join_next().is_some() {}
-        set.spawn(async move {
+        let task = async move {
             if let Err(panic) = guarded(Box::pin(task)).await {
-                tracing::error!(task = name, panic, "a task panicked");
+                tracing::error!(task = name, panic, "task panicked");
             }
-        });
+        };
+        self.tracker.spawn(self.cut_off.clone().run_until_cancelled_owned(task));
     }
 
-    /// Waits for all to end; what has not after `grace` is cut off. Returns how many were.
+    /// Waits for all tasks to end and cuts off those that have not after `grace`. Returns how many it cut off.
     pub async fn finish(&self, grace: Duration) -> usize {
-        let mut set = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        let ended = tokio::time::timeout(grace, async { while set.join_next().await.is_some() {} }).await;
-        let left = if ended.is_ok() { 0 } else { set.len() };
-        set.shutdown().await;
+        self.tracker.close();
+        if tokio::time::timeout(grace, self.tracker.wait()).await.is_ok() {
+            return 0;
+        }
+        let left = self.tracker.len();
+        self.cut_off.cancel();
+        self.tracker.wait().await;
         left
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.cut_off.cancel();
     }
 }
 
@@ -98,9 +109,10 @@ pub(crate) async fn compute<T: Send + 'static>(
 pub(crate) async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> crate::problem::Result<T> + Send + 'static,
 ) -> crate::problem::Result<T> {
+    let span = Span::current();
     let worked = tokio::task::spawn_blocking(move || {
         give_way();
-        work()
+        span.in_scope(work)
     });
     match worked.await {
         Ok(done) => done,
@@ -110,16 +122,33 @@ pub(crate) async fn beside<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[tokio::test]
-    async fn a_panic_is_caught_and_told() {
+    async fn a_panic_becomes_its_message() {
         let told = guarded::<()>(Box::pin(async { panic!("oh {}", "no") })).await;
         assert_eq!(told, Err("oh no".into()));
     }
 
     #[tokio::test]
-    async fn what_does_not_end_in_time_is_cut_off_and_counted() {
+    async fn dropping_the_owner_cuts_its_tasks_off() {
+        let (tasks, running) = (Tasks::default(), Arc::new(()));
+        let held = running.clone();
+        tasks.start("long", async move {
+            let _held = held;
+            std::future::pending::<()>().await;
+        });
+        let tracker = tasks.tracker.clone();
+        drop(tasks);
+        tracker.close();
+        tracker.wait().await;
+        assert_eq!(Arc::strong_count(&running), 1);
+    }
+
+    #[tokio::test]
+    async fn tasks_that_outlast_the_grace_time_are_counted() {
         let tasks = Tasks::default();
         tasks.start("short", async {});
         tasks.start("long", std::future::pending());

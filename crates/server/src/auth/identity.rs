@@ -1,13 +1,98 @@
-//! A caller that has proved who it is, and the tenants it may name.
+//! Who calls and what the caller may do. A handler takes one of these types, and only authentication makes them.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
+use http::HeaderMap;
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::wire::Role;
 use redrive_store::{KeyMark, KeyRecord, RunRef, Store, TenantScope};
 
+use crate::app::App;
 use crate::budget::Holder;
 use crate::problem::{Code, Problem, Result};
+use crate::telemetry::record_caller;
+
+/// Lets a caller in, or says why not. The role is checked before anything is looked up.
+pub trait Gate: Sized + Send + 'static {
+    /// None: nobody is asked for a key.
+    const ROLES: Option<&'static [Role]>;
+
+    fn admit(app: &App, headers: &HeaderMap) -> impl Future<Output = Result<Self>> + Send;
+
+    /// None: the caller needs no key.
+    fn identity(&self) -> Option<&Identity>;
+
+    /// Whose budget pays for the memory of this call.
+    fn holder(&self) -> Holder {
+        self.identity().map_or(Holder::Anonymous, Identity::holder)
+    }
+}
+
+/// No key needed: probes, and the description of the API.
+#[derive(Debug)]
+pub struct Anyone;
+
+impl Gate for Anyone {
+    const ROLES: Option<&'static [Role]> = None;
+
+    async fn admit(_: &App, _: &HeaderMap) -> Result<Self> {
+        Ok(Self)
+    }
+
+    fn identity(&self) -> Option<&Identity> {
+        None
+    }
+}
+
+macro_rules! gates {
+    ($($(#[$doc:meta])* $name:ident: $($role:ident),+;)+) => {$(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name(Identity);
+
+        impl Gate for $name {
+            const ROLES: Option<&'static [Role]> = Some(&[$(Role::$role),+]);
+
+            async fn admit(app: &App, headers: &HeaderMap) -> Result<Self> {
+                let identity = app.keyring.identify(headers, app.store.as_ref()).await?;
+                match identity.role() {
+                    $(Role::$role)|+ => Ok(Self(identity)),
+                    #[allow(unreachable_patterns, reason = "the gate that takes every role has none left")]
+                    _ => {
+                        record_caller(&identity);
+                        Err(Problem::plain(Code::Forbidden))
+                    }
+                }
+            }
+
+            fn identity(&self) -> Option<&Identity> {
+                Some(&self.0)
+            }
+        }
+
+        impl Deref for $name {
+            type Target = Identity;
+
+            fn deref(&self) -> &Identity {
+                &self.0
+            }
+        }
+    )+};
+}
+
+gates! {
+    /// Reports, leases, records steps.
+    Worker: Worker, Operator, Admin;
+    /// Reads and triages.
+    TenantReader: Tenant, Operator, Admin;
+    /// Whoever has a valid key.
+    AnyKey: Worker, Tenant, Operator, Admin;
+    /// Sees all tenants.
+    Operator: Operator, Admin;
+    /// Makes keys, sets queues.
+    Admin: Admin;
+}
 
 /// Made by authentication alone.
 #[derive(Debug, Clone)]
@@ -113,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenants_key_speaks_for_its_tenant_and_for_no_other() {
+    fn a_tenant_key_acts_for_its_own_tenant_only() {
         let (acme, other) = ("acme".parse().unwrap(), "other".parse().unwrap());
         let key = identity(Some("acme"));
         assert_eq!(key.tenant(&[None]).unwrap(), acme);
@@ -124,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn no_key_acts_as_what_a_worker_may_call_itself() {
+    fn worker_keys_and_worker_names_are_distinct_actors() {
         assert_eq!(identity(Some("acme")).actor(), "worker_key:k");
     }
 

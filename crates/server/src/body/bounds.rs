@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_its_bound_is_named() {
+    fn a_value_beyond_its_bound_is_named() {
         let long = "x".repeat(1_001);
         assert_eq!(beyond::<LeaseRequest>(&format!(r#"{{"queues":["a","{long}"]}}"#)), Some("queues[1]".into()));
         let many = vec!["\"a\""; 1_001].join(",");
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_passes_for_no_object() {
+    fn an_array_is_not_accepted_as_an_object() {
         assert_eq!(beyond::<QueueSettings>("[]"), Some(String::new()));
         assert_eq!(beyond::<QueueSettings>(r#"{"policy":[]}"#), Some("policy".into()));
         assert_eq!(beyond::<FailureReport>(r#"{"error":["m"]}"#), Some("error".into()));
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_as_long_as_it_reads() {
+    fn escaped_text_is_measured_unescaped() {
         let escaped = r"\u0061".repeat(1_000);
         assert_eq!(beyond::<FailureReport>(&format!(r#"{{"agent":"{escaped}"}}"#)), None);
         assert_eq!(beyond::<FailureReport>(&format!(r#"{{"agent":"{escaped}a"}}"#)), Some("agent".into()));
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_left_to_its_reader() {
+    fn malformed_json_passes_the_bounds_check() {
         for text in ["", "{", "]", r#"{"agent""#, r#"{"agent":"#, r#"{"agent":"a"#, r#"{"payload":[}"#, "{1}", "nul"] {
             assert_eq!(beyond::<FailureReport>(text), None, "{text}");
         }

@@ -1,4 +1,6 @@
-//! JSON bodies. The good way reads once; only a mistake is read again, to say where it is.
+//! JSON bodies. A good body is parsed once; a bad one is parsed again to say where the mistake is.
+
+use std::marker::PhantomData;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -8,8 +10,7 @@ use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::bounds::bounds_of;
-use super::media::{JSON, demand_json};
-use super::{Buffered, FromBody, SchemaOf};
+use super::{Buffered, FORM, FromBody, JSON, LINES, SchemaOf, demand_json, media_type, unsupported};
 use crate::app::App;
 use crate::budget::{Holder, Share};
 use crate::problem::{Code, Problem, Result};
@@ -74,7 +75,7 @@ fn trimmed(bytes: &Bytes) -> Bytes {
     bytes.slice_ref(trim(bytes))
 }
 
-pub(super) fn trim(bytes: &[u8]) -> &[u8] {
+fn trim(bytes: &[u8]) -> &[u8] {
     let blank = |b: &u8| b" \t\r\n".contains(b);
     let Some(from) = bytes.iter().position(|b| !blank(b)) else { return &[] };
     let to = bytes.iter().rposition(|b| !blank(b)).unwrap_or(from);
@@ -161,6 +162,73 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
     rest.rfind(after).map(|end| &rest[..end])
 }
 
+#[derive(Debug)]
+pub(crate) struct HeldJson<T> {
+    pub value: T,
+    /// How large it came.
+    pub bytes: usize,
+    pub(crate) held: Share,
+}
+
+impl<T: DeserializeOwned + Default + JsonSchema + Send + 'static> FromBody for HeldJson<T> {
+    const REQUIRED: bool = false;
+
+    fn media() -> Vec<(&'static str, SchemaOf)> {
+        Json::<T>::media()
+    }
+
+    async fn read(app: &App, parts: &Parts, body: axum::body::Body, payer: Holder) -> Result<Self> {
+        let Buffered { bytes, held } = Buffered::read(app, &parts.headers, body, payer.clone()).await?;
+        if bytes.is_empty() {
+            return Ok(Self { value: T::default(), bytes: 0, held });
+        }
+        demand_json(&parts.headers)?;
+        let size = bytes.len();
+        let value = compute(app, &payer, size, move || parse(&bytes)).await?;
+        Ok(Self { value, bytes: size, held })
+    }
+}
+
+/// The bytes of one report, or of many; they are read line by line, so that one bad line is only its own problem.
+#[derive(Debug)]
+pub(crate) struct JsonOrLines<T> {
+    pub(crate) body: Buffered,
+    pub(crate) many: bool,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: JsonSchema + 'static> FromBody for JsonOrLines<T> {
+    const REQUIRED: bool = true;
+
+    fn media() -> Vec<(&'static str, SchemaOf)> {
+        vec![(JSON, |generator| generator.subschema_for::<T>()), (LINES, |generator| generator.subschema_for::<T>())]
+    }
+
+    async fn read(app: &App, parts: &Parts, body: axum::body::Body, payer: Holder) -> Result<Self> {
+        let many = match media_type(&parts.headers)?.as_deref() {
+            None | Some(JSON | FORM) => false,
+            Some(LINES) => true,
+            Some(other) => return Err(unsupported(other)),
+        };
+        let body = Buffered::read(app, &parts.headers, body, payer).await?;
+        Ok(Self { body, many, of: PhantomData })
+    }
+}
+
+impl<T> JsonOrLines<T> {
+    /// The one value's bytes, without the white space around them.
+    pub(crate) fn one(&self) -> Bytes {
+        self.body.bytes.slice_ref(trim(&self.body.bytes))
+    }
+}
+
+/// The lines that say something, each without the white space around it.
+pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let ends = memchr::memchr_iter(b'\n', bytes).chain([bytes.len()]);
+    let split = ends.scan(0, |begin, end| Some(&bytes[std::mem::replace(begin, end + 1)..end]));
+    split.map(trim).filter(|line| !line.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use redrive_core::wire::{FailureReport, StartRequest};
@@ -192,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_body_may_not_have_is_named_with_its_path() {
+    fn a_bad_body_field_is_named_with_its_path() {
         for (text, code, field) in [
             (r#"{"run_id":"a","error":{"message":"m"},"bogus":1}"#, "unknown_field", "bogus"),
             (r#"{"run_id":"a","error":{"message":"m","bogus":1}}"#, "unknown_field", "error.bogus"),
@@ -221,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_but_lawful_texts_get_in_and_stay_as_they_are() {
+    fn unusual_valid_texts_are_stored_unchanged() {
         let token = r#""nul \u0000 half \ud800 12345678901234567890.10""#;
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         let text = format!(r#"{{"run_id":"a","payload":{deep},"error":{{"message":{token}}}}}"#);
@@ -250,5 +318,11 @@ mod tests {
     fn white_space_around_a_report_is_no_part_of_it() {
         assert_eq!(trim(b" \r\n{} \t"), b"{}");
         assert_eq!(trim(b"  "), b"");
+    }
+
+    #[test]
+    fn blank_lines_are_skipped() {
+        let found: Vec<&[u8]> = lines(b"{}\r\n\n  {\"a\":1} \n").collect();
+        assert_eq!(found, [&b"{}"[..], b"{\"a\":1}"]);
     }
 }

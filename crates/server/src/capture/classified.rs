@@ -1,23 +1,138 @@
-//! A failed attempt with its reason. The user's rules speak first, then the caller, then what is built in.
+//! A failed attempt, captured from the wire, then classified: the user's rules first, then what the caller names, then
+//! the built-in rules.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use redrive_core::classify::user_rules::{self, UserRules};
 use redrive_core::classify::{self, Evidence};
+use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::money::Spend;
 use redrive_core::pattern::{Fingerprint, fingerprint};
 use redrive_core::strategy::Failure;
 use redrive_core::text::{Label, Text};
-use redrive_core::time::Timestamp;
-use redrive_core::wire::{ErrorReport, Severity};
-use redrive_store::{AttemptBody, FailedAttempt};
+use redrive_core::time::{ClientTime, Timestamp};
+use redrive_core::wire::{
+    ErrorReport, FailRequest, FailureReport, PayloadOmitted, RunDetail, RunFields, Severity, bounds,
+};
+use redrive_store::{AttemptBody, Digest, FailedAttempt, NewStep, encode};
+use serde::Serialize;
 
-use super::captured::{Captured, encoded};
-use super::context::Context;
-use super::cut::cut;
-use super::known::{KnownFailures, Words};
+use super::cache::{CacheKey, ClassificationCache};
+use super::payload::{digest, sha256_hex};
+use super::run::{ENVIRONMENT_DEFAULT, new_steps};
+use crate::limits::ATTEMPT_MAX;
 use crate::problem::{Problem, Result};
+
+pub(crate) struct Captured {
+    pub(super) attempt: Option<u32>,
+    pub(super) digest: Digest,
+    pub(super) body: AttemptBody,
+    pub(super) steps: Vec<NewStep>,
+}
+
+impl Captured {
+    /// Of a report in one call. What describes the run has been taken out of it, or is looked at here as well.
+    pub(crate) fn from_report(report: FailureReport, raw: &[u8]) -> Result<Self> {
+        attempt_in_range(report.attempt)?;
+        let body = AttemptBody {
+            error: Some(report.error),
+            response: report.response,
+            partial_output: report.partial_output,
+            finish_reason: report.finish_reason,
+            usage: report.usage,
+            model: report.model,
+            provider: report.provider,
+            tool: report.tool,
+            step: report.step,
+            versions: report.versions,
+            started_at: report.started_at,
+            ended_at: report.ended_at,
+            ..AttemptBody::default()
+        };
+        Ok(Self { attempt: report.attempt, digest: digest(raw), body, steps: new_steps(report.steps)? })
+    }
+
+    /// Of an attempt under a lease, whose number the lease has.
+    pub(crate) fn from_fail(fail: FailRequest, raw: &[u8]) -> Result<Self> {
+        let body = AttemptBody {
+            error: Some(fail.error),
+            response: fail.response,
+            partial_output: fail.partial_output,
+            finish_reason: fail.finish_reason,
+            usage: fail.usage,
+            model: fail.model,
+            tool: fail.tool,
+            step: fail.step,
+            ..AttemptBody::default()
+        };
+        Ok(Self { attempt: None, digest: digest(raw), body, steps: new_steps(fail.steps)? })
+    }
+}
+
+pub(crate) fn attempt_in_range(attempt: Option<u32>) -> Result<()> {
+    match attempt {
+        Some(n) if !(1..=ATTEMPT_MAX).contains(&n) => {
+            Err(Problem::invalid_field("attempt", format_args!("must be from 1 to {ATTEMPT_MAX}")))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// As the side tables keep it.
+pub(crate) fn encoded(value: &impl Serialize) -> Result<Vec<u8>> {
+    let json = serde_json::to_vec(value).map_err(|e| Problem::internal(&e.to_string()))?;
+    Ok(encode(&json))
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Context<'a> {
+    pub(super) run: user_rules::RunFields<'a>,
+    /// Where it is JSON.
+    pub(super) payload: Option<&'a str>,
+}
+
+impl<'a> Context<'a> {
+    /// Of a failure reported in one call.
+    pub(crate) fn of_report(fields: &'a RunFields, tenant: &'a Tenant) -> Self {
+        let run = user_rules::RunFields {
+            tenant: tenant.as_str(),
+            queue: fields.queue.as_ref().map_or(QueueName::DEFAULT, |queue| queue.as_str()),
+            agent: word(&fields.agent),
+            model: word(&fields.model),
+            environment: word(&fields.environment).or(Some(ENVIRONMENT_DEFAULT)),
+            task_type: word(&fields.task_type),
+            customer: word(&fields.customer),
+            ..user_rules::RunFields::default()
+        };
+        Self { run, payload: fields.payload.as_ref().map(|payload| payload.get()) }
+    }
+
+    /// Where nothing but the tenant is known, or asked for.
+    pub(crate) fn of_tenant(tenant: &'a Tenant) -> Self {
+        Self { run: user_rules::RunFields { tenant: tenant.as_str(), ..Default::default() }, payload: None }
+    }
+
+    /// Of a failure under a lease: the run is in the store already.
+    pub(crate) fn of_run(run: &'a RunDetail) -> Self {
+        let (summary, payload) = (&run.summary, run.body.payload.as_ref());
+        let run = user_rules::RunFields {
+            tenant: summary.tenant.as_str(),
+            queue: summary.queue.as_str(),
+            agent: word(&summary.agent),
+            model: word(&summary.model),
+            environment: Some(summary.environment.as_str()),
+            task_type: word(&summary.task_type),
+            customer: word(&summary.customer),
+            ..user_rules::RunFields::default()
+        };
+        Self { run, payload: payload.map(|payload| payload.get()) }
+    }
+}
+
+fn word(label: &Option<Label>) -> Option<&str> {
+    label.as_ref().map(Label::as_str)
+}
 
 pub(crate) struct Classified {
     captured: Captured,
@@ -26,20 +141,20 @@ pub(crate) struct Classified {
     severity: Option<Severity>,
 }
 
-/// Who judges a failure.
+/// What classifies a failure.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Judges<'a> {
+pub(crate) struct Classifiers<'a> {
     pub(crate) rules: Option<&'a UserRules>,
-    pub(crate) known: Option<&'a KnownFailures>,
+    pub(crate) cache: Option<&'a ClassificationCache>,
 }
 
 impl Captured {
-    pub(crate) fn classify(self, by: Judges<'_>, context: &Context<'_>, now: Timestamp) -> Result<Classified> {
+    pub(crate) fn classify(self, by: Classifiers<'_>, context: &Context<'_>, now: Timestamp) -> Result<Classified> {
         let Some(error) = &self.body.error else { return Err(Problem::internal("a failure without an error")) };
         let (mut failure, fingerprint, severity) = match by.rules {
-            // They ask of the run and its payload as well, so no two failures are the same to them.
-            Some(rules) => judge(error, &self.body, Some(rules), context, now),
-            None => judge_or_remember(error, &self.body, by.known, context, now),
+            // Rules also see the run and its payload, so their answers are not cached.
+            Some(rules) => classify_error(error, &self.body, Some(rules), context, now),
+            None => classify_cached(error, &self.body, by.cache, context, now),
         };
         failure.spent = self.body.usage.as_ref().map(Spend::of).unwrap_or_default();
         Ok(Classified { captured: self, failure, fingerprint, severity })
@@ -49,7 +164,7 @@ impl Captured {
 impl Classified {
     pub(crate) fn into_failed(self) -> Result<FailedAttempt> {
         let Captured { attempt, digest, mut body, steps } = self.captured;
-        // After all of it was read: what is cut is still judged.
+        // Cut after classification, which reads the whole texts.
         cut(&mut body);
         Ok(FailedAttempt {
             attempt,
@@ -70,33 +185,33 @@ impl Classified {
     }
 }
 
-type Judged = (Failure, Fingerprint, Option<Severity>);
+type Classification = (Failure, Fingerprint, Option<Severity>);
 
-fn judge_or_remember(
+fn classify_cached(
     error: &ErrorReport,
     body: &AttemptBody,
-    known: Option<&KnownFailures>,
+    cache: Option<&ClassificationCache>,
     context: &Context<'_>,
     now: Timestamp,
-) -> Judged {
-    let words = known.and_then(|known| Some((known, Words::of(context.run.tenant, error, body)?)));
-    let Some((known, words)) = words else { return judge(error, body, None, context, now) };
-    if let Some((failure, fingerprint)) = known.get(&words, now) {
+) -> Classification {
+    let cached = cache.and_then(|cache| Some((cache, CacheKey::of(context.run.tenant, error, body)?)));
+    let Some((cache, key)) = cached else { return classify_error(error, body, None, context, now) };
+    if let Some((failure, fingerprint)) = cache.get(&key, now) {
         return (failure, fingerprint, None);
     }
-    let (failure, fingerprint, severity) = judge(error, body, None, context, now);
-    known.put(&words, &failure, &fingerprint);
+    let (failure, fingerprint, severity) = classify_error(error, body, None, context, now);
+    cache.put(&key, &failure, &fingerprint);
     (failure, fingerprint, severity)
 }
 
-/// Whoever asks: a report on its way in, or somebody who tries one out.
-pub(crate) fn judge(
+/// Classifies one error without the cache, for a report or for a trial on the settings page.
+pub(crate) fn classify_error(
     error: &ErrorReport,
     body: &AttemptBody,
     rules: Option<&UserRules>,
     context: &Context<'_>,
     now: Timestamp,
-) -> Judged {
+) -> Classification {
     let response = body.response.as_ref();
     let decoded = [Some(&error.headers), response.map(|r| &r.headers)].map(read_headers);
     let headers: Vec<(&str, &str)> = decoded.iter().flatten().map(|(name, value)| (*name, value.as_ref())).collect();
@@ -135,9 +250,9 @@ pub(crate) fn judge(
     (Failure::new(classified, terminal, fingerprint.hash), fingerprint, rule.severity)
 }
 
-/// The caller's word, or ours.
+/// What the caller names, otherwise the built-in rules.
 fn without_rules(error: &ErrorReport, evidence: &Evidence<'_>) -> classify::Classified {
-    // Limits and waits are read from the evidence whoever names the reason.
+    // Limits and waits are read from the evidence, whoever names the reason.
     let built_in = classify::classify(evidence);
     match (&error.reason, error.category) {
         (None, None) => built_in,
@@ -159,6 +274,56 @@ fn read_headers(headers: Option<&BTreeMap<String, Text>>) -> Vec<(&str, Cow<'_, 
     headers.into_iter().flatten().map(|(name, value)| (name.as_str(), value.decode())).collect()
 }
 
+pub(super) fn cut(body: &mut AttemptBody) {
+    let mut cutting = Cutting(BTreeMap::new());
+    if let Some(error) = &mut body.error {
+        cutting.text("error.type", error.error_type.as_mut(), bounds::ERROR_TYPE_CUT_BYTES);
+        cutting.text("error.message", Some(&mut error.message), bounds::MESSAGE_CUT_BYTES);
+        cutting.text("error.detail", error.detail.as_mut(), bounds::DETAIL_CUT_BYTES);
+        cutting.headers("error.headers", &mut error.headers);
+    }
+    if let Some(response) = &mut body.response {
+        cutting.text("response.body", response.body.as_mut(), bounds::RESPONSE_BODY_CUT_BYTES);
+        cutting.headers("response.headers", &mut response.headers);
+    }
+    cutting.text("partial_output", body.partial_output.as_mut(), bounds::PARTIAL_OUTPUT_CUT_BYTES);
+    for (field, time) in [("started_at", &mut body.started_at), ("ended_at", &mut body.ended_at)] {
+        cutting.text(field, time.as_mut().map(ClientTime::text_mut), bounds::CLIENT_TIME_CUT_BYTES);
+    }
+    body.truncated = cutting.0;
+}
+
+/// What was cut so far, by field.
+struct Cutting(BTreeMap<String, PayloadOmitted>);
+
+impl Cutting {
+    fn text(&mut self, field: &str, text: Option<&mut Text>, max_bytes: usize) {
+        let Some(text) = text else { return };
+        let Some(cut) = text.cut(max_bytes) else { return };
+        let whole = std::mem::replace(text, cut);
+        self.mark(field, whole.decode().as_bytes());
+    }
+
+    /// Headers past the bound are left out, the last in the order of their names; so are those with an endless name.
+    fn headers(&mut self, field: &str, headers: &mut BTreeMap<String, Text>) {
+        let fits = |name: &String| name.len() <= bounds::HEADER_NAME_MAX_BYTES;
+        if headers.len() > bounds::HEADERS_MAX || !headers.keys().all(fits) {
+            let all = serde_json::to_vec(headers).unwrap_or_default();
+            let kept = std::mem::take(headers).into_iter().filter(|(name, _)| fits(name));
+            headers.extend(kept.take(bounds::HEADERS_MAX));
+            self.mark(field, &all);
+        }
+        for (name, value) in headers {
+            self.text(&format!("{field}.{name}"), Some(value), bounds::HEADER_MAX_BYTES);
+        }
+    }
+
+    fn mark(&mut self, field: &str, whole: &[u8]) {
+        let omitted = PayloadOmitted { bytes: whole.len() as u64, sha256: sha256_hex(whole).as_str().into() };
+        self.0.insert(field.to_owned(), omitted);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use redrive_core::reason::Category;
@@ -174,7 +339,7 @@ mod tests {
         let report = format!(r#"{{"run_id":"a","error":{error}}}"#);
         let captured = Captured::from_report(serde_json::from_str(&report).unwrap(), report.as_bytes()).unwrap();
         let failed = captured
-            .classify(Judges { rules, known: None }, &Context::default(), Timestamp::default())
+            .classify(Classifiers { rules, cache: None }, &Context::default(), Timestamp::default())
             .unwrap()
             .into_failed()
             .unwrap()
@@ -183,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_rules_outrank_the_caller_and_the_caller_outranks_ours() {
+    fn user_rules_outrank_callers_and_callers_outrank_built_ins() {
         let plain = r#"{"message":"Request timed out"}"#;
         assert_eq!(failure(plain, None).0, "timeout");
         let said = r#"{"message":"Request timed out","reason":"x:mine"}"#;
@@ -197,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_has_a_number_from_one_to_a_million() {
+    fn attempt_numbers_go_from_one_to_a_million() {
         for (attempt, fits) in [(0, false), (1, true), (1_000_000, true), (1_000_001, false)] {
             let report = format!(r#"{{"run_id":"a","attempt":{attempt},"error":{{"message":"m"}}}}"#);
             let captured = Captured::from_report(serde_json::from_str(&report).unwrap(), b"");

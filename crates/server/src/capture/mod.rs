@@ -1,27 +1,102 @@
-//! The way of one failure, left to right with no way back: report → captured → classified → what the store takes.
-//! A type per stage, so that no step can be skipped or done twice. The verdict is the store's to ask for.
+//! The way of a request body into the store's types: report → captured → classified → what the store takes. A type per
+//! stage, so that no step can be skipped or done twice.
 
-mod captured;
+mod cache;
 mod classified;
-mod context;
-mod cut;
-mod digest;
-mod fix;
-mod known;
 mod operation;
 mod payload;
-mod prepared;
+mod replay;
 mod run;
-mod steps;
 
-pub use prepared::{failed, start, success};
-
-pub(crate) use captured::{Captured, encoded};
-pub(crate) use classified::{Judges, judge};
-pub(crate) use context::Context;
-pub(crate) use fix::{check_replay, not_blank, replay};
-pub(crate) use known::KnownFailures;
+pub(crate) use cache::ClassificationCache;
+pub(crate) use classified::{Captured, Classifiers, Context, classify_error, encoded};
 pub(crate) use operation::operation;
-pub(crate) use prepared::{failed_by, lease_token};
-pub(crate) use run::new_run;
-pub(crate) use steps::{kept_output, new_step};
+pub(crate) use replay::{check_replay, not_blank, replay};
+pub(crate) use run::{kept_output, new_run, new_step};
+
+use classified::attempt_in_range;
+use payload::digest;
+use redrive_core::detect::{OutputSchema, Told, observe};
+use redrive_core::ids::Tenant;
+use redrive_core::policy::PolicyLayer;
+use redrive_core::text::Label;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{FailRequest, Mode, StartRequest, SucceedRequest};
+use redrive_store::{AttemptBody, FailedAttempt, Fit, LeaseToken, RunRef, Start, StartHow, Success};
+use run::new_steps;
+
+use crate::problem::{Problem, Result};
+
+/// `POST /v1/runs`.
+pub fn start(mut request: StartRequest, tenant: Tenant) -> Result<Start> {
+    clocks_in_range(&request)?;
+    let versions = request.versions.clone();
+    let run = new_run(request.take_run_fields(), tenant)?;
+    let how = match request.mode {
+        Mode::Start if request.due_at.is_some() => {
+            return Err(Problem::invalid_field("due_at", "goes with the mode enqueue: a start begins now"));
+        }
+        Mode::Start => {
+            let start_id = request.start_id.map(|id| Label::from(id.as_str()));
+            StartHow::Start { start_id, lease_ms: request.lease_ms }
+        }
+        Mode::Enqueue => StartHow::Enqueue { due_at: request.due_at },
+    };
+    Ok(Start { run, how, versions, idle_ms: request.idle_ms, deadline_ms: request.deadline_ms, fit: Fit::default() })
+}
+
+fn clocks_in_range(request: &StartRequest) -> Result<()> {
+    let StartRequest { lease_ms, idle_ms, deadline_ms, .. } = *request;
+    let asked = PolicyLayer { lease_ms, idle_ms, deadline_ms, ..PolicyLayer::default() };
+    asked.check().map_err(|bad| Problem::invalid_field(bad.field, format_args!("must be {}", bad.must_be)))
+}
+
+/// `POST …/fail`, by the built-in rules alone; `raw` is the body as it came, by which the same report is known again.
+pub fn failed(request: FailRequest, raw: &[u8], now: Timestamp) -> Result<FailedAttempt> {
+    failed_by(request, raw, Classifiers::default(), &Context::default(), now)
+}
+
+/// The same, where the user's rules speak first.
+pub(crate) fn failed_by(
+    request: FailRequest,
+    raw: &[u8],
+    by: Classifiers<'_>,
+    context: &Context<'_>,
+    now: Timestamp,
+) -> Result<FailedAttempt> {
+    Captured::from_fail(request, raw)?.classify(by, context, now)?.into_failed()
+}
+
+/// `POST …/succeed`; `schema` is what the run's queue asks of outputs.
+pub fn success(at: RunRef, request: SucceedRequest, raw: &[u8], schema: Option<&OutputSchema>) -> Result<Success> {
+    attempt_in_range(request.attempt)?;
+    let lease = request.lease.as_deref().map(lease_token).transpose()?;
+    let observed = observe(&Told {
+        output: request.output.as_ref().map(|output| output.get()),
+        finish_reason: request.finish_reason.as_ref().map(Label::as_str),
+        usage: request.usage.as_ref(),
+        steps: &request.steps,
+        schema,
+    });
+    let body = AttemptBody {
+        output: request.output,
+        finish_reason: request.finish_reason,
+        usage: request.usage,
+        ..AttemptBody::default()
+    };
+    Ok(Success {
+        at,
+        lease,
+        attempt: request.attempt,
+        digest: digest(raw),
+        observed,
+        body: encoded(&body)?,
+        steps: new_steps(request.steps)?,
+        by: None,
+    })
+}
+
+/// What we did not write ourselves is no lease.
+pub(crate) fn lease_token(lease: &str) -> Result<LeaseToken> {
+    lease.parse().map_err(|_| Problem::invalid_field("lease", "is not a lease that this server gave"))
+}

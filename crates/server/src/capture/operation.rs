@@ -8,7 +8,7 @@ use redrive_core::wire::bounds::FILTER_VALUES_MAX;
 use redrive_core::wire::{Canary, OneOrMany, OperationAction, OperationFilter, OperationRequest, ReplayRequest};
 use redrive_store::{Bulk, BulkReplay, NewOperation, Over, RunFilter, RunRef};
 
-use super::fix::{check_replay, not_blank};
+use super::replay::{check_replay, not_blank};
 use crate::limits::{CANARY_MAX_RUNS, OPERATION_IDS_MAX, SEARCH_MAX_BYTES};
 use crate::problem::{Code, Problem, Result};
 
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_mean_everything_by_accident_is_refused() {
+    fn an_operation_without_a_filter_is_refused() {
         for (text, code, field) in [
             (r#"{"action":"discard"}"#, "filter_required", None),
             (r#"{"action":"discard","filter":{"state":[]}}"#, "invalid_field", Some("filter.state")),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_of_another_action_or_out_of_range_is_named() {
+    fn an_operation_names_its_wrong_field() {
         for (fields, field) in [
             (r#""action":"resolve","fix":{"payload":1}"#, "fix"),
             (r#""action":"resolve","canary":{"size":1}"#, "canary"),

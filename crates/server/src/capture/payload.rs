@@ -1,11 +1,11 @@
-//! A payload as it came: a JSON token, bytes, or the word that it was too large to send.
+//! Payloads as they came, and the digests that recognise equal content.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use redrive_core::wire::{PayloadOmitted, RawJson};
-use redrive_store::{Payload, PayloadKind, encode};
+use redrive_store::{Digest, Payload, PayloadKind, encode};
+use sha2::{Digest as _, Sha256};
 
-use super::digest::{digest, first_half, from_hex};
 use crate::problem::{Problem, Result};
 
 /// At most one of the three may be given.
@@ -42,6 +42,34 @@ fn twice(field: &str) -> Problem {
     Problem::invalid_field(field, "can't go with another payload: give one of payload, payload_base64, payload_omitted")
 }
 
+pub(crate) fn digest(bytes: &[u8]) -> Digest {
+    let whole: [u8; 32] = Sha256::digest(bytes).into();
+    first_half(&whole)
+}
+
+pub(super) fn first_half(whole: &[u8; 32]) -> Digest {
+    let mut half = Digest::default();
+    half.iter_mut().zip(whole).for_each(|(to, from)| *to = *from);
+    half
+}
+
+pub(super) fn sha256_hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// 64 hex digits, or nothing.
+pub(super) fn from_hex(text: &str) -> Option<[u8; 32]> {
+    let digits = text.as_bytes();
+    if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    let mut whole = [0; 32];
+    for (byte, pair) in whole.iter_mut().zip(digits.chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(whole)
+}
+
 #[cfg(test)]
 mod tests {
     use redrive_store::decode;
@@ -70,5 +98,13 @@ mod tests {
         assert_eq!(field(payload(Some(&raw("1")), None, Some(&omitted))), "payload_omitted");
         assert_eq!(field(payload(None, Some("not base64!"), None)), "payload_base64");
         assert_eq!(field(payload(None, None, Some(&omitted))), "payload_omitted.sha256");
+    }
+
+    #[test]
+    fn a_hex_hash_equals_the_digest_of_its_content() {
+        let written = sha256_hex(b"payload");
+        assert_eq!(first_half(&from_hex(&written).unwrap()), digest(b"payload"));
+        assert_eq!(from_hex("zz"), None);
+        assert_eq!(from_hex(&"é".repeat(32)), None);
     }
 }

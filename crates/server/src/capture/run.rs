@@ -1,12 +1,14 @@
-//! What describes a run, with its defaults, ready to be kept.
+//! Runs and steps as they were reported, with their defaults.
 
-use redrive_core::ids::{QueueName, Tenant};
-use redrive_core::wire::{RunFields, Severity};
-use redrive_store::{About, NewRun};
+use redrive_core::ids::{CallId, QueueName, StepKey, Tenant};
+use redrive_core::text::{Label, Text};
+use redrive_core::wire::{PayloadOmitted, RawJson, RunFields, Severity, StepReport, StepRequest, StepStatus};
+use redrive_store::{About, NewRun, NewStep, encode};
 
-use super::captured::encoded;
-use super::payload::payload;
-use crate::problem::Result;
+use super::classified::encoded;
+use super::payload::{payload, sha256_hex};
+use crate::limits::{STEP_CHECK_MAX_BYTES, STEP_OUTPUT_MAX_BYTES};
+use crate::problem::{Problem, Result};
 
 pub(super) const ENVIRONMENT_DEFAULT: &str = "production";
 
@@ -38,4 +40,88 @@ pub(crate) fn new_run(fields: RunFields, tenant: Tenant) -> Result<NewRun> {
         about: encoded(&about)?,
         by: None,
     })
+}
+
+/// What a step says of itself, in whichever call it comes.
+pub(crate) struct Step {
+    name: Label,
+    key: Option<StepKey>,
+    effect: Option<bool>,
+    status: StepStatus,
+    output: Option<RawJson>,
+    check: Option<Text>,
+    checked: bool,
+    call_id: Option<CallId>,
+}
+
+impl From<StepReport> for Step {
+    fn from(step: StepReport) -> Self {
+        let StepReport { name, key, effect, status, output, check } = step;
+        Self { name, key, effect, status, output, check, checked: false, call_id: None }
+    }
+}
+
+impl From<StepRequest> for Step {
+    fn from(step: StepRequest) -> Self {
+        let StepRequest { tenant: _, lease: _, name, key, effect, status, output, check, checked, call_id } = step;
+        Self { name, key, effect, status, output, check, checked, call_id }
+    }
+}
+
+pub(crate) fn new_steps(steps: Vec<StepReport>) -> Result<Vec<NewStep>> {
+    let one = |(i, step): (usize, StepReport)| new_step(step.into(), &format!("steps[{i}]."));
+    steps.into_iter().enumerate().map(one).collect()
+}
+
+/// What the store takes of a step; `within` is where its fields lie.
+pub(crate) fn new_step(step: Step, within: &str) -> Result<NewStep> {
+    let bad = |field: &str, must: &str| Err(Problem::invalid_field(&format!("{within}{field}"), must));
+    let status = match step.status {
+        StepStatus::Started if step.checked => return bad("checked", "goes with committed or failed"),
+        StepStatus::Started | StepStatus::Committed | StepStatus::Failed => step.status,
+        StepStatus::Unknown | StepStatus::Reconciled => return bad("status", "must be started, committed or failed"),
+    };
+    if step.check.as_ref().is_some_and(|check| check.token().len() > STEP_CHECK_MAX_BYTES) {
+        return bad("check", &format!("must be at most {STEP_CHECK_MAX_BYTES} bytes"));
+    }
+    let (output, output_omitted) = kept_output(step.output.as_ref());
+    let check = step.check.as_ref().map(|check| encode(check.token().as_bytes()));
+    let Step { name, key, effect, checked, call_id, .. } = step;
+    Ok(NewStep { name, key, effect, status, output, output_omitted, check, checked, call_id })
+}
+
+/// An output, encoded; above the limit only what it was.
+pub(crate) fn kept_output(output: Option<&RawJson>) -> (Option<Vec<u8>>, Option<PayloadOmitted>) {
+    match output.map(|raw| raw.get().as_bytes()) {
+        Some(bytes) if bytes.len() > STEP_OUTPUT_MAX_BYTES => (None, Some(omitted(bytes))),
+        Some(bytes) => (Some(encode(bytes)), None),
+        None => (None, None),
+    }
+}
+
+fn omitted(bytes: &[u8]) -> PayloadOmitted {
+    PayloadOmitted { bytes: bytes.len() as u64, sha256: sha256_hex(bytes).as_str().into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(text: &str) -> Result<NewStep> {
+        new_step(serde_json::from_str::<StepReport>(text).unwrap().into(), "")
+    }
+
+    #[test]
+    fn a_large_step_output_is_kept_by_size_and_hash() {
+        let big = format!(r#"{{"name":"a","status":"committed","output":"{}"}}"#, "x".repeat(STEP_OUTPUT_MAX_BYTES));
+        let kept = step(&big).unwrap();
+        assert_eq!((kept.output, kept.output_omitted.unwrap().bytes), (None, STEP_OUTPUT_MAX_BYTES as u64 + 2));
+    }
+
+    #[test]
+    fn only_the_server_calls_a_step_unknown_or_reconciled() {
+        for status in ["unknown", "reconciled"] {
+            assert!(step(&format!(r#"{{"name":"a","status":"{status}"}}"#)).is_err());
+        }
+    }
 }

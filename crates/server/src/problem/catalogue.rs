@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_is_said_once_and_has_a_section() {
+    fn error_codes_are_unique_and_documented() {
         let markdown = errors_markdown();
         for (i, code) in Code::ALL.iter().enumerate() {
             assert!(!Code::ALL[..i].iter().any(|c| c.as_str() == code.as_str()), "{code:?} twice");

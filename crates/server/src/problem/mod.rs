@@ -1,11 +1,274 @@
-//! What a refusal looks like on the wire, and the one table of all its codes.
+//! A refusal as `application/problem+json` (RFC 9457), and the catalogue of its codes.
 
-mod answer;
 mod catalogue;
-mod from_store;
 
-pub use answer::Problem;
-pub(crate) use answer::quoted;
 pub use catalogue::{Code, ErrorPage, error_catalogue, errors_markdown};
 
+use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+use redrive_core::lifecycle::Refused;
+use redrive_core::wire;
+use redrive_store::Error;
+use serde_json::{Map, Value};
+
 pub(crate) type Result<T, E = Problem> = std::result::Result<T, E>;
+
+/// Why a call was not done. Its text is written here or comes from our own errors; what a client sent is quoted
+/// only where it names a field, and cut.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Problem {
+    pub code: Code,
+    pub detail: String,
+    more: Map<String, Value>,
+    retry_after_s: Option<u32>,
+}
+
+/// The longest piece of a client's text that is given back in a problem.
+const QUOTED_MAX_BYTES: usize = 200;
+
+impl Problem {
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into(), more: Map::new(), retry_after_s: None }
+    }
+
+    /// The code's own title says it all.
+    pub fn plain(code: Code) -> Self {
+        Self::new(code, code.title())
+    }
+
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.more.insert(name.into(), value.into());
+        self
+    }
+
+    #[must_use]
+    pub fn retry_after_s(mut self, seconds: u32) -> Self {
+        self.retry_after_s = Some(seconds);
+        self
+    }
+
+    pub fn invalid_field(field: &str, must: impl std::fmt::Display) -> Self {
+        let field = quoted(field);
+        Self::new(Code::InvalidField, format!("`{field}` {must}")).with("field", field)
+    }
+
+    pub fn invalid_parameter(parameter: &str, must: impl std::fmt::Display) -> Self {
+        let parameter = quoted(parameter);
+        Self::new(Code::InvalidParameter, format!("`{parameter}` {must}")).with("parameter", parameter)
+    }
+
+    pub fn bad_id(field: &str) -> Self {
+        Self::new(Code::BadId, format!("`{field}`: {}", redrive_core::ids::BadId)).with("field", field)
+    }
+
+    pub fn status(&self) -> StatusCode {
+        self.code.status()
+    }
+
+    pub fn into_wire(self) -> wire::Problem {
+        wire::Problem {
+            kind: self.code.page(),
+            title: self.code.title().into(),
+            status: self.code.status().as_u16(),
+            code: self.code.as_str().into(),
+            detail: self.detail,
+            more: self.more,
+        }
+    }
+}
+
+pub(crate) fn quoted(text: &str) -> &str {
+    &text[..text.floor_char_boundary(QUOTED_MAX_BYTES)]
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (status, code, retry_after_s) = (self.status(), self.code, self.retry_after_s);
+        // A map of strings and plain values always serialises.
+        let body = serde_json::to_vec(&self.into_wire()).unwrap_or_default();
+        let mut response = (status, body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = retry_after_s {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if code == Code::Unauthorized {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response.extensions_mut().insert(code);
+        response
+    }
+}
+
+const BUSY_RETRY_AFTER_S: u32 = 1;
+const UNAVAILABLE_RETRY_AFTER_S: u32 = 5;
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let said = error.to_string();
+        match error {
+            Error::NotFound(_) => Self::new(Code::NotFound, said),
+            Error::Refused(refused) => refused.into(),
+            Error::DeadLettered(verdict) => {
+                let verdict = serde_json::to_value(*verdict).unwrap_or_default();
+                Self::new(Code::DeadLettered, said).with("verdict", verdict)
+            }
+            Error::LeaseLost { recorded } => Self::new(Code::LeaseLost, said).with("recorded", recorded),
+            Error::Cancelled { recorded } => Self::new(Code::Cancelled, said).with("recorded", recorded),
+            Error::AttemptConflict { attempt } => Self::new(Code::AttemptConflict, said).with("attempt", attempt),
+            Error::RunConflict => Self::new(Code::RunConflict, said),
+            Error::PatternMerged { into } => Self::new(Code::Merged, said).with("into", into),
+            Error::PlanChanged { hash } => Self::new(Code::PlanChanged, said).with("plan_hash", hash),
+            Error::RevisionChanged => Self::new(Code::PlanChanged, said),
+            Error::NoSuchStep => Self::invalid_field("from_step", "names no step on record"),
+            Error::OwnRequest => Self::new(Code::OwnRequest, said),
+            Error::OperationIs(state) => Self::new(Code::OperationState, said).with("state", state.as_str()),
+            Error::MergeRefused(_) => Self::new(Code::MergeRefused, said),
+            Error::EffectInProgress { run_id, call_id } => {
+                Self::new(Code::EffectInProgress, said).with("run_id", run_id).with("call_id", call_id)
+            }
+            Error::EffectUnknown => Self::new(Code::EffectUnknown, said),
+            Error::EffectSettled { status } => {
+                Self::new(Code::EffectSettled, said).with("effect_status", status.as_str())
+            }
+            Error::LeaseNeeded => Self::new(Code::LeaseNeeded, said),
+            Error::BadCursor => Self::new(Code::BadCursor, said),
+            Error::TooManySteps { most } => Self::new(Code::TooManySteps, said).with("limit", most),
+            Error::TooManyQueues { most } => Self::new(Code::TooManyQueues, said).with("limit", most),
+            Error::ManagedByConfig => Self::new(Code::ManagedByConfig, said),
+            Error::Busy => Self::new(Code::Busy, said).retry_after_s(BUSY_RETRY_AFTER_S),
+            Error::Closing => Self::new(Code::Closing, said).retry_after_s(BUSY_RETRY_AFTER_S),
+            Error::Unavailable(_) => {
+                tracing::error!(error = %said, "the store is unavailable");
+                Self::plain(Code::Unavailable).retry_after_s(UNAVAILABLE_RETRY_AFTER_S)
+            }
+            Error::Damaged(_) | Error::Unexpected(_) | Error::Corrupt { .. } | Error::Sqlite(_) => {
+                Self::internal(&said)
+            }
+        }
+    }
+}
+
+impl Problem {
+    /// Logs the cause and says nothing of it.
+    pub(crate) fn internal(cause: &str) -> Self {
+        tracing::error!(error = cause, "unexpected");
+        Self::new(Code::Internal, "the cause is in the server's log")
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        let problem = Self::new(code_of(&refused), refused.to_string());
+        match refused {
+            Refused::MergedInto(into) => problem.with("into", into.as_str()),
+            Refused::Held(by) => problem.with("held_by", by),
+            Refused::Closed(state) | Refused::WrongState(state) => problem.with("state", state.as_str()),
+            Refused::InFlight
+            | Refused::NotRunning
+            | Refused::NotDue
+            | Refused::DeadLettered
+            | Refused::EffectUnknown
+            | Refused::Unsafe
+            | Refused::ReplaysUsed(_)
+            | Refused::TooManyAttempts(_)
+            | Refused::TooManyRevisions(_)
+            | Refused::ApprovalNeeded
+            | Refused::NotReplayable
+            | Refused::PlanChanged
+            | Refused::ReviewExpired => problem,
+        }
+    }
+}
+
+fn code_of(refused: &Refused) -> Code {
+    match refused {
+        Refused::InFlight => Code::InFlight,
+        Refused::NotRunning => Code::NotRunning,
+        Refused::NotDue => Code::NotDue,
+        Refused::Held(_) => Code::Held,
+        Refused::DeadLettered => Code::DeadLettered,
+        Refused::Closed(_) => Code::Closed,
+        Refused::MergedInto(_) => Code::Merged,
+        Refused::EffectUnknown => Code::EffectUnknown,
+        Refused::Unsafe => Code::Unsafe,
+        Refused::ReplaysUsed(_) => Code::ReplaysUsed,
+        Refused::TooManyAttempts(_) => Code::TooManyAttempts,
+        Refused::TooManyRevisions(_) => Code::TooManyRevisions,
+        Refused::ApprovalNeeded => Code::ApprovalNeeded,
+        Refused::NotReplayable => Code::NotReplayable,
+        Refused::PlanChanged => Code::PlanChanged,
+        Refused::ReviewExpired => Code::ReviewExpired,
+        Refused::WrongState(_) => Code::WrongState,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redrive_core::run::StateName;
+
+    use super::*;
+
+    #[test]
+    fn a_problem_names_its_code_page_and_field() {
+        let problem = Problem::invalid_field("lease_ms", "must be from 500 to 86400000").into_wire();
+        insta::assert_json_snapshot!(problem, @r#"
+        {
+          "type": "/errors/invalid_field",
+          "title": "A field is missing or can't be used",
+          "status": 422,
+          "code": "invalid_field",
+          "detail": "`lease_ms` must be from 500 to 86400000",
+          "field": "lease_ms"
+        }
+        "#);
+    }
+
+    #[test]
+    fn long_names_are_cut_in_problems() {
+        let problem = Problem::invalid_field(&"é".repeat(1_000), "is odd");
+        assert!(problem.detail.len() < 300);
+    }
+
+    #[test]
+    fn refusal_codes_match_core() {
+        let refusals = [
+            Refused::InFlight,
+            Refused::NotRunning,
+            Refused::NotDue,
+            Refused::Held("breaker".into()),
+            Refused::DeadLettered,
+            Refused::Closed(StateName::Resolved),
+            Refused::MergedInto("other".parse().unwrap()),
+            Refused::EffectUnknown,
+            Refused::Unsafe,
+            Refused::ReplaysUsed(10),
+            Refused::TooManyAttempts(1_000_000),
+            Refused::TooManyRevisions(1_000_000),
+            Refused::ApprovalNeeded,
+            Refused::NotReplayable,
+            Refused::PlanChanged,
+            Refused::ReviewExpired,
+            Refused::WrongState(StateName::Dead),
+        ];
+        for refused in refusals {
+            assert_eq!(code_of(&refused).as_str(), refused.code());
+        }
+    }
+
+    #[test]
+    fn refusals_carry_the_fields_that_their_code_names() {
+        let merged = Problem::from(Refused::MergedInto("other".parse().unwrap())).into_wire();
+        assert_eq!(merged.more["into"], "other");
+        let lost = Problem::from(Error::LeaseLost { recorded: true }).into_wire();
+        assert_eq!((lost.status, &lost.more["recorded"]), (409, &true.into()));
+    }
+
+    #[test]
+    fn internal_errors_do_not_reach_the_caller() {
+        let problem = Problem::from(Error::Unexpected("secret column".into())).into_wire();
+        assert_eq!((problem.status, problem.detail.as_str()), (500, "the cause is in the server's log"));
+    }
+}

@@ -1,21 +1,31 @@
-//! Connections: accepted up to a bound, with a time for their heads and their answers, closed in order.
+//! Accepts connections up to a bound, serves their requests and closes them in order.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, HttpBody};
+use bytes::Bytes;
+use http::header::HOST;
+use http::uri::Authority;
+use http::{HeaderMap, Request, Response, Version};
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use super::connections::{Connections, Slot};
-use super::front::Front;
-use super::watched::{Times, Watched};
+use super::connections::{Connections, Phase, Slot};
+use super::connections::{Times, Watched};
 use crate::limits::Limits;
 use crate::tasks::Tasks;
 
@@ -137,9 +147,78 @@ impl Serving {
     }
 }
 
+/// An extension of a request that the router has to refuse for its `Host` header.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BadHost;
+
+pub(super) struct Front {
+    router: TowerToHyperService<Router>,
+    slot: Arc<Slot>,
+}
+
+impl Front {
+    pub(super) fn new(router: Router, slot: Arc<Slot>) -> Self {
+        Self { router: TowerToHyperService::new(router), slot }
+    }
+}
+
+impl Service<Request<Incoming>> for Front {
+    type Response = Response<Answering>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        self.slot.enter(Phase::Busy);
+        let slot = self.slot.clone();
+        let answering = |response: Response<Body>| response.map(|body| Answering { body, slot });
+        if request.version() >= Version::HTTP_11 && !has_one_host(request.headers()) {
+            request.extensions_mut().insert(BadHost);
+        }
+        let answer = self.router.call(request);
+        Box::pin(async move { answer.await.map(answering) })
+    }
+}
+
+/// The body of an answer; its connection hears when all of it was handed over.
+pub(super) struct Answering {
+    body: Body,
+    slot: Arc<Slot>,
+}
+
+impl HttpBody for Answering {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.slot.answered();
+    }
+}
+
+fn has_one_host(headers: &HeaderMap) -> bool {
+    let mut hosts = headers.get_all(HOST).iter();
+    let (Some(only), None) = (hosts.next(), hosts.next()) else { return false };
+    // A client whose target has no authority sends an empty one.
+    only.is_empty() || only.to_str().is_ok_and(|host| !host.contains('@') && host.parse::<Authority>().is_ok())
+}
+
 #[cfg(test)]
 mod tests {
     use axum::routing::get;
+    use http::HeaderValue;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
     use super::*;
@@ -249,5 +328,21 @@ mod tests {
         ask(&mut client, "/").await;
         let (after, _) = seconds(served).await;
         assert_eq!(after, 30);
+    }
+
+    #[test]
+    fn exactly_one_host_header_is_required() {
+        let of = |hosts: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append(HOST, HeaderValue::from_static(host));
+            }
+            has_one_host(&headers)
+        };
+        for good in ["desk.example", "desk.example:7070", "127.0.0.1:1", "[::1]:7070", ""] {
+            assert!(of(&[good]), "{good}");
+        }
+        assert!(!of(&[]) && !of(&["a", "a"]) && !of(&["a", "b"]));
+        assert!(!of(&["a b"]) && !of(&["a/b"]) && !of(&["user@a"]));
     }
 }

@@ -5,7 +5,7 @@ use redrive_core::wire::{Canary, OneOrMany, OperationAction, OperationFilter, Op
 use redrive_store::{Over, RunRef};
 
 use super::components::{Chip, chips, choice, field, head, hidden, of, panel, said};
-use super::flash::Done;
+use super::form::Done;
 use super::form::Form;
 use super::layout::Tab;
 use super::page::{Next, Sheet, Visit};
@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::auth::Visitor;
 use crate::capture;
 use crate::problem::{Code, Problem, Result};
-use crate::query::{FromQuery, Given, Kind, Param};
+use crate::query::{FromQuery, Given, Param, ParamKind};
 
 const CANARY_WAIT_MS: u64 = 5 * 60 * 1_000;
 /// Runs that are named one by one: a page of them.
@@ -47,7 +47,7 @@ pub(crate) struct ComposeQuery {
 impl FromQuery for ComposeQuery {
     const PARAMS: &'static [Param] = &{
         const fn param(name: &'static str) -> Param {
-            Param { name, about: "", kind: Kind::List }
+            Param { name, about: "", kind: ParamKind::List }
         }
         [
             param("action"),

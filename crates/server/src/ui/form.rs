@@ -1,15 +1,16 @@
-//! A form on its way in: from this site, with its session's token, and bounded like every other body.
+//! Forms: read from this site only, with the session's token, within bounds; and the notice on the page after one.
 
 use axum::body::Body;
-use http::HeaderMap;
-use http::header::{HOST, ORIGIN};
+use axum::response::Response;
+use http::header::{COOKIE, HOST, ORIGIN, SET_COOKIE};
 use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::bounds::NOTE_MAX_BYTES;
 
 use crate::app::App;
-use crate::auth::Visitor;
+use crate::auth::{Visitor, secure};
 use crate::body::Buffered;
 use crate::budget::Holder;
 use crate::limits::{FORM_FIELDS_MAX, FORM_NAME_MAX_BYTES, FORM_TEXT_MAX_BYTES};
@@ -119,6 +120,76 @@ fn is_from_here(headers: &HeaderMap) -> bool {
     ours.filter_map(|host| host.to_str().ok()).any(|host| host == from)
 }
 
+const NOTICE_COOKIE: &str = "redrive_done";
+
+macro_rules! done {
+    ($($name:ident = $word:literal, $says:literal;)+) => {
+        /// What a form has done.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Done { $($name,)+ }
+
+        impl Done {
+            const ALL: &'static [Self] = &[$(Self::$name,)+];
+
+            fn word(self) -> &'static str {
+                match self { $(Self::$name => $word,)+ }
+            }
+
+            pub(crate) fn says(self) -> &'static str {
+                match self { $(Self::$name => $says,)+ }
+            }
+        }
+    };
+}
+
+done! {
+    Replayed = "replayed", "Sent round again. A worker takes it up when it comes for work.";
+    AwaitsApproval = "awaits_approval", "The replay waits for an approval.";
+    Approved = "approved", "Approved: the run is due now.";
+    Rejected = "rejected", "Rejected: the run stays a dead letter.";
+    Cancelled = "cancelled", "Cancelled. The worker is told at its next call.";
+    Resolved = "resolved", "Resolved.";
+    Discarded = "discarded", "Discarded. Its data is kept until its time is up.";
+    Noted = "noted", "The note is in the history.";
+    Reviewed = "reviewed", "Put aside for a decision.";
+    Deferred = "deferred", "Put off.";
+    Reassigned = "reassigned", "Given to another agent or queue.";
+    Assigned = "assigned", "Assigned.";
+    Merged = "merged", "Merged.";
+    Unmerged = "unmerged", "Taken apart again.";
+    Reconciled = "reconciled", "The effect's outcome is recorded. The run can go on from here.";
+    Acknowledged = "acknowledged", "Acknowledged: somebody is on it.";
+    Muted = "muted", "Muted. It is still counted.";
+    Previewed = "previewed", "Nothing has moved yet. Look it over, then start it.";
+    Started = "started", "Started.";
+    Paused = "paused", "Paused.";
+    Resumed = "resumed", "Goes on.";
+    Stopped = "stopped", "Stopped: nothing more moves.";
+    BreakerOpened = "breaker_opened", "The breaker is open: retries and replays are held.";
+    BreakerClosed = "breaker_closed", "The breaker is closed: what it held goes on.";
+    QueueSet = "queue_set", "The queue is set.";
+    Revoked = "revoked", "The key is revoked, and its sessions with it.";
+}
+
+pub(crate) fn notice_cookie(done: Done, headers: &HeaderMap) -> String {
+    format!("{NOTICE_COOKIE}={}; Path=/; Max-Age=60; HttpOnly; SameSite=Strict{}", done.word(), secure(headers))
+}
+
+pub(crate) fn notice(headers: &HeaderMap) -> Option<Done> {
+    let pairs = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|all| all.split(';'));
+    let word = pairs.filter_map(|pair| pair.trim().strip_prefix(NOTICE_COOKIE)?.strip_prefix('=')).next()?;
+    Done::ALL.iter().copied().find(|done| done.word() == word)
+}
+
+/// Once it was said.
+pub(crate) fn clear_notice(mut response: Response, said: Option<Done>) -> Response {
+    if said.is_some() {
+        let gone = HeaderValue::from_static("redrive_done=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict");
+        response.headers_mut().append(SET_COOKIE, gone);
+    }
+    response
+}
+
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
@@ -131,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_field_is_none_and_a_time_may_be_a_browsers() {
+    fn an_empty_form_field_counts_as_missing() {
         let form = form("a=+&b=x&until=2026-11-15T20%3A00&bad=soon&run=1&run=2");
         assert_eq!((form.one("a"), form.one("b"), form.all("run").count()), (None, Some("x"), 2));
         assert_eq!(form.time("until").unwrap().unwrap().to_string(), "2026-11-15T20:00:00.000Z");
@@ -156,5 +227,19 @@ mod tests {
         ];
         let behind = behind.map(|(name, value)| (name, HeaderValue::from_static(value)));
         assert!(is_from_here(&HeaderMap::from_iter(behind)));
+    }
+
+    #[test]
+    fn only_known_notices_are_shown() {
+        let of = |cookie: &'static str| notice(&HeaderMap::from_iter([(COOKIE, HeaderValue::from_static(cookie))]));
+        assert_eq!(of("a=b; redrive_done=replayed"), Some(Done::Replayed));
+        assert_eq!(of("redrive_done=<b>"), None);
+        assert!(notice_cookie(Done::Muted, &HeaderMap::new()).starts_with("redrive_done=muted;"));
+    }
+
+    #[test]
+    fn notice_words_are_unique() {
+        let words: std::collections::BTreeSet<&str> = Done::ALL.iter().map(|done| done.word()).collect();
+        assert_eq!(words.len(), Done::ALL.len());
     }
 }

@@ -1,11 +1,15 @@
-//! What every page has around it, and the two pages that are nothing else: a problem, a notice.
+//! The frame of every page, and the pages for problems: a refusal, and `/errors/{code}`.
 
+use axum::extract::Request;
+use axum::response::{IntoResponse as _, Response};
+use http::StatusCode;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::assets;
-use super::components::{hidden, said};
-use super::flash::Done;
-use super::page::Sheet;
+use super::components::{hidden, prose, said};
+use super::form::Done;
+use super::page::{Sheet, is_for_a_person, nothing_here, respond};
+use crate::app::App;
 use crate::auth::Visitor;
 use crate::problem::{Code, Problem};
 
@@ -104,7 +108,7 @@ pub(crate) fn problem(problem: &Problem) -> Sheet {
         div.head { div {
             h1 { (title_of(problem)) }
             p { (said(&problem.detail)) }
-            p { (help_of(problem.code)) }
+            p { (prose(help_of(problem.code))) }
         } }
         p {
             a.button.primary href="/" data-back="" { "Go back" } " "
@@ -127,4 +131,22 @@ fn help_of(code: Code) -> &'static str {
         Code::Forbidden => "Ask an operator or an admin, or log in with a key of that role.",
         _ => code.help(),
     }
+}
+
+pub(crate) async fn error_page(_: App, request: Request) -> Response {
+    let name = request.uri().path().trim_start_matches("/errors/");
+    let Some(code) = Code::ALL.iter().find(|code| code.as_str() == name) else {
+        return match is_for_a_person(&request) {
+            true => nothing_here(),
+            false => Problem::plain(Code::NotFound).into_response(),
+        };
+    };
+    let main = html! {
+        div.head { div {
+            h1 { (code.title()) }
+            p { (prose(code.help())) }
+        } }
+        p.faint { "code " code { (code.as_str()) } " · HTTP status " (code.status().as_u16()) }
+    };
+    respond(StatusCode::OK, outside(code.title(), &main))
 }

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_into_a_query_is_encoded() {
+    fn query_values_are_encoded() {
         assert_eq!(runs([("state", "dead"), ("agent", "a&b=\"<")]), "/runs?state=dead&agent=a%26b%3D%22%3C");
         assert_eq!(runs([]), "/runs");
     }

@@ -110,7 +110,7 @@ mod tests {
     use super::is_ours;
 
     #[test]
-    fn after_the_login_one_lands_on_this_site_only() {
+    fn login_redirects_stay_on_this_site() {
         assert!(is_ours("/runs?state=dead&q=a") && is_ours("/"));
         for elsewhere in ["https://evil.example", "//evil.example", "/\\evil.example", "", "/a\nb", "/login?token=x"] {
             assert!(!is_ours(elsewhere), "{elsewhere}");

@@ -4,26 +4,20 @@
 mod assets;
 mod components;
 mod compose;
-mod flash;
 mod form;
 mod layout;
 mod links;
 mod login;
-mod operation;
 mod operations;
 mod overview;
 mod page;
 mod pages;
-mod pattern;
 mod patterns;
-mod queue;
 mod queues;
 mod run;
 mod runs;
 mod settings;
-mod tenant;
 mod tenants;
-mod tester;
 
 pub use page::{ForWhom, Page};
 pub(crate) use page::{is_for_a_person, nothing_here};

@@ -10,17 +10,17 @@ use http::{HeaderValue, Method, StatusCode};
 use maud::Markup;
 use redrive_core::time::Timestamp;
 
-use super::flash::{self, Done};
 use super::form::Form;
+use super::form::{self, Done};
 use super::layout::{self, Tab};
 use super::login;
-use crate::answers::IfFull;
 use crate::app::App;
 use crate::auth::Visitor;
+use crate::budget::IfFull;
 use crate::path::{FromPath, Params};
 use crate::problem::{Code, Problem, Result};
 use crate::query::{FromQuery, Given, NoQuery};
-use crate::route::{Handler, Handling};
+use crate::router::{Handler, HandlerFuture};
 
 /// Scripts, styles and calls from here alone, nothing inline; forms come back here alone; nobody frames it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
@@ -94,7 +94,7 @@ where
     F: Fn(App, Visit<P, Q>) -> R + Clone + Send + Sync + 'static,
     R: Future<Output = Result<Sheet>> + Send + 'static,
 {
-    let handler = move |app: App, request: Request| -> Handling {
+    let handler = move |app: App, request: Request| -> HandlerFuture {
         let render = render.clone();
         Box::pin(async move {
             let (mut parts, _) = request.into_parts();
@@ -102,7 +102,7 @@ where
                 Ok(who) => who,
                 Err(problem) => return login::refused(&problem, &address(&parts)),
             };
-            let said = flash::said(&parts.headers);
+            let said = form::notice(&parts.headers);
             let shown = async {
                 let path = P::read(&Params::of(&mut parts).await?)?;
                 let query = Given::parse(parts.uri.query())?;
@@ -112,7 +112,7 @@ where
             match shown.await {
                 Ok(sheet) => {
                     let whole = respond(StatusCode::OK, layout::whole(&who, &sheet, said));
-                    flash::forget(app.answers.count(who.holder(), IfFull::Refuse, whole), said)
+                    form::clear_notice(app.answers.count(who.holder(), IfFull::Refuse, whole), said)
                 }
                 Err(problem) => refuse(&who, &problem),
             }
@@ -127,7 +127,7 @@ where
     F: Fn(App, Visit<P>, Form) -> R + Clone + Send + Sync + 'static,
     R: Future<Output = Result<Next>> + Send + 'static,
 {
-    let handler = move |app: App, request: Request| -> Handling {
+    let handler = move |app: App, request: Request| -> HandlerFuture {
         let act = act.clone();
         Box::pin(async move {
             let (mut parts, body) = request.into_parts();
@@ -143,7 +143,7 @@ where
                 act(app.clone(), visit, form).await
             };
             match done.await {
-                Ok(Next::Go { to, done }) => see_other(&to, &[flash::cookie(done, &parts.headers)]),
+                Ok(Next::Go { to, done }) => see_other(&to, &[form::notice_cookie(done, &parts.headers)]),
                 Ok(Next::Show(sheet)) => {
                     let whole = respond(StatusCode::OK, layout::whole(&who, &sheet, None));
                     app.answers.count(who.holder(), IfFull::Send, whole)
@@ -161,7 +161,7 @@ where
     F: Fn(App, Request) -> R + Clone + Send + Sync + 'static,
     R: Future<Output = Response> + Send + 'static,
 {
-    let handler = move |app: App, request: Request| -> Handling { Box::pin(answer(app, request)) };
+    let handler = move |app: App, request: Request| -> HandlerFuture { Box::pin(answer(app, request)) };
     Page { method, path, asks: false, for_whom: ForWhom::Everyone, handler: Arc::new(handler) }
 }
 
@@ -210,5 +210,7 @@ pub(crate) fn nothing_here() -> Response {
 
 /// To somebody who is logged in: what is in the way, and what to do about it.
 fn refuse(who: &Visitor, problem: &Problem) -> Response {
-    respond(problem.status(), layout::whole(who, &layout::problem(problem), None))
+    let mut response = respond(problem.status(), layout::whole(who, &layout::problem(problem), None));
+    response.extensions_mut().insert(problem.code);
+    response
 }

@@ -4,10 +4,7 @@ use http::Method;
 
 use super::page::ForWhom::{Admins, Everyone, Operators};
 use super::page::{Page, act, open, page};
-use super::{
-    assets, compose, login, operation, operations, overview, pattern, patterns, queue, queues, run, runs, settings,
-    tenant, tenants,
-};
+use super::{assets, compose, layout, login, operations, overview, patterns, queues, run, runs, settings, tenants};
 
 pub fn table() -> Vec<Page> {
     [looking(), on_runs(), on_patterns(), in_bulk(), looking_after(), doors()].into_iter().flatten().collect()
@@ -17,20 +14,20 @@ pub fn table() -> Vec<Page> {
 fn looking() -> Vec<Page> {
     vec![
         page("/", Everyone, overview::get),
-        page("/patterns", Everyone, patterns::get),
-        page("/patterns/{id}", Everyone, pattern::get),
+        page("/patterns", Everyone, patterns::list),
+        page("/patterns/{id}", Everyone, patterns::show),
         page("/runs", Everyone, runs::get),
         page("/runs/{tenant}/{run_id}", Everyone, run::get),
         page("/runs/{tenant}/{run_id}/fix", Everyone, run::fix_page),
         page("/runs/{tenant}/{run_id}/payload", Everyone, run::payload_page),
         page("/runs/{tenant}/{run_id}/attempts/{attempt}", Everyone, run::sent_page),
-        page("/operations", Operators, operations::get),
+        page("/operations", Operators, operations::list),
         page("/operations/new", Operators, compose::get),
-        page("/operations/{id}", Operators, operation::get),
-        page("/tenants", Everyone, tenants::get),
-        page("/tenants/{tenant}", Everyone, tenant::get),
-        page("/queues", Operators, queues::get),
-        page("/queues/{name}", Operators, queue::get),
+        page("/operations/{id}", Operators, operations::show),
+        page("/tenants", Everyone, tenants::list),
+        page("/tenants/{tenant}", Everyone, tenants::show),
+        page("/queues", Operators, queues::list),
+        page("/queues/{name}", Operators, queues::show),
         page("/settings", Everyone, settings::get),
     ]
 }
@@ -59,13 +56,13 @@ fn on_runs() -> Vec<Page> {
 /// What they do about a cause.
 fn on_patterns() -> Vec<Page> {
     vec![
-        act("/patterns/{id}/acknowledge", Everyone, pattern::acknowledge),
-        act("/patterns/{id}/resolve", Everyone, pattern::resolve),
-        act("/patterns/{id}/mute", Everyone, pattern::mute),
-        act("/patterns/{id}/assign", Everyone, pattern::assign),
-        act("/patterns/{id}/note", Everyone, pattern::note),
-        act("/patterns/{id}/merge", Everyone, pattern::merge),
-        act("/patterns/{id}/unmerge", Everyone, pattern::unmerge),
+        act("/patterns/{id}/acknowledge", Everyone, patterns::acknowledge),
+        act("/patterns/{id}/resolve", Everyone, patterns::resolve),
+        act("/patterns/{id}/mute", Everyone, patterns::mute),
+        act("/patterns/{id}/assign", Everyone, patterns::assign),
+        act("/patterns/{id}/note", Everyone, patterns::note),
+        act("/patterns/{id}/merge", Everyone, patterns::merge),
+        act("/patterns/{id}/unmerge", Everyone, patterns::unmerge),
     ]
 }
 
@@ -74,17 +71,17 @@ fn in_bulk() -> Vec<Page> {
     vec![
         act("/operations/new", Operators, compose::post),
         act("/operations", Operators, compose::create),
-        act("/operations/{id}/start", Operators, operation::start),
-        act("/operations/{id}/pause", Operators, operation::pause),
-        act("/operations/{id}/resume", Operators, operation::resume),
-        act("/operations/{id}/cancel", Operators, operation::cancel),
+        act("/operations/{id}/start", Operators, operations::start),
+        act("/operations/{id}/pause", Operators, operations::pause),
+        act("/operations/{id}/resume", Operators, operations::resume),
+        act("/operations/{id}/cancel", Operators, operations::cancel),
     ]
 }
 
 fn looking_after() -> Vec<Page> {
     vec![
-        act("/tenants/{tenant}/breaker", Operators, tenant::operate),
-        act("/queues/{name}", Admins, queue::put),
+        act("/tenants/{tenant}/breaker", Operators, tenants::operate),
+        act("/queues/{name}", Admins, queues::put),
         act("/settings/test", Everyone, settings::test),
         act("/settings/keys", Admins, settings::create),
         act("/settings/keys/{id}/revoke", Admins, settings::revoke),
@@ -96,6 +93,7 @@ fn doors() -> Vec<Page> {
         open(Method::GET, "/login", login::get),
         open(Method::POST, "/login", login::post),
         open(Method::POST, "/logout", login::end),
+        open(Method::GET, "/errors/{code}", layout::error_page),
     ];
     doors.into_iter().chain(assets::table()).collect()
 }

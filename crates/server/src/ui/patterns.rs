@@ -1,33 +1,42 @@
-//! `/patterns`: root causes, the default way to work. One row is one cause, one fix, many runs.
+//! `/patterns`: root causes. One row is one cause, one fix, many runs.
 
 use maud::{Markup, html};
-use redrive_core::wire::{PatternDetail, PatternSort};
+use redrive_core::ids::Tenant;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{PatternDetail, PatternSort, PatternState, RunSummary, Sort, Versions};
+use redrive_store::{PageCall, PatternAct, PatternVerb, RunFilter, TenantScope};
 
 use super::components::{
-    ago, choice, empty, field, grouped, head, line, of, pager, pattern_badges, said, spark, template,
+    Bar, ago, bars, choice, clock, empty, exact, fact, facts, field, grouped, head, hidden, line, of, pager, panel,
+    pattern_badges, post_form, reason_field, said, spark, state_badge, template, visible,
 };
+use super::form::Done;
+use super::form::Form;
 use super::layout::Tab;
 use super::links;
-use super::page::{Sheet, Visit};
-use crate::api::v1::patterns::list::ListQuery;
+use super::page::{Next, Sheet, Visit};
+use crate::api::v1::patterns::PatternListQuery;
+use crate::api::v1::patterns::{muted, noted, resolved};
 use crate::app::App;
-use crate::problem::Result;
-use crate::query::{FromQuery, Given, Param};
+use crate::auth::Visitor;
+use crate::path::Named;
+use crate::problem::{Problem, Result};
+use crate::query::{FromQuery, Given, OfTenant, Param};
 
 /// Each row has its trend, so that a page of them stays short.
 const ROWS_MAX: u32 = 25;
 const TREND_HOURS: usize = 48;
 
 /// As the API reads it, the most open first.
-pub(crate) struct PatternsQuery(ListQuery);
+pub(crate) struct PatternsQuery(PatternListQuery);
 
 impl FromQuery for PatternsQuery {
-    const PARAMS: &'static [Param] = ListQuery::PARAMS;
+    const PARAMS: &'static [Param] = PatternListQuery::PARAMS;
 
     fn read(given: &mut Given) -> Result<Self> {
         given.drop_empty();
         let sort = given.take("sort");
-        let mut query = ListQuery::read(given)?;
+        let mut query = PatternListQuery::read(given)?;
         query.call.sort = match sort.as_deref() {
             Some("count") => PatternSort::Count,
             Some("last_seen") => PatternSort::LastSeen,
@@ -38,8 +47,8 @@ impl FromQuery for PatternsQuery {
     }
 }
 
-pub(crate) async fn get(app: App, visit: Visit<(), PatternsQuery>) -> Result<Sheet> {
-    let ListQuery { tenant, call } = visit.query.0;
+pub(crate) async fn list(app: App, visit: Visit<(), PatternsQuery>) -> Result<Sheet> {
+    let PatternListQuery { tenant, call } = visit.query.0;
     let scope = visit.who.scope(tenant.as_ref())?;
     let (sort, filtered) = (call.sort, call.filter != Default::default() || call.cursor.is_some());
     let q = call.filter.q.clone().unwrap_or_default();
@@ -55,7 +64,7 @@ pub(crate) async fn get(app: App, visit: Visit<(), PatternsQuery>) -> Result<She
         links::with("/patterns", pairs.into_iter().filter(|(_, value)| !value.is_empty()).chain(tenant))
     });
     let main = html! {
-        (heading(&rows, filtered))
+        (list_heading(&rows, filtered))
         form.bar action="/patterns" {
             (field("q", "Part of the error", &q, ""))
             (choice("state", "State", &[("", "any"), ("new", "new"), ("acknowledged", "acknowledged"), ("resolved", "resolved"), ("muted", "muted")], state))
@@ -70,7 +79,7 @@ pub(crate) async fn get(app: App, visit: Visit<(), PatternsQuery>) -> Result<She
     Ok(Sheet::new("Patterns", Tab::Patterns, main))
 }
 
-fn heading(rows: &[PatternDetail], filtered: bool) -> Markup {
+fn list_heading(rows: &[PatternDetail], filtered: bool) -> Markup {
     let open: u64 = rows.iter().map(|row| row.pattern.open).sum();
     let largest = rows.iter().max_by_key(|row| row.pattern.open).filter(|row| row.pattern.open > 0);
     let said = html! {
@@ -135,4 +144,257 @@ fn table(rows: &[PatternDetail], now: &redrive_core::time::Timestamp) -> Markup 
             } }
         } }
     }
+}
+
+const RUNS_SHOWN: u32 = 8;
+const CANARY_RUNS: &str = "5";
+const DAYS_SHOWN: usize = 7;
+
+pub(crate) async fn show(app: App, visit: Visit<Named, OfTenant>) -> Result<Sheet> {
+    let scope = visit.who.scope(visit.query.tenant.as_ref())?;
+    let found = app.store.pattern(&scope, &visit.path.0).await?;
+    let runs = open_runs(&app, &scope, &found).await?;
+    let main = html! {
+        (heading(&found, &visit))
+        div.cols {
+            div.stack {
+                (masked(&found))
+                (trend(&found))
+                (runs_of(&found, &runs, visit.now))
+                (history(&found, visit.now))
+            }
+            div.stack { (facts_of(&found, visit.now)) (verbs(&found, &visit.who)) (merged(&found, &visit.who)) }
+        }
+    };
+    Ok(Sheet::new(line(&found.pattern.template).into_owned(), Tab::Patterns, main))
+}
+
+async fn open_runs(app: &App, scope: &TenantScope, found: &PatternDetail) -> Result<Vec<RunSummary>> {
+    let tenant = match scope {
+        TenantScope::One(tenant) => Some(tenant.clone()),
+        TenantScope::All => None,
+    };
+    let filter = RunFilter { tenant, patterns: vec![found.pattern.id.clone()], ..RunFilter::default() };
+    let page = PageCall { sort: Sort::NewestFirst, limit: RUNS_SHOWN, cursor: None, count: false };
+    Ok(app.store.runs(scope, filter, page).await?.runs)
+}
+
+fn heading(found: &PatternDetail, visit: &Visit<Named, OfTenant>) -> Markup {
+    let pattern = &found.pattern;
+    let said = html! { (pattern_badges(pattern)) (of(pattern.open, "open run")) ", one cause: " (pattern.reason) };
+    let why = html! {
+        (of(pattern.count, "failed attempt")) " since " (ago(pattern.first_seen, visit.now)) ", last "
+        (ago(pattern.last_seen, visit.now)) ". " (advice(pattern.category))
+    };
+    let to = links::with(
+        "/operations/new",
+        [("action", "replay"), ("pattern", pattern.id.as_str()), ("state", "dead"), ("canary", CANARY_RUNS)],
+    );
+    let actions = html! {
+        a.button href=(links::runs([("pattern", pattern.id.as_str()), ("state", "dead,review,scheduled,running")])) { "See the runs" }
+        @if visit.who.is_operator() && pattern.open > 0 { a.button.primary href=(to) { "Canary redrive…" } }
+        @else if pattern.state == PatternState::New {
+            (post_form(&format!("{}/acknowledge", links::pattern(&pattern.id)), visit.who.csrf(), &html! { button.primary { "Acknowledge" } }))
+        }
+    };
+    head(&said, &why, &actions)
+}
+
+fn advice(category: redrive_core::reason::Category) -> &'static str {
+    use redrive_core::reason::Category;
+    match category {
+        Category::Transient => "It passes by itself: what is still dead can be sent round again.",
+        Category::Conditional => {
+            "It passes once something changes that needs no code: a smaller input, another model, a grant."
+        }
+        Category::Permanent => "No retry helps before code, configuration, credentials or data are corrected.",
+    }
+}
+
+/// The template, and why failures stand together under it.
+fn masked(found: &PatternDetail) -> Markup {
+    let pattern = &found.pattern;
+    let body = html! {
+        div.body {
+            (template(&pattern.template))
+            p.muted {
+                b { "Why grouped: " }
+                "failures with this text are one cause. Parts in violet differ from run to run and "
+                "were masked before comparing: numbers, ids, names. The fingerprint is made of the rest: "
+                code { (visible(&pattern.fingerprint)) } "."
+            }
+        }
+    };
+    panel("template", "What they have in common", &html! { (pattern.reason) " · " (pattern.category) }, &body)
+}
+
+fn trend(found: &PatternDetail) -> Markup {
+    let hours = &found.body.hours;
+    let shown: Vec<Bar> = hours
+        .iter()
+        .rev()
+        .take(DAYS_SHOWN * 24)
+        .rev()
+        .collect::<Vec<_>>()
+        .chunks(4)
+        .map(|hours| Bar {
+            name: hours.first().map_or_else(String::new, |hour| {
+                hour.hour.to_string().get(5..16).unwrap_or_default().replace('T', " ")
+            }),
+            values: vec![hours.iter().map(|hour| hour.failed).sum()],
+            line: None,
+        })
+        .collect();
+    let all: u64 = shown.iter().flat_map(|bar| &bar.values).sum();
+    let about = format!("Failed attempts in steps of four hours over seven days: {} in all", grouped(all));
+    panel(
+        "trend",
+        "Last 7 days",
+        &html! { (of(all, "failure")) },
+        &html! { div.body { (bars(&about, &[("s-dead", "failed")], None, &shown)) } },
+    )
+}
+
+fn runs_of(found: &PatternDetail, runs: &[RunSummary], now: Timestamp) -> Markup {
+    let end = html! { a href=(links::runs([("pattern", found.pattern.id.as_str())])) { "All of them" } };
+    let body = html! {
+        @if runs.is_empty() { (empty("No run stands here now.", &html! { "They have come to their end, or were merged elsewhere." })) } @else {
+            div.scroll { table { tbody { @for run in runs { tr {
+                td.id { a href=(links::run(&run.tenant, &run.run_id)) { (said(run.run_id.as_str())) } }
+                td {
+                    (state_badge(run)) " "
+                    span.faint {
+                        (said(run.tenant.as_str())) @if let Some(agent) = &run.agent { " · " (said(agent.as_str())) }
+                    }
+                }
+                td.num.muted { (ago(run.received_at, now)) }
+            } } } } }
+        }
+    };
+    panel("runs", "Newest runs", &end, &body)
+}
+
+fn history(found: &PatternDetail, now: Timestamp) -> Markup {
+    if found.body.events.is_empty() {
+        return html! {};
+    }
+    let body = html! { div.body { ol.timeline { @for event in found.body.events.iter().rev().take(30) { li {
+        (clock(event.at, now)) span.dot {}
+        div { b { (event.event) } " by " (said(&event.actor)) " · " (said(event.tenant.as_str()))
+            @if let Some(about) = &event.about { " · " (said(about)) }
+            @if let Some(note) = &event.note { div { (said(&note.decode())) } } }
+    } } } } };
+    panel("history", "What was done", &html! {}, &body)
+}
+
+fn facts_of(found: &PatternDetail, now: Timestamp) -> Markup {
+    let pattern = &found.pattern;
+    let mut rows = vec![
+        fact("Open", &html! { (grouped(pattern.open)) }),
+        fact("Failures", &html! { (grouped(pattern.count)) }),
+        fact("First seen", &ago(pattern.first_seen, now)),
+        fact("Last seen", &ago(pattern.last_seen, now)),
+        fact(
+            "Owner",
+            &html! { @match &pattern.owner { Some(owner) => (said(owner.as_str())), None => span.faint { "nobody" } } },
+        ),
+        fact(
+            "Tenants",
+            &html! {
+                @for (at, tenant)
+                in pattern.tenants.iter().enumerate() {
+                    @if at > 0 { ", " } a href=(format!("/tenants/{tenant}")) { (said(tenant.as_str())) }
+                }
+            },
+        ),
+    ];
+    rows.extend(pattern.muted_until.map(|at| fact("Muted until", &html! { (exact(at)) })));
+    rows.extend(pattern.resolved_at.map(|at| fact("Resolved", &ago(at, now))));
+    if let Some(versions) = &pattern.resolved_in {
+        rows.push(fact(
+            "Resolved in",
+            &html! { @for (kind, version) in versions { (said(kind)) " " (said(version.as_str())) " " } },
+        ));
+    }
+    panel("facts", "Pattern", &html! {}, &html! { div.body { (facts(&rows)) } })
+}
+
+fn verbs(found: &PatternDetail, who: &Visitor) -> Markup {
+    let at = links::pattern(&found.pattern.id);
+    let verb = |name: &str, title: &str, fields: &Markup, button: &str| {
+        html! { details name="verb" { summary { (title) }
+        (post_form(&format!("{at}/{name}"), who.csrf(), &html! { (fields) (reason_field(name == "note")) button { (button) } })) } }
+    };
+    let owner = found.pattern.owner.as_ref().map_or("", |owner| owner.as_str());
+    let kinds = [("worker", "worker"), ("prompt", "prompt"), ("tool", "tool")];
+    let body = html! { div.body.verbs {
+        @if found.pattern.state == PatternState::New {
+            (verb("acknowledge", "Acknowledge: somebody is on it", &html! {}, "Acknowledge"))
+        }
+        (verb("resolve", "Resolve: it is fixed", &html! { p.muted { "Name the version that has the fix, and a failure of an older one is no regression." }
+            (choice("kind", "Kind of version", &kinds, "worker")) (field("version", "Version", "", "empty: from now on")) }, "Resolve"))
+        (verb("mute", "Mute until", &html! {
+            label.field { span { "Until (UTC; empty: for good)" } input type="datetime-local" name="until"; }
+        }, "Mute"))
+        (verb("assign", "Assign an owner", &field("to", "To (empty: nobody)", owner, ""), "Assign"))
+        (verb("merge", "Merge into another pattern", &field("into", "Its id or fingerprint", "", "1-0123456789abcdef"), "Merge"))
+        (verb("note", "Add a note", &html! {}, "Add"))
+    } };
+    panel("verbs", "Do something about it", &html! {}, &body)
+}
+
+fn merged(found: &PatternDetail, who: &Visitor) -> Markup {
+    if found.body.merged.is_empty() {
+        return html! {};
+    }
+    let to = format!("{}/unmerge", links::pattern(&found.pattern.id));
+    let body = html! { div.body { @for part in &found.body.merged {
+        div { (template(&line(&part.template))) span.faint { " " (grouped(part.open)) " open" }
+            (post_form(&to, who.csrf(), &html! { (hidden("fingerprint", &part.fingerprint)) button { "Take out" } })) }
+    } } };
+    panel("parts", "Merged into this", &html! {}, &body)
+}
+
+type OnPattern = Visit<Named>;
+
+async fn act(app: &App, visit: OnPattern, form: &Form, verb: PatternVerb, done: Done) -> Result<Next> {
+    let scope = visit.who.scope(form.id::<Tenant>("tenant")?.as_ref())?;
+    let (id, actor) = (visit.path.0, visit.who.actor());
+    let now = app.store.triage_pattern(PatternAct { scope, id, verb, actor, reason: form.text("reason") }).await?;
+    let id = if visit.who.own_tenant().is_some() { now.id } else { now.fingerprint };
+    Ok(Next::Go { to: links::pattern(&id), done })
+}
+
+pub(crate) async fn acknowledge(app: App, visit: OnPattern, form: Form) -> Result<Next> {
+    act(&app, visit, &form, PatternVerb::Acknowledge, Done::Acknowledged).await
+}
+
+pub(crate) async fn resolve(app: App, visit: OnPattern, form: Form) -> Result<Next> {
+    let kind = form.one("kind").unwrap_or("worker").to_owned();
+    let in_version: Versions = form.label("version").map(|version| (kind, version)).into_iter().collect();
+    act(&app, visit, &form, resolved(in_version)?, Done::Resolved).await
+}
+
+pub(crate) async fn mute(app: App, visit: OnPattern, form: Form) -> Result<Next> {
+    let verb = muted(form.time("until")?, visit.now)?;
+    act(&app, visit, &form, verb, Done::Muted).await
+}
+
+pub(crate) async fn assign(app: App, visit: OnPattern, form: Form) -> Result<Next> {
+    act(&app, visit, &form, PatternVerb::Assign { to: form.label("to") }, Done::Assigned).await
+}
+
+pub(crate) async fn note(app: App, visit: OnPattern, form: Form) -> Result<Next> {
+    let verb = noted(form.text("reason").as_ref())?;
+    act(&app, visit, &form, verb, Done::Noted).await
+}
+
+pub(crate) async fn merge(app: App, visit: OnPattern, form: Form) -> Result<Next> {
+    let into = form.one("into").map(str::to_owned).ok_or_else(|| Problem::invalid_field("into", "is missing"))?;
+    act(&app, visit, &form, PatternVerb::Merge { into }, Done::Merged).await
+}
+
+pub(crate) async fn unmerge(app: App, visit: OnPattern, form: Form) -> Result<Next> {
+    let fingerprint = form.one("fingerprint").map(str::to_owned);
+    act(&app, visit, &form, PatternVerb::Unmerge { fingerprint }, Done::Unmerged).await
 }

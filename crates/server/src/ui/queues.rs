@@ -1,18 +1,24 @@
-//! `/queues`: named streams of runs, whose they are, and whether anybody works on them.
+//! `/queues`: each queue with its owner, runbook, policy and workers.
 
 use maud::{Markup, html};
-use redrive_core::policy::RetryBy;
-use redrive_core::wire::{QueueView, QueuesAnswer};
+use redrive_core::ids::{QueueName, Tenant};
+use redrive_core::policy::{Policy, RetryBy, Schedule};
+use redrive_core::wire::{QueueSettings, QueueView, QueuesAnswer};
 
-use super::components::{ago, empty, grouped, head, of, pager, said};
+use super::components::{
+    ago, empty, fact, facts, field, grouped, head, link_or_text, of, pager, panel, post_form, said, span, visible,
+};
+use super::form::Done;
+use super::form::Form;
 use super::layout::Tab;
 use super::links;
-use super::page::{Sheet, Visit};
-use crate::api::v1::queues::QueuesQuery;
+use super::page::{Next, Sheet, Visit};
+use crate::api::v1::queues::{QueuesQuery, set};
 use crate::app::App;
+use crate::auth::Visitor;
 use crate::problem::Result;
 
-pub(crate) async fn get(app: App, visit: Visit<(), QueuesQuery>) -> Result<Sheet> {
+pub(crate) async fn list(app: App, visit: Visit<(), QueuesQuery>) -> Result<Sheet> {
     let QueuesQuery { limit, cursor } = visit.query;
     let QueuesAnswer { queues, next_cursor } = app.store.queues(limit, cursor.clone()).await?;
     let next = next_cursor.as_ref().map(|next| links::with("/queues", [("cursor", next.as_str())]));
@@ -68,4 +74,130 @@ fn row(queue: &QueueView, now: redrive_core::time::Timestamp) -> Markup {
         }
         td.num.wide.muted { @match queue.last_lease_call_at { Some(at) => (ago(at, now)), None => "never" } }
     } }
+}
+
+pub(crate) async fn show(app: App, visit: Visit<QueueName>) -> Result<Sheet> {
+    let queue = app.store.queue(&visit.path).await?;
+    let policy = app.store.policy(&Tenant::default_tenant(), &visit.path).await?;
+    let main = html! {
+        (heading(&queue))
+        div.cols {
+            div.stack { (documentation(&queue)) (policy_of(&queue, &policy)) }
+            div.stack { (facts_of(&queue, visit.now)) @if visit.who.is_admin() { (edit(&queue, &visit.who)) } }
+        }
+    };
+    Ok(Sheet::new(format!("Queue {}", visit.path), Tab::Queues, main))
+}
+
+fn heading(queue: &QueueView) -> Markup {
+    let headline = html! {
+        (said(queue.name.as_str())) ": " (of(queue.dead, "dead letter")) ", " (grouped(queue.scheduled)) " waiting"
+    };
+    let why = html! {
+        @match &queue.settings.owner { Some(owner) => {
+            "Owned by " (said(owner.as_str())) ". "
+        } None => "Nobody owns it: dead letters here have nobody to go to. " }
+        @if let Some(text) = &queue.settings.description { (said(&super::components::line(text))) }
+    };
+    let to = links::runs([("state", "dead"), ("queue", queue.name.as_str())]);
+    head(
+        &headline,
+        &why,
+        &html! { @if queue.dead > 0 { a.button.primary href=(to) { "Review the " (grouped(queue.dead)) } } },
+    )
+}
+
+fn documentation(queue: &QueueView) -> Markup {
+    let QueueSettings { description, runbook, instructions, .. } = &queue.settings;
+    let body = html! { div.body {
+        @if description.is_none() && runbook.is_none() && instructions.is_none() {
+            p.muted {
+                "Nothing is written down yet. Whoever opens a dead letter of this queue at night reads what stands here: what it is for, where the runbook is, what to do."
+            }
+        }
+        @if let Some(text) = description { div.lines { (said(text)) } }
+        @if let Some(text) = instructions { p { b { "When a run of it is dead" } } div.lines { (said(text)) } }
+        @if let Some(text) = runbook { p.muted { "Runbook: " (link_or_text(text)) } }
+    } };
+    panel("documentation", "Documentation", &html! {}, &body)
+}
+
+/// As it holds for a tenant that has no settings of its own.
+fn policy_of(queue: &QueueView, policy: &Policy) -> Markup {
+    let own = serde_json::to_string_pretty(&queue.settings.policy).unwrap_or_default();
+    let rows = [
+        fact("Attempts", &html! { "at most " (policy.max_attempts) }),
+        fact(
+            "Waits",
+            &html! { @match &policy.schedule {
+                Schedule::Fixed(waits) => {
+                    @for (at, ms) in waits.iter().enumerate() { @if at > 0 { ", " } (span(*ms)) }
+                }
+                Schedule::ByReason => "by reason, growing, with jitter",
+            } },
+        ),
+        fact("Lease", &html! { (span(policy.lease_ms)) }),
+        fact("Deadline", &html! { (span(policy.deadline_ms)) " an attempt" }),
+        fact("Unclaimed after", &html! { (span(policy.unclaimed_after_ms)) }),
+        fact("Replays", &html! { "at most " (policy.max_replays) }),
+    ];
+    let body = html! { div.body { (facts(&rows))
+    @if own != "{}" { details { summary { "What this queue sets itself" } pre tabindex="0" { bdi { (visible(&own)) } } } } } };
+    panel("policy", "Policy", &html! {}, &body)
+}
+
+fn facts_of(queue: &QueueView, now: redrive_core::time::Timestamp) -> Markup {
+    let rows = [
+        fact(
+            "Retried by",
+            &html! {
+                @match queue.settings.retry_by { RetryBy::Worker => "workers that lease it", RetryBy::Caller => "whoever reports its failures" }
+            },
+        ),
+        fact(
+            "Last lease call",
+            &html! { @match queue.last_lease_call_at { Some(at) => (ago(at, now)), None => "never" } },
+        ),
+        fact("Running", &html! { (grouped(queue.running)) }),
+        fact("Known since", &ago(queue.created_at, now)),
+    ];
+    panel("facts", "Queue", &html! {}, &html! { div.body { (facts(&rows)) } })
+}
+
+fn edit(queue: &QueueView, who: &Visitor) -> Markup {
+    let QueueSettings { owner, description, runbook, instructions, .. } = &queue.settings;
+    let long = |name: &str, label: &str, text: Option<&String>| {
+        html! {
+            label.field { span { (label) } textarea name=(name) rows="4" { "\n" (text.map_or("", String::as_str)) } }
+        }
+    };
+    let form = html! {
+        (field("owner", "Owner", owner.as_ref().map_or("", |owner| owner.as_str()), "team or person"))
+        (long("description", "What it is for", description.as_ref()))
+        (field("runbook", "Runbook", runbook.as_deref().unwrap_or_default(), "https://…"))
+        (long("instructions", "What to do when a run of it is dead", instructions.as_ref()))
+        button { "Save" }
+    };
+    panel(
+        "edit",
+        "Write it down",
+        &html! {},
+        &html! { div.body { details open[queue.ownerless] { summary { "Owner, runbook, instructions" }
+        (post_form(&format!("/queues/{}", queue.name), who.csrf(), &form)) } } },
+    )
+}
+
+/// Only what the form shows is set; the policy stays.
+pub(crate) async fn put(app: App, visit: Visit<QueueName>, form: Form) -> Result<Next> {
+    let text = |name: &str| form.exact(name).filter(|text| !text.trim().is_empty());
+    let before = app.store.queue(&visit.path).await?.settings;
+    let settings = QueueSettings {
+        owner: form.label("owner"),
+        description: text("description"),
+        runbook: text("runbook"),
+        instructions: text("instructions"),
+        ..before
+    };
+    set(&app, visit.path.clone(), settings).await?;
+    Ok(Next::Go { to: format!("/queues/{}", visit.path), done: Done::QueueSet })
 }

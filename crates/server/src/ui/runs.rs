@@ -11,17 +11,17 @@ use super::components::{
 use super::layout::Tab;
 use super::links;
 use super::page::{Sheet, Visit};
-use crate::api::v1::runs::list::ListQuery;
+use crate::api::v1::runs::read::RunListQuery;
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::problem::Result;
 use crate::query::{FromQuery, Given, Param};
 
 /// As the API reads it; a form's empty fields narrow nothing.
-pub(crate) struct RunsQuery(ListQuery);
+pub(crate) struct RunsQuery(RunListQuery);
 
 impl FromQuery for RunsQuery {
-    const PARAMS: &'static [Param] = ListQuery::PARAMS;
+    const PARAMS: &'static [Param] = RunListQuery::PARAMS;
 
     fn read(given: &mut Given) -> Result<Self> {
         given.drop_empty();
@@ -32,7 +32,7 @@ impl FromQuery for RunsQuery {
                 _ => text,
             });
         }
-        ListQuery::read(given).map(Self)
+        RunListQuery::read(given).map(Self)
     }
 }
 

@@ -1,17 +1,30 @@
-//! `/tenants`: how each of them stands.
+//! `/tenants`: each tenant's health, breakers and limits.
 
-use maud::html;
-use redrive_core::wire::TenantView;
+use maud::{Markup, html};
+use redrive_core::breaker::StateName;
+use redrive_core::ids::Tenant;
+use redrive_core::text::{Label, Text};
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{
+    BreakerAction, BreakerRequest, BreakerScope, BreakerView, TenantBreaker, TenantHealth, TenantView,
+};
 
-use super::components::{ago, empty, grouped, head, of, pager, said};
+use super::components::{
+    ago, ahead, breaker_badge, clock, empty, fact, facts, field, grouped, head, hidden, of, pager, panel, post_form,
+    reason_field, said, visible,
+};
+use super::form::Done;
+use super::form::Form;
 use super::layout::Tab;
 use super::links;
-use super::page::{Sheet, Visit};
+use super::page::{Next, Sheet, Visit};
+use crate::api::v1::breakers::operate_as;
 use crate::api::v1::tenants::{TenantsQuery, seen_by};
 use crate::app::App;
-use crate::problem::Result;
+use crate::auth::Visitor;
+use crate::problem::{Problem, Result};
 
-pub(crate) async fn get(app: App, visit: Visit<(), TenantsQuery>) -> Result<Sheet> {
+pub(crate) async fn list(app: App, visit: Visit<(), TenantsQuery>) -> Result<Sheet> {
     let TenantsQuery { limit, cursor } = visit.query;
     let found = seen_by(&app, &visit.who, limit, cursor.clone()).await?;
     let next = found.next_cursor.as_ref().map(|next| links::with("/tenants", [("cursor", next.as_str())]));
@@ -41,7 +54,7 @@ pub(crate) async fn get(app: App, visit: Visit<(), TenantsQuery>) -> Result<Shee
                             th.num { "Last failure" }
                         }
                     }
-                    tbody { @for tenant in &found.tenants { (row(tenant, visit.now)) } }
+                    tbody { @for tenant in &found.tenants { (tenant_row(tenant, visit.now)) } }
                 } }
             }
         }
@@ -50,7 +63,7 @@ pub(crate) async fn get(app: App, visit: Visit<(), TenantsQuery>) -> Result<Shee
     Ok(Sheet::new("Tenants", Tab::Tenants, main))
 }
 
-fn row(tenant: &TenantView, now: redrive_core::time::Timestamp) -> maud::Markup {
+fn tenant_row(tenant: &TenantView, now: redrive_core::time::Timestamp) -> maud::Markup {
     let runs = |state: &str| links::runs([("state", state), ("tenant", tenant.tenant.as_str())]);
     html! {
         tr {
@@ -61,4 +74,211 @@ fn row(tenant: &TenantView, now: redrive_core::time::Timestamp) -> maud::Markup 
             td.num.muted { @if let Some(at) = tenant.last_failure_at { (ago(at, now)) } @else { "never" } }
         }
     }
+}
+
+pub(crate) async fn show(app: App, visit: Visit<Tenant>) -> Result<Sheet> {
+    let tenant = visit.path;
+    if visit.who.own_tenant().is_some_and(|own| *own != tenant) {
+        return Err(redrive_store::Error::NotFound("tenant").into());
+    }
+    let (health, breaker) = match (app.store.tenant_health(&tenant).await, app.store.tenant_breaker(&tenant).await) {
+        (Ok(health), Ok(breaker)) => (health, breaker),
+        // One's own tenant is there before its first report.
+        (Err(redrive_store::Error::NotFound(_)), _) if visit.who.own_tenant() == Some(&tenant) => {
+            return Ok(unheard(&tenant));
+        }
+        (Err(error), _) | (_, Err(error)) => return Err(error.into()),
+    };
+    let main = html! {
+        (heading(&tenant, &health, &breaker, visit.now))
+        (figures(&tenant, &health))
+        div.cols {
+            div.stack { (breakers(&breaker, &visit.who, visit.now)) (history(&breaker, visit.now)) }
+            div.stack { (limits(&health)) @if visit.who.is_operator() { (by_hand(&tenant, &visit.who)) } }
+        }
+    };
+    Ok(Sheet::new(tenant.to_string(), Tab::Tenants, main))
+}
+
+fn unheard(tenant: &Tenant) -> Sheet {
+    let main = html! { section.panel { (empty("Nothing has been reported for you yet.", &html! {
+        "Report a failure with "
+        code { "POST /v1/failures" }
+        " and a worker’s key of tenant "
+        (said(tenant.as_str()))
+        "."
+    })) } };
+    Sheet::new(tenant.to_string(), Tab::Tenants, main)
+}
+
+fn heading(tenant: &Tenant, health: &TenantHealth, breaker: &TenantBreaker, now: Timestamp) -> Markup {
+    let headline = html! {
+        (said(tenant.as_str())) ": "
+        @match health.escalated { 0 => "nothing waits for a person.", n => { (of(n, "run")) " for a person." } }
+    };
+    let why = html! {
+        "Its breaker is " (breaker_badge(breaker.state)) ". "
+        @if let Some(at) = health.last_failure_at { "Last failure " (ago(at, now)) "." }
+    };
+    let to = links::runs([("state", "dead,review"), ("tenant", tenant.as_str())]);
+    head(
+        &headline,
+        &why,
+        &html! {
+            @if health.escalated > 0 { a.button.primary href=(to) { "Review the " (grouped(health.escalated)) } }
+        },
+    )
+}
+
+fn figures(tenant: &Tenant, health: &TenantHealth) -> Markup {
+    let runs = |pairs: &[(&'static str, &'static str)]| {
+        links::runs(pairs.iter().copied().chain([("tenant", tenant.as_str())]))
+    };
+    let figure = |to: String, word: &str, number: String, note: String| {
+        html! { a href=(to) { span.muted { (word) } b { (number) } span.faint { (note) } } }
+    };
+    html! { div.figures {
+        (figure(runs(&[("state", "dead")]), "Dead letters", grouped(health.dead), format!("{} can’t be helped by a retry", grouped(health.active_poison))))
+        (figure(runs(&[("state", "scheduled")]), "Waiting for retry", grouped(health.pending_retries), format!("{} held back", grouped(health.held))))
+        (figure(runs(&[("state", "recovered")]), "Recovered, 24 h", grouped(health.recovered_24h), health.recovery_rate_pct.map_or_else(|| "nothing failed".into(), |pct| format!("{pct} % of failed runs"))))
+        (figure(runs(&[("state", "review")]), "In review", grouped(health.escalated.saturating_sub(health.dead)), "wait for an approval".into()))
+    } }
+}
+
+fn breakers(breaker: &TenantBreaker, who: &Visitor, now: Timestamp) -> Markup {
+    let body = html! {
+        @if breaker.breakers.is_empty() { (empty("Every breaker is closed.", &html! {
+            "A breaker opens when most attempts fail: it holds retries back, loses none, and lets one through to find out whether it works again."
+        })) } @else { div.scroll { table {
+            thead {
+                tr {
+                    th { "Breaker" } th { "State" } th.num.wide { "Failed" } th.num { "Held" }
+                    th { span.faint { "Next" } }
+                }
+            }
+            tbody { @for one in &breaker.breakers { (row(&breaker.tenant, one, who, now)) } }
+        } } }
+    };
+    panel("breakers", "Breakers", &breaker_badge(breaker.state), &body)
+}
+
+fn row(tenant: &Tenant, breaker: &BreakerView, who: &Visitor, now: Timestamp) -> Markup {
+    html! { tr {
+        td {
+            span title=(visible(breaker.name.as_str())) { (whose(breaker)) }
+            div.faint {
+                (said(breaker.environment.as_str()))
+                @if let Some(by) = &breaker.opened_by { " · opened by " (said(by)) }
+                @if let Some(reason) = &breaker.reason { " · " (said(&reason.decode())) }
+            }
+        }
+        td {
+            (breaker_badge(breaker.state))
+            @if breaker.state == StateName::Open { div.faint { "until " (ahead(breaker.until, now)) } }
+        }
+        td.num.wide {
+            @if let (Some(failed), Some(attempts)) = (breaker.failed, breaker.attempts) { (grouped(failed)) " of " (grouped(attempts)) }
+        }
+        td.num { (grouped(breaker.held)) }
+        td.act {
+            @if who.is_operator() && breaker.state != StateName::Closed && breaker.tenant.is_some() { (close(tenant, breaker, who)) }
+        }
+    } }
+}
+
+/// What it watches over.
+fn whose(breaker: &BreakerView) -> Markup {
+    let part = |name: &Option<Label>| name.as_ref().map_or_else(|| html! { "any" }, |name| said(name.as_str()));
+    html! {
+        @match breaker.scope {
+            BreakerScope::Tenant => "all of its work",
+            BreakerScope::Model => { (part(&breaker.provider)) " / " (part(&breaker.model)) }
+            BreakerScope::Everywhere => { (part(&breaker.provider)) " / " (part(&breaker.model)) ", for all tenants" }
+        }
+    }
+}
+
+fn close(tenant: &Tenant, breaker: &BreakerView, who: &Visitor) -> Markup {
+    post_form(
+        &format!("/tenants/{tenant}/breaker"),
+        who.csrf(),
+        &html! {
+            (hidden("action", "close"))
+            (hidden("environment", breaker.environment.as_str()))
+            (hidden("reason", "closed at the desk"))
+            @if let Some(provider) = &breaker.provider { (hidden("provider", provider.as_str())) }
+            @if let Some(model) = &breaker.model { (hidden("model", model.as_str())) }
+            button { "Close" }
+        },
+    )
+}
+
+fn history(breaker: &TenantBreaker, now: Timestamp) -> Markup {
+    if breaker.history.is_empty() {
+        return html! {};
+    }
+    let body = html! { div.body { ol.timeline { @for entry in breaker.history.iter().take(30) { li {
+        (clock(entry.at, now)) span.dot {}
+        div { b { (said(&entry.event.replace('_', " "))) } " " (said(entry.breaker.as_str())) " by " (said(&entry.actor))
+            @if let Some(note) = &entry.note { div { (said(&note.decode())) } } }
+    } } } } };
+    panel("history", "What moved them", &html! {}, &body)
+}
+
+fn limits(health: &TenantHealth) -> Markup {
+    let body = html! { div.body { @match &health.limits {
+        None => span.muted {
+            "No limit is set. A tenant’s section in the configuration may set " code { "max_running" } " and "
+            code { "leases_per_s" } "."
+        },
+        Some(limits) => (facts(&[
+            fact("Running", &html! {
+                (grouped(limits.running)) @if let Some(most) = limits.max_running { " of " (grouped(most)) }
+            }),
+            fact("Leases a second", &html! {
+                @match limits.leases_per_s { Some(rate) => (rate), None => "as they come" }
+            }),
+        ])),
+    } } };
+    panel("limits", "Limits", &html! {}, &body)
+}
+
+/// A freeze: holds retries and replays alike.
+fn by_hand(tenant: &Tenant, who: &Visitor) -> Markup {
+    let form = html! {
+        p.muted {
+            "Holds every retry and every replay of this tenant, until the time given or until somebody closes it."
+        }
+        (hidden("action", "open"))
+        label.field { span { "Until (UTC; empty: until closed)" } input type="datetime-local" name="until"; }
+        (field("environment", "Environment", "production", ""))
+        (reason_field(true))
+        button.danger { "Open the breaker" }
+    };
+    panel(
+        "freeze",
+        "Hold this tenant back",
+        &html! {},
+        &html! { div.body { details { summary { "Open its breaker by hand" }
+        (post_form(&format!("/tenants/{tenant}/breaker"), who.csrf(), &form)) } } },
+    )
+}
+
+pub(crate) async fn operate(app: App, visit: Visit<Tenant>, form: Form) -> Result<Next> {
+    let action = form.one("action").and_then(|word| word.parse::<BreakerAction>().ok());
+    let action = action.ok_or_else(|| Problem::invalid_field("action", "must be open, close or reset"))?;
+    let request = BreakerRequest {
+        action,
+        reason: form.text("reason").unwrap_or_else(|| Text::from("")),
+        until: form.time("until")?,
+        environment: form.label("environment"),
+        provider: form.label("provider"),
+        model: form.label("model"),
+    };
+    operate_as(&app, &visit.who, Some(visit.path.clone()), request).await?;
+    let done = match action {
+        BreakerAction::Open => Done::BreakerOpened,
+        BreakerAction::Close | BreakerAction::Reset => Done::BreakerClosed,
+    };
+    Ok(Next::Go { to: format!("/tenants/{}", visit.path), done })
 }

@@ -6,7 +6,7 @@ use http::{Method, Request, header};
 use crate::world::World;
 
 #[tokio::test]
-async fn a_key_is_shown_once_works_at_once_and_is_out_within_a_second_of_its_revocation() {
+async fn a_revoked_key_is_refused_within_a_second() {
     let world = World::new().await;
     let made = world.post("/v1/keys", &world.admin, r#"{"role":"worker","tenant":"acme","note":"ci"}"#).await;
     assert_eq!(made.status, 201);
@@ -62,7 +62,7 @@ async fn every_way_to_have_no_valid_key_looks_the_same() {
 }
 
 #[tokio::test]
-async fn a_key_that_could_not_be_made_is_refused_by_field() {
+async fn a_bad_key_request_names_its_field() {
     let world = World::new().await;
     for (body, field) in [
         (r#"{"role":"operator","tenant":"acme"}"#, "tenant"),
@@ -76,7 +76,7 @@ async fn a_key_that_could_not_be_made_is_refused_by_field() {
 }
 
 #[tokio::test]
-async fn a_queue_is_set_by_an_admin_and_its_policy_is_checked() {
+async fn an_admin_sets_a_queue_and_its_policy_is_checked() {
     let world = World::new().await;
     let settings = r#"{"owner":"billing","policy":{"max_attempts":2}}"#;
     let put = world.call(Method::PUT, "/v1/queues/invoices", &world.admin, settings).await;

@@ -23,7 +23,7 @@ fn events(shown: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_replay_waits_for_another_key_and_is_then_done_as_asked() {
+async fn a_replay_waits_for_the_approval_of_another_key() {
     let world = World::new().await;
     approving(&world, r#"{"replay_approval":"always"}"#).await;
     world.kill("a").await;
@@ -85,7 +85,7 @@ async fn a_policy_that_is_no_policy_is_refused() {
 }
 
 #[tokio::test]
-async fn a_run_is_put_aside_deferred_handed_on_and_joined_with_reason_and_actor() {
+async fn every_triage_action_records_its_reason_and_actor() {
     let world = World::new().await;
     world.kill("a").await;
     world.kill("b").await;

@@ -68,7 +68,7 @@ async fn a_higher_number_is_a_new_failure_and_gaps_count() {
 }
 
 #[tokio::test]
-async fn the_same_report_again_gets_the_stored_answer_and_other_content_a_conflict() {
+async fn a_resent_report_gets_the_stored_answer() {
     let world = World::new().await;
     let first = world.work("/v1/failures", report(Some(2), "a")).await;
     let again = world.work("/v1/failures", format!(" {}\n", report(Some(2), "a"))).await;
@@ -82,7 +82,7 @@ async fn the_same_report_again_gets_the_stored_answer_and_other_content_a_confli
 }
 
 #[tokio::test]
-async fn without_a_number_the_same_content_is_a_resend_until_its_due_time() {
+async fn an_unnumbered_report_is_a_resend_until_due() {
     let world = World::new().await;
     assert_eq!(send(&world, None, "Request timed out").await, (201, 1.into()));
     assert_eq!(send(&world, None, "Request timed out").await, (200, 1.into()));
@@ -94,7 +94,7 @@ async fn without_a_number_the_same_content_is_a_resend_until_its_due_time() {
 }
 
 #[tokio::test]
-async fn while_a_lease_is_live_a_new_failure_is_in_flight_and_a_resend_is_not() {
+async fn a_new_failure_under_a_live_lease_is_in_flight() {
     let world = World::new().await;
     world.retried_by_caller("default").await;
     assert_eq!(send(&world, Some(1), "a").await, (201, 1.into()));
@@ -132,7 +132,7 @@ async fn payloads_come_back_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_payload_too_large_to_send_is_kept_by_its_hash_and_nobody_can_lease_it() {
+async fn an_omitted_payload_is_kept_by_hash_and_never_leased() {
     let world = World::new().await;
     let sha256 = "ab".repeat(32);
     let body = format!(

@@ -189,7 +189,7 @@ async fn stall(world: &World, request: Request<Body>) -> impl Future<Output = An
 /// The same, once so many bytes of bodies are in memory.
 async fn stall_with(world: &World, request: Request<Body>, bytes: usize) -> impl Future<Output = Answered> {
     let mut waiting = Box::pin(world.send(request));
-    let counted = format!("\nredrive_in_flight_bytes {bytes}\n");
+    let counted = format!("\nredrive_request_body_bytes {bytes}\n");
     while !world.get("/metrics", &world.operator).await.text.contains(&counted) {
         assert!(tokio::time::timeout(Duration::from_millis(20), &mut waiting).await.is_err(), "it was answered");
     }
@@ -274,7 +274,7 @@ async fn one_tenants_bodies_leave_room_for_others() {
 }
 
 #[tokio::test]
-async fn texts_that_only_json_can_write_are_kept_and_never_a_500() {
+async fn texts_that_only_json_can_encode_are_kept() {
     let world = World::new().await;
     let text = r#""\u0000 \ud800 <script>alert(1)</script> \u001b[31m \u202e""#;
     let body = format!(

@@ -21,7 +21,7 @@ fn lines(answered: &Answered) -> Vec<(u64, String)> {
 }
 
 #[tokio::test]
-async fn each_line_has_its_own_answer_and_a_bad_one_is_only_its_own_problem() {
+async fn each_line_of_a_batch_has_its_own_answer() {
     let world = World::new().await;
     let body = [
         &br#"{"run_id":"a","attempt":1,"error":{"message":"m"}}"#[..],
@@ -68,7 +68,7 @@ async fn a_batch_longer_than_a_piece_keeps_its_order() {
 }
 
 #[tokio::test]
-async fn the_same_report_is_the_same_in_a_batch_and_alone() {
+async fn a_report_is_recognised_in_a_batch_and_alone() {
     let world = World::new().await;
     let report = r#"{"run_id":"a","attempt":1,"error":{"message":"m"}}"#;
     assert_eq!(world.work("/v1/failures", report).await.status, 201);

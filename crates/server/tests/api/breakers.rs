@@ -26,7 +26,7 @@ async fn broken(world: &World) -> Value {
 }
 
 #[tokio::test]
-async fn a_failure_that_opens_it_says_so_and_waits_for_it() {
+async fn the_failure_that_opens_a_breaker_is_held_by_it() {
     let world = world().await;
     let answer = broken(&world).await;
     assert_eq!((&answer["state"], &answer["breaker"]), (&json!("scheduled"), &json!("open")));
@@ -60,7 +60,7 @@ async fn a_tenant_sees_its_own_breakers_and_moves_none() {
 }
 
 #[tokio::test]
-async fn a_freeze_is_opened_with_a_reason_and_a_time_and_closed_by_name() {
+async fn an_operator_opens_and_closes_a_tenants_breaker() {
     let world = world().await;
     world.kill("dead").await;
     let path = "/v1/tenants/acme/breaker";
@@ -99,7 +99,7 @@ async fn a_freeze_is_opened_with_a_reason_and_a_time_and_closed_by_name() {
 }
 
 #[tokio::test]
-async fn a_model_that_is_known_to_be_down_is_held_for_everybody_and_for_nobody_else() {
+async fn a_shared_breaker_holds_its_model_for_every_tenant() {
     let world = world().await;
     for (key, run, model) in
         [(&world.worker, "mine", "gpt-5"), (&world.other_worker, "theirs", "gpt-5"), (&world.worker, "another", "o3")]
@@ -129,7 +129,7 @@ async fn a_model_that_is_known_to_be_down_is_held_for_everybody_and_for_nobody_e
 }
 
 #[tokio::test]
-async fn the_same_report_again_is_answered_word_for_word_whatever_breakers_do_meanwhile() {
+async fn a_resent_report_gets_the_same_answer_despite_breakers() {
     let world = world().await;
     broken(&world).await;
     let report = json!({"run_id": "told", "attempt": 1, "error": {"message": "Request timed out"}});

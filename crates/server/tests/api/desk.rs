@@ -102,7 +102,7 @@ async fn every_page_has_its_row() {
 }
 
 #[tokio::test]
-async fn another_tenants_looks_exactly_like_what_is_absent_and_a_role_comes_first() {
+async fn pages_of_another_tenant_look_absent() {
     let world = World::new().await;
     world.kill("ours").await;
     let theirs = r#"{"run_id":"theirs","error":{"message":"theirs broke"},"steps":[{"name":"charge","key":"theirs:charge","effect":true,"status":"started"}]}"#;
@@ -133,7 +133,7 @@ async fn another_tenants_looks_exactly_like_what_is_absent_and_a_role_comes_firs
 }
 
 #[tokio::test]
-async fn a_tenant_and_an_admin_get_every_page_of_their_own_and_none_is_heavy() {
+async fn every_page_loads_for_its_roles_and_stays_small() {
     let world = World::new().await;
     world.kill("ours").await;
     let own = Thing { tenant: "acme", run: "ours", pattern: pattern_of(&world, "ours", "acme").await };
@@ -180,7 +180,7 @@ async fn a_person_reads_the_plan_reconciles_fixes_and_replays() {
 }
 
 #[tokio::test]
-async fn an_operator_previews_what_was_ticked_in_two_tenants_and_starts_exactly_that() {
+async fn an_operator_previews_and_starts_the_selected_runs() {
     let world = World::new().await;
     world.kill("a").await;
     world.kill("b").await;

@@ -17,7 +17,7 @@ async fn succeed(world: &World, run: &str, lease: &str, success: &Value) -> crat
 }
 
 #[tokio::test]
-async fn each_detector_turns_its_own_into_the_right_failure_and_leaves_the_near_miss_alone() {
+async fn each_detector_catches_its_case_and_spares_the_near_miss() {
     let world = World::new().await;
     for (n, line) in include_str!("../../../core/src/detect/examples.jsonl").lines().enumerate() {
         let example: Value = serde_json::from_str(line).unwrap();
@@ -54,7 +54,7 @@ async fn honest_successes_count() {
 }
 
 #[tokio::test]
-async fn a_refused_success_is_retried_with_what_was_wrong_and_recovers() {
+async fn a_refused_success_is_retried_with_its_error_and_recovers() {
     let world = World::new().await;
     let payload = json!({"model": "gpt-5", "max_tokens": 100, "messages": [{"role": "user", "content": "Sum it up."}]});
     world.work("/v1/runs", json!({"run_id": "a", "mode": "enqueue", "payload": payload})).await;
@@ -95,7 +95,7 @@ async fn a_worker_that_corrects_itself_before_the_retry_still_succeeds() {
 }
 
 #[tokio::test]
-async fn a_late_success_that_is_none_is_kept_as_evidence_and_moves_nothing() {
+async fn a_late_success_that_a_detector_refuses_changes_nothing() {
     let world = World::new().await;
     let lease = world.begin("a").await;
     world.wait(61_000);
@@ -108,7 +108,7 @@ async fn a_late_success_that_is_none_is_kept_as_evidence_and_moves_nothing() {
 }
 
 #[tokio::test]
-async fn a_caller_that_retries_by_itself_is_told_too_and_its_next_attempt_recovers() {
+async fn a_caller_retried_success_is_refused_and_recovers_later() {
     let world = World::new().await;
     world.retried_by_caller("mine").await;
     world.work("/v1/failures", r#"{"run_id":"a","queue":"mine","error":{"message":"Request timed out"}}"#).await;
@@ -134,7 +134,7 @@ async fn an_effect_that_the_ledger_knows_is_an_effect() {
 }
 
 #[tokio::test]
-async fn the_same_refused_output_on_a_third_attempt_is_a_loop() {
+async fn a_third_equal_refused_output_is_a_loop() {
     let world = World::new().await;
     let schema = json!({"type": "object"});
     set(
@@ -154,7 +154,7 @@ async fn the_same_refused_output_on_a_third_attempt_is_a_loop() {
 }
 
 #[tokio::test]
-async fn a_schema_set_later_holds_at_once_and_one_that_cant_be_asked_is_refused() {
+async fn an_output_schema_takes_effect_at_once() {
     let world = World::new().await;
     let lease = world.begin("a").await;
     set(&world, json!({"detect": {"output_schema": {"required": ["total"]}}})).await;

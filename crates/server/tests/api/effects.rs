@@ -24,7 +24,7 @@ async fn reconcile(world: &World, body: &str) -> crate::world::Answered {
 }
 
 #[tokio::test]
-async fn an_effect_in_doubt_is_found_with_its_run_its_times_and_its_check() {
+async fn an_unknown_effect_is_found_with_its_run_and_check() {
     let (world, _) = died_charging().await;
     let found = world.get("/v1/effects/a:charge", &world.tenant).await;
     insta::assert_snapshot!(found.text, @r#"{"tenant":"acme","run_id":"a","key":"a:charge","name":"charge_card","effect":true,"status":"unknown","output":null,"check":"ask the bank for a:charge","attempt":1,"versions":{},"started_at":"2027-01-15T08:00:00.000Z","at":"2027-01-15T08:01:00.001Z","last_used_at":"2027-01-15T08:00:00.000Z","settled_by":null}"#);
@@ -122,7 +122,7 @@ async fn an_effect_without_a_key_is_reached_through_its_run() {
 }
 
 #[tokio::test]
-async fn the_steps_own_check_settles_a_doubt_under_a_live_lease() {
+async fn a_step_check_settles_an_unknown_effect() {
     let (world, _) = died_charging().await;
     let force = r#"{"force":true,"reason":"the worker can ask the bank"}"#;
     world.post("/v1/runs/a/replay?tenant=acme", &world.operator, force).await;

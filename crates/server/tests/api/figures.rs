@@ -75,26 +75,6 @@ async fn changes_tell_each_moved_run_once_as_it_stands_now() {
 }
 
 #[tokio::test]
-async fn metrics_count_answers_by_route_and_runs_by_state() {
-    let world = World::new().await;
-    world.kill("a").await;
-    world.fail("b").await;
-    world.get("/v1/nothing", &world.worker).await;
-    let metrics = world.get("/metrics", &world.operator).await;
-    assert_eq!(metrics.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
-    for line in [
-        r#"redrive_requests_total{method="POST",path="/v1/failures",status="2xx"} 2"#,
-        r#"redrive_requests_total{method="",path="other",status="4xx"} 1"#,
-        r#"redrive_runs{state="dead"} 1"#,
-        r#"redrive_runs{state="scheduled"} 1"#,
-        "redrive_in_flight_bytes 0",
-    ] {
-        assert!(metrics.text.lines().any(|said| said == line), "{line} in {}", metrics.text);
-    }
-    assert_eq!(world.get("/metrics", &world.tenant).await.short(), (403, "forbidden".into()));
-}
-
-#[tokio::test]
 async fn another_tenants_queue_and_an_absent_one_look_alike() {
     let world = World::new().await;
     let body = r#"{"run_id":"a","queue":"secret","error":{"message":"Request timed out"}}"#;

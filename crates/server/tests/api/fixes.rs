@@ -16,7 +16,7 @@ async fn replay(world: &World, body: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn a_patched_payload_keeps_every_byte_that_the_patch_does_not_name() {
+async fn a_patch_keeps_every_byte_it_does_not_name() {
     let world = World::new().await;
     killed(&world).await;
     let patch = r#"{"fix":{"json_patch":[{"op":"test","path":"/model","value":"old"},
@@ -47,7 +47,7 @@ async fn a_patched_payload_keeps_every_byte_that_the_patch_does_not_name() {
 }
 
 #[tokio::test]
-async fn a_fix_that_can_not_be_made_changes_nothing_and_says_where() {
+async fn a_failing_fix_changes_nothing_and_names_the_place() {
     let world = World::new().await;
     killed(&world).await;
     for (body, status, code) in [
@@ -81,7 +81,7 @@ async fn a_fix_that_can_not_be_made_changes_nothing_and_says_where() {
 }
 
 #[tokio::test]
-async fn a_plan_is_looked_at_and_then_exactly_that_is_done() {
+async fn a_replay_does_exactly_what_its_plan_says() {
     let world = World::new().await;
     let lease = world.begin("a").await;
     for (key, effect, status) in [

@@ -159,7 +159,7 @@ fn every_route_has_its_row_and_every_row_its_route() {
 }
 
 #[tokio::test]
-async fn a_role_that_may_not_is_told_so_whatever_the_thing_is() {
+async fn the_role_is_checked_before_anything_is_looked_up() {
     let (world, own, other, absent, malformed) = peopled().await;
     let rows = rows();
     for route in table() {
@@ -182,7 +182,7 @@ async fn a_role_that_may_not_is_told_so_whatever_the_thing_is() {
 }
 
 #[tokio::test]
-async fn what_is_anothers_looks_exactly_like_what_is_absent() {
+async fn another_tenants_things_look_absent() {
     let (world, _, other, absent, _) = peopled().await;
     let rows = rows();
     for route in table() {

@@ -46,7 +46,7 @@ async fn a_due_run_is_leased_with_all_a_worker_needs() {
 
 /// L7 over HTTP: whatever one tenant's backlog, and however the calls are cut.
 #[tokio::test]
-async fn ten_due_runs_of_a_tenant_come_within_twenty_leases_beside_anothers_backlog() {
+async fn a_backlog_does_not_delay_another_tenants_leases() {
     let world = World::new().await;
     let enqueued = |run: String| json!({"run_id": run, "mode": "enqueue"});
     for n in 0..200 {
@@ -142,7 +142,7 @@ async fn the_figures_of_a_lease_call_have_bounds() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_is_answered_as_soon_as_there_is_work() {
+async fn a_waiting_lease_call_returns_when_work_arrives() {
     let world = World::new().await;
     let waiting = world.work("/v1/leases", r#"{"queues":["*"],"wait_ms":20000}"#);
     let arriving = async {
@@ -173,7 +173,7 @@ async fn a_key_revoked_while_its_call_waits_gets_nothing() {
 }
 
 #[tokio::test]
-async fn a_stopping_server_gives_no_leases_and_answers_those_who_wait() {
+async fn a_stopping_server_answers_waiting_lease_calls() {
     let world = World::new().await;
     let waiting = world.work("/v1/leases", r#"{"queues":["*"],"wait_ms":20000}"#);
     let stopping = async {
@@ -193,7 +193,7 @@ async fn a_stopping_server_gives_no_leases_and_answers_those_who_wait() {
 }
 
 #[tokio::test]
-async fn heartbeats_move_the_end_and_a_released_run_keeps_its_number() {
+async fn heartbeats_extend_a_lease_and_a_release_spends_nothing() {
     let world = World::new().await;
     let lease = world.begin("a").await;
     world.wait(30_000);
@@ -224,7 +224,7 @@ async fn the_same_ending_again_gets_the_stored_answer() {
 }
 
 #[tokio::test]
-async fn a_lease_that_nobody_gave_is_refused_before_the_store_is_asked() {
+async fn an_unknown_lease_is_refused_without_asking_the_store() {
     let world = World::new().await;
     let answered = world.work("/v1/runs/a/heartbeat", r#"{"lease":"l1-1"}"#).await;
     assert_eq!((answered.short(), answered.get("field")), ((422, "invalid_field".into()), "lease".into()));
@@ -233,7 +233,7 @@ async fn a_lease_that_nobody_gave_is_refused_before_the_store_is_asked() {
 }
 
 #[tokio::test]
-async fn only_a_queue_whose_caller_retries_takes_a_success_without_a_lease() {
+async fn only_caller_retried_queues_take_a_success_without_lease() {
     let world = World::new().await;
     world.fail("a").await;
     assert_eq!(world.work("/v1/runs/a/succeed", "{}").await.short(), (409, "lease_needed".into()));
@@ -245,7 +245,7 @@ async fn only_a_queue_whose_caller_retries_takes_a_success_without_a_lease() {
 }
 
 #[tokio::test]
-async fn ten_due_runs_of_one_tenant_are_not_starved_by_thousands_of_another() {
+async fn thousands_of_runs_do_not_starve_another_tenant() {
     let world = World::new().await;
     let line = |i: usize| format!(r#"{{"run_id":"big-{i}","attempt":1,"error":{{"message":"Request timed out"}}}}"#);
     let lines: Vec<String> = (0..2_000).map(line).collect();

@@ -51,7 +51,7 @@ async fn a_cursor_of_another_filter_or_of_nobody_is_refused() {
 }
 
 #[tokio::test]
-async fn a_spanning_key_sees_all_tenants_or_the_one_it_names() {
+async fn a_spanning_key_lists_all_tenants_or_a_named_one() {
     let world = World::new().await;
     world.fail("a").await;
     world.post("/v1/failures", &world.other_worker, r#"{"run_id":"b","error":{"message":"m"}}"#).await;

@@ -42,6 +42,7 @@ mod spending;
 mod starts;
 mod steps;
 mod strategies;
+mod telemetry;
 mod triage;
 mod unread;
 mod world;

@@ -21,7 +21,7 @@ async fn work(world: &World) {
 }
 
 #[tokio::test]
-async fn a_preview_says_what_would_happen_and_start_does_exactly_that() {
+async fn starting_an_operation_does_what_its_preview_said() {
     let world = World::new().await;
     five_dead(&world).await;
     let doubt =

@@ -8,7 +8,7 @@ use crate::world::World;
 const OVERFLOW: &str = "Error code: 400 - {'error': {'message': \"This model's maximum context length is 8192 tokens. However, your messages resulted in 20011 tokens. Please reduce the length of the messages.\", 'type': 'invalid_request_error', 'code': 'context_length_exceeded'}}";
 
 #[tokio::test]
-async fn an_overflow_is_compressed_to_fit_and_the_payload_handed_out_is_shorter() {
+async fn an_overflow_is_retried_with_a_compressed_payload() {
     let world = World::new().await;
     let payload = chat("gpt-4", 60);
     let verdict =
@@ -40,7 +40,7 @@ async fn an_overflow_is_compressed_to_fit_and_the_payload_handed_out_is_shorter(
 }
 
 #[tokio::test]
-async fn an_overflow_goes_up_the_ladder_to_a_model_that_is_larger() {
+async fn an_overflow_moves_to_a_larger_model() {
     let world = World::new().await;
     world.set_queue("invoices", json!({"policy": {"models": ["gpt-4", "gpt-4o", "gpt-5"]}})).await;
     let body =
@@ -63,7 +63,7 @@ async fn an_overflow_goes_up_the_ladder_to_a_model_that_is_larger() {
 }
 
 #[tokio::test]
-async fn an_overflow_with_no_larger_model_and_nothing_to_drop_is_dead_at_once() {
+async fn an_overflow_that_cannot_shrink_is_dead_at_once() {
     let world = World::new().await;
     let payload = json!({"model": "gpt-4", "messages": [{"role": "system", "content": "all of it matters ".repeat(6_000)}, {"role": "user", "content": "Go."}]});
     let body = json!({"payload": payload, "model": "gpt-4", "error": {"message": OVERFLOW}});

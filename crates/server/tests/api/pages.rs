@@ -26,11 +26,11 @@ pub async fn log_in(world: &World, key: &str) -> String {
 }
 
 #[tokio::test]
-async fn every_page_asks_for_a_session_but_those_that_begin_or_dress_one() {
+async fn every_page_but_login_errors_and_assets_needs_a_session() {
     let world = World::new().await;
     let open = ui::table().into_iter().filter(|page| !page.asks).map(|page| page.path);
     let open: Vec<&str> = open.filter(|path| !path.starts_with("/assets/")).collect();
-    assert_eq!(open, ["/login", "/login", "/logout"]);
+    assert_eq!(open, ["/login", "/login", "/logout", "/errors/{code}"]);
     for page in ui::table().iter().filter(|page| page.asks) {
         let path = named(page.path);
         for cookie in ["", "redrive_session=", "redrive_session=made-up"] {
@@ -64,7 +64,7 @@ pub async fn post(world: &World, path: &str, cookie: &str, body: &str, origin: O
 }
 
 #[tokio::test]
-async fn a_key_typed_in_begins_a_session_and_every_other_text_is_refused_alike() {
+async fn a_key_logs_in_and_other_texts_are_refused_alike() {
     let world = World::new().await;
     let path = "/login";
     let answered = post(&world, path, "", &format!("key={}&next=%2Fruns%3Fstate%3Ddead", world.operator), None).await;
@@ -84,7 +84,7 @@ async fn a_key_typed_in_begins_a_session_and_every_other_text_is_refused_alike()
 }
 
 #[tokio::test]
-async fn a_form_without_its_sessions_token_or_from_another_site_does_nothing() {
+async fn a_forged_form_does_nothing() {
     let world = World::new().await;
     world.kill("ours").await;
     let (cookie, other) = (log_in(&world, &world.tenant).await, log_in(&world, &world.tenant).await);
@@ -104,7 +104,7 @@ async fn a_form_without_its_sessions_token_or_from_another_site_does_nothing() {
 }
 
 #[tokio::test]
-async fn a_link_logs_in_once_and_a_look_ahead_does_not_use_it_up() {
+async fn a_login_link_works_once_and_survives_a_head_request() {
     let world = World::new().await;
     let link = world.app.login_path(hash_secret(&world.operator));
     assert_eq!(visit(&world, Method::HEAD, &link, "").await.status, 204);
@@ -120,7 +120,7 @@ async fn a_link_logs_in_once_and_a_look_ahead_does_not_use_it_up() {
 }
 
 #[tokio::test]
-async fn a_session_ends_when_idle_when_old_and_when_one_logs_out() {
+async fn a_session_ends_when_idle_old_or_logged_out() {
     let world = World::new().await;
     let idle = log_in(&world, &world.operator).await;
     assert_eq!(front(&world, &idle).await.status, 200);
@@ -150,7 +150,7 @@ async fn a_session_ends_when_idle_when_old_and_when_one_logs_out() {
 }
 
 #[tokio::test]
-async fn a_revoked_key_ends_its_sessions_and_a_workers_key_sees_no_page() {
+async fn revoking_a_key_ends_its_sessions() {
     let world = World::new().await;
     let cookie = log_in(&world, &world.tenant).await;
     assert_eq!(front(&world, &cookie).await.status, 200);
@@ -180,7 +180,7 @@ async fn a_tenant_sees_its_own_and_an_operator_sees_all() {
 }
 
 #[tokio::test]
-async fn text_of_strangers_stays_text_and_nothing_is_run_or_fetched_from_elsewhere() {
+async fn pages_escape_reported_text_and_load_nothing_foreign() {
     let world = World::new().await;
     let report = r#"{"run_id":"x","agent":"<script>alert(1)</script>","error":{"type":"<b>","message":"<img src=x onerror=alert(1)> \" '","terminal":true}}"#;
     assert_eq!(world.work("/v1/failures", report).await.status, 201);
@@ -209,7 +209,7 @@ async fn text_of_strangers_stays_text_and_nothing_is_run_or_fetched_from_elsewhe
 }
 
 #[tokio::test]
-async fn whoever_is_lost_gets_a_page_in_a_browser_and_a_problem_in_a_program() {
+async fn unknown_paths_answer_browsers_with_pages_and_programs_with_problems() {
     let world = World::new().await;
     let lost = |path: &'static str, accept: &'static str| {
         let request = Request::builder().uri(path).header(header::ACCEPT, accept);
@@ -223,7 +223,24 @@ async fn whoever_is_lost_gets_a_page_in_a_browser_and_a_problem_in_a_program() {
 }
 
 #[tokio::test]
-async fn what_dresses_a_page_is_asked_for_once_and_then_only_whether_it_changed() {
+async fn every_error_code_has_a_page_that_needs_no_key() {
+    let world = World::new().await;
+    for error in redrive_server::error_catalogue() {
+        let page = visit(&world, Method::GET, &format!("/errors/{}", error.code), "").await;
+        assert_eq!(
+            (page.status.as_u16(), &page.headers["content-type"]),
+            (200, &"text/html; charset=utf-8".parse().unwrap())
+        );
+        assert!(page.text.contains(&format!("<code>{}</code>", error.code)), "{}", page.text);
+        assert!(page.headers["content-security-policy"].to_str().unwrap().starts_with("default-src 'none';"));
+    }
+    let problem = world.get("/v1/runs/absent", &world.tenant).await;
+    assert_eq!(visit(&world, Method::GET, problem.get("type").as_str().unwrap(), "").await.status, 200);
+    assert_eq!(visit(&world, Method::GET, "/errors/no_such_code", "").await.short(), (404, "not_found".into()));
+}
+
+#[tokio::test]
+async fn assets_are_cached_and_revalidated() {
     let world = World::new().await;
     for page in ui::table().iter().filter(|page| page.path.starts_with("/assets/")) {
         let first = visit(&world, Method::GET, page.path, "").await;

@@ -11,7 +11,7 @@ async fn broken(world: &World, run: &str, message: &str, worker: &str) -> String
 }
 
 #[tokio::test]
-async fn a_fix_that_does_not_hold_comes_back_as_a_regression() {
+async fn a_resolved_pattern_that_recurs_is_a_regression() {
     let world = World::new().await;
     let id = broken(&world, "r-1", "KeyError: 'invoice'", "v1").await;
     let resolve = format!("/v1/patterns/{id}/resolve");
@@ -81,7 +81,7 @@ async fn bodies_are_strict() {
 }
 
 #[tokio::test]
-async fn an_operator_acts_on_one_tenants_pattern_or_on_a_fingerprint_in_all() {
+async fn operators_act_on_one_pattern_or_every_tenants() {
     let world = World::new().await;
     let id = broken(&world, "r-1", "KeyError: 'invoice'", "v1").await;
     world

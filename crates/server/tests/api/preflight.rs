@@ -68,7 +68,7 @@ async fn an_unknown_model_is_a_warning_and_never_a_block() {
 }
 
 #[tokio::test]
-async fn a_real_count_corrects_the_estimate_and_a_strangers_does_not() {
+async fn only_a_workers_own_run_calibrates_the_estimate() {
     let world = World::new().await;
     let usage = json!({"input_tokens": 150});
     let payload = chat("gpt-4o", 100);
@@ -141,7 +141,7 @@ async fn enforced_what_can_never_fit_is_dead_lettered_at_once() {
 }
 
 #[tokio::test]
-async fn a_queue_that_only_warns_begins_and_one_that_is_off_does_not_look() {
+async fn preflight_can_warn_only_or_be_off() {
     let world = World::new().await;
     let payload = chat("gpt-4o", 200_000);
     enforced(&world, "warn").await;

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use crate::world::World;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_64_clients_with_the_same_report_one_is_first_and_all_hear_the_same() {
+async fn concurrent_equal_reports_are_recorded_once_and_answered_alike() {
     let world = Arc::new(World::new().await);
     for round in 0..200 {
         let mut clients = JoinSet::new();

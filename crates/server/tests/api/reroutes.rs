@@ -22,7 +22,7 @@ fn two_agents() -> Policies {
 const LOOP: &str = "Agent loop detected: the same tool call was repeated 5 times with identical arguments";
 
 #[tokio::test]
-async fn a_loop_goes_to_another_able_agent_on_another_model_and_only_that_agent_leases_it() {
+async fn a_loop_is_rerouted_to_another_agent_and_model() {
     let world = World::under(two_agents()).await;
     world.set_queue("invoices", json!({"policy": {"models": ["gpt-5-mini", "gpt-5"]}})).await;
     let body = json!({"queue": "invoices", "agent": "biller", "task_type": "invoice", "model": "gpt-5-mini",
@@ -46,7 +46,7 @@ async fn a_loop_goes_to_another_able_agent_on_another_model_and_only_that_agent_
 }
 
 #[tokio::test]
-async fn a_loop_with_nobody_else_to_ask_is_retried_all_the_same_and_says_so() {
+async fn a_loop_without_another_agent_is_retried_as_it_is() {
     let world = World::new().await;
     let verdict = verdict(&world, "a", error(LOOP)).await;
     assert_eq!(verdict["action"], "retry");
@@ -58,7 +58,7 @@ async fn a_loop_with_nobody_else_to_ask_is_retried_all_the_same_and_says_so() {
 }
 
 #[tokio::test]
-async fn where_the_changed_retry_did_not_help_the_fallback_queue_takes_over() {
+async fn a_failed_changed_retry_moves_to_the_fallback_queue() {
     let world = World::new().await;
     world.set_queue("smart", json!({"policy": {"fallback_queue": "simple"}})).await;
     let body = |attempt| json!({"queue": "smart", "attempt": attempt, "error": {"message": "Error executing tool 'x' with kwargs {}"}});

@@ -19,7 +19,7 @@ async fn failed(world: &World, report: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_rule_outranks_the_caller_and_its_guidance_is_shown_with_the_run() {
+async fn a_user_rule_outranks_the_caller_and_adds_its_guidance() {
     let world = ruled().await;
     let queue = r#"{"instructions":"Ask finance.","runbook":"https://wiki/invoices"}"#;
     world.call(http::Method::PUT, "/v1/queues/invoices", &world.admin, queue).await;
@@ -47,7 +47,7 @@ async fn a_rule_outranks_the_caller_and_its_guidance_is_shown_with_the_run() {
 }
 
 #[tokio::test]
-async fn a_rule_sees_the_run_of_a_failure_under_a_lease() {
+async fn a_user_rule_sees_the_run_under_a_lease() {
     let world = ruled().await;
     let start = json!({"run_id": "r", "mode": "start", "queue": "invoices", "payload": {"amount": 2000}});
     let lease = world.work("/v1/runs", start).await.get("lease");

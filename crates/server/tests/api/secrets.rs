@@ -1,41 +1,12 @@
 //! No secret in any log, error or answer: keys and texts of strangers are looked for in all that is said.
 
-use std::io;
-use std::sync::{Arc, Mutex};
-
 use http::Method;
-use tracing_subscriber::fmt::MakeWriter;
 
-use crate::world::World;
-
-/// Everything logged, at every level.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
+use crate::world::{Log, World};
 
 #[tokio::test]
-async fn a_key_is_in_no_log_and_in_no_answer_but_the_one_that_makes_it() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(log.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+async fn a_key_appears_only_in_the_answer_that_makes_it() {
+    let (log, _guard) = Log::start();
     let world = World::new().await;
     let made = world.post("/v1/keys", &world.admin, r#"{"role":"operator","note":"canary"}"#).await;
     let secret = made.get("key").as_str().unwrap().to_owned();
@@ -54,7 +25,7 @@ async fn a_key_is_in_no_log_and_in_no_answer_but_the_one_that_makes_it() {
     said += &world.call(Method::GET, "/v1/limits", &format!("{secret}x"), "").await.text;
     tracing::info!("the log is read");
 
-    let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let logged = log.text();
     assert!(logged.contains("the log is read"));
     for canary in [&secret[4..], &secret[10..30], &world.admin[4..]] {
         assert!(!said.contains(canary), "in an answer");

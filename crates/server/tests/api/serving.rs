@@ -34,7 +34,7 @@ fn post(path: &str, key: &str, more: &str, body: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_server_tells_where_it_listens_and_a_taken_port_is_said_plainly() {
+async fn a_taken_port_is_reported_plainly() {
     let world = World::new().await;
     let server = serve(&world, Limits::default()).await;
     let answer = talk(server.address(), "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
@@ -49,7 +49,7 @@ async fn a_server_tells_where_it_listens_and_a_taken_port_is_said_plainly() {
 }
 
 #[tokio::test]
-async fn a_slow_body_and_a_slow_head_are_not_waited_for() {
+async fn slow_bodies_and_slow_heads_time_out() {
     let world = World::new().await;
     let limits = Limits { body_timeout_ms: 200, head_timeout_ms: 300, ..Limits::default() };
     let server = serve(&world, limits).await;
@@ -102,6 +102,7 @@ async fn a_request_names_exactly_one_host() {
         let answer = talk(server.address(), &request).await;
         assert_eq!(answer.split(' ').nth(1), Some(status), "{hosts:?}: {answer}");
         assert_eq!(answer.contains("bad_host"), status == "400", "{answer}");
+        assert!(answer.contains("\r\nx-request-id: "), "{answer}");
     }
     server.stop().await;
 }
@@ -128,7 +129,7 @@ async fn a_client_that_hangs_up_leaves_nothing_half_done() {
 }
 
 #[tokio::test]
-async fn a_stop_answers_what_is_in_hand_takes_nothing_new_and_closes_the_store() {
+async fn a_stop_answers_open_requests_and_closes_the_store() {
     let world = World::new().await;
     let server = serve(&world, Limits { grace_ms: 3_000, ..Limits::default() }).await;
     let address = server.address();
@@ -149,7 +150,7 @@ async fn a_stop_answers_what_is_in_hand_takes_nothing_new_and_closes_the_store()
 }
 
 #[tokio::test]
-async fn a_request_that_will_not_end_is_cut_off_after_the_grace_time() {
+async fn an_endless_request_is_cut_off_after_the_grace_time() {
     let world = World::new().await;
     let server = serve(&world, Limits { grace_ms: 300, ..Limits::default() }).await;
     let mut stuck = TcpStream::connect(server.address()).await.unwrap();

@@ -17,7 +17,7 @@ async fn pass(world: &World, ms: u64) {
 }
 
 #[tokio::test]
-async fn a_run_left_alone_becomes_a_silent_failure_and_its_late_worker_still_succeeds() {
+async fn a_late_success_after_a_silent_failure_counts() {
     let world = World::new().await;
     let lease = world.begin("a").await;
     pass(&world, 61_000).await;
@@ -31,7 +31,7 @@ async fn a_run_left_alone_becomes_a_silent_failure_and_its_late_worker_still_suc
 }
 
 #[tokio::test]
-async fn once_somebody_began_anew_the_late_worker_has_lost_its_lease() {
+async fn a_newer_attempt_ends_the_late_workers_lease() {
     let world = World::new().await;
     let lease = world.begin("a").await;
     pass(&world, 61_000).await;

@@ -6,7 +6,7 @@ use crate::strategies::{MINUTE, verdict};
 use crate::world::World;
 
 #[tokio::test]
-async fn a_runs_spend_cap_that_is_reached_ends_it_with_the_figures() {
+async fn a_run_at_its_spend_cap_is_dead_with_figures() {
     let world = World::new().await;
     world.set_queue("q", json!({"policy": {"budget": {"retry_tokens_per_run": 1000}}})).await;
     let failed = |attempt| json!({"queue": "q", "attempt": attempt, "error": {"message": "Request timed out"}, "usage": {"input_tokens": 600, "output_tokens": 0}});
@@ -25,7 +25,7 @@ async fn a_runs_spend_cap_that_is_reached_ends_it_with_the_figures() {
 }
 
 #[tokio::test]
-async fn a_tenants_spend_cap_holds_for_all_its_runs_until_midnight_and_for_no_other_tenant() {
+async fn a_tenant_spend_cap_holds_its_runs_until_midnight() {
     let world = World::new().await;
     world.set_queue("q", json!({"policy": {"budget": {"retry_cost_usd_per_tenant_day": 0.5}}})).await;
     let failed = |attempt| json!({"queue": "q", "attempt": attempt, "error": {"message": "Request timed out"}, "usage": {"cost_usd": 0.25}});

@@ -28,7 +28,7 @@ async fn a_new_run_starts_with_a_lease() {
 }
 
 #[tokio::test]
-async fn a_running_run_is_in_flight_but_the_same_start_gets_the_same_lease() {
+async fn a_repeated_start_returns_the_same_lease() {
     let world = World::new().await;
     let body = r#"{"run_id":"a","mode":"start","start_id":"0B9E1C1E-5c0a-4c58-9e9b-0123456789ab"}"#;
     let first = world.work("/v1/runs", body).await;
@@ -39,7 +39,7 @@ async fn a_running_run_is_in_flight_but_the_same_start_gets_the_same_lease() {
 }
 
 #[tokio::test]
-async fn a_start_id_is_a_uuid_in_any_case_of_letters() {
+async fn a_start_id_is_a_uuid_in_either_case() {
     let world = World::new().await;
     let start = |id: &str| format!(r#"{{"run_id":"a","mode":"start","start_id":"{id}"}}"#);
     for bad in ["0b9e", "", "0b9e1c1e5c0a4c589e9b0123456789ab", "{0b9e1c1e-5c0a-4c58-9e9b-0123456789ab}"] {
@@ -80,7 +80,7 @@ async fn an_enqueued_run_without_its_payload_is_dead_at_once() {
 }
 
 #[tokio::test]
-async fn a_scheduled_run_starts_when_it_is_due_or_at_any_time_where_the_caller_retries() {
+async fn a_scheduled_run_starts_when_due_or_caller_retried() {
     let world = World::new().await;
     world.fail("a").await;
     assert_eq!(world.start("a").await.short(), (409, "not_due".into()));
@@ -95,7 +95,7 @@ async fn a_scheduled_run_starts_when_it_is_due_or_at_any_time_where_the_caller_r
 }
 
 #[tokio::test]
-async fn a_dead_run_answers_with_its_verdict_and_a_closed_one_with_what_it_gave() {
+async fn starting_a_finished_run_returns_its_verdict_or_output() {
     let world = World::new().await;
     world.kill("dead").await;
     let answered = world.work("/v1/runs", r#"{"run_id":"dead","mode":"start","payload":{"n":1}}"#).await;

@@ -37,7 +37,7 @@ async fn a_large_output_is_committed_and_known_by_its_size() {
 }
 
 #[tokio::test]
-async fn a_reported_step_that_does_not_say_effect_counts_as_one() {
+async fn a_step_counts_as_an_effect_unless_it_says_otherwise() {
     let world = World::new().await;
     let report = |run: &str, effect: &str| {
         format!(

@@ -59,7 +59,7 @@ async fn what_passes_by_itself_is_retried_unchanged_with_back_off() {
 }
 
 #[tokio::test]
-async fn a_rate_limit_waits_as_long_as_it_is_told_to() {
+async fn a_rate_limit_waits_for_its_retry_after() {
     let world = World::new().await;
     let limited = error(
         "Error code: 429 - Rate limit reached for gpt-5 in organization org-1 on tokens per min (TPM): Limit 30000, Used 29000, Requested 2000. Please try again in 20s.",
@@ -108,7 +108,7 @@ async fn a_budget_of_its_own_is_met_with_less_output() {
 }
 
 #[tokio::test]
-async fn what_does_not_parse_or_fit_its_schema_is_told_the_error() {
+async fn output_that_breaks_its_schema_retries_with_the_error() {
     let world = World::new().await;
     for (run, reason, message) in [
         ("a", "malformed_output", "json.decoder.JSONDecodeError: Expecting ',' delimiter: line 3 column 5 (char 41)"),
@@ -132,7 +132,7 @@ async fn what_does_not_parse_or_fit_its_schema_is_told_the_error() {
 }
 
 #[tokio::test]
-async fn a_failed_tool_and_a_step_cap_are_told_the_error() {
+async fn tool_errors_and_step_caps_retry_with_the_error() {
     let world = World::new().await;
     for (run, reason, message) in [
         ("a", "tool_error", "Error executing tool 'charge' with kwargs {'n': 1} with error:\n card reader jammed"),
@@ -149,7 +149,7 @@ async fn a_failed_tool_and_a_step_cap_are_told_the_error() {
 }
 
 #[tokio::test]
-async fn a_quota_waits_for_its_reset_and_without_one_for_a_person() {
+async fn a_quota_waits_for_its_reset_or_a_person() {
     let world = World::new().await;
     let used_up = "Error code: 429 - {'error': {'message': 'You exceeded your current quota, please check your plan and billing details.', 'type': 'insufficient_quota', 'code': 'insufficient_quota'}}";
     let dead = verdict(&world, "a", error(used_up)).await;
@@ -194,7 +194,7 @@ async fn what_needs_a_person_or_a_correction_is_not_retried() {
 }
 
 #[tokio::test]
-async fn the_same_change_twice_is_a_dead_letter_that_names_it() {
+async fn repeating_a_change_is_a_dead_letter() {
     let world = World::new().await;
     let twice = json!({"policy": {"strategy": {"output_truncated": {"tries": 3, "delay_ms": 5000}}}});
     world.set_queue("q", twice).await;

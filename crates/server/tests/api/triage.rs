@@ -3,7 +3,7 @@
 use crate::world::World;
 
 #[tokio::test]
-async fn a_dead_run_is_replayed_and_its_history_says_who_and_why() {
+async fn a_replay_of_a_dead_run_is_in_its_history() {
     let world = World::new().await;
     world.kill("a").await;
     let answered = world.post("/v1/runs/a/replay", &world.tenant, r#"{"reason":"fixed the tool"}"#).await;
@@ -28,7 +28,7 @@ async fn a_dead_run_is_replayed_and_its_history_says_who_and_why() {
 }
 
 #[tokio::test]
-async fn a_running_run_is_not_replayed_but_can_be_cancelled_and_its_worker_is_told() {
+async fn cancelling_a_running_run_tells_its_worker() {
     let world = World::new().await;
     let lease = world.begin("a").await;
     assert_eq!(world.post("/v1/runs/a/replay", &world.tenant, "").await.short(), (409, "in_flight".into()));
@@ -52,7 +52,7 @@ async fn force_needs_an_operator_and_a_reason() {
 }
 
 #[tokio::test]
-async fn an_effect_in_doubt_stops_a_replay_until_somebody_forces_it() {
+async fn an_unknown_effect_blocks_a_replay_until_it_is_forced() {
     let world = World::new().await;
     let lease = world.begin("a").await;
     let step = format!(r#"{{"lease":"{lease}","name":"charge","key":"a:charge","effect":true,"status":"started"}}"#);

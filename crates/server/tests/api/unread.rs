@@ -28,7 +28,7 @@ async fn unread(world: &World, method: Method, path: &str, key: &str, body: &str
 
 async fn held_bytes(world: &World) -> usize {
     let metrics = world.get("/metrics", &world.operator).await.text;
-    let line = metrics.lines().find_map(|line| line.strip_prefix("redrive_answer_bytes ")).unwrap();
+    let line = metrics.lines().find_map(|line| line.strip_prefix("redrive_response_body_bytes ")).unwrap();
     line.parse().unwrap()
 }
 

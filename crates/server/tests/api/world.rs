@@ -1,6 +1,7 @@
 //! What a case needs: an app over a store in a folder of its own, a key of each kind, and short ways to call.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::Body;
@@ -19,6 +20,7 @@ use redrive_store::sqlite::SqliteStore;
 use redrive_store::{Clock, Dice, ManualClock, SeededDice, Store, postgres, sqlite};
 use serde_json::Value;
 use tower::ServiceExt as _;
+use tracing_subscriber::fmt::MakeWriter;
 
 pub const NOON: i64 = 1_800_000_000_000;
 
@@ -230,4 +232,40 @@ pub async fn make_key(store: Arc<dyn Store>, dice: Arc<dyn Dice>, role: Role, te
 pub fn request(method: Method, path: &str, key: &str, body: impl Into<Body>) -> Request<Body> {
     let request = Request::builder().method(method).uri(path).header(header::AUTHORIZATION, format!("Bearer {key}"));
     request.body(body.into()).unwrap()
+}
+
+/// Everything logged, at every level.
+#[derive(Clone, Default)]
+pub struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// Records what this thread logs, until the guard is dropped.
+    pub fn start() -> (Self, tracing::subscriber::DefaultGuard) {
+        let log = Self::default();
+        let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(log.clone());
+        (log, tracing::subscriber::set_default(subscriber.with_ansi(false).finish()))
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
 }

@@ -16,9 +16,9 @@ use crate::body::{JsonOrLines, lines, parse};
 use crate::budget::Holder;
 use crate::call::{Answer, Call, Reply, typed};
 use crate::capture::{Captured, Context, new_run};
+use crate::prepare;
 use crate::problem::{Code, Problem, Result};
 use crate::query::OfTenant;
-use crate::room;
 use crate::tasks::compute;
 
 /// How many reports of a batch are in the store's hands at a time.
@@ -55,7 +55,7 @@ pub(crate) async fn report(app: App, call: ReportCall) -> Result<FailuresReply> 
     let raw = call.body.one();
     let (to, who, query) = (app.clone(), (*call.who).clone(), call.query);
     let mut prepared = compute(&app, &call.who.holder(), raw.len(), move || prepare(&to, &who, &query, &raw)).await?;
-    room::of_report(&app, &mut prepared).await?;
+    prepare::measure_report(&app, &mut prepared).await?;
     let Reported { answer, fresh } = app.store.report(prepared).await?;
     Ok(FailuresReply::One(Reply::new(answer, fresh).into()))
 }
@@ -67,7 +67,7 @@ fn prepare(app: &App, who: &Identity, query: &OfTenant, raw: &[u8]) -> Result<Re
     let (fields, report) = split(report);
     let captured = Captured::from_report(report, raw)?;
     let context = Context::of_report(&fields, &tenant);
-    let failed = captured.classify(app.judges(), &context, app.store.now())?.into_failed()?;
+    let failed = captured.classify(app.classifiers(), &context, app.store.now())?.into_failed()?;
     let mut run = new_run(fields, tenant)?;
     run.by = who.mark();
     run.severity = failed.severity.unwrap_or(run.severity);
@@ -124,7 +124,7 @@ async fn report_piece(
     let mut reports = Vec::with_capacity(prepared.len());
     for prepared in prepared {
         let weighed = match prepared {
-            Ok(mut report) => room::of_report(app, &mut report).await.map(|()| report),
+            Ok(mut report) => prepare::measure_report(app, &mut report).await.map(|()| report),
             Err(problem) => Err(problem),
         };
         match weighed {

@@ -1,4 +1,4 @@
-//! `POST /v1/leases`: due work for a worker, waiting for it if asked to.
+//! `POST /v1/leases` hands out due runs and waits for them if asked to; `POST /v1/heartbeats` renews many leases at once.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -6,16 +6,20 @@ use std::time::Duration;
 use redrive_core::ids::QueueName;
 use redrive_core::policy::PolicyLayer;
 use redrive_core::text::Label;
-use redrive_core::wire::{LeaseRequest, LeasedRun, LeasesAnswer};
-use redrive_store::LeaseCall;
+use redrive_core::wire::{
+    BeatAnswer, HeartbeatsAnswer, HeartbeatsRequest, LeaseBeat, LeaseRequest, LeasedRun, LeasesAnswer,
+};
+use redrive_store::{LeaseCall, UnderLease};
 
 use crate::app::App;
 use crate::auth::{Gate as _, Identity, Worker};
 use crate::body::Json;
 use crate::budget::Share;
 use crate::call::{Call, Reply};
+use crate::capture::lease_token;
 use crate::limits::{
-    LEASE_PAYLOAD_MAX_BYTES, LEASES_DEFAULT, LEASES_MAX, WAIT_MS_MAX, WAITING_CALL_BYTES, WAITING_FACTOR,
+    HEARTBEATS_MAX, LEASE_PAYLOAD_MAX_BYTES, LEASES_DEFAULT, LEASES_MAX, WAIT_MS_MAX, WAITING_CALL_BYTES,
+    WAITING_FACTOR,
 };
 use crate::prepare;
 use crate::problem::{Code, Problem, Result};
@@ -155,12 +159,41 @@ async fn hint(hints: &mut tokio::sync::watch::Receiver<u64>) {
     let _ = tokio::time::timeout(POLL_EVERY, changed).await;
 }
 
+pub(crate) async fn renew(
+    app: App,
+    call: Call<Worker, (), OfTenant, Json<HeartbeatsRequest>>,
+) -> Result<Reply<HeartbeatsAnswer>> {
+    let leases = call.body.value.leases;
+    if leases.len() > HEARTBEATS_MAX {
+        return Err(Problem::invalid_field("leases", format_args!("must be at most {HEARTBEATS_MAX}")));
+    }
+    let asked: Vec<_> = leases.iter().map(|beat| under_lease(&call.who, &call.query, beat)).collect();
+    let mut renewed =
+        app.store.heartbeats(asked.iter().filter_map(|under| under.as_ref().ok()).cloned().collect()).await;
+    let mut renewed = renewed.drain(..);
+    let answers = leases.into_iter().zip(asked).map(|(beat, under)| {
+        let answer =
+            under.and_then(|_| renewed.next().unwrap_or(Err(redrive_store::Error::Closing)).map_err(Problem::from));
+        let (lease_expires_at, code) = match answer {
+            Ok(at) => (Some(at), None),
+            Err(problem) => (None, Some(problem.code.as_str().to_owned())),
+        };
+        BeatAnswer { run_id: beat.run_id, lease_expires_at, code }
+    });
+    Ok(Reply::ok(HeartbeatsAnswer { leases: answers.collect() }))
+}
+
+fn under_lease(who: &Identity, query: &OfTenant, beat: &LeaseBeat) -> Result<UnderLease> {
+    let at = who.run(&[query.tenant.as_ref(), beat.tenant.as_ref()], beat.run_id.clone())?;
+    Ok(UnderLease { at, lease: lease_token(&beat.lease)? })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_star_is_every_queue_and_no_queue_is_a_mistake() {
+    fn a_star_means_every_queue_and_none_is_refused() {
         assert_eq!(queues(&["*".into()]).unwrap(), []);
         assert_eq!(queues(&["a".into(), "b".into(), "a".into()]).unwrap().len(), 2);
         assert_eq!(queues(&[]).unwrap_err().code, Code::InvalidField);

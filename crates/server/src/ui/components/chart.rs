@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_is_in_the_table_beside_the_chart_and_nothing_is_styled_inline() {
+    fn a_chart_has_its_table_and_no_inline_style() {
         let series = [("s-good", "recovered"), ("s-dead", "dead")];
         let bar = Bar { name: "10:00".into(), values: vec![3, 1], line: Some(9) };
         let shown = bars("Failures", &series, Some("failed"), &[bar]);

@@ -1,21 +1,110 @@
-//! The whole kit that pages are made of: text of strangers, times, numbers, badges, panels, forms, charts. A page
-//! writes no class name that is not said here or in its own file.
+//! The components that pages are made of. A page writes no class name that is not in here or in its own file.
 
 mod badge;
 mod chart;
-mod form;
-mod number;
-mod panel;
 mod text;
-mod when;
 
 pub(crate) use badge::{
     because_badge, breaker_badge, operation_badge, outcome_badge, pattern_badges, severity_badge, state_badge,
     state_word_badge, will_badge,
 };
 pub(crate) use chart::{Bar, bars, spark};
-pub(crate) use form::{choice, field, hidden, post_form, reason_field};
-pub(crate) use number::{bytes, grouped, of, percent};
-pub(crate) use panel::{Chip, chips, empty, fact, facts, head, pager, panel};
-pub(crate) use text::{line, link_or_text, said, template, visible};
-pub(crate) use when::{ago, ahead, clock, exact, span};
+pub(crate) use text::{
+    ago, ahead, bytes, clock, exact, grouped, line, link_or_text, of, percent, prose, said, span, template, visible,
+};
+
+use maud::{Markup, html};
+
+/// The headline is the answer; below it why it may be believed; beside it what to do.
+pub(crate) fn head(headline: &Markup, why: &Markup, actions: &Markup) -> Markup {
+    html! {
+        div.head { div { h1 { (headline) } p { (why) } } div.bar { (actions) } }
+    }
+}
+
+pub(crate) fn panel(id: &str, title: &str, end: &Markup, body: &Markup) -> Markup {
+    let heading = format!("{id}-h");
+    html! {
+        section.panel id=(id) aria-labelledby=(heading) {
+            header { h2 id=(heading) { (title) } span.end { (end) } }
+            (body)
+        }
+    }
+}
+
+/// Says why there is nothing, and how there would be something.
+pub(crate) fn empty(headline: &str, what_to_do: &Markup) -> Markup {
+    html! { div.empty { b { (headline) } p.muted { (what_to_do) } } }
+}
+
+pub(crate) fn facts(rows: &[Markup]) -> Markup {
+    html! { dl.facts { @for row in rows { (row) } } }
+}
+
+pub(crate) fn fact(name: &str, value: &Markup) -> Markup {
+    html! { dt { (visible(name)) } dd { (value) } }
+}
+
+/// One filter, and the address of the list without it.
+pub(crate) struct Chip {
+    pub(crate) name: String,
+    pub(crate) value: String,
+    pub(crate) without: String,
+}
+
+pub(crate) fn chips(chips: &[Chip]) -> Markup {
+    html! {
+        @for Chip { name, value, without } in chips {
+            span.chip {
+                (name) " " b { bdi { (visible(value)) } }
+                a href=(without) aria-label=(format!("remove {name} {}", visible(value))) { "×" }
+            }
+        }
+    }
+}
+
+/// Where a list goes on.
+pub(crate) fn pager(first: Option<&str>, next: Option<&str>) -> Markup {
+    html! {
+        @if first.is_some() || next.is_some() {
+            nav.pager aria-label="Pages" {
+                @if let Some(first) = first { a.button href=(first) { "First page" } }
+                @if let Some(next) = next { a.button rel="next" href=(next) { "Next page" } }
+            }
+        }
+    }
+}
+
+pub(crate) fn post_form(action: &str, csrf: &str, body: &Markup) -> Markup {
+    html! { form method="post" action=(action) { (hidden("csrf", csrf)) (body) } }
+}
+
+pub(crate) fn hidden(name: &str, value: &str) -> Markup {
+    html! { input type="hidden" name=(name) value=(value); }
+}
+
+/// A line to type in, with what it is for above it.
+pub(crate) fn field(name: &str, label: &str, value: &str, placeholder: &str) -> Markup {
+    html! { label.field { span { (label) } input type="text" name=(name) value=(value) placeholder=(placeholder); } }
+}
+
+pub(crate) fn reason_field(required: bool) -> Markup {
+    html! {
+        label.field {
+            span { "Reason" @if !required { span.faint { " (kept in the history)" } } }
+            input type="text" name="reason" required[required] maxlength="2000";
+        }
+    }
+}
+
+/// One of a few words; the first is chosen unless another is named.
+pub(crate) fn choice(name: &str, label: &str, options: &[(&str, &str)], chosen: &str) -> Markup {
+    html! {
+        label.field {
+            span { (label) }
+            select name=(name) {
+                @for (value, word) in options { option value=(value) selected[*value == chosen] { (word) } }
+            }
+        }
+    }
+}

@@ -1,9 +1,10 @@
-//! Text of strangers. maud escapes what HTML would read; here is what is left: nothing may reorder or hide what stands
-//! around it, and nothing invisible may make a text look like another one.
+//! Text, numbers and times on a page. maud escapes HTML; this module also shows characters that would hide or reorder
+//! text.
 
 use std::borrow::Cow;
 
 use maud::{Markup, html};
+use redrive_core::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 
 const LINE_MAX_CHARS: usize = 180;
 
@@ -68,6 +69,15 @@ fn next_mask(text: &str) -> Option<(&str, &str, &str)> {
     Some((&text[..begin], &text[begin..end], &text[end..]))
 }
 
+/// Our own prose: what stands in backticks is code.
+pub(crate) fn prose(text: &str) -> Markup {
+    html! {
+        @for (at, part) in text.split('`').enumerate() {
+            @if at % 2 == 1 { code { (part) } } @else { (part) }
+        }
+    }
+}
+
 /// A link only where it leads to a web page; anything else (`javascript:`, a path on a disk) is text.
 pub(crate) fn link_or_text(text: &str) -> Markup {
     let leads = ["https://", "http://"].iter().any(|scheme| text.starts_with(scheme));
@@ -78,20 +88,96 @@ pub(crate) fn link_or_text(text: &str) -> Markup {
     }
 }
 
+/// 59,105
+pub(crate) fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 run`, `1,204 runs`
+pub(crate) fn of(n: u64, one: &str) -> String {
+    format!("{} {one}{}", grouped(n), if n == 1 { "" } else { "s" })
+}
+
+/// A part of a whole to a tenth, none of nothing.
+#[expect(clippy::cast_precision_loss, reason = "a share to a tenth needs no more than an f64 holds")]
+pub(crate) fn percent(part: u64, whole: u64) -> Option<String> {
+    (whole > 0).then(|| format!("{:.1} %", part as f64 * 100.0 / whole as f64))
+}
+
+pub(crate) fn bytes(n: usize) -> String {
+    const UNITS: [(usize, &str); 2] = [(1024 * 1024, "MiB"), (1024, "KiB")];
+    match UNITS.into_iter().find(|(unit, _)| n >= 2 * unit) {
+        Some((unit, name)) => format!("{} {name}", n / unit),
+        None => format!("{} bytes", grouped(n as u64)),
+    }
+}
+
+/// `12 min ago`; for what lies ahead, `in 3 h`.
+pub(crate) fn ago(at: Timestamp, now: Timestamp) -> Markup {
+    let words = if at > now { format!("in {}", span(at.since(now))) } else { past(now.since(at)) };
+    html! { time.nowrap datetime=(at) title=(exact(at)) { (words) } }
+}
+
+/// Only where there is a time.
+pub(crate) fn ahead(at: Option<Timestamp>, now: Timestamp) -> Markup {
+    html! { @if let Some(at) = at { (ago(at, now)) } @else { "until somebody says so" } }
+}
+
+/// The time of day, for a timeline; older than a day with its date.
+pub(crate) fn clock(at: Timestamp, now: Timestamp) -> Markup {
+    let text = at.to_string();
+    let (date, time) = (text.get(5..10).unwrap_or_default(), text.get(11..19).unwrap_or_default());
+    html! {
+        time datetime=(at) title=(exact(at)) {
+            @if now.since(at) >= DAY_MS { (date) br; (time.get(..5).unwrap_or_default()) } @else { (time) }
+        }
+    }
+}
+
+/// `2026-11-15 20:00:00.007 UTC`
+pub(crate) fn exact(at: Timestamp) -> String {
+    at.to_string().replace('T', " ").replace('Z', " UTC")
+}
+
+fn past(ms: u64) -> String {
+    if ms < 2 * SECOND_MS { "now".into() } else { format!("{} ago", span(ms)) }
+}
+
+/// In the largest unit that gives at least two of it.
+pub(crate) fn span(ms: u64) -> String {
+    let units = [(DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "min"), (SECOND_MS, "s"), (1, "ms")];
+    let unit = units.into_iter().find(|(unit_ms, _)| ms >= 2 * unit_ms);
+    let (unit_ms, unit) = unit.unwrap_or((1, "ms"));
+    format!("{} {unit}", ms / unit_ms)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn text_of_strangers_is_escaped_isolated_and_shows_what_hides() {
+    fn reported_text_is_escaped_isolated_and_made_visible() {
         assert_eq!(said("<script>\u{202e}\0\r\n&").into_string(), "<bdi>&lt;script&gt;\\u202e\\u0000\n&amp;</bdi>");
     }
 
     #[test]
-    fn masked_parts_of_a_template_are_marked_and_half_a_mask_is_text() {
+    fn masked_template_parts_are_marked() {
         let html = |text| template(text).into_string();
         assert_eq!(html("a ‹n› b ‹"), "<bdi class=\"template\">a <mark>‹n›</mark> b ‹</bdi>");
         assert!(html("‹<b>›").contains("<mark>‹&lt;b&gt;›</mark>"));
+    }
+
+    #[test]
+    fn backticks_in_prose_become_code() {
+        assert_eq!(prose("use `a<b>` or `c`.").into_string(), "use <code>a&lt;b&gt;</code> or <code>c</code>.");
     }
 
     #[test]
@@ -103,8 +189,32 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_the_first_that_says_something_and_is_cut() {
+    fn a_line_is_the_first_nonblank_one_cut_short() {
         assert_eq!(line("\n  \nfirst\nsecond"), "first");
         assert_eq!(line(&"é".repeat(200)).chars().count(), LINE_MAX_CHARS + 1);
+    }
+
+    #[test]
+    fn numbers_are_grouped_and_agree_with_their_noun() {
+        assert_eq!([grouped(7), grouped(1_204), grouped(1_000_000)], ["7", "1,204", "1,000,000"]);
+        assert_eq!([of(1, "run"), of(0, "run"), of(1_204, "run")], ["1 run", "0 runs", "1,204 runs"]);
+        assert_eq!((percent(1, 3), percent(0, 0)), (Some("33.3 %".into()), None));
+        assert_eq!([bytes(2_047), bytes(4_096), bytes(16 << 20)], ["2,047 bytes", "4 KiB", "16 MiB"]);
+    }
+
+    #[test]
+    fn durations_use_the_largest_fitting_unit() {
+        assert_eq!(
+            [1, 5_000, 119_999, 7_200_000, 172_800_000].map(past),
+            ["now", "5 s ago", "119 s ago", "2 h ago", "2 d ago"]
+        );
+        assert_eq!(span(350), "350 ms");
+    }
+
+    #[test]
+    fn future_times_say_in_and_carry_the_exact_time() {
+        let now = Timestamp::from_millis(1_794_772_800_007);
+        let html = ago(now.plus_ms(3 * HOUR_MS), now).into_string();
+        assert!(html.contains(">in 3 h<") && html.contains("title=\"2026-11-15 23:00:00.007 UTC\""), "{html}");
     }
 }

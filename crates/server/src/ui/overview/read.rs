@@ -30,7 +30,7 @@ pub(super) struct Day {
     pub(super) dead: u64,
 }
 
-pub(super) struct Seen {
+pub(super) struct OverviewData {
     pub(super) now: Timestamp,
     pub(super) standing: Standing,
     pub(super) stats: StatsAnswer,
@@ -50,7 +50,7 @@ pub(super) struct Seen {
     pub(super) by_a_person_ms: Option<u64>,
 }
 
-impl Seen {
+impl OverviewData {
     pub(super) async fn read(app: &App, who: &Visitor) -> Result<Self> {
         let scope = who.scope(None)?;
         let now = app.store.now();

@@ -1,19 +1,24 @@
-//! What a run's forms do: the same verbs as the API's, with the same checks.
+//! The actions on a run: a form for each that its state allows, and what the form does. The API's own functions make every
+//! check; what is offered here and refused there is shown as a problem.
 
+use maud::{Markup, html};
 use redrive_core::ids::{RunId, StepKey, Tenant};
+use redrive_core::run::StateName;
 use redrive_core::text::Text;
-use redrive_core::wire::{EffectOutcome, ReplayRequest};
+use redrive_core::wire::{EffectOutcome, Likeness, ReplayRequest};
 use redrive_store::{Act, EffectRef, RunRef, Triage};
 
-use super::super::flash::Done;
+use super::super::components::{field, hidden, panel, post_form, reason_field, visible};
+use super::super::form::Done;
 use super::super::form::Form;
 use super::super::links;
 use super::super::page::{Next, Visit};
-use super::named;
-use crate::api::v1::effects::reconcile::reconcile_as;
+use super::{RunPageData, named};
+use crate::api::v1::effects::reconcile_as;
 use crate::api::v1::runs::replay::replay_as;
 use crate::api::v1::runs::triage::{deferred, noted, reassigned};
 use crate::app::App;
+use crate::auth::Visitor;
 use crate::body::parse_free;
 use crate::problem::{Problem, Result};
 
@@ -104,4 +109,118 @@ pub(crate) async fn reconcile(app: App, visit: OnRun, form: Form) -> Result<Next
     let effect = EffectRef { tenant: at.tenant.clone(), key, run_id: Some(at.run_id.clone()) };
     reconcile_as(&app, &visit.who, effect, outcome, output, form.text("reason")).await?;
     Ok(back(&at, Done::Reconciled))
+}
+
+pub(super) fn panel_of(seen: &RunPageData, who: &Visitor) -> Markup {
+    let state = seen.run.summary.state;
+    let open = matches!(state, StateName::Dead | StateName::Review | StateName::Scheduled);
+    let body = html! {
+        div.body.verbs {
+            @if open { (assign_form(seen, who)) (defer_form(seen, who)) }
+            @if open && state != StateName::Review { (reassign_form(seen, who)) }
+            @if state == StateName::Dead {
+                (plain_form(seen, who, "review", "Put aside for a decision", "Waits until somebody approves or rejects it.", "Put aside", false))
+            }
+            @if open {
+                (plain_form(seen, who, "resolve", "Resolve", "It is settled: done elsewhere, or no longer a problem.", "Resolve", false))
+                (plain_form(seen, who, "discard", "Discard", "It is not needed. Its data is kept until its time is up.", "Discard", true))
+                (merge_form(seen, who))
+            }
+            @if state == StateName::Merged {
+                (plain_form(seen, who, "unmerge", "Take apart", "It is not the same after all.", "Take apart", false))
+            }
+            @if state == StateName::Scheduled {
+                (plain_form(seen, who, "cancel", "Cancel", "Stops it and keeps it as a dead letter.", "Cancel", true))
+            }
+            (note_form(seen, who))
+            @if who.is_operator() && state != StateName::Running && state != StateName::Merged { (force_form(seen, who)) }
+        }
+    };
+    panel("verbs", "Do something else", &html! {}, &body)
+}
+
+fn verb(name: &str, title: &str, form: &Markup) -> Markup {
+    html! { details name="verb" id=(format!("verb-{name}")) { summary { (title) } (form) } }
+}
+
+fn action_path(seen: &RunPageData, verb: &str) -> String {
+    format!("{}/{verb}", seen.at())
+}
+
+fn plain_form(
+    seen: &RunPageData,
+    who: &Visitor,
+    name: &str,
+    title: &str,
+    says: &str,
+    button: &str,
+    danger: bool,
+) -> Markup {
+    let form = html! {
+        p.muted { (says) }
+        label.field {
+            span { "Reason" } input type="text" name="reason" id=(format!("{name}-reason")) maxlength="2000";
+        }
+        button.danger[danger] { (button) }
+    };
+    verb(name, title, &post_form(&action_path(seen, name), who.csrf(), &form))
+}
+
+fn assign_form(seen: &RunPageData, who: &Visitor) -> Markup {
+    let now = seen.run.summary.assigned_to.as_ref().map_or("", |to| to.as_str());
+    let form = html! {
+        label.field { span { "To (empty: nobody)" } input type="text" name="to" id="assign-to" value=(now); }
+        (reason_field(false)) button { "Assign" }
+    };
+    verb("assign", "Assign", &post_form(&action_path(seen, "assign"), who.csrf(), &form))
+}
+
+fn defer_form(seen: &RunPageData, who: &Visitor) -> Markup {
+    let form = html! {
+        label.field { span { "Not before (UTC)" } input type="datetime-local" name="until" required; }
+        (reason_field(false)) button { "Put off" }
+    };
+    verb("defer", "Put off", &post_form(&action_path(seen, "defer"), who.csrf(), &form))
+}
+
+fn reassign_form(seen: &RunPageData, who: &Visitor) -> Markup {
+    let form = html! {
+        (field("agent", "Another agent", "", "")) (field("queue", "or another queue", "", "")) (reason_field(false))
+        button { "Hand over" }
+    };
+    verb("reassign", "Give to another agent or queue", &post_form(&action_path(seen, "reassign"), who.csrf(), &form))
+}
+
+/// With its candidates: what looks like the same work.
+fn merge_form(seen: &RunPageData, who: &Visitor) -> Markup {
+    let form = html! {
+        p.muted { "It becomes part of another run of the same tenant; its later failures count there." }
+        @for duplicate in &seen.duplicates.duplicates {
+            label.bar { input type="radio" name="into" value=(duplicate.run.run_id);
+                (visible(duplicate.run.run_id.as_str()))
+                span.faint { @match duplicate.same { Likeness::IdempotencyKey => "same key", Likeness::Payload => "same payload" } } }
+        }
+        @if seen.duplicates.duplicates.is_empty() { p.faint { "Nothing looks like the same work." } }
+        (field("other", "Into another run", "", "run id")) (reason_field(false)) button { "Merge" }
+    };
+    verb("merge", "Merge into another run", &post_form(&action_path(seen, "merge"), who.csrf(), &form))
+}
+
+fn note_form(seen: &RunPageData, who: &Visitor) -> Markup {
+    let form = html! {
+        label.field { span { "Note" } input type="text" name="reason" id="note-reason" required maxlength="2000"; }
+        button { "Add" }
+    };
+    verb("note", "Add a note", &post_form(&action_path(seen, "note"), who.csrf(), &form))
+}
+
+/// Past every guard, with a name and a reason.
+fn force_form(seen: &RunPageData, who: &Visitor) -> Markup {
+    let form = html! {
+        p.muted {
+            "Replays although a guard refuses it: an effect in doubt or done, a closed run, too many replays. It may do harm twice; the reason is kept."
+        }
+        (hidden("force", "yes")) (reason_field(true)) button.danger { "Force a replay" }
+    };
+    verb("force", "Force a replay", &post_form(&action_path(seen, "replay"), who.csrf(), &form))
 }

@@ -12,8 +12,8 @@ use super::super::form::Form;
 use super::super::layout::Tab;
 use super::super::links;
 use super::super::page::{Next, Sheet, Visit};
-use super::sent_page::diff as shown_diff;
-use super::{Seen, named, plan};
+use super::payload::diff as shown_diff;
+use super::{RunPageData, named, plan};
 use crate::api::v1::runs::replay::prepared;
 use crate::app::App;
 use crate::auth::Visitor;
@@ -109,7 +109,7 @@ async fn look(app: &App, who: &Visitor, at: &RunRef, current: &RevisionView, for
     };
     let replay = prepared(app, at, wanted, form.bytes).await?;
     let plan = app.store.plan(at, replay).await?;
-    let seen = Seen::read(app, who, at, DetailCall::default()).await?;
+    let seen = RunPageData::read(app, who, at, DetailCall::default()).await?;
     Ok(Looked { diff: shown_diff(&operations, more), plan_shown: plan::steps(&seen, &plan), plan, payload })
 }
 

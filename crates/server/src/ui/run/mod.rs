@@ -1,43 +1,40 @@
-//! `/runs/{tenant}/{run_id}`: one run. What happened and what is advised in a sentence; what a replay would do; every
-//! attempt; the payload; and every verb that its state allows.
+//! `/runs/{tenant}/{run_id}`: what happened, what is advised, what a replay would do, every attempt, the payload, and the
+//! actions that the run's state allows.
 
 mod acts;
-mod aside;
 mod fix;
-mod next;
 mod payload;
-mod payload_page;
 mod plan;
-mod sent_page;
-mod stack;
 mod timeline;
-mod verbs;
-
-use maud::{Markup, html};
-use redrive_core::ids::{RunId, Tenant};
-use redrive_core::run::StateName;
-use redrive_core::wire::{
-    DuplicatesAnswer, PlanAnswer, QueueView, ReplayRequest, RunDetail, RunSummary, Sort, StepStatus, StepView,
-};
-use redrive_core::wording::{advice, happened};
-use redrive_store::{DetailCall, PageCall, RunFilter, RunRef, TenantScope};
-
-use super::components::{head, said, severity_badge, state_badge};
-use super::layout::Tab;
-use super::links;
-use super::page::{Sheet, Visit};
-use crate::api::v1::runs::{replay, show};
-use crate::app::App;
-use crate::auth::Visitor;
-use crate::problem::Result;
 
 pub(crate) use acts::{
     approve, assign, cancel, defer, discard, merge, note, reassign, reconcile, reject, replay as send_again, resolve,
     review, unmerge,
 };
 pub(crate) use fix::{check as check_fix, get as fix_page};
-pub(crate) use payload_page::get as payload_page;
-pub(crate) use sent_page::{diff as shown_diff, get as sent_page};
+pub(crate) use payload::{diff as shown_diff, payload_page, sent_page};
+
+use maud::{Markup, html};
+use redrive_core::ids::{RunId, Tenant};
+use redrive_core::run::StateName;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{
+    DuplicatesAnswer, Likeness, PlanAnswer, QueueView, ReplayRequest, RunDetail, RunSummary, Sort, StepStatus, StepView,
+};
+use redrive_core::wording::{advice, happened};
+use redrive_store::{DetailCall, PageCall, RunFilter, RunRef, TenantScope};
+
+use super::components::{
+    ago, exact, fact, facts, head, hidden, line, link_or_text, panel, post_form, said, severity_badge, state_badge,
+    template, visible,
+};
+use super::layout::Tab;
+use super::links;
+use super::page::{Sheet, Visit};
+use crate::api::v1::runs::{read, replay};
+use crate::app::App;
+use crate::auth::Visitor;
+use crate::problem::Result;
 
 /// Others of the same pattern that are named beside it.
 const NEIGHBOURS: u32 = 6;
@@ -51,7 +48,7 @@ fn named(who: &Visitor, (tenant, run_id): (Tenant, RunId)) -> Result<RunRef> {
 }
 
 /// All that the page shows.
-struct Seen {
+struct RunPageData {
     run: RunDetail,
     plan: Option<PlanAnswer>,
     duplicates: DuplicatesAnswer,
@@ -59,9 +56,9 @@ struct Seen {
     queue: Option<QueueView>,
 }
 
-impl Seen {
+impl RunPageData {
     async fn read(app: &App, who: &Visitor, at: &RunRef, pages: DetailCall) -> Result<Self> {
-        let run = show::read(app, at, pages).await?;
+        let run = read::read_run(app, at, pages).await?;
         let scope = TenantScope::One(at.tenant.clone());
         let (plan, duplicates, neighbours, queue) = tokio::join!(
             plan_of(app, at),
@@ -106,10 +103,10 @@ async fn queue_of(app: &App, who: &Visitor, run: &RunSummary) -> Option<QueueVie
     if who.is_operator() { app.store.queue(&run.queue).await.ok() } else { None }
 }
 
-pub(crate) async fn get(app: App, visit: Visit<(Tenant, RunId), show::PagesQuery>) -> Result<Sheet> {
+pub(crate) async fn get(app: App, visit: Visit<(Tenant, RunId), read::PagesQuery>) -> Result<Sheet> {
     let at = named(&visit.who, visit.path)?;
     let _turn = app.answers.turn(visit.who.holder()).await?;
-    let seen = Seen::read(&app, &visit.who, &at, visit.query.0).await?;
+    let seen = RunPageData::read(&app, &visit.who, &at, visit.query.0).await?;
     let title = at.run_id.to_string();
     let main = html! {
         (heading(&seen, &visit.who))
@@ -120,17 +117,17 @@ pub(crate) async fn get(app: App, visit: Visit<(Tenant, RunId), show::PagesQuery
                 (payload::panel_of(&seen))
             }
             div.stack {
-                (aside::facts_of(&seen, visit.now))
-                (aside::guidance(&seen))
-                (verbs::panel_of(&seen, &visit.who))
-                (aside::like_this(&seen, visit.now))
+                (facts_of(&seen, visit.now))
+                (guidance(&seen))
+                (acts::panel_of(&seen, &visit.who))
+                (like_this(&seen, visit.now))
             }
         }
     };
     Ok(Sheet::new(title, Tab::Runs, main))
 }
 
-fn heading(seen: &Seen, who: &Visitor) -> Markup {
+fn heading(seen: &RunPageData, who: &Visitor) -> Markup {
     let run = &seen.run.summary;
     let name = html! {
         span data-live="state" { (state_badge(run)) " " (severity_badge(run.severity)) } " " (said(run.run_id.as_str()))
@@ -141,5 +138,156 @@ fn heading(seen: &Seen, who: &Visitor) -> Markup {
             b { "Advised: " } (advice(verdict.recommended_action)) "."
         }
     };
-    head(&name, &why, &next::actions(seen, who))
+    head(&name, &why, &next_actions(seen, who))
+}
+
+/// One primary button: the advised thing.
+fn next_actions(seen: &RunPageData, who: &Visitor) -> Markup {
+    let at = seen.at();
+    html! {
+        @if seen.waits_for_a_person() {
+            a.button href="#assign-to" { "Assign…" }
+            a.button href="#discard-reason" { "Discard…" }
+        }
+        @match seen.run.summary.state {
+            StateName::Dead => (dead(seen, who, &at)),
+            StateName::Review => a.button.primary href="#approve" { "Approve or reject…" },
+            StateName::Scheduled => (again(seen, who, &at, "Retry now")),
+            StateName::Running => (post_form(&format!("{at}/cancel"), who.csrf(), &html! {
+                button.danger { "Cancel the attempt" }
+            })),
+            StateName::Merged => @if let Some(into) = &seen.run.summary.merged_into {
+                a.button.primary href=(links::run(&seen.run.summary.tenant, into)) { "Open " (visible(into.as_str())) }
+            },
+            StateName::Succeeded | StateName::Recovered | StateName::Resolved | StateName::Discarded => {
+                a.button href="#note-reason" { "Add a note…" }
+            }
+        }
+    }
+}
+
+fn dead(seen: &RunPageData, who: &Visitor, at: &str) -> Markup {
+    let replayable = seen.run.body.replayable;
+    html! {
+        @if replayable { a.button href=(format!("{at}/fix")) data-key="e" { "Replay with a fix…" } }
+        @if let Some(step) = seen.in_doubt().next() {
+            a.button.primary href="#reconcile" { "Reconcile " (visible(step.name.as_str())) "…" }
+        } @else if !replayable {
+            a.button.primary href="#resolve-reason" { "Resolve…" }
+        } @else if refused(seen).is_some() {
+            a.button.primary href="#resolve-reason" { "Decide…" }
+        } @else { (again(seen, who, at, "Replay")) }
+    }
+}
+
+/// Why a plain replay would be refused, if it would.
+fn refused(seen: &RunPageData) -> Option<&str> {
+    seen.plan.as_ref().and_then(|plan| plan.refused.as_deref())
+}
+
+/// Exactly the plan that is shown below, or nothing.
+fn again(seen: &RunPageData, who: &Visitor, at: &str, word: &str) -> Markup {
+    post_form(
+        &format!("{at}/replay"),
+        who.csrf(),
+        &html! {
+            @if let Some(plan) = &seen.plan { (hidden("plan_hash", &plan.hash)) }
+            button.primary data-key="r" { (word) }
+        },
+    )
+}
+
+fn facts_of(seen: &RunPageData, now: Timestamp) -> Markup {
+    let (run, body) = (&seen.run.summary, &seen.run.body);
+    let owner = seen.queue.as_ref().and_then(|queue| queue.settings.owner.as_ref());
+    let mut rows = vec![
+        fact("Tenant", &html! { a href=(format!("/tenants/{}", run.tenant)) { (said(run.tenant.as_str())) } }),
+        fact(
+            "Queue",
+            &html! {
+                @if seen.queue.is_some() { a href=(format!("/queues/{}", run.queue)) { (said(run.queue.as_str())) } }
+                @else { (said(run.queue.as_str())) }
+                @if let Some(owner) = owner { " · owner " (said(owner.as_str())) }
+            },
+        ),
+    ];
+    let mut add = |name: &str, value: Option<&str>| rows.extend(value.map(|value| fact(name, &said(value))));
+    add("Agent", run.agent.as_ref().map(|label| label.as_str()));
+    add("Task", run.task_type.as_ref().map(|label| label.as_str()));
+    add("Model", run.model.as_ref().map(|label| label.as_str()));
+    add("Provider", run.provider.as_ref().map(|label| label.as_str()));
+    add("Customer", run.customer.as_ref().map(|label| label.as_str()));
+    add("Severity", Some(run.severity.as_str()));
+    add("Environment", Some(run.environment.as_str()));
+    add("Key", run.idempotency_key.as_ref().map(|key| key.as_str()));
+    add("Order", body.order_key.as_ref().map(|key| key.as_str()));
+    add("Assigned to", run.assigned_to.as_ref().map(|label| label.as_str()));
+    add("Held by", run.held_by.as_ref().map(|label| label.as_str()));
+    add("Goes to", body.destination.as_ref().map(|label| label.as_str()));
+    for (kind, version) in &body.versions {
+        rows.push(fact(&format!("{kind} version"), &said(version.as_str())));
+    }
+    let mut time = |name: &str, at: Option<Timestamp>| rows.extend(at.map(|at| fact(name, &ago(at, now))));
+    time("Received", Some(run.received_at));
+    time("Next attempt", run.next_attempt_at);
+    time("Put off until", run.deferred_until);
+    rows.push(fact("Resumes", &html! { @if body.resumable { "from its steps" } @else { "no: it begins anew" } }));
+    for (name, to) in &body.links {
+        rows.push(fact(name, &link_or_text(&to.decode())));
+    }
+    panel(
+        "facts",
+        "Run",
+        &html! { span title=(exact(run.updated_at)) { "moved " (ago(run.updated_at, now)) } },
+        &html! { div.body { (facts(&rows)) } },
+    )
+}
+
+/// What whoever owns the queue wrote for this moment.
+fn guidance(seen: &RunPageData) -> Markup {
+    let body = &seen.run.body;
+    if body.instructions.is_none() && body.runbook.is_none() {
+        return html! {};
+    }
+    panel(
+        "instructions",
+        "Instructions",
+        &html! {},
+        &html! {
+            div.body {
+                @if let Some(text) = &body.instructions { div.lines { (said(text)) } }
+                @if let Some(runbook) = &body.runbook { p.muted { "Runbook: " (link_or_text(runbook)) } }
+            }
+        },
+    )
+}
+
+/// The pattern, its other runs, and what may be the same work.
+fn like_this(seen: &RunPageData, now: Timestamp) -> Markup {
+    let run = &seen.run.summary;
+    let Some(pattern) = &run.pattern else { return html! {} };
+    let end = html! { a href=(links::pattern(pattern)) { "Pattern" } };
+    let body = html! {
+        div.body {
+            (template(&line(run.template.as_deref().unwrap_or_default())))
+            @if seen.neighbours.is_empty() { p.muted { "No other run of this tenant has failed like this." } }
+            @else { ul.plain { @for other in &seen.neighbours { (neighbour(other, now)) } }
+                p { a href=(links::runs([("pattern", pattern.as_str())])) { "All runs of this pattern" } } }
+            @if !seen.duplicates.duplicates.is_empty() {
+                p { b { "May be the same work" } }
+                ul.plain { @for duplicate in &seen.duplicates.duplicates {
+                    li { a href=(links::run(&duplicate.run.tenant, &duplicate.run.run_id)) { (said(duplicate.run.run_id.as_str())) }
+                        span.faint { @match duplicate.same { Likeness::IdempotencyKey => " same key", Likeness::Payload => " same payload" } } }
+                } }
+            }
+        }
+    };
+    panel("like", "Like this one", &end, &body)
+}
+
+fn neighbour(other: &RunSummary, now: Timestamp) -> Markup {
+    html! {
+        li { a href=(links::run(&other.tenant, &other.run_id)) { (said(other.run_id.as_str())) } " " (state_badge(other))
+            span.faint { " " (ago(other.received_at, now)) } }
+    }
 }

@@ -9,12 +9,12 @@ use redrive_core::wire::{PlanAnswer, PlanStep, StepView};
 use super::super::components::{
     ago, choice, exact, field, hidden, panel, post_form, reason_field, said, visible, will_badge,
 };
-use super::Seen;
+use super::RunPageData;
 use crate::auth::Visitor;
 
 const HASH_SHOWN: usize = 8;
 
-pub(super) fn panel_of(seen: &Seen, who: &Visitor) -> Markup {
+pub(super) fn panel_of(seen: &RunPageData, who: &Visitor) -> Markup {
     let Some(plan) = &seen.plan else { return html! {} };
     if seen.run.summary.state == StateName::Merged {
         return html! {};
@@ -30,7 +30,7 @@ pub(super) fn panel_of(seen: &Seen, who: &Visitor) -> Markup {
 }
 
 /// As a table, with what it warns of below.
-pub(super) fn steps(seen: &Seen, plan: &PlanAnswer) -> Markup {
+pub(super) fn steps(seen: &RunPageData, plan: &PlanAnswer) -> Markup {
     html! {
         @if plan.steps.is_empty() {
             div.body.muted { "No step is recorded: the work begins anew." }
@@ -44,7 +44,7 @@ pub(super) fn steps(seen: &Seen, plan: &PlanAnswer) -> Markup {
     }
 }
 
-fn row(seen: &Seen, step: &PlanStep) -> Markup {
+fn row(seen: &RunPageData, step: &PlanStep) -> Markup {
     let recorded = seen.run.body.steps.iter().find(|known| known.key == step.key);
     html! {
         tr {
@@ -93,7 +93,7 @@ fn words(code: &str) -> Markup {
     }
 }
 
-fn review(seen: &Seen, who: &Visitor) -> Markup {
+fn review(seen: &RunPageData, who: &Visitor) -> Markup {
     let Some(review) = seen.run.body.review.as_ref().filter(|_| seen.run.summary.state == StateName::Review) else {
         return html! {};
     };
@@ -116,7 +116,7 @@ fn review(seen: &Seen, who: &Visitor) -> Markup {
     }
 }
 
-fn reconcile(seen: &Seen, who: &Visitor, step: &StepView) -> Markup {
+fn reconcile(seen: &RunPageData, who: &Visitor, step: &StepView) -> Markup {
     let outcomes = [("", "choose…"), ("committed", "It happened"), ("not_done", "It did not happen")];
     let form = html! {
         (hidden("key", step.key.as_str()))

@@ -1,7 +1,8 @@
-//! `POST /v1/runs/{run_id}/replay`: another attempt, on a person's word, with whatever is to be different.
+//! `/v1/runs/{run_id}/plan` says what a replay would do; `/v1/runs/{run_id}/replay` does it.
 
-use redrive_core::ids::RunId;
-use redrive_core::wire::{ReplayAnswer, ReplayRequest};
+use redrive_core::ids::{QueueName, RunId, Tenant};
+use redrive_core::text::Label;
+use redrive_core::wire::{PlanAnswer, ReplayAnswer, ReplayRequest};
 use redrive_store::{Act, Error, Replay, RunRef, Triage, Triaged};
 
 use crate::app::App;
@@ -11,13 +12,58 @@ use crate::budget::Holder;
 use crate::call::{Call, Reply};
 use crate::capture;
 use crate::problem::{Code, Problem, Result};
-use crate::query::OfTenant;
+use crate::query::{FromQuery, Given, OfTenant, Param, ParamKind, TENANT, param};
 use crate::tasks::compute;
+
+pub(crate) struct PlanQuery {
+    tenant: Option<Tenant>,
+    model: Option<Label>,
+    agent: Option<Label>,
+    queue: Option<QueueName>,
+    from_step: Option<Label>,
+}
+
+impl FromQuery for PlanQuery {
+    const PARAMS: &'static [Param] = &[
+        TENANT,
+        param("model", ParamKind::Name, "With another model."),
+        param("agent", ParamKind::Name, "With another agent."),
+        param("queue", ParamKind::Id, "In another queue."),
+        param("from_step", ParamKind::Name, "From a recorded step on, by its key or name."),
+    ];
+
+    fn read(given: &mut Given) -> Result<Self> {
+        let mut label = |name: &str| given.take(name).map(|text| Label::from(text.as_str()));
+        let (model, agent, from_step) = (label("model"), label("agent"), label("from_step"));
+        Ok(Self { tenant: given.id("tenant")?, queue: given.id("queue")?, model, agent, from_step })
+    }
+}
+
+pub(crate) async fn get_plan(app: App, call: Call<TenantReader, RunId, PlanQuery>) -> Result<Reply<PlanAnswer>> {
+    let PlanQuery { tenant, model, agent, queue, from_step } = call.query;
+    let at = call.who.run(&[tenant.as_ref()], call.path)?;
+    let request = ReplayRequest { model, agent, queue, from_step, ..ReplayRequest::default() };
+    plan(&app, &at, request, 0).await
+}
+
+pub(crate) async fn post_plan(
+    app: App,
+    call: Call<TenantReader, RunId, OfTenant, HeldJson<ReplayRequest>>,
+) -> Result<Reply<PlanAnswer>> {
+    let HeldJson { value: request, bytes, held: _held } = call.body;
+    let at = call.who.run(&[call.query.tenant.as_ref(), request.tenant.as_ref()], call.path)?;
+    plan(&app, &at, request, bytes).await
+}
+
+async fn plan(app: &App, at: &RunRef, request: ReplayRequest, bytes: usize) -> Result<Reply<PlanAnswer>> {
+    let replay = prepared(app, at, request, bytes).await?;
+    Ok(Reply::large(app.store.plan(at, replay).await?))
+}
 
 /// How often a fix is made anew when somebody else's came first.
 const TRIES: usize = 3;
 
-pub(crate) async fn post(
+pub(crate) async fn replay(
     app: App,
     call: Call<TenantReader, RunId, OfTenant, HeldJson<ReplayRequest>>,
 ) -> Result<Reply<ReplayAnswer>> {
@@ -37,7 +83,8 @@ pub(crate) async fn replay_as(
     bytes: usize,
 ) -> Result<ReplayAnswer> {
     may_force(who, &request)?;
-    let Triaged { answer, attempt, revision, review } = replay(app, at, &who.actor(), request, bytes).await?;
+    let Triaged { answer, attempt, revision, review } =
+        replay_with_retries(app, at, &who.actor(), request, bytes).await?;
     let (run_id, tenant, state) = (answer.run_id, answer.tenant, answer.state);
     let (plan_hash, expires_at) = review.unzip();
     Ok(ReplayAnswer { run_id, tenant, state, attempt, revision, plan_hash, expires_at })
@@ -54,7 +101,13 @@ fn may_force(who: &Identity, request: &ReplayRequest) -> Result<()> {
     Ok(())
 }
 
-async fn replay(app: &App, at: &RunRef, actor: &str, request: ReplayRequest, bytes: usize) -> Result<Triaged> {
+async fn replay_with_retries(
+    app: &App,
+    at: &RunRef,
+    actor: &str,
+    request: ReplayRequest,
+    bytes: usize,
+) -> Result<Triaged> {
     for _ in 1..TRIES {
         match try_replay(app, at, actor, request.clone(), bytes).await? {
             Err(Error::RevisionChanged) => {}

@@ -1,0 +1,67 @@
+//! `/v1/health`, `/v1/stats`, `/v1/changes` and `/v1/limits`.
+
+use redrive_core::ids::Tenant;
+use redrive_core::wire::{ChangesAnswer, HealthAnswer, LimitsAnswer, StatsAnswer};
+use redrive_store::StatsCall;
+
+use crate::app::App;
+use crate::auth::{AnyKey, TenantReader};
+use crate::call::{Call, Reply};
+use crate::problem::{Problem, Result};
+use crate::query::{FromQuery, Given, OfTenant, Param, ParamKind, TENANT, param};
+
+pub(crate) async fn health(app: App, call: Call<TenantReader, (), OfTenant>) -> Result<Reply<HealthAnswer>> {
+    let scope = call.who.scope(call.query.tenant.as_ref())?;
+    Ok(Reply::ok(app.store.health(&scope).await?))
+}
+
+pub(crate) struct StatsQuery {
+    tenant: Option<Tenant>,
+    call: StatsCall,
+}
+
+impl FromQuery for StatsQuery {
+    const PARAMS: &'static [Param] = &[
+        TENANT,
+        param("queue", ParamKind::Id, "Only this queue's."),
+        param("since", ParamKind::Time, "From the hour of this time; RFC 3339."),
+        param("until", ParamKind::Time, "Up to this time; RFC 3339."),
+    ];
+
+    fn read(given: &mut Given) -> Result<Self> {
+        let (since, until) =
+            (given.one("since", "must be an RFC 3339 time")?, given.one("until", "must be an RFC 3339 time")?);
+        if matches!((since, until), (Some(since), Some(until)) if since > until) {
+            return Err(Problem::invalid_parameter("since", "must not be after until"));
+        }
+        Ok(Self { tenant: given.id("tenant")?, call: StatsCall { queue: given.id("queue")?, since, until } })
+    }
+}
+
+pub(crate) async fn stats(app: App, call: Call<TenantReader, (), StatsQuery>) -> Result<Reply<StatsAnswer>> {
+    let scope = call.who.scope(call.query.tenant.as_ref())?;
+    Ok(Reply::ok(app.store.stats(&scope, call.query.call).await?))
+}
+
+pub(crate) struct ChangesQuery {
+    tenant: Option<Tenant>,
+    since: Option<String>,
+}
+
+impl FromQuery for ChangesQuery {
+    const PARAMS: &'static [Param] =
+        &[TENANT, param("since", ParamKind::Cursor, "`next` of the answer before; absent: from now on.")];
+
+    fn read(given: &mut Given) -> Result<Self> {
+        Ok(Self { tenant: given.id("tenant")?, since: given.take("since") })
+    }
+}
+
+pub(crate) async fn changes(app: App, call: Call<TenantReader, (), ChangesQuery>) -> Result<Reply<ChangesAnswer>> {
+    let scope = call.who.scope(call.query.tenant.as_ref())?;
+    Ok(Reply::ok(app.store.changes(&scope, call.query.since).await?))
+}
+
+pub(crate) async fn limits(app: App, _: Call<AnyKey>) -> Result<Reply<LimitsAnswer>> {
+    Ok(Reply::ok(app.limits.answer()))
+}
