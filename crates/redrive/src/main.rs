@@ -13,6 +13,7 @@ mod remote;
 mod spool;
 mod table;
 mod when;
+mod whole;
 mod words;
 
 use std::process::ExitCode;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::str::FromStr;
 
-use anyhow::Context;
 use redrive_core::detect::OutputSchema;
 use redrive_core::ids::QueueName;
 use redrive_core::policy::{Agents, Policies, PolicyLayer, RetryBy, TenantPolicy};
@@ -21,6 +20,7 @@ use super::models::models;
 use super::rules::{Rules, rules};
 use super::section::Section;
 use super::settings::ServerSection;
+use crate::whole::{self, CONFIG_MAX_BYTES};
 
 pub(super) const SECTIONS: [&str; 8] = ["server", "defaults", "tier", "queue", "tenant", "agent", "rule", "model"];
 
@@ -65,7 +65,7 @@ pub(super) struct TenantKeys {
 
 impl ConfigFile {
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let text = whole::text(path, CONFIG_MAX_BYTES)?;
         Ok(Self::parse(Source { path, text: &text })?)
     }
 
@@ -190,7 +190,7 @@ fn agents(source: Source<'_>, root: &mut DeTable<'_>) -> Result<Agents, Complain
 /// A schema that lies in a file of its own.
 fn schema_file(source: Source<'_>, name: &str) -> Result<OutputSchema, String> {
     let path = source.path.parent().unwrap_or(Path::new("")).join(name);
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let text = whole::text(&path, CONFIG_MAX_BYTES).map_err(|error| format!("{error:#}"))?;
     serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::line::{self, Record};
+use crate::whole::{self, CONFIG_MAX_BYTES, Line, PAYLOAD_MAX_BYTES};
 
 /// The first line: what the rest is for.
 #[derive(Debug, Deserialize)]
@@ -41,6 +42,9 @@ pub(crate) struct SpoolFile {
 
 impl SpoolFile {
     pub(crate) fn take(path: &Path, url: &str) -> io::Result<Taken> {
+        if !fs::metadata(path)?.is_file() {
+            return Ok(Taken::NotForUs);
+        }
         let file = OpenOptions::new().read(true).append(true).open(path)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -52,12 +56,15 @@ impl SpoolFile {
             return Ok(Taken::NotForUs);
         }
         let mut first = Vec::new();
-        BufReader::new(&file).read_until(b'\n', &mut first)?;
+        whole::line(&mut BufReader::new(&file), CONFIG_MAX_BYTES, &mut first)?;
         match line::open::<Head>(&first) {
             Some(head) if head.v == 1 && head.url == url.trim_end_matches('/') => {}
             Some(_) | None => return Ok(Taken::NotForUs),
         }
-        let mark = fs::read(path.with_extension("sent")).ok().and_then(|mark| line::open(&mark)).unwrap_or_default();
+        let mark = whole::file(&path.with_extension("sent"), PAYLOAD_MAX_BYTES)
+            .ok()
+            .and_then(|mark| line::open(&mark))
+            .unwrap_or_default();
         Ok(Taken::Ours(Self { path: path.to_owned(), file, mark }))
     }
 
@@ -66,12 +73,18 @@ impl SpoolFile {
     pub(super) fn next(&mut self) -> io::Result<Option<(Option<Record>, u64)>> {
         self.file.seek(SeekFrom::Start(self.mark.to))?;
         let mut reader = BufReader::new(&self.file);
-        let mut text = Vec::new();
-        let read = reader.read_until(b'\n', &mut text)?;
-        if !text.ends_with(b"\n") {
-            return Ok(None);
+        let (mut text, mut end, mut whole) = (Vec::new(), self.mark.to, true);
+        loop {
+            match whole::line(&mut reader, PAYLOAD_MAX_BYTES, &mut text)? {
+                Line::End => return Ok(None),
+                Line::Read(_) | Line::TooLong => end += text.len() as u64,
+            }
+            if text.ends_with(b"\n") {
+                return Ok(Some((whole.then(|| line::open(&text)).flatten(), end)));
+            }
+            // Longer than any request: passed over.
+            whole = false;
         }
-        Ok(Some((line::open(&text), self.mark.to + read as u64)))
     }
 
     pub(super) fn is_at_its_head(&self) -> bool {
@@ -106,14 +119,13 @@ impl SpoolFile {
         self.file.seek(SeekFrom::Start(0))?;
         let mut reader = BufReader::new(&self.file);
         let mut text = Vec::new();
-        while reader.read_until(b'\n', &mut text)? > 0 {
+        while whole::line(&mut reader, PAYLOAD_MAX_BYTES, &mut text)? != Line::End {
             if let Some(record) = line::open::<Record>(&text)
                 && record.run == run
                 && record.what == super::line::What::Start
             {
                 return Ok(Some(record.body));
             }
-            text.clear();
         }
         Ok(None)
     }

@@ -1,6 +1,6 @@
 //! What a replay should do differently, as it is typed: the same for `plan` and for `replay`.
 
-use std::io::Read;
+use std::path::Path;
 
 use anyhow::Context as _;
 use redrive_core::ids::QueueName;
@@ -8,6 +8,7 @@ use redrive_core::text::{Label, Text};
 use redrive_core::wire::{Fix, RawJson, ReplayRequest};
 
 use crate::failure::Usage;
+use crate::whole::{self, PAYLOAD_MAX_BYTES};
 
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Proposal {
@@ -65,11 +66,9 @@ fn parsed<T: serde::de::DeserializeOwned>(text: &str, flag: &str) -> anyhow::Res
 
 fn read(file: &str) -> anyhow::Result<String> {
     if file == "-" {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("standard input")?;
-        return Ok(text);
+        return String::from_utf8(whole::stdin(PAYLOAD_MAX_BYTES)?).context("standard input");
     }
-    std::fs::read_to_string(file).with_context(|| file.to_owned())
+    whole::text(Path::new(file), PAYLOAD_MAX_BYTES)
 }
 
 #[cfg(test)]
