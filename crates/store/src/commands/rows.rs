@@ -28,6 +28,7 @@ use crate::commands::tenant_names::NameKind;
 use crate::error::Result;
 use crate::model::{KeyRecord, NewRun, NewSent, RunFilter, Swept};
 
+use crate::commands::breakers::{CorruptBreaker, ReadBreakers};
 pub(crate) use crate::commands::set_aside::ReadRuns;
 
 pub(crate) use crate::commands::records::{
@@ -251,15 +252,18 @@ pub(crate) struct PutBreaker<'a> {
 
 pub(crate) trait BreakerRows {
     /// All breakers that are not closed, maybe others that the batch concerns, and the last generation that was given out.
-    fn breakers(&mut self) -> Result<(Vec<(Key, Breaker)>, u64)>;
+    fn breakers(&mut self) -> Result<(ReadBreakers, u64)>;
     /// Those of these that have a row and were not read yet, maybe others.
-    fn breakers_named(&mut self, keys: &[Key]) -> Result<Vec<(Key, Breaker)>>;
+    fn breakers_named(&mut self, keys: &[Key]) -> Result<ReadBreakers>;
     /// Every one that has a row: of one tenant, or of all.
-    fn breakers_in(&mut self, tenant: Option<i64>) -> Result<Vec<(Key, Breaker)>>;
+    fn breakers_in(&mut self, tenant: Option<i64>) -> Result<ReadBreakers>;
     /// How many of a tenant's have a row.
     fn breaker_count(&mut self, tenant: i64) -> Result<usize>;
     /// Closed ones that nothing was counted for since, the oldest first.
-    fn idle_breakers(&mut self, since: Timestamp, most: usize) -> Result<Vec<Key>>;
+    fn idle_breakers(&mut self, since: Timestamp, most: usize) -> Result<ReadBreakers>;
+    /// Takes a row that can't be read out of the table and keeps it for a person. False where nothing may be written, or
+    /// where the row has changed since.
+    fn set_breaker_aside(&mut self, corrupt: &CorruptBreaker, now: Timestamp) -> Result<bool>;
     /// Keeps others from moving breakers until the commit. True when they may have moved since they were read.
     fn lock_breakers(&mut self) -> Result<bool>;
     fn put_generation(&mut self, last: u64) -> Result<()>;
