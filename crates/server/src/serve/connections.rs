@@ -99,8 +99,9 @@ impl Connections {
         }
         let cut = Arc::new(Notify::new());
         let place = Mutex::new(open.insert(Phase::Head, cut.clone()));
-        let (phase, answered) = (AtomicU8::new(Phase::Head as u8), AtomicBool::new(false));
-        Some(Slot { connections: self.clone(), place, phase, answered, cut })
+        let phase = AtomicU8::new(Phase::Head as u8);
+        let (answered, unread) = (AtomicBool::new(false), AtomicBool::new(false));
+        Some(Slot { connections: self.clone(), place, phase, answered, unread, cut })
     }
 
     /// Closes one that is not busy, for whoever needs its file.
@@ -125,6 +126,7 @@ pub(super) struct Slot {
     place: Mutex<Place>,
     phase: AtomicU8,
     answered: AtomicBool,
+    unread: AtomicBool,
     cut: Arc<Notify>,
 }
 
@@ -156,6 +158,15 @@ impl Slot {
     /// All of the answer is in the connection's hands.
     pub(super) fn answered(&self) {
         self.answered.store(true, Ordering::Release);
+    }
+
+    /// A request was answered before all of its body had come.
+    pub(super) fn left_unread(&self) {
+        self.unread.store(true, Ordering::Release);
+    }
+
+    pub(super) fn has_unread(&self) -> bool {
+        self.unread.load(Ordering::Acquire)
     }
 
     /// Whether an answer has been handed over since the last look.

@@ -42,10 +42,46 @@ impl Service<Request<Incoming>> for Front {
         let slot = self.slot.clone();
         let answering = |response: Response<Body>| response.map(|body| Answering { body, slot });
         if request.version() >= Version::HTTP_11 && !has_one_host(request.headers()) {
+            drop(request.map(|body| Asking { body, ended: false, slot: self.slot.clone() }));
             return Box::pin(std::future::ready(Ok(answering(Problem::plain(Code::BadHost).into_response()))));
         }
-        let answer = self.router.call(request);
+        let slot = self.slot.clone();
+        let answer = self.router.call(request.map(|body| Asking { body, ended: false, slot }));
         Box::pin(async move { answer.await.map(answering) })
+    }
+}
+
+/// The body of a request; its connection hears when somebody has lost interest before its end.
+struct Asking {
+    body: Incoming,
+    ended: bool,
+    slot: Arc<Slot>,
+}
+
+impl HttpBody for Asking {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        self.ended |= matches!(frame, Poll::Ready(None));
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if !self.ended && !self.body.is_end_stream() {
+            self.slot.left_unread();
+        }
     }
 }
 

@@ -7,10 +7,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 use super::connections::{Phase, Slot};
-use crate::limits::{ANSWER_PROGRESS_MIN_BYTES, Limits};
+use crate::limits::{ANSWER_PROGRESS_MIN_BYTES, BODY_PROGRESS_MIN_BYTES, LINGER_MAX_BYTES, Limits};
 
 /// Ends with an error where its client keeps the server waiting. The stream is closed before the slot is given back.
 pub(super) struct Watched<S> {
@@ -23,18 +23,35 @@ pub(super) struct Watched<S> {
     stall: Option<Pin<Box<Sleep>>>,
     /// Since `stall` was set.
     taken: usize,
+    linger: Option<Linger>,
+}
+
+/// What is left of a body that was answered before it had come.
+struct Linger {
+    until: Pin<Box<Sleep>>,
+    stall: Pin<Box<Sleep>>,
+    /// Since `stall` was set.
+    read: usize,
+    left: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
     head: Duration,
     stall: Duration,
+    body: Duration,
+    body_stall: Duration,
 }
 
 impl Times {
     pub(super) fn of(limits: &Limits) -> Self {
         let ms = Duration::from_millis;
-        Self { head: ms(limits.head_timeout_ms), stall: ms(limits.answer_stall_ms) }
+        Self {
+            head: ms(limits.head_timeout_ms),
+            stall: ms(limits.answer_stall_ms),
+            body: ms(limits.body_timeout_ms),
+            body_stall: ms(limits.body_stall_ms),
+        }
     }
 
     pub(super) fn head(self) -> Duration {
@@ -44,7 +61,7 @@ impl Times {
 
 impl<S> Watched<S> {
     pub(super) fn new(stream: S, slot: Arc<Slot>, times: Times) -> Self {
-        Self { stream, slot, times, head: None, begun: false, stall: None, taken: 0 }
+        Self { stream, slot, times, head: None, begun: false, stall: None, taken: 0, linger: None }
     }
 
     /// Nothing came: whether the client may still take its time.
@@ -89,6 +106,43 @@ impl<S> Watched<S> {
     }
 }
 
+impl<S: AsyncRead + Unpin> Watched<S> {
+    /// Closing while bytes of a client are unread resets its connection, and a client that is still sending never sees the
+    /// answer. So they are read and thrown away, within the times that a body has; meanwhile it makes way for others.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Times { body, body_stall, .. } = self.times;
+        if self.linger.is_none() && self.slot.phase() != Phase::Idle {
+            self.slot.enter(Phase::Idle);
+        }
+        let linger = self.linger.get_or_insert_with(|| Linger {
+            until: Box::pin(tokio::time::sleep(body)),
+            stall: Box::pin(tokio::time::sleep(body_stall)),
+            read: 0,
+            left: LINGER_MAX_BYTES,
+        });
+        let mut bytes = [std::mem::MaybeUninit::uninit(); 16 * 1024];
+        loop {
+            if linger.until.as_mut().poll(cx).is_ready() || linger.stall.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            let mut buffer = ReadBuf::uninit(&mut bytes);
+            let read = match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer)) {
+                Ok(()) => buffer.filled().len(),
+                Err(_) => return Poll::Ready(()),
+            };
+            linger.left = linger.left.saturating_sub(read);
+            if read == 0 || linger.left == 0 {
+                return Poll::Ready(());
+            }
+            linger.read += read;
+            if linger.read >= BODY_PROGRESS_MIN_BYTES {
+                linger.read = 0;
+                linger.stall.as_mut().reset(Instant::now() + body_stall);
+            }
+        }
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
@@ -102,7 +156,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.on_write(cx, written)
@@ -133,6 +187,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+        if self.slot.has_unread() {
+            ready!(self.poll_linger(cx));
+        }
+        Poll::Ready(Ok(()))
     }
 }
