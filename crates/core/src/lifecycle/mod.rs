@@ -16,6 +16,7 @@ pub use rejected::reject_unleasable;
 pub use standing::{Standing, Verb, standing};
 pub use table::transition_table;
 
+use crate::guard::remember_hazard;
 use crate::policy::Policy;
 use crate::run::Run;
 use crate::time::Timestamp;
@@ -23,6 +24,7 @@ use crate::time::Timestamp;
 /// Moves a run, or says why it may not move.
 pub fn apply(run: &Run, event: &Event<'_>, policy: &Policy, now: Timestamp) -> Result<Moved, Refused> {
     let mut moved = moved(run, event, policy, now)?;
+    remember_hazard(run, &mut moved.run);
     if event.is_decision() {
         moved.run.decisions = run.decisions.saturating_add(1);
     }
