@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use redrive_core::absence::Absence;
 use redrive_core::breaker::{Breaker, Key};
 use redrive_core::ids::{OrderKey, QueueName, RunId, Tenant};
+use redrive_core::ledger::EntryState;
 use redrive_core::money::Spend;
 use redrive_core::pattern::Fingerprint;
 use redrive_core::strategy::Failure;
@@ -184,6 +185,19 @@ pub(crate) trait AttemptRows {
     fn insert_move(&mut self, moved: &NewMove<'_>, now: Timestamp) -> Result<()>;
 }
 
+/// An entry that a merged run has put into its target's ledger.
+#[derive(Debug, Clone)]
+pub(crate) struct MergedStep {
+    pub(crate) step: i64,
+    /// Whose ledger it is in, and who reported it.
+    pub(crate) run: i64,
+    pub(crate) from: i64,
+    /// The entry's own, when it was reported.
+    pub(crate) at: Timestamp,
+    /// How the target's own entry stood before.
+    pub(crate) own: Option<EntryState>,
+}
+
 pub(crate) trait LedgerRows {
     fn step_of_run(&mut self, run: i64, key: &str) -> Result<Option<StepRow>>;
     /// In the order in which they began.
@@ -203,6 +217,12 @@ pub(crate) trait LedgerRows {
     fn doubt_open_effects(&mut self, run: i64, now: Timestamp) -> Result<()>;
     /// A plain step is no longer done; no effect ever is taken back.
     fn do_step_again(&mut self, run: i64, key: &str) -> Result<()>;
+    /// What runs that are or were merged into this one have put into its ledger.
+    fn merged_steps(&mut self, run: i64) -> Result<Vec<MergedStep>>;
+    fn put_merged_step(&mut self, merged: &MergedStep) -> Result<()>;
+    fn forget_merged_step(&mut self, step: i64) -> Result<()>;
+    /// As it stood before the merge, or away where it was not there.
+    fn take_step_back(&mut self, step: i64, own: Option<EntryState>, now: Timestamp) -> Result<()>;
 }
 
 pub(crate) trait PatternRows {
