@@ -19,6 +19,19 @@ pub fn hazard(run: &Run) -> Option<Hazard> {
     (run.effects.done > 0 && !run.resumable).then_some(Hazard::EffectDone)
 }
 
+/// Whether a replay needs the approval that `unsafe` asks for: by what the run has done, whatever it is dead for.
+pub fn is_unsafe(run: &Run) -> bool {
+    run.was_unsafe || hazard(run).is_some()
+}
+
+/// What a move leaves for [`is_unsafe`] to know. Only a replay that was made takes it back.
+pub(crate) fn remember_hazard(before: &Run, after: &mut Run) {
+    let replayed = before.lease().is_some_and(|lease| lease.replay) && after.lease().is_none();
+    let given_back = after.is_replay();
+    after.was_unsafe =
+        hazard(after).is_some_and(|_| after.lease().is_none()) || (before.was_unsafe && (!replayed || given_back));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -320,6 +320,9 @@ pub struct Run {
     pub left_queues: LeftQueues,
     /// How often a person has decided about the run.
     pub decisions: u32,
+    /// An attempt has ended with an effect in doubt, or done where the run can't resume, and no replay has been made
+    /// since. That somebody has settled the effect meanwhile does not take it back.
+    pub was_unsafe: bool,
     /// The run's own limits, where the producer gave some.
     pub idle_ms: Option<u64>,
     pub deadline_ms: Option<u64>,
@@ -349,6 +352,7 @@ impl Run {
             deferred_until: None,
             left_queues: LeftQueues::default(),
             decisions: 0,
+            was_unsafe: false,
             idle_ms: None,
             deadline_ms: None,
         }

@@ -1,6 +1,8 @@
 //! Text of strangers. JSON can write what UTF-8 cannot hold (a lone surrogate escape), and we promise to give
 //! back what was sent, so a text is kept as its JSON token and only decoded for reading.
 
+pub mod name;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -139,6 +141,9 @@ impl JsonSchema for Text {
 }
 
 /// A short text that is filtered and shown (an agent, a model, a customer): decoded, never the token.
+///
+/// What no `str` can hold stands in it as its escape: a lone surrogate is `\ud800`. Backslashes before something that
+/// looks like one are doubled, so that a name which really has these six characters is another name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label(Arc<str>);
 
@@ -165,14 +170,24 @@ impl fmt::Display for Label {
 
 impl Serialize for Label {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
+        if !self.0.contains('\\') {
+            return serializer.serialize_str(&self.0);
+        }
+        let units = name::units_of_label(&self.0);
+        match name::text_of(&units) {
+            Some(text) => serializer.serialize_str(&text),
+            None => name::token_of(&units).serialize(serializer),
+        }
     }
 }
 
 impl<'de> Deserialize<'de> for Label {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Text::deserialize(deserializer)?;
-        let decoded = text.decode();
+        let decoded = match text.token().contains('\\') {
+            true => Cow::Owned(name::label_of(&name::units_of_token(text.token()))),
+            false => text.decode(),
+        };
         if decoded.len() > LABEL_MAX_BYTES {
             return Err(de::Error::custom(format_args!("longer than {LABEL_MAX_BYTES} bytes")));
         }
@@ -232,10 +247,43 @@ mod tests {
     #[test]
     fn a_label_is_decoded_and_bounded() {
         assert_eq!(serde_json::from_str::<Label>(r#""\u0041\ud800""#).unwrap().as_str(), "A\\ud800");
+        assert_eq!(serde_json::from_str::<Label>(r#""\uD800""#).unwrap().as_str(), "\\ud800");
         assert!(serde_json::from_str::<Label>(&format!("\"{}\"", "x".repeat(1_001))).is_err());
     }
 
+    #[test]
+    fn names_that_differ_are_kept_apart_and_given_back() {
+        let tokens = [
+            r#""\ud800""#,
+            r#""\\ud800""#,
+            r#""\\\ud800""#,
+            r#""\\\\ud800""#,
+            r#""\\\\\ud800""#,
+            r#""\\\\\\ud800""#,
+            r#""\ud800\udbff""#,
+            r#""\\ud800\udbff""#,
+            r#""a\\b""#,
+            r#""\\uD800""#,
+            r#""\\u0041""#,
+            r#""\ud83d\\ude00""#,
+        ];
+        let labels: Vec<Label> = tokens.iter().map(|token| serde_json::from_str(token).unwrap()).collect();
+        let apart: std::collections::BTreeSet<&Label> = labels.iter().collect();
+        assert_eq!(apart.len(), tokens.len(), "{labels:?}");
+        let shown: Vec<String> = labels.iter().map(|label| serde_json::to_string(label).unwrap()).collect();
+        assert_eq!(shown, tokens);
+        assert_eq!(labels[0].as_str(), r"\ud800", "shown as it is escaped");
+    }
+
     proptest::proptest! {
+        #[test]
+        fn a_label_is_given_back_as_the_name_it_was(token in r#""(\\u(d[89a-f]|00)[0-9a-f]{2}|\\\\|ud[89]00|[a-c8])*""#) {
+            let label: Label = serde_json::from_str(&token).unwrap();
+            let again = serde_json::to_string(&label).unwrap();
+            proptest::prop_assert_eq!(name::units_of_token(&again), name::units_of_token(&token));
+            proptest::prop_assert_eq!(serde_json::from_str::<Label>(&again).unwrap(), label);
+        }
+
         #[test]
         fn any_text_survives_the_round_trip(text in ".*") {
             let kept = Text::from(text.as_str());

@@ -8,6 +8,7 @@ mod escape;
 mod failure;
 mod log;
 mod out;
+mod whole;
 
 use std::process::ExitCode;
 

@@ -180,3 +180,41 @@ fn preflight_says_whether_a_payload_fits_and_exits_accordingly() {
     assert_eq!(code, Some(1));
     assert_eq!(complaint, "redrive: c.toml:3:18: model `m`: `context_tokens` must be from 1 to 1000000000\n");
 }
+
+#[test]
+fn a_file_of_the_wrong_kind_or_size_is_refused_in_one_line() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::create_dir(at("folder")).unwrap();
+    let large = std::fs::File::create(at("large")).unwrap();
+    large.set_len(1 << 30).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+    let said = |args: &[&str]| {
+        let (code, complaint) = refusal(&redrive().current_dir(folder.path()).args(args).output().unwrap());
+        assert_eq!((code, complaint.lines().count()), (Some(1), 1), "{args:?}: {complaint}");
+        complaint.trim_end().to_owned()
+    };
+    for kind in ["/dev/zero", "pipe", "folder"] {
+        let not_regular = format!("redrive: {kind}: not a regular file");
+        assert_eq!(said(&["serve", "--log", "off", "--config", kind]), not_regular);
+        assert_eq!(said(&["classify", "--config", kind]), not_regular);
+        assert_eq!(said(&["preflight", "--model", "gpt-4o", kind]), not_regular);
+        assert_eq!(said(&["runs", "plan", "r1", "--fix-file", kind]), not_regular);
+        assert_eq!(said(&["runs", "plan", "r1", "--patch", kind]), not_regular);
+    }
+    assert_eq!(said(&["serve", "--log", "off", "--config", "large"]), "redrive: large: larger than 1 MiB");
+    assert_eq!(said(&["preflight", "--model", "gpt-4o", "large"]), "redrive: large: larger than 64 MiB");
+    assert_eq!(said(&["runs", "plan", "r1", "--fix-file", "large"]), "redrive: large: larger than 64 MiB");
+    assert_eq!(said(&["classify", "/dev/zero"]), "redrive: line 1: larger than 64 MiB");
+    std::fs::write(at("redrive.toml"), "[queue.mail]\noutput_schema_file = '/dev/zero'\n").unwrap();
+    assert!(said(&["serve", "--log", "off"]).contains("/dev/zero: not a regular file"));
+}
+
+#[test]
+fn a_pipe_in_a_spool_is_passed_over() {
+    let folder = folder();
+    std::fs::create_dir(folder.path().join("spool")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(folder.path().join("spool/1.spool")).status().unwrap().success());
+    let sent = redrive().current_dir(folder.path()).args(["spool", "send", "--dir", "spool"]).output().unwrap();
+    assert_eq!(text(&sent), "0 reports sent, 0 files done\n1 file for another server\n");
+}

@@ -54,9 +54,14 @@ fn a_second_server_on_the_same_folder_refuses() {
     let folder = folder();
     let _first = Server::start(folder.path());
     let args = ["serve", "--listen", "127.0.0.1:0", "--data", "data", "--log", "off"];
-    let (code, complaint) = refusal(&redrive().current_dir(folder.path()).args(args).output().unwrap());
-    assert_eq!((code, complaint.lines().count()), (Some(1), 1), "{complaint}");
-    assert!(complaint.contains("another"), "{complaint}");
+    let refused = || {
+        let (code, complaint) = refusal(&redrive().current_dir(folder.path()).args(args).output().unwrap());
+        assert_eq!((code, complaint.lines().count()), (Some(1), 1), "{complaint}");
+        assert!(complaint.contains("another redrive server is using data"), "{complaint}");
+    };
+    refused();
+    std::fs::remove_file(folder.path().join("data/redrive.lock")).unwrap();
+    refused();
 }
 
 #[test]
@@ -122,4 +127,27 @@ fn a_second_signal_ends_it_at_once() {
     server.signal("-TERM");
     server.signal("-INT");
     assert_eq!(server.ended().0.code(), Some(1));
+}
+
+/// A client that sends all of a large body before it looks gets the answer, not a reset.
+#[test]
+fn a_refusal_reaches_a_client_that_is_still_sending() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let key = server.key.clone().expect("a key");
+    let large = vec![b'x'; 20 << 20];
+    let head = |key: &str, bytes: usize| {
+        format!(
+            "POST /v1/failures HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\
+             content-type: application/json\r\ncontent-length: {bytes}\r\n\r\n"
+        )
+    };
+    for (key, status) in [("rdk_nobody", 401), (key.as_str(), 413)] {
+        let mut stream = TcpStream::connect(server.url.trim_start_matches("http://")).unwrap();
+        stream.write_all(head(key, large.len()).as_bytes()).unwrap();
+        stream.write_all(&large).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    }
 }

@@ -38,6 +38,9 @@ pub const ANONYMOUS_BODY_MAX_BYTES: usize = 4 * 1024;
 pub const ANONYMOUS_BYTES: usize = 256 * 1024;
 /// A body that does not end brings at least this much within each `body_stall_ms`.
 pub const BODY_PROGRESS_MIN_BYTES: usize = 16 * 1024;
+/// What is still read, and thrown away, of a body that was answered before it had come: a client that sends all of it
+/// before it looks gets its answer, not a reset.
+pub const LINGER_MAX_BYTES: usize = 64 * MIB;
 /// Answers up to this size are not counted.
 pub const LARGE_ANSWER_BYTES: usize = 256 * 1024;
 /// Calls that may read something large at a time, and of them those of one tenant.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use redrive_core::breaker::StateName as BreakerState;
 use redrive_core::ids::{CallId, IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant};
+use redrive_core::ledger::is_of_name;
 use redrive_core::pattern::Fingerprint;
 use redrive_core::reason::{Category, Reason};
 use redrive_core::run::StateName;
@@ -223,6 +224,13 @@ pub struct NewStep {
     pub checked: bool,
     /// The call that it is.
     pub call_id: Option<CallId>,
+}
+
+impl NewStep {
+    /// Whether its key stands for it in the whole tenant. One that is made of its name, given or not, is its run's.
+    pub(crate) fn has_own_key(&self) -> bool {
+        self.key.as_ref().is_some_and(|key| !is_of_name(key.as_str()))
+    }
 }
 
 /// One entry of the ledger, named.

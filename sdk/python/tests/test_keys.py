@@ -141,6 +141,16 @@ class Keys(FakeCase):
         self.assertEqual(step_key("send_mail", 1), "step:send_mail")
         self.assertEqual(step_key("send mail", 2), "step:send@20mail:2")
         self.assertEqual(len(step_key("x" * 181, 1)), 5 + 100 + 2 + 64)
+        self.assertEqual(step_key("\ud800", 1), "step:@ed@a0@80")
+        self.assertEqual(step_key("\ud83d\ude00", 1), "step:@f0@9f@98@80")
+
+    def test_a_plain_steps_key_is_made_of_the_name_that_is_sent(self) -> None:
+        with self.client.run("r:cut") as run:
+            for name in ("y" * 2000 + "1", "y" * 2000 + "2"):
+                run.do(name, lambda: 1)
+        self.client.flush()
+        sent = [step for _, end in self.server.runs["r:cut"]["ends"] for step in end.get("steps", [])]
+        self.assertEqual([step["key"] for step in sent], [step_key(sent[0]["name"], 1), step_key(sent[0]["name"], 2)])
 
 if __name__ == "__main__":
     main(__file__)

@@ -14,7 +14,9 @@ use crate::text::Label;
 use crate::wire::{EffectOutcome, StepStatus, Versions};
 use crate::words::words;
 
-pub use unnamed::{Unnamed, ordinal, ordinal_of_key, unnamed_key, unnamed_stem};
+pub use unnamed::{
+    Unnamed, free_ordinal, is_of_name, may_be_given, ordinal, ordinal_of_key, unnamed_key, unnamed_stem,
+};
 
 /// Entries of one run. Whoever gets a run gets all of them.
 pub const RUN_STEPS_MAX: usize = 10_000;
@@ -143,11 +145,18 @@ pub enum Call {
 
 /// Keeps a run's counts in step with an entry of its own; `before` is none for a new one.
 pub fn recount(effects: &mut Effects, before: Option<(bool, EntryState)>, after: (bool, EntryState)) {
-    if let Some(slot) = before.and_then(|entry| slot(effects, entry)) {
-        *slot = slot.saturating_sub(1);
+    if let Some(before) = before {
+        uncount(effects, before);
     }
     if let Some(slot) = slot(effects, after) {
         *slot += 1;
+    }
+}
+
+/// Of an entry that is taken away.
+pub fn uncount(effects: &mut Effects, before: (bool, EntryState)) {
+    if let Some(slot) = slot(effects, before) {
+        *slot = slot.saturating_sub(1);
     }
 }
 

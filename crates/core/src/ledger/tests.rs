@@ -217,6 +217,12 @@ fn the_second_of_a_name_is_a_new_one_and_the_first_of_a_replay_is_the_first() {
     let (done, started) = (Report::Outcome(Committed), Report::Started);
     assert_eq!(ordinal(&[], started), 1);
     let one = |state, met| unnamed(1, state, met, true);
+    let far = |ordinal| [unnamed(ordinal, EntryState::Committed, true, false), one(EntryState::Committed, true)];
+    assert_eq!(
+        (ordinal(&far(7), started), ordinal(&far(u32::MAX)[..1], started)),
+        (2, 1),
+        "a later one moves nobody on"
+    );
     assert_eq!(ordinal(&[one(EntryState::Committed, true)], started), 2);
     assert_eq!(ordinal(&[one(EntryState::Committed, false)], started), 1);
     // Two of them at once: the outcomes come in the order of the beginnings.
@@ -248,6 +254,8 @@ fn a_key_made_of_a_name_is_an_id_and_gives_its_ordinal_back() {
     }
     assert_eq!(ordinal_of_key("step:mailer", "step:mail"), None);
     assert_eq!(ordinal_of_key("step:mail:1", "step:mail"), None);
+    assert_eq!(ordinal_of_key("step:mail:02", "step:mail"), None);
+    assert_eq!((unnamed_stem(r"\ud800"), unnamed_stem(r"\\ud800")), ("step:@ed@a0@80".into(), "step:@5cud800".into()));
 }
 
 /// The same examples are in docs/ledger.md, for SDKs that make the keys themselves.

@@ -10,12 +10,13 @@
 //! So without a `call_id` a `started` that is sent twice counts twice, and what nobody settles is in doubt afterwards.
 //! Whoever sends again, or has two of one name open at once, gives keys or a `call_id`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::ledger::Report;
-use crate::ledger::{EntryState, Known};
+use crate::ledger::{EntryState, Known, Report};
+use crate::text::name::bytes_of_label;
 
 const PREFIX: &str = "step:";
 /// Longer than this as it is written, a name is known by its beginning and its hash: with the prefix, `:` and any ordinal
@@ -40,7 +41,8 @@ pub struct Unnamed {
 /// Which of its name a report means.
 pub fn ordinal(of_name: &[Unnamed], report: Report) -> u32 {
     let last_met = of_name.iter().filter(|step| step.met).max_by_key(|step| step.ordinal);
-    let next = last_met.map_or(0, |step| step.ordinal) + 1;
+    // The first that this attempt has not met: a key that names a later one moves nobody on.
+    let next = free_ordinal(&of_name.iter().filter(|step| step.met).map(|step| step.ordinal).collect(), 0);
     let first = |wanted: &dyn Fn(&&Unnamed) -> bool| of_name.iter().filter(wanted).map(|step| step.ordinal).min();
     let unsettled = |step: &Unnamed| matches!(step.state.known(), Known::Open | Known::InDoubt);
     let open = || first(&|step| step.met && unsettled(step));
@@ -56,13 +58,19 @@ pub fn ordinal(of_name: &[Unnamed], report: Report) -> u32 {
     }
 }
 
+/// The first ordinal that is not among these, after so many others that are not.
+pub fn free_ordinal(taken: &BTreeSet<u32>, after: usize) -> u32 {
+    (1..).filter(|ordinal| !taken.contains(ordinal)).nth(after).unwrap_or(u32::MAX)
+}
+
 /// What the keys of a name have in common; no two names share it. ASCII letters, digits, `.`, `_` and `-` stand for
-/// themselves, any other byte of the name's UTF-8 is `@` and two hexadecimal digits. A name that gets too long that way is
+/// themselves, any other byte of the name's UTF-8 (a lone surrogate has three) is `@` and two hexadecimal digits. A name that gets too long that way is
 /// its first 100 bytes as written, `@@`, and the SHA-256 of the name.
 pub fn unnamed_stem(name: &str) -> String {
+    let name = bytes_of_label(name);
     let mut stem = String::with_capacity(PREFIX.len() + name.len());
     stem.push_str(PREFIX);
-    for byte in name.bytes() {
+    for byte in name.iter().copied() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-' => stem.push(char::from(byte)),
             _ => push_hex(&mut stem, "@", byte),
@@ -71,7 +79,7 @@ pub fn unnamed_stem(name: &str) -> String {
     if stem.len() > PREFIX.len() + WRITTEN_MAX_BYTES {
         stem.truncate(PREFIX.len() + BEGINNING_BYTES);
         stem.push_str("@@");
-        for byte in Sha256::digest(name.as_bytes()) {
+        for byte in Sha256::digest(&name) {
             push_hex(&mut stem, "", byte);
         }
     }
@@ -90,11 +98,23 @@ pub fn unnamed_key(name: &str, ordinal: u32) -> String {
     if ordinal == 1 { stem } else { format!("{stem}:{ordinal}") }
 }
 
+/// Whether a key is of the kind that is made of names.
+pub fn is_of_name(key: &str) -> bool {
+    key.starts_with(PREFIX)
+}
+
+/// Whether a caller may give this key to a step of this name: one that is made of a name belongs to that name alone, so
+/// that no step is taken for another.
+pub fn may_be_given(key: &str, name: &str) -> bool {
+    !is_of_name(key) || ordinal_of_key(key, &unnamed_stem(name)).is_some()
+}
+
 /// The ordinal that a key of this stem stands for.
 pub fn ordinal_of_key(key: &str, stem: &str) -> Option<u32> {
     let rest = key.strip_prefix(stem)?;
     if rest.is_empty() {
         return Some(1);
     }
-    rest.strip_prefix(':')?.parse().ok().filter(|ordinal| *ordinal > 1)
+    let written = rest.strip_prefix(':')?;
+    written.parse().ok().filter(|ordinal: &u32| *ordinal > 1 && ordinal.to_string() == written)
 }

@@ -8,6 +8,7 @@ mod table;
 mod tests;
 mod triage;
 
+use crate::guard::remember_hazard;
 use crate::policy::Policy;
 use crate::run::{Ended, Run, State};
 use crate::time::Timestamp;
@@ -19,6 +20,7 @@ pub use table::transition_table;
 /// Moves a run, or says why it may not move.
 pub fn apply(run: &Run, event: &Event<'_>, policy: &Policy, now: Timestamp) -> Result<Moved, Refused> {
     let mut moved = moved(run, event, policy, now)?;
+    remember_hazard(run, &mut moved.run);
     if event.is_decision() {
         moved.run.decisions = run.decisions.saturating_add(1);
     }

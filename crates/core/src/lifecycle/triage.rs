@@ -1,6 +1,6 @@
 //! Moves that a person makes, or that undo one.
 
-use crate::guard::{Hazard, hazard};
+use crate::guard::{Hazard, hazard, is_unsafe};
 use crate::ids::RunId;
 use crate::lifecycle::attempts::next_attempt;
 use crate::lifecycle::event::Refused;
@@ -199,7 +199,7 @@ pub(super) fn reassign(run: &Run, severity: Severity, policy: &Policy) -> Result
         if run.replays > policy.max_replays {
             return Err(Refused::ReplaysUsed(run.replays));
         }
-        if policy.approval.is_needed(severity, hazard(run).is_some()) {
+        if policy.approval.is_needed(severity, is_unsafe(run)) {
             return Err(Refused::ApprovalNeeded);
         }
     }

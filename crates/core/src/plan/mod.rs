@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::guard::hazard;
+use crate::guard::is_unsafe;
 use crate::ids::{RunId, StepKey};
 use crate::ledger::{EntryState, Known, VersionChange, Will};
 use crate::lifecycle::{Event, Refused, apply};
@@ -18,7 +18,7 @@ use crate::policy::{Approval, Policy, RetryBy};
 use crate::run::{Run, Scheduled, State};
 use crate::text::{Label, Text};
 use crate::time::Timestamp;
-use crate::verdict::{Change, DeadBecause, Target};
+use crate::verdict::{Change, Target};
 use crate::wire::{PlanStep, PlanWarning, Severity, WarningCode};
 
 /// A recorded step, as far as a plan depends on it.
@@ -193,8 +193,7 @@ fn permitted(fixed: &Run, run: &Run, proposed: &Proposed, rules: (Severity, &Pol
     let replay = Event::Replay { by_person: true, force: false };
     // Whether it may does not depend on when.
     let refused = apply(fixed, &replay, policy, Timestamp::default()).err();
-    let is_unsafe =
-        over_effect || matches!(run.state, State::Dead { because: DeadBecause::Unsafe }) || hazard(run).is_some();
+    let is_unsafe = over_effect || is_unsafe(run);
     // "Retry now": automation would do the same without asking.
     let plain_retry = matches!(run.state, State::Scheduled(_)) && proposed.is_nothing();
     Permit {

@@ -168,7 +168,7 @@ fn approval_is_asked_for_by_policy_and_never_for_a_plain_retry_now() {
     let needed = |run: &Run, proposed: &Proposed, policy: &Policy| {
         plan(&situation(run, &[], proposed, policy)).unwrap().approval_needed
     };
-    let unsafe_run = Run { state: State::Dead { because: DeadBecause::Unsafe }, ..dead() };
+    let unsafe_run = Run { was_unsafe: true, ..dead() };
     assert!(needed(&dead(), &nothing, &asks(ReplayApproval::Always)));
     assert!(!needed(&dead(), &nothing, &asks(ReplayApproval::Unsafe)));
     assert!(needed(&unsafe_run, &nothing, &asks(ReplayApproval::Unsafe)));

@@ -17,7 +17,7 @@ pub(super) const APPROVAL_EXPIRES_MS_DEFAULT: u64 = DAY_MS;
 pub enum ReplayApproval {
     #[default]
     Never,
-    /// Runs that are dead because unsafe, and every replay that would go past an effect done or in doubt.
+    /// Every replay that would go past an effect done or in doubt, and of every run that its last attempt left so.
     Unsafe,
     /// Runs of this severity or above.
     Severity(Severity),

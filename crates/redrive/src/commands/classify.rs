@@ -1,10 +1,10 @@
 //! `redrive classify`: JSON lines in, JSON lines out, as they come. A line that can't be read is told and skipped.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufReader, Read};
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use redrive_core::classify::user_rules::{CompiledRule, RunFields, UserRules};
 use redrive_core::classify::{Classified, Evidence, classify, explain};
 use redrive_core::ids::QueueName;
@@ -17,6 +17,7 @@ use crate::config::ConfigPath;
 use crate::escape;
 use crate::failure::{AlreadyTold, tell};
 use crate::out::Out;
+use crate::whole::{self, Line, PAYLOAD_MAX_BYTES};
 
 /// Reads one JSON object a line, `{"id","text","http_status","error_type","context",…}`, and writes one a line,
 /// `{"id","label","category","group","template","rule"}`: the label is the reason, the group is the fingerprint.
@@ -89,9 +90,10 @@ fn stream(
     let mut bad_lines = 0;
     let mut line = Vec::new();
     for number in 1_u64.. {
-        line.clear();
-        if source.read_until(b'\n', &mut line).context("reading")? == 0 {
-            break;
+        match whole::line(&mut source, PAYLOAD_MAX_BYTES, &mut line).context("reading")? {
+            Line::Read(_) => {}
+            Line::TooLong => bail!("line {number}: larger than {} MiB", PAYLOAD_MAX_BYTES >> 20),
+            Line::End => break,
         }
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;

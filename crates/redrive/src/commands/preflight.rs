@@ -1,10 +1,7 @@
 //! `redrive preflight`: will a payload fit its model, without a server or a key.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::PathBuf;
 
-use anyhow::Context;
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::preflight::{Asked, Checked, PreflightVerdict, check};
 use redrive_core::wire::PreflightAnswer;
@@ -13,6 +10,7 @@ use crate::config::ConfigPath;
 use crate::escape;
 use crate::failure::AlreadyTold;
 use crate::out::{Out, Table};
+use crate::whole::{self, PAYLOAD_MAX_BYTES};
 
 /// Reads a payload (JSON, or any text) and says whether it fits: how many tokens it has about, what its model takes, and
 /// what takes the room. Exits with 0 for `ok` and `warn`, with 1 for `compress`, `split` and `reject`.
@@ -64,16 +62,10 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> anyhow::Result<()> {
 
 /// Bytes that are no text are counted as what they look like.
 fn read(file: Option<&PathBuf>) -> anyhow::Result<String> {
-    let mut bytes = Vec::new();
-    match file {
-        Some(path) => {
-            let mut file = File::open(path).with_context(|| path.display().to_string())?;
-            file.read_to_end(&mut bytes).with_context(|| path.display().to_string())?;
-        }
-        None => {
-            io::stdin().lock().read_to_end(&mut bytes).context("reading")?;
-        }
-    }
+    let bytes = match file {
+        Some(path) => whole::file(path, PAYLOAD_MAX_BYTES)?,
+        None => whole::stdin(PAYLOAD_MAX_BYTES)?,
+    };
     Ok(String::from_utf8(bytes).unwrap_or_else(|bad| String::from_utf8_lossy(bad.as_bytes()).into_owned()))
 }
 

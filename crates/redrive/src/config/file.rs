@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use anyhow::Context;
 use redrive_core::classify::user_rules::{UserRule, UserRules, compile};
 use redrive_core::detect::OutputSchema;
 use redrive_core::ids::QueueName;
@@ -23,6 +22,7 @@ use toml::de::{DeString, DeTable, DeValue, ValueDeserializer};
 
 use super::reference::{fields, nearest};
 use super::settings::ServerSection;
+use crate::whole::{self, CONFIG_MAX_BYTES};
 
 pub(super) const SECTIONS: [&str; 8] = ["server", "defaults", "tier", "queue", "tenant", "agent", "rule", "model"];
 
@@ -67,7 +67,7 @@ pub(super) struct TenantKeys {
 
 impl ConfigFile {
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let text = whole::text(path, CONFIG_MAX_BYTES)?;
         Ok(Self::parse(Source { path, text: &text })?)
     }
 
@@ -192,7 +192,7 @@ fn agents(source: Source<'_>, root: &mut DeTable<'_>) -> Result<Agents, Complain
 /// A schema that lies in a file of its own.
 fn schema_file(source: Source<'_>, name: &str) -> Result<OutputSchema, String> {
     let path = source.path.parent().unwrap_or(Path::new("")).join(name);
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let text = whole::text(&path, CONFIG_MAX_BYTES).map_err(|error| format!("{error:#}"))?;
     serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 

@@ -1,6 +1,7 @@
 //! Runs and steps as they were reported, with their defaults.
 
 use redrive_core::ids::{CallId, QueueName, StepKey, Tenant};
+use redrive_core::ledger::may_be_given;
 use redrive_core::text::{Label, Text};
 use redrive_core::wire::{PayloadOmitted, RawJson, RunFields, Severity, StepReport, StepRequest, StepStatus};
 use redrive_store::{About, NewRun, NewStep, encode};
@@ -84,6 +85,9 @@ pub(crate) fn new_step(step: Step, within: &str) -> Result<NewStep> {
     if step.check.as_ref().is_some_and(|check| check.token().len() > STEP_CHECK_MAX_BYTES) {
         return bad("check", &format!("must be at most {STEP_CHECK_MAX_BYTES} bytes"));
     }
+    if step.key.as_ref().is_some_and(|key| !may_be_given(key.as_str(), step.name.as_str())) {
+        return bad("key", "may begin with `step:` only where it is the key that a step of this name has without one");
+    }
     let (output, output_omitted) = kept_output(step.output.as_ref());
     let check = step.check.as_ref().map(|check| encode(check.token().as_bytes()));
     let Step { name, key, effect, checked, call_id, .. } = step;
@@ -116,6 +120,24 @@ mod tests {
         let big = format!(r#"{{"name":"a","status":"committed","output":"{}"}}"#, "x".repeat(STEP_OUTPUT_MAX_BYTES));
         let kept = step(&big).unwrap();
         assert_eq!((kept.output, kept.output_omitted.unwrap().bytes), (None, STEP_OUTPUT_MAX_BYTES as u64 + 2));
+    }
+
+    #[test]
+    fn a_key_made_of_a_name_belongs_to_that_name() {
+        let given = |name: &str, key: &str| step(&format!(r#"{{"name":"{name}","key":"{key}","status":"started"}}"#));
+        for (name, key) in [("mail", "step:mail"), ("send mail", "step:send@20mail:2"), ("mail", "mine:step:x")] {
+            assert!(given(name, key).is_ok(), "{name} {key}");
+        }
+        for (name, key) in [
+            ("mail", "step:other"),
+            ("mail", "step:mail:1"),
+            ("mail", "step:mail:02"),
+            ("mail", "step:mail:4294967296"),
+            ("mail", "step:"),
+            ("send mail", "step:send_mail"),
+        ] {
+            assert!(given(name, key).is_err(), "{name} {key}");
+        }
     }
 
     #[test]

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
-use crate::limits::{ANSWER_PROGRESS_MIN_BYTES, Limits};
+use crate::limits::{ANSWER_PROGRESS_MIN_BYTES, BODY_PROGRESS_MIN_BYTES, LINGER_MAX_BYTES, Limits};
 
 /// What a connection is doing, in the order in which they are closed for others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,8 +107,9 @@ impl Connections {
         }
         let cut = Arc::new(Notify::new());
         let place = Mutex::new(open.insert(Phase::Head, cut.clone()));
-        let (phase, answered) = (AtomicU8::new(Phase::Head as u8), AtomicBool::new(false));
-        Some(Slot { connections: self.clone(), place, phase, answered, cut })
+        let phase = AtomicU8::new(Phase::Head as u8);
+        let (answered, unread) = (AtomicBool::new(false), AtomicBool::new(false));
+        Some(Slot { connections: self.clone(), place, phase, answered, unread, cut })
     }
 
     /// Closes one that is not busy, for whoever needs its file.
@@ -133,6 +134,7 @@ pub(super) struct Slot {
     place: Mutex<Place>,
     phase: AtomicU8,
     answered: AtomicBool,
+    unread: AtomicBool,
     cut: Arc<Notify>,
 }
 
@@ -166,6 +168,15 @@ impl Slot {
         self.answered.store(true, Ordering::Release);
     }
 
+    /// A request was answered before all of its body had come.
+    pub(super) fn left_unread(&self) {
+        self.unread.store(true, Ordering::Release);
+    }
+
+    pub(super) fn has_unread(&self) -> bool {
+        self.unread.load(Ordering::Acquire)
+    }
+
     /// Whether an answer has been handed over since the last look.
     pub(super) fn take_answered(&self) -> bool {
         self.answered.swap(false, Ordering::AcqRel)
@@ -195,18 +206,35 @@ pub(super) struct Watched<S> {
     stall: Option<Pin<Box<Sleep>>>,
     /// Since `stall` was set.
     taken: usize,
+    linger: Option<Linger>,
+}
+
+/// What is left of a body that was answered before it had come.
+struct Linger {
+    until: Pin<Box<Sleep>>,
+    stall: Pin<Box<Sleep>>,
+    /// Since `stall` was set.
+    read: usize,
+    left: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Times {
     head: Duration,
     stall: Duration,
+    body: Duration,
+    body_stall: Duration,
 }
 
 impl Times {
     pub(super) fn of(limits: &Limits) -> Self {
         let ms = Duration::from_millis;
-        Self { head: ms(limits.head_timeout_ms), stall: ms(limits.answer_stall_ms) }
+        Self {
+            head: ms(limits.head_timeout_ms),
+            stall: ms(limits.answer_stall_ms),
+            body: ms(limits.body_timeout_ms),
+            body_stall: ms(limits.body_stall_ms),
+        }
     }
 
     pub(super) fn head(self) -> Duration {
@@ -216,7 +244,7 @@ impl Times {
 
 impl<S> Watched<S> {
     pub(super) fn new(stream: S, slot: Arc<Slot>, times: Times) -> Self {
-        Self { stream, slot, times, head: None, begun: false, stall: None, taken: 0 }
+        Self { stream, slot, times, head: None, begun: false, stall: None, taken: 0, linger: None }
     }
 
     /// Nothing came: whether the client may still take its time.
@@ -261,6 +289,43 @@ impl<S> Watched<S> {
     }
 }
 
+impl<S: AsyncRead + Unpin> Watched<S> {
+    /// Closing while bytes of a client are unread resets its connection, and a client that is still sending never sees the
+    /// answer. So they are read and thrown away, within the times that a body has; meanwhile it makes way for others.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Times { body, body_stall, .. } = self.times;
+        if self.linger.is_none() && self.slot.phase() != Phase::Idle {
+            self.slot.enter(Phase::Idle);
+        }
+        let linger = self.linger.get_or_insert_with(|| Linger {
+            until: Box::pin(tokio::time::sleep(body)),
+            stall: Box::pin(tokio::time::sleep(body_stall)),
+            read: 0,
+            left: LINGER_MAX_BYTES,
+        });
+        let mut bytes = [std::mem::MaybeUninit::uninit(); 16 * 1024];
+        loop {
+            if linger.until.as_mut().poll(cx).is_ready() || linger.stall.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            let mut buffer = ReadBuf::uninit(&mut bytes);
+            let read = match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer)) {
+                Ok(()) => buffer.filled().len(),
+                Err(_) => return Poll::Ready(()),
+            };
+            linger.left = linger.left.saturating_sub(read);
+            if read == 0 || linger.left == 0 {
+                return Poll::Ready(());
+            }
+            linger.read += read;
+            if linger.read >= BODY_PROGRESS_MIN_BYTES {
+                linger.read = 0;
+                linger.stall.as_mut().reset(Instant::now() + body_stall);
+            }
+        }
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
@@ -274,7 +339,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.on_write(cx, written)
@@ -305,7 +370,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+        if self.slot.has_unread() {
+            ready!(self.poll_linger(cx));
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -174,8 +174,43 @@ impl Service<Request<Incoming>> for Front {
         if request.version() >= Version::HTTP_11 && !has_one_host(request.headers()) {
             request.extensions_mut().insert(BadHost);
         }
-        let answer = self.router.call(request);
+        let slot = self.slot.clone();
+        let answer = self.router.call(request.map(|body| Asking { body, ended: false, slot }));
         Box::pin(async move { answer.await.map(answering) })
+    }
+}
+
+/// The body of a request; its connection hears when somebody has lost interest before its end.
+struct Asking {
+    body: Incoming,
+    ended: bool,
+    slot: Arc<Slot>,
+}
+
+impl HttpBody for Asking {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        self.ended |= matches!(frame, Poll::Ready(None));
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if !self.ended && !self.body.is_end_stream() {
+            self.slot.left_unread();
+        }
     }
 }
 
@@ -320,6 +355,59 @@ mod tests {
         let (after, (ended, (idle, head, _client))) = seconds(async { tokio::join!(served, client) }).await;
         assert!(ended.is_err());
         assert_eq!((idle, head, after), (vec![Phase::Idle], vec![Phase::Head], 15));
+    }
+
+    async fn ask_with_body(client: &mut DuplexStream) {
+        let head = format!("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: {LARGE}\r\n\r\n");
+        client.write_all(head.as_bytes()).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_reaches_a_client_that_sends_its_whole_body() {
+        let (mut client, _connections, served) = connect();
+        let client = async {
+            ask_with_body(&mut client).await;
+            for _ in 0..LARGE / 1024 {
+                client.write_all(&[b'x'; 1024]).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).await.unwrap();
+            answer
+        };
+        let (ended, answer) = tokio::join!(served, client);
+        assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
+        assert!(ended.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stalls_after_its_refusal_ends_in_five_seconds() {
+        let (mut client, connections, served) = connect();
+        let client = async {
+            ask_with_body(&mut client).await;
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).await.unwrap();
+            (answer, connections.phases(), client)
+        };
+        let (after, (_, (answer, phases, _client))) = seconds(async { tokio::join!(served, client) }).await;
+        assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
+        assert_eq!((after, phases), (5, vec![Phase::Idle]), "and it makes way for others meanwhile");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_drips_after_its_refusal_ends_in_time() {
+        let (mut client, _connections, served) = connect();
+        ask_with_body(&mut client).await;
+        let dripping = async {
+            loop {
+                let _ = client.write_all(&[b'x'; 16 * 1024]).await;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let ended = async {
+            tokio::select! { ended = served => ended, () = dripping => Ok(()) }
+        };
+        assert_eq!(seconds(ended).await.0, 30);
     }
 
     #[tokio::test(start_paused = true)]

@@ -287,6 +287,44 @@ async fn texts_that_only_json_can_encode_are_kept() {
     assert_eq!(world.get("/v1/runs?agent=%00", &world.tenant).await.status, 200);
 }
 
+/// A name is given back as it came, and is found by how it is shown; one that looks like it is another.
+#[tokio::test]
+async fn names_that_only_json_can_write_are_names_of_their_own() {
+    let world = World::new().await;
+    let (lone, letters) = (r#""\ud800""#, r#""\\ud800""#);
+    let fields = ["agent", "task_type", "customer", "environment", "model", "provider", "tool", "step"];
+    for (run, name) in [("lone", lone), ("letters", letters), ("upper", r#""\uD800""#)] {
+        let all: String = fields.iter().map(|field| format!(r#""{field}":{name},"#)).collect();
+        let steps = format!(
+            r#""steps":[{{"name":{name},"effect":false,"status":"committed"}}],"versions":{{"prompt":{name}}}"#
+        );
+        let body = format!(r#"{{"run_id":"{run}",{all}{steps},"error":{{"message":"m"}}}}"#);
+        assert_eq!(world.work("/v1/failures", body).await.status, 201, "{run}");
+    }
+    for (run, name, key) in [("lone", lone, "step:@ed@a0@80"), ("letters", letters, "step:@5cud800")] {
+        let shown = world.get(&format!("/v1/runs/{run}"), &world.tenant).await;
+        assert_eq!(shown.status, 200, "{run}");
+        for field in fields.iter().chain(&["prompt", "name"]) {
+            assert!(shown.text.contains(&format!(r#""{field}":{name}"#)), "{run} {field}: {}", shown.text);
+        }
+        assert!(shown.text.contains(&format!(r#""key":"{key}""#)), "{run}: {}", shown.text);
+    }
+    for field in ["agent", "customer", "environment", "model", "provider"] {
+        let found = async |shown: &str| {
+            let listed = world.get(&format!("/v1/runs?{field}={shown}"), &world.tenant).await;
+            assert_eq!(listed.status, 200, "{field}: {}", listed.text);
+            ["lone", "letters", "upper"].map(|run| listed.text.contains(&format!(r#""run_id":"{run}""#)))
+        };
+        assert_eq!(found("%5Cud800").await, [true, false, true], "{field}");
+        assert_eq!(found("%5C%5Cud800").await, [false, true, false], "{field}");
+    }
+    for page in ["/v1/runs", "/v1/patterns", "/v1/stats", "/v1/breakers", "/v1/changes", "/v1/health"] {
+        assert_eq!(world.get(page, &world.tenant).await.status, 200, "{page}");
+    }
+    let body = r#"{"run_id":"a\ud800","error":{"message":"m"}}"#;
+    assert_eq!(world.work("/v1/failures", body).await.status, 422, "an id is no name");
+}
+
 #[tokio::test]
 async fn the_description_is_served_without_a_key() {
     let world = World::new().await;

@@ -1,5 +1,7 @@
 //! What a reported step does to the ledger. `core` decides; here its answer is kept, and the run's counts with it.
 
+use std::collections::BTreeSet;
+
 use redrive_core::ledger::{self, By, EntryState, Known, RUN_STEPS_MAX, Recorded, Refused, Report, Unnamed};
 use redrive_core::text::Text;
 use redrive_core::wire::{StepView, Versions};
@@ -184,7 +186,7 @@ impl Batch<'_> {
         let by = Mover { attempt, epoch, versions };
         let mut dropped = 0;
         for (at, step) in steps.iter().enumerate() {
-            let key = key_in_list(&steps[..at], step);
+            let key = key_in_list(steps, at);
             let found = self.find_step(row, step, &key)?;
             let entry = found.as_ref().map(|found| found.entry(row.id, step));
             let recorded = ledger::apply(entry.as_ref(), report_of(step)?, By::End { epoch })
@@ -211,14 +213,23 @@ fn report_of(step: &NewStep) -> Result<Report> {
         .ok_or_else(|| Error::Unexpected(format!("a step was reported as {}", step.status)))
 }
 
-fn key_in_list(before: &[NewStep], step: &NewStep) -> String {
+/// The keys of all steps of a list.
+pub(crate) fn keys_in_list(steps: &[NewStep]) -> Vec<String> {
+    (0..steps.len()).map(|at| key_in_list(steps, at)).collect()
+}
+
+/// Those without a key are counted in their order, past the ones that others of the list have for a key.
+fn key_in_list(steps: &[NewStep], at: usize) -> String {
+    let step = &steps[at];
     if let Some(key) = &step.key {
         return key.as_str().to_owned();
     }
     let stem = ledger::unnamed_stem(step.name.as_str());
+    let given = |other: &NewStep| other.key.as_ref().and_then(|key| ledger::ordinal_of_key(key.as_str(), &stem));
+    let taken: BTreeSet<u32> = steps.iter().filter_map(given).collect();
     let same = |other: &&NewStep| other.key.is_none() && ledger::unnamed_stem(other.name.as_str()) == stem;
-    let earlier = u32::try_from(before.iter().filter(same).count()).unwrap_or(u32::MAX - 1);
-    ledger::unnamed_key(step.name.as_str(), earlier + 1)
+    let earlier = steps[..at].iter().filter(same).count();
+    ledger::unnamed_key(step.name.as_str(), ledger::free_ordinal(&taken, earlier))
 }
 
 /// The key that a step gave, or what it is known by without one.

@@ -87,6 +87,8 @@ pub(crate) struct Life {
     pub(crate) left_more: bool,
     #[serde(default, skip_serializing_if = "is_default", rename = "dn")]
     pub(crate) decisions: u32,
+    #[serde(default, skip_serializing_if = "is_default", rename = "us")]
+    pub(crate) was_unsafe: bool,
     /// Who began the attempt under way.
     #[serde(default, skip_serializing_if = "is_default", rename = "w")]
     pub(crate) worker: Option<Label>,
@@ -229,6 +231,7 @@ impl Life {
             left_queues: run.left_queues.names.clone(),
             left_more: run.left_queues.more,
             decisions: run.decisions,
+            was_unsafe: run.was_unsafe,
             worker,
             start_id,
             ..Self::default()
@@ -248,6 +251,14 @@ impl Life {
             State::Dead { .. } | State::Succeeded | State::Recovered | State::Resolved | State::Discarded => {}
         }
         life
+    }
+
+    /// Rows from before `was_unsafe` was kept say it by what they are dead for alone.
+    fn is_dead_unsafe(&self, columns: &StateColumns) -> bool {
+        let unsafe_word = Some(DeadBecause::Unsafe);
+        let dead =
+            columns.state == StateName::Dead && columns.detail == position(DeadBecause::ALL, &DeadBecause::Unsafe);
+        dead || self.before_merge == unsafe_word || self.review.as_ref().map(|review| review.before) == unsafe_word
     }
 
     fn state(&self, columns: &StateColumns) -> Result<State> {
@@ -319,6 +330,7 @@ impl Life {
             deferred_until,
             left_queues: LeftQueues { names: self.left_queues.clone(), more: self.left_more },
             decisions: self.decisions,
+            was_unsafe: self.was_unsafe || self.is_dead_unsafe(columns),
             idle_ms: self.idle_ms,
             deadline_ms: self.deadline_ms,
         })

@@ -41,7 +41,7 @@ pub(crate) fn report(batch: &mut Batch<'_>, report: &Report) -> Result<Reported>
             row.run.resumable = report.run.resumable.unwrap_or(row.run.resumable);
             let answer = record(batch, &before, row, &report.failed, attempt, None, None)?;
             if let State::Merged(merged) = &before.run.state {
-                merges::pass_on(batch, tenant, &merged.into, &report.failed)?;
+                merges::pass_on(batch, &before, &merged.into, &report.failed)?;
             }
             Ok(Reported { answer, fresh: true })
         }

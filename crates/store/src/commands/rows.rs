@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use redrive_core::absence::Absence;
 use redrive_core::breaker::{Breaker, Key};
 use redrive_core::ids::{OrderKey, QueueName, RunId, Tenant};
+use redrive_core::ledger::EntryState;
 use redrive_core::money::Spend;
 use redrive_core::pattern::Fingerprint;
 use redrive_core::strategy::Failure;
@@ -28,6 +29,7 @@ use crate::commands::tenant_names::NameKind;
 use crate::error::Result;
 use crate::model::{KeyRecord, NewRun, NewSent, RunFilter, Swept};
 
+use crate::commands::breakers::{CorruptBreaker, ReadBreakers};
 pub(crate) use crate::commands::set_aside::ReadRuns;
 
 pub(crate) use crate::commands::records::{
@@ -183,6 +185,19 @@ pub(crate) trait AttemptRows {
     fn insert_move(&mut self, moved: &NewMove<'_>, now: Timestamp) -> Result<()>;
 }
 
+/// An entry that a merged run has put into its target's ledger.
+#[derive(Debug, Clone)]
+pub(crate) struct MergedStep {
+    pub(crate) step: i64,
+    /// Whose ledger it is in, and who reported it.
+    pub(crate) run: i64,
+    pub(crate) from: i64,
+    /// The entry's own, when it was reported.
+    pub(crate) at: Timestamp,
+    /// How the target's own entry stood before.
+    pub(crate) own: Option<EntryState>,
+}
+
 pub(crate) trait LedgerRows {
     fn step_of_run(&mut self, run: i64, key: &str) -> Result<Option<StepRow>>;
     /// In the order in which they began.
@@ -202,6 +217,12 @@ pub(crate) trait LedgerRows {
     fn doubt_open_effects(&mut self, run: i64, now: Timestamp) -> Result<()>;
     /// A plain step is no longer done; no effect ever is taken back.
     fn do_step_again(&mut self, run: i64, key: &str) -> Result<()>;
+    /// What runs that are or were merged into this one have put into its ledger.
+    fn merged_steps(&mut self, run: i64) -> Result<Vec<MergedStep>>;
+    fn put_merged_step(&mut self, merged: &MergedStep) -> Result<()>;
+    fn forget_merged_step(&mut self, step: i64) -> Result<()>;
+    /// As it stood before the merge, or away where it was not there.
+    fn take_step_back(&mut self, step: i64, own: Option<EntryState>, now: Timestamp) -> Result<()>;
 }
 
 pub(crate) trait PatternRows {
@@ -251,15 +272,18 @@ pub(crate) struct PutBreaker<'a> {
 
 pub(crate) trait BreakerRows {
     /// All breakers that are not closed, maybe others that the batch concerns, and the last generation that was given out.
-    fn breakers(&mut self) -> Result<(Vec<(Key, Breaker)>, u64)>;
+    fn breakers(&mut self) -> Result<(ReadBreakers, u64)>;
     /// Those of these that have a row and were not read yet, maybe others.
-    fn breakers_named(&mut self, keys: &[Key]) -> Result<Vec<(Key, Breaker)>>;
+    fn breakers_named(&mut self, keys: &[Key]) -> Result<ReadBreakers>;
     /// Every one that has a row: of one tenant, or of all.
-    fn breakers_in(&mut self, tenant: Option<i64>) -> Result<Vec<(Key, Breaker)>>;
+    fn breakers_in(&mut self, tenant: Option<i64>) -> Result<ReadBreakers>;
     /// How many of a tenant's have a row.
     fn breaker_count(&mut self, tenant: i64) -> Result<usize>;
     /// Closed ones that nothing was counted for since, the oldest first.
-    fn idle_breakers(&mut self, since: Timestamp, most: usize) -> Result<Vec<Key>>;
+    fn idle_breakers(&mut self, since: Timestamp, most: usize) -> Result<ReadBreakers>;
+    /// Takes a row that can't be read out of the table and keeps it for a person. False where nothing may be written, or
+    /// where the row has changed since.
+    fn set_breaker_aside(&mut self, corrupt: &CorruptBreaker, now: Timestamp) -> Result<bool>;
     /// Keeps others from moving breakers until the commit. True when they may have moved since they were read.
     fn lock_breakers(&mut self) -> Result<bool>;
     fn put_generation(&mut self, last: u64) -> Result<()>;

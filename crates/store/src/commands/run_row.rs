@@ -6,7 +6,7 @@ use redrive_core::ids::{QueueName, RunId, Tenant};
 use redrive_core::lifecycle::{self, Event, Moved, Refused};
 use redrive_core::policy::Policy;
 use redrive_core::reason::{Category, Reason};
-use redrive_core::run::{Run, StateName};
+use redrive_core::run::{Run, State, StateName};
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Versions;
@@ -119,6 +119,21 @@ impl RunRow {
             lease_secret: life.lease_secret,
             step_count: life.step_count,
         })
+    }
+
+    /// What it is part of.
+    pub(crate) fn merged_into(&self) -> Option<&RunId> {
+        match &self.run.state {
+            State::Merged(merged) => Some(&merged.into),
+            State::Scheduled(_)
+            | State::Running(_)
+            | State::Dead { .. }
+            | State::Review(_)
+            | State::Succeeded
+            | State::Recovered
+            | State::Resolved
+            | State::Discarded => None,
+        }
     }
 
     pub(crate) fn standing(&self) -> Standing {

@@ -12,6 +12,7 @@ use crate::codec::decode;
 use crate::commands::attempts::json;
 use crate::commands::batch::Batch;
 use crate::commands::life::word;
+use crate::commands::rows::MergedStep;
 use crate::commands::run_row::RunRow;
 use crate::error::{Error, Result};
 use crate::kept::columns::{Columns, flag, label_or_none, number, owned, owned_or_none, time, time_or_none, whole};
@@ -69,6 +70,15 @@ fn state(row: &impl Columns, status: usize, outcome: usize) -> Result<EntryState
     let status = word(StepStatus::ALL, number(row, status)?, "step status")?;
     let outcome = row.number_or_none(outcome)?.map(|outcome| word(EffectOutcome::ALL, outcome, "effect outcome"));
     EntryState::of(status, outcome.transpose()?).ok_or_else(|| damaged("outcome"))
+}
+
+/// The columns of [`read_merged`].
+pub(crate) const MERGED: &str =
+    "SELECT step, run, from_run, at, own_status, own_outcome FROM merged_steps WHERE run = ";
+
+pub(crate) fn read_merged(row: &impl Columns) -> Result<MergedStep> {
+    let own = row.number_or_none(4)?.map(|_| state(row, 4, 5)).transpose()?;
+    Ok(MergedStep { step: number(row, 0)?, run: number(row, 1)?, from: number(row, 2)?, at: time(row, 3)?, own })
 }
 
 impl StepRow {
@@ -224,7 +234,7 @@ impl Batch<'_> {
     pub(crate) fn find_step(&mut self, row: &RunRow, step: &NewStep, key: &str) -> Result<Option<StepRow>> {
         let own = self.rows.step_of_run(row.id, key)?;
         let is_done = own.as_ref().is_some_and(|own| own.state.will() == Will::Skip);
-        if is_done || !is_effect(step, own.as_ref()) || step.key.is_none() {
+        if is_done || !is_effect(step, own.as_ref()) || !step.has_own_key() {
             return Ok(own);
         }
         Ok(self.rows.step_holder(row.tenant, key)?.or(own))

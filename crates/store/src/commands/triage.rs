@@ -42,7 +42,14 @@ pub(crate) fn act_on(batch: &mut Batch<'_>, row: RunRow, act: &Act) -> Result<Ru
         Triage::Discard => plain(batch, row, act, &Event::Discard)?,
         Triage::Reject => plain(batch, row, act, &Event::Reject)?,
         Triage::Defer { until } => plain(batch, row, act, &Event::Defer { until: *until })?,
-        Triage::Unmerge => plain(batch, row, act, &Event::Unmerge)?,
+        Triage::Unmerge => {
+            let into = row.merged_into().cloned();
+            let row = plain(batch, row, act, &Event::Unmerge)?;
+            if let Some(into) = into {
+                merges::take_steps_back(batch, &row, &into, act)?;
+            }
+            row
+        }
         Triage::Merge { into } => {
             let event = merges::merge(batch, &row, into)?;
             plain(batch, row, act, &event)?

@@ -33,6 +33,7 @@ pub(super) const TABLES: &[Table] = &[
     table("late_failures", ID),
     table("history", ID),
     table("steps", ID),
+    table("merged_steps", &["step"]),
     table("sent", ATTEMPT),
     table("revisions", REVISION),
     table("reviews", &["run"]),

@@ -12,7 +12,7 @@ use tokio_postgres::Row;
 use super::columns::number;
 use super::rows::PgRows;
 use crate::codec::encode;
-use crate::commands::breakers::{COLUMNS, ENTRY, read_breaker, read_entry};
+use crate::commands::breakers::{COLUMNS, CorruptBreaker, ENTRY, ReadBreakers, read_entry};
 use crate::commands::rows::{BreakerRows, PutBreaker};
 use crate::error::{Error, Result};
 use crate::model::Swept;
@@ -76,8 +76,14 @@ impl PgRows<'_> {
     }
 }
 
+fn readable(rows: &[Row]) -> Result<ReadBreakers> {
+    let mut read = ReadBreakers::default();
+    rows.iter().try_for_each(|row| read.read(row))?;
+    Ok(read)
+}
+
 impl BreakerRows for PgRows<'_> {
-    fn breakers(&mut self) -> Result<(Vec<(Key, Breaker)>, u64)> {
+    fn breakers(&mut self) -> Result<(ReadBreakers, u64)> {
         let (last, concerned) = match self.breakers.read.take() {
             Some(read) => read,
             None => {
@@ -90,16 +96,16 @@ impl BreakerRows for PgRows<'_> {
         };
         let (last, shared) =
             last.first().map_or(Ok((0, 1)), |row| Ok::<_, Error>((number(row, 0)?, number(row, 1)?)))?;
-        let concerned: Vec<(Key, Breaker)> = concerned.iter().map(read_breaker).collect::<Result<_>>()?;
+        let concerned = readable(&concerned)?;
         self.breakers.any_shared = shared != 0;
         self.breakers.counts.clear();
-        for tenant in concerned.iter().filter_map(|(key, _)| self.names.number(key.tenant()?)) {
+        for tenant in concerned.all.iter().filter_map(|(key, _)| self.names.number(key.tenant()?)) {
             *self.breakers.counts.entry(tenant).or_default() += 1;
         }
         Ok((concerned, last.cast_unsigned()))
     }
 
-    fn breakers_named(&mut self, keys: &[Key]) -> Result<Vec<(Key, Breaker)>> {
+    fn breakers_named(&mut self, keys: &[Key]) -> Result<ReadBreakers> {
         let mut names = HashSet::new();
         for key in keys {
             let is_read = match key.tenant() {
@@ -118,20 +124,20 @@ impl BreakerRows for PgRows<'_> {
         }
         names.retain(|name| !self.breakers.asked.contains(name));
         if names.is_empty() {
-            return Ok(Vec::new());
+            return Ok(ReadBreakers::default());
         }
         let bytes: Vec<&[u8]> = names.iter().map(|name| name.as_str().as_bytes()).collect();
         let found = self.ask(&NAMED, &[&bytes])?;
         self.breakers.asked.extend(names);
-        found.iter().map(read_breaker).collect()
+        readable(&found)
     }
 
-    fn breakers_in(&mut self, tenant: Option<i64>) -> Result<Vec<(Key, Breaker)>> {
+    fn breakers_in(&mut self, tenant: Option<i64>) -> Result<ReadBreakers> {
         let found = match tenant {
             Some(tenant) => self.ask(&OF_TENANT, &[&tenant])?,
             None => self.ask(&FROM, &[])?,
         };
-        found.iter().map(read_breaker).collect()
+        readable(&found)
     }
 
     fn breaker_count(&mut self, tenant: i64) -> Result<usize> {
@@ -143,10 +149,20 @@ impl BreakerRows for PgRows<'_> {
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
-    fn idle_breakers(&mut self, since: Timestamp, most: usize) -> Result<Vec<Key>> {
+    fn idle_breakers(&mut self, since: Timestamp, most: usize) -> Result<ReadBreakers> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let found = self.ask(&IDLE, &[&since.as_millis(), &most])?;
-        found.iter().map(|row| read_breaker(row).map(|(key, _)| key)).collect()
+        readable(&self.ask(&IDLE, &[&since.as_millis(), &most])?)
+    }
+
+    fn set_breaker_aside(&mut self, corrupt: &CorruptBreaker, now: Timestamp) -> Result<bool> {
+        if self.only_reads() {
+            return Ok(false);
+        }
+        // Another batch may have written it anew since.
+        let sql = "WITH taken AS (DELETE FROM breakers WHERE name = $3 AND life = $4 RETURNING *)
+             INSERT INTO set_aside (at, source, why, body)
+             SELECT $1, 'breakers', $2, to_json(taken)::text FROM taken";
+        Ok(self.run(sql, &[&now.as_millis(), &corrupt.why(), &corrupt.name, &corrupt.life])? > 0)
     }
 
     fn lock_breakers(&mut self) -> Result<bool> {

@@ -11,13 +11,16 @@ use redrive_core::wire::StepStatus;
 use super::line::Values;
 use super::rows::PgRows;
 use crate::commands::life::position;
-use crate::commands::rows::{LedgerRows, MovedEntry, NewEntry, SettledEntry, outcome_column, status_column};
-use crate::commands::steps::{COLUMNS, FACTS, StepRow, versions_column};
+use crate::commands::rows::{
+    LedgerRows, MergedStep, MovedEntry, NewEntry, SettledEntry, outcome_column, status_column,
+};
+use crate::commands::steps::{COLUMNS, FACTS, MERGED, StepRow, read_merged, versions_column};
 use crate::error::{Error, Result};
 
 static OF_RUN_BY_KEY: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM steps WHERE run = $1 AND key = $2"));
 static OF_RUN: LazyLock<String> = LazyLock::new(|| format!("SELECT {FACTS} FROM steps WHERE run = $1 ORDER BY id"));
+static MERGED_OF_RUN: LazyLock<String> = LazyLock::new(|| format!("{MERGED} $1"));
 static BETWEEN: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {COLUMNS} FROM steps WHERE run = $1 AND key >= $2 AND key < $3"));
 /// Locked: two runs that begin the same effect take turns.
@@ -99,7 +102,7 @@ impl LedgerRows for PgRows<'_> {
                 &i64::from(new.by.attempt),
                 &new.by.epoch.cast_signed(),
                 &new.key,
-                &i64::from(new.step.key.is_some()),
+                &i64::from(new.step.has_own_key()),
                 &new.step.name.as_str().as_bytes(),
                 &i64::from(new.effect),
                 &status_column(new.state),
@@ -190,6 +193,39 @@ impl LedgerRows for PgRows<'_> {
         let sql = "UPDATE steps SET status = $3, outcome = NULL WHERE run = $1 AND key = $2 AND effect = 0";
         self.run(sql, &[&run, &key, &position(StepStatus::ALL, &StepStatus::Failed)])?;
         Ok(())
+    }
+
+    fn merged_steps(&mut self, run: i64) -> Result<Vec<MergedStep>> {
+        self.ask(&MERGED_OF_RUN, &[&run])?.iter().map(read_merged).collect()
+    }
+
+    fn put_merged_step(&mut self, merged: &MergedStep) -> Result<()> {
+        let sql = "INSERT INTO merged_steps (step, run, from_run, at, own_status, own_outcome)
+             VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (step) DO UPDATE SET at = excluded.at";
+        let MergedStep { step, run, from, at, own } = merged;
+        let (status, outcome) = (own.map(status_column), own.and_then(outcome_column));
+        self.run(sql, &[step, run, from, &at.as_millis(), &status, &outcome])?;
+        Ok(())
+    }
+
+    fn forget_merged_step(&mut self, step: i64) -> Result<()> {
+        self.run("DELETE FROM merged_steps WHERE step = $1", &[&step])?;
+        Ok(())
+    }
+
+    fn take_step_back(&mut self, step: i64, own: Option<EntryState>, now: Timestamp) -> Result<()> {
+        self.forget_merged_step(step)?;
+        let changed = match own {
+            None => self.run("DELETE FROM steps WHERE id = $1", &[&step])?,
+            Some(own) => {
+                let sql =
+                    "UPDATE steps SET status = $2, outcome = $3, holds = least(holds, $4), at = $5, output = NULL,
+                     omitted_bytes = NULL, omitted_sha256 = NULL WHERE id = $1";
+                let (status, outcome) = (status_column(own), outcome_column(own));
+                self.run(sql, &[&step, &status, &outcome, &i64::from(own.holds()), &now.as_millis()])?
+            }
+        };
+        exactly_one(changed)
     }
 }
 

@@ -50,6 +50,10 @@ impl<'a> PgRows<'a> {
         Self { locks: false, ..Self::new(line, names, marks, quiet) }
     }
 
+    pub(super) fn only_reads(&self) -> bool {
+        !self.locks
+    }
+
     /// A statement that ends in `FOR UPDATE`, as this transaction sends it.
     pub(super) fn locking<'s>(&self, sql: &'s str) -> &'s str {
         if self.locks { sql } else { sql.strip_suffix(" FOR UPDATE").unwrap_or(sql) }

@@ -49,6 +49,9 @@ impl Tls {
     }
 }
 
+/// The certificates of all authorities there are come to a quarter of it.
+const ROOTS_MAX_BYTES: u64 = 4 << 20;
+
 fn system_roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     // What the system holds and nobody can read is of no use to us either.
@@ -58,8 +61,13 @@ fn system_roots() -> RootCertStore {
 
 fn roots_in(path: &Path) -> Result<RootCertStore> {
     let unreadable = |e: String| Error::Unexpected(format!("sslrootcert {}: {e}", path.display()));
+    let found = std::fs::metadata(path).map_err(|e| unreadable(e.to_string()))?;
+    if !found.is_file() || found.len() > ROOTS_MAX_BYTES {
+        return Err(unreadable("not a regular file of at most 4 MiB".into()));
+    }
+    let text = std::fs::read(path).map_err(|e| unreadable(e.to_string()))?;
     let mut roots = RootCertStore::empty();
-    for cert in CertificateDer::pem_file_iter(path).map_err(|e| unreadable(e.to_string()))? {
+    for cert in CertificateDer::pem_slice_iter(&text) {
         let cert = cert.map_err(|e| unreadable(e.to_string()))?;
         roots.add(cert).map_err(|e| unreadable(e.to_string()))?;
     }

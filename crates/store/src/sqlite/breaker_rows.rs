@@ -8,35 +8,42 @@ use rusqlite::{OptionalExtension, params};
 
 use super::rows::SqliteRows;
 use crate::codec::encode;
-use crate::commands::breakers::{COLUMNS, ENTRY, read_breaker, read_entry};
+use crate::commands::breakers::{COLUMNS, CorruptBreaker, ENTRY, ReadBreakers, read_entry};
 use crate::commands::rows::{BreakerRows, PutBreaker};
 use crate::error::Result;
 use crate::model::Swept;
 
 impl SqliteRows<'_> {
-    fn breakers_where(&mut self, condition: &str, values: impl rusqlite::Params) -> Result<Vec<(Key, Breaker)>> {
+    fn breakers_where(&mut self, condition: &str, values: impl rusqlite::Params) -> Result<ReadBreakers> {
         let sql = format!("SELECT {COLUMNS} FROM breakers b LEFT JOIN tenants t ON t.id = b.tenant WHERE {condition}");
-        self.conn.prepare_cached(&sql)?.query_and_then(values, |row| read_breaker(row))?.collect()
+        let mut statement = self.conn.prepare_cached(&sql)?;
+        let (mut rows, mut read) = (statement.query(values)?, ReadBreakers::default());
+        while let Some(row) = rows.next()? {
+            read.read(row)?;
+        }
+        Ok(read)
     }
 }
 
 impl BreakerRows for SqliteRows<'_> {
-    fn breakers(&mut self) -> Result<(Vec<(Key, Breaker)>, u64)> {
+    fn breakers(&mut self) -> Result<(ReadBreakers, u64)> {
         let mut last = self.conn.prepare_cached("SELECT last FROM breaker_generation")?;
         let last: Option<i64> = last.query_row([], |row| row.get(0)).optional()?;
         let last = last.unwrap_or(0).cast_unsigned();
         Ok((self.breakers_where("b.open = 1", [])?, last))
     }
 
-    fn breakers_named(&mut self, keys: &[Key]) -> Result<Vec<(Key, Breaker)>> {
-        let mut found = Vec::new();
+    fn breakers_named(&mut self, keys: &[Key]) -> Result<ReadBreakers> {
+        let mut found = ReadBreakers::default();
         for key in keys {
-            found.extend(self.breakers_where("b.name = ?1", [key.name().as_str()])?);
+            let ReadBreakers { all, corrupt } = self.breakers_where("b.name = ?1", [key.name().as_str()])?;
+            found.all.extend(all);
+            found.corrupt.extend(corrupt);
         }
         Ok(found)
     }
 
-    fn breakers_in(&mut self, tenant: Option<i64>) -> Result<Vec<(Key, Breaker)>> {
+    fn breakers_in(&mut self, tenant: Option<i64>) -> Result<ReadBreakers> {
         match tenant {
             Some(tenant) => self.breakers_where("b.tenant = ?1", [tenant]),
             None => self.breakers_where("1", []),
@@ -48,10 +55,25 @@ impl BreakerRows for SqliteRows<'_> {
         Ok(count.query_row([tenant], |row| row.get(0))?)
     }
 
-    fn idle_breakers(&mut self, since: Timestamp, most: usize) -> Result<Vec<Key>> {
+    fn idle_breakers(&mut self, since: Timestamp, most: usize) -> Result<ReadBreakers> {
         let condition = "b.open = 0 AND b.moved_at < ?1 ORDER BY b.moved_at LIMIT ?2";
-        let found = self.breakers_where(condition, params![since.as_millis(), most])?;
-        Ok(found.into_iter().map(|(key, _)| key).collect())
+        self.breakers_where(condition, params![since.as_millis(), most])
+    }
+
+    fn set_breaker_aside(&mut self, corrupt: &CorruptBreaker, now: Timestamp) -> Result<bool> {
+        if self.conn.is_readonly("main")? {
+            return Ok(false);
+        }
+        let mut keep = self.conn.prepare_cached(
+            "INSERT INTO set_aside (at, source, why, body)
+                 SELECT ?1, 'breakers', ?2, json_object('name', name, 'environment', environment, 'tenant', tenant,
+                     'provider', provider, 'model', model, 'life', hex(life), 'open', open, 'moved_at', moved_at)
+                 FROM breakers WHERE name = CAST(?3 AS TEXT)",
+        )?;
+        let kept = keep.execute(params![now.as_millis(), corrupt.why(), corrupt.name])?;
+        let mut forget = self.conn.prepare_cached("DELETE FROM breakers WHERE name = CAST(?1 AS TEXT)")?;
+        forget.execute(params![corrupt.name])?;
+        Ok(kept > 0)
     }
 
     fn lock_breakers(&mut self) -> Result<bool> {

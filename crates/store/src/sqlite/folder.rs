@@ -5,6 +5,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
@@ -54,11 +55,24 @@ pub(super) fn close_to_others(folder: &Path) {
 /// Holds the folder for this process; ends with it, however it ends.
 #[derive(Debug)]
 pub(super) struct Held {
+    _folder: File,
     _lock: File,
 }
 
-/// Takes the folder, or says that another server has it.
+/// Takes the folder, or says that another server has it. The folder itself is locked: no file in it that somebody deletes
+/// lets a second server in. The file is locked too, since servers before this one look at it alone.
 pub(super) fn hold(folder: &Path) -> Result<Held> {
+    let in_use = || Error::Unexpected(format!("another redrive server is using {}", folder.display()));
+    let handle = File::open(folder)
+        .map_err(|e| Error::Unexpected(format!("the data folder {} can't be opened: {e}", folder.display())))?;
+    match flock(&handle, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Err(in_use()),
+        // A file system, such as NFS, that has no locks of folders.
+        Err(error) => {
+            tracing::warn!(folder = %folder.display(), %error, "the data folder can't be locked: redrive.lock alone guards it");
+        }
+    }
     let path = folder.join(LOCK);
     let lock = OpenOptions::new()
         .create(true)
@@ -67,9 +81,8 @@ pub(super) fn hold(folder: &Path) -> Result<Held> {
         .mode(0o600)
         .open(&path)
         .map_err(|e| Error::Unexpected(format!("{} can't be opened: {e}", path.display())))?;
-    flock(&lock, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| Error::Unexpected(format!("another redrive server is using {}", folder.display())))?;
-    Ok(Held { _lock: lock })
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| in_use())?;
+    Ok(Held { _folder: handle, _lock: lock })
 }
 
 /// For those who only visit: the store must be there, and theirs to open. Files made by another user would lock the
@@ -89,6 +102,21 @@ pub(super) fn visit(folder: &Path) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_second_server_is_refused_whatever_is_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = hold(folder.path()).unwrap();
+        let refused = format!(
+            "the store holds something unexpected: another redrive server is using {}",
+            folder.path().display()
+        );
+        assert_eq!(hold(folder.path()).unwrap_err().to_string(), refused);
+        std::fs::remove_file(folder.path().join(LOCK)).unwrap();
+        assert_eq!(hold(folder.path()).unwrap_err().to_string(), refused);
+        drop(first);
+        hold(folder.path()).unwrap();
+    }
 
     #[test]
     fn the_stores_files_are_closed_to_others() {

@@ -8,8 +8,12 @@ use rusqlite::{Connection, Params, params};
 
 use super::rows::SqliteRows;
 use crate::commands::life::position;
-use crate::commands::rows::{LedgerRows, MovedEntry, NewEntry, SettledEntry, outcome_column, status_column};
-use crate::commands::steps::{COLUMNS, FACTS, RECORDED, RECORDED_MAX, SIZES, StepRow, recorded, versions_column};
+use crate::commands::rows::{
+    LedgerRows, MergedStep, MovedEntry, NewEntry, SettledEntry, outcome_column, status_column,
+};
+use crate::commands::steps::{
+    COLUMNS, FACTS, MERGED, RECORDED, RECORDED_MAX, SIZES, StepRow, read_merged, recorded, versions_column,
+};
 use crate::error::{Error, Result};
 use crate::kept::pages::{Before, Page, sized};
 
@@ -102,7 +106,7 @@ impl LedgerRows for SqliteRows<'_> {
             new.by.attempt,
             new.by.epoch.cast_signed(),
             new.key,
-            new.step.key.is_some(),
+            new.step.has_own_key(),
             new.step.name.as_str(),
             new.effect,
             status_column(new.state),
@@ -193,6 +197,42 @@ impl LedgerRows for SqliteRows<'_> {
         )?;
         update.execute(params![run, key, position(StepStatus::ALL, &StepStatus::Failed)])?;
         Ok(())
+    }
+
+    fn merged_steps(&mut self, run: i64) -> Result<Vec<MergedStep>> {
+        let mut find = self.conn.prepare_cached(&format!("{MERGED} ?1"))?;
+        find.query_and_then([run], |row| read_merged(row))?.collect()
+    }
+
+    fn put_merged_step(&mut self, merged: &MergedStep) -> Result<()> {
+        let mut put = self.conn.prepare_cached(
+            "INSERT INTO merged_steps (step, run, from_run, at, own_status, own_outcome) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT DO UPDATE SET at = excluded.at",
+        )?;
+        let MergedStep { step, run, from, at, own } = merged;
+        put.execute(params![step, run, from, at.as_millis(), own.map(status_column), own.and_then(outcome_column)])?;
+        Ok(())
+    }
+
+    fn forget_merged_step(&mut self, step: i64) -> Result<()> {
+        self.conn.prepare_cached("DELETE FROM merged_steps WHERE step = ?1")?.execute([step])?;
+        Ok(())
+    }
+
+    fn take_step_back(&mut self, step: i64, own: Option<EntryState>, now: Timestamp) -> Result<()> {
+        self.forget_merged_step(step)?;
+        let changed = match own {
+            None => self.conn.prepare_cached("DELETE FROM steps WHERE id = ?1")?.execute([step])?,
+            Some(own) => {
+                let mut update = self.conn.prepare_cached(
+                    "UPDATE steps SET status = ?2, outcome = ?3, holds = min(holds, ?4), at = ?5, output = NULL,
+                         omitted_bytes = NULL, omitted_sha256 = NULL WHERE id = ?1",
+                )?;
+                let (status, outcome) = (status_column(own), outcome_column(own));
+                update.execute(params![step, status, outcome, own.holds(), now.as_millis()])?
+            }
+        };
+        exactly_one(changed)
     }
 }
 

@@ -26,6 +26,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { name: "0010_urgent", sql: include_str!("migrations/0010_urgent.sql") },
     Migration { name: "0011_plain_log", sql: include_str!("migrations/0011_plain_log.sql") },
     Migration { name: "0012_names", sql: include_str!("migrations/0012_names.sql") },
+    Migration { name: "0013_merged_steps", sql: include_str!("migrations/0013_merged_steps.sql") },
 ];
 
 pub(super) fn newest() -> u32 {

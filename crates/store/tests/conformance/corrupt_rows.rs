@@ -141,6 +141,23 @@ pub async fn a_corrupt_offer_goes_to_another_run(world: World) {
     assert_eq!(leased.iter().map(|run| run.run_id.as_str()).collect::<Vec<_>>(), ["broke19"]);
 }
 
+/// It is kept for a person, and counts as closed: what it held is let go, and reports, ends and claims go on.
+pub async fn a_corrupt_breaker_counts_as_closed(world: World) {
+    let (_, running) = world.start("running").await;
+    broken(&world).await;
+    assert!(world.lease(10).await.is_empty());
+    world.alter("UPDATE breakers SET life = '{'");
+    let world = world.restarted().await;
+    assert_eq!(world.store.breakers(&TenantScope::All).await.unwrap().breakers, []);
+    world.store.fail(running, failed("Request timed out")).await.unwrap();
+    assert_eq!(set_aside(&world).await, (1, "attention".to_owned()));
+    world.fail("other", BUG).await;
+    world.store.release_held(500).await.unwrap();
+    world.wait(60_000);
+    assert!(world.lease(1_000).await.len() >= 20, "nothing holds them any more");
+    assert_eq!(set_aside(&world).await.0, 1, "it is met once");
+}
+
 pub async fn an_operation_passes_over_corrupt_rows(world: World) {
     fail_all(&world, ["before", "between", "good"].map(String::from)).await;
     break_life(&world, "before");

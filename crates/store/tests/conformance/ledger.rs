@@ -107,6 +107,24 @@ pub async fn unnamed_steps_of_an_ending_are_known_by_their_place(world: World) {
     assert_eq!(world.entries("r1").await, [entry("step:mail", Committed), entry("step:mail:2", Committed)]);
 }
 
+/// A key that is made of a name is that step's own, in its run alone.
+pub async fn a_given_key_of_a_name_shifts_no_other(world: World) {
+    let given = |key: &str, status| NewStep { key: Some(key.parse().unwrap()), ..unnamed("mail", status) };
+    let (_, under) = world.start("r1").await;
+    world.replays(&under, given("step:mail:7", Committed)).await;
+    for status in [Started, Committed, Started, Committed] {
+        assert!(!world.replays(&under, unnamed("mail", status)).await);
+    }
+    let mail = |nth: &str| entry(&format!("step:mail{nth}"), Committed);
+    assert_eq!(world.entries("r1").await, [mail(":7"), mail(""), mail(":2")]);
+    let (_, other) = world.start("r2").await;
+    assert!(!world.replays(&other, given("step:mail", Started)).await, "another run's first mail is another mail");
+    let steps = vec![unnamed("mail", Committed), given("step:mail", Committed), unnamed("mail", Committed)];
+    let ended = Report { run: new_run("r3"), failed: FailedAttempt { steps, ..failed(TIMEOUT) } };
+    world.store.report(ended).await.unwrap();
+    assert_eq!(world.entries("r3").await, [mail(":2"), mail(""), mail(":3")]);
+}
+
 pub async fn a_failed_effect_gives_its_key_up_to_whoever_comes_next(world: World) {
     let (_, one) = world.start("r1").await;
     let (_, two) = world.start("r2").await;

@@ -5,7 +5,7 @@ use redrive_core::policy::{PolicyLayer, ReplayApproval};
 use redrive_core::run::StateName;
 use redrive_core::text::{Label, Text};
 use redrive_core::verdict::DeadBecause;
-use redrive_core::wire::{QueueSettings, Severity, StepStatus};
+use redrive_core::wire::{EffectOutcome, QueueSettings, Severity, StepStatus};
 use redrive_store::{Act, Error, FixedPayload, PayloadKind, Replay, Report, Result, Triage, Triaged, encode};
 
 use crate::reports::BUG;
@@ -180,6 +180,40 @@ pub async fn force_passes_the_guards_and_no_approval(world: World) {
     let said =
         history.iter().find(|entry| entry.event == "review").unwrap().note.as_ref().unwrap().decode().into_owned();
     assert_eq!(said, "A forced replay waits for approval. why");
+}
+
+/// What a run has done decides, not what it is dead for.
+pub async fn cancelling_does_not_get_around_the_approval_of_unsafe(world: World) {
+    approving(&world, ReplayApproval::Unsafe).await;
+    for (run, settled) in [("doubt", EffectOutcome::NotDone), ("lapsed", EffectOutcome::NotDone)] {
+        let (_, under) = world.start(run).await;
+        world.store.step(under, step(run, true, StepStatus::Started)).await.unwrap();
+        assert_eq!(world.triage(run, Triage::Cancel).await.unwrap(), StateName::Dead);
+        world.reconcile(run, None, settled).await.unwrap();
+        assert_eq!(world.because(run).await, Some(DeadBecause::Manual));
+        assert_eq!(world.triage(run, Triage::replay(false)).await.unwrap(), StateName::Review, "{run}");
+    }
+    world.wait(DAY_MS);
+    world.store.expire_reviews(10).await.unwrap();
+    assert_eq!(world.triage("lapsed", Triage::replay(false)).await.unwrap(), StateName::Review);
+    // An approved replay that was cancelled before anybody began it has changed nothing.
+    let approve = async |run: &str| {
+        let shown = world.triage(run, Triage::replay(false)).await.unwrap();
+        assert_eq!(shown, StateName::Review, "{run}");
+        let hash = world.show(run).await.body.review.unwrap().plan_hash;
+        let yes = Triage::Approve { plan_hash: Label::from(hash.as_str()), own_too: true };
+        assert_eq!(world.triage(run, yes).await.unwrap(), StateName::Scheduled);
+    };
+    approve("doubt").await;
+    world.triage("doubt", Triage::Cancel).await.unwrap();
+    approve("doubt").await;
+    let (_, under) = world.lease_one().await;
+    world.store.fail(under, failed(BUG)).await.unwrap();
+    assert_eq!(
+        world.triage("doubt", Triage::replay(false)).await.unwrap(),
+        StateName::Scheduled,
+        "it was made, in peace"
+    );
 }
 
 pub async fn a_severity_asks_for_its_own_and_above(world: World) {

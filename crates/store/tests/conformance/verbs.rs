@@ -2,11 +2,12 @@
 
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
+use redrive_core::wire::StepStatus::{Committed, Failed, Started, Unknown};
 use redrive_core::wire::{Likeness, QueueSettings, Sort};
-use redrive_store::{Error, PageCall, Report, RunFilter, TenantScope, Triage};
+use redrive_store::{Error, FailedAttempt, PageCall, Report, RunFilter, TenantScope, Triage};
 
 use crate::reports::{BUG, TIMEOUT};
-use crate::world::{World, at, failed, new_run, numbered, report, success};
+use crate::world::{World, at, failed, new_run, numbered, report, step, success, unnamed};
 
 /// Brings a run of that name into a state.
 pub async fn bring(world: &World, run: &str, state: StateName) {
@@ -176,6 +177,58 @@ pub async fn a_failure_of_a_merged_run_is_its_targets_too(world: World) {
     assert_eq!((attempts("r2").await, world.show("r1").await.summary.attempt), (3, 3));
     world.store.succeed(success(&under, "1")).await.unwrap();
     assert_eq!(world.state("r1").await, StateName::Recovered);
+}
+
+/// What the merged run did is in the target's ledger for as long as it is part of it, and no longer.
+pub async fn unmerging_takes_the_steps_back(world: World) {
+    let with = |run: &str, attempt, steps| {
+        let reported = numbered(run, BUG, attempt);
+        Report { failed: FailedAttempt { steps, ..reported.failed }, ..reported }
+    };
+    let into = |run: &str| Triage::Merge { into: run.parse().unwrap() };
+    let own = || vec![unnamed("row", Failed), unnamed("note", Committed)];
+    let told = || {
+        vec![
+            unnamed("row", Committed),
+            unnamed("note", Committed),
+            unnamed("mail", Started),
+            step("k", true, Committed),
+        ]
+    };
+    world.store.report(with("target", 1, vec![unnamed("row", Failed)])).await.unwrap();
+    for (run, attempt) in [("part", 1), ("inner", 1), ("other", 1)] {
+        world.store.report(with(run, attempt, Vec::new())).await.unwrap();
+    }
+    let before = world.entries("target").await;
+    world.triage("part", into("target")).await.unwrap();
+    world.store.report(with("part", 2, told())).await.unwrap();
+    let entry = |key: &str, status| (key.to_owned(), status);
+    let merged = [
+        entry("step:row", Committed),
+        entry("step:note", Committed),
+        entry("step:mail", Unknown),
+        entry("k", Committed),
+    ];
+    assert_eq!(world.entries("target").await, merged);
+    assert!(world.triage("target", Triage::replay(false)).await.is_err(), "its guard knows");
+    world.triage("part", Triage::Unmerge).await.unwrap();
+    assert_eq!(world.entries("target").await, before);
+    assert_eq!(world.entries("part").await.len(), 4, "they are the other's own");
+    assert_eq!(world.triage("target", Triage::replay(false)).await.unwrap(), StateName::Scheduled);
+    let (_, under) = world.lease_one().await;
+    assert!(
+        !world.replays(&under, unnamed("row", Started)).await && !world.replays(&under, unnamed("mail", Started)).await
+    );
+    world.store.fail(under, FailedAttempt { steps: own(), ..failed(BUG) }).await.unwrap();
+
+    // Through a chain, and what the target did itself meanwhile stays.
+    world.triage("inner", into("part")).await.unwrap();
+    world.triage("part", into("other")).await.unwrap();
+    world.store.report(with("inner", 2, vec![unnamed("deep", Committed)])).await.unwrap();
+    assert_eq!(world.entries("other").await, [entry("step:deep", Committed)]);
+    world.store.report(with("other", 3, vec![unnamed("deep", Committed), unnamed("mine", Committed)])).await.unwrap();
+    world.triage("part", Triage::Unmerge).await.unwrap();
+    assert_eq!(world.entries("other").await, [entry("step:mine", Committed)]);
 }
 
 pub async fn runs_merge_within_a_tenant_never_into_themselves_and_come_apart_again(world: World) {

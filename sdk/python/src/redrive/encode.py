@@ -384,10 +384,13 @@ _PLAIN_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0
 
 
 def step_key(name: str, ordinal: int) -> str:
-    """The key that the server itself gives to a step without one, different for different names (docs/ledger.md)."""
+    """The key that the server itself gives to a step without one, different for different names (docs/ledger.md). The
+    name is as it is sent: the server refuses a key that is made of another name."""
     if _WORD.fullmatch(name):
         return f"step:{name}" if ordinal == 1 else f"step:{name}:{ordinal}"
-    raw = name.encode("utf-8", "surrogatepass")
+    # Two halves of a character that stand side by side are that character once they are JSON.
+    joined = name.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    raw = joined.encode("utf-8", "surrogatepass")
     stem = "".join(chr(byte) if byte in _PLAIN_BYTES else f"@{byte:02x}" for byte in raw)
     if len(stem) > 180:
         stem = f"{stem[:100]}@@{hashlib.sha256(raw).hexdigest()}"

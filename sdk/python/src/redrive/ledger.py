@@ -107,7 +107,8 @@ class Ledger:
         if step.key:
             return None
         if step.effect is False:
-            step.key = step.identity or step_key(step.name, self._next_ordinal(step.name))
+            name = label(step.name)
+            step.key = step.identity or step_key(name, self._next_ordinal(name))
             return None
         if step.identity is None:
             if not self._is_mine:
@@ -174,8 +175,10 @@ class Ledger:
             return
         # What may be an effect and failed may have happened all the same: it stays open, and its end makes it unknown.
         status = "committed" if not failed else "failed" if effect is False else "started"
-        ordinal = self._next_ordinal(name)
-        key = step_key(name, ordinal) if effect is False else nth_key(effect_key(self.run_id, name), ordinal)
+        if effect is False:
+            key = step_key(label(name), self._next_ordinal(label(name)))
+        else:
+            key = nth_key(effect_key(self.run_id, name), self._next_ordinal(name))
         self._add_plain(step_fields(name, key, effect, status, output))
 
     # Called by steps.

@@ -1,6 +1,6 @@
 //! `redrive runs plan`, and the flags that say what a replay should do differently, shared with `replay` and `operations`.
 
-use std::io::Read;
+use std::path::Path;
 
 use anyhow::Context as _;
 use redrive_core::ids::{QueueName, RunId};
@@ -12,6 +12,7 @@ use crate::args::Remote;
 use crate::escape;
 use crate::failure::Usage;
 use crate::out::{Out, Style, Table};
+use crate::whole::{self, PAYLOAD_MAX_BYTES};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -135,11 +136,9 @@ fn parse_flag<T: serde::de::DeserializeOwned>(text: &str, flag: &str) -> anyhow:
 
 fn read_file(file: &str) -> anyhow::Result<String> {
     if file == "-" {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("standard input")?;
-        return Ok(text);
+        return String::from_utf8(whole::stdin(PAYLOAD_MAX_BYTES)?).context("standard input");
     }
-    std::fs::read_to_string(file).with_context(|| file.to_owned())
+    whole::text(Path::new(file), PAYLOAD_MAX_BYTES)
 }
 
 #[cfg(test)]

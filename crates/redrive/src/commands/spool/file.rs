@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+use crate::whole::{self, CONFIG_MAX_BYTES, Line, PAYLOAD_MAX_BYTES};
 
 /// The first line: what the rest is for.
 #[derive(Debug, Deserialize)]
@@ -40,6 +42,9 @@ pub(crate) struct SpoolFile {
 
 impl SpoolFile {
     pub(crate) fn take(path: &Path, url: &str) -> io::Result<TakenFile> {
+        if !fs::metadata(path)?.is_file() {
+            return Ok(TakenFile::NotForUs);
+        }
         let file = OpenOptions::new().read(true).append(true).open(path)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -51,12 +56,15 @@ impl SpoolFile {
             return Ok(TakenFile::NotForUs);
         }
         let mut first = Vec::new();
-        BufReader::new(&file).read_until(b'\n', &mut first)?;
+        whole::line(&mut BufReader::new(&file), CONFIG_MAX_BYTES, &mut first)?;
         match open_line::<Head>(&first) {
             Some(head) if head.v == 1 && head.url == url.trim_end_matches('/') => {}
             Some(_) | None => return Ok(TakenFile::NotForUs),
         }
-        let mark = fs::read(path.with_extension("sent")).ok().and_then(|mark| open_line(&mark)).unwrap_or_default();
+        let mark = whole::file(&path.with_extension("sent"), PAYLOAD_MAX_BYTES)
+            .ok()
+            .and_then(|mark| open_line(&mark))
+            .unwrap_or_default();
         Ok(TakenFile::Ours(Self { path: path.to_owned(), file, mark }))
     }
 
@@ -65,12 +73,18 @@ impl SpoolFile {
     pub(super) fn next(&mut self) -> io::Result<Option<(Option<Record>, u64)>> {
         self.file.seek(SeekFrom::Start(self.mark.to))?;
         let mut reader = BufReader::new(&self.file);
-        let mut text = Vec::new();
-        let read = reader.read_until(b'\n', &mut text)?;
-        if !text.ends_with(b"\n") {
-            return Ok(None);
+        let (mut text, mut end, mut whole) = (Vec::new(), self.mark.to, true);
+        loop {
+            match whole::line(&mut reader, PAYLOAD_MAX_BYTES, &mut text)? {
+                Line::End => return Ok(None),
+                Line::Read(_) | Line::TooLong => end += text.len() as u64,
+            }
+            if text.ends_with(b"\n") {
+                return Ok(Some((whole.then(|| open_line(&text)).flatten(), end)));
+            }
+            // Longer than any request: passed over.
+            whole = false;
         }
-        Ok(Some((open_line(&text), self.mark.to + read as u64)))
     }
 
     pub(super) fn is_at_its_head(&self) -> bool {
@@ -105,14 +119,13 @@ impl SpoolFile {
         self.file.seek(SeekFrom::Start(0))?;
         let mut reader = BufReader::new(&self.file);
         let mut text = Vec::new();
-        while reader.read_until(b'\n', &mut text)? > 0 {
+        while whole::line(&mut reader, PAYLOAD_MAX_BYTES, &mut text)? != Line::End {
             if let Some(record) = open_line::<Record>(&text)
                 && record.run == run
                 && record.what == ReportKind::Start
             {
                 return Ok(Some(record.body));
             }
-            text.clear();
         }
         Ok(None)
     }

@@ -10,7 +10,9 @@ use crate::commands::attempts::json;
 use crate::commands::batch::Batch;
 use crate::commands::rows::PutBreaker;
 use crate::error::{Error, Result};
-use crate::kept::columns::{Columns, label, label_or_none, owned, packed_json, packed_note, parsed_or_none, time};
+use crate::kept::columns::{
+    Columns, bytes, label, label_or_none, owned, packed_json, packed_note, parsed_or_none, time,
+};
 use crate::model::Swept;
 
 /// Of one breaker; one that flaps for weeks pushes out nobody else's.
@@ -21,10 +23,42 @@ const EVENTS_KEPT_MS: u64 = 90 * DAY_MS;
 /// A closed breaker that nothing was counted for in so long may have nothing to say any more.
 const IDLE_MS: u64 = 10 * MINUTE_MS;
 
-/// The columns of [`read_breaker`]: of a breaker `b` and its tenant `t`.
-pub(crate) const COLUMNS: &str = "b.environment, t.name, b.provider, b.model, b.life";
+/// The columns of [`ReadBreakers::read`]: of a breaker `b` and its tenant `t`.
+pub(crate) const COLUMNS: &str = "b.environment, t.name, b.provider, b.model, b.life, b.name";
 
-pub(crate) fn read_breaker(row: &impl Columns) -> Result<(Key, Breaker)> {
+/// Breakers that were asked for, and those among them whose row can't be read.
+#[derive(Default)]
+pub(crate) struct ReadBreakers {
+    pub(crate) all: Vec<(Key, Breaker)>,
+    pub(crate) corrupt: Vec<CorruptBreaker>,
+}
+
+pub(crate) struct CorruptBreaker {
+    pub(crate) name: Vec<u8>,
+    pub(crate) life: Vec<u8>,
+    why: String,
+}
+
+impl ReadBreakers {
+    pub(crate) fn read(&mut self, row: &impl Columns) -> Result<()> {
+        match read_breaker(row) {
+            Ok(read) => self.all.push(read),
+            Err(error) => {
+                let (name, life) = (bytes(row, 5)?.to_vec(), bytes(row, 4)?.to_vec());
+                self.corrupt.push(CorruptBreaker { name, life, why: error.to_string() });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl CorruptBreaker {
+    pub(crate) fn why(&self) -> &str {
+        &self.why
+    }
+}
+
+fn read_breaker(row: &impl Columns) -> Result<(Key, Breaker)> {
     let unreadable = || Error::Unexpected("a breaker that watches nothing".into());
     let tenant: Option<Tenant> = parsed_or_none(row, 1, "tenant")?;
     let scope = match (tenant, label_or_none(row, 2)?, label_or_none(row, 3)?) {
@@ -89,6 +123,7 @@ pub(crate) fn trim_events(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
 fn forget_quiet(batch: &mut Batch<'_>, most: usize) -> Result<Swept> {
     let now = batch.now;
     let idle = batch.rows.idle_breakers(now.minus_ms(IDLE_MS), most)?;
+    let idle: Vec<Key> = batch.readable_breakers(idle)?.into_iter().map(|(key, _)| key).collect();
     if idle.is_empty() {
         return Ok(Swept::default());
     }

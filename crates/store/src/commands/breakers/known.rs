@@ -8,7 +8,7 @@ use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 
 use crate::commands::batch::Batch;
-use crate::commands::breakers::kept;
+use crate::commands::breakers::kept::{self, ReadBreakers};
 use crate::commands::run_row::RunRow;
 use crate::error::Result;
 
@@ -95,10 +95,22 @@ impl Batch<'_> {
     }
 
     fn read_breakers(&mut self) -> Result<()> {
-        let (all, last) = self.rows.breakers()?;
+        let (read, last) = self.rows.breakers()?;
+        let all = self.readable_breakers(read)?;
         self.known.breakers.load(all, last);
         self.known.breakers.blank = self.rows.blank_since(last);
         Ok(())
+    }
+
+    /// Those whose rows can be read. The others are set aside, and count as closed from here on.
+    pub(super) fn readable_breakers(&mut self, read: ReadBreakers) -> Result<Vec<(Key, Breaker)>> {
+        for corrupt in &read.corrupt {
+            if self.rows.set_breaker_aside(corrupt, self.now)? {
+                let (breaker, why) = (String::from_utf8_lossy(&corrupt.name), corrupt.why());
+                tracing::error!(%breaker, why, "breaker set aside: its row can't be read");
+            }
+        }
+        Ok(read.all)
     }
 
     /// Looks up those that are not known yet.
@@ -111,6 +123,7 @@ impl Batch<'_> {
             return Ok(());
         }
         let found = self.rows.breakers_named(&unknown)?;
+        let found = self.readable_breakers(found)?;
         let known = &mut self.known.breakers;
         known.make_room();
         for (key, breaker) in found {
@@ -122,7 +135,8 @@ impl Batch<'_> {
 
     /// All that have a row: a tenant's, or everybody's.
     pub(crate) fn know_breakers_in(&mut self, tenant: Option<i64>) -> Result<()> {
-        for (key, breaker) in self.rows.breakers_in(tenant)? {
+        let found = self.rows.breakers_in(tenant)?;
+        for (key, breaker) in self.readable_breakers(found)? {
             self.known.breakers.all.entry(key).or_insert(breaker);
         }
         Ok(())

@@ -11,7 +11,7 @@ mod views;
 
 pub(crate) use by_hand::operate;
 pub(crate) use gate::{Gate, Probes};
-pub(crate) use kept::{COLUMNS, ENTRY, fold, read_breaker, read_entry, trim_events};
+pub(crate) use kept::{COLUMNS, CorruptBreaker, ENTRY, ReadBreakers, fold, read_entry, trim_events};
 pub(crate) use known::Breakers;
 pub(crate) use release::release_held;
 pub(crate) use views::{breakers, tenant_breaker};
