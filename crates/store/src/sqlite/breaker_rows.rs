@@ -1,5 +1,6 @@
 //! Breakers' rows. There is one writer, so nobody has to be kept from moving one.
 
+use crate::kept::records::{BREAKER_COLUMNS, BREAKER_ENTRY, read_breaker, read_entry};
 use redrive_core::breaker::{Breaker, Key, Scope};
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
@@ -7,15 +8,16 @@ use redrive_core::wire::BreakerEntry;
 use rusqlite::{OptionalExtension, params};
 
 use super::rows::SqliteRows;
-use crate::codec::encode;
-use crate::commands::breakers::{COLUMNS, ENTRY, read_breaker, read_entry};
-use crate::commands::rows::{BreakerRows, PutBreaker};
-use crate::error::Result;
-use crate::model::Swept;
+use redrive_engine::codec::encode;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::Swept;
+use redrive_engine::ports::rows::{BreakerRows, PutBreaker};
 
 impl SqliteRows<'_> {
     fn breakers_where(&mut self, condition: &str, values: impl rusqlite::Params) -> Result<Vec<(Key, Breaker)>> {
-        let sql = format!("SELECT {COLUMNS} FROM breakers b LEFT JOIN tenants t ON t.id = b.tenant WHERE {condition}");
+        let sql = format!(
+            "SELECT {BREAKER_COLUMNS} FROM breakers b LEFT JOIN tenants t ON t.id = b.tenant WHERE {condition}"
+        );
         self.conn.prepare_cached(&sql)?.query_and_then(values, |row| read_breaker(row))?.collect()
     }
 }
@@ -141,9 +143,9 @@ impl BreakerRows for SqliteRows<'_> {
     }
 
     fn breaker_events(&mut self, name: &Label, most: usize) -> Result<Vec<BreakerEntry>> {
-        let mut find = self
-            .conn
-            .prepare_cached(&format!("SELECT {ENTRY} FROM breaker_events WHERE name = ?1 ORDER BY id DESC LIMIT ?2"))?;
+        let mut find = self.conn.prepare_cached(&format!(
+            "SELECT {BREAKER_ENTRY} FROM breaker_events WHERE name = ?1 ORDER BY id DESC LIMIT ?2"
+        ))?;
         find.query_and_then(params![name.as_str(), most], |row| read_entry(row))?.collect()
     }
 }
