@@ -15,6 +15,7 @@ use redrive_core::wire::{
     QueueSettings, QueueView, QueuesAnswer, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView,
     SucceedAnswer, TenantBreaker, TenantHealth, TenantsAnswer,
 };
+use redrive_engine::ports::backend::Reads;
 use redrive_store::{
     Act, BreakerAct, DetailCall, EffectRef, Error, FailedAttempt, ItemsCall, KeyMark, KeyRecord, LeaseCall,
     NewOperation, NewSent, NewStep, PageCall, PatternAct, PatternsCall, Reconcile, Replay, Report, Reported, Result,
@@ -104,7 +105,18 @@ impl Faulty {
 }
 
 macro_rules! faulty {
-    ($($kind:ident $verb:ident($($arg:ident: $of:ty),*) -> $gives:ty;)*) => {
+    (reads { $($read_kind:ident $read:ident($($read_arg:ident: $read_of:ty),*) -> $read_gives:ty;)* }
+     $($kind:ident $verb:ident($($arg:ident: $of:ty),*) -> $gives:ty;)*) => {
+        #[async_trait]
+        impl Reads for Faulty {
+            $(async fn $read(&self, $($read_arg: $read_of),*) -> Result<$read_gives> {
+                self.before(Kind::$read_kind).await?;
+                // The store is let go of before anything else can be waited for.
+                let said = wait_for_all(self.shelf.get()?.$read($($read_arg),*)).await;
+                self.after(Kind::$read_kind, said).await
+            })*
+        }
+
         #[async_trait]
         impl Store for Faulty {
             fn now(&self) -> Timestamp {
@@ -178,6 +190,26 @@ fn refuse_all<T>(count: usize, error: &Error) -> Vec<Result<T>> {
 }
 
 faulty! {
+    reads {
+        Reads runs(scope: &TenantScope, filter: RunFilter, page: PageCall) -> RunsPage;
+        Reads run_pages(at: &RunRef, call: DetailCall) -> RunDetail;
+        Reads was_worked_on_by(at: &RunRef, key: KeyMark) -> bool;
+        Reads sent(at: &RunRef, attempt: u32) -> Sent;
+        Reads revision(at: &RunRef, revision: Option<u32>) -> RevisionView;
+        Reads duplicates(at: &RunRef) -> DuplicatesAnswer;
+        Reads patterns(scope: &TenantScope, call: PatternsCall) -> PatternsPage;
+        Reads pattern(scope: &TenantScope, id: &str) -> PatternDetail;
+        Reads operations(limit: u32, cursor: Option<String>) -> OperationsPage;
+        Reads tenants(limit: u32, cursor: Option<String>) -> TenantsAnswer;
+        Reads health(scope: &TenantScope) -> HealthAnswer;
+        Reads standing(scope: &TenantScope) -> Standing;
+        Reads stats(scope: &TenantScope, call: StatsCall) -> StatsAnswer;
+        Reads changes(scope: &TenantScope, since: Option<String>) -> ChangesAnswer;
+        Reads queues(limit: u32, cursor: Option<String>) -> QueuesAnswer;
+        Reads queue(name: &QueueName) -> QueueView;
+        Knows keys() -> Vec<KeyRecord>;
+        Knows key_by_hash(hash: [u8; 32]) -> Option<KeyRecord>;
+    }
     Writes report(report: Report) -> Reported;
     Writes start(start: Start) -> Started;
     Writes heartbeat(under: UnderLease) -> Timestamp;
@@ -203,33 +235,15 @@ faulty! {
     Writes trim_changes(most: usize) -> Swept;
     Writes trim_events(most: usize) -> Swept;
     Writes trim_ledger(most: usize) -> Swept;
-    Reads runs(scope: &TenantScope, filter: RunFilter, page: PageCall) -> RunsPage;
-    Reads run_pages(at: &RunRef, call: DetailCall) -> RunDetail;
-    Reads was_worked_on_by(at: &RunRef, key: KeyMark) -> bool;
-    Reads sent(at: &RunRef, attempt: u32) -> Sent;
-    Reads revision(at: &RunRef, revision: Option<u32>) -> RevisionView;
-    Reads duplicates(at: &RunRef) -> DuplicatesAnswer;
     Reads effect(at: &EffectRef) -> EffectView;
-    Reads patterns(scope: &TenantScope, call: PatternsCall) -> PatternsPage;
-    Reads pattern(scope: &TenantScope, id: &str) -> PatternDetail;
-    Reads operations(limit: u32, cursor: Option<String>) -> OperationsPage;
     Reads operation(id: &str) -> OperationView;
     Reads operation_items(id: &str, call: ItemsCall) -> OperationItemsPage;
-    Reads tenants(limit: u32, cursor: Option<String>) -> TenantsAnswer;
     Reads tenant_health(tenant: &Tenant) -> TenantHealth;
     Reads breakers(scope: &TenantScope) -> BreakersAnswer;
     Reads tenant_breaker(tenant: &Tenant) -> TenantBreaker;
-    Reads health(scope: &TenantScope) -> HealthAnswer;
-    Reads standing(scope: &TenantScope) -> Standing;
-    Reads stats(scope: &TenantScope, call: StatsCall) -> StatsAnswer;
-    Reads changes(scope: &TenantScope, since: Option<String>) -> ChangesAnswer;
-    Reads queues(limit: u32, cursor: Option<String>) -> QueuesAnswer;
-    Reads queue(name: &QueueName) -> QueueView;
     Knows policy(tenant: &Tenant, queue: &QueueName) -> Arc<Policy>;
     Knows output_schema(at: &RunRef) -> Option<OutputSchema>;
     Writes put_queue(name: QueueName, settings: QueueSettings) -> QueueView;
-    Knows keys() -> Vec<KeyRecord>;
-    Knows key_by_hash(hash: [u8; 32]) -> Option<KeyRecord>;
     Writes put_key(key: KeyRecord) -> ();
     Writes put_first_key(key: KeyRecord) -> bool;
     Writes revoke_key(id: &str) -> bool;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use redrive_core::run::StateName;
 use redrive_core::wire::{RunSummary, Sort};
-use redrive_server::engine::Service;
+use redrive_engine::services::Job;
 use redrive_store::{PageCall, RunFilter, TenantScope};
 use serde_json::json;
 
@@ -81,11 +81,11 @@ fn attended(world: &World, ms: u64) {
 fn engine(world: &World) {
     let replicas = world.replicas.borrow().clone();
     for service in replicas.iter().flat_map(|replica| &replica.services) {
-        rounds(world, service.as_ref());
+        rounds(world, service);
     }
 }
 
-fn rounds(world: &World, service: &dyn Service) {
+fn rounds(world: &World, service: &Job) {
     for _ in 0..100 {
         let said = alone(service.run_once());
         if let Ok(swept) = said

@@ -11,10 +11,8 @@ use axum::Router;
 use redrive_core::policy::{BreakerLayer, Limits as TenantLimits, Policies, PolicyLayer, RetryBy, TenantPolicy};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{QueueSettings, Role};
+use redrive_engine::services::{self, Job};
 use redrive_server::auth::new_key;
-use redrive_server::engine::{
-    Operations, Release, Rescue, Reviews, Service, Stamp, TrimChanges, TrimLedger, Unclaimed,
-};
 use redrive_server::router::router;
 use redrive_server::{App, Limits};
 use redrive_store::{SeededDice, Store};
@@ -68,7 +66,7 @@ impl Keys {
 pub struct Replica {
     pub name: String,
     pub router: Router,
-    pub services: Vec<Box<dyn Service>>,
+    pub services: Vec<Job>,
 }
 
 /// Something somebody does later, apart from everybody else.
@@ -151,16 +149,18 @@ impl World {
             wakeups,
         });
         let name = format!("replica-{n}");
-        let services: Vec<Box<dyn Service>> = vec![
-            Box::new(Stamp::new(store.clone(), &name)),
-            Box::new(Rescue::new(store.clone())),
-            Box::new(Release::new(store.clone())),
-            Box::new(Operations::new(store.clone(), &name)),
-            Box::new(Unclaimed::new(store.clone())),
-            Box::new(Reviews::new(store.clone())),
-            Box::new(TrimChanges::new(store.clone())),
-            Box::new(TrimLedger::new(store.clone())),
-        ];
+        let services: Vec<Job> = [
+            services::STAMP,
+            services::RESCUE,
+            services::RELEASE,
+            services::OPERATIONS,
+            services::UNCLAIMED,
+            services::REVIEWS,
+            services::TRIM_CHANGES,
+            services::TRIM_LEDGER,
+        ]
+        .map(|service| service.on(store.clone(), &name))
+        .into();
         let router = router(App::new(store, self.dice.clone(), None, Limits::default()));
         Rc::new(Replica { name, router, services })
     }

@@ -14,7 +14,6 @@ mod telemetry;
 
 pub mod auth;
 pub mod capture;
-pub mod engine;
 pub mod limits;
 pub mod openapi;
 pub mod problem;

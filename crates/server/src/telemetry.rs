@@ -19,7 +19,7 @@ use crate::auth::Identity;
 use crate::problem::{Code, Problem};
 use crate::router::HandlerFuture;
 use crate::serve::BadHost;
-use crate::tasks::guarded;
+use redrive_engine::tasks::guarded;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 

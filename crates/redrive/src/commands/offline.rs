@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::HealthAnswer;
 use redrive_store::copy::Place;
-use redrive_store::{KeyRecord, Miscounted, SystemClock, postgres, sqlite};
+use redrive_store::{KeyRecord, Miscounted, SystemClock, classify, postgres, sqlite};
 
 /// Whichever it is.
 pub(crate) enum OfflineStore {
@@ -15,16 +15,18 @@ pub(crate) enum OfflineStore {
 
 pub(crate) fn open(place: &Place) -> anyhow::Result<OfflineStore> {
     Ok(match place {
-        Place::Folder(folder) => OfflineStore::Folder(sqlite::Visit::open(folder, Arc::new(SystemClock))?),
-        Place::Database(url) => OfflineStore::Database(Box::new(postgres::Visit::open(url)?)),
+        Place::Folder(folder) => {
+            OfflineStore::Folder(sqlite::Visit::open(folder, Arc::new(SystemClock)).map_err(classify)?)
+        }
+        Place::Database(url) => OfflineStore::Database(Box::new(postgres::Visit::open(url).map_err(classify)?)),
     })
 }
 
 macro_rules! either {
     ($visit:expr, $store:ident => $ask:expr) => {
         match $visit {
-            OfflineStore::Folder($store) => $ask,
-            OfflineStore::Database($store) => $ask,
+            OfflineStore::Folder($store) => $ask.map_err(classify),
+            OfflineStore::Database($store) => $ask.map_err(classify),
         }
     };
 }
@@ -33,7 +35,7 @@ impl OfflineStore {
     pub(crate) fn now(&mut self) -> redrive_store::Result<Timestamp> {
         match self {
             Self::Folder(store) => Ok(store.now()),
-            Self::Database(store) => store.now(),
+            Self::Database(store) => store.now().map_err(classify),
         }
     }
 

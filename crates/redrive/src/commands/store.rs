@@ -3,6 +3,7 @@
 use clap::Subcommand;
 use redrive_core::time::Timestamp;
 use redrive_store::Miscounted;
+use redrive_store::classify;
 use redrive_store::copy::{Copied, Place, Progress, copy};
 use serde::Serialize;
 
@@ -114,7 +115,8 @@ pub(super) async fn copy_store(args: CopyArgs, out: &mut Out) -> anyhow::Result<
             told = bar.show(progress, out);
         }
     })
-    .await?;
+    .await
+    .map_err(classify)?;
     told?;
     let Copied { tables, resumed } = &copied;
     if args.json {

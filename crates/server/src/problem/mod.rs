@@ -144,7 +144,7 @@ impl From<Error> for Problem {
                 tracing::error!(error = %said, "the store is unavailable");
                 Self::plain(Code::Unavailable).retry_after_s(UNAVAILABLE_RETRY_AFTER_S)
             }
-            Error::Damaged(_) | Error::Unexpected(_) | Error::Corrupt { .. } | Error::Sqlite(_) => {
+            Error::Damaged(_) | Error::Unexpected(_) | Error::Corrupt { .. } | Error::Storage(_) => {
                 Self::internal(&said)
             }
         }

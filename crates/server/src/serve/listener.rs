@@ -27,7 +27,7 @@ use tokio::sync::watch;
 use super::connections::{Connections, Phase, Slot};
 use super::connections::{Times, Watched};
 use crate::limits::Limits;
-use crate::tasks::Tasks;
+use redrive_engine::tasks::Tasks;
 
 /// After an accept that failed, most likely for want of file handles.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -18,9 +18,9 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::app::App;
-use crate::engine::Engine;
 use crate::limits::{BadLimit, Limits, METRICS_CONNECTIONS_MAX, OTHER_FILES};
 use crate::router::{metrics_router, router};
+use redrive_engine::services::Engine;
 
 pub struct Config {
     pub listen: SocketAddr,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use redrive_server::engine::{Reviews, Service as _};
+use redrive_engine::services;
 use serde_json::Value;
 
 use crate::world::World;
@@ -53,7 +53,7 @@ async fn an_approval_lapses_by_itself_and_the_history_says_so() {
     approving(&world, r#"{"replay_approval":"severity>=normal","approval_expires_ms":60000}"#).await;
     world.kill("a").await;
     assert_eq!(post(&world, &world.tenant, "replay", "").await, (200, "review".into()));
-    let service = Reviews::new(Arc::clone(&world.store));
+    let service = services::REVIEWS.on(Arc::clone(&world.store), "r1");
     assert_eq!(service.run_once().await.unwrap().moved, 0);
     world.wait(60_000);
     assert_eq!(service.run_once().await.unwrap().moved, 1);

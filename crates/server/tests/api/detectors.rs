@@ -1,7 +1,7 @@
 //! A reported success is checked before it counts.
 
 use http::Method;
-use redrive_server::engine::{Rescue, Service as _};
+use redrive_engine::services;
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -99,7 +99,7 @@ async fn a_late_success_that_a_detector_refuses_changes_nothing() {
     let world = World::new().await;
     let lease = world.begin("a").await;
     world.wait(61_000);
-    Rescue::new(world.store.clone()).run_once().await.unwrap();
+    services::RESCUE.on(world.store.clone(), "r1").run_once().await.unwrap();
     let late = succeed(&world, "a", &lease, &json!({"output": "", "finish_reason": "length"})).await;
     assert_eq!((late.short(), late.get("recorded")), ((409, "lease_lost".into()), json!(true)));
     let shown = world.show("a").await;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use redrive_server::engine::{Rescue, Service as _, Stamp, Unclaimed};
+use redrive_engine::services;
 
 use crate::world::World;
 
 /// Time passes while the server is there.
 async fn pass(world: &World, ms: u64) {
-    let stamp = Stamp::new(world.store.clone(), "r1");
+    let stamp = services::STAMP.on(world.store.clone(), "r1");
     for _ in 0..ms / 1_000 {
         stamp.run_once().await.unwrap();
         world.wait(1_000);
@@ -21,7 +21,7 @@ async fn a_late_success_after_a_silent_failure_counts() {
     let world = World::new().await;
     let lease = world.begin("a").await;
     pass(&world, 61_000).await;
-    let swept = Rescue::new(world.store.clone()).run_once().await.unwrap();
+    let swept = services::RESCUE.on(world.store.clone(), "r1").run_once().await.unwrap();
     assert_eq!(swept.moved, 1);
     let shown = world.show("a").await;
     assert_eq!((&shown["state"], &shown["reason"]), (&"scheduled".into(), &"silent".into()));
@@ -35,7 +35,7 @@ async fn a_newer_attempt_ends_the_late_workers_lease() {
     let world = World::new().await;
     let lease = world.begin("a").await;
     pass(&world, 61_000).await;
-    Rescue::new(world.store.clone()).run_once().await.unwrap();
+    services::RESCUE.on(world.store.clone(), "r1").run_once().await.unwrap();
     pass(&world, 31_000).await;
     assert_eq!(world.lease(1).await.len(), 1);
     let late = world.work("/v1/runs/a/succeed", format!(r#"{{"lease":"{lease}"}}"#)).await;
@@ -50,7 +50,7 @@ async fn work_that_nobody_begins_is_given_to_a_person() {
     let world = World::new().await;
     world.work("/v1/runs", r#"{"run_id":"a","mode":"enqueue"}"#).await;
     world.wait(25 * 3_600_000);
-    assert_eq!(Unclaimed::new(world.store.clone()).run_once().await.unwrap().moved, 1);
+    assert_eq!(services::UNCLAIMED.on(world.store.clone(), "r1").run_once().await.unwrap().moved, 1);
     let shown = world.show("a").await;
     assert_eq!((&shown["state"], &shown["dead_because"]), (&"dead".into(), &"rejected".into()));
 }
@@ -58,7 +58,7 @@ async fn work_that_nobody_begins_is_given_to_a_person() {
 #[tokio::test]
 async fn the_engine_runs_by_itself_and_stops_when_told() {
     let world = World::new().await;
-    let engine = redrive_server::engine::Engine::start(&world.store, "r1").await.unwrap();
+    let engine = services::Engine::start(&world.store, "r1").await.unwrap();
     world.begin("a").await;
     for _ in 0..35 {
         world.wait(2_000);

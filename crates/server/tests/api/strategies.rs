@@ -1,7 +1,7 @@
 //! The table of strategies row by row over the API: a real error comes in, the verdict says what is done and why, and the
 //! retry is handed out that way.
 
-use redrive_server::engine::{Rescue, Service as _};
+use redrive_engine::services;
 use serde_json::{Value, json};
 
 use crate::world::{NOON, World};
@@ -74,7 +74,7 @@ async fn silence_is_retried_after_half_a_minute() {
     world.begin("a").await;
     world.wait(61_000);
     // Looked at while nobody was away: no extension is owed.
-    Rescue::new(world.store.clone()).run_once().await.unwrap();
+    services::RESCUE.on(world.store.clone(), "r1").run_once().await.unwrap();
     let shown = world.show("a").await;
     assert_eq!(shown["reason"], "silent");
     assert_eq!(waits_ms(&shown["verdict"], NOON + 61_000), 30_000);

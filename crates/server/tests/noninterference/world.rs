@@ -12,8 +12,8 @@ use http_body_util::BodyExt as _;
 use redrive_core::policy::{BreakerLayer, Policies, PolicyLayer};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Role;
+use redrive_engine::services::{self, Job};
 use redrive_server::auth::new_key;
-use redrive_server::engine::{Release, Rescue, Reviews, Service, Stamp, Unclaimed};
 use redrive_server::router::router;
 use redrive_server::{App, Config, Limits, Server};
 use redrive_store::postgres::PgStore;
@@ -57,7 +57,7 @@ enum Door {
 pub struct World {
     store: Arc<dyn Store>,
     clock: Arc<ManualClock>,
-    services: Vec<Box<dyn Service>>,
+    services: Vec<Job>,
     door: Door,
     _place: Place,
 }
@@ -94,13 +94,10 @@ impl World {
                 Arc::new(PgStore::open(options).await.unwrap())
             }
         };
-        let services: Vec<Box<dyn Service>> = vec![
-            Box::new(Stamp::new(store.clone(), "replica")),
-            Box::new(Rescue::new(store.clone())),
-            Box::new(Release::new(store.clone())),
-            Box::new(Unclaimed::new(store.clone())),
-            Box::new(Reviews::new(store.clone())),
-        ];
+        let services: Vec<Job> =
+            [services::STAMP, services::RESCUE, services::RELEASE, services::UNCLAIMED, services::REVIEWS]
+                .map(|service| service.on(store.clone(), "replica"))
+                .into();
         let door = if wire {
             let listen: SocketAddr = "127.0.0.1:0".parse().unwrap();
             let config = Config { listen, metrics_listen: None, limits: Limits::default(), replica: "replica".into() };

@@ -10,10 +10,10 @@ use super::progress::Reached;
 use super::tables::{TABLES, Table};
 use super::value::{Cells, Column};
 use super::{postgres, sqlite};
-use crate::commands::failpoint;
-use crate::error::{Error, Result};
 use crate::postgres::PgPlace;
 use crate::sqlite::FolderPlace;
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::failpoint;
 
 /// Where a store is.
 #[derive(Clone, PartialEq, Eq)]
@@ -123,7 +123,7 @@ impl End {
     /// How far a copy into here has come. One that was never begun wants an empty store.
     pub(super) async fn reached(&self, source: &str) -> Result<HashMap<String, Reached>> {
         if !self.is_half_copied().await? && !self.is_empty().await? {
-            return Err(Error::Unexpected("the target is not empty: a copy goes into a new store".into()));
+            return Err(Error::Unexpected("the target is not empty: a copy goes into a new store".into()).into());
         }
         match self {
             Self::Sqlite(place) => sqlite::reached(&place.conn, source),

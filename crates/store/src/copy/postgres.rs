@@ -9,9 +9,9 @@ use tokio_postgres::{Client, Transaction};
 use super::progress::{self, Reached, another_source};
 use super::tables::{NUMBERED, Table};
 use super::value::{Cells, Column, Kind, Value};
-use crate::error::{Error, Result};
 use crate::kept::columns::{Columns as _, number, owned};
 use crate::postgres::fold;
+use redrive_engine::error::{BoxError, Error, PortResult as Result};
 
 /// How far a copy into this store is.
 const PROGRESS: &str = "CREATE TABLE IF NOT EXISTS copying (
@@ -27,7 +27,7 @@ pub(super) async fn columns(client: &Client, table: &str) -> Result<Vec<Column>>
                 "bigint" => Kind::Number,
                 "text" => Kind::Text,
                 "bytea" => Kind::Bytes,
-                other => return Err(Error::Unexpected(format!("a column of {table} is {other}"))),
+                other => return Err(BoxError::from(Error::Unexpected(format!("a column of {table} is {other}")))),
             };
             Ok(Column { name: owned(row, 0)?, kind })
         })
@@ -75,12 +75,12 @@ fn one(value: &Value, kind: Kind) -> Result<Box<dyn ToSql + Sync>> {
         (Value::Number(n), _) => Box::new(*n),
         (Value::Bytes(bytes), Kind::Text) => Box::new(utf8(bytes)?),
         (Value::Bytes(bytes), _) => Box::new(bytes.clone()),
-        (Value::Null, _) => return Err(Error::Unexpected("a key without a value".into())),
+        (Value::Null, _) => return Err(Error::Unexpected("a key without a value".into()).into()),
     })
 }
 
 fn utf8(bytes: &[u8]) -> Result<String> {
-    String::from_utf8(bytes.to_vec()).map_err(|_| Error::Unexpected("text that is none".into()))
+    Ok(String::from_utf8(bytes.to_vec()).map_err(|_| Error::Unexpected("text that is none".into()))?)
 }
 
 /// One statement, a column an array.
@@ -116,7 +116,7 @@ fn array(rows: &[Cells], at: usize, kind: Kind) -> Result<Box<dyn ToSql + Sync>>
             let number = |cell: &Value| match cell {
                 Value::Null => Ok(None),
                 Value::Number(n) => Ok(Some(*n)),
-                Value::Bytes(_) => Err(Error::Unexpected("text where a number belongs".into())),
+                Value::Bytes(_) => Err(BoxError::from(Error::Unexpected("text where a number belongs".into()))),
             };
             Box::new(cells.map(number).collect::<Result<Vec<Option<i64>>>>()?)
         }
@@ -133,7 +133,7 @@ fn bytes(cell: &Value) -> Result<Option<&[u8]>> {
     match cell {
         Value::Null => Ok(None),
         Value::Bytes(bytes) => Ok(Some(bytes)),
-        Value::Number(_) => Err(Error::Unexpected("a number where text belongs".into())),
+        Value::Number(_) => Err(Error::Unexpected("a number where text belongs".into()).into()),
     }
 }
 
@@ -161,7 +161,7 @@ pub(super) async fn reached(client: &Client, source: &str) -> Result<HashMap<Str
     let mut all = HashMap::new();
     for row in client.query("SELECT name, source, key, rows FROM copying", &[]).await? {
         if owned(&row, 1)? != source {
-            return Err(another_source());
+            return Err(another_source().into());
         }
         let key: Option<String> = row.try_get(2)?;
         let key = key.map(|key| progress::read(&key)).transpose()?;
@@ -223,7 +223,7 @@ pub(super) async fn fold_all(client: &mut Client, now: Timestamp) -> Result<()> 
         match folded {
             Some(swept) if swept.moved == 0 => return Ok(()),
             Some(_) => {}
-            None => return Err(Error::Unexpected("somebody serves the source store: stop it first".into())),
+            None => return Err(Error::Unexpected("somebody serves the source store: stop it first".into()).into()),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! How far a copy is, for people and for the next one that goes on with it.
 
 use super::value::{Cells, Value};
-use crate::error::{Error, Result};
+use redrive_engine::error::{Error, PortResult as Result};
 
 /// After each piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(super) fn read(key: &str) -> Result<Cells> {
         }
         (number, None) => number.parse().ok().map(Value::Number),
     };
-    key.split(' ').map(|word| value(word).ok_or_else(damaged)).collect()
+    key.split(' ').map(|word| value(word).ok_or_else(|| damaged().into())).collect()
 }
 
 /// For whoever wants to serve a store that a copy has not filled yet.

@@ -6,7 +6,7 @@ use super::ends::{End, Place};
 use super::progress::{Copied, Progress, Reached};
 use super::tables::{TABLES, Table};
 use super::value::{Cells, Column};
-use crate::error::{Error, Result};
+use redrive_engine::error::{Error, PortResult as Result};
 
 /// Rows of one commit. Payloads may be large, so it is few.
 const PIECE_ROWS: usize = 1_000;
@@ -14,7 +14,7 @@ const PIECE_ROWS: usize = 1_000;
 /// Copies all there is from one store into another that is new, or goes on with a copy that was cut short.
 pub async fn copy(from: &Place, to: &Place, now: Timestamp, mut tell: impl FnMut(Progress)) -> Result<Copied> {
     if from == to {
-        return Err(Error::Unexpected("a store can't be copied into itself".into()));
+        return Err(Error::Unexpected("a store can't be copied into itself".into()).into());
     }
     let mut source = End::open(from, false).await?;
     let mut target = End::open(to, true).await?;
@@ -77,7 +77,8 @@ async fn shared_columns(source: &End, target: &End, table: &Table) -> Result<Sha
         return Err(Error::Unexpected(format!(
             "the two stores' tables {} differ: they have other versions",
             table.name
-        )));
+        ))
+        .into());
     }
     Ok(Shared { from, to })
 }
@@ -96,7 +97,8 @@ async fn same_counts(source: &End, target: &End) -> Result<Vec<(&'static str, u6
             return Err(Error::Unexpected(format!(
                 "{} has {from} rows in the source and {to} in the target: was the source served meanwhile?",
                 table.name
-            )));
+            ))
+            .into());
         }
         tables.push((table.name, to));
     }

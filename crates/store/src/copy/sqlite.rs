@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params, params_from_i
 use super::progress::{self, Reached, another_source};
 use super::tables::{NUMBERED, Table};
 use super::value::{Cells, Column, Kind, Value};
-use crate::error::{Error, Result};
+use redrive_engine::error::{BoxError, Error, PortResult as Result};
 
 /// The columns of a table, in its order.
 pub(super) fn columns(conn: &Connection, table: &str) -> Result<Vec<Column>> {
@@ -18,7 +18,7 @@ pub(super) fn columns(conn: &Connection, table: &str) -> Result<Vec<Column>> {
             "INTEGER" => Kind::Number,
             "TEXT" => Kind::Text,
             "BLOB" => Kind::Bytes,
-            other => return Err(Error::Unexpected(format!("a column of {table} is {other}"))),
+            other => return Err(BoxError::from(Error::Unexpected(format!("a column of {table} is {other}")))),
         };
         Ok(Column { name: row.get(0)?, kind })
     })?;
@@ -58,7 +58,9 @@ pub(super) fn read(
                 ValueRef::Null => Value::Null,
                 ValueRef::Integer(n) => Value::Number(n),
                 ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Value::Bytes(bytes.to_vec()),
-                ValueRef::Real(_) => return Err(Error::Unexpected(format!("a fraction in {}", table.name))),
+                ValueRef::Real(_) => {
+                    return Err(BoxError::from(Error::Unexpected(format!("a fraction in {}", table.name))));
+                }
             })
         });
         found.push(cells.collect::<Result<Cells>>()?);
@@ -105,7 +107,7 @@ pub(super) fn reached(conn: &Connection, source: &str) -> Result<HashMap<String,
     let mut find = conn.prepare("SELECT name, source, key, rows FROM copying")?;
     let found = find.query_and_then([], |row| {
         if row.get::<_, String>(1)? != source {
-            return Err(another_source());
+            return Err(BoxError::from(another_source()));
         }
         let key = row.get::<_, Option<String>>(2)?.map(|key| progress::read(&key)).transpose()?;
         let rows: i64 = row.get(3)?;
@@ -149,7 +151,7 @@ pub(super) fn finish(conn: &mut Connection, numbers: &[(&'static str, i64)], las
     let dangling: Option<String> =
         tx.query_row("SELECT \"table\" FROM pragma_foreign_key_check LIMIT 1", [], |row| row.get(0)).optional()?;
     if let Some(table) = dangling {
-        return Err(Error::Unexpected(format!("a row of {table} points at one that is not there")));
+        return Err(Error::Unexpected(format!("a row of {table} points at one that is not there")).into());
     }
     // Only tables made with AUTOINCREMENT have a row here; the others number from their highest.
     for (table, last) in numbers.iter().copied().chain([("changes", last_change)]) {

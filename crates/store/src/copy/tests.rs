@@ -9,8 +9,8 @@ use super::run::copy;
 use super::tables::{MADE_ANEW, NUMBERED, TABLES};
 use super::value::{Cells, Kind, Value};
 use super::{Copied, sqlite};
-use crate::model::KeyMark;
 use crate::sqlite::FolderPlace;
+use redrive_engine::model::KeyMark;
 
 const ROWS: i64 = 2_300;
 

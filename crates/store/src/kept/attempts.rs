@@ -8,11 +8,11 @@ use redrive_core::time::Timestamp;
 use redrive_core::verdict::Verdict;
 use redrive_core::wire::{AttemptView, ErrorReport, PayloadOmitted, RunSummary};
 
-use super::columns::{Columns, json, number, packed_json, packed_json_or_none, text, time, whole};
-use crate::commands::fingerprints::FingerprintKey;
-use crate::commands::life::{Life, word};
-use crate::error::Result;
-use crate::model::{AttemptBody, AttemptOrigin};
+use crate::kept::columns::{Columns, json, number, packed_json, packed_json_or_none, text, time, whole};
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::ingest::fingerprints::FingerprintKey;
+use redrive_engine::model::{AttemptBody, AttemptOrigin};
+use redrive_engine::runs::life::{Life, word};
 
 /// An attempt that has ended.
 pub(crate) struct EndedAttempt {

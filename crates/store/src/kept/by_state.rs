@@ -2,7 +2,7 @@
 
 use redrive_core::run::StateName;
 
-use crate::commands::life::position;
+use redrive_engine::runs::life::position;
 
 /// Runs by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

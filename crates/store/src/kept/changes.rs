@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use redrive_core::run::StateName;
 use redrive_core::wire::{ChangeEntry, ChangesAnswer};
 
-use super::columns::{Columns, number, parsed, parsed_or_empty, time, unexpected, whole};
 use super::cursor::{seal_numbers, unseal_numbers};
-use crate::commands::life::word;
-use crate::error::Result;
-use crate::model::TenantScope;
+use crate::kept::columns::{Columns, number, parsed, parsed_or_empty, time, unexpected, whole};
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::TenantScope;
+use redrive_engine::runs::life::word;
 
 /// An answer stops after the commit that reaches this many runs.
 const RUNS_MAX: usize = 1_000;
@@ -81,7 +81,7 @@ impl Moved {
 pub(crate) fn run_numbers(bytes: &[u8]) -> Result<Vec<i64>> {
     let (numbers, rest) = bytes.as_chunks::<8>();
     if !rest.is_empty() {
-        return Err(unexpected("changes"));
+        return Err(unexpected("changes").into());
     }
     Ok(numbers.iter().map(|n| i64::from_le_bytes(*n)).collect())
 }

@@ -2,9 +2,9 @@
 
 use redrive_core::run::StateName;
 
-use super::columns::{Columns, whole};
-use crate::commands::life::position;
-use crate::error::Result;
+use crate::kept::columns::{Columns, whole};
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::runs::life::position;
 
 /// How many counters are not what a recount says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

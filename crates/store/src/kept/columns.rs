@@ -7,8 +7,8 @@ use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use serde::de::DeserializeOwned;
 
-use crate::codec::decode;
-use crate::error::{Error, Result};
+use redrive_engine::codec::decode;
+use redrive_engine::error::{Error, PortResult as Result};
 
 /// A row that was read: whatever the store, a column is a number, or text or bytes.
 pub(crate) trait Columns {
@@ -26,7 +26,7 @@ fn missing(at: usize) -> Error {
 }
 
 pub(crate) fn number(row: &impl Columns, at: usize) -> Result<i64> {
-    row.number_or_none(at)?.ok_or_else(|| missing(at))
+    Ok(row.number_or_none(at)?.ok_or_else(|| missing(at))?)
 }
 
 pub(crate) fn flag(row: &impl Columns, at: usize) -> Result<bool> {
@@ -34,16 +34,16 @@ pub(crate) fn flag(row: &impl Columns, at: usize) -> Result<bool> {
 }
 
 pub(crate) fn bytes(row: &impl Columns, at: usize) -> Result<&[u8]> {
-    row.bytes_or_none(at)?.ok_or_else(|| missing(at))
+    Ok(row.bytes_or_none(at)?.ok_or_else(|| missing(at))?)
 }
 
 pub(crate) fn text(row: &impl Columns, at: usize) -> Result<&str> {
-    text_or_none(row, at)?.ok_or_else(|| missing(at))
+    Ok(text_or_none(row, at)?.ok_or_else(|| missing(at))?)
 }
 
 fn text_or_none(row: &impl Columns, at: usize) -> Result<Option<&str>> {
     let read = row.bytes_or_none(at)?.map(std::str::from_utf8).transpose();
-    read.map_err(|_| Error::Unexpected(format!("column {at} holds no text")))
+    Ok(read.map_err(|_| Error::Unexpected(format!("column {at} holds no text")))?)
 }
 
 pub(crate) fn owned(row: &impl Columns, at: usize) -> Result<String> {
@@ -55,12 +55,12 @@ pub(crate) fn owned_or_none(row: &impl Columns, at: usize) -> Result<Option<Stri
 }
 
 pub(crate) fn parsed<T: FromStr>(row: &impl Columns, at: usize, what: &str) -> Result<T> {
-    text(row, at)?.parse().map_err(|_| unexpected(what))
+    Ok(text(row, at)?.parse().map_err(|_| unexpected(what))?)
 }
 
 pub(crate) fn parsed_or_none<T: FromStr>(row: &impl Columns, at: usize, what: &str) -> Result<Option<T>> {
     match text_or_none(row, at)? {
-        Some(text) => text.parse().map(Some).map_err(|_| unexpected(what)),
+        Some(text) => Ok(text.parse().map(Some).map_err(|_| unexpected(what))?),
         None => Ok(None),
     }
 }
@@ -69,7 +69,7 @@ pub(crate) fn parsed_or_none<T: FromStr>(row: &impl Columns, at: usize, what: &s
 pub(crate) fn parsed_or_empty<T: FromStr>(row: &impl Columns, at: usize, what: &str) -> Result<Option<T>> {
     match text(row, at)? {
         "" => Ok(None),
-        word => word.parse().map(Some).map_err(|_| unexpected(what)),
+        word => Ok(word.parse().map(Some).map_err(|_| unexpected(what))?),
     }
 }
 
@@ -91,11 +91,11 @@ pub(crate) fn time_or_none(row: &impl Columns, at: usize) -> Result<Option<Times
 
 pub(crate) fn whole<T: TryFrom<i64>>(row: &impl Columns, at: usize, what: &str) -> Result<T> {
     let number = number(row, at)?;
-    T::try_from(number).map_err(|_| Error::Unexpected(format!("{what} {number}")))
+    Ok(T::try_from(number).map_err(|_| Error::Unexpected(format!("{what} {number}")))?)
 }
 
 pub(crate) fn json<T: DeserializeOwned>(text: &str, what: &str) -> Result<T> {
-    serde_json::from_str(text).map_err(|e| Error::Unexpected(format!("{what}: {e}")))
+    Ok(serde_json::from_str(text).map_err(|e| Error::Unexpected(format!("{what}: {e}")))?)
 }
 
 /// JSON through the codec.
@@ -112,7 +112,7 @@ pub(crate) fn packed_json_or_none<T: DeserializeOwned>(row: &impl Columns, at: u
 
 /// Text through the codec.
 pub(crate) fn packed_text(row: &impl Columns, at: usize, what: &str) -> Result<String> {
-    String::from_utf8(packed(row, at)?).map_err(|_| unexpected(what))
+    Ok(String::from_utf8(packed(row, at)?).map_err(|_| unexpected(what))?)
 }
 
 /// What somebody said, as its token through the codec.

@@ -10,13 +10,13 @@ use redrive_core::verdict::Verdict;
 use redrive_core::wire::{HistoryEntry, QueueSettings, RawJson, ReviewView, RunBody, RunSummary, Versions};
 
 use super::attempts::{EndedAttempt, under_way};
-use super::columns::{Columns, json, number, owned, packed_json_or_none, parsed_or_none, text, time};
 use super::pages::Next;
-use super::payload::KeptPayload;
-use crate::commands::life::{Life, ReviewLife};
-use crate::commands::steps::{StepRow, views};
-use crate::error::Result;
-use crate::model::KeyMark;
+use crate::kept::columns::{Columns, json, number, owned, packed_json_or_none, parsed_or_none, text, time};
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::ledger::steps::{StepRow, views};
+use redrive_engine::model::KeyMark;
+use redrive_engine::runs::life::{Life, ReviewLife};
+use redrive_engine::runs::payload::KeptPayload;
 
 /// What the run's row holds beside its summary.
 pub(crate) struct Inner {

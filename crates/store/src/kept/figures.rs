@@ -8,13 +8,13 @@ use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{HealthAnswer, QueueAlert, QueueSettings, TenantHealth, TenantLimits, TenantView};
 
 use super::by_state::{Count, standing};
-use super::columns::{Columns, json, number, parsed, text, time};
 use super::hours::HourSums;
 use super::lookup::Whose;
-use crate::commands::life::{HELD, position};
-use crate::error::Result;
-use crate::model::HourlyKind;
-use crate::standing_model::Standing;
+use crate::kept::columns::{Columns, json, number, parsed, text, time};
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::HourlyKind;
+use redrive_engine::model::standing::Standing;
+use redrive_engine::runs::life::{HELD, position};
 
 /// Due work and no lease call for this long: nobody seems to be there.
 const NO_WORKER_AFTER_MS: u64 = 5 * MINUTE_MS;

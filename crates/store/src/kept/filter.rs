@@ -3,9 +3,9 @@
 use redrive_core::run::StateName;
 use redrive_core::wire::{Severity, Sort};
 
-use crate::commands::life::position;
 use crate::kept::counts::or_all;
-use crate::model::{RunFilter, TenantScope};
+use redrive_engine::model::{RunFilter, TenantScope};
+use redrive_engine::runs::life::position;
 
 pub(crate) const PAGE_MAX: u32 = 500;
 /// Rows that one page may look at.
@@ -65,8 +65,8 @@ mod tests {
     use redrive_core::wire::Severity;
 
     use super::{IS_URGENT, urgent};
-    use crate::commands::life::position;
-    use crate::model::RunFilter;
+    use redrive_engine::model::RunFilter;
+    use redrive_engine::runs::life::position;
 
     #[test]
     fn what_is_above_normal_is_urgent_and_nothing_else() {

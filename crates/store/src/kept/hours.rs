@@ -7,11 +7,11 @@ use redrive_core::time::{DAY_MS, HOUR_MS, Timestamp};
 use redrive_core::wire::{StatsAnswer, StatsPoint};
 
 use super::by_state::{Count, standing};
-use super::columns::unexpected;
 use super::lookup::Whose;
-use crate::commands::life::position;
-use crate::error::{Error, Result};
-use crate::model::{HourlyKind, StatsCall};
+use crate::kept::columns::unexpected;
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::{HourlyKind, StatsCall};
+use redrive_engine::runs::life::position;
 
 /// No queue has this number.
 const NO_QUEUE: i64 = 0;
@@ -104,7 +104,7 @@ pub(crate) fn asked(call: &StatsCall, now: Timestamp) -> Hours {
 pub(crate) fn asked_queue(found: Option<i64>, whose: Whose) -> Result<i64> {
     match (found, whose) {
         (Some(queue), _) => Ok(queue),
-        (None, Whose::All) => Err(Error::NotFound("queue")),
+        (None, Whose::All) => Err(Error::NotFound("queue").into()),
         (None, Whose::One(_) | Whose::Nobody) => Ok(NO_QUEUE),
     }
 }

@@ -2,10 +2,12 @@
 
 use redrive_core::wire::Role;
 
-use super::columns::{Columns, bytes, label_or_none, number, owned, parsed_or_none, time, time_or_none, unexpected};
-use crate::commands::life::word;
-use crate::error::Result;
-use crate::model::KeyRecord;
+use crate::kept::columns::{
+    Columns, bytes, label_or_none, number, owned, parsed_or_none, time, time_or_none, unexpected,
+};
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::KeyRecord;
+use redrive_engine::runs::life::word;
 
 /// Of what [`key_of`] reads; a condition or an order follows.
 pub(crate) const KEYS: &str =

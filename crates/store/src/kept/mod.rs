@@ -19,7 +19,7 @@ pub(crate) mod lookup;
 pub(crate) mod operations;
 pub(crate) mod pages;
 pub(crate) mod patterns;
-pub(crate) mod payload;
 pub(crate) mod queues;
+pub(crate) mod records;
 pub(crate) mod summary;
 pub(crate) mod words;

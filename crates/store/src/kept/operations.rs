@@ -2,13 +2,13 @@
 
 use redrive_core::wire::{CanaryView, ItemOutcome, OperationItem, OperationItemsPage, OperationSample, OperationView};
 
-use super::columns::{Columns, json, number, owned_or_none, parsed_or_none};
 use super::cursor::{seal_numbers, unseal_numbers};
 use super::filter::PAGE_MAX;
-use crate::commands::life::word;
-use crate::commands::operation_row::{OperationRow, public_id};
-use crate::error::Result;
-use crate::operation_model::{ItemsCall, NewOperation};
+use crate::kept::columns::{Columns, json, number, owned_or_none, parsed_or_none};
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::operations::{ItemsCall, NewOperation};
+use redrive_engine::operations::row::{OperationRow, public_id};
+use redrive_engine::runs::life::word;
 
 /// What a cursor into the list is sealed for.
 pub(crate) const OPERATIONS: &str = "operations";

@@ -4,12 +4,12 @@
 use redrive_core::time::Timestamp;
 use redrive_core::wire::HistoryEntry;
 
-use super::columns::{Columns, number};
 use super::cursor::{seal_numbers, unseal_numbers};
 use super::history::received;
-use crate::codec::decoded_len;
-use crate::error::Result;
-use crate::model::{DetailCall, RunRef};
+use crate::kept::columns::{Columns, number};
+use redrive_engine::codec::decoded_len;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::{DetailCall, RunRef};
 
 /// What the bodies of one page come to; a single larger one is a page of its own.
 const PAGE_MAX_BYTES: usize = 4 << 20;

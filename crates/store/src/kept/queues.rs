@@ -4,9 +4,9 @@ use redrive_core::run::StateName;
 use redrive_core::wire::{QueueSettings, QueueView, QueuesAnswer};
 
 use super::by_state::ByState;
-use super::columns::{Columns, json, parsed, text, time, time_or_none};
 use super::cursor::{seal, unseal};
-use crate::error::{Error, Result};
+use crate::kept::columns::{Columns, json, parsed, text, time, time_or_none};
+use redrive_engine::error::{Error, PortResult as Result};
 
 /// What [`view`] reads.
 pub(crate) const QUEUES: &str = "SELECT id, name, settings, created_at,
@@ -18,7 +18,7 @@ const CURSOR: &str = "queues";
 /// After which name a page begins.
 pub(crate) fn after(cursor: Option<&str>) -> Result<String> {
     match cursor {
-        Some(cursor) => String::from_utf8(unseal(CURSOR, cursor)?).map_err(|_| Error::BadCursor),
+        Some(cursor) => Ok(String::from_utf8(unseal(CURSOR, cursor)?).map_err(|_| Error::BadCursor)?),
         None => Ok(String::new()),
     }
 }

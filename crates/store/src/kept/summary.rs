@@ -5,12 +5,12 @@ use redrive_core::run::StateName;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{RunSummary, Severity};
 
-use super::columns::{
+use crate::kept::columns::{
     Columns, label, label_or_none, number, owned_or_none, parsed, parsed_or_empty, parsed_or_none, time, time_or_none,
     whole,
 };
-use crate::commands::life::word;
-use crate::error::Result;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::runs::life::word;
 
 /// Of all runs; a condition follows.
 pub(crate) const SUMMARY: &str = "SELECT \
@@ -60,9 +60,9 @@ pub(crate) fn summary_of(row: &impl Columns) -> Result<RunSummary> {
 
 /// -1 before the first failure.
 fn category(number: i64) -> Result<Option<Category>> {
-    if number == -1 { Ok(None) } else { word(&Category::ALL, number, "category").map(Some) }
+    if number == -1 { Ok(None) } else { Ok(word(&Category::ALL, number, "category").map(Some)?) }
 }
 
 fn dead_because(state: StateName, detail: i64) -> Result<Option<DeadBecause>> {
-    if state == StateName::Dead { word(DeadBecause::ALL, detail, "dead_because").map(Some) } else { Ok(None) }
+    if state == StateName::Dead { Ok(word(DeadBecause::ALL, detail, "dead_because").map(Some)?) } else { Ok(None) }
 }

@@ -7,7 +7,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::SslMode;
 
 use super::tls::{Tls, Trust};
-use crate::error::{Error, Result};
+use redrive_engine::error::{Error, PortResult as Result};
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// A connection whose other end has vanished is noticed after about half a minute.
@@ -83,7 +83,7 @@ fn wrong(what: &str) -> Error {
 /// Takes what is said of encryption out of the address: the driver knows less of it than people are used to.
 fn split(url: &str) -> Result<(String, Encryption)> {
     if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
-        return Err(wrong("it does not begin with postgres://"));
+        return Err(wrong("it does not begin with postgres://").into());
     }
     let (base, query) = url.split_once('?').unwrap_or((url, ""));
     let mut said = Encryption { mode: SslMode::Prefer, verify: false, roots: None };
@@ -109,7 +109,7 @@ fn mode_of(word: &str) -> Result<(SslMode, bool)> {
         "prefer" | "allow" => Ok((SslMode::Prefer, false)),
         "require" => Ok((SslMode::Require, false)),
         "verify-full" | "verify-ca" => Ok((SslMode::Require, true)),
-        other => Err(wrong(&format!("sslmode={other}; it may be disable, prefer, require or verify-full"))),
+        other => Err(wrong(&format!("sslmode={other}; it may be disable, prefer, require or verify-full")).into()),
     }
 }
 

@@ -4,9 +4,9 @@ use std::sync::LazyLock;
 
 use super::columns::{packed_json, whole};
 use super::look::Look;
-use crate::error::Result;
 use crate::kept::attempts::{ENDED, EndedAttempt, LATE_SIZES, SIZES, ended_attempt, with_late};
 use crate::kept::pages::{Before, Page};
+use redrive_engine::error::PortResult as Result;
 
 static OLDER: LazyLock<String> =
     LazyLock::new(|| format!("{SIZES} WHERE run = $1 AND attempt < $2 ORDER BY attempt DESC LIMIT $3"));

@@ -1,5 +1,6 @@
 //! Attempts, payloads and history.
 
+use crate::kept::records::{ATTEMPT_COLUMNS, Record as _};
 use std::sync::LazyLock;
 
 use redrive_core::lifecycle::Outcome;
@@ -9,19 +10,20 @@ use redrive_core::time::Timestamp;
 use super::columns::{bytes, owned};
 use super::rows::PgRows;
 use super::sheet::{SheetAttempt, SheetMove, SheetPayload, SheetSent};
-use crate::codec::encode;
-use crate::commands::attempts::{KEPT, Kept};
-use crate::commands::life::position;
-use crate::commands::rows::{AttemptRows, NewAttempt, NewMove, NewRevision};
-use crate::error::Result;
-use crate::model::{NewSent, PayloadKind};
+use redrive_engine::codec::encode;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::{NewSent, PayloadKind};
+use redrive_engine::ports::rows::{AttemptRows, NewAttempt, NewMove, NewRevision};
+use redrive_engine::runs::attempts::Kept;
+use redrive_engine::runs::life::position;
 
-static ONE: LazyLock<String> = LazyLock::new(|| format!("SELECT {KEPT} FROM attempts WHERE run = $1 AND attempt = $2"));
+static ONE: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE run = $1 AND attempt = $2"));
 static LAST: LazyLock<String> = LazyLock::new(|| {
-    format!("SELECT {KEPT} FROM attempts WHERE run = $1 AND attempt <= $2 ORDER BY attempt DESC LIMIT 1")
+    format!("SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE run = $1 AND attempt <= $2 ORDER BY attempt DESC LIMIT 1")
 });
 static LAST_OF: LazyLock<String> = LazyLock::new(|| {
-    format!("SELECT {KEPT} FROM attempts WHERE run = $1 AND outcome = $2 ORDER BY attempt DESC LIMIT 1")
+    format!("SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE run = $1 AND outcome = $2 ORDER BY attempt DESC LIMIT 1")
 });
 
 impl PgRows<'_> {

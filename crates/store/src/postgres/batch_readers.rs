@@ -10,13 +10,14 @@ use tokio::sync::oneshot;
 
 use super::committer::Shared;
 use super::expected::Names;
+use super::failure::classify;
 use super::line::{Failure, Line};
 use super::marks::Marks;
 use super::rows::PgRows;
-use crate::commands::batch::{Batch, Known};
-use crate::commands::queue::Unpaced;
-use crate::commands::tally::Tally;
-use crate::error::{Error, Result};
+use redrive_engine::error::{Error, Result};
+use redrive_engine::ports::backend::Unpaced;
+use redrive_engine::tally::Tally;
+use redrive_engine::tx::{Known, Tx};
 
 /// Connections, each with a thread.
 const READERS: usize = 2;
@@ -48,7 +49,7 @@ impl BatchReaders {
 
     pub(super) async fn read<T: Send + 'static>(
         &self,
-        mut act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
+        mut act: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |reader| {
@@ -88,17 +89,17 @@ impl BatchReader {
     }
 
     /// A connection that was lost while nobody used it costs nothing but another one.
-    fn read<T>(&mut self, act: &mut impl FnMut(&mut Batch<'_>) -> Result<T>) -> Result<T> {
+    fn read<T>(&mut self, act: &mut impl FnMut(&mut Tx<'_>) -> Result<T>) -> Result<T> {
         let was_open = self.line.is_some();
         let (answer, how) = self.try_read(act);
         if answer.is_err() && how == Some(Failure::Lost) && was_open { self.try_read(act).0 } else { answer }
     }
 
-    fn try_read<T>(&mut self, act: &mut impl FnMut(&mut Batch<'_>) -> Result<T>) -> (Result<T>, Option<Failure>) {
+    fn try_read<T>(&mut self, act: &mut impl FnMut(&mut Tx<'_>) -> Result<T>) -> (Result<T>, Option<Failure>) {
         let kept = self.line.take().filter(|line| !line.is_closed());
         let mut line = match kept.map_or_else(|| Line::open(&self.shared.address), Ok) {
             Ok(line) => line,
-            Err(error) => return (Err(error), Some(Failure::Lost)),
+            Err(error) => return (Err(classify(error)), Some(Failure::Lost)),
         };
         let answer = self.read_over(&mut line, act);
         let how = line.take_failure();
@@ -108,12 +109,12 @@ impl BatchReader {
         (answer, how)
     }
 
-    fn read_over<T>(&self, line: &mut Line, act: &mut impl FnMut(&mut Batch<'_>) -> Result<T>) -> Result<T> {
+    fn read_over<T>(&self, line: &mut Line, act: &mut impl FnMut(&mut Tx<'_>) -> Result<T>) -> Result<T> {
         let begun = line.wait(line.session.client.batch_execute(BEGIN));
         line.noted(begun)?;
         let (names, mut marks, mut known) = (Names::default(), Marks::default(), Known::default());
         let mut rows = PgRows::reading(line, &names, &mut marks, self.shared.quiet.clone());
-        act(&mut Batch {
+        let answer = act(&mut Tx {
             rows: &mut rows,
             now: self.shared.time.now(),
             dice: &*self.shared.dice,
@@ -122,6 +123,7 @@ impl BatchReader {
             tally: Tally::default(),
             pace: &Unpaced,
             wake: false,
-        })
+        });
+        answer.map_err(classify)
     }
 }

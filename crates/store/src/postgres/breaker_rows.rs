@@ -1,5 +1,6 @@
 //! Breakers: read by every batch that asks them, moved by one batch at a time over all replicas.
 
+use crate::kept::records::{BREAKER_COLUMNS, BREAKER_ENTRY, read_entry, read_into};
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
@@ -11,11 +12,11 @@ use tokio_postgres::Row;
 
 use super::columns::number;
 use super::rows::PgRows;
-use crate::codec::encode;
-use crate::commands::breakers::{COLUMNS, CorruptBreaker, ENTRY, ReadBreakers, read_entry};
-use crate::commands::rows::{BreakerRows, PutBreaker};
-use crate::error::{Error, Result};
-use crate::model::Swept;
+use redrive_engine::breakers::{CorruptBreaker, ReadBreakers};
+use redrive_engine::codec::encode;
+use redrive_engine::error::{BoxError, PortResult as Result};
+use redrive_engine::model::Swept;
+use redrive_engine::ports::rows::{BreakerRows, PutBreaker};
 
 /// Who moves breakers holds this until its commit.
 const LOCK: i64 = 0x7265_6472_6976_6511;
@@ -24,7 +25,7 @@ const LOCK: i64 = 0x7265_6472_6976_6511;
 pub(super) const GENERATION: &str = "SELECT coalesce((SELECT last FROM breaker_generation), 0),
      EXISTS (SELECT 1 FROM breakers WHERE tenant IS NULL)::int::bigint";
 static FROM: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {COLUMNS} FROM breakers b LEFT JOIN tenants t ON t.id = b.tenant"));
+    LazyLock::new(|| format!("SELECT {BREAKER_COLUMNS} FROM breakers b LEFT JOIN tenants t ON t.id = b.tenant"));
 /// What a batch concerns: all that are not closed, those of its tenants, and those named.
 pub(super) static CONCERNED: LazyLock<String> =
     LazyLock::new(|| format!("{} WHERE b.open = 1 OR b.tenant = ANY($1) OR b.name = ANY($2)", *FROM));
@@ -33,7 +34,7 @@ static OF_TENANT: LazyLock<String> = LazyLock::new(|| format!("{} WHERE b.tenant
 static IDLE: LazyLock<String> =
     LazyLock::new(|| format!("{} WHERE b.open = 0 AND b.moved_at < $1 ORDER BY b.moved_at LIMIT $2", *FROM));
 static EVENTS: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {ENTRY} FROM breaker_events WHERE name = $1 ORDER BY id DESC LIMIT $2"));
+    LazyLock::new(|| format!("SELECT {BREAKER_ENTRY} FROM breaker_events WHERE name = $1 ORDER BY id DESC LIMIT $2"));
 
 /// What a batch has done to breakers.
 #[derive(Default)]
@@ -78,7 +79,7 @@ impl PgRows<'_> {
 
 fn readable(rows: &[Row]) -> Result<ReadBreakers> {
     let mut read = ReadBreakers::default();
-    rows.iter().try_for_each(|row| read.read(row))?;
+    rows.iter().try_for_each(|row| read_into(&mut read, row))?;
     Ok(read)
 }
 
@@ -95,7 +96,7 @@ impl BreakerRows for PgRows<'_> {
             }
         };
         let (last, shared) =
-            last.first().map_or(Ok((0, 1)), |row| Ok::<_, Error>((number(row, 0)?, number(row, 1)?)))?;
+            last.first().map_or(Ok((0, 1)), |row| Ok::<_, BoxError>((number(row, 0)?, number(row, 1)?)))?;
         let concerned = readable(&concerned)?;
         self.breakers.any_shared = shared != 0;
         self.breakers.counts.clear();
@@ -162,7 +163,7 @@ impl BreakerRows for PgRows<'_> {
         let sql = "WITH taken AS (DELETE FROM breakers WHERE name = $3 AND life = $4 RETURNING *)
              INSERT INTO set_aside (at, source, why, body)
              SELECT $1, 'breakers', $2, to_json(taken)::text FROM taken";
-        Ok(self.run(sql, &[&now.as_millis(), &corrupt.why(), &corrupt.name, &corrupt.life])? > 0)
+        Ok(self.run(sql, &[&now.as_millis(), &corrupt.why.as_str(), &corrupt.name, &corrupt.life])? > 0)
     }
 
     fn lock_breakers(&mut self) -> Result<bool> {

@@ -9,8 +9,8 @@ pub(super) use crate::kept::by_state::{ByState, Count};
 use super::columns::number;
 use super::look::Look;
 use super::lookup::Whose;
-use crate::commands::life::{position, word};
-use crate::error::Result;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::runs::life::{position, word};
 
 /// The counters that a scope may see.
 pub(super) async fn counts(look: &Look<'_>, whose: Whose) -> Result<Vec<Count>> {

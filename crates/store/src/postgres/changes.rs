@@ -7,9 +7,9 @@ use redrive_core::wire::{ChangeEntry, ChangesAnswer};
 use super::columns::{Columns as _, bytes, number};
 use super::look::Look;
 use super::lookup::whose;
-use crate::error::Result;
 use crate::kept::changes::{CHANGE, Log, Moved, change_of, run_numbers};
-use crate::model::TenantScope;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::TenantScope;
 
 /// Commits that one look reads.
 const PIECE_ROWS: u32 = 500;

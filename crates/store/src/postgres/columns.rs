@@ -5,7 +5,7 @@ use tokio_postgres::types::{FromSql, Type};
 
 pub(super) use crate::kept::columns::*;
 
-use crate::error::Result;
+use redrive_engine::error::PortResult as Result;
 
 /// Text or bytes, borrowed from the row: both travel as they lie.
 struct Raw<'a>(&'a [u8]);

@@ -10,18 +10,19 @@ use redrive_core::policy::Policies;
 use tokio::sync::{oneshot, watch};
 
 use super::address::Address;
-use super::expected::Expects;
+use super::expected::report_writer;
 use super::quiet::Quiet;
 use super::time::Time;
 use super::wakeups::Wakeups;
 use super::writer::Writer;
-use crate::clock::Dice;
-use crate::commands::batch::Batch;
-use crate::commands::command::{Call, Command, Group, Member};
-use crate::commands::queue::{CommandQueue, Owner};
-use crate::commands::sweep;
-use crate::error::{Error, Result};
-use crate::writers::{WriterStatus, unanswered};
+use crate::commit::command::{Call, Command, Group, Member};
+use crate::commit::queue::CommandQueue;
+use crate::commit::writer_status::{WriterStatus, unanswered};
+use redrive_engine::clock::Dice;
+use redrive_engine::error::{Error, Result};
+use redrive_engine::ports::backend::{Lane, Owner, Prefetch, Route};
+use redrive_engine::sweeps;
+use redrive_engine::tx::Tx;
 
 /// What all lines of a replica share.
 pub(super) struct Shared {
@@ -35,18 +36,9 @@ pub(super) struct Shared {
     pub(super) queues_set: AtomicU64,
 }
 
-/// Which line a command goes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum To {
-    /// By its run.
-    Reports,
-    Claims,
-    Desk,
-}
-
 pub(super) struct Queued {
     pub(super) command: Box<dyn Command>,
-    pub(super) expects: Expects,
+    pub(super) prefetch: Prefetch,
 }
 
 /// A writer's queue, and how it is doing.
@@ -59,11 +51,11 @@ impl WriterQueue {
     async fn commit<T: Send + 'static>(
         &self,
         owner: Owner,
-        expects: Expects,
-        act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
+        prefetch: Prefetch,
+        act: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
-        self.commands.push(&owner, Queued { command: Box::new(Call::new(act, reply)), expects })?;
+        self.commands.push(&owner, Queued { command: Box::new(Call::new(act, reply)), prefetch })?;
         answer.await.map_or_else(|_| Err(unanswered(self.commands.is_closed())), |(answer, _)| answer)
     }
 
@@ -76,7 +68,7 @@ impl WriterQueue {
         if self.status.is_fresh()? {
             return Ok(());
         }
-        self.commit(Owner::System, Expects::default(), sweep::touch).await
+        self.commit(Owner::System, Prefetch::default(), sweeps::touch).await
     }
 }
 
@@ -134,41 +126,29 @@ impl Committer {
         Ok(())
     }
 
-    fn line(&self, to: To, expects: &Expects) -> &WriterQueue {
-        match to {
-            To::Reports => self.reports.get(expects.line(self.reports.len())).unwrap_or(&self.desk),
-            To::Claims => &self.claims,
-            To::Desk => &self.desk,
+    fn writer(&self, route: &Route) -> &WriterQueue {
+        match route.lane {
+            Lane::Run => self.reports.get(report_writer(&route.prefetch, self.reports.len())).unwrap_or(&self.desk),
+            Lane::Claims => &self.claims,
+            Lane::Desk => &self.desk,
         }
     }
 
     /// Commits one command, or says at once that too many wait.
     pub(super) async fn commit<T: Send + 'static>(
         &self,
-        to: To,
-        expects: Expects,
-        act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
+        route: Route,
+        act: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.commit_for(expects.owner(), to, expects, act).await
-    }
-
-    /// On the account of somebody whom it does not name itself.
-    pub(super) async fn commit_for<T: Send + 'static>(
-        &self,
-        owner: Owner,
-        to: To,
-        expects: Expects,
-        act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        self.line(to, &expects).commit(owner, expects, act).await
+        self.writer(&route).commit(route.owner, route.prefetch, act).await
     }
 
     /// Returns once every line for reports has come through a transaction: heartbeats get through.
     pub(super) async fn pass_reports(&self) -> Result<()> {
         for line in &self.reports {
             let (reply, answer) = oneshot::channel();
-            let command = Box::new(Call::new(|_: &mut Batch<'_>| Ok(()), reply));
-            line.commands.push_group(&Owner::System, [Queued { command, expects: Expects::default() }])?;
+            let command = Box::new(Call::new(|_: &mut Tx<'_>| Ok(()), reply));
+            line.commands.push_group(&Owner::System, [Queued { command, prefetch: Prefetch::default() }])?;
             answer.await.map_or_else(|_| Err(unanswered(line.commands.is_closed())), |(answer, _)| answer)?;
         }
         Ok(())
@@ -176,9 +156,9 @@ impl Committer {
 
     /// Commits many, waiting for room: the caller's own memory bounds them. Each is answered alone, and the caller is woken
     /// once.
-    pub(super) async fn commit_each<T: Send + 'static, F>(&self, acts: Vec<(Expects, F)>) -> Vec<Result<T>>
+    pub(super) async fn commit_each<T: Send + 'static, F>(&self, acts: Vec<(Route, F)>) -> Vec<Result<T>>
     where
-        F: FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
+        F: FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     {
         let count = acts.len();
         let (group, answered) = Group::of(count);
@@ -186,13 +166,13 @@ impl Committer {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.reports.len().max(1);
         let line = self.reports.get(turn).unwrap_or(&self.desk);
         // On the account of the tenant that it begins with: only keys that span tenants send mixed ones.
-        let owner = acts.first().map_or(Owner::System, |(expects, _)| expects.owner());
+        let owner = acts.first().map_or(Owner::System, |(route, _)| route.owner.clone());
         // A line that has ended leaves its part unanswered.
         let room = line.commands.room_for_group(&owner).await;
         if room.is_ok() {
-            let member = |(at, (expects, act))| Queued {
+            let member = |(at, (route, act)): (usize, (Route, F))| Queued {
                 command: Box::new(Member::new(act, at, group.clone())) as Box<dyn Command>,
-                expects,
+                prefetch: route.prefetch,
             };
             let _ = line.commands.push_group(&owner, acts.into_iter().enumerate().map(member));
         }

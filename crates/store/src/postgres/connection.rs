@@ -9,8 +9,9 @@ use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
 
 use super::address::Address;
+use super::failure::classify;
 use super::look::{Look, Statements};
-use crate::error::{Error, Result};
+use redrive_engine::error::{Error, PortResult, Result};
 
 /// The oldest PostgreSQL that is tried against.
 const VERSION_MIN: i64 = 140_000;
@@ -32,8 +33,11 @@ pub(super) const ANSWER_MAX: Duration = Duration::from_secs(60);
 pub(super) const COMMIT_ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// Waits no longer than this; what it was about is cut off.
-pub(super) async fn within<T>(most: Duration, work: impl Future<Output = Result<T>>) -> Result<T> {
-    timeout(most, work).await.unwrap_or_else(|_| Err(Error::Unavailable("the database does not answer".into())))
+pub(super) async fn within<T>(most: Duration, work: impl Future<Output = PortResult<T>>) -> Result<T> {
+    match timeout(most, work).await {
+        Ok(done) => done.map_err(classify),
+        Err(_) => Err(Error::Unavailable("the database does not answer".into())),
+    }
 }
 
 /// What moves a connection's bytes; whoever opened it lets it run for as long as the session is there.
@@ -56,7 +60,7 @@ pub(super) async fn connect(address: &Address, drive: impl FnOnce(Driver)) -> Re
     within(CONNECT_MAX, open(address, drive)).await
 }
 
-async fn open(address: &Address, drive: impl FnOnce(Driver)) -> Result<Session> {
+async fn open(address: &Address, drive: impl FnOnce(Driver)) -> PortResult<Session> {
     let client = match &address.tls {
         Some(tls) => {
             let (client, connection) = address.config.connect(tls.clone()).await?;
@@ -82,21 +86,22 @@ fn ended(result: std::result::Result<(), tokio_postgres::Error>) {
 }
 
 /// An acknowledged report has to be on disk, whatever somebody has set for this database or role.
-async fn check(session: &Session) -> Result<()> {
+async fn check(session: &Session) -> PortResult<()> {
     let sql = "SELECT current_setting('server_version_num')::bigint, current_setting('fsync'), \
          current_setting('synchronous_commit'), current_setting('server_encoding')";
     let row = session.client.query_one(sql, &[]).await?;
     let (version, fsync, commit, encoding): (i64, &str, &str, &str) = (row.get(0), row.get(1), row.get(2), row.get(3));
     if version < VERSION_MIN {
-        return Err(Error::Unexpected(format!("PostgreSQL {version} is too old: 14 or later is needed")));
+        return Err(Error::Unexpected(format!("PostgreSQL {version} is too old: 14 or later is needed")).into());
     }
     if fsync != "on" || commit == "off" {
         return Err(Error::Unexpected(format!(
             "PostgreSQL would lose acknowledged reports: fsync={fsync}, synchronous_commit={commit}"
-        )));
+        ))
+        .into());
     }
     if encoding != "UTF8" {
-        return Err(Error::Unexpected(format!("the database's encoding is {encoding}: it has to be UTF8")));
+        return Err(Error::Unexpected(format!("the database's encoding is {encoding}: it has to be UTF8")).into());
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use redrive_core::time::Timestamp;
 
 use super::array::column;
 use super::write::Write;
-use crate::commands::tally::{Count, Hour, Kinds, Tally};
+use redrive_engine::tally::{Count, Hour, Kinds, Tally};
 
 /// All that [`append`] may send.
 pub(super) const STATEMENTS: &[&str] = &[COUNTS, HOURS, PATTERNS, SPEND, CHANGES];
@@ -58,7 +58,7 @@ const PATTERNS: &str = "INSERT INTO pattern_deltas (pattern, hour, count, open, 
          unnest($6::bigint[])";
 
 fn patterns(tally: &Tally, now: Timestamp) -> Option<Write> {
-    let told = |delta: &crate::commands::tally::PatternDelta| delta.count != 0 || delta.open != 0 || delta.group_seen;
+    let told = |delta: &redrive_engine::tally::PatternDelta| delta.count != 0 || delta.open != 0 || delta.group_seen;
     let rows: Vec<_> = tally.patterns.iter().filter(|(_, delta)| told(delta)).collect();
     let (hour, now) = (now.hour().as_millis(), now.as_millis());
     let columns = [

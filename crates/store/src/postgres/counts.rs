@@ -10,10 +10,10 @@ use super::look::Look;
 use super::params::{Params, Value};
 use super::predicate::Answered;
 use super::scan::Scan;
-use crate::commands::life::position;
-use crate::error::Result;
 use crate::kept::counts::{Total, fits, or_all};
 use crate::kept::filter::{COUNT_LOOKS_MAX, COUNT_MAX};
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::runs::life::position;
 
 pub(super) async fn total(look: &Look<'_>, wanted: &Wanted, sort: Sort) -> Result<Total> {
     if !wanted.is_counted() {

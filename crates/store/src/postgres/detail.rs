@@ -16,10 +16,10 @@ use super::pieces::payload_of;
 use super::sent::changed_attempts;
 use super::steps::{page_of, recorded_of};
 use super::summary::summary;
-use crate::error::{Error, Result};
 use crate::kept::detail::{INNER, Inner, LIFE, Pieces, body, kinds, review_view, worked_on_by};
 use crate::kept::pages::{Before, Next};
-use crate::model::{DetailCall, KeyMark, RunRef};
+use redrive_engine::error::{BoxError, Error, PortResult as Result};
+use redrive_engine::model::{DetailCall, KeyMark, RunRef};
 
 pub(super) async fn run_detail(look: &Look<'_>, at: &RunRef, call: &DetailCall) -> Result<RunDetail> {
     let run = run_number(look, at).await?;
@@ -74,5 +74,5 @@ async fn newest(look: &Look<'_>, tenant: i64, kinds: BTreeSet<String>) -> Result
     let sql = "SELECT DISTINCT ON (kind) kind, version FROM versions_seen WHERE tenant = $1 AND kind = ANY($2)
                ORDER BY kind, id DESC";
     let rows = look.rows(sql, &[&tenant, &kinds]).await?;
-    rows.iter().map(|row| Ok::<(String, Label), Error>((owned(row, 0)?, label(row, 1)?))).collect()
+    rows.iter().map(|row| Ok::<(String, Label), BoxError>((owned(row, 0)?, label(row, 1)?))).collect()
 }

@@ -4,7 +4,7 @@ use redrive_core::time::Timestamp;
 
 use super::columns::{number, time};
 use super::look::Look;
-use crate::error::Result;
+use redrive_engine::error::PortResult as Result;
 
 /// The tenants with a due time in a queue, each with its oldest: one look each, since the index has a tenant's
 /// oldest first.

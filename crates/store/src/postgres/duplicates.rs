@@ -9,10 +9,10 @@ use super::look::Look;
 use super::lookup::run_number;
 use super::received::last_id;
 use super::summary::summaries;
-use crate::commands::life::position;
-use crate::error::{Error, Result};
 use crate::kept::duplicates::{ALIKE_RUNS, DUPLICATES_MAX, Found, NEAR_RUNS, together};
-use crate::model::{PayloadKind, RunRef};
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::{PayloadKind, RunRef};
+use redrive_engine::runs::life::position;
 
 /// What a run is compared by.
 struct Own {

@@ -9,11 +9,11 @@ use redrive_core::wire::Role;
 use super::columns::{Columns as _, number, text};
 use super::fold::{FOLD_LOCK, hour_of_part, part_name};
 use super::rows::PgRows;
-use crate::commands::life::position;
-use crate::commands::rows::EngineRows;
-use crate::commands::tally::Tally;
-use crate::error::Result;
-use crate::model::{KeyRecord, Swept};
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::{KeyRecord, Swept};
+use redrive_engine::ports::rows::EngineRows;
+use redrive_engine::runs::life::position;
+use redrive_engine::tally::Tally;
 
 fn limit(most: usize) -> i64 {
     i64::try_from(most).unwrap_or(i64::MAX)

@@ -1,6 +1,7 @@
 //! What the commands of a batch are going to ask for, read for all of them at once before the first one runs. A command
 //! that asks for more gets it there and then; this only saves the way.
 
+use crate::kept::records::{ATTEMPT_COLUMN_COUNT, ATTEMPT_COLUMNS, PATTERN_KNOWN, Record as _};
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
@@ -19,60 +20,21 @@ use super::rows::PgRows;
 use super::run_rows::NEXT_NUMBERS;
 use super::sheet::{COLUMNS, Named, PatternKey};
 use super::time::NOW;
-use crate::commands::attempts::{KEPT, KEPT_COUNT, Kept};
-use crate::commands::life::position;
-use crate::commands::map::Map;
-use crate::commands::patterns::{KNOWN, KnownPattern};
-use crate::commands::queue::Owner;
-use crate::error::{Error, Result};
-use crate::model::{FailedAttempt, Report, RunRef, Start};
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::map::Map;
+use redrive_engine::model::RunRef;
+use redrive_engine::patterns::sightings::KnownPattern;
+use redrive_engine::ports::backend::Prefetch;
+use redrive_engine::runs::attempts::Kept;
+use redrive_engine::runs::life::position;
 
-/// What one command expects.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Expects {
-    run: Option<(Tenant, RunId)>,
-    /// The run may be new, and so may be its tenant.
-    makes: bool,
-    fingerprint: Option<(u64, u8)>,
-    /// A report that may be the last failure again.
-    last_failure: bool,
-}
-
-impl Expects {
-    pub(super) fn run(at: &RunRef) -> Self {
-        Self { run: Some((at.tenant.clone(), at.run_id.clone())), ..Self::default() }
-    }
-
-    pub(super) fn report(report: &Report) -> Self {
-        Self {
-            run: Some((report.run.tenant.clone(), report.run.run_id.clone())),
-            makes: true,
-            fingerprint: Some((report.failed.fingerprint.hash, report.failed.fingerprint.version)),
-            last_failure: report.failed.attempt.is_none(),
-        }
-    }
-
-    pub(super) fn start(start: &Start) -> Self {
-        let run = Some((start.run.tenant.clone(), start.run.run_id.clone()));
-        Self { run, makes: true, ..Self::default() }
-    }
-
-    pub(super) fn fail(at: &RunRef, failed: &FailedAttempt) -> Self {
-        Self { fingerprint: Some((failed.fingerprint.hash, failed.fingerprint.version)), ..Self::run(at) }
-    }
-
-    /// On whose account it is.
-    pub(super) fn owner(&self) -> Owner {
-        self.run.as_ref().map_or(Owner::System, |(tenant, _)| Owner::from(tenant))
-    }
-
-    /// Which of so many lines it goes to: the same run always to the same, so that its commands keep their order and do not
-    /// wait for each other.
-    pub(super) fn line(&self, lines: usize) -> usize {
-        use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
-        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&self.run);
-        usize::try_from(hash % u64::try_from(lines.max(1)).unwrap_or(1)).unwrap_or(0)
-    }
+/// Which of so many report writers a command goes to: the same run always to the same one, so that its commands keep their
+/// order and do not wait for each other.
+pub(super) fn report_writer(prefetch: &Prefetch, writers: usize) -> usize {
+    use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+    let run = prefetch.run.as_ref().map(|at| (&at.tenant, &at.run_id));
+    let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(run);
+    usize::try_from(hash % u64::try_from(writers.max(1)).unwrap_or(1)).unwrap_or(0)
 }
 
 /// Locked in the order in which they are asked for, which is one over all batches, so that no two wait for each other. A
@@ -89,7 +51,7 @@ static RUNS: LazyLock<String> = LazyLock::new(|| {
 });
 static PATTERNS: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT {KNOWN}, a.tenant, a.fp_hash, a.fp_version
+        "SELECT {PATTERN_KNOWN}, a.tenant, a.fp_hash, a.fp_version
          FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS q(tenant, hash, version)
              JOIN pattern_alias a ON a.tenant = q.tenant AND a.fp_hash = q.hash AND a.fp_version = q.version
              JOIN patterns own ON own.id = a.pattern
@@ -101,7 +63,7 @@ const KNOWN_COUNT: usize = 9;
 static LAST_FAILURES: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT last.* FROM unnest($1::bigint[]) AS q(q_run) CROSS JOIN LATERAL (
-             SELECT {KEPT}, run FROM attempts WHERE run = q_run AND outcome = $2
+             SELECT {ATTEMPT_COLUMNS}, run FROM attempts WHERE run = q_run AND outcome = $2
              ORDER BY attempt DESC LIMIT 1) AS last"
     )
 });
@@ -131,12 +93,12 @@ struct WantedRun<'e> {
 }
 
 impl<'e> Wanted<'e> {
-    fn of(all: impl Iterator<Item = &'e Expects>, names: &Names, asking: Asking) -> Self {
+    fn of(all: impl Iterator<Item = &'e Prefetch>, names: &Names, asking: Asking) -> Self {
         let (mut runs, mut patterns) = (Vec::new(), Vec::new());
         for expects in all {
-            let Some((name, run_id)) = &expects.run else { continue };
-            let Some(tenant) = names.number(name) else { continue };
-            let (makes, read) = (expects.makes, !expects.makes || asking == Asking::All);
+            let Some(at) = &expects.run else { continue };
+            let (Some(tenant), run_id) = (names.number(&at.tenant), &at.run_id) else { continue };
+            let (makes, read) = (expects.may_create, !expects.may_create || asking == Asking::All);
             runs.push(WantedRun { tenant, run_id, makes, read, last_failure: expects.last_failure });
             patterns.extend(expects.fingerprint.map(|(hash, version)| (tenant, hash, version)));
         }
@@ -169,7 +131,7 @@ async fn read(session: &Session, rows: usize, sql: &str, values: &[&(dyn ToSql +
 
 impl PgRows<'_> {
     /// Opens the transaction, reads and locks what its commands expect, and says what time it is: once the locks are held.
-    pub(super) fn begin<'e>(&mut self, expects: impl Iterator<Item = &'e Expects>, asking: Asking) -> Result<i64> {
+    pub(super) fn begin<'e>(&mut self, expects: impl Iterator<Item = &'e Prefetch>, asking: Asking) -> Result<i64> {
         let wanted = Wanted::of(expects, self.names, asking);
         prepare(self.line)?;
         let mut tenants: Vec<i64> = wanted.runs.iter().map(|run| run.tenant).collect();
@@ -229,7 +191,7 @@ impl PgRows<'_> {
         let failed = position(Outcome::ALL, &Outcome::Failed);
         let mut found: HashMap<i64, Kept> = HashMap::new();
         for row in self.ask(&LAST_FAILURES, &[&again, &failed])? {
-            found.insert(number(&row, KEPT_COUNT)?, Kept::read(&row)?);
+            found.insert(number(&row, ATTEMPT_COLUMN_COUNT)?, Kept::read(&row)?);
         }
         for run in again {
             self.sheet.last_failures.insert(*run, found.remove(run));
@@ -332,15 +294,15 @@ impl Names {
         self.0.get(tenant).copied()
     }
 
-    pub(super) fn unmet<'e>(&self, all: impl Iterator<Item = &'e Expects>) -> Unmet<'e> {
+    pub(super) fn unmet<'e>(&self, all: impl Iterator<Item = &'e Prefetch>) -> Unmet<'e> {
         let mut unmet = Unmet::default();
         for expects in all {
-            let Some((tenant, _)) = &expects.run else { continue };
+            let Some(RunRef { tenant, .. }) = &expects.run else { continue };
             if self.0.contains_key(tenant) {
                 continue;
             }
             unmet.all.insert(tenant.as_str());
-            if expects.makes {
+            if expects.may_create {
                 unmet.made.insert(tenant.as_str());
             }
         }
@@ -366,10 +328,10 @@ mod tests {
     use redrive_core::policy::Policies;
 
     use super::*;
-    use crate::clock::SeededDice;
-    use crate::postgres::committer::To;
     use crate::postgres::store::{LINES, Options, PgStore};
-    use crate::store::Store as _;
+    use redrive_engine::clock::SeededDice;
+    use redrive_engine::ports::backend::Route;
+    use redrive_engine::store::Store as _;
 
     /// Nothing that a batch did about a run holds if it took the run to be new, and did not make it.
     #[tokio::test]
@@ -385,8 +347,9 @@ mod tests {
              VALUES (1, 1, 0, 'r1', 2, 0, 1, 1, '', -1, 1, 0, 0, 'production', 0, '{}')";
         database.sql(made).unwrap();
         let at = RunRef { tenant: "acme".parse().unwrap(), run_id: "r1".parse().unwrap() };
-        let expects = Expects { makes: true, ..Expects::run(&at) };
-        let found = store.committer.commit(To::Reports, expects, move |batch| batch.find_run(&at.tenant, &at.run_id));
+        let mut route = Route::run(&at);
+        route.prefetch.may_create = true;
+        let found = store.committer.commit(route, move |tx| tx.find_run(&at.tenant, &at.run_id));
         assert!(found.await.unwrap().is_some());
         store.close().await;
     }

@@ -3,13 +3,23 @@
 
 use tokio_postgres::error::SqlState;
 
-use crate::error::Error;
+use redrive_engine::error::{BoxError, Error};
 
-impl From<tokio_postgres::Error> for Error {
-    fn from(error: tokio_postgres::Error) -> Self {
-        let said = said(&error);
-        if is_unavailable(&error) { Self::Unavailable(said) } else { Self::Unexpected(format!("PostgreSQL: {said}")) }
+/// Tells a database that can't be used now from a statement that was wrong.
+pub(crate) fn classify(error: impl Into<Error>) -> Error {
+    match error.into() {
+        Error::Storage(source) => match source.downcast_ref::<tokio_postgres::Error>() {
+            Some(postgres) if is_unavailable(postgres) => Error::Unavailable(said(postgres)),
+            Some(postgres) => Error::Unexpected(format!("PostgreSQL: {}", said(postgres))),
+            None => Error::Storage(source),
+        },
+        other => other,
     }
+}
+
+/// The same for an error of the driver.
+pub(super) fn database(error: tokio_postgres::Error) -> Error {
+    classify(BoxError::from(error))
 }
 
 /// The driver keeps what the server said one level down.

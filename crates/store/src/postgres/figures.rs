@@ -13,7 +13,6 @@ use super::due::{oldest_by_tenant, oldest_due};
 use super::hours::hour_sums;
 use super::look::Look;
 use super::lookup::{Whose, tenant_number, whose};
-use crate::error::{Error, Result};
 use crate::kept::cursor::{seal, unseal};
 use crate::kept::figures::{
     self, CALLS, LeaseCalls, QUEUES_NAMED_MAX, SEEN, SET_ASIDE, SHOWN, SeenQueue, numbers_seen, seen_queue,
@@ -21,8 +20,9 @@ use crate::kept::figures::{
 use crate::kept::filter::PAGE_MAX;
 use crate::kept::hours::Hours;
 use crate::kept::patterns::GROUP_SEEN_LAG_MS;
-use crate::model::TenantScope;
-use crate::standing_model::Standing;
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::TenantScope;
+use redrive_engine::model::standing::Standing;
 
 const TENANTS: &str = "tenants";
 

@@ -11,12 +11,12 @@ use super::look::Look;
 use super::lookup::{Whose, whose};
 use super::params::Value;
 use super::received::{OUT_OF_ORDER_MS, any_deferred, first_received_from, last_id};
-use crate::commands::fingerprints::FingerprintKey;
-use crate::commands::life::position;
-use crate::error::Result;
 use crate::kept::filter::{listed, states, urgent};
 use crate::kept::words::Words;
-use crate::model::{RunFilter, TenantScope};
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::ingest::fingerprints::FingerprintKey;
+use redrive_engine::model::{RunFilter, TenantScope};
+use redrive_engine::runs::life::position;
 
 /// What a filter asks for. Whatever narrows to nothing is not here: see [`wanted`].
 #[derive(Debug, Clone)]

@@ -6,9 +6,10 @@ use redrive_core::time::{HOUR_MS, Timestamp};
 use tokio_postgres::Transaction;
 
 use super::columns::number;
-use crate::error::{Error, Result};
+use super::failure::classify;
 use crate::kept::patterns::PATTERN_HOURS_KEPT_MS;
-use crate::model::Swept;
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::Swept;
 
 /// Held while folding. The bytes are `redrive`, then a number of ours.
 pub(super) const FOLD_LOCK: i64 = 0x7265_6472_6976_6502;
@@ -71,13 +72,13 @@ async fn fold_kind(tx: &mut Transaction<'_>, kind: Kind, now: Timestamp) -> Resu
     let mut rows = PIECE_ROWS;
     loop {
         let piece = tx.transaction().await?;
-        let error = match run(&piece, &kind.sql(rows, now)).await {
+        let error = match run(&piece, &kind.sql(rows, now)).await.map_err(classify) {
             Ok(folded) => {
                 piece.commit().await?;
                 return Ok((folded, folded == u64::from(rows)));
             }
             // The connection or the database is at fault, and no row.
-            Err(error @ Error::Unavailable(_)) => return Err(error),
+            Err(error @ Error::Unavailable(_)) => return Err(error.into()),
             Err(error) => error,
         };
         piece.rollback().await?;

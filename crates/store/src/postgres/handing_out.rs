@@ -1,5 +1,6 @@
-//! What runs carry when they are handed to a worker: read for all of them at once, beside the commit that grants them.
+//! What runs carry when they are handed to a worker: read for all of them at once, after the commit that grants them.
 
+use crate::kept::records::{Record as _, STEP_COLUMNS, kept_payload};
 use std::sync::LazyLock;
 
 use redrive_core::lifecycle::Outcome;
@@ -8,44 +9,49 @@ use redrive_core::wire::{ErrorReport, HandedChange, LeasedRun};
 use tokio_postgres::types::ToSql;
 
 use super::columns::{number, packed, packed_json};
+use super::failure::classify;
 use super::look::Look;
 use super::pieces::payload_of;
 use super::steps::entries_of;
-use crate::commands::handing_out::{Carried, handed_out, wants_last_error, with_last_error};
-use crate::commands::lease::Granted;
-use crate::commands::life::position;
-use crate::commands::map::Map;
-use crate::commands::start::Begun;
-use crate::commands::steps::{COLUMNS, StepRow, changed, views};
-use crate::error::Result;
 use crate::kept::pages::NEWEST_ATTEMPTS;
-use crate::kept::payload::{KeptPayload, kept_payload, raw_json};
-use crate::model::{AttemptBody, Started};
+use redrive_engine::attempt::start::Begun;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::lease::claim::Granted;
+use redrive_engine::lease::handing_out::{Carried, handed_out, wants_last_error, with_last_error};
+use redrive_engine::ledger::steps::{StepRow, changed, views};
+use redrive_engine::map::Map;
+use redrive_engine::model::{AttemptBody, Started};
+use redrive_engine::runs::life::position;
+use redrive_engine::runs::payload::{KeptPayload, raw_json};
 
 const PAYLOADS: &str =
     "SELECT payload.*, q_run FROM unnest($1::bigint[], $2::bigint[]) AS q(q_run, q_revision) CROSS JOIN LATERAL (
          SELECT kind, about, body FROM payloads WHERE run = q_run AND revision = q_revision LIMIT 1) AS payload";
 static STEPS: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {COLUMNS} FROM steps WHERE run = ANY($1) ORDER BY id"));
+    LazyLock::new(|| format!("SELECT {STEP_COLUMNS} FROM steps WHERE run = ANY($1) ORDER BY id"));
 
-/// What was read of runs for their workers.
-pub(super) struct Carriage {
-    /// By run.
+/// Reads what runs carry, for all of them at once, and puts both together.
+pub(super) async fn complete_leases(look: &Look<'_>, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
+    let mut carriage = Carriage::read(look, &granted).await?;
+    let mut leased = Vec::with_capacity(granted.len());
+    for granted in granted {
+        let (run, last_error) = (granted.row, last_error(look, granted.row, &granted.changes).await);
+        let carried = last_error.and_then(|last_error| carriage.of_run(run, last_error)).map_err(classify);
+        leased.push((run, carried.and_then(|carried| granted.carrying(carried))));
+    }
+    Ok(handed_out(leased.into_iter())?)
+}
+
+/// Payloads and steps, by run.
+struct Carriage {
     payloads: Map<i64, Result<KeptPayload>>,
-    /// By run.
     entries: Map<i64, Result<Vec<StepRow>>>,
 }
 
-/// A run and its revision.
-pub(super) type Place = (i64, i64);
-
-pub(super) fn place(granted: &Granted) -> Place {
-    (granted.row, granted.revision.into())
-}
-
 impl Carriage {
-    pub(super) async fn of(look: &Look<'_>, places: &[Place]) -> Result<Self> {
-        let (runs, revisions): (Vec<i64>, Vec<i64>) = places.iter().copied().unzip();
+    async fn read(look: &Look<'_>, granted: &[Granted]) -> Result<Self> {
+        let revision = |granted: &Granted| (granted.row, i64::from(granted.revision));
+        let (runs, revisions): (Vec<i64>, Vec<i64>) = granted.iter().map(revision).unzip();
         let of_runs: [&(dyn ToSql + Sync); 1] = [&runs];
         let of_revisions: [&(dyn ToSql + Sync); 2] = [&runs, &revisions];
         let (kept, steps) = tokio::try_join!(look.rows(PAYLOADS, &of_revisions), look.rows(&STEPS, &of_runs))?;
@@ -65,43 +71,10 @@ impl Carriage {
         Ok(carriage)
     }
 
-    fn of_run(&mut self, granted: &Granted, last_error: Option<ErrorReport>) -> Result<Carried> {
-        let run = granted.row;
+    fn of_run(&mut self, run: i64, last_error: Option<ErrorReport>) -> Result<Carried> {
         let payload = self.payloads.remove(&run).unwrap_or_else(|| Ok(KeptPayload::none()))?;
         Ok(Carried { payload, entries: self.entries.remove(&run).unwrap_or_else(|| Ok(Vec::new()))?, last_error })
     }
-
-    /// Puts runs together with what was read of them; whatever else they need has to be read.
-    pub(super) fn hand_out(mut self, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
-        handed_out(granted.into_iter().map(|granted| {
-            let run = granted.row;
-            (run, self.of_run(&granted, None).and_then(|carried| granted.carrying(carried)))
-        }))
-    }
-}
-
-/// Whether nothing else has to be read of runs.
-pub(super) fn need_no_more(granted: &[Granted]) -> bool {
-    !granted.iter().any(|granted| wants_last_error(&granted.changes))
-}
-
-/// Puts runs together with what they carry, which is read unless it was.
-pub(super) async fn complete_leases(
-    look: &Look<'_>,
-    granted: Vec<Granted>,
-    carriage: Option<Carriage>,
-) -> Result<Vec<LeasedRun>> {
-    let mut carriage = match carriage {
-        Some(read) => read,
-        None => Carriage::of(look, &granted.iter().map(place).collect::<Vec<_>>()).await?,
-    };
-    let mut leased = Vec::with_capacity(granted.len());
-    for granted in granted {
-        let (run, last_error) = (granted.row, last_error(look, granted.row, &granted.changes).await);
-        let carried = last_error.and_then(|last_error| carriage.of_run(&granted, last_error));
-        leased.push((run, carried.and_then(|carried| granted.carrying(carried))));
-    }
-    handed_out(leased.into_iter())
 }
 
 /// Looked for among the newest, so that a run of a million attempts costs no more than one of a thousand.

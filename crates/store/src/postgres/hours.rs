@@ -7,9 +7,9 @@ use super::by_state::counts;
 use super::columns::{text, time, whole};
 use super::look::Look;
 use super::lookup::{Whose, queue_number, whose};
-use crate::error::Result;
 use crate::kept::hours::{HourSums, Hours, answer, asked, asked_queue};
-use crate::model::{HourlyKind, StatsCall, TenantScope};
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::{HourlyKind, StatsCall, TenantScope};
 
 /// One look an hour, so that a tenant's figures cost the same beside any number of others.
 pub(super) async fn hour_sums(look: &Look<'_>, whose: Whose, queue: Option<i64>, hours: Hours) -> Result<HourSums> {

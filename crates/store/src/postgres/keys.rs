@@ -1,9 +1,9 @@
 //! Keys: never the secret, only its hash.
 
 use super::look::Look;
-use crate::error::Result;
 use crate::kept::keys::{KEYS, key_of};
-use crate::model::KeyRecord;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::KeyRecord;
 
 /// All keys, the oldest first.
 pub(super) async fn list_keys(look: &Look<'_>) -> Result<Vec<KeyRecord>> {

@@ -12,9 +12,9 @@ use super::look::Look;
 use super::params::Params;
 use super::predicate::{Answered, names_begin};
 use super::scan::Place;
-use crate::error::Result;
 use crate::kept::counts::or_all;
 use crate::kept::filter::{IS_URGENT, PATTERN_LANES_MAX, urgent_lanes};
+use redrive_engine::error::PortResult as Result;
 
 pub(super) const MISS: i64 = 0;
 pub(super) const HIT: i64 = 1;

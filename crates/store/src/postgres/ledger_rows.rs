@@ -1,6 +1,7 @@
 //! The ledger: asked entry by entry, since few attempts report steps; doubts about what is still open wait for the end of
 //! the batch, since every attempt has an end.
 
+use crate::kept::records::{MERGED_STEPS, Record as _, STEP_COLUMNS, STEP_FACTS, read_merged};
 use std::sync::LazyLock;
 
 use redrive_core::ids::CallId;
@@ -10,28 +11,29 @@ use redrive_core::wire::StepStatus;
 
 use super::line::Values;
 use super::rows::PgRows;
-use crate::commands::life::position;
-use crate::commands::rows::{
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::ledger::steps::{StepRow, versions_column};
+use redrive_engine::ports::rows::{
     LedgerRows, MergedStep, MovedEntry, NewEntry, SettledEntry, outcome_column, status_column,
 };
-use crate::commands::steps::{COLUMNS, FACTS, MERGED, StepRow, read_merged, versions_column};
-use crate::error::{Error, Result};
+use redrive_engine::runs::life::position;
 
 static OF_RUN_BY_KEY: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {COLUMNS} FROM steps WHERE run = $1 AND key = $2"));
-static OF_RUN: LazyLock<String> = LazyLock::new(|| format!("SELECT {FACTS} FROM steps WHERE run = $1 ORDER BY id"));
-static MERGED_OF_RUN: LazyLock<String> = LazyLock::new(|| format!("{MERGED} $1"));
+    LazyLock::new(|| format!("SELECT {STEP_COLUMNS} FROM steps WHERE run = $1 AND key = $2"));
+static OF_RUN: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {STEP_FACTS} FROM steps WHERE run = $1 ORDER BY id"));
+static MERGED_OF_RUN: LazyLock<String> = LazyLock::new(|| format!("{MERGED_STEPS} $1"));
 static BETWEEN: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {COLUMNS} FROM steps WHERE run = $1 AND key >= $2 AND key < $3"));
+    LazyLock::new(|| format!("SELECT {STEP_COLUMNS} FROM steps WHERE run = $1 AND key >= $2 AND key < $3"));
 /// Locked: two runs that begin the same effect take turns.
 static HOLDER: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT {COLUMNS} FROM steps WHERE tenant = $1 AND key = $2 AND effect = 1 AND named = 1 AND holds = 1 FOR UPDATE"
+        "SELECT {STEP_COLUMNS} FROM steps WHERE tenant = $1 AND key = $2 AND effect = 1 AND named = 1 AND holds = 1 FOR UPDATE"
     )
 });
 static GIVEN_UP: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT {COLUMNS} FROM steps WHERE tenant = $1 AND key = $2 AND effect = 1 AND named = 1 AND holds = 0
+        "SELECT {STEP_COLUMNS} FROM steps WHERE tenant = $1 AND key = $2 AND effect = 1 AND named = 1 AND holds = 0
          ORDER BY at DESC, id DESC LIMIT 1"
     )
 });
@@ -230,5 +232,5 @@ impl LedgerRows for PgRows<'_> {
 }
 
 fn exactly_one(changed: u64) -> Result<()> {
-    if changed == 1 { Ok(()) } else { Err(Error::Unexpected(format!("{changed} entries moved instead of one"))) }
+    if changed == 1 { Ok(()) } else { Err(Error::Unexpected(format!("{changed} entries moved instead of one")).into()) }
 }

@@ -17,10 +17,10 @@ use tokio_postgres::types::ToSql;
 
 use super::address::Address;
 use super::connection::{COMMIT_ANSWER_MAX, Session, connect};
-use super::failure::is_unavailable;
+use super::failure::{classify, database, is_unavailable};
 use super::look::Look;
 use super::write::Write;
-use crate::error::{Error, Result};
+use redrive_engine::error::{Error, PortResult as Result};
 
 pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
@@ -239,13 +239,13 @@ impl Line {
         let Session { client, statements } = &*self.session;
         let found = self.wait(read(Look::new(client, statements)));
         found.map_err(|error| {
-            let (how, error) = match (self.first_failure_ahead(), error) {
-                (Some(first), _) => (Failure::of(&first), first.into()),
+            let (how, error) = match (self.first_failure_ahead(), classify(error)) {
+                (Some(first), _) => (Failure::of(&first), database(first)),
                 (None, error @ Error::Unavailable(_)) => (Failure::Lost, error),
                 (None, error) => (Failure::Command, error),
             };
             self.failure.get_or_insert(how);
-            error
+            error.into()
         })
     }
 
@@ -278,7 +278,7 @@ mod tests {
         let database = private_postgres::Database::fresh().unwrap();
         let mut line = Line::open(&Address::parse(database.url()).unwrap()).unwrap();
         line.answer_max = Duration::from_millis(50);
-        let refused = line.query("SELECT pg_sleep(3600)", &[]).unwrap_err();
+        let refused = Error::from(line.query("SELECT pg_sleep(3600)", &[]).unwrap_err());
         assert!(matches!(refused, Error::Unavailable(_)), "{refused:?}");
         assert_eq!((line.take_failure(), line.is_closed()), (Some(Failure::Lost), true));
     }
@@ -330,8 +330,8 @@ mod tests {
         });
         assert!(cut.is_err_and(|error| error.to_string().contains("division by zero")));
         assert_eq!((taken, line.take_failure()), (2, Some(Failure::Command)));
-        let not_ours = line.each_row("SELECT 1", &[], |_| Err(Error::Busy));
-        assert!(matches!(not_ours, Err(Error::Busy)));
+        let not_ours = line.each_row("SELECT 1", &[], |_| Err(Error::Busy.into()));
+        assert!(matches!(not_ours.map_err(Error::from), Err(Error::Busy)));
         assert!(line.row("SELECT 1", &[]).unwrap().is_some());
     }
 }

@@ -9,10 +9,10 @@ use super::filter::{Wanted, wanted};
 use super::look::Look;
 use super::scan::{Place, Scan};
 use super::summary::summaries;
-use crate::error::Result;
 use crate::kept::cursor::{seal_numbers, unseal_numbers};
 use crate::kept::filter::{LOOKS_MAX, PAGE_MAX, question};
-use crate::model::{PageCall, RunFilter, TenantScope};
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::{PageCall, RunFilter, TenantScope};
 
 /// Sorted by due time, the list has only what has one: scheduled and not held.
 pub(super) async fn list_runs(

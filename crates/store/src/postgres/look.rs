@@ -7,7 +7,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
 use super::params::Params;
-use crate::error::Result;
+use redrive_engine::error::PortResult as Result;
 
 /// Lists put their statement together from the filter; past so many the memory starts anew.
 const STATEMENTS_MAX: usize = 256;

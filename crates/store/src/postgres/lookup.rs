@@ -6,8 +6,8 @@ pub(super) use crate::kept::lookup::Whose;
 
 use super::columns::number;
 use super::look::Look;
-use crate::error::{Error, Result};
-use crate::model::{RunRef, TenantScope};
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::{RunRef, TenantScope};
 
 pub(super) async fn tenant_number(look: &Look<'_>, tenant: &Tenant) -> Result<Option<i64>> {
     let found = look.row("SELECT id FROM tenants WHERE name = $1", &[&tenant.as_str()]).await?;

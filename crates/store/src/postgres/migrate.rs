@@ -2,8 +2,8 @@
 //! schema or the new one; replicas that start together take turns and all but the first find nothing to do.
 
 use super::connection::Session;
-use crate::commands::failpoint;
-use crate::error::{Error, Result};
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::failpoint;
 
 struct Migration {
     name: &'static str,
@@ -95,12 +95,13 @@ pub(super) async fn require_current(session: &Session) -> Result<()> {
     let (found, known) = (version(session).await?, newest());
     refuse_newer(found)?;
     if found == 0 {
-        return Err(Error::Unexpected("no store in this database: start `redrive serve` with it first".into()));
+        return Err(Error::Unexpected("no store in this database: start `redrive serve` with it first".into()).into());
     }
     if found < known {
         return Err(Error::Unexpected(format!(
             "the store has schema {found}, this binary needs {known}: start `redrive serve` once to bring it up"
-        )));
+        ))
+        .into());
     }
     Ok(())
 }
@@ -110,7 +111,8 @@ fn refuse_newer(found: u32) -> Result<()> {
     if found > known {
         return Err(Error::Unexpected(format!(
             "the store has schema {found}, newer than this binary's {known}: use the newer redrive"
-        )));
+        ))
+        .into());
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{Canary, CanaryState, ItemOutcome, OperationSample, OperationState, Sort};
 
 use super::columns::{Columns as _, bytes, number, packed_json_or_none, parsed, text, whole};
+use super::failure::classify;
 use super::filter::wanted;
 use super::lanes::{ASK_TEMPLATE, HIT, hit};
 use super::look::Look;
@@ -19,17 +20,17 @@ use super::params::Params;
 use super::pieces::payload_of;
 use super::predicate::Answered;
 use super::scan::{Place, Scan};
-use crate::commands::life::{position, word};
-use crate::commands::operation_freeze::{Found, LOOKS_MAX, PIECE_RUNS};
-use crate::commands::operation_guard::UNREADABLE;
-use crate::commands::operation_move::{Item, Turn, room};
-use crate::commands::operation_patch::{Made, PIECE_MAX_BYTES, Patched, SAMPLES_MAX, patch_of, patched};
-use crate::commands::operation_row::OperationRow;
-use crate::commands::operation_settle::{CHANGED_LOOKS_MAX, CanaryLook, Outcomes, Settled};
-use crate::error::Result;
 use crate::kept::changes::run_numbers;
-use crate::model::{RunFilter, RunRef, TenantScope};
-use crate::operation_model::{NewOperation, Over};
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::operations::{NewOperation, Over};
+use redrive_engine::model::{RunFilter, RunRef, TenantScope};
+use redrive_engine::operations::freeze::{Found, LOOKS_MAX, PIECE_RUNS};
+use redrive_engine::operations::guard::UNREADABLE;
+use redrive_engine::operations::moves::{Item, Turn, room};
+use redrive_engine::operations::patch::{Made, PIECE_MAX_BYTES, Patched, SAMPLES_MAX, patch_of, patched};
+use redrive_engine::operations::row::OperationRow;
+use redrive_engine::operations::settle::{CHANGED_LOOKS_MAX, CanaryLook, Outcomes, Settled};
+use redrive_engine::runs::life::{position, word};
 
 /// Commits of the log that one look reads.
 const COMMITS: u32 = 500;
@@ -165,8 +166,8 @@ async fn patched_run(
     let Some(row) = look.row(sql, &[&run]).await? else { return Ok((Made::Nothing, None)) };
     let read = (whole(&row, 0, "revision"), parsed(&row, 1, "run_id"), parsed(&row, 2, "tenant"));
     let (Ok(from_revision), Ok(run_id), Ok(tenant)) = read else { return Ok((Made::Not(UNREADABLE), None)) };
-    let payload = payload_of(look, run, from_revision).await;
-    patched(Patched { from_revision, run_id, tenant, payload }, patch, show)
+    let payload = payload_of(look, run, from_revision).await.map_err(classify);
+    Ok(patched(Patched { from_revision, run_id, tenant, payload }, patch, show)?)
 }
 
 /// What has become of what was moved.
@@ -253,7 +254,7 @@ const FIRST_ATTEMPT: &str = "coalesce((SELECT attempts.outcome FROM attempts
      ORDER BY attempts.attempt LIMIT 1), -1)";
 
 fn outcome_of(column: i64) -> Result<Option<Outcome>> {
-    if column == -1 { Ok(None) } else { word(Outcome::ALL, column, "outcome").map(Some) }
+    if column == -1 { Ok(None) } else { Ok(word(Outcome::ALL, column, "outcome").map(Some)?) }
 }
 
 /// The canary's runs: few enough to look at all of them.

@@ -1,27 +1,28 @@
 //! Operations and their items, to be read.
 
+use crate::kept::records::{OPERATION_COLUMN_COUNT, OPERATION_COLUMNS, Record as _};
 use redrive_core::wire::{OperationItemsPage, OperationSample, OperationView, OperationsPage};
 use tokio_postgres::Row;
 
 use super::columns::{packed_json, packed_json_or_none};
 use super::look::Look;
-use crate::commands::operation_row::{COLUMN_COUNT, COLUMNS, OperationRow, number_of};
-use crate::error::{Error, Result};
 use crate::kept::cursor::{seal_numbers, unseal_numbers};
 use crate::kept::filter::PAGE_MAX;
 use crate::kept::operations::{self, ITEM_LOOKS_MAX, ITEMS, Items, OPERATIONS};
-use crate::operation_model::{ItemsCall, NewOperation};
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::operations::{ItemsCall, NewOperation};
+use redrive_engine::operations::row::{OperationRow, number_of};
 
 /// The row, then what was asked for and what it would do.
 const WHOLE: &str = "spec, samples FROM operations";
 
 pub(super) async fn one(look: &Look<'_>, id: i64) -> Result<OperationView> {
-    let found = look.row(&format!("SELECT {COLUMNS}, {WHOLE} WHERE id = $1"), &[&id]).await?;
+    let found = look.row(&format!("SELECT {OPERATION_COLUMNS}, {WHOLE} WHERE id = $1"), &[&id]).await?;
     view(&found.ok_or(Error::NotFound("operation"))?)
 }
 
 pub(super) async fn find(look: &Look<'_>, id: i64) -> Result<OperationRow> {
-    let found = look.row(&format!("SELECT {COLUMNS} FROM operations WHERE id = $1"), &[&id]).await?;
+    let found = look.row(&format!("SELECT {OPERATION_COLUMNS} FROM operations WHERE id = $1"), &[&id]).await?;
     OperationRow::read(&found.ok_or(Error::NotFound("operation"))?)
 }
 
@@ -33,13 +34,14 @@ pub(super) async fn spec(look: &Look<'_>, id: i64) -> Result<NewOperation> {
 
 /// Operations that somebody has to look at.
 pub(super) async fn open(look: &Look<'_>) -> Result<Vec<OperationRow>> {
-    let rows = look.rows(&format!("SELECT {COLUMNS} FROM operations WHERE open = 1 ORDER BY id"), &[]).await?;
+    let rows =
+        look.rows(&format!("SELECT {OPERATION_COLUMNS} FROM operations WHERE open = 1 ORDER BY id"), &[]).await?;
     rows.iter().map(OperationRow::read).collect()
 }
 
 fn view(row: &Row) -> Result<OperationView> {
-    let spec = packed_json(row, COLUMN_COUNT, "operation")?;
-    let samples: Option<Vec<OperationSample>> = packed_json_or_none(row, COLUMN_COUNT + 1, "samples")?;
+    let spec = packed_json(row, OPERATION_COLUMN_COUNT, "operation")?;
+    let samples: Option<Vec<OperationSample>> = packed_json_or_none(row, OPERATION_COLUMN_COUNT + 1, "samples")?;
     operations::view(OperationRow::read(row)?, spec, samples.unwrap_or_default())
 }
 
@@ -50,7 +52,7 @@ pub(super) async fn list(look: &Look<'_>, limit: u32, cursor: Option<&str>) -> R
         None => i64::MAX,
     };
     let limit = limit.clamp(1, PAGE_MAX);
-    let sql = format!("SELECT {COLUMNS}, {WHOLE} WHERE id < $1 ORDER BY id DESC LIMIT {}", limit + 1);
+    let sql = format!("SELECT {OPERATION_COLUMNS}, {WHOLE} WHERE id < $1 ORDER BY id DESC LIMIT {}", limit + 1);
     let rows = look.rows(&sql, &[&before]).await?;
     let shown = usize::try_from(limit).unwrap_or(usize::MAX);
     let more = rows.len() > shown;

@@ -1,5 +1,6 @@
 //! Operations and their items.
 
+use crate::kept::records::{OPERATION_COLUMNS, Record as _};
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
@@ -12,16 +13,17 @@ use super::array::column;
 use super::columns::{number, packed_json_or_none, parsed, whole};
 use super::operation_find::matching;
 use super::rows::PgRows;
-use crate::codec::encode;
-use crate::commands::attempts::json;
-use crate::commands::life::{position, word};
-use crate::commands::operation_row::{COLUMNS, OperationRow};
-use crate::commands::rows::{NewOperationRow, OperationRows, ReadRuns, Stood};
-use crate::commands::run_row::RunRow;
-use crate::error::{Error, Result};
-use crate::model::RunFilter;
+use redrive_engine::codec::encode;
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::RunFilter;
+use redrive_engine::operations::row::OperationRow;
+use redrive_engine::ports::rows::{NewOperationRow, OperationRows, ReadRuns, Stood};
+use redrive_engine::runs::attempts::json;
+use redrive_engine::runs::life::{position, word};
+use redrive_engine::runs::run_row::RunRow;
 
-static ONE: LazyLock<String> = LazyLock::new(|| format!("SELECT {COLUMNS} FROM operations WHERE id = $1 FOR UPDATE"));
+static ONE: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {OPERATION_COLUMNS} FROM operations WHERE id = $1 FOR UPDATE"));
 
 const INSERT: &str = "INSERT INTO operations (action, state, preparing, all_moved, open, spec, actor, created_at,
          started_at, last_run, prepared_to, moved_to, matched, eligible, moved, succeeded, failed, skipped, tallies, canary,
@@ -105,7 +107,7 @@ impl OperationRows for PgRows<'_> {
                 &row.canary_last,
             ],
         )?;
-        if changed == 1 { Ok(()) } else { Err(Error::NotFound("operation")) }
+        if changed == 1 { Ok(()) } else { Err(Error::NotFound("operation").into()) }
     }
 
     fn samples_of(&mut self, operation: i64) -> Result<Vec<OperationSample>> {

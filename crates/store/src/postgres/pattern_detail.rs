@@ -8,9 +8,9 @@ use redrive_core::wire::{MergedPattern, PatternBody, PatternDetail, PatternEntry
 use super::columns::{time, whole};
 use super::look::Look;
 use super::pattern_list::shown;
-use crate::error::Result;
 use crate::kept::patterns::{EVENTS_MAX, PARTS_MAX, Shown, each_hour, event, hours_told, last_events, part};
-use crate::model::TenantScope;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::TenantScope;
 
 pub(super) async fn pattern_detail(
     look: &Look<'_>,

@@ -10,14 +10,14 @@ use super::columns::{number, text, whole};
 use super::look::Look;
 use super::lookup::{Whose, whose};
 use super::params::{Params, Value};
-use crate::commands::fingerprints::FingerprintKey;
-use crate::commands::life::position;
-use crate::error::{Error, Result};
 use crate::kept::cursor::{seal_numbers, unseal_numbers};
 use crate::kept::filter::PAGE_MAX;
 use crate::kept::patterns::{Shown, rolled_up, urgency, view};
-use crate::model::TenantScope;
-use crate::pattern_model::{PatternFilter, PatternsCall};
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::ingest::fingerprints::FingerprintKey;
+use redrive_engine::model::TenantScope;
+use redrive_engine::model::patterns::{PatternFilter, PatternsCall};
+use redrive_engine::runs::life::position;
 
 const FIRST: [i64; 3] = [i64::MAX; 3];
 
@@ -210,19 +210,21 @@ async fn views(look: &Look<'_>, ids: &[i64], now: Timestamp) -> Result<Vec<(i64,
 pub(super) async fn shown(look: &Look<'_>, scope: &TenantScope, id: &str, now: Timestamp) -> Result<Shown> {
     let missing = || Error::NotFound("pattern");
     let tenant = match whose(look, scope).await? {
-        Whose::Nobody => return Err(missing()),
+        Whose::Nobody => return Err(missing().into()),
         Whose::All => None,
         Whose::One(tenant) => Some(tenant),
     };
     // No id of ours holds NUL, and PostgreSQL takes none in a text.
     if id.contains('\0') {
-        return Err(missing());
+        return Err(missing().into());
     }
     let by_id = "SELECT id FROM patterns WHERE public_id = $1 AND tenant = coalesce($2, tenant)";
     let mut found = look.row(by_id, &[&id, &tenant]).await?;
     if found.is_none() {
         let key = FingerprintKey::parse(id).ok_or_else(missing)?;
-        let Some(tenant) = tenant else { return roll_up(look, &[key], now).await?.remove(&key).ok_or_else(missing) };
+        let Some(tenant) = tenant else {
+            return Ok(roll_up(look, &[key], now).await?.remove(&key).ok_or_else(missing)?);
+        };
         let by_alias = "SELECT coalesce(own.merged_into, own.id) FROM pattern_alias a
              JOIN patterns own ON own.id = a.pattern WHERE a.tenant = $1 AND a.fp_hash = $2 AND a.fp_version = $3";
         found = look.row(by_alias, &[&tenant, &key.hash, &i64::from(key.version)]).await?;

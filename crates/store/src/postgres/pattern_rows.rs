@@ -1,5 +1,6 @@
 //! Patterns. Their figures are deltas until somebody folds them, so a failure locks no pattern's row.
 
+use crate::kept::records::{PATTERN_FOUND, PATTERN_KNOWN, Record as _};
 use std::sync::LazyLock;
 
 use redrive_core::pattern::Fingerprint;
@@ -14,17 +15,17 @@ use super::fold::FOLD_LOCK;
 use super::line::Values;
 use super::rows::PgRows;
 use super::sheet::{SheetPattern, SheetPatternEvent};
-use crate::codec::encode;
-use crate::commands::fingerprints::FingerprintKey;
-use crate::commands::life::position;
-use crate::commands::pattern_triage::{FOUND, Found};
-use crate::commands::patterns::{KNOWN, KnownPattern, Sighted};
-use crate::commands::rows::{PatternChange, PatternRows};
-use crate::error::{Error, Result};
+use redrive_engine::codec::encode;
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::ingest::fingerprints::FingerprintKey;
+use redrive_engine::patterns::sightings::{KnownPattern, Sighted};
+use redrive_engine::patterns::verbs::Found;
+use redrive_engine::ports::rows::{PatternChange, PatternRows};
+use redrive_engine::runs::life::position;
 
 static ONE: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT {KNOWN} FROM pattern_alias a JOIN patterns own ON own.id = a.pattern
+        "SELECT {PATTERN_KNOWN} FROM pattern_alias a JOIN patterns own ON own.id = a.pattern
              JOIN patterns head ON head.id = coalesce(own.merged_into, own.id)
          WHERE a.tenant = $1 AND a.fp_hash = $2 AND a.fp_version = $3"
     )
@@ -33,7 +34,7 @@ static ONE: LazyLock<String> = LazyLock::new(|| {
 impl PgRows<'_> {
     fn patterns_where(&mut self, condition: &str, values: Values<'_>) -> Result<Vec<Found>> {
         // Whoever acts on patterns looks at them as everybody left them.
-        let found = self.ask_after(&format!("SELECT {FOUND} {condition} FOR UPDATE OF p"), values)?;
+        let found = self.ask_after(&format!("SELECT {PATTERN_FOUND} {condition} FOR UPDATE OF p"), values)?;
         found.iter().map(Found::read).collect()
     }
 }

@@ -8,7 +8,7 @@ use super::address::Address;
 use super::columns::Columns as _;
 use super::connection::connect;
 use super::migrate;
-use crate::error::{Error, Result};
+use redrive_engine::error::{Error, PortResult as Result};
 
 /// A replica stamps the store every second: one that has not for so long is not there.
 const ABSENT_AFTER_MS: u64 = 5 * SECOND_MS;
@@ -51,7 +51,7 @@ async fn refuse_served(client: &Client) -> Result<()> {
     let age = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint - max(at) FROM stamps";
     let age = client.query_one(age, &[]).await?.number_or_none(0)?;
     if age.is_some_and(|ms| ms.unsigned_abs() < ABSENT_AFTER_MS) {
-        return Err(Error::Unexpected("a redrive server is using this database: stop it first".into()));
+        return Err(Error::Unexpected("a redrive server is using this database: stop it first".into()).into());
     }
     Ok(())
 }

@@ -4,8 +4,8 @@ use redrive_core::run::StateName;
 
 use super::filter::Wanted;
 use super::params::{Params, Value};
-use crate::commands::life::{HELD, position};
 use crate::kept::words::Words;
+use redrive_engine::runs::life::{HELD, position};
 
 /// What an index already answers.
 #[derive(Debug, Clone, Copy, Default)]

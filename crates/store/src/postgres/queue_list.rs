@@ -6,10 +6,10 @@ use redrive_core::wire::{QueueSettings, QueueView, QueuesAnswer};
 use super::by_state::by_queue;
 use super::columns::{json, number, parsed, text};
 use super::look::Look;
-use crate::error::{Error, Result};
 use crate::kept::filter::PAGE_MAX;
 use crate::kept::queues::{QUEUES, after, page, view};
-use crate::model::RunRef;
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::RunRef;
 
 /// By name.
 pub(super) async fn list_queues(look: &Look<'_>, limit: u32, cursor: Option<&str>) -> Result<QueuesAnswer> {

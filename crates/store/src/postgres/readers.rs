@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::address::Address;
 use super::connection::{Session, connect};
 use super::look::Look;
-use crate::error::{Error, Result};
+use redrive_engine::error::{Error, PortResult, Result};
 
 /// Reads that go on at once; others wait their turn.
 pub(super) const READERS: usize = 8;
@@ -38,7 +38,7 @@ impl Readers {
     }
 
     /// Opens a view of the database as it is now.
-    pub(super) async fn view(&self) -> Result<View> {
+    pub(super) async fn view(&self) -> PortResult<View> {
         let turn = self.turns.clone().acquire_owned().await.map_err(|_| Error::Closing)?;
         loop {
             let kept = self.idle().pop();
@@ -80,7 +80,7 @@ impl View {
     }
 
     /// Ends the read, and gives the connection back. Nobody waits for the end: whoever reads next is behind it.
-    pub(super) async fn done<T>(self, answer: Result<T>) -> Result<T> {
+    pub(super) async fn done<T>(self, answer: PortResult<T>) -> PortResult<T> {
         // A statement that failed has ended the transaction already; either way nothing was written.
         if is_sent(self.session.client.batch_execute("ROLLBACK")).await {
             self.readers.idle().push(self.session);

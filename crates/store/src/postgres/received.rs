@@ -4,7 +4,7 @@ use redrive_core::time::{MINUTE_MS, Timestamp};
 
 use super::columns::number;
 use super::look::Look;
-use crate::error::Result;
+use redrive_engine::error::PortResult as Result;
 
 /// Several commit at once, so numbers rise with the time of receipt only by and large: what lies further apart than this
 /// is in order.

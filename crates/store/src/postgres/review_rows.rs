@@ -4,10 +4,10 @@ use redrive_core::time::Timestamp;
 
 use super::columns::{Columns as _, bytes, number, owned};
 use super::rows::PgRows;
-use crate::commands::life::{position, word};
-use crate::commands::rows::{KeptRequest, NewRequest, ReviewRows};
-use crate::error::{Error, Result};
-use crate::model::{Digest, Payload, PayloadKind};
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::{Digest, Payload, PayloadKind};
+use redrive_engine::ports::rows::{KeptRequest, NewRequest, ReviewRows};
+use redrive_engine::runs::life::{position, word};
 
 impl ReviewRows for PgRows<'_> {
     fn put_request(&mut self, asked: &NewRequest<'_>, now: Timestamp) -> Result<()> {

@@ -7,9 +7,9 @@ use super::look::Look;
 use super::lookup::run_number;
 use super::pieces::payload_of;
 use super::summary::summary;
-use crate::error::{Error, Result};
 use crate::kept::history::REPORTER;
-use crate::model::RunRef;
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::RunRef;
 
 /// `GET …/revisions/{revision}`.
 pub(super) async fn revision(look: &Look<'_>, at: &RunRef, revision: Option<u32>) -> Result<RevisionView> {
@@ -17,7 +17,7 @@ pub(super) async fn revision(look: &Look<'_>, at: &RunRef, revision: Option<u32>
     let summary = summary(look, run).await?;
     let revision = revision.unwrap_or(summary.revision);
     if !(1..=summary.revision).contains(&revision) {
-        return Err(Error::NotFound("revision"));
+        return Err(Error::NotFound("revision").into());
     }
     let sql = "SELECT at, actor, patch FROM revisions WHERE run = $1 AND revision = $2";
     let made = look.row(sql, &[&run, &i64::from(revision)]).await?;

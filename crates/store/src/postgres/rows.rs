@@ -18,9 +18,9 @@ use super::operation_rows::Items;
 use super::quiet::Quiet;
 use super::sheet::Sheet;
 use super::waiting_rows::Claim;
-use crate::commands::rows::NameRows;
-use crate::commands::tenant_names::NameKind;
-use crate::error::{Error, Result};
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::names::tenant_names::NameKind;
+use redrive_engine::ports::rows::NameRows;
 
 /// The rows of one open transaction.
 pub(super) struct PgRows<'a> {

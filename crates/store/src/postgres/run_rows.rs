@@ -1,5 +1,6 @@
 //! Runs: locked when they are read, changed in memory.
 
+use crate::kept::records::{Record as _, read_run};
 use std::sync::LazyLock;
 
 use redrive_core::ids::{OrderKey, RunId};
@@ -10,12 +11,12 @@ use redrive_core::wire::Severity;
 use super::columns::{number, parsed};
 use super::rows::PgRows;
 use super::sheet::{COLUMNS, Dirty, Named, NewColumns, Sheet, SheetPayload, SheetRun};
-use crate::commands::life::position;
-use crate::commands::rows::{Changed, Own, ReadRuns, RunRows};
-use crate::commands::run_row::{RunRow, read_run};
-use crate::commands::set_aside::unless_corrupt;
-use crate::error::{Error, Result};
-use crate::model::{NewRun, PayloadKind};
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::{NewRun, PayloadKind};
+use redrive_engine::ports::rows::{Changed, Own, ReadRuns, RunRows};
+use redrive_engine::runs::life::position;
+use redrive_engine::runs::run_row::RunRow;
+use redrive_engine::runs::set_aside::unless_corrupt;
 
 static BY_NAME: LazyLock<String> = LazyLock::new(|| {
     let columns = &*COLUMNS;
@@ -26,7 +27,7 @@ static BY_NAME: LazyLock<String> = LazyLock::new(|| {
 static BY_NUMBER: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = $1 FOR UPDATE", *COLUMNS));
 static GLANCE: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = $1", crate::commands::run_row::COLUMNS));
+    LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = $1", crate::kept::records::RUN_COLUMNS));
 static GLANCES: LazyLock<String> = LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = ANY($1)", *COLUMNS));
 /// Locked in one order over all batches, so that no two wait for each other.
 static BY_NUMBERS: LazyLock<String> =

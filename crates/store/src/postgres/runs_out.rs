@@ -10,9 +10,9 @@ use redrive_core::wire::Severity;
 use super::array::{Column, column};
 use super::sheet::{Dirty, Sheet, SheetRun};
 use super::write::Write;
-use crate::commands::life::{StateColumns, position};
-use crate::commands::numbers::key_hash;
-use crate::error::Result;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::runs::life::{StateColumns, position};
+use redrive_engine::runs::numbers::key_hash;
 
 /// All that this may send.
 pub(super) fn statements() -> [&'static str; 4] {

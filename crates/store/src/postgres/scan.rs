@@ -11,8 +11,8 @@ use super::columns::{Columns as _, number, text, whole};
 use super::filter::Wanted;
 use super::lanes::{ASK_TEMPLATE, HIT, Lanes, MISS, lanes};
 use super::look::Look;
-use crate::error::{Error, Result};
 use crate::kept::words::Words;
+use redrive_engine::error::{Error, PortResult as Result};
 
 const PIECE_MAX_ROWS: usize = 1_024;
 
@@ -143,7 +143,7 @@ impl<'a> Scan<'a> {
             ASK_TEMPLATE => {
                 row.number_or_none(4)?.and_then(|pattern| self.templates.get(&pattern)).copied().unwrap_or(false)
             }
-            other => return Err(Error::Unexpected(format!("a match of {other}"))),
+            other => return Err(Error::Unexpected(format!("a match of {other}")).into()),
         };
         Ok(Candidate { place, run, hit })
     }

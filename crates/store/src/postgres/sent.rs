@@ -4,10 +4,10 @@ use super::columns::{json, packed, packed_json, text, whole};
 use super::look::Look;
 use super::lookup::run_number;
 use super::pieces::payload_of;
-use crate::commands::life::Life;
-use crate::error::{Error, Result};
-use crate::kept::payload::raw_json;
-use crate::model::{AttemptOrigin, DETAIL_PAGE_MAX, RunRef, Sent};
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::{AttemptOrigin, DETAIL_PAGE_MAX, RunRef, Sent};
+use redrive_engine::runs::life::Life;
+use redrive_engine::runs::payload::raw_json;
 
 /// The attempts of a run that got another payload, from one on.
 pub(super) async fn changed_attempts(look: &Look<'_>, run: i64, from: u32) -> Result<Vec<u32>> {

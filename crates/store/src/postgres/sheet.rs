@@ -1,6 +1,7 @@
 //! What a transaction has read and is about to write. Commands work on it in memory; what they changed goes out in a few
 //! statements at the end, or before a statement that has to see it.
 
+use crate::kept::records::Record as _;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::LazyLock;
 
@@ -9,15 +10,16 @@ use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Severity;
 
-use crate::commands::attempts::Kept;
-use crate::commands::life::word;
-use crate::commands::map::Map;
-use crate::commands::patterns::KnownPattern;
-use crate::commands::rows::Own;
-use crate::commands::run_row::{self, RunRow};
-use crate::commands::tally::Tally;
-use crate::error::{Error, Result};
 use crate::kept::columns::{Columns, label_or_none, number, parsed_or_none, time};
+use crate::kept::records;
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::map::Map;
+use redrive_engine::patterns::sightings::KnownPattern;
+use redrive_engine::ports::rows::Own;
+use redrive_engine::runs::attempts::Kept;
+use redrive_engine::runs::life::word;
+use redrive_engine::runs::run_row::RunRow;
+use redrive_engine::tally::Tally;
 
 /// What of a run's row is to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -151,10 +153,11 @@ pub(super) struct Out {
 }
 
 /// The columns of a run: as [`RunRow`] reads them, and then what it does not hold.
-pub(super) static COLUMNS: LazyLock<String> =
-    LazyLock::new(|| format!("{}, agent, task_type, order_key, severity, assigned_to, updated_at", run_row::COLUMNS));
+pub(super) static COLUMNS: LazyLock<String> = LazyLock::new(|| {
+    format!("{}, agent, task_type, order_key, severity, assigned_to, updated_at", records::RUN_COLUMNS)
+});
 /// How many they are.
-pub(super) const COLUMN_COUNT: usize = run_row::COLUMN_COUNT + 6;
+pub(super) const COLUMN_COUNT: usize = records::RUN_COLUMN_COUNT + 6;
 
 impl Sheet {
     /// For so many runs that are about to come.
@@ -171,15 +174,15 @@ impl Sheet {
     pub(super) fn take_in(&mut self, row: &impl Columns) -> Result<&SheetRun> {
         let id = number(row, 0)?;
         if !self.runs.contains_key(&id) {
-            let kept = run_row::read_run(row, Self::kept)?;
+            let kept = records::read_run(row, Self::kept)?;
             self.named.insert((kept.row.tenant, kept.row.run_id.clone()), Named::Run(id));
             self.runs.insert(id, Box::new(kept));
         }
-        self.runs.get(&id).map(|kept| &**kept).ok_or_else(|| Error::Unexpected(format!("no run {id}")))
+        Ok(self.runs.get(&id).map(|kept| &**kept).ok_or_else(|| Error::Unexpected(format!("no run {id}")))?)
     }
 
     fn kept(row: &impl Columns) -> Result<SheetRun> {
-        let at = run_row::COLUMN_COUNT;
+        let at = records::RUN_COLUMN_COUNT;
         Ok(SheetRun {
             row: RunRow::read(row)?,
             own: Self::own(row)?,
@@ -193,7 +196,7 @@ impl Sheet {
 
     /// Of a run that was read with [`COLUMNS`].
     pub(super) fn own(row: &impl Columns) -> Result<Own> {
-        let at = run_row::COLUMN_COUNT;
+        let at = records::RUN_COLUMN_COUNT;
         Ok(Own {
             agent: label_or_none(row, at)?,
             task_type: label_or_none(row, at + 1)?,

@@ -8,9 +8,9 @@ use tokio::sync::Mutex;
 
 use super::address::Address;
 use super::batch_readers::BatchReaders;
-use super::committer::{Committer, Shared, To};
+use super::committer::{Committer, Shared};
 use super::connection::{ANSWER_MAX, Session, within};
-use super::expected::Expects;
+use super::failure::database;
 use super::place::is_half_copied;
 use super::quiet::Quiet;
 use super::readers::{KEY_READERS, READERS, Readers};
@@ -18,15 +18,14 @@ use super::telling::Telling;
 use super::time::Time;
 use super::wakeups::Wakeups;
 use super::{fold, migrate, queue_list};
-use crate::clock::{Clock, Dice};
-use crate::commands::batch::Batch;
-use crate::commands::operation_settle::Followed;
-use crate::commands::output_schemas::OutputSchemas;
-use crate::commands::policy_shelf::PolicyShelf;
 use crate::copy::half_copied;
-use crate::error::Result;
-use crate::model::Swept;
-use crate::store::Store as _;
+use redrive_engine::clock::{Clock, Dice};
+use redrive_engine::error::{PortResult, Result};
+use redrive_engine::model::Swept;
+use redrive_engine::operations::settle::Followed;
+use redrive_engine::policies::PolicyCache;
+use redrive_engine::ports::backend::Route;
+use redrive_engine::tx::Tx;
 
 /// What a store needs to open.
 pub struct Options {
@@ -51,8 +50,7 @@ pub struct PgStore {
     pub(super) key_readers: Readers,
     pub(super) shared: Arc<Shared>,
     pub(super) telling: Telling,
-    pub(super) shelf: PolicyShelf,
-    pub(super) schemas: OutputSchemas,
+    pub(super) policy_cache: PolicyCache,
     pub(super) followed: Followed,
     /// Whoever folds what was appended: a connection that is made when it is needed.
     pub(super) folding: Mutex<Option<Session>>,
@@ -87,9 +85,9 @@ impl PgStore {
             return Err(half_copied());
         }
         let time = Time::of(clock);
-        let now = session.client.query_one(super::time::NOW, &[]).await?;
+        let now = session.client.query_one(super::time::NOW, &[]).await.map_err(database)?;
         time.read(now.get(0));
-        let shelf = PolicyShelf::new(policies.clone());
+        let configured = policies.clone();
         let wakeups = Wakeups::new();
         let shared = Arc::new(Shared {
             address: address.clone(),
@@ -103,7 +101,7 @@ impl PgStore {
         let committer = Committer::start(&shared, lines)?;
         let batch_readers = BatchReaders::start(&shared)?;
         let telling = Telling::start(address, wakeups)?;
-        let schemas = OutputSchemas::of(&shared.policies, &queue_list::declared_settings(&session.look()).await?);
+        let policy_cache = PolicyCache::new(configured, &queue_list::declared_settings(&session.look()).await?);
         let (followed, folding) = (Followed::default(), Mutex::new(Some(session)));
         let worker = OnceLock::new();
         Ok(Self {
@@ -113,8 +111,7 @@ impl PgStore {
             key_readers,
             shared,
             telling,
-            shelf,
-            schemas,
+            policy_cache,
             followed,
             folding,
             worker,
@@ -124,18 +121,9 @@ impl PgStore {
     /// Whatever is not about one run alone.
     pub(super) async fn write<T: Send + 'static>(
         &self,
-        act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
+        act: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.committer.commit(To::Desk, Expects::default(), act).await
-    }
-
-    /// About one run, in its turn among others.
-    pub(super) async fn write_run<T: Send + 'static>(
-        &self,
-        expects: Expects,
-        act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        self.committer.commit(To::Reports, expects, act).await
+        self.committer.commit(Route::system(), act).await
     }
 
     /// Folds a piece of what commits appended, unless another replica is at it.
@@ -143,8 +131,8 @@ impl PgStore {
         within(ANSWER_MAX, self.fold_a_piece()).await
     }
 
-    async fn fold_a_piece(&self) -> Result<Swept> {
-        let now = self.now();
+    async fn fold_a_piece(&self) -> PortResult<Swept> {
+        let now = self.shared.time.now();
         let mut held = self.folding.lock().await;
         let mut session = self.folder(held.take()).await?;
         // Cut off in the middle, the connection is gone with its transaction.
@@ -160,7 +148,7 @@ impl PgStore {
         within(ANSWER_MAX, self.log_what_changed()).await
     }
 
-    async fn log_what_changed(&self) -> Result<()> {
+    async fn log_what_changed(&self) -> PortResult<()> {
         let mut held = self.folding.lock().await;
         let mut session = self.folder(held.take()).await?;
         let tx = session.client.transaction().await?;
@@ -190,13 +178,16 @@ mod tests {
     use redrive_core::time::Timestamp;
     use redrive_core::wire::Severity;
 
+    use redrive_engine::ports::backend::{Lane, Reads as _};
+    use redrive_engine::store::Store as _;
+
     use super::*;
-    use crate::clock::SeededDice;
-    use crate::commands::failpoint;
-    use crate::commands::operation_settle::Outcomes;
-    use crate::error::Error;
-    use crate::model::{Digest, NewRun, Payload, PayloadKind, RunRef, TenantScope};
-    use crate::triage_model::Replay;
+    use redrive_engine::clock::SeededDice;
+    use redrive_engine::error::Error;
+    use redrive_engine::failpoint;
+    use redrive_engine::model::triage::Replay;
+    use redrive_engine::model::{Digest, NewRun, Payload, PayloadKind, RunRef, TenantScope};
+    use redrive_engine::operations::settle::Outcomes;
 
     async fn open(database: &Database) -> PgStore {
         let (url, dice) = (database.url().to_owned(), Arc::new(SeededDice::new(7)));
@@ -215,7 +206,7 @@ mod tests {
                 Ok(())
             });
             assert!(matches!(half.await, Err(Error::Unexpected(_))), "{point}");
-            assert_eq!(store.write(|batch| batch.rows.last_seen()).await.unwrap(), None, "{point}");
+            assert_eq!(store.write(|tx| Ok(tx.rows.last_seen()?)).await.unwrap(), None, "{point}");
         }
         assert!(store.has_writer());
         store.close().await;
@@ -246,7 +237,7 @@ mod tests {
         let (begun, has_begun) = std::sync::mpsc::channel();
         let (wake, waits) = std::sync::mpsc::channel::<()>();
         let (mut begun, mut waits) = (Some(begun), Some(waits));
-        let stalls = move |batch: &mut Batch<'_>| {
+        let stalls = move |batch: &mut Tx<'_>| {
             batch.rows.put_stamp("shared", batch.now, Timestamp::default())?;
             // What was put is written, and its row is locked.
             batch.rows.last_seen()?;
@@ -261,7 +252,7 @@ mod tests {
             move || tokio::runtime::Runtime::new().unwrap().block_on(suspended.write(stalls))
         });
         has_begun.recv().unwrap();
-        let takes = |batch: &mut Batch<'_>| batch.rows.put_stamp("shared", batch.now, Timestamp::default());
+        let takes = |tx: &mut Tx<'_>| Ok(tx.rows.put_stamp("shared", tx.now, Timestamp::default())?);
         healthy.write(takes).await.unwrap();
         wake.send(()).unwrap();
         stalled.unwrap().join().unwrap().unwrap();
@@ -276,7 +267,7 @@ mod tests {
         let store = Arc::new(open(&database).await);
         let at = RunRef { tenant: "acme".parse().unwrap(), run_id: "r1".parse().unwrap() };
         let run = at.clone();
-        let make = move |batch: &mut Batch<'_>| {
+        let make = move |batch: &mut Tx<'_>| {
             let (tenant, queue) = (batch.tenant(&run.tenant)?, batch.queue(&QueueName::default_queue())?);
             let new = new_run(&run);
             let row = batch.new_run(&new, tenant, queue.id)?;
@@ -286,13 +277,13 @@ mod tests {
         let mut wakes = Vec::new();
         let mut stalled = tokio::task::JoinSet::new();
         let (begun, has_begun) = std::sync::mpsc::channel();
-        for to in [To::Desk, To::Claims, To::Reports] {
+        for lane in [Lane::Desk, Lane::Claims, Lane::Run] {
             let (wake, waits) = std::sync::mpsc::channel::<()>();
             let (store, run, begun, mut waits) = (store.clone(), at.clone(), begun.clone(), Some(waits));
             wakes.push(wake);
-            let stall = move |batch: &mut Batch<'_>| {
+            let stall = move |batch: &mut Tx<'_>| {
                 if let Some(waits) = waits.take() {
-                    if to == To::Desk {
+                    if lane == Lane::Desk {
                         batch.require_run(&run)?;
                     }
                     begun.send(()).unwrap();
@@ -300,7 +291,8 @@ mod tests {
                 }
                 Ok(())
             };
-            stalled.spawn(async move { store.committer.commit(to, Expects::default(), stall).await });
+            let route = Route { lane, ..Route::system() };
+            stalled.spawn(async move { store.committer.commit(route, stall).await });
         }
         for _ in 0..3 {
             has_begun.recv().unwrap();

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use redrive_core::wire::RunSummary;
 
 use super::look::Look;
-use crate::error::{Error, Result};
 use crate::kept::summary::{SUMMARY, summary_of};
+use redrive_engine::error::{Error, PortResult as Result};
 
 /// In the order of the numbers asked for.
 static BY_NUMBERS: LazyLock<String> =
@@ -21,5 +21,5 @@ pub(super) async fn summaries(look: &Look<'_>, numbers: &[i64]) -> Result<Vec<Ru
 }
 
 pub(super) async fn summary(look: &Look<'_>, number: i64) -> Result<RunSummary> {
-    summaries(look, &[number]).await?.pop().ok_or(Error::NotFound("run"))
+    summaries(look, &[number]).await?.pop().ok_or(Error::NotFound("run").into())
 }

@@ -13,7 +13,7 @@ use tokio_postgres::{AsyncMessage, NoTls};
 use super::address::Address;
 use super::connection::{CONNECT_MAX, within};
 use super::wakeups::{CHANNEL, Wakeups};
-use crate::error::{Error, Result};
+use redrive_engine::error::{Error, PortResult as Result};
 
 /// Others are told at most this often.
 const TELL_EVERY: Duration = Duration::from_millis(100);

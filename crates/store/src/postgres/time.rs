@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use redrive_core::time::Timestamp;
 
-use crate::clock::{Clock, SystemClock};
+use redrive_engine::clock::{Clock, SystemClock};
 
 /// What the clock of the database says, in milliseconds.
 pub(super) const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";

@@ -17,7 +17,7 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream}
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream as Encrypted;
 
-use crate::error::{Error, Result};
+use redrive_engine::error::{Error, PortResult as Result};
 
 /// Whose certificates are good.
 #[derive(Debug, Clone)]
@@ -63,7 +63,7 @@ fn roots_in(path: &Path) -> Result<RootCertStore> {
     let unreadable = |e: String| Error::Unexpected(format!("sslrootcert {}: {e}", path.display()));
     let found = std::fs::metadata(path).map_err(|e| unreadable(e.to_string()))?;
     if !found.is_file() || found.len() > ROOTS_MAX_BYTES {
-        return Err(unreadable("not a regular file of at most 4 MiB".into()));
+        return Err(unreadable("not a regular file of at most 4 MiB".into()).into());
     }
     let text = std::fs::read(path).map_err(|e| unreadable(e.to_string()))?;
     let mut roots = RootCertStore::empty();
@@ -71,7 +71,7 @@ fn roots_in(path: &Path) -> Result<RootCertStore> {
         let cert = cert.map_err(|e| unreadable(e.to_string()))?;
         roots.add(cert).map_err(|e| unreadable(e.to_string()))?;
     }
-    if roots.is_empty() { Err(unreadable("it holds no certificate".into())) } else { Ok(roots) }
+    if roots.is_empty() { Err(unreadable("it holds no certificate".into()).into()) } else { Ok(roots) }
 }
 
 /// Takes any certificate, and holds the server to it.

@@ -7,10 +7,10 @@ use super::address::Address;
 use super::columns::{Columns as _, number, owned};
 use super::line::Line;
 use super::{figures, keys, migrate, queue_list, time};
-use crate::commands::life::position;
-use crate::error::{Error, Result};
 use crate::kept::check::{Miscounted, closed_states};
-use crate::model::{KeyRecord, TenantScope};
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::{KeyRecord, TenantScope};
+use redrive_engine::runs::life::position;
 
 pub struct Visit {
     line: Line,

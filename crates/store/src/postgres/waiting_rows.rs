@@ -1,5 +1,6 @@
 //! Runs that wait for their time. Whoever claims steps over what another is claiming, and over what was claimed long ago.
 
+use crate::kept::records::read_run;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::sync::LazyLock;
@@ -14,14 +15,14 @@ use super::line::Values;
 use super::marks::TENANTS_MAX;
 use super::rows::PgRows;
 use super::sheet::{COLUMN_COUNT, COLUMNS, Sheet};
-use crate::codec::{HEAD_BYTES, decoded_len};
-use crate::commands::life::position;
-use crate::commands::map::Map;
-use crate::commands::rows::{Candidate, DueCall, DueHint, ReadRuns, WaitingRows};
-use crate::commands::run_row::{RunRow, read_run};
-use crate::commands::set_aside::{CorruptRun, unless_corrupt};
-use crate::error::Result;
-use crate::model::PayloadKind;
+use redrive_engine::codec::{HEAD_BYTES, decoded_len};
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::map::Map;
+use redrive_engine::model::PayloadKind;
+use redrive_engine::ports::rows::{Candidate, DueCall, DueHint, ReadRuns, WaitingRows};
+use redrive_engine::runs::life::position;
+use redrive_engine::runs::run_row::RunRow;
+use redrive_engine::runs::set_aside::{CorruptRun, unless_corrupt};
 
 /// The tenants after one that have scheduled runs in a queue, each with its oldest: one look into the index each.
 const TENANTS: &str = "SELECT q_queue, tenant, due FROM unnest($1::bigint[], $2::bigint[]) AS q(q_queue, q_mark)
@@ -164,7 +165,7 @@ fn limit(most: usize) -> i64 {
 impl PgRows<'_> {
     fn runs_where(&mut self, sql: &str, values: Values<'_>) -> Result<ReadRuns<RunRow>> {
         let found = self.ask_after(sql, values)?;
-        ReadRuns::collect(found.iter().map(|row| self.sheet.read(row)))
+        Ok(ReadRuns::collect(found.iter().map(|row| self.sheet.read(row)))?)
     }
 
     /// The tenants after `after`, read in pieces: from the beginning first, since a round ends there.
@@ -307,7 +308,7 @@ impl WaitingRows for PgRows<'_> {
         // The same call at another replica is waited for: its leases are the answer.
         self.ask("SELECT pg_advisory_xact_lock(hashtextextended($1, 26))", &[&request])?;
         let found = self.ask_after(&LEASED_BY, &[&request])?;
-        ReadRuns::collect(found.iter().map(|row| candidate(&mut self.sheet, row)))
+        Ok(ReadRuns::collect(found.iter().map(|row| candidate(&mut self.sheet, row)))?)
     }
 
     fn next_unleasable(&mut self, after: i64) -> Result<Option<i64>> {

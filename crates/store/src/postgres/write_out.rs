@@ -15,8 +15,8 @@ use super::rows::PgRows;
 use super::runs_out::{self, insert_runs, move_runs, update_runs};
 use super::sheet::{Dirty, Out, Sheet, SheetAttempt, SheetPattern};
 use super::write::Write;
-use crate::commands::life::position;
-use crate::error::Result;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::runs::life::position;
 
 /// So many runs that a long command has moved go out while it goes on: the database writes while we decide. A debug build
 /// sends hardly any together, so that every suite sees it.
@@ -291,7 +291,7 @@ fn sent_payloads(out: &Out) -> Write {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::attempts::Kept;
+    use redrive_engine::runs::attempts::Kept;
 
     fn ended(attempt: u32, late: bool) -> SheetAttempt {
         let kept = Kept {

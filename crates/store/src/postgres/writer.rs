@@ -10,19 +10,21 @@ use redrive_core::time::{SECOND_MS, Timestamp};
 
 use super::committer::{Queued, Shared};
 use super::expected::{self, Asking, Names};
+use super::failure::classify;
 use super::line::{Failure, Line};
 use super::marks::Marks;
 use super::rows::PgRows;
 use super::write_out;
-use crate::commands::batch::{Batch, Known};
-use crate::commands::breakers;
-use crate::commands::command::answer;
-use crate::commands::failpoint;
-use crate::commands::queue::{CommandQueue, Unpaced};
-use crate::commands::rows::EngineRows as _;
-use crate::commands::tally::Tally;
-use crate::error::{Error, Result};
-use crate::writers::WriterStatus;
+use crate::commit::command::answer;
+use crate::commit::queue::CommandQueue;
+use crate::commit::writer_status::WriterStatus;
+use redrive_engine::breakers;
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::failpoint;
+use redrive_engine::ports::backend::Unpaced;
+use redrive_engine::ports::rows::EngineRows as _;
+use redrive_engine::tally::Tally;
+use redrive_engine::tx::{Known, Tx};
 
 /// Commands in one transaction.
 pub(super) const BATCH_MAX_COMMANDS: usize = 1_024;
@@ -183,11 +185,11 @@ impl Writer {
     }
 
     fn transact(&mut self, commands: &mut [Queued]) -> std::result::Result<(), Failed> {
-        self.connected().map_err(|error| Failed { error, how: Failure::Lost })?;
+        self.connected().map_err(|error| Failed { error: classify(error), how: Failure::Lost })?;
         let done = catch_unwind(AssertUnwindSafe(|| self.try_transact(commands))).unwrap_or_else(|_| {
             // It may have been cut off in the middle of a statement.
             self.line = None;
-            Err(Error::Unexpected("a command panicked".into()))
+            Err(Error::Unexpected("a command panicked".into()).into())
         });
         let noted = self.line.as_mut().and_then(Line::take_failure);
         let Err(error) = done else {
@@ -205,7 +207,7 @@ impl Writer {
             // With a transaction that may be open it is of no use to anybody.
             self.line = None;
         }
-        Err(Failed { error, how })
+        Err(Failed { error: classify(error), how })
     }
 
     fn connected(&mut self) -> Result<()> {
@@ -246,16 +248,16 @@ impl Writer {
         self.look_anew();
         let asking = if self.asking > 0 { Asking::All } else { Asking::ButTheNew };
         let Self { shared, line: Some(line), known, names, marks, commit_sent, .. } = self else {
-            return Err(Error::Unavailable("there is no connection".into()));
+            return Err(Error::Unavailable("there is no connection".into()).into());
         };
-        let unmet = names.unmet(commands.iter().map(|queued| &queued.expects));
+        let unmet = names.unmet(commands.iter().map(|queued| &queued.prefetch));
         if !unmet.is_empty() {
             let met = line.wait(unmet.meet(&line.session, shared.time.now()));
             names.met(&line.noted(met)?)?;
         }
         let mut rows = PgRows::new(line, names, marks, shared.quiet.clone());
-        let now = shared.time.read(rows.begin(commands.iter().map(|queued| &queued.expects), asking)?);
-        let mut batch = Batch {
+        let now = shared.time.read(rows.begin(commands.iter().map(|queued| &queued.prefetch), asking)?);
+        let mut batch = Tx {
             rows: &mut rows,
             now,
             dice: &*shared.dice,
@@ -271,9 +273,9 @@ impl Writer {
             Ok::<_, Error>(())
         })?;
         breakers::fold(&mut batch)?;
-        let Batch { wake, tally, .. } = batch;
+        let Tx { wake, tally, .. } = batch;
         if !rows.new_ones_are_made() {
-            return Err(rows.line.not_new());
+            return Err(rows.line.not_new().into());
         }
         rows.fold(tally, now)?;
         failpoint::pass("before_commit");

@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use rusqlite::{CachedStatement, Connection, Params};
 
 use super::columns::{packed_json, whole};
-use crate::error::Result;
 use crate::kept::attempts::{ENDED, EndedAttempt, LATE_SIZES, SIZES, ended_attempt, with_late};
 use crate::kept::pages::{Before, Page, sized};
+use redrive_engine::error::PortResult as Result;
 
 static OLDER: LazyLock<String> =
     LazyLock::new(|| format!("{SIZES} WHERE run = ?1 AND attempt < ?2 ORDER BY attempt DESC LIMIT ?3"));

@@ -1,21 +1,23 @@
 //! Rows of attempts, payloads and history.
 
+use crate::kept::records::{ATTEMPT_COLUMNS, Record as _};
 use redrive_core::lifecycle::Outcome;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use rusqlite::{OptionalExtension, Params, params};
 
 use super::rows::SqliteRows;
-use crate::codec::encode;
-use crate::commands::attempts::{KEPT, Kept};
-use crate::commands::life::position;
-use crate::commands::rows::{AttemptRows, NewAttempt, NewMove, NewRevision};
-use crate::error::Result;
-use crate::model::{Digest, NewSent, PayloadKind};
+use redrive_engine::codec::encode;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::{Digest, NewSent, PayloadKind};
+use redrive_engine::ports::rows::{AttemptRows, NewAttempt, NewMove, NewRevision};
+use redrive_engine::runs::attempts::Kept;
+use redrive_engine::runs::life::position;
 
 impl SqliteRows<'_> {
     fn kept(&self, condition: &str, values: impl Params) -> Result<Option<Kept>> {
-        let mut find = self.conn.prepare_cached(&format!("SELECT {KEPT} FROM attempts WHERE {condition}"))?;
+        let mut find =
+            self.conn.prepare_cached(&format!("SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE {condition}"))?;
         let mut rows = find.query(values)?;
         rows.next()?.map(Kept::read).transpose()
     }

@@ -1,5 +1,6 @@
 //! Breakers' rows. There is one writer, so nobody has to be kept from moving one.
 
+use crate::kept::records::{BREAKER_COLUMNS, BREAKER_ENTRY, read_entry, read_into};
 use redrive_core::breaker::{Breaker, Key, Scope};
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
@@ -7,19 +8,21 @@ use redrive_core::wire::BreakerEntry;
 use rusqlite::{OptionalExtension, params};
 
 use super::rows::SqliteRows;
-use crate::codec::encode;
-use crate::commands::breakers::{COLUMNS, CorruptBreaker, ENTRY, ReadBreakers, read_entry};
-use crate::commands::rows::{BreakerRows, PutBreaker};
-use crate::error::Result;
-use crate::model::Swept;
+use redrive_engine::breakers::{CorruptBreaker, ReadBreakers};
+use redrive_engine::codec::encode;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::Swept;
+use redrive_engine::ports::rows::{BreakerRows, PutBreaker};
 
 impl SqliteRows<'_> {
     fn breakers_where(&mut self, condition: &str, values: impl rusqlite::Params) -> Result<ReadBreakers> {
-        let sql = format!("SELECT {COLUMNS} FROM breakers b LEFT JOIN tenants t ON t.id = b.tenant WHERE {condition}");
+        let sql = format!(
+            "SELECT {BREAKER_COLUMNS} FROM breakers b LEFT JOIN tenants t ON t.id = b.tenant WHERE {condition}"
+        );
         let mut statement = self.conn.prepare_cached(&sql)?;
         let (mut rows, mut read) = (statement.query(values)?, ReadBreakers::default());
         while let Some(row) = rows.next()? {
-            read.read(row)?;
+            read_into(&mut read, row)?;
         }
         Ok(read)
     }
@@ -70,7 +73,7 @@ impl BreakerRows for SqliteRows<'_> {
                      'provider', provider, 'model', model, 'life', hex(life), 'open', open, 'moved_at', moved_at)
                  FROM breakers WHERE name = CAST(?3 AS TEXT)",
         )?;
-        let kept = keep.execute(params![now.as_millis(), corrupt.why(), corrupt.name])?;
+        let kept = keep.execute(params![now.as_millis(), corrupt.why.as_str(), corrupt.name])?;
         let mut forget = self.conn.prepare_cached("DELETE FROM breakers WHERE name = CAST(?1 AS TEXT)")?;
         forget.execute(params![corrupt.name])?;
         Ok(kept > 0)
@@ -163,9 +166,9 @@ impl BreakerRows for SqliteRows<'_> {
     }
 
     fn breaker_events(&mut self, name: &Label, most: usize) -> Result<Vec<BreakerEntry>> {
-        let mut find = self
-            .conn
-            .prepare_cached(&format!("SELECT {ENTRY} FROM breaker_events WHERE name = ?1 ORDER BY id DESC LIMIT ?2"))?;
+        let mut find = self.conn.prepare_cached(&format!(
+            "SELECT {BREAKER_ENTRY} FROM breaker_events WHERE name = ?1 ORDER BY id DESC LIMIT ?2"
+        ))?;
         find.query_and_then(params![name.as_str(), most], |row| read_entry(row))?.collect()
     }
 }

@@ -9,7 +9,7 @@ pub(super) use crate::kept::by_state::{ByState, Count};
 
 use super::life::{position, word};
 use super::lookup::Whose;
-use crate::error::Result;
+use redrive_engine::error::PortResult as Result;
 
 /// The counters that a scope may see.
 pub(super) fn counts(conn: &Connection, whose: Whose) -> Result<Vec<Count>> {

@@ -9,9 +9,9 @@ pub(super) use crate::kept::changes::run_numbers;
 
 use super::columns::{bytes, number};
 use super::lookup::{Whose, whose};
-use crate::error::Result;
 use crate::kept::changes::{CHANGE, Log, Moved, change_of};
-use crate::model::TenantScope;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::TenantScope;
 
 static OF_RUN: LazyLock<String> = LazyLock::new(|| format!("{CHANGE} WHERE runs.id = ?"));
 

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use rusqlite::Connection;
 
-use crate::error::{Error, Result};
+use redrive_engine::error::{Error, PortResult as Result};
 
 /// So many pages that were not moved yet are worth a pass.
 const PASS_PAGES: i64 = 10_000;

@@ -4,7 +4,7 @@ use rusqlite::Row;
 
 pub(super) use crate::kept::columns::*;
 
-use crate::error::Result;
+use redrive_engine::error::PortResult as Result;
 
 impl Columns for Row<'_> {
     fn number_or_none(&self, at: usize) -> Result<Option<i64>> {

@@ -9,18 +9,19 @@ use redrive_core::policy::Policies;
 use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 
-use crate::clock::{Clock, Dice};
-use crate::commands::batch::{Batch, Known};
-use crate::commands::breakers;
-use crate::commands::command::{Call, Command, Group, Member, answer};
-use crate::commands::failpoint;
-use crate::commands::queue::{BatchPace, CommandQueue, Owner, Pace, Unpaced};
-use crate::commands::tally::Tally;
-use crate::error::{Error, Result};
+use crate::commit::command::{Call, Command, Group, Member, answer};
+use crate::commit::queue::{BatchPace, CommandQueue};
+use crate::commit::writer_status::{WriterStatus, unanswered};
 use crate::sqlite::checkpointer::Checkpointer;
-use crate::sqlite::connection::{is_unavailable, leave_the_log};
+use crate::sqlite::connection::{classify, leave_the_log};
 use crate::sqlite::rows::{Memory, SqliteRows};
-use crate::writers::{WriterStatus, unanswered};
+use redrive_engine::breakers;
+use redrive_engine::clock::{Clock, Dice};
+use redrive_engine::error::{BoxError, Error, Result};
+use redrive_engine::failpoint;
+use redrive_engine::ports::backend::{Owner, Pace, Unpaced};
+use redrive_engine::tally::Tally;
+use redrive_engine::tx::{Known, Tx};
 
 /// Commands in one transaction. The more there are, the more often they share the pages that they change; of more than
 /// these, not all pages would fit into the cache.
@@ -84,7 +85,7 @@ impl Committer {
         if self.status.is_fresh()? {
             return Ok(());
         }
-        self.commit(Owner::System, crate::commands::sweep::touch).await
+        self.commit(Owner::System, redrive_engine::sweeps::touch).await
     }
 
     pub(super) fn wakeups(&self) -> watch::Receiver<u64> {
@@ -95,7 +96,7 @@ impl Committer {
     pub(super) async fn commit<T: Send + 'static>(
         &self,
         owner: Owner,
-        act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
+        act: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (reply, answered) = oneshot::channel();
         self.commands.push(&owner, Box::new(Call::new(act, reply)))?;
@@ -106,7 +107,7 @@ impl Committer {
     /// woken once.
     pub(super) async fn commit_each<T: Send + 'static, F>(&self, owner: Owner, acts: Vec<F>) -> Vec<Result<T>>
     where
-        F: FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
+        F: FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     {
         let mut answers = Vec::with_capacity(acts.len());
         let mut acts = acts.into_iter().peekable();
@@ -119,7 +120,7 @@ impl Committer {
 
     async fn commit_piece<T: Send + 'static, F>(&self, owner: Owner, piece: Vec<F>) -> impl Iterator<Item = Result<T>>
     where
-        F: FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
+        F: FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     {
         let count = piece.len();
         let (group, answered) = Group::of(count);
@@ -222,7 +223,7 @@ impl Desk {
         }
     }
 
-    fn transact(&mut self, pace: &dyn Pace, act: impl FnOnce(&mut Batch<'_>) -> Result<()>) -> Result<()> {
+    fn transact(&mut self, pace: &dyn Pace, act: impl FnOnce(&mut Tx<'_>) -> Result<()>) -> Result<()> {
         let done = catch_unwind(AssertUnwindSafe(|| self.try_transact(pace, act)))
             .unwrap_or_else(|_| Err(Error::Unexpected("a command panicked".into())));
         match &done {
@@ -237,10 +238,10 @@ impl Desk {
         done
     }
 
-    fn try_transact(&mut self, pace: &dyn Pace, act: impl FnOnce(&mut Batch<'_>) -> Result<()>) -> Result<()> {
-        self.conn.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([])).map_err(storage)?;
+    fn try_transact(&mut self, pace: &dyn Pace, act: impl FnOnce(&mut Tx<'_>) -> Result<()>) -> Result<()> {
+        self.conn.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([])).map_err(database)?;
         let mut rows = SqliteRows::new(&self.conn, &mut self.memory);
-        let mut batch = Batch {
+        let mut batch = Tx {
             rows: &mut rows,
             now: self.clock.now(),
             dice: &*self.dice,
@@ -250,12 +251,12 @@ impl Desk {
             pace,
             wake: false,
         };
-        act(&mut batch).map_err(sort_out)?;
-        breakers::fold(&mut batch).map_err(sort_out)?;
-        let Batch { rows, now, wake, tally, .. } = batch;
-        rows.fold(tally, now).map_err(sort_out)?;
+        act(&mut batch).map_err(classify)?;
+        breakers::fold(&mut batch).map_err(classify)?;
+        let Tx { rows, now, wake, tally, .. } = batch;
+        rows.fold(tally, now).map_err(classify)?;
         failpoint::pass("before_commit");
-        self.conn.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([])).map_err(storage)?;
+        self.conn.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([])).map_err(database)?;
         failpoint::pass("after_commit");
         if wake {
             self.wake.send_modify(|n| *n = n.wrapping_add(1));
@@ -273,15 +274,8 @@ fn go_first() {
     }
 }
 
-fn sort_out(error: Error) -> Error {
-    match error {
-        Error::Sqlite(sqlite) => storage(sqlite),
-        other => other,
-    }
-}
-
-fn storage(error: rusqlite::Error) -> Error {
-    if is_unavailable(&error) { Error::Unavailable(error.to_string()) } else { Error::Sqlite(error) }
+fn database(error: rusqlite::Error) -> Error {
+    classify(BoxError::from(error))
 }
 
 #[cfg(test)]
@@ -289,8 +283,8 @@ mod tests {
     use redrive_core::time::Timestamp;
 
     use super::*;
-    use crate::clock::{ManualClock, SeededDice};
     use crate::sqlite::store::{Options, SqliteStore};
+    use redrive_engine::clock::{ManualClock, SeededDice};
 
     fn open(folder: &tempfile::TempDir) -> SqliteStore {
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
@@ -308,7 +302,7 @@ mod tests {
             Ok(())
         });
         assert!(matches!(half.await, Err(Error::Unexpected(_))));
-        assert_eq!(store.write(|batch| batch.rows.last_seen()).await.unwrap(), None);
+        assert_eq!(store.write(|tx| Ok(tx.rows.last_seen()?)).await.unwrap(), None);
         assert!(store.committer.is_running());
     }
 
@@ -340,7 +334,7 @@ mod tests {
         drop(asked);
         release.send(()).unwrap();
         first.await.unwrap();
-        assert_eq!(store.write(|batch| batch.rows.last_seen()).await.unwrap(), None);
+        assert_eq!(store.write(|tx| Ok(tx.rows.last_seen()?)).await.unwrap(), None);
         assert!(store.committer.is_running());
     }
 
@@ -369,6 +363,6 @@ mod tests {
             Err::<(), _>(Error::Unexpected("in the middle of it".into()))
         });
         assert!(matches!(stamped.await, Err(Error::Unexpected(_))));
-        assert_eq!(store.write(|batch| batch.rows.last_seen()).await.unwrap(), None);
+        assert_eq!(store.write(|tx| Ok(tx.rows.last_seen()?)).await.unwrap(), None);
     }
 }

@@ -8,7 +8,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::checkpointer::LOG_KEPT_BYTES;
-use crate::error::{Error, Result};
+use redrive_engine::error::{Error, PortResult as Result};
 
 /// The first version without the WAL-reset bug that could damage a database under concurrent checkpoints.
 const SQLITE_MIN_VERSION: i32 = 3_051_003;
@@ -69,7 +69,7 @@ fn use_wal(conn: &Connection) -> Result<()> {
 /// Reads the settings back: SQLite ignores what it does not know.
 pub(super) fn check(conn: &Connection) -> Result<()> {
     if rusqlite::version_number() < SQLITE_MIN_VERSION {
-        return Err(Error::Unexpected(format!("SQLite {} is too old", rusqlite::version())));
+        return Err(Error::Unexpected(format!("SQLite {} is too old", rusqlite::version())).into());
     }
     let journal: String = conn.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
     let synchronous: i64 = conn.pragma_query_value(None, "synchronous", |row| row.get(0))?;
@@ -80,7 +80,19 @@ pub(super) fn check(conn: &Connection) -> Result<()> {
     }
     Err(Error::Unexpected(format!(
         "SQLite settings did not hold: journal_mode={journal}, synchronous={synchronous}, foreign_keys={foreign_keys}"
-    )))
+    ))
+    .into())
+}
+
+/// Tells a database that can't be used now from a statement that was wrong.
+pub(crate) fn classify(error: impl Into<Error>) -> Error {
+    match error.into() {
+        Error::Storage(source) => match source.downcast_ref::<rusqlite::Error>() {
+            Some(sqlite) if is_unavailable(sqlite) => Error::Unavailable(sqlite.to_string()),
+            _ => Error::Storage(source),
+        },
+        other => other,
+    }
 }
 
 /// Whether an error means that nothing can be written now, rather than that the command was wrong.

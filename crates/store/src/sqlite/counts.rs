@@ -12,9 +12,9 @@ use super::filter::Wanted;
 use super::life::position;
 use super::predicate::Clause;
 use super::scan::Scan;
-use crate::error::Result;
 use crate::kept::counts::{Total, fits, or_all};
 use crate::kept::filter::COUNT_LOOKS_MAX;
+use redrive_engine::error::PortResult as Result;
 
 pub(super) fn total(conn: &Connection, wanted: &Wanted, sort: Sort) -> Result<Total> {
     if !wanted.is_counted() {

@@ -12,11 +12,11 @@ use super::review_rows::review_view;
 use super::rows::newest_version;
 use super::sent::changed_attempts;
 use super::summary::summary;
-use crate::commands::versions::newest_of;
-use crate::error::{Error, Result};
 use crate::kept::detail::{INNER, Inner, LIFE, Pieces, body, kinds, worked_on_by};
 use crate::kept::pages::{Before, Next};
-use crate::model::{DetailCall, KeyMark, RunRef};
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::{DetailCall, KeyMark, RunRef};
+use redrive_engine::names::versions::newest_of;
 
 pub(super) fn run_detail(conn: &Connection, at: &RunRef, call: &DetailCall) -> Result<RunDetail> {
     let run = run_number(conn, at)?;
@@ -38,7 +38,7 @@ fn pieces(conn: &Connection, run: i64, at: &RunRef, summary: &RunSummary, before
         history,
         review: inner.review(summary).map(|review| review_view(conn, run, review)).transpose()?,
         changed: changed_attempts(conn, run, ended.first().map_or(0, |first| first.number))?,
-        newest: newest_of(&kinds(&recorded), |kind| newest_version(conn, inner.tenant, kind))?,
+        newest: newest_of(&kinds(&recorded), |kind| Ok(newest_version(conn, inner.tenant, kind)?))?,
         inner,
         ended,
         entries,

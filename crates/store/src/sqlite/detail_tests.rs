@@ -9,10 +9,10 @@ use super::detail::run_detail;
 use super::fixture::{Fixture, NOW_MS, Seed};
 use super::ledger_rows::entries_of;
 use super::life::position;
-use crate::codec::encode;
-use crate::commands::steps::views;
-use crate::error::{Error, Result};
-use crate::model::{DetailCall, PayloadKind, RunRef};
+use redrive_engine::codec::encode;
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::ledger::steps::views;
+use redrive_engine::model::{DetailCall, PayloadKind, RunRef};
 
 const VERDICT: &str = r#"{"action":"retry","reason":"timeout","category":"transient","rule":"builtin.timeout",
     "why":"It timed out; another try may help.","recommended_action":"retry_with_backoff","next_attempt_at":null,
@@ -41,7 +41,7 @@ fn a_run_nobody_has_or_another_tenants_is_not_found() {
     let fixture = Fixture::with([Seed::default(), Seed { tenant: "globex", ..Seed::default() }]);
     assert!(show(&fixture, "acme", "run-1").is_ok());
     for (tenant, run_id) in [("acme", "run-2"), ("globex", "run-1"), ("nobody", "run-1"), ("acme", "run-9")] {
-        assert!(matches!(show(&fixture, tenant, run_id), Err(Error::NotFound("run"))));
+        assert!(matches!(show(&fixture, tenant, run_id).map_err(Error::from), Err(Error::NotFound("run"))));
     }
 }
 

@@ -3,7 +3,7 @@
 use redrive_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::error::Result;
+use redrive_engine::error::PortResult as Result;
 
 /// The tenants with a due time in a queue, each with its oldest: one look each, since the index has a tenant's
 /// oldest first.

@@ -5,13 +5,13 @@
 use redrive_core::wire::{Duplicate, DuplicatesAnswer, Likeness};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::error::{Error, Result};
 use crate::kept::duplicates::{ALIKE_RUNS, DUPLICATES_MAX, Found, NEAR_RUNS, together};
-use crate::model::{PayloadKind, RunRef};
 use crate::sqlite::life::position;
 use crate::sqlite::lookup::run_number;
 use crate::sqlite::received::last_id;
 use crate::sqlite::summary::summary;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::{PayloadKind, RunRef};
 
 /// What a run is compared by.
 struct Own {
@@ -75,7 +75,7 @@ fn alike(conn: &Connection, own: &Own) -> Result<Found> {
         if other == own.id {
             continue;
         }
-        if own.key.is_some() && same_key.exists(params![other, own.key]).map_err(Error::from)? {
+        if own.key.is_some() && same_key.exists(params![other, own.key])? {
             found.runs.push((other, Likeness::IdempotencyKey));
         } else if own.payload.is_some() && same_payload.exists(params![other, own.payload])? {
             found.runs.push((other, Likeness::Payload));

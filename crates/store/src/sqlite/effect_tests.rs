@@ -4,10 +4,10 @@ use rusqlite::{Connection, params};
 
 use super::fixture::{Fixture, NOW_MS, Seed, now};
 use super::rows::{Memory, SqliteRows};
-use crate::commands::effects::{KEPT_MS, effect};
-use crate::commands::rows::EngineRows as _;
-use crate::error::Result;
-use crate::model::{EffectRef, Swept};
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::ledger::effects::{KEPT_MS, effect};
+use redrive_engine::model::{EffectRef, Swept};
+use redrive_engine::ports::rows::EngineRows as _;
 
 fn rows<T>(conn: &Connection, act: impl FnOnce(&mut SqliteRows<'_>) -> T) -> T {
     act(&mut SqliteRows::new(conn, &mut Memory::default()))

@@ -8,11 +8,11 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::keys;
 use super::pattern_clock::{PatternClocks, Seen};
 use super::rows::SqliteRows;
-use crate::commands::map::Map;
-use crate::commands::rows::EngineRows;
-use crate::commands::tally::{Count, Hour, Kinds, PatternDelta, Tally};
-use crate::error::Result;
-use crate::model::{KeyRecord, Swept};
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::map::Map;
+use redrive_engine::model::{KeyRecord, Swept};
+use redrive_engine::ports::rows::EngineRows;
+use redrive_engine::tally::{Count, Hour, Kinds, PatternDelta, Tally};
 
 /// Days are kept this long for whoever wants to look.
 const DAYS_KEPT_MS: u64 = 31 * DAY_MS;

@@ -13,12 +13,12 @@ use super::hours::{Hours, hour_sums};
 use super::list::PAGE_MAX;
 use super::lookup::{Whose, tenant_number, whose};
 use super::pattern_clock::GROUP_SEEN_LAG_MS;
-use crate::error::{Error, Result};
 use crate::kept::figures::{
     self, CALLS, LeaseCalls, QUEUES_NAMED_MAX, SEEN, SET_ASIDE, SHOWN, SeenQueue, numbers_seen, seen_queue,
 };
-use crate::model::TenantScope;
-use crate::standing_model::Standing;
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::TenantScope;
+use redrive_engine::model::standing::Standing;
 
 const TENANTS: &str = "tenants";
 

@@ -11,8 +11,8 @@ use super::figures::{health, list_tenants, tenant_health};
 use super::fixture::{Fixture, NOW_MS, Seed, now, tenant};
 use super::hours::stats;
 use super::queue_list::{list_queues, one_queue};
-use crate::error::Error;
-use crate::model::{HourlyKind, StatsCall, TenantScope};
+use redrive_engine::error::Error;
+use redrive_engine::model::{HourlyKind, StatsCall, TenantScope};
 
 fn dead(because: DeadBecause) -> Seed {
     Seed { because, ..Seed::default() }
@@ -69,7 +69,7 @@ fn a_tenants_health_counts_its_own_open_runs_and_its_last_day() {
     }
     "#);
     let unheard = tenant_health(&fixture.conn, &"nobody".parse().unwrap(), Limits::default(), now());
-    assert!(matches!(unheard, Err(Error::NotFound("tenant"))));
+    assert!(matches!(unheard.map_err(Error::from), Err(Error::NotFound("tenant"))));
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn tenants_come_by_name_a_page_at_a_time() {
     assert_eq!(names, ["acme", "globex", "initech"]);
     assert_eq!(second.next_cursor, None);
     assert_eq!(first.tenants[0].dead, 1);
-    assert!(matches!(list_tenants(&fixture.conn, 2, Some("x")), Err(Error::BadCursor)));
+    assert!(matches!(list_tenants(&fixture.conn, 2, Some("x")).map_err(Error::from), Err(Error::BadCursor)));
 }
 
 fn due_ago(queue: &'static str, tenant: &'static str, minutes: u64) -> Seed {
@@ -157,7 +157,10 @@ fn stats_reach_back_31_days_and_no_further() {
     let long = stats(&fixture.conn, &TenantScope::All, &call, now()).unwrap();
     assert_eq!(long.hours.len(), 31 * 24);
     let call = StatsCall { queue: Some("none".parse().unwrap()), ..StatsCall::default() };
-    assert!(matches!(stats(&fixture.conn, &TenantScope::All, &call, now()), Err(Error::NotFound("queue"))));
+    assert!(matches!(
+        stats(&fixture.conn, &TenantScope::All, &call, now()).map_err(Error::from),
+        Err(Error::NotFound("queue"))
+    ));
 }
 
 #[test]
@@ -172,5 +175,8 @@ fn queues_are_shown_with_what_stands_in_them() {
     let shown: Vec<_> = queues.iter().map(|q| (q.name.as_str(), q.dead, q.running, q.ownerless)).collect();
     assert_eq!(shown, [("default", 2, 0, true), ("mail", 0, 1, false)]);
     assert_eq!(one_queue(&fixture.conn, &"mail".parse().unwrap()).unwrap(), queues[1]);
-    assert!(matches!(one_queue(&fixture.conn, &"none".parse().unwrap()), Err(Error::NotFound("queue"))));
+    assert!(matches!(
+        one_queue(&fixture.conn, &"none".parse().unwrap()).map_err(Error::from),
+        Err(Error::NotFound("queue"))
+    ));
 }

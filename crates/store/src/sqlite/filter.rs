@@ -12,9 +12,9 @@ use super::lookup::{Whose, queue_number, whose};
 use super::predicate::Clause;
 use super::received::{any_deferred, first_received_from, last_id};
 use super::words::Words;
-use crate::error::Result;
 use crate::kept::filter::{listed, states, urgent};
-use crate::model::{RunFilter, TenantScope};
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::{RunFilter, TenantScope};
 
 /// What a filter asks for. Whatever narrows to nothing is not here: see [`wanted`].
 #[derive(Debug, Clone)]

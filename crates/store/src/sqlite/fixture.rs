@@ -11,8 +11,8 @@ use super::fingerprints::FingerprintKey;
 use super::life::{HELD, position};
 use super::lookup::key_hash;
 use super::migrate::migrate;
-use crate::codec::encode;
-use crate::model::{PayloadKind, TenantScope};
+use redrive_engine::codec::encode;
+use redrive_engine::model::{PayloadKind, TenantScope};
 
 pub(super) const NOW_MS: i64 = 1_800_000_000_000;
 

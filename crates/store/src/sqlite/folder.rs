@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::error::{Error, Result};
+use redrive_engine::error::{Error, PortResult as Result};
 
 const DATABASE: &str = "redrive.db";
 const LOCK: &str = "redrive.lock";
@@ -18,11 +18,11 @@ pub(super) fn database(folder: &Path) -> PathBuf {
 
 /// Makes the folder, readable by its owner alone.
 pub(super) fn create(folder: &Path) -> Result<()> {
-    DirBuilder::new()
+    Ok(DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(folder)
-        .map_err(|e| Error::Unexpected(format!("the data folder {} can't be made: {e}", folder.display())))
+        .map_err(|e| Error::Unexpected(format!("the data folder {} can't be made: {e}", folder.display())))?)
 }
 
 /// Closes the store's files to everybody but their owner, whatever made them; SQLite gives its log the database's mode.
@@ -67,7 +67,7 @@ pub(super) fn hold(folder: &Path) -> Result<Held> {
         .map_err(|e| Error::Unexpected(format!("the data folder {} can't be opened: {e}", folder.display())))?;
     match flock(&handle, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => return Err(in_use()),
+        Err(Errno::WOULDBLOCK) => return Err(in_use().into()),
         // A file system, such as NFS, that has no locks of folders.
         Err(error) => {
             tracing::warn!(folder = %folder.display(), %error, "the data folder can't be locked: redrive.lock alone guards it");
@@ -96,7 +96,8 @@ pub(super) fn visit(folder: &Path) -> Result<PathBuf> {
     if me.is_root() || me.as_raw() == owner {
         return Ok(path);
     }
-    Err(Error::Unexpected(format!("the store in {} belongs to user {owner}: run this as that user", folder.display())))
+    Err(Error::Unexpected(format!("the store in {} belongs to user {owner}: run this as that user", folder.display()))
+        .into())
 }
 
 #[cfg(test)]

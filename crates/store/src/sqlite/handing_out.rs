@@ -3,25 +3,26 @@
 use redrive_core::wire::{ErrorReport, HandedChange, LeasedRun};
 use rusqlite::Connection;
 
-use crate::commands::handing_out::{Carried, handed_out, wants_last_error, with_last_error};
-use crate::commands::lease::Granted;
-use crate::commands::start::Begun;
-use crate::commands::steps::{changed, views};
-use crate::error::Result;
-use crate::model::Started;
+use crate::sqlite::connection::classify;
 use crate::sqlite::ledger_rows::entries_of;
 use crate::sqlite::pieces::{last_error, last_output, payload_of};
 use crate::sqlite::sent;
+use redrive_engine::attempt::start::Begun;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::lease::claim::Granted;
+use redrive_engine::lease::handing_out::{Carried, handed_out, wants_last_error, with_last_error};
+use redrive_engine::ledger::steps::{changed, views};
+use redrive_engine::model::Started;
 
 pub(super) fn complete_leases(conn: &Connection, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
-    handed_out(granted.into_iter().map(|granted| (granted.row, complete_lease(conn, granted))))
+    Ok(handed_out(granted.into_iter().map(|granted| (granted.row, complete_lease(conn, granted).map_err(classify))))?)
 }
 
 fn complete_lease(conn: &Connection, granted: Granted) -> Result<LeasedRun> {
     let payload = payload_of(conn, granted.row, granted.revision)?;
     let entries = entries_of(conn, granted.row)?;
     let last_error = error_for(conn, granted.row, &granted.changes)?;
-    granted.carrying(Carried { payload, entries, last_error })
+    Ok(granted.carrying(Carried { payload, entries, last_error })?)
 }
 
 /// What the last failed attempt said, where a change gives it to the model.

@@ -8,10 +8,10 @@ use rusqlite::Connection;
 
 pub(super) use crate::kept::history::REPORTER;
 
-use crate::error::Result;
 use crate::kept::history::{ENDS, MOVES, ended, moved};
 use crate::kept::pages::{Before, history};
-use crate::model::RunRef;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::RunRef;
 
 static ENDED: LazyLock<String> =
     LazyLock::new(|| format!("{ENDS} WHERE run = ?1 AND attempt < ?2 ORDER BY attempt DESC LIMIT ?3"));

@@ -5,9 +5,9 @@ use redrive_core::wire::Role;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::life::position;
-use crate::error::Result;
 use crate::kept::keys::{KEYS, key_of};
-use crate::model::KeyRecord;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::KeyRecord;
 
 /// All keys, the oldest first.
 pub(super) fn list_keys(conn: &Connection) -> Result<Vec<KeyRecord>> {

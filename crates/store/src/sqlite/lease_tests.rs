@@ -8,12 +8,12 @@ use redrive_core::wire::Versions;
 
 use super::fixture::{Fixture, NOW_MS, Seed, now, tenant};
 use super::rows::{Memory, SqliteRows};
-use crate::clock::SeededDice;
-use crate::commands::batch::{Batch, Known};
-use crate::commands::lease::{Dealt, lease};
-use crate::commands::queue::Pace;
-use crate::commands::tally::Tally;
-use crate::model::LeaseCall;
+use redrive_engine::clock::SeededDice;
+use redrive_engine::lease::claim::{Dealt, lease};
+use redrive_engine::model::LeaseCall;
+use redrive_engine::ports::backend::Pace;
+use redrive_engine::tally::Tally;
+use redrive_engine::tx::{Known, Tx};
 
 /// So many runs in one command.
 struct Pieces(usize);
@@ -50,7 +50,7 @@ fn lease_all(fixture: &Fixture, call: &LeaseCall, pace: &dyn Pace) -> (Vec<usize
     let (mut pieces, mut dealt) = (Vec::new(), Dealt::none(call));
     loop {
         let mut rows = SqliteRows::new(&fixture.conn, &mut memory);
-        let mut batch = Batch {
+        let mut batch = Tx {
             rows: &mut rows,
             now: now(),
             dice: &dice,

@@ -1,5 +1,9 @@
 //! The ledger's rows.
 
+use crate::kept::records::{
+    MERGED_STEPS, Record as _, STEP_COLUMNS, STEP_FACTS, STEP_SIZES, STEP_VERSIONS, STEP_VERSIONS_MAX, read_merged,
+    recorded_versions,
+};
 use redrive_core::ids::CallId;
 use redrive_core::ledger::EntryState;
 use redrive_core::time::Timestamp;
@@ -7,26 +11,24 @@ use redrive_core::wire::{StepStatus, Versions};
 use rusqlite::{Connection, Params, params};
 
 use super::rows::SqliteRows;
-use crate::commands::life::position;
-use crate::commands::rows::{
+use crate::kept::pages::{Before, Page, sized};
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::ledger::steps::{StepRow, versions_column};
+use redrive_engine::ports::rows::{
     LedgerRows, MergedStep, MovedEntry, NewEntry, SettledEntry, outcome_column, status_column,
 };
-use crate::commands::steps::{
-    COLUMNS, FACTS, MERGED, RECORDED, RECORDED_MAX, SIZES, StepRow, read_merged, recorded, versions_column,
-};
-use crate::error::{Error, Result};
-use crate::kept::pages::{Before, Page, sized};
+use redrive_engine::runs::life::position;
 
 /// Every entry of a run, in the order in which they began.
 pub(super) fn entries_of(conn: &Connection, run: i64) -> Result<Vec<StepRow>> {
-    let mut find = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM steps WHERE run = ?1 ORDER BY id"))?;
+    let mut find = conn.prepare_cached(&format!("SELECT {STEP_COLUMNS} FROM steps WHERE run = ?1 ORDER BY id"))?;
     find.query_and_then([run], |row| StepRow::read(row))?.collect()
 }
 
 /// The entries of a page, in the order in which they began.
 pub(super) fn page_of(conn: &Connection, run: i64, before: &Before) -> Result<(Page, Vec<StepRow>)> {
     let mut find = conn.prepare_cached(&format!(
-        "{SIZES} WHERE id IN (SELECT id FROM steps INDEXED BY steps_run_key WHERE run = ?1 AND id < ?2
+        "{STEP_SIZES} WHERE id IN (SELECT id FROM steps INDEXED BY steps_run_key WHERE run = ?1 AND id < ?2
              ORDER BY id DESC LIMIT ?3) ORDER BY id DESC"
     ))?;
     let (mut page, mut room) = (Page::default(), Page::room());
@@ -37,7 +39,7 @@ pub(super) fn page_of(conn: &Connection, run: i64, before: &Before) -> Result<(P
             break;
         }
     }
-    let mut read = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM steps WHERE id = ?1"))?;
+    let mut read = conn.prepare_cached(&format!("SELECT {STEP_COLUMNS} FROM steps WHERE id = ?1"))?;
     let mut entries = Vec::with_capacity(page.places.len());
     for place in page.places.iter().rev() {
         let mut rows = read.query([place])?;
@@ -46,16 +48,16 @@ pub(super) fn page_of(conn: &Connection, run: i64, before: &Before) -> Result<(P
     Ok((page, entries))
 }
 
-/// The versions under which all was recorded that a replay of the run would skip.
+/// The versions under which all was recorded_versions that a replay of the run would skip.
 pub(super) fn recorded_of(conn: &Connection, run: i64) -> Result<Vec<Versions>> {
-    let mut find = conn.prepare_cached(&format!("{RECORDED} WHERE run = ?1 AND versions IS NOT NULL LIMIT ?2"))?;
-    let found = find.query_and_then([run, RECORDED_MAX], |row| recorded(row))?;
+    let mut find = conn.prepare_cached(&format!("{STEP_VERSIONS} WHERE run = ?1 AND versions IS NOT NULL LIMIT ?2"))?;
+    let found = find.query_and_then([run, STEP_VERSIONS_MAX], |row| recorded_versions(row))?;
     Ok(found.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
 impl SqliteRows<'_> {
     fn step(&self, condition: &str, values: impl Params) -> Result<Option<StepRow>> {
-        let mut find = self.conn.prepare_cached(&format!("SELECT {COLUMNS} FROM steps WHERE {condition}"))?;
+        let mut find = self.conn.prepare_cached(&format!("SELECT {STEP_COLUMNS} FROM steps WHERE {condition}"))?;
         let mut rows = find.query(values)?;
         rows.next()?.map(StepRow::read).transpose()
     }
@@ -67,14 +69,15 @@ impl LedgerRows for SqliteRows<'_> {
     }
 
     fn steps_of_run(&mut self, run: i64) -> Result<Vec<StepRow>> {
-        let mut find = self.conn.prepare_cached(&format!("SELECT {FACTS} FROM steps WHERE run = ?1 ORDER BY id"))?;
+        let mut find =
+            self.conn.prepare_cached(&format!("SELECT {STEP_FACTS} FROM steps WHERE run = ?1 ORDER BY id"))?;
         find.query_and_then([run], |row| StepRow::read(row))?.collect()
     }
 
     fn steps_between(&mut self, run: i64, from: &str, before: &str) -> Result<Vec<StepRow>> {
         let mut find = self
             .conn
-            .prepare_cached(&format!("SELECT {COLUMNS} FROM steps WHERE run = ?1 AND key >= ?2 AND key < ?3"))?;
+            .prepare_cached(&format!("SELECT {STEP_COLUMNS} FROM steps WHERE run = ?1 AND key >= ?2 AND key < ?3"))?;
         find.query_and_then(params![run, from, before], |row| StepRow::read(row))?.collect()
     }
 
@@ -200,7 +203,7 @@ impl LedgerRows for SqliteRows<'_> {
     }
 
     fn merged_steps(&mut self, run: i64) -> Result<Vec<MergedStep>> {
-        let mut find = self.conn.prepare_cached(&format!("{MERGED} ?1"))?;
+        let mut find = self.conn.prepare_cached(&format!("{MERGED_STEPS} ?1"))?;
         find.query_and_then([run], |row| read_merged(row))?.collect()
     }
 
@@ -237,7 +240,7 @@ impl LedgerRows for SqliteRows<'_> {
 }
 
 fn exactly_one(changed: usize) -> Result<()> {
-    if changed == 1 { Ok(()) } else { Err(Error::Unexpected(format!("{changed} entries moved instead of one"))) }
+    if changed == 1 { Ok(()) } else { Err(Error::Unexpected(format!("{changed} entries moved instead of one")).into()) }
 }
 
 #[cfg(test)]

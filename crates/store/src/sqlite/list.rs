@@ -12,9 +12,9 @@ use super::cursor::{seal_numbers, unseal_numbers};
 use super::filter::{Wanted, wanted};
 use super::scan::{Place, Scan};
 use super::summary::summaries;
-use crate::error::Result;
 use crate::kept::filter::{LOOKS_MAX, question};
-use crate::model::{PageCall, RunFilter, TenantScope};
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::{PageCall, RunFilter, TenantScope};
 
 /// Sorted by due time, the list has only what has one: scheduled and not held.
 pub(super) fn list_runs(

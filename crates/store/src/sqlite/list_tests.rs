@@ -9,8 +9,8 @@ use redrive_core::wire::{RunsPage, Severity, Sort};
 
 use super::fixture::{Fixture, NOW_MS, Seed, now, tenant};
 use super::list::list_within;
-use crate::error::Error;
-use crate::model::{PageCall, RunFilter, TenantScope};
+use redrive_engine::error::Error;
+use redrive_engine::model::{PageCall, RunFilter, TenantScope};
 
 const TEMPLATES: [&str; 3] = ["Request timed out after # ms", "Card Überdrawn", "timed in"];
 
@@ -221,7 +221,7 @@ fn a_cursor_of_another_filter_or_tenant_is_refused() {
         list(&TenantScope::All, &filter, Sort::NewestFirst, cursor),
         list(&tenant("acme"), &filter, Sort::NewestFirst, Some("garbage".into())),
     ] {
-        assert!(matches!(refused, Err(Error::BadCursor)));
+        assert!(matches!(refused.map_err(Error::from), Err(Error::BadCursor)));
     }
 }
 
@@ -270,5 +270,5 @@ fn a_number_that_no_state_has_is_an_error_and_not_a_panic() {
     fixture.conn.execute("UPDATE runs SET state = 99", []).unwrap();
     let page =
         list_within(&fixture.conn, &TenantScope::All, &RunFilter::default(), &page(Sort::Received, 1, None), now(), 9);
-    assert!(matches!(page, Err(Error::Unexpected(_))));
+    assert!(matches!(page.map_err(Error::from), Err(Error::Unexpected(_))));
 }

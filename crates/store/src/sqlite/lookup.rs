@@ -8,8 +8,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 pub(super) use crate::kept::lookup::{Whose, key_hash};
 
 use super::names::NAMED;
-use crate::error::{Error, Result};
-use crate::model::{RunRef, TenantScope};
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::{RunRef, TenantScope};
 
 pub(super) static FIND: LazyLock<String> =
     LazyLock::new(|| format!("SELECT id FROM runs NOT INDEXED WHERE id IN ({NAMED}) AND tenant = ?2 AND run_id = ?3"));
@@ -29,7 +29,7 @@ pub(super) fn run_number(conn: &Connection, at: &RunRef) -> Result<i64> {
     let run_id = at.run_id.as_str();
     let mut find = conn.prepare_cached(&FIND)?;
     let found = find.query_row(params![key_hash(tenant, run_id), tenant, run_id], |row| row.get(0)).optional()?;
-    found.ok_or(Error::NotFound("run"))
+    found.ok_or(Error::NotFound("run").into())
 }
 
 pub(super) fn whose(conn: &Connection, scope: &TenantScope) -> Result<Whose> {

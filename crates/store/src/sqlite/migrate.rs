@@ -4,8 +4,8 @@
 use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::{Batch, Connection, TransactionBehavior};
 
-use crate::commands::failpoint;
-use crate::error::{Error, Result};
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::failpoint;
 
 struct Migration {
     name: &'static str,
@@ -67,7 +67,8 @@ pub(super) fn require_current(conn: &Connection) -> Result<()> {
         let known = newest();
         return Err(Error::Unexpected(format!(
             "the store has schema {found}, this binary needs {known}: start `redrive serve` once to bring it up"
-        )));
+        ))
+        .into());
     }
     Ok(())
 }
@@ -77,7 +78,8 @@ fn refuse_newer(found: u32) -> Result<()> {
     if found > known {
         return Err(Error::Unexpected(format!(
             "the store has schema {found}, newer than this binary's {known}: use the newer redrive"
-        )));
+        ))
+        .into());
     }
     Ok(())
 }

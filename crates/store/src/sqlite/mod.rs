@@ -2,6 +2,7 @@
 
 mod attempt_list;
 mod attempt_rows;
+mod backend;
 mod breaker_rows;
 mod by_state;
 mod changes;
@@ -42,7 +43,6 @@ mod names;
 mod operation_find;
 mod operation_list;
 mod operation_rows;
-mod operation_work;
 mod pattern_clock;
 mod pattern_detail;
 mod pattern_events;
@@ -64,14 +64,15 @@ mod scan;
 mod sent;
 mod store;
 mod summary;
-mod verbs;
 mod visit;
 mod waiting_rows;
 mod words;
 
-use crate::commands::{fingerprints, life};
 use crate::kept::cursor;
+use redrive_engine::ingest::fingerprints;
+use redrive_engine::runs::life;
 
+pub(crate) use connection::classify;
 pub(crate) use place::FolderPlace;
 pub use store::{Options, SqliteStore};
 pub use visit::{Setup, Visit};

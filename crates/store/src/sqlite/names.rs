@@ -6,7 +6,7 @@
 use rusqlite::{Connection, OptionalExtension};
 
 use super::rows::SqliteRows;
-use crate::error::Result;
+use redrive_engine::error::PortResult as Result;
 
 /// Names that stay in the small index. The more there are, the more of them a page of the large one takes at once, and the
 /// more pages the small one has itself: for a million to ten million runs this costs the least of both. A debug build keeps
@@ -82,10 +82,10 @@ impl SqliteRows<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::RunRef;
     use crate::sqlite::fixture::{Fixture, Seed};
     use crate::sqlite::lookup::run_number;
     use crate::sqlite::rows::Memory;
+    use redrive_engine::model::RunRef;
 
     fn count(conn: &Connection, what: &str) -> i64 {
         conn.query_row(&format!("SELECT count(*) FROM {what}"), [], |row| row.get(0)).unwrap()

@@ -13,6 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::changes::run_numbers;
 use super::columns::{parsed, whole};
+use super::connection::classify;
 use super::filter::wanted;
 use super::lanes::hit;
 use super::lookup::run_number;
@@ -21,17 +22,17 @@ use super::pieces::payload_of;
 use super::predicate::Answered;
 use super::scan::{Place, Scan, candidate};
 use super::words::Templates;
-use crate::commands::life::{position, word};
-use crate::commands::operation_freeze::{Found, LOOKS_MAX, PIECE_RUNS};
-use crate::commands::operation_guard::UNREADABLE;
-use crate::commands::operation_move::{Item, Turn, room};
-use crate::commands::operation_patch::{Made, PIECE_MAX_BYTES, Patched, SAMPLES_MAX, patch_of, patched};
-use crate::commands::operation_row::OperationRow;
-use crate::commands::operation_settle::{CHANGED_LOOKS_MAX, CanaryLook, Outcomes, Settled};
-use crate::commands::rows::Stood;
-use crate::error::{Error, Result};
-use crate::model::{RunFilter, RunRef, TenantScope};
-use crate::operation_model::{NewOperation, Over};
+use redrive_engine::error::{BoxError, Error, PortResult as Result};
+use redrive_engine::model::operations::{NewOperation, Over};
+use redrive_engine::model::{RunFilter, RunRef, TenantScope};
+use redrive_engine::operations::freeze::{Found, LOOKS_MAX, PIECE_RUNS};
+use redrive_engine::operations::guard::UNREADABLE;
+use redrive_engine::operations::moves::{Item, Turn, room};
+use redrive_engine::operations::patch::{Made, PIECE_MAX_BYTES, Patched, SAMPLES_MAX, patch_of, patched};
+use redrive_engine::operations::row::OperationRow;
+use redrive_engine::operations::settle::{CHANGED_LOOKS_MAX, CanaryLook, Outcomes, Settled};
+use redrive_engine::ports::rows::Stood;
+use redrive_engine::runs::life::{position, word};
 
 /// Looks for the next piece.
 pub(super) fn find_piece(conn: &Connection, row: &OperationRow, spec: &NewOperation) -> Result<Found> {
@@ -95,10 +96,10 @@ fn by_name(conn: &Connection, row: &OperationRow, runs: &[RunRef]) -> Result<Fou
         whole: to >= runs.len(),
     };
     for at in piece {
-        match run_number(conn, at) {
+        match run_number(conn, at).map_err(Error::from) {
             Ok(run) => found.runs.push((run, Made::Nothing)),
             Err(Error::NotFound(_)) => found.missing += 1,
-            Err(failed) => return Err(failed),
+            Err(failed) => return Err(failed.into()),
         }
     }
     Ok(found)
@@ -117,7 +118,7 @@ pub(super) fn find_turn(conn: &Connection, row: &OperationRow, spec: &NewOperati
     )?;
     let waiting = position(ItemOutcome::ALL, &ItemOutcome::Waiting);
     let found = find.query_and_then(params![row.id, row.moved_to, waiting, room], |row| {
-        Ok::<_, Error>((row.get(0)?, stood(row)?))
+        Ok::<_, BoxError>((row.get(0)?, stood(row)?))
     })?;
     let found: Vec<(i64, Stood)> = found.collect::<Result<_>>()?;
     turn.last = found.len() < room;
@@ -163,8 +164,8 @@ fn patched_run(
     let Some((from_revision, run_id, tenant)) = found else {
         return Ok((Made::Nothing, None));
     };
-    let payload = payload_of(conn, run, from_revision);
-    patched(Patched { from_revision, run_id, tenant, payload }, patch, show)
+    let payload = payload_of(conn, run, from_revision).map_err(classify);
+    Ok(patched(Patched { from_revision, run_id, tenant, payload }, patch, show)?)
 }
 
 /// What has become of what was moved.
@@ -221,7 +222,7 @@ fn first_attempt(conn: &Connection, run: i64, after: i64) -> Result<Option<Outco
     let mut first =
         conn.prepare_cached("SELECT outcome FROM attempts WHERE run = ?1 AND attempt > ?2 ORDER BY attempt LIMIT 1")?;
     let outcome: Option<i64> = first.query_row([run, after], |row| row.get(0)).optional()?;
-    outcome.map(|outcome| word(Outcome::ALL, outcome, "outcome")).transpose()
+    Ok(outcome.map(|outcome| word(Outcome::ALL, outcome, "outcome")).transpose()?)
 }
 
 /// The canary's runs: few enough to look at all of them.

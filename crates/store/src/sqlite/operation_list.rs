@@ -1,15 +1,16 @@
 //! Operations and their items, to be read.
 
+use crate::kept::records::{OPERATION_COLUMNS, Record as _};
 use redrive_core::wire::{OperationItemsPage, OperationView, OperationsPage};
 use rusqlite::{Connection, params};
 
 use super::cursor::{seal_numbers, unseal_numbers};
 use super::list::PAGE_MAX;
 use super::operation_rows::{find, samples_of, spec};
-use crate::commands::operation_row::{COLUMNS, OperationRow, number_of};
-use crate::error::Result;
 use crate::kept::operations::{self, ITEM_LOOKS_MAX, ITEMS, Items, OPERATIONS};
-use crate::operation_model::ItemsCall;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::operations::ItemsCall;
+use redrive_engine::operations::row::{OperationRow, number_of};
 
 pub(super) fn one(conn: &Connection, id: i64) -> Result<OperationView> {
     view(conn, find(conn, id)?)
@@ -27,8 +28,9 @@ pub(super) fn list(conn: &Connection, limit: u32, cursor: Option<&str>) -> Resul
         None => i64::MAX,
     };
     let limit = limit.clamp(1, PAGE_MAX);
-    let mut read =
-        conn.prepare_cached(&format!("SELECT {COLUMNS} FROM operations WHERE id < ?1 ORDER BY id DESC LIMIT ?2"))?;
+    let mut read = conn.prepare_cached(&format!(
+        "SELECT {OPERATION_COLUMNS} FROM operations WHERE id < ?1 ORDER BY id DESC LIMIT ?2"
+    ))?;
     let rows =
         read.query_and_then(params![before, limit + 1], |row| OperationRow::read(row))?.collect::<Result<Vec<_>>>()?;
     let shown = usize::try_from(limit).unwrap_or(usize::MAX);

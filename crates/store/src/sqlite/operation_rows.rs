@@ -1,5 +1,6 @@
 //! Rows of operations and their items.
 
+use crate::kept::records::{OPERATION_COLUMNS, Record as _};
 use std::collections::HashSet;
 
 use redrive_core::run::StateName;
@@ -12,20 +13,20 @@ use super::columns::{packed_json, packed_json_or_none, parsed};
 use super::operation_find::matching;
 use super::received::last_id;
 use super::rows::SqliteRows;
-use crate::codec::encode;
-use crate::commands::attempts;
-use crate::commands::life::position;
-use crate::commands::operation_row::{COLUMNS, OperationRow};
-use crate::commands::rows::{NewOperationRow, OperationRows, ReadRuns, RunRows as _, Stood};
-use crate::commands::run_row::RunRow;
-use crate::error::{Error, Result};
-use crate::model::RunFilter;
-use crate::operation_model::NewOperation;
+use redrive_engine::codec::encode;
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::RunFilter;
+use redrive_engine::model::operations::NewOperation;
+use redrive_engine::operations::row::OperationRow;
+use redrive_engine::ports::rows::{NewOperationRow, OperationRows, ReadRuns, RunRows as _, Stood};
+use redrive_engine::runs::attempts;
+use redrive_engine::runs::life::position;
+use redrive_engine::runs::run_row::RunRow;
 
 pub(super) fn find(conn: &Connection, id: i64) -> Result<OperationRow> {
-    let mut find = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM operations WHERE id = ?1"))?;
+    let mut find = conn.prepare_cached(&format!("SELECT {OPERATION_COLUMNS} FROM operations WHERE id = ?1"))?;
     let mut rows = find.query([id])?;
-    rows.next()?.map(OperationRow::read).transpose()?.ok_or(Error::NotFound("operation"))
+    rows.next()?.map(OperationRow::read).transpose()?.ok_or(Error::NotFound("operation").into())
 }
 
 /// What was asked for.
@@ -75,10 +76,10 @@ impl OperationRows for SqliteRows<'_> {
     }
 
     fn operation(&mut self, id: i64) -> Result<Option<OperationRow>> {
-        match find(self.conn, id) {
+        match find(self.conn, id).map_err(Error::from) {
             Ok(row) => Ok(Some(row)),
             Err(Error::NotFound(_)) => Ok(None),
-            Err(failed) => Err(failed),
+            Err(failed) => Err(failed.into()),
         }
     }
 
@@ -119,7 +120,7 @@ impl OperationRows for SqliteRows<'_> {
             row.held_until.as_millis(),
             row.canary_last,
         ])?;
-        if changed == 1 { Ok(()) } else { Err(Error::NotFound("operation")) }
+        if changed == 1 { Ok(()) } else { Err(Error::NotFound("operation").into()) }
     }
 
     fn samples_of(&mut self, operation: i64) -> Result<Vec<OperationSample>> {
@@ -165,7 +166,7 @@ impl OperationRows for SqliteRows<'_> {
     }
 
     fn runs_as_they_stand(&mut self, _: i64, runs: &[i64]) -> Result<ReadRuns<RunRow>> {
-        ReadRuns::collect(runs.iter().filter_map(|run| self.run_by_number(*run).transpose()))
+        Ok(ReadRuns::collect(runs.iter().filter_map(|run| self.run_by_number(*run).transpose()))?)
     }
 
     /// Reading one by one costs nothing here.

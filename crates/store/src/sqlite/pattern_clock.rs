@@ -6,8 +6,8 @@ use rusqlite::{Connection, params};
 
 pub(super) use crate::kept::patterns::{GROUP_SEEN_LAG_MS, PATTERN_HOURS_KEPT_MS};
 
-use crate::commands::map::Map;
-use crate::error::Result;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::map::Map;
 
 /// Beyond this the memory starts anew.
 const REMEMBERED_MAX: usize = 10_000;

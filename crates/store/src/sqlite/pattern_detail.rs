@@ -9,9 +9,9 @@ use rusqlite::{Connection, params};
 use super::columns::whole;
 use super::pattern_events::events_of;
 use super::pattern_list::{Shown, shown};
-use crate::error::Result;
 use crate::kept::patterns::{PARTS_MAX, each_hour, hours_told, part};
-use crate::model::TenantScope;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::TenantScope;
 
 pub(super) fn pattern_detail(
     conn: &Connection,

@@ -3,8 +3,8 @@
 use redrive_core::wire::PatternEntry;
 use rusqlite::{Connection, params};
 
-use crate::error::Result;
 use crate::kept::patterns::{EVENTS_MAX, event, last_events};
+use redrive_engine::error::PortResult as Result;
 
 /// Of all these patterns together, the oldest first.
 pub(super) fn events_of(conn: &Connection, patterns: &[i64]) -> Result<Vec<PatternEntry>> {

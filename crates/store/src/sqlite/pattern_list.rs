@@ -14,10 +14,10 @@ use super::life::position;
 use super::list::PAGE_MAX;
 use super::lookup::{Whose, whose};
 use super::predicate::Clause;
-use crate::error::{Error, Result};
 use crate::kept::patterns::{rolled_up, urgency, view};
-use crate::model::TenantScope;
-use crate::pattern_model::{PatternFilter, PatternsCall};
+use redrive_engine::error::{BoxError, Error, PortResult as Result};
+use redrive_engine::model::TenantScope;
+use redrive_engine::model::patterns::{PatternFilter, PatternsCall};
 
 const FIRST: [i64; 3] = [i64::MAX; 3];
 const COUNT: &str = "(p.count + coalesce((SELECT sum(m.count) FROM patterns m WHERE m.merged_into = p.id), 0))";
@@ -162,7 +162,7 @@ fn narrow(filter: &PatternFilter) -> Vec<Clause> {
 pub(super) fn shown(conn: &Connection, scope: &TenantScope, id: &str, now: Timestamp) -> Result<Shown> {
     let missing = || Error::NotFound("pattern");
     let tenant = match whose(conn, scope)? {
-        Whose::Nobody => return Err(missing()),
+        Whose::Nobody => return Err(missing().into()),
         Whose::All => None,
         Whose::One(tenant) => Some(tenant),
     };
@@ -173,7 +173,7 @@ pub(super) fn shown(conn: &Connection, scope: &TenantScope, id: &str, now: Times
         return found;
     }
     let key = FingerprintKey::parse(id).ok_or_else(missing)?;
-    let Some(tenant) = tenant else { return roll_up(conn, key, now)?.ok_or_else(missing) };
+    let Some(tenant) = tenant else { return Ok(roll_up(conn, key, now)?.ok_or_else(missing)?) };
     let mut by_alias = conn.prepare_cached(&format!(
         "{} WHERE p.id = (SELECT coalesce(own.merged_into, own.id) FROM pattern_alias a \
          JOIN patterns own ON own.id = a.pattern WHERE a.tenant = ? AND a.fp_hash = ? AND a.fp_version = ?)",
@@ -194,7 +194,7 @@ fn roll_up(conn: &Connection, key: FingerprintKey, now: Timestamp) -> Result<Opt
         columns()
     ))?;
     let found = find.query_and_then(params![now.as_millis(), key.hash, key.version], |row| {
-        Ok::<_, Error>((row.get::<_, i64>(14)?, view(row)?))
+        Ok::<_, BoxError>((row.get::<_, i64>(14)?, view(row)?))
     })?;
     Ok(rolled_up(key, found.collect::<Result<Vec<_>>>()?))
 }

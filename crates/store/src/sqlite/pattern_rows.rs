@@ -1,5 +1,6 @@
 //! Patterns' rows.
 
+use crate::kept::records::{PATTERN_FOUND, PATTERN_KNOWN, Record as _};
 use redrive_core::pattern::Fingerprint;
 use redrive_core::reason::Category;
 use redrive_core::strategy::Failure;
@@ -10,17 +11,17 @@ use rusqlite::{Params, params};
 
 use super::pattern_clock::PatternClocks;
 use super::rows::SqliteRows;
-use crate::codec::encode;
-use crate::commands::fingerprints::FingerprintKey;
-use crate::commands::life::position;
-use crate::commands::pattern_triage::{FOUND, Found};
-use crate::commands::patterns::{KNOWN, KnownPattern};
-use crate::commands::rows::{PatternChange, PatternRows};
-use crate::error::Result;
+use redrive_engine::codec::encode;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::ingest::fingerprints::FingerprintKey;
+use redrive_engine::patterns::sightings::KnownPattern;
+use redrive_engine::patterns::verbs::Found;
+use redrive_engine::ports::rows::{PatternChange, PatternRows};
+use redrive_engine::runs::life::position;
 
 impl SqliteRows<'_> {
     fn patterns_where(&self, condition: &str, values: impl Params) -> Result<Vec<Found>> {
-        let mut find = self.conn.prepare_cached(&format!("SELECT {FOUND} {condition}"))?;
+        let mut find = self.conn.prepare_cached(&format!("SELECT {PATTERN_FOUND} {condition}"))?;
         find.query_and_then(values, |row| Found::read(row))?.collect()
     }
 }
@@ -28,7 +29,7 @@ impl SqliteRows<'_> {
 impl PatternRows for SqliteRows<'_> {
     fn pattern_of(&mut self, tenant: i64, fingerprint: &Fingerprint) -> Result<Option<KnownPattern>> {
         let mut find = self.conn.prepare_cached(&format!(
-            "SELECT {KNOWN} FROM pattern_alias a JOIN patterns own ON own.id = a.pattern
+            "SELECT {PATTERN_KNOWN} FROM pattern_alias a JOIN patterns own ON own.id = a.pattern
                  JOIN patterns head ON head.id = coalesce(own.merged_into, own.id)
              WHERE a.tenant = ?1 AND a.fp_hash = ?2 AND a.fp_version = ?3"
         ))?;

@@ -10,9 +10,9 @@ use super::fixture::{Fixture, Seed, now, tenant};
 use super::keys::{insert_key, key_by_hash, list_keys, revoke_key};
 use super::life::position;
 use super::pattern_list::{list_patterns, one_pattern};
-use crate::error::{Error, Result};
-use crate::model::{KeyRecord, TenantScope};
-use crate::pattern_model::PatternsCall;
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::patterns::PatternsCall;
+use redrive_engine::model::{KeyRecord, TenantScope};
 
 fn with_patterns() -> Fixture {
     let fixture = Fixture::new();
@@ -76,10 +76,10 @@ fn a_pattern_is_found_by_its_id_or_fingerprint_and_another_tenants_is_not() {
     assert_eq!(find(&tenant("globex"), "pglobex1").unwrap(), "pglobex1");
     assert_eq!(find(&TenantScope::All, "pglobex1").unwrap(), "pglobex1");
     for (scope, id) in [(tenant("acme"), "pglobex1"), (tenant("nobody"), "pacme1"), (TenantScope::All, "p?")] {
-        assert!(matches!(find(&scope, id), Err(Error::NotFound("pattern"))));
+        assert!(matches!(find(&scope, id).map_err(Error::from), Err(Error::NotFound("pattern"))));
     }
     let others = listed(&fixture, &TenantScope::All, 1, None).unwrap().next_cursor;
-    assert!(matches!(listed(&fixture, &tenant("acme"), 1, others), Err(Error::BadCursor)));
+    assert!(matches!(listed(&fixture, &tenant("acme"), 1, others).map_err(Error::from), Err(Error::BadCursor)));
 }
 
 fn commit(fixture: &Fixture, runs: &[i64]) {
@@ -122,7 +122,7 @@ fn a_look_from_too_far_back_is_told_to_read_anew() {
     fixture.conn.execute("DELETE FROM changes", []).unwrap();
     assert!(changes(&fixture.conn, &TenantScope::All, Some(&old)).unwrap().reset);
     assert!(!changes(&fixture.conn, &TenantScope::All, Some(&kept.next)).unwrap().reset);
-    assert!(matches!(changes(&fixture.conn, &TenantScope::All, Some("1")), Err(Error::BadCursor)));
+    assert!(matches!(changes(&fixture.conn, &TenantScope::All, Some("1")).map_err(Error::from), Err(Error::BadCursor)));
 }
 
 #[test]

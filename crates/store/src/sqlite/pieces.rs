@@ -1,5 +1,6 @@
 //! Pieces of a run that answers to workers and to people share. Each takes the run's own number.
 
+use crate::kept::records::kept_payload;
 use std::sync::LazyLock;
 
 use redrive_core::lifecycle::Outcome;
@@ -7,14 +8,13 @@ use redrive_core::verdict::Verdict;
 use redrive_core::wire::{ErrorReport, RawJson};
 use rusqlite::{Connection, OptionalExtension};
 
-pub(super) use crate::kept::payload::{KeptPayload, raw_json};
+pub(super) use redrive_engine::runs::payload::{KeptPayload, raw_json};
 
 use super::columns::packed_json;
 use super::life::position;
-use crate::error::Result;
 use crate::kept::pages::NEWEST_ATTEMPTS;
-use crate::kept::payload::kept_payload;
-use crate::model::AttemptBody;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::AttemptBody;
 
 /// The payload of a revision; a run that came without one, and with nothing else to say, has no row for it.
 pub(super) fn payload_of(conn: &Connection, run: i64, revision: u32) -> Result<KeptPayload> {

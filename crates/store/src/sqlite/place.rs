@@ -6,7 +6,7 @@ use rusqlite::Connection;
 
 use super::folder::{self, Held};
 use super::{connection, migrate};
-use crate::error::Result;
+use redrive_engine::error::PortResult as Result;
 
 /// A folder taken, with its one connection.
 pub(crate) struct FolderPlace {

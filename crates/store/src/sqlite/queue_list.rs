@@ -10,10 +10,10 @@ use super::by_state::by_queue;
 use super::columns::{json, parsed, text};
 use super::lookup::{key_hash, tenant_number};
 use super::names::NAMED;
-use crate::error::{Error, Result};
 use crate::kept::filter::PAGE_MAX;
 use crate::kept::queues::{QUEUES, after, page, view};
-use crate::model::RunRef;
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::RunRef;
 
 pub(super) static QUEUE_OF: LazyLock<String> = LazyLock::new(|| {
     format!(

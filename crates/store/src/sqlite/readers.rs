@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::commands::queue::Owner;
-use crate::error::{Error, Result};
-use crate::sqlite::connection::{check, plan_once};
-use crate::turns::{Turns, give_way};
+use crate::sqlite::connection::{check, classify, plan_once};
+use redrive_engine::error::{Error, PortResult, Result};
+use redrive_engine::ports::backend::Owner;
+use redrive_engine::turns::{Turns, give_way};
 
 pub(super) const READERS: usize = 4;
 /// For keys alone.
@@ -22,7 +22,7 @@ const CACHE_KIB: i64 = 4 * 1024;
 const STATEMENTS: usize = 96;
 
 /// A read-only connection, its settings checked.
-pub(super) fn open_reader(path: &Path) -> Result<Connection> {
+pub(super) fn open_reader(path: &Path) -> PortResult<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(BUSY_TIMEOUT)?;
@@ -39,12 +39,12 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection> {
     Ok(conn)
 }
 
-fn expect(conn: &Connection, pragma: &str, wanted: i64) -> Result<()> {
+fn expect(conn: &Connection, pragma: &str, wanted: i64) -> PortResult<()> {
     let found: i64 = conn.pragma_query_value(None, pragma, |row| row.get(0))?;
     if found == wanted {
         return Ok(());
     }
-    Err(Error::Unavailable(format!("a reader has {pragma} = {found}, and needs {wanted}")))
+    Err(Error::Unavailable(format!("a reader has {pragma} = {found}, and needs {wanted}")).into())
 }
 
 /// A small pool of readers. One owner has at most half of them at a time.
@@ -87,7 +87,7 @@ impl Drop for Lent {
 impl Readers {
     /// `count` connections to a store that the writer has already opened.
     pub(super) fn open(path: &Path, count: usize) -> Result<Self> {
-        let idle = (0..count).map(|_| open_reader(path)).collect::<Result<Vec<_>>>()?;
+        let idle = (0..count).map(|_| open_reader(path)).collect::<PortResult<Vec<_>>>()?;
         let shelf = Arc::new(Shelf { path: path.to_owned(), idle: Mutex::new(idle) });
         Ok(Self { shelf, turns: Turns::new(count, count.div_ceil(2)) })
     }
@@ -96,7 +96,7 @@ impl Readers {
     pub(super) async fn run<T: Send + 'static>(
         &self,
         owner: &Owner,
-        read: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+        read: impl FnOnce(&Connection) -> PortResult<T> + Send + 'static,
     ) -> Result<T> {
         let turn = self.turns.take(owner).await.ok_or(Error::Closing)?;
         let shelf = Arc::clone(&self.shelf);
@@ -109,7 +109,7 @@ impl Readers {
             read(&*conn.unchecked_transaction()?)
         });
         match reading.await {
-            Ok(answer) => answer,
+            Ok(answer) => answer.map_err(classify),
             Err(lost) => Err(Error::Unexpected(format!("a read did not end: {lost}"))),
         }
     }
@@ -135,7 +135,7 @@ mod tests {
         (folder, readers)
     }
 
-    fn seven(conn: &Connection) -> Result<i64> {
+    fn seven(conn: &Connection) -> PortResult<i64> {
         Ok(conn.query_row("SELECT n FROM t", [], |row| row.get(0))?)
     }
 
@@ -168,7 +168,7 @@ mod tests {
     async fn reads_that_panic_cost_the_pool_no_connection() {
         let (_folder, readers) = store();
         for _ in 0..5 {
-            let lost = readers.run(&Owner::System, |_| -> Result<()> { panic!("in the middle of a read") }).await;
+            let lost = readers.run(&Owner::System, |_| -> PortResult<()> { panic!("in the middle of a read") }).await;
             assert!(matches!(lost, Err(Error::Unexpected(_))));
         }
         assert_eq!(readers.run(&Owner::System, seven).await.unwrap(), 7);

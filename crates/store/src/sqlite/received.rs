@@ -3,7 +3,7 @@
 use redrive_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::error::Result;
+use redrive_engine::error::PortResult as Result;
 
 /// The newest run's number; 0 when there is none.
 pub(super) fn last_id(conn: &Connection) -> Result<i64> {

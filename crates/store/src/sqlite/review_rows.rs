@@ -5,10 +5,10 @@ use redrive_core::wire::ReviewView;
 use rusqlite::{Connection, params};
 
 use super::rows::SqliteRows;
-use crate::commands::life::{ReviewLife, position, word};
-use crate::commands::rows::{KeptRequest, NewRequest, ReviewRows};
-use crate::error::{Error, Result};
-use crate::model::{Digest, Payload, PayloadKind};
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::{Digest, Payload, PayloadKind};
+use redrive_engine::ports::rows::{KeptRequest, NewRequest, ReviewRows};
+use redrive_engine::runs::life::{ReviewLife, position, word};
 
 impl ReviewRows for SqliteRows<'_> {
     fn put_request(&mut self, asked: &NewRequest<'_>, now: Timestamp) -> Result<()> {

@@ -8,8 +8,8 @@ use super::history_list::REPORTER;
 use super::lookup::run_number;
 use super::pieces::payload_of;
 use super::summary::summary;
-use crate::error::{Error, Result};
-use crate::model::RunRef;
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::RunRef;
 
 /// `GET …/revisions/{revision}`.
 pub(super) fn revision(conn: &Connection, at: &RunRef, revision: Option<u32>) -> Result<RevisionView> {
@@ -17,7 +17,7 @@ pub(super) fn revision(conn: &Connection, at: &RunRef, revision: Option<u32>) ->
     let summary = summary(conn, run)?;
     let revision = revision.unwrap_or(summary.revision);
     if !(1..=summary.revision).contains(&revision) {
-        return Err(Error::NotFound("revision"));
+        return Err(Error::NotFound("revision").into());
     }
     let mut find = conn.prepare_cached("SELECT at, actor, patch FROM revisions WHERE run = ?1 AND revision = ?2")?;
     let made = find

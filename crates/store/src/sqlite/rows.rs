@@ -9,9 +9,9 @@ use super::due::queue_numbers_of;
 use super::lookup::tenant_number;
 use super::names::NewNames;
 use super::pattern_clock::PatternClocks;
-use crate::commands::rows::NameRows;
-use crate::commands::tenant_names::NameKind;
-use crate::error::{Error, Result};
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::names::tenant_names::NameKind;
+use redrive_engine::ports::rows::NameRows;
 
 /// What the committer remembers of its own rows between batches. Dropped whenever a transaction is rolled back.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl<'a> Held<'a> {
         if self.0.is_none() {
             self.0 = Some(conn.prepare_cached(sql)?);
         }
-        self.0.as_mut().ok_or_else(|| Error::Unexpected("a statement that was just prepared".into()))
+        Ok(self.0.as_mut().ok_or_else(|| Error::Unexpected("a statement that was just prepared".into()))?)
     }
 }
 

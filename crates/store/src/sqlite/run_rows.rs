@@ -1,5 +1,6 @@
 //! Runs' rows.
 
+use crate::kept::records::{RUN_COLUMNS, Record as _};
 use std::sync::LazyLock;
 
 use redrive_core::ids::{OrderKey, RunId};
@@ -12,18 +13,18 @@ use rusqlite::{OptionalExtension, params};
 use super::columns::{label_or_none, parsed_or_none};
 use super::names::NAMED;
 use super::rows::SqliteRows;
-use crate::commands::life::{StateColumns, position, word};
-use crate::commands::numbers::key_hash;
-use crate::commands::rows::{Changed, Own, RunRows};
-use crate::commands::run_row::{COLUMNS, RunRow};
-use crate::error::{Error, Result};
-use crate::model::{NewRun, PayloadKind};
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::{NewRun, PayloadKind};
+use redrive_engine::ports::rows::{Changed, Own, RunRows};
+use redrive_engine::runs::life::{StateColumns, position, word};
+use redrive_engine::runs::numbers::key_hash;
+use redrive_engine::runs::run_row::RunRow;
 
 pub(super) static FIND: LazyLock<String> = LazyLock::new(|| {
-    format!("SELECT {COLUMNS} FROM runs NOT INDEXED WHERE id IN ({NAMED}) AND tenant = ?2 AND run_id = ?3")
+    format!("SELECT {RUN_COLUMNS} FROM runs NOT INDEXED WHERE id IN ({NAMED}) AND tenant = ?2 AND run_id = ?3")
 });
 
-static FIND_BY_NUMBER: LazyLock<String> = LazyLock::new(|| format!("SELECT {COLUMNS} FROM runs WHERE id = ?1"));
+static FIND_BY_NUMBER: LazyLock<String> = LazyLock::new(|| format!("SELECT {RUN_COLUMNS} FROM runs WHERE id = ?1"));
 
 impl RunRows for SqliteRows<'_> {
     fn find_run(&mut self, tenant: i64, run_id: &RunId) -> Result<Option<RunRow>> {
@@ -83,7 +84,11 @@ impl RunRows for SqliteRows<'_> {
             Changed::ByMove => self.update_move(row, now)?,
             Changed::Life => self.update_life(row, now)?,
         };
-        if changed == 1 { Ok(()) } else { Err(Error::Unexpected(format!("{changed} rows changed instead of one"))) }
+        if changed == 1 {
+            Ok(())
+        } else {
+            Err(Error::Unexpected(format!("{changed} rows changed instead of one")).into())
+        }
     }
 
     fn set_severity(&mut self, run: i64, severity: Severity) -> Result<()> {

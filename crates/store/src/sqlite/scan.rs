@@ -10,7 +10,7 @@ use rusqlite::{Connection, Row, params_from_iter};
 use super::filter::Wanted;
 use super::lanes::{ASK_TEMPLATE, HIT, Lanes, MISS, lanes};
 use super::words::{Templates, Words};
-use crate::error::{Error, Result};
+use redrive_engine::error::{Error, PortResult as Result};
 
 const PIECE_MAX_ROWS: usize = 512;
 
@@ -151,7 +151,7 @@ pub(super) fn candidate(
             None => false,
         },
         (MISS, _) => false,
-        (other, _) => return Err(Error::Unexpected(format!("a match of {other}"))),
+        (other, _) => return Err(Error::Unexpected(format!("a match of {other}")).into()),
     };
     Ok(Candidate { place, run, hit })
 }

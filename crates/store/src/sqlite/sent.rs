@@ -7,8 +7,8 @@ use super::columns::{json, packed, packed_json, text, whole};
 use super::life::Life;
 use super::lookup::run_number;
 use super::pieces::{payload_of, raw_json};
-use crate::error::{Error, Result};
-use crate::model::{AttemptOrigin, DETAIL_PAGE_MAX, RunRef, Sent};
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::{AttemptOrigin, DETAIL_PAGE_MAX, RunRef, Sent};
 
 /// A payload in place of the revision's, with its changes.
 pub(super) type Kept = (Vec<HandedChange>, RawJson);

@@ -6,22 +6,21 @@ use std::sync::Arc;
 use redrive_core::policy::Policies;
 use redrive_core::time::Timestamp;
 
-use crate::clock::{Clock, Dice, SteadyClock};
-use crate::commands::batch::{Batch, Known};
-use crate::commands::operation_settle::Followed;
-use crate::commands::output_schemas::OutputSchemas;
-use crate::commands::policy_shelf::PolicyShelf;
-use crate::commands::queue::{Owner, Unpaced};
-use crate::commands::rows::OperationRows as _;
-use crate::commands::tally::Tally;
 use crate::copy::{half_copied, is_half_copied};
-use crate::error::Result;
 use crate::sqlite::checkpointer::Checkpointer;
 use crate::sqlite::committer::Committer;
 use crate::sqlite::folder::{self, Held};
 use crate::sqlite::readers::{KEY_READERS, READERS, Readers};
 use crate::sqlite::rows::{Memory, SqliteRows};
 use crate::sqlite::{connection, migrate, names, queue_list};
+use redrive_engine::clock::{Clock, Dice, SteadyClock};
+use redrive_engine::error::{PortResult, Result};
+use redrive_engine::operations::settle::Followed;
+use redrive_engine::policies::PolicyCache;
+use redrive_engine::ports::backend::{Owner, Unpaced};
+use redrive_engine::ports::rows::OperationRows as _;
+use redrive_engine::tally::Tally;
+use redrive_engine::tx::{Known, Tx};
 
 /// What a store needs to open.
 pub struct Options {
@@ -40,8 +39,7 @@ pub struct SqliteStore {
     pub(super) dice: Arc<dyn Dice>,
     pub(super) policies: Arc<Policies>,
     pub(super) clock: Arc<SteadyClock>,
-    pub(super) shelf: PolicyShelf,
-    pub(super) schemas: OutputSchemas,
+    pub(super) policy_cache: PolicyCache,
     pub(super) followed: Arc<Followed>,
     /// Let go last: the folder is ours while anything of it is open.
     _held: Held,
@@ -59,7 +57,7 @@ impl SqliteStore {
         Self::open_with(options, connection::do_not_sync)
     }
 
-    fn open_with(options: Options, set: fn(&rusqlite::Connection) -> Result<()>) -> Result<Self> {
+    fn open_with(options: Options, set: fn(&rusqlite::Connection) -> PortResult<()>) -> Result<Self> {
         let Options { folder, clock, dice, policies } = options;
         folder::create(&folder)?;
         let held = folder::hold(&folder)?;
@@ -76,8 +74,7 @@ impl SqliteStore {
         set(&conn)?;
         let readers = Readers::open(&path, READERS)?;
         let key_readers = Readers::open(&path, KEY_READERS)?;
-        let shelf = PolicyShelf::new(policies.clone());
-        let schemas = OutputSchemas::of(&policies, &queue_list::declared_settings(&conn)?);
+        let policy_cache = PolicyCache::new(policies.clone(), &queue_list::declared_settings(&conn)?);
         // What was written has been: nothing that follows may seem to come before it.
         let clock = Arc::new(SteadyClock::new(clock, newest_time(&conn)?));
         let beside = connection::open_writer(&path, false)?;
@@ -92,34 +89,25 @@ impl SqliteStore {
             dice,
             policies,
             clock,
-            shelf,
-            schemas,
+            policy_cache,
             followed: Arc::default(),
             _held: held,
         })
     }
 
     /// What no tenant asked for.
+    #[cfg(test)]
     pub(super) async fn write<T: Send + 'static>(
         &self,
-        act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
+        act: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.committer.commit(Owner::System, act).await
-    }
-
-    /// On the owner's account, in its turn among others.
-    pub(super) async fn write_for<T: Send + 'static>(
-        &self,
-        owner: impl Into<Owner>,
-        act: impl FnMut(&mut Batch<'_>) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        self.committer.commit(owner.into(), act).await
     }
 
     /// What no tenant asked for.
     pub(super) async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&rusqlite::Connection) -> Result<T> + Send + 'static,
+        read: impl FnOnce(&rusqlite::Connection) -> PortResult<T> + Send + 'static,
     ) -> Result<T> {
         self.readers.run(&Owner::System, read).await
     }
@@ -128,22 +116,22 @@ impl SqliteStore {
     pub(super) async fn read_for<T: Send + 'static>(
         &self,
         owner: impl Into<Owner>,
-        read: impl FnOnce(&rusqlite::Connection) -> Result<T> + Send + 'static,
+        read: impl FnOnce(&rusqlite::Connection) -> PortResult<T> + Send + 'static,
     ) -> Result<T> {
         self.readers.run(&owner.into(), read).await
     }
 
     /// A command that only reads, beside the writer.
-    pub(super) async fn read_batch<T: Send + 'static>(
+    pub(super) async fn read_transaction<T: Send + 'static>(
         &self,
         owner: impl Into<Owner>,
-        act: impl FnOnce(&mut Batch<'_>) -> Result<T> + Send + 'static,
+        mut act: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (now, dice, policies) = (self.clock.now(), self.dice.clone(), self.policies.clone());
         let read = move |conn: &rusqlite::Connection| {
             let (mut memory, mut known) = (Memory::default(), Known::default());
             let mut rows = SqliteRows::new(conn, &mut memory);
-            act(&mut Batch {
+            Ok(act(&mut Tx {
                 rows: &mut rows,
                 now,
                 dice: &*dice,
@@ -152,14 +140,14 @@ impl SqliteStore {
                 tally: Tally::default(),
                 pace: &Unpaced,
                 wake: false,
-            })
+            })?)
         };
         self.read_for(owner, read).await
     }
 }
 
 /// The newest time that the store has written: a server stamps it every second, and a commit that moves a run says when.
-fn newest_time(conn: &rusqlite::Connection) -> Result<Option<Timestamp>> {
+fn newest_time(conn: &rusqlite::Connection) -> PortResult<Option<Timestamp>> {
     let sql = "SELECT max(at) FROM (SELECT max(at) AS at FROM stamps UNION ALL SELECT max(until) FROM absences
                UNION ALL SELECT * FROM (SELECT at FROM changes ORDER BY seq DESC LIMIT 1))";
     let newest: Option<i64> = conn.query_row(sql, [], |row| row.get(0))?;
@@ -175,10 +163,11 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::model::{RunRef, TenantScope};
-    use crate::store::Store as _;
-    use crate::triage_model::Replay;
     use crate::{Error, SystemClock, SystemDice};
+    use redrive_engine::model::triage::Replay;
+    use redrive_engine::model::{RunRef, TenantScope};
+    use redrive_engine::ports::backend::Reads as _;
+    use redrive_engine::store::Store as _;
 
     /// Far longer than any of it takes: what waits for another fails here instead of for ever.
     const PATIENCE: Duration = Duration::from_secs(20);

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::HealthAnswer;
 
-use crate::clock::Clock;
-use crate::error::Result;
 use crate::kept::check::{Miscounted, closed_states};
-use crate::model::{KeyRecord, TenantScope};
 use crate::sqlite::{connection, figures, folder, keys, migrate, queue_list};
+use redrive_engine::clock::Clock;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::{KeyRecord, TenantScope};
 
 /// A check names no more than so many complaints.
 const COMPLAINTS_MAX: u32 = 20;

@@ -1,5 +1,6 @@
 //! Runs that wait for their time: one index seek for each step, however many runs lie between.
 
+use crate::kept::records::{RUN_COLUMN_COUNT, RUN_COLUMNS, Record as _, read_run};
 use std::sync::LazyLock;
 
 use redrive_core::run::StateName;
@@ -9,11 +10,11 @@ use rusqlite::{OptionalExtension, Params, Row, params};
 
 use super::columns::{label_or_none, parsed_or_none};
 use super::rows::SqliteRows;
-use crate::commands::life::position;
-use crate::commands::rows::{Candidate, DueCall, DueHint, ReadRuns, WaitingRows};
-use crate::commands::run_row::{COLUMN_COUNT, COLUMNS, RunRow, read_run};
-use crate::error::Result;
-use crate::model::PayloadKind;
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::model::PayloadKind;
+use redrive_engine::ports::rows::{Candidate, DueCall, DueHint, ReadRuns, WaitingRows};
+use redrive_engine::runs::life::position;
+use redrive_engine::runs::run_row::RunRow;
 
 const NEXT_TENANT: &str = "SELECT tenant, due FROM runs INDEXED BY runs_due
      WHERE queue = ?1 AND tenant > ?2 AND due IS NOT NULL ORDER BY tenant, due LIMIT 1";
@@ -22,7 +23,7 @@ const NEXT_WAITING: &str = "SELECT queue, tenant, due FROM runs INDEXED BY runs_
 
 static DUE: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT {COLUMNS}, order_key, agent, idempotency_key FROM runs INDEXED BY runs_due
+        "SELECT {RUN_COLUMNS}, order_key, agent, idempotency_key FROM runs INDEXED BY runs_due
          WHERE queue = ?1 AND tenant = ?2 AND due <= ?3 AND unleasable IS NULL
            AND (?4 IS NULL OR agent IN (SELECT value FROM json_each(?4)))
            AND (order_key IS NULL OR NOT EXISTS (
@@ -34,7 +35,7 @@ static DUE: LazyLock<String> = LazyLock::new(|| {
 
 static LEASED_BY: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT {COLUMNS}, order_key, agent, idempotency_key FROM runs INDEXED BY runs_request
+        "SELECT {RUN_COLUMNS}, order_key, agent, idempotency_key FROM runs INDEXED BY runs_request
          WHERE lease_request = ?1 AND lease_request IS NOT NULL AND wake IS NOT NULL ORDER BY id"
     )
 });
@@ -42,9 +43,9 @@ static LEASED_BY: LazyLock<String> = LazyLock::new(|| {
 fn candidate(row: &Row<'_>) -> Result<Candidate> {
     read_run(row, |row| {
         Ok(Candidate {
-            order_key: row.get(COLUMN_COUNT)?,
-            agent: label_or_none(row, COLUMN_COUNT + 1)?,
-            idempotency_key: parsed_or_none(row, COLUMN_COUNT + 2, "idempotency key")?,
+            order_key: row.get(RUN_COLUMN_COUNT)?,
+            agent: label_or_none(row, RUN_COLUMN_COUNT + 1)?,
+            idempotency_key: parsed_or_none(row, RUN_COLUMN_COUNT + 2, "idempotency key")?,
             row: RunRow::read(row)?,
             bytes: 0,
         })
@@ -53,8 +54,8 @@ fn candidate(row: &Row<'_>) -> Result<Candidate> {
 
 impl SqliteRows<'_> {
     fn runs_where(&self, condition: &str, values: impl Params) -> Result<ReadRuns<RunRow>> {
-        let mut find = self.conn.prepare_cached(&format!("SELECT {COLUMNS} FROM runs {condition}"))?;
-        ReadRuns::collect(find.query_and_then(values, |row| RunRow::read(row))?)
+        let mut find = self.conn.prepare_cached(&format!("SELECT {RUN_COLUMNS} FROM runs {condition}"))?;
+        Ok(ReadRuns::collect(find.query_and_then(values, |row| RunRow::read(row))?)?)
     }
 
     /// How large a payload is in an answer, without reading it: what its row says, or its stored length, or its packing.
@@ -71,7 +72,7 @@ impl SqliteRows<'_> {
                 Ok((row.get::<_, usize>(0)?, row.get::<_, Vec<u8>>(1)?))
             })
             .optional()?;
-        Ok(found.map_or(0, |(stored, head)| crate::codec::decoded_len(stored, &head)))
+        Ok(found.map_or(0, |(stored, head)| redrive_engine::codec::decoded_len(stored, &head)))
     }
 }
 
@@ -93,7 +94,7 @@ impl WaitingRows for SqliteRows<'_> {
 
     fn leased_by(&mut self, request: &str) -> Result<ReadRuns<Candidate>> {
         let mut find = self.conn.prepare_cached(&LEASED_BY)?;
-        ReadRuns::collect(find.query_and_then([request], candidate)?)
+        Ok(ReadRuns::collect(find.query_and_then([request], candidate)?)?)
     }
 
     fn next_unleasable(&mut self, after: i64) -> Result<Option<i64>> {
@@ -220,14 +221,14 @@ mod tests {
     use rusqlite::StatementStatus;
 
     use super::*;
-    use crate::clock::SeededDice;
-    use crate::commands::batch::{Batch, Known};
-    use crate::commands::lease::{Dealt, lease};
-    use crate::commands::queue::Unpaced;
-    use crate::commands::tally::Tally;
-    use crate::model::{LeaseCall, TenantScope};
     use crate::sqlite::fixture::{Fixture, Seed, now};
     use crate::sqlite::rows::Memory;
+    use redrive_engine::clock::SeededDice;
+    use redrive_engine::lease::claim::{Dealt, lease};
+    use redrive_engine::model::{LeaseCall, TenantScope};
+    use redrive_engine::ports::backend::Unpaced;
+    use redrive_engine::tally::Tally;
+    use redrive_engine::tx::{Known, Tx};
 
     /// What is said stands, and rows from before it was said are looked up.
     #[test]
@@ -255,7 +256,7 @@ mod tests {
         let (mut memory, mut known) = (Memory::default(), Known::default());
         let mut rows = SqliteRows::new(&fixture.conn, &mut memory);
         let (dice, policies) = (SeededDice::new(7), Policies::default());
-        let mut batch = Batch {
+        let mut batch = Tx {
             rows: &mut rows,
             now: now(),
             dice: &dice,

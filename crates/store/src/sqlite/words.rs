@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension};
 pub(super) use crate::kept::words::Words;
 
 use super::predicate::Clause;
-use crate::error::Result;
+use redrive_engine::error::PortResult as Result;
 
 /// The run's own names begin with it.
 pub(super) fn names_begin(words: &Words) -> Clause {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use private_postgres::{Database, Server};
 use redrive_core::policy::Policies;
+use redrive_engine::ports::backend::Reads as _;
 use redrive_store::postgres::{LINES, Options, PgStore};
 use redrive_store::{Error, SeededDice, Store as _};
 

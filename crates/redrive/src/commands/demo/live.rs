@@ -10,7 +10,7 @@ use redrive_core::policy::PolicyLayer;
 use redrive_core::run::StateName;
 use redrive_core::time::SECOND_MS;
 use redrive_core::wire::{LeaseRequest, LeasedRun, QueueSettings, Severity, StepStatus};
-use redrive_server::tasks::Tasks;
+use redrive_engine::tasks::Tasks;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 

@@ -1,0 +1,46 @@
+//! A person opens or closes a breaker.
+
+use redrive_core::breaker::{ByHand, Event, Key, Scope};
+use redrive_core::text::Label;
+use redrive_core::wire::{BreakerAction, BreakerView};
+
+use crate::breakers::{kept, views};
+use crate::error::{Error, Result};
+use crate::model::breakers::BreakerAct;
+use crate::tx::Tx;
+
+/// `POST /v1/tenants/{tenant}/breaker`, `POST /v1/breakers`.
+pub fn operate(tx: &mut Tx<'_>, act: &BreakerAct) -> Result<BreakerView> {
+    if let Some(tenant) = &act.tenant {
+        // Nobody makes a tenant by freezing it.
+        tx.find_tenant(tenant)?.ok_or(Error::NotFound("tenant"))?;
+    }
+    tx.lock_breakers()?;
+    let key = Key { environment: act.environment.clone(), scope: scope(act) };
+    let settings = tx.settings_of(&key);
+    let event = match act.action {
+        BreakerAction::Open => {
+            let by = ByHand { actor: act.actor.clone(), reason: act.reason.clone() };
+            Event::OpenedByHand { by, until: act.until }
+        }
+        BreakerAction::Close | BreakerAction::Reset => Event::Reset,
+    };
+    tx.move_breaker(&key, &event, &settings)?;
+    match act.action {
+        // The opening has written itself down.
+        BreakerAction::Open => {}
+        BreakerAction::Close => kept::note(tx, &key.name(), &act.actor, "closed", act.reason.as_ref())?,
+        BreakerAction::Reset => kept::note(tx, &key.name(), &act.actor, "reset", act.reason.as_ref())?,
+    }
+    views::view(tx, &key)
+}
+
+fn scope(act: &BreakerAct) -> Scope {
+    let named = |name: &Option<Label>| name.clone().unwrap_or_else(|| Label::from(""));
+    let (provider, model) = (named(&act.provider), named(&act.model));
+    match &act.tenant {
+        None => Scope::Everywhere { provider, model },
+        Some(tenant) if act.provider.is_none() && act.model.is_none() => Scope::Tenant { tenant: tenant.clone() },
+        Some(tenant) => Scope::Model { tenant: tenant.clone(), provider, model },
+    }
+}

@@ -1,0 +1,242 @@
+//! What a reported step does to the ledger. `core` decides; here its answer is kept, and the run's counts with it.
+
+use std::collections::BTreeSet;
+
+use redrive_core::ledger::{self, By, EntryState, Known, RUN_STEPS_MAX, Recorded, Refused, Report, Unnamed};
+use redrive_core::text::Text;
+use redrive_core::wire::{StepView, Versions};
+
+use crate::error::{Error, Result};
+use crate::ledger::step_room;
+use crate::ledger::steps::{Mover, StepRow, WORKER, is_effect};
+use crate::model::{NewStep, UnderLease};
+use crate::ports::rows::{MovedEntry, NewEntry};
+use crate::runs::run_row::RunRow;
+use crate::tx::Tx;
+
+/// `POST …/steps` under a live lease. The caller keeps the run afterwards.
+pub fn record(tx: &mut Tx<'_>, row: &mut RunRow, step: &NewStep, attempt: u32, epoch: u64) -> Result<StepView> {
+    let report = report_of(step)?;
+    let key = key_of(tx, row, step, report, epoch)?;
+    let versions = row.versions.clone();
+    let by = Mover { attempt, epoch, versions: &versions };
+    let found = tx.find_step(row, step, &key)?;
+    let entry = found.as_ref().map(|found| found.entry(row.id, step));
+    let recorded = ledger::apply(entry.as_ref(), report, By::Live { epoch })
+        .map_err(|refused| as_error(refused, found.as_ref()))?;
+    if let (Recorded::Now(EntryState::Reconciled(_)), Some(found)) = (recorded, &found) {
+        let note = format!("{} {}, found by its check", found.key, step.status);
+        tx.note_move(row, row, WORKER, "reconcile", Some(&Text::from(note.as_str())))?;
+    }
+    match keep(tx, row, step, by, &key, found, recorded)? {
+        Kept::Recorded(view) => Ok(*view),
+        Kept::NoRoom(state) => {
+            // An intent that is refused was not begun; whatever else is said has happened.
+            if state.known() != Known::Open {
+                ledger::count_unrecorded(&mut row.run.effects, (is_effect(step, None), state));
+                tx.save_life(row)?;
+            }
+            Err(Error::TooManySteps { most: RUN_STEPS_MAX })
+        }
+    }
+}
+
+/// What became of a step.
+enum Kept {
+    Recorded(Box<StepView>),
+    /// The run has as many steps as it can have; this is how it would stand.
+    NoRoom(EntryState),
+}
+
+/// Keeps what was decided, and gives the entry as it then stands.
+fn keep(
+    tx: &mut Tx<'_>,
+    row: &mut RunRow,
+    step: &NewStep,
+    by: Mover<'_>,
+    key: &str,
+    found: Option<StepRow>,
+    recorded: Recorded,
+) -> Result<Kept> {
+    let view = |entry: &StepRow, replayed| Ok(Kept::Recorded(Box::new(entry.view(replayed)?)));
+    let (state, holds) = match (recorded, &found) {
+        (Recorded::Replayed | Recorded::Same, Some(found)) => {
+            tx.rows.touch_step(found, by.epoch, tx.now)?;
+            return view(found, recorded == Recorded::Replayed);
+        }
+        (Recorded::Now(state), _) => (state, true),
+        (Recorded::Beside(state), _) => (state, false),
+        (Recorded::Replayed | Recorded::Same, None) => return Err(vanished()),
+    };
+    let own = found.filter(|found| found.run == Some(row.id));
+    let own = if own.is_some() { own } else { tx.rows.step_of_run(row.id, key)? };
+    if own.is_none() && row.step_count >= RUN_STEPS_MAX {
+        return Ok(Kept::NoRoom(state));
+    }
+    let step = &*step_room::fit(row, own.as_ref(), step)?;
+    match &own {
+        Some(own) => tx.move_step(own, by, step, state, holds)?,
+        None => {
+            let effect = is_effect(step, None);
+            let new = NewEntry { row, by, key, step, effect, state, holds: holds && state.holds() };
+            tx.rows.insert_step(&new, tx.now)?;
+            row.step_count += 1;
+        }
+    }
+    let before = own.as_ref().map(|own| (own.effect, own.state));
+    ledger::recount(&mut row.run.effects, before, (is_effect(step, own.as_ref()), state));
+    view(&tx.rows.step_of_run(row.id, key)?.ok_or_else(vanished)?, false)
+}
+
+fn vanished() -> Error {
+    Error::Unexpected("a step vanished".into())
+}
+
+fn as_error(refused: Refused, found: Option<&StepRow>) -> Error {
+    match refused {
+        Refused::InProgress => Error::EffectInProgress {
+            run_id: found.map(|found| found.run_id.clone()).unwrap_or_default(),
+            call_id: found.and_then(|found| found.call_id.clone()),
+        },
+        Refused::InDoubt => Error::EffectUnknown,
+        Refused::StillOpen => redrive_core::lifecycle::Refused::InFlight.into(),
+        Refused::Settled(status) => Error::EffectSettled { status },
+        Refused::Fenced => Error::LeaseLost { recorded: false },
+    }
+}
+
+/// A person's word on an entry in doubt; the errors are the same as a worker's.
+pub fn reconciled(found: &StepRow, outcome: redrive_core::wire::EffectOutcome) -> Result<Recorded> {
+    ledger::reconcile(found.state, outcome).map_err(|refused| as_error(refused, Some(found)))
+}
+
+/// Outcomes that come after their lease has ended: each is recorded if that lease began the entry. True when one was.
+/// The run stays where it is; what a replay of it would do changes.
+pub fn record_late(tx: &mut Tx<'_>, row: &mut RunRow, under: &UnderLease, steps: &[NewStep]) -> Result<bool> {
+    let epoch = under.lease.epoch;
+    let mut any = false;
+    for step in steps {
+        let report = report_of(step)?;
+        let key = key_of(tx, row, step, report, epoch)?;
+        let Some(found) = tx.rows.step_of_run(row.id, &key)? else { continue };
+        let Ok(recorded) = ledger::apply(Some(&found.entry(row.id, step)), report, By::Late { epoch }) else {
+            continue;
+        };
+        any = true;
+        if let Recorded::Now(state) = recorded {
+            let holds = tx.rows.step_holder(row.tenant, &key)?.is_none_or(|holder| holder.id == found.id);
+            let versions = found.versions()?;
+            let by = Mover { attempt: found.attempt, epoch, versions: &versions };
+            let step = &*step_room::fit(row, Some(&found), step)?;
+            tx.move_step(&found, by, step, state, holds)?;
+            let after = (is_effect(step, Some(&found)), state);
+            ledger::recount(&mut row.run.effects, Some((found.effect, found.state)), after);
+            let note = format!("{} {}", found.key, step.status);
+            tx.note_move(row, row, WORKER, "late_outcome", Some(&Text::from(note.as_str())))?;
+        }
+    }
+    if any {
+        tx.save_life(row)?;
+    }
+    Ok(any)
+}
+
+impl Tx<'_> {
+    /// Moves an entry on by a worker's word; the check stays unless another is declared.
+    fn move_step(
+        &mut self,
+        found: &StepRow,
+        by: Mover<'_>,
+        step: &NewStep,
+        state: EntryState,
+        holds: bool,
+    ) -> Result<()> {
+        let moved = MovedEntry {
+            found,
+            by,
+            step,
+            effect: is_effect(step, Some(found)),
+            state,
+            holds: holds && state.holds(),
+            settled_by: state.outcome().map(|_| WORKER),
+        };
+        Ok(self.rows.move_step(&moved, self.now)?)
+    }
+
+    /// Steps reported with the end of an attempt: the list names them all, so an unnamed one is known by its place.
+    pub fn keep_steps(
+        &mut self,
+        row: &mut RunRow,
+        attempt: u32,
+        epoch: u64,
+        versions: &Versions,
+        steps: &[NewStep],
+    ) -> Result<()> {
+        let by = Mover { attempt, epoch, versions };
+        let mut dropped = 0;
+        for (at, step) in steps.iter().enumerate() {
+            let key = key_in_list(steps, at);
+            let found = self.find_step(row, step, &key)?;
+            let entry = found.as_ref().map(|found| found.entry(row.id, step));
+            let recorded = ledger::apply(entry.as_ref(), report_of(step)?, By::End { epoch })
+                .map_err(|refused| as_error(refused, found.as_ref()))?;
+            if recorded != Recorded::Same || found.is_some() {
+                // The end of an attempt is never refused for its steps.
+                if let Kept::NoRoom(state) = keep(self, row, step, by, &key, found, recorded)? {
+                    ledger::count_unrecorded(&mut row.run.effects, (is_effect(step, None), state));
+                    dropped += 1;
+                }
+            }
+        }
+        if dropped > 0 {
+            let note =
+                format!("{dropped} steps of attempt {attempt} are not kept: the run has {RUN_STEPS_MAX} already.");
+            self.note_move(row, row, "engine", "step_limit", Some(&Text::from(note.as_str())))?;
+        }
+        Ok(())
+    }
+}
+
+fn report_of(step: &NewStep) -> Result<Report> {
+    Report::of(step.status, step.checked)
+        .ok_or_else(|| Error::Unexpected(format!("a step was reported as {}", step.status)))
+}
+
+/// The keys of all steps of a list.
+pub(crate) fn keys_in_list(steps: &[NewStep]) -> Vec<String> {
+    (0..steps.len()).map(|at| key_in_list(steps, at)).collect()
+}
+
+/// Those without a key are counted in their order, past the ones that others of the list have for a key.
+fn key_in_list(steps: &[NewStep], at: usize) -> String {
+    let step = &steps[at];
+    if let Some(key) = &step.key {
+        return key.as_str().to_owned();
+    }
+    let stem = ledger::unnamed_stem(step.name.as_str());
+    let given = |other: &NewStep| other.key.as_ref().and_then(|key| ledger::ordinal_of_key(key.as_str(), &stem));
+    let taken: BTreeSet<u32> = steps.iter().filter_map(given).collect();
+    let same = |other: &&NewStep| other.key.is_none() && ledger::unnamed_stem(other.name.as_str()) == stem;
+    let earlier = steps[..at].iter().filter(same).count();
+    ledger::unnamed_key(step.name.as_str(), ledger::free_ordinal(&taken, earlier))
+}
+
+/// The key that a step gave, or what it is known by without one.
+fn key_of(tx: &mut Tx<'_>, row: &RunRow, step: &NewStep, report: Report, epoch: u64) -> Result<String> {
+    if let Some(key) = &step.key {
+        return Ok(key.as_str().to_owned());
+    }
+    let stem = ledger::unnamed_stem(step.name.as_str());
+    // `;` is what follows `:`, so that the keys of the name lie between the two.
+    let mut of_name = Vec::new();
+    for found in tx.rows.steps_between(row.id, &stem, &format!("{stem};"))? {
+        of_name.extend(ledger::ordinal_of_key(&found.key, &stem).map(|ordinal| Unnamed {
+            ordinal,
+            state: found.state,
+            met: found.used_epoch == epoch,
+            intended: found.began_at.is_some(),
+            same_call: found.is_of(step.call_id.as_ref()),
+        }));
+    }
+    Ok(ledger::unnamed_key(step.name.as_str(), ledger::ordinal(&of_name, report)))
+}

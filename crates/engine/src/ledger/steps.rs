@@ -1,0 +1,199 @@
+//! Entries of the ledger: found, begun, moved on. What may move is decided in `core`; nothing here asks why.
+
+use redrive_core::ids::CallId;
+use redrive_core::ledger::{Call, Entry, EntryState, VersionChange, Will, versions_changed};
+use redrive_core::lifecycle::Effect;
+use redrive_core::plan::StepFact;
+use redrive_core::text::{Label, Text};
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{EffectView, PayloadOmitted, RawJson, StepView, Versions};
+
+use crate::codec::decode;
+use crate::error::{Error, Result};
+use crate::model::NewStep;
+use crate::runs::attempts::json;
+use crate::runs::run_row::RunRow;
+use crate::tx::Tx;
+
+/// An entry as its row holds it.
+#[derive(Debug, Clone)]
+pub struct StepRow {
+    pub id: i64,
+    /// None when the run is gone.
+    pub run: Option<i64>,
+    pub run_id: String,
+    pub attempt: u32,
+    pub epoch: u64,
+    pub key: String,
+    pub name: String,
+    pub effect: bool,
+    pub state: EntryState,
+    pub began_at: Option<Timestamp>,
+    pub at: Timestamp,
+    pub used_at: Timestamp,
+    pub used_epoch: u64,
+    pub settled_by: Option<String>,
+    pub output: Option<Vec<u8>>,
+    pub omitted: Option<PayloadOmitted>,
+    pub check: Option<Vec<u8>>,
+    pub versions: Option<String>,
+    /// Of the call that began it.
+    pub call_id: Option<String>,
+}
+
+impl StepRow {
+    /// As the moves of a run see it, when `step` is reported.
+    pub fn entry(&self, run: i64, step: &NewStep) -> Entry {
+        let call = match &step.call_id {
+            None => Call::Unnamed,
+            Some(_) if self.is_of(step.call_id.as_ref()) => Call::Same,
+            Some(_) => Call::Other,
+        };
+        Entry {
+            state: self.state,
+            effect: self.effect,
+            epoch: self.epoch,
+            own: self.run == Some(run),
+            call,
+            becomes_effect: !self.effect && step.effect == Some(true),
+        }
+    }
+
+    pub fn is_of(&self, call: Option<&CallId>) -> bool {
+        call.is_some_and(|call| self.call_id.as_deref() == Some(call.as_str()))
+    }
+
+    pub fn versions(&self) -> Result<Versions> {
+        let parsed = self.versions.as_deref().map(serde_json::from_str).transpose();
+        Ok(parsed.map_err(|_| damaged("versions"))?.unwrap_or_default())
+    }
+
+    fn output(&self) -> Result<Option<RawJson>> {
+        let output = self.output.as_deref().map(decode).transpose()?;
+        let token = output.map(String::from_utf8).transpose().map_err(|_| damaged("output"))?;
+        token.map(serde_json::value::RawValue::from_string).transpose().map_err(|_| damaged("output"))
+    }
+
+    fn check(&self) -> Result<Option<Text>> {
+        let Some(stored) = &self.check else { return Ok(None) };
+        let token = String::from_utf8(decode(stored)?).map_err(|_| damaged("check"))?;
+        Text::from_token(token).map(Some).ok_or_else(|| damaged("check"))
+    }
+
+    pub fn view(&self, replayed: bool) -> Result<StepView> {
+        Ok(StepView {
+            name: Label::from(self.name.as_str()),
+            key: self.key.parse().map_err(|_| damaged("key"))?,
+            effect: self.effect,
+            status: self.state.status(),
+            outcome: self.state.outcome(),
+            output: self.output()?,
+            output_omitted: self.omitted.clone(),
+            check: self.check()?,
+            attempt: self.attempt,
+            at: self.at,
+            replayed,
+        })
+    }
+
+    /// As far as a plan depends on it.
+    pub fn fact(&self) -> Result<StepFact> {
+        Ok(StepFact {
+            name: Label::from(self.name.as_str()),
+            key: self.key.parse().map_err(|_| damaged("key"))?,
+            effect: self.effect,
+            state: self.state,
+            output_omitted: self.omitted.is_some(),
+        })
+    }
+
+    /// The whole entry, for those who look it up.
+    pub fn whole(&self, tenant: &str) -> Result<EffectView> {
+        let step = self.view(false)?;
+        Ok(EffectView {
+            tenant: tenant.parse().map_err(|_| damaged("tenant"))?,
+            run_id: self.run_id.parse().map_err(|_| damaged("run"))?,
+            key: step.key,
+            name: step.name,
+            effect: step.effect,
+            status: step.status,
+            outcome: step.outcome,
+            output: step.output,
+            output_omitted: step.output_omitted,
+            check: step.check,
+            attempt: step.attempt,
+            versions: self.versions()?,
+            started_at: self.began_at,
+            at: self.at,
+            last_used_at: self.used_at,
+            settled_by: self.settled_by.clone(),
+        })
+    }
+}
+
+fn damaged(what: &str) -> Error {
+    Error::Unexpected(format!("a step's {what} can't be read"))
+}
+
+pub fn views(entries: &[StepRow]) -> Result<Vec<StepView>> {
+    entries.iter().map(|entry| entry.view(false)).collect()
+}
+
+/// Where what would be skipped was recorded under other versions than `now`.
+pub fn changed(entries: &[StepRow], now: &Versions) -> Result<Vec<VersionChange>> {
+    Ok(versions_changed(&recorded_versions(entries)?, now))
+}
+
+/// The versions of every attempt whose work a replay would skip.
+pub fn recorded_versions(entries: &[StepRow]) -> Result<Vec<Versions>> {
+    let skipped = entries.iter().filter(|entry| entry.state.will() == Will::Skip);
+    skipped.map(StepRow::versions).collect()
+}
+
+/// Who moves an entry: the attempt, and the lease it is under (0 without one).
+#[derive(Debug, Clone, Copy)]
+pub struct Mover<'a> {
+    pub attempt: u32,
+    pub epoch: u64,
+    pub versions: &'a Versions,
+}
+
+impl Tx<'_> {
+    /// The entry that a worker means: what the run itself has done, otherwise by an effect's own key over all runs of
+    /// the tenant, otherwise within the run.
+    pub fn find_step(&mut self, row: &RunRow, step: &NewStep, key: &str) -> Result<Option<StepRow>> {
+        let own = self.rows.step_of_run(row.id, key)?;
+        let is_done = own.as_ref().is_some_and(|own| own.state.will() == Will::Skip);
+        if is_done || !is_effect(step, own.as_ref()) || !step.has_own_key() {
+            return Ok(own);
+        }
+        Ok(self.rows.step_holder(row.tenant, key)?.or(own))
+    }
+
+    /// Does what a move asks beside keeping the run.
+    pub fn carry_out(&mut self, row: &RunRow, effects: &[Effect]) -> Result<()> {
+        for effect in effects {
+            match effect {
+                Effect::DoubtOpenEffects => self.rows.doubt_open_effects(row.id, self.now)?,
+                Effect::Wake => self.wake = true,
+                // Whoever ends an attempt keeps its record: only they have its body.
+                Effect::AttemptEnded { .. } => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Once an effect, always one; what does not say is what it was, and a new one is an effect.
+pub fn is_effect(step: &NewStep, recorded: Option<&StepRow>) -> bool {
+    let before = recorded.map(|recorded| recorded.effect);
+    before == Some(true) || step.effect.or(before).unwrap_or(true)
+}
+
+/// Who settles a doubt under a lease.
+pub const WORKER: &str = "worker";
+
+/// None where nobody said.
+pub fn versions_column(versions: &Versions) -> Result<Option<String>> {
+    if versions.is_empty() { Ok(None) } else { json(versions).map(Some) }
+}

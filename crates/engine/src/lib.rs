@@ -1,0 +1,41 @@
+//! What Redrive does, use case by use case: ingest, leases, attempts, the ledger, triage, operations, breakers, patterns
+//! and the background services. It decides by asking `redrive_core` and owns the ports that a store implements.
+
+pub mod attempt;
+pub mod breakers;
+pub mod clock;
+pub mod codec;
+pub mod error;
+pub mod failpoint;
+pub mod ingest;
+pub mod lease;
+pub mod ledger;
+pub mod map;
+pub mod model;
+pub mod names;
+pub mod operations;
+pub mod patterns;
+pub mod policies;
+pub mod ports;
+pub mod runs;
+pub mod services;
+pub mod store;
+pub mod sweeps;
+pub mod tally;
+pub mod tasks;
+pub mod triage;
+pub mod turns;
+pub mod tx;
+
+pub use clock::{Clock, Dice, ManualClock, SeededDice, SteadyClock, SystemClock, SystemDice};
+pub use codec::{CodecError, decode, encode};
+pub use error::{Error, Reported, Result};
+pub use model::breakers::BreakerAct;
+pub use model::operations::*;
+pub use model::patterns::*;
+pub use model::standing::Standing;
+pub use model::triage::*;
+pub use model::*;
+pub use names::tenant_names::{TENANT_QUEUES_MAX, TENANT_REASONS_MAX};
+pub use store::Store;
+pub use turns::{Turn, Turns, give_way};

@@ -1,0 +1,4 @@
+//! Names that tenants make: queues, reasons, versions. Each kind is bounded.
+
+pub mod tenant_names;
+pub mod versions;

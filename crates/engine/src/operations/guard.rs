@@ -1,0 +1,87 @@
+//! Whether a run would take what an operation does to it: the same questions that the single verb asks, and nothing
+//! written.
+
+use redrive_core::lifecycle::Event;
+
+use crate::error::{Error, Result};
+use crate::model::triage::Triage;
+use crate::runs::run_row::RunRow;
+use crate::triage::merges;
+use crate::triage::verbs::reassigned;
+use crate::tx::Tx;
+
+/// Its state or its attempt is not what it was when the set was frozen.
+pub const CHANGED: &str = "changed";
+/// A person has decided about it since the set was frozen.
+pub const DECIDED_SINCE: &str = "decided_since";
+/// The filter does not find it any more.
+pub const NO_LONGER_MATCHES: &str = "no_longer_matches";
+pub const GONE: &str = "gone";
+pub const NOT_FOUND: &str = "not_found";
+/// Its row can't be read.
+pub const UNREADABLE: &str = "unreadable";
+
+/// None: it would. Otherwise the code of what stands in its way.
+pub fn obstacle(tx: &mut Tx<'_>, row: &RunRow, triage: &Triage) -> Result<Option<&'static str>> {
+    match asked(tx, row, triage) {
+        Ok(()) => Ok(None),
+        Err(error) => refusal(error).map(Some),
+    }
+}
+
+fn asked(tx: &mut Tx<'_>, row: &RunRow, triage: &Triage) -> Result<()> {
+    let event = match triage {
+        Triage::Replay(replay) => {
+            let permitted = tx.permit_of(row, &replay.proposed())?;
+            return permitted.permit.refused.map_or(Ok(()), |refused| Err(refused.into()));
+        }
+        Triage::Cancel => Event::Cancel,
+        Triage::Resolve => Event::Resolve,
+        Triage::Discard => Event::Discard,
+        Triage::Reject => Event::Reject,
+        Triage::Defer { until } => Event::Defer { until: *until },
+        Triage::Reassign { queue, .. } => return reassigned(tx, row, queue.as_ref()).map(drop),
+        Triage::Assign { .. } => Event::Assign,
+        Triage::Unmerge => Event::Unmerge,
+        Triage::Merge { into } => merges::merge(tx, row, into)?,
+        Triage::Note | Triage::Review | Triage::Approve { .. } => return Ok(()),
+    };
+    let (_, policy) = tx.rules_of(row)?;
+    row.ask(&event, &policy, tx.now)?;
+    Ok(())
+}
+
+/// The code of a refusal; whatever says that the store failed goes on as it is.
+pub fn refusal(error: Error) -> Result<&'static str> {
+    match error {
+        Error::Refused(refused) => Ok(refused.code()),
+        Error::NotFound(_) => Ok(NOT_FOUND),
+        Error::MergeRefused(_) => Ok("merge_refused"),
+        // Its payload has another revision than the patch was made from.
+        Error::RevisionChanged | Error::PlanChanged { .. } => Ok(CHANGED),
+        Error::EffectUnknown => Ok("effect_unknown"),
+        Error::EffectInProgress { .. } => Ok("effect_in_progress"),
+        failed @ (Error::DeadLettered(_)
+        | Error::LeaseLost { .. }
+        | Error::Cancelled { .. }
+        | Error::AttemptConflict { .. }
+        | Error::RunConflict
+        | Error::PatternMerged { .. }
+        | Error::NoSuchStep
+        | Error::OwnRequest
+        | Error::OperationIs(_)
+        | Error::EffectSettled { .. }
+        | Error::LeaseNeeded
+        | Error::BadCursor
+        | Error::TooManyQueues { .. }
+        | Error::TooManySteps { .. }
+        | Error::ManagedByConfig
+        | Error::Busy
+        | Error::Unavailable(_)
+        | Error::Closing
+        | Error::Damaged(_)
+        | Error::Unexpected(_)
+        | Error::Corrupt { .. }
+        | Error::Storage(_)) => Err(failed),
+    }
+}

@@ -1,0 +1,270 @@
+//! What became of the runs that an operation moved. The log of changes, which every commit writes anyway, tells which
+//! runs to look at: runs of no operation cost nothing where they fail or succeed, and no item is looked at again and
+//! again.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use redrive_core::lifecycle::Outcome;
+use redrive_core::operation::{Judged, Seen, judge, settled, settled_at_first};
+use redrive_core::run::StateName;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{Canary, CanaryState, ItemOutcome, Joined, OperationState};
+
+use crate::error::Result;
+use crate::map::Map;
+use crate::model::operations::NewOperation;
+use crate::operations::moves::settle_item;
+use crate::operations::row::OperationRow;
+use crate::runs::attempts::json;
+use crate::tx::Tx;
+
+/// Changed runs that one round looks at.
+pub const CHANGED_LOOKS_MAX: usize = 4_000;
+/// Operations whose place in the log is remembered; past so many the memory begins anew.
+const FOLLOWED_MAX: usize = 1_024;
+/// Patterns of the canary that are asked after.
+const PATTERNS_MAX: usize = 100;
+const JOINED_NAMED: usize = 20;
+const JOINED_MAX: u64 = 1_000;
+
+/// What the log of changes told.
+pub struct Outcomes {
+    pub from: i64,
+    pub to: i64,
+    pub runs: Vec<Settled>,
+    /// There is more to read.
+    pub more: bool,
+    /// The canary, while it is awaited.
+    pub canary: Option<CanaryLook>,
+}
+
+const FIRST_ATTEMPT_FAILED: &str = "first_attempt_failed";
+const NO_OUTCOME_IN_TIME: &str = "no_outcome_in_time";
+
+/// An item that was moved and has come to an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settled {
+    pub run: i64,
+    pub outcome: ItemOutcome,
+    /// Where a failed one went.
+    pub why: Option<&'static str>,
+}
+
+impl Settled {
+    fn new(run: i64, outcome: ItemOutcome, why: &'static str) -> Self {
+        Self { run, outcome, why: (outcome == ItemOutcome::Failed).then_some(why) }
+    }
+
+    /// By where the run went.
+    pub fn by_state(run: i64, state: StateName) -> Option<Self> {
+        settled(state).map(|outcome| Self::new(run, outcome, state.as_str()))
+    }
+
+    /// Of the canary: by its first attempt.
+    pub fn at_first(run: i64, first_attempt: Option<Outcome>, state: StateName) -> Option<Self> {
+        let why = if first_attempt.is_some() { FIRST_ATTEMPT_FAILED } else { state.as_str() };
+        settled_at_first(first_attempt, state).map(|outcome| Self::new(run, outcome, why))
+    }
+}
+
+/// How the canary's items stand. An outcome that is on record is the item's, whatever was said of its attempt since.
+#[derive(Debug, Default)]
+pub struct CanaryLook {
+    seen: Seen,
+    /// Not on record yet.
+    ended: Vec<Settled>,
+    open: Vec<i64>,
+}
+
+impl CanaryLook {
+    pub fn note(&mut self, run: i64, recorded: ItemOutcome, first_attempt: Option<Outcome>, state: Option<StateName>) {
+        let outcome = match recorded {
+            ItemOutcome::Succeeded | ItemOutcome::Failed => Some(recorded),
+            ItemOutcome::Waiting | ItemOutcome::Moved | ItemOutcome::Skipped | ItemOutcome::Ineligible => {
+                let ended = state.and_then(|state| Settled::at_first(run, first_attempt, state));
+                self.ended.extend(ended);
+                ended.map(|ended| ended.outcome)
+            }
+        };
+        match outcome {
+            Some(ItemOutcome::Succeeded) => self.seen.succeeded += 1,
+            Some(_) => self.seen.failed += 1,
+            None => {
+                self.seen.open += 1;
+                self.open.push(run);
+            }
+        }
+    }
+}
+
+/// How far the log was followed for each operation without a word that was worth a commit. An operation's own moves are most
+/// of what is named there, and once they were looked at there is no need to look again: whatever becomes of them is named
+/// anew. Only a place to begin: where it is lost, the log is read from the operation's own place on.
+#[derive(Debug, Default)]
+pub struct Followed(Mutex<Map<i64, i64>>);
+
+impl Followed {
+    fn places(&self) -> MutexGuard<'_, Map<i64, i64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The log may be another one from here on.
+    pub fn forget(&self) {
+        self.places().clear();
+    }
+
+    /// Where the log has not been looked at yet.
+    pub fn from(&self, operation: i64, seen: i64) -> i64 {
+        self.places().get(&operation).map_or(seen, |reached| seen.max(*reached))
+    }
+
+    pub fn keep(&self, operation: i64, outcomes: &Outcomes) {
+        if !outcomes.runs.is_empty() {
+            return;
+        }
+        let mut places = self.places();
+        if places.len() >= FOLLOWED_MAX {
+            places.clear();
+        }
+        places.insert(operation, outcomes.to);
+    }
+}
+
+impl Outcomes {
+    /// Of what the log names after `from`.
+    pub fn after(row: &OperationRow, from: i64) -> Self {
+        Self { from: row.changes_seen, to: from, runs: Vec::new(), more: false, canary: None }
+    }
+
+    /// The canary is looked at: once it has passed, the rest goes at once.
+    pub fn judges(&self) -> bool {
+        self.canary.is_some()
+    }
+
+    /// Whether it is worth a commit.
+    pub fn tell(&self, row: &OperationRow, spec: &NewOperation, now: Timestamp) -> bool {
+        let time_is_up = row.settle_until.is_some_and(|until| until <= now);
+        let judged = match (&self.canary, &spec.canary) {
+            (Some(look), Some(canary)) => judge(canary, look.seen, canary_is_up(row, now)) != Judged::Waiting,
+            (Some(_) | None, _) => false,
+        };
+        !self.runs.is_empty() || self.more || time_is_up || judged || (row.all_moved && row.unsettled() == 0)
+    }
+}
+
+fn canary_is_up(row: &OperationRow, now: Timestamp) -> bool {
+    row.canary_until.is_some_and(|until| until <= now)
+}
+
+/// Keeps what was told, judges the canary and ends what is over. None when somebody else has done so meanwhile.
+pub fn keep(
+    tx: &mut Tx<'_>,
+    id: i64,
+    replica: &str,
+    spec: &NewOperation,
+    outcomes: &Outcomes,
+) -> Result<Option<usize>> {
+    let mut row = tx.operation(id)?;
+    if row.changes_seen != outcomes.from || row.is_anothers(replica, tx.now) {
+        return Ok(None);
+    }
+    let mut items = settle_all(tx, &mut row, &outcomes.runs)?;
+    row.changes_seen = outcomes.to;
+    if let (Some(look), Some(canary)) = (&outcomes.canary, &spec.canary)
+        && row.state == OperationState::Running
+        && row.canary == Some(CanaryState::Waiting)
+    {
+        items += judge_canary(tx, &mut row, canary, look)?;
+    }
+    row.hold(replica, tx.now);
+    conclude(&mut row, tx.now);
+    tx.rows.update_operation(&row)?;
+    Ok(Some(items))
+}
+
+/// A run that changed in several commits is told several times, and settled once.
+fn settle_all(tx: &mut Tx<'_>, row: &mut OperationRow, ended: &[Settled]) -> Result<usize> {
+    let mut items = 0;
+    for Settled { run, outcome, why } in ended {
+        if !settle_item(tx, row.id, *run, *outcome, *why)? {
+            continue;
+        }
+        items += 1;
+        if *outcome == ItemOutcome::Failed {
+            row.failed += 1;
+        } else {
+            row.succeeded += 1;
+        }
+    }
+    Ok(items)
+}
+
+/// What it is judged by goes on record with the judgement, so that the figures and the reason never disagree.
+fn judge_canary(tx: &mut Tx<'_>, row: &mut OperationRow, canary: &Canary, look: &CanaryLook) -> Result<usize> {
+    let time_is_up = canary_is_up(row, tx.now);
+    let judged = judge(canary, look.seen, time_is_up);
+    if judged == Judged::Waiting {
+        return Ok(0);
+    }
+    let mut items = settle_all(tx, row, &look.ended)?;
+    if time_is_up {
+        let late = look.open.iter().map(|run| Settled::new(*run, ItemOutcome::Failed, NO_OUTCOME_IN_TIME));
+        items += settle_all(tx, row, &late.collect::<Vec<_>>())?;
+    }
+    match judged {
+        Judged::Waiting => {}
+        Judged::Passed => row.canary = Some(CanaryState::Passed),
+        Judged::Failed { because } => {
+            let joined = joined(tx, row)?;
+            let more = match joined.count {
+                0 => String::new(),
+                1 => " 1 new run has failed the same way since.".to_owned(),
+                n => format!(" {n} new runs have failed the same way since."),
+            };
+            row.canary = Some(CanaryState::Failed);
+            row.state = OperationState::Stopped;
+            row.stopped_because = Some(format!("{because}{more}"));
+            row.joined = Some(json(&joined)?);
+            row.ended_at = Some(tx.now);
+        }
+    }
+    Ok(items)
+}
+
+/// Runs that came after the set was frozen, and have the pattern of one that the canary moved.
+fn joined(tx: &mut Tx<'_>, row: &OperationRow) -> Result<Joined> {
+    let mut joined = Joined::default();
+    for pattern in tx.rows.patterns_moved(row, PATTERNS_MAX)? {
+        let found = tx.rows.runs_of_pattern(pattern, row.last_run, JOINED_MAX - joined.count)?;
+        joined.count += u64::try_from(found.len()).unwrap_or(u64::MAX);
+        let named = JOINED_NAMED.saturating_sub(joined.runs.len());
+        joined.runs.extend(found.into_iter().take(named));
+    }
+    joined.capped = joined.count == JOINED_MAX;
+    Ok(joined)
+}
+
+/// Ends what is over: nothing more will move, and no outcome is awaited any longer.
+pub fn conclude(row: &mut OperationRow, now: Timestamp) {
+    let settled = row.unsettled() == 0 || row.settle_until.is_some_and(|until| until <= now);
+    match row.state {
+        // A pause holds moves up, and there are none left.
+        OperationState::Running | OperationState::Paused if row.all_moved && settled => {
+            row.state = OperationState::Completed;
+            row.ended_at = Some(now);
+            row.open = false;
+        }
+        OperationState::Stopped | OperationState::Cancelled => {
+            if row.settle_until.is_none() {
+                row.settle_until = Some(now.plus_ms(AFTER_ALL_MS));
+            }
+            row.open = row.unsettled() > 0 && row.settle_until.is_some_and(|until| until > now);
+        }
+        OperationState::Preview => row.open = row.preparing,
+        OperationState::Running | OperationState::Paused => row.open = true,
+        OperationState::Completed => row.open = false,
+    }
+}
+
+/// How long outcomes of what a stopped operation had moved are still counted.
+const AFTER_ALL_MS: u64 = 900_000;

@@ -1,0 +1,178 @@
+//! What a person does about a pattern, and the record of it. Acting on a fingerprint over all tenants is the same act
+//! on each tenant's pattern of it, in one commit.
+
+use redrive_core::ids::RunId;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{PatternEvent, PatternState, Versions};
+
+use crate::error::{Error, Result};
+use crate::ingest::fingerprints::FingerprintKey;
+use crate::model::TenantScope;
+use crate::model::patterns::{PatternAct, PatternVerb};
+use crate::patterns::sightings::state_now;
+use crate::ports::rows::PatternChange;
+use crate::runs::attempts::json;
+use crate::runs::life::position;
+use crate::tx::Tx;
+
+/// A pattern as an act finds it.
+#[derive(Debug, Clone)]
+pub struct Found {
+    pub id: i64,
+    pub tenant: i64,
+    pub public_id: String,
+    pub key: FingerprintKey,
+    /// The head's number and id, where it is a part.
+    pub merged: Option<(i64, String)>,
+    /// Its state, until when it is muted, and what it was before.
+    pub state: (i64, Option<i64>, Option<i64>),
+}
+
+/// Answers with the name of what to show.
+pub fn triage_pattern(tx: &mut Tx<'_>, act: &PatternAct) -> Result<String> {
+    tx.known.patterns.forget();
+    let found = tx.patterns_named(&act.scope, &act.id)?;
+    match &act.verb {
+        PatternVerb::Merge { into } => merge_all(tx, act, found, into),
+        PatternVerb::Unmerge { fingerprint } => unmerge_all(tx, act, found, fingerprint.as_deref()),
+        PatternVerb::Acknowledge
+        | PatternVerb::Resolve { .. }
+        | PatternVerb::Mute { .. }
+        | PatternVerb::Assign { .. }
+        | PatternVerb::Note => {
+            for pattern in heads(found)? {
+                apply(tx, act, &pattern)?;
+            }
+            Ok(act.id.clone())
+        }
+    }
+}
+
+/// What is part of another is acted on there; among many tenants' it is left out.
+fn heads(found: Vec<Found>) -> Result<Vec<Found>> {
+    let first = found.first().cloned();
+    let heads: Vec<Found> = found.into_iter().filter(|pattern| pattern.merged.is_none()).collect();
+    match (heads.is_empty(), first.and_then(|pattern| pattern.merged)) {
+        (true, Some((_, into))) => Err(Error::PatternMerged { into }),
+        (_, _) => Ok(heads),
+    }
+}
+
+fn apply(tx: &mut Tx<'_>, act: &PatternAct, pattern: &Found) -> Result<()> {
+    let about = match &act.verb {
+        PatternVerb::Acknowledge => {
+            tx.rows.change_pattern(pattern.id, &PatternChange::State(PatternState::Acknowledged))?;
+            None
+        }
+        PatternVerb::Resolve { in_version } => {
+            tx.resolve_pattern(pattern, in_version)?;
+            (!in_version.is_empty()).then(|| in_words(in_version))
+        }
+        PatternVerb::Mute { until } => {
+            tx.mute_pattern(pattern, *until)?;
+            until.map(|until| format!("until {until}"))
+        }
+        PatternVerb::Assign { to } => {
+            tx.rows.change_pattern(pattern.id, &PatternChange::Owner(to.as_ref()))?;
+            Some(to.as_ref().map_or_else(|| "to nobody".to_owned(), |to| format!("to {to}")))
+        }
+        PatternVerb::Note | PatternVerb::Merge { .. } | PatternVerb::Unmerge { .. } => None,
+    };
+    tx.note_pattern(pattern.id, &act.actor, act.verb.event(), about.as_deref(), act.reason.as_ref())
+}
+
+fn in_words(versions: &Versions) -> String {
+    let words: Vec<String> = versions.iter().map(|(kind, version)| format!("{kind}={version}")).collect();
+    format!("in {}", words.join(", "))
+}
+
+/// Each into the pattern of its own tenant; a tenant that has no such pattern keeps what it has.
+fn merge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<Found>, into: &str) -> Result<String> {
+    let mut shown = None;
+    for pattern in heads(found)? {
+        let Some(target) = tx.pattern_of_tenant(pattern.tenant, into)? else { continue };
+        let (head, head_id) = target.merged.clone().unwrap_or((target.id, target.public_id.clone()));
+        if head == pattern.id {
+            return Err(Error::MergeRefused("a pattern can't become part of itself"));
+        }
+        tx.rows.merge_pattern(pattern.id, head)?;
+        let note = act.reason.as_ref();
+        let (to, from) = (format!("into {head_id}"), format!("with {}", pattern.public_id));
+        tx.note_pattern(pattern.id, &act.actor, PatternEvent::Merge, Some(&to), note)?;
+        tx.note_pattern(head, &act.actor, PatternEvent::Merge, Some(&from), note)?;
+        shown = Some(if act.scope == TenantScope::All { into.to_owned() } else { head_id });
+    }
+    shown.ok_or(Error::NotFound("pattern"))
+}
+
+fn unmerge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<Found>, only: Option<&str>) -> Result<String> {
+    let mut any = false;
+    for pattern in found {
+        for (part, head, head_id) in tx.parts_to_take_out(&pattern, only)? {
+            any = true;
+            tx.rows.unmerge_pattern(part.id, head)?;
+            let note = act.reason.as_ref();
+            let (from, out) = (format!("from {head_id}"), format!("without {}", part.public_id));
+            tx.note_pattern(part.id, &act.actor, PatternEvent::Unmerge, Some(&from), note)?;
+            tx.note_pattern(head, &act.actor, PatternEvent::Unmerge, Some(&out), note)?;
+        }
+    }
+    if any { Ok(act.id.clone()) } else { Err(Error::MergeRefused("there is nothing to take apart")) }
+}
+
+impl Tx<'_> {
+    /// One tenant's, or for all tenants those of a fingerprint; a pattern's id names one in either case.
+    fn patterns_named(&mut self, scope: &TenantScope, id: &str) -> Result<Vec<Found>> {
+        let missing = || Error::NotFound("pattern");
+        let tenant = match scope {
+            TenantScope::One(tenant) => Some(self.find_tenant(tenant)?.ok_or_else(missing)?),
+            TenantScope::All => None,
+        };
+        if let Some(tenant) = tenant {
+            return self.pattern_of_tenant(tenant, id)?.map(|found| vec![found]).ok_or_else(missing);
+        }
+        if let Some(found) = self.rows.pattern_by_id(id)? {
+            return Ok(vec![found]);
+        }
+        let found = self.rows.patterns_by_key(FingerprintKey::parse(id).ok_or_else(missing)?)?;
+        if found.is_empty() { Err(missing()) } else { Ok(found) }
+    }
+
+    fn pattern_of_tenant(&mut self, tenant: i64, id: &str) -> Result<Option<Found>> {
+        // We named it ourselves: what is no id names nothing, and PostgreSQL takes no NUL in a text.
+        if id.parse::<RunId>().is_err() {
+            return Ok(None);
+        }
+        if let Some(found) = self.rows.pattern_by_id(id)?.filter(|found| found.tenant == tenant) {
+            return Ok(Some(found));
+        }
+        let Some(key) = FingerprintKey::parse(id) else { return Ok(None) };
+        Ok(self.rows.pattern_by_alias(tenant, key)?)
+    }
+
+    /// The pattern itself where it is a part, otherwise its parts; with a fingerprint only the one of it.
+    fn parts_to_take_out(&mut self, pattern: &Found, only: Option<&str>) -> Result<Vec<(Found, i64, String)>> {
+        if let Some((head, head_id)) = &pattern.merged {
+            return Ok(vec![(pattern.clone(), *head, head_id.clone())]);
+        }
+        let parts = self.rows.parts_of_pattern(pattern.id)?;
+        let wanted = |part: &Found| only.is_none_or(|only| part.key.to_string() == only || part.public_id == only);
+        Ok(parts.into_iter().filter(wanted).map(|part| (part, pattern.id, pattern.public_id.clone())).collect())
+    }
+
+    /// A version that is named counts as seen: what comes after it is newer, whether or not it was ever met.
+    fn resolve_pattern(&mut self, pattern: &Found, in_version: &Versions) -> Result<()> {
+        self.see_versions(pattern.tenant, in_version)?;
+        let versions = (!in_version.is_empty()).then(|| json(in_version)).transpose()?;
+        let resolved = PatternChange::Resolved { at: self.now, in_versions: versions.as_deref() };
+        Ok(self.rows.change_pattern(pattern.id, &resolved)?)
+    }
+
+    fn mute_pattern(&mut self, pattern: &Found, until: Option<Timestamp>) -> Result<()> {
+        let (state, muted_until, before) = pattern.state;
+        let now = state_now(state, muted_until, before, self.now)?;
+        // Muted once more: what was before the first time comes back.
+        let before = if now == PatternState::Muted { before } else { Some(position(PatternState::ALL, &now)) };
+        Ok(self.rows.change_pattern(pattern.id, &PatternChange::Muted { until, before })?)
+    }
+}

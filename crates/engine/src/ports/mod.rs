@@ -1,0 +1,4 @@
+//! The ports that a store implements.
+
+pub mod backend;
+pub mod rows;

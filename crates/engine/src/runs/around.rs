@@ -1,0 +1,73 @@
+//! What surrounds a run when a decision is asked for, and where the decision sends it. Both are looked at only where a
+//! policy has something to say about them, so that an ordinary failure reads and writes nothing more.
+
+use redrive_core::policy::Policy;
+use redrive_core::reason::{Category, Reason};
+use redrive_core::strategy::Failure;
+use redrive_core::verdict::Target;
+
+use crate::error::Result;
+use crate::model::NewRun;
+use crate::runs::run_row::RunRow;
+use crate::tx::{Queue, Tx};
+
+impl Tx<'_> {
+    /// Fills in what the policy needs to judge `failure`; a run that is not in the store yet is `new`.
+    pub fn look_around(
+        &mut self,
+        row: &mut RunRow,
+        (queue, policy): (&Queue, &Policy),
+        failure: &Failure,
+        new: Option<&NewRun>,
+    ) -> Result<()> {
+        self.look_at_the_tenant(row, policy)?;
+        let routed = !policy.ladder.is_empty() || policy.fallback_queue.is_some() || !policy.agents.is_empty();
+        let changed = failure.category != Category::Transient || policy.strategies.contains_key(&failure.reason);
+        if !changed || !(routed || failure.reason == Reason::ContextOverflow) {
+            return Ok(());
+        }
+        let around = &mut row.run.around;
+        around.model.clone_from(&row.model);
+        if !routed {
+            return Ok(());
+        }
+        around.queue = Some(queue.name.clone());
+        (around.agent, around.task_type) = match new {
+            Some(new) => (new.agent.clone(), new.task_type.clone()),
+            None => self.rows.own_of(row.id)?.map(|own| (own.agent, own.task_type)).unwrap_or_default(),
+        };
+        Ok(())
+    }
+
+    /// What the tenant's retries have used, where anybody has set them a cap, and what holds them.
+    pub fn look_at_the_tenant(&mut self, row: &mut RunRow, policy: &Policy) -> Result<()> {
+        if policy.budget.look_at_the_tenant() {
+            row.run.around.tenant_spent = self.spent_today(row.tenant)?;
+        }
+        self.look_at_breakers(row, policy)
+    }
+
+    /// Sends a run where its verdict says, before it is kept.
+    pub fn redirect(&mut self, row: &mut RunRow, target: &Target) -> Result<()> {
+        if target.model.is_some() {
+            row.model.clone_from(&target.model);
+        }
+        if let Some(queue) = &target.queue {
+            let to = self.queue_sent_to(row.tenant, queue)?.id;
+            if to != row.queue {
+                let from = self.queue_by_id(row.queue)?.name;
+                row.run.leave_queue(&from);
+                row.queue = to;
+            }
+        }
+        Ok(())
+    }
+
+    /// The columns that nothing else of a run's life changes.
+    pub fn keep_place(&mut self, row: &RunRow, target: &Target) -> Result<()> {
+        if target.agent.is_none() && target.queue.is_none() {
+            return Ok(());
+        }
+        Ok(self.rows.set_place(row.id, target.agent.as_ref(), row.queue)?)
+    }
+}

@@ -1,0 +1,38 @@
+//! Later revisions of a payload. The first one's bytes are never written again.
+
+use crate::codec::{decode, encode};
+use crate::error::{Error, Result};
+use crate::model::About;
+use crate::model::triage::FixedPayload;
+use crate::ports::rows::NewRevision;
+use crate::runs::attempts::json;
+use crate::runs::run_row::RunRow;
+use crate::tx::Tx;
+
+impl Tx<'_> {
+    /// Keeps the payload of `row`'s revision, made from the one before; what else is said of it stays.
+    pub fn keep_revision(&mut self, row: &mut RunRow, fix: &FixedPayload, actor: &str) -> Result<()> {
+        let about = About { payload_omitted: None, ..self.about_of(row.id, fix.from_revision)? };
+        let made = NewRevision {
+            run: row.id,
+            revision: row.run.revision,
+            payload: &fix.payload,
+            about: encode(json(&about)?.as_bytes()),
+            actor,
+            patch: fix.patch.as_deref(),
+        };
+        self.rows.insert_revision(&made, self.now)?;
+        row.payload_bytes = Some(fix.payload.bytes());
+        Ok(())
+    }
+
+    /// What a run said of itself beside its payload.
+    pub fn about_of(&mut self, run: i64, revision: u32) -> Result<About> {
+        match self.rows.about_of(run, revision)?.filter(|about| !about.is_empty()) {
+            Some(about) => {
+                serde_json::from_slice(&decode(&about)?).map_err(|e| Error::Unexpected(format!("about: {e}")))
+            }
+            None => Ok(About::default()),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Runs whose rows can't be read. A service that meets one sets it aside, counts and logs it, and goes on with those
+//! behind it.
+
+use redrive_core::lifecycle::{Event, Moved};
+use redrive_core::policy::Policy;
+use redrive_core::time::MINUTE_MS;
+
+use crate::error::{Error, PortResult, Result};
+use crate::ports::rows::Rows;
+use crate::runs::run_row::RunRow;
+use crate::tx::Tx;
+
+/// A run that was set aside is read again this often: a person, or a newer binary, may have made it readable.
+pub const READ_AGAIN_MS: u64 = 10 * MINUTE_MS;
+/// How often a service asks again for what lies behind runs that it had to set aside, within one round.
+const ASKS_MAX: usize = 8;
+
+/// Runs that a service asked for, and those among them that can't be read.
+pub struct ReadRuns<T> {
+    pub rows: Vec<T>,
+    pub corrupt: Vec<CorruptRun>,
+}
+
+pub struct CorruptRun {
+    pub run: i64,
+    pub why: String,
+}
+
+impl<T> ReadRuns<T> {
+    pub fn all(rows: Vec<T>) -> Self {
+        Self { rows, corrupt: Vec::new() }
+    }
+
+    pub fn collect(read: impl IntoIterator<Item = Result<T, impl Into<Error>>>) -> Result<Self> {
+        let mut found = Self::all(Vec::new());
+        for row in read {
+            match unless_corrupt(row)? {
+                Ok(row) => found.rows.push(row),
+                Err(corrupt) => found.corrupt.push(corrupt),
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Tells a row that can't be read from a store that failed.
+pub fn unless_corrupt<T>(read: Result<T, impl Into<Error>>) -> Result<Result<T, CorruptRun>> {
+    match read.map_err(Into::into) {
+        Ok(read) => Ok(Ok(read)),
+        Err(Error::Corrupt { id, why, .. }) => Ok(Err(CorruptRun { run: id, why })),
+        Err(failed) => Err(failed),
+    }
+}
+
+impl Tx<'_> {
+    /// The runs that a service asked for. Those that can't be read are set aside, and the ones behind them come up.
+    pub fn readable<T>(&mut self, mut ask: impl FnMut(&mut dyn Rows) -> PortResult<ReadRuns<T>>) -> Result<Vec<T>> {
+        for _ in 1..ASKS_MAX {
+            let found = ask(self.rows)?;
+            if found.corrupt.is_empty() {
+                return Ok(found.rows);
+            }
+            self.set_all_aside(&found.corrupt)?;
+        }
+        let found = ask(self.rows)?;
+        self.set_all_aside(&found.corrupt)?;
+        Ok(found.rows)
+    }
+
+    fn set_all_aside(&mut self, corrupt: &[CorruptRun]) -> Result<()> {
+        corrupt.iter().try_for_each(|CorruptRun { run, why }| self.set_run_aside(*run, why))
+    }
+
+    pub fn set_run_aside(&mut self, run: i64, why: &str) -> Result<()> {
+        tracing::error!(run, why, "run set aside: its row can't be read");
+        Ok(self.rows.set_run_aside(run, why, self.now)?)
+    }
+
+    /// What becomes of a run that a service has found. One that its own state contradicts is set aside, and none comes back.
+    pub fn ask_for_service(&mut self, row: &RunRow, event: &Event<'_>, policy: &Policy) -> Result<Option<Moved>> {
+        match row.ask(event, policy, self.now) {
+            Ok(moved) => Ok(Some(moved)),
+            Err(refused) => self.set_run_aside(row.id, &refused.to_string()).map(|()| None),
+        }
+    }
+
+    /// Puts runs that can be read by now back to where services find them.
+    pub fn read_set_aside_again(&mut self, most: usize) -> Result<()> {
+        for run in self.rows.put_runs_back(self.now.minus_ms(READ_AGAIN_MS), most)? {
+            match unless_corrupt(self.rows.run_by_number(run))? {
+                Ok(_) => tracing::info!(run, "run put back: its row can be read again"),
+                Err(CorruptRun { run, why }) => self.rows.set_run_aside(run, &why, self.now)?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,403 @@
+//! The verbs of the product, one method each: what the server calls. When a method returns Ok, what it says is on disk.
+//! They are written once, over whatever [`Backend`] holds the data.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use redrive_core::detect::OutputSchema;
+use redrive_core::ids::{QueueName, Tenant};
+use redrive_core::operation::Steer;
+use redrive_core::policy::Policy;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{
+    BreakerView, BreakersAnswer, EffectView, FailureAnswer, LeasedRun, OperationItemsPage, OperationView, PatternView,
+    PlanAnswer, QueueSettings, QueueView, StateAnswer, StepView, SucceedAnswer, TenantBreaker, TenantHealth,
+};
+use tokio::sync::watch;
+
+use crate::attempt::sent::keep_sent;
+use crate::attempt::{start, under_lease};
+use crate::error::{Reported, Result};
+use crate::ingest::report;
+use crate::lease::claim::{self, Dealt};
+use crate::ledger::effects;
+use crate::model::breakers::BreakerAct;
+use crate::model::operations::{ItemsCall, NewOperation};
+use crate::model::patterns::PatternAct;
+use crate::model::triage::{Act, Replay, Triaged};
+use crate::model::{
+    EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, Reconcile, Report, RunRef, Start, Started,
+    Success, Swept, TenantScope, UnderLease,
+};
+use crate::operations::row::number_of;
+use crate::operations::{make, steer, work};
+use crate::ports::backend::{Backend, Owner, Reads, Route};
+use crate::triage::{plans, reviews};
+use crate::tx::Tx;
+use crate::{breakers, patterns, sweeps, triage};
+
+#[async_trait]
+pub trait Store: Reads {
+    /// The store's clock decides order, due times and leases.
+    fn now(&self) -> Timestamp;
+
+    /// Changes whenever a run may have fallen due; a hint for waiting lease calls, never the truth.
+    fn wakeups(&self) -> watch::Receiver<u64>;
+
+    /// Changes whenever a commit holds again after others did not: who backed off need not wait any longer.
+    fn recovered(&self) -> watch::Receiver<u64>;
+
+    /// False once a thread that writes has ended: nothing will be committed any more.
+    fn has_writer(&self) -> bool;
+
+    // What producers and workers report.
+
+    async fn report(&self, report: Report) -> Result<Reported>;
+    /// Each is accepted or refused alone; the answers are in the order of the reports.
+    async fn report_all(&self, reports: Vec<Report>) -> Vec<Result<Reported>>;
+    async fn start(&self, start: Start) -> Result<Started>;
+    async fn heartbeat(&self, under: UnderLease) -> Result<Timestamp>;
+    /// Many in one commit; each is renewed or refused alone, and the answers are in the order of the leases.
+    async fn heartbeats(&self, leases: Vec<UnderLease>) -> Vec<Result<Timestamp>>;
+    async fn step(&self, under: UnderLease, step: NewStep) -> Result<StepView>;
+    async fn succeed(&self, success: Success) -> Result<SucceedAnswer>;
+    async fn fail(&self, under: UnderLease, failed: FailedAttempt) -> Result<FailureAnswer>;
+    async fn release(&self, under: UnderLease) -> Result<StateAnswer>;
+    async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>>;
+    /// Keeps the payloads that attempts are about to get, each under its live lease; each is kept or refused alone.
+    async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>>;
+
+    // What people do.
+
+    async fn triage(&self, act: Act) -> Result<Triaged>;
+    /// What a replay would do now; of a run in review, without anything else proposed: what waits for approval.
+    async fn plan(&self, at: &RunRef, replay: Replay) -> Result<PlanAnswer>;
+    /// Settles an effect in doubt; the run stays where it is.
+    async fn reconcile(&self, act: Reconcile) -> Result<EffectView>;
+    /// The pattern as it stands afterwards; after a merge, the one that it became part of.
+    async fn triage_pattern(&self, act: PatternAct) -> Result<PatternView>;
+
+    /// Opens or closes a breaker by hand, with a name and a reason.
+    async fn operate_breaker(&self, act: BreakerAct) -> Result<BreakerView>;
+    /// Freezes the set: up to 10,000 runs before it answers, the rest in the engine's rounds.
+    async fn create_operation(&self, new: NewOperation, actor: String) -> Result<OperationView>;
+    /// Starts, pauses, resumes or cancels: holds from the next batch of items on.
+    async fn steer_operation(&self, id: &str, by: Steer) -> Result<OperationView>;
+
+    // What the engine does, a bounded piece at a time.
+
+    /// Says that this replica is there; notices when none was.
+    async fn stamp(&self, replica: &str) -> Result<()>;
+    /// Folds a piece of what commits have appended into the figures, where the store appends.
+    async fn fold_figures(&self) -> Result<Swept>;
+    /// Gives attempts whose lease, idle time or deadline has passed their verdict.
+    async fn rescue_expired(&self, most: usize) -> Result<Swept>;
+    /// Dead-letters scheduled runs that nobody began in time.
+    async fn reject_unclaimed(&self, most: usize) -> Result<Swept>;
+    /// Dead-letters runs whose approval nobody gave in time.
+    async fn expire_reviews(&self, most: usize) -> Result<Swept>;
+    /// Lets go of what closed breakers held, a little at a time, the tenants in turn; one run to find out where a breaker
+    /// is half open.
+    async fn release_held(&self, most: usize) -> Result<Swept>;
+    /// A piece of each operation that is open: its set, its moves, its outcomes.
+    async fn work_operations(&self, replica: &str) -> Result<Swept>;
+    /// Forgets changes older than what anybody still asks for.
+    async fn trim_changes(&self, most: usize) -> Result<Swept>;
+    /// Forgets what happened to breakers long ago.
+    async fn trim_events(&self, most: usize) -> Result<Swept>;
+    /// Forgets ledger entries long unused whose run is gone.
+    async fn trim_ledger(&self, most: usize) -> Result<Swept>;
+
+    // What people and programs read, beside what [`Reads`] has.
+
+    async fn effect(&self, at: &EffectRef) -> Result<EffectView>;
+    async fn operation(&self, id: &str) -> Result<OperationView>;
+    async fn operation_items(&self, id: &str, call: ItemsCall) -> Result<OperationItemsPage>;
+    async fn tenant_health(&self, tenant: &Tenant) -> Result<TenantHealth>;
+    /// Breakers that are not closed, or have seen failures lately.
+    async fn breakers(&self, scope: &TenantScope) -> Result<BreakersAnswer>;
+    async fn tenant_breaker(&self, tenant: &Tenant) -> Result<TenantBreaker>;
+    /// What holds for a tenant's runs in a queue. One that is not there yet has the defaults, and is not made.
+    async fn policy(&self, tenant: &Tenant, queue: &QueueName) -> Result<Arc<Policy>>;
+    /// What the queue of a run asks of outputs. Costs nothing where no queue asks for anything.
+    async fn output_schema(&self, at: &RunRef) -> Result<Option<OutputSchema>>;
+
+    // What admins set.
+
+    async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView>;
+    async fn put_key(&self, key: KeyRecord) -> Result<()>;
+    /// Unless there is one already, whichever replica made it: then false, and nothing changes.
+    async fn put_first_key(&self, key: KeyRecord) -> Result<bool>;
+    /// False when there is no such key.
+    async fn revoke_key(&self, id: &str) -> Result<bool>;
+
+    /// Whether a write would be durable now; says what is wrong otherwise.
+    async fn ready(&self) -> Result<()>;
+    /// Answers what is queued, then closes; later calls get [`crate::Error::Closing`].
+    async fn close(&self);
+}
+
+// What a command holds is boxed where it is large: on its way to the writer and back it is moved half a dozen times.
+#[async_trait]
+impl<B: Backend> Store for B {
+    fn now(&self) -> Timestamp {
+        Backend::now(self)
+    }
+
+    fn wakeups(&self) -> watch::Receiver<u64> {
+        Backend::wakeups(self)
+    }
+
+    fn recovered(&self) -> watch::Receiver<u64> {
+        Backend::recovered(self)
+    }
+
+    fn has_writer(&self) -> bool {
+        Backend::has_writer(self)
+    }
+
+    async fn report(&self, report: Report) -> Result<Reported> {
+        let (route, report) = (Route::report(&report), Box::new(report));
+        self.submit(route, move |tx| report::report(tx, &report)).await
+    }
+
+    async fn report_all(&self, reports: Vec<Report>) -> Vec<Result<Reported>> {
+        let reports = Arc::new(reports);
+        let act = |at: usize| {
+            let reports = reports.clone();
+            move |tx: &mut Tx<'_>| report::report_of(tx, &reports, at)
+        };
+        let acts = reports.iter().enumerate().map(|(at, report)| (Route::report(report), act(at)));
+        self.submit_each(acts.collect()).await
+    }
+
+    async fn start(&self, start: Start) -> Result<Started> {
+        let (route, start) = (Route::start(&start), Box::new(start));
+        let owner = route.owner.clone();
+        let begun = self.submit(route, move |tx| start::start(tx, &start)).await?;
+        if begun.is_whole() { Ok(begun.into_started()) } else { self.complete_start(owner, begun).await }
+    }
+
+    async fn heartbeat(&self, under: UnderLease) -> Result<Timestamp> {
+        self.submit(Route::run(&under.at), move |tx| under_lease::heartbeat(tx, &under)).await
+    }
+
+    async fn heartbeats(&self, leases: Vec<UnderLease>) -> Vec<Result<Timestamp>> {
+        let act =
+            |under: UnderLease| (Route::run(&under.at), move |tx: &mut Tx<'_>| under_lease::heartbeat(tx, &under));
+        self.submit_each(leases.into_iter().map(act).collect()).await
+    }
+
+    async fn step(&self, under: UnderLease, step: NewStep) -> Result<StepView> {
+        self.submit(Route::run(&under.at), move |tx| under_lease::step(tx, &under, &step)).await
+    }
+
+    async fn succeed(&self, success: Success) -> Result<SucceedAnswer> {
+        let (route, success) = (Route::run(&success.at), Box::new(success));
+        self.submit(route, move |tx| under_lease::succeed(tx, &success)).await
+    }
+
+    async fn fail(&self, under: UnderLease, failed: FailedAttempt) -> Result<FailureAnswer> {
+        let (route, failed) = (Route::fail(&under.at, &failed), Box::new(failed));
+        self.submit(route, move |tx| under_lease::fail(tx, &under, &failed)).await
+    }
+
+    async fn release(&self, under: UnderLease) -> Result<StateAnswer> {
+        self.submit(Route::run(&under.at), move |tx| under_lease::release(tx, &under)).await
+    }
+
+    async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>> {
+        let call = Arc::new(call);
+        let mut dealt = Dealt::none(&call);
+        loop {
+            let (piece_of, before) = (call.clone(), dealt.so_far());
+            match self.submit(Route::claims(&call.scope), move |tx| claim::lease(tx, &piece_of, before)).await {
+                Ok(piece) => dealt.add(piece),
+                // What was leased before is the caller's.
+                Err(_) if !dealt.granted.is_empty() => break,
+                Err(error) => return Err(error),
+            }
+            if !dealt.is_cut {
+                break;
+            }
+        }
+        if dealt.granted.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.complete_leases(Owner::from(&call.scope), dealt.granted).await
+    }
+
+    async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>> {
+        let act = |(under, sent): (UnderLease, NewSent)| {
+            (Route::run(&under.at), move |tx: &mut Tx<'_>| keep_sent(tx, &under, &sent))
+        };
+        self.submit_each(sent.into_iter().map(act).collect()).await
+    }
+
+    async fn triage(&self, act: Act) -> Result<Triaged> {
+        self.submit(Route::run(&act.at), move |tx| triage::verbs::triage(tx, &act)).await
+    }
+
+    async fn plan(&self, at: &RunRef, replay: Replay) -> Result<PlanAnswer> {
+        let at = at.clone();
+        self.inspect(Owner::from(&at.tenant), move |tx| plans::plan(tx, &at, &replay)).await
+    }
+
+    async fn reconcile(&self, act: Reconcile) -> Result<EffectView> {
+        // Behind what its run's worker has sent: both speak of the same entry.
+        let route = match &act.at.run_id {
+            Some(run_id) => Route::run(&RunRef { tenant: act.at.tenant.clone(), run_id: run_id.clone() }),
+            None => Route::desk(&act.at.tenant),
+        };
+        self.submit(route, move |tx| effects::reconcile(tx, &act)).await
+    }
+
+    async fn triage_pattern(&self, act: PatternAct) -> Result<PatternView> {
+        let scope = act.scope.clone();
+        let shown = self.submit(Route::desk(&scope), move |tx| patterns::verbs::triage_pattern(tx, &act)).await?;
+        self.pattern_view(&scope, &shown).await
+    }
+
+    async fn operate_breaker(&self, act: BreakerAct) -> Result<BreakerView> {
+        self.submit(Route::system(), move |tx| breakers::operate(tx, &act)).await
+    }
+
+    async fn create_operation(&self, new: NewOperation, actor: String) -> Result<OperationView> {
+        let id = self.submit(Route::system(), move |tx| make::make(tx, &new, &actor)).await?;
+        work::freeze_at_once(self, id).await?;
+        self.operation_view(id).await
+    }
+
+    async fn steer_operation(&self, id: &str, by: Steer) -> Result<OperationView> {
+        let id = number_of(id)?;
+        self.submit(Route::system(), move |tx| steer::steer(tx, id, by)).await?;
+        self.operation_view(id).await
+    }
+
+    async fn stamp(&self, replica: &str) -> Result<()> {
+        let replica = replica.to_owned();
+        // A replica whose heartbeats are stuck is not there for its workers.
+        self.drain_reports().await?;
+        self.submit(Route::system(), move |tx| sweeps::stamp(tx, &replica)).await?;
+        if self.is_shared() {
+            // Other replicas may have set queues.
+            self.policies().forget();
+            let settings = self.declared_queue_settings().await?;
+            settings.iter().for_each(|settings| self.policies().note_output_schema(settings));
+        }
+        Ok(())
+    }
+
+    async fn fold_figures(&self) -> Result<Swept> {
+        Backend::fold_figures(self).await
+    }
+
+    async fn rescue_expired(&self, most: usize) -> Result<Swept> {
+        self.submit(Route::system(), move |tx| sweeps::rescue_expired(tx, most)).await
+    }
+
+    async fn reject_unclaimed(&self, most: usize) -> Result<Swept> {
+        self.submit(Route::system(), move |tx| sweeps::reject_unclaimed(tx, most)).await
+    }
+
+    async fn expire_reviews(&self, most: usize) -> Result<Swept> {
+        self.submit(Route::system(), move |tx| reviews::expire_reviews(tx, most)).await
+    }
+
+    async fn release_held(&self, most: usize) -> Result<Swept> {
+        self.submit(Route::system(), move |tx| breakers::release_held(tx, most)).await
+    }
+
+    async fn work_operations(&self, replica: &str) -> Result<Swept> {
+        self.works_on_operations_as(replica);
+        work::round(self, replica).await
+    }
+
+    async fn trim_changes(&self, most: usize) -> Result<Swept> {
+        self.submit(Route::system(), move |tx| sweeps::trim_changes(tx, most)).await
+    }
+
+    async fn trim_events(&self, most: usize) -> Result<Swept> {
+        self.submit(Route::system(), move |tx| breakers::trim_events(tx, most)).await
+    }
+
+    async fn trim_ledger(&self, most: usize) -> Result<Swept> {
+        self.submit(Route::system(), move |tx| effects::trim(tx, most)).await
+    }
+
+    async fn effect(&self, at: &EffectRef) -> Result<EffectView> {
+        let at = at.clone();
+        self.inspect(Owner::from(&at.tenant), move |tx| effects::effect(tx.rows, &at)).await
+    }
+
+    async fn operation(&self, id: &str) -> Result<OperationView> {
+        self.operation_view(number_of(id)?).await
+    }
+
+    async fn operation_items(&self, id: &str, call: ItemsCall) -> Result<OperationItemsPage> {
+        Backend::operation_items(self, number_of(id)?, call).await
+    }
+
+    async fn tenant_health(&self, tenant: &Tenant) -> Result<TenantHealth> {
+        Backend::tenant_health(self, tenant, self.policies().limits_of(tenant)).await
+    }
+
+    async fn breakers(&self, scope: &TenantScope) -> Result<BreakersAnswer> {
+        let scope = scope.clone();
+        self.inspect(Owner::from(&scope), move |tx| breakers::breakers(tx, &scope)).await
+    }
+
+    async fn tenant_breaker(&self, tenant: &Tenant) -> Result<TenantBreaker> {
+        let tenant = tenant.clone();
+        self.inspect(Owner::from(&tenant), move |tx| breakers::tenant_breaker(tx, &tenant)).await
+    }
+
+    async fn policy(&self, tenant: &Tenant, queue: &QueueName) -> Result<Arc<Policy>> {
+        if let Some(policy) = self.policies().find(tenant, queue) {
+            return Ok(policy);
+        }
+        let read_at = self.policies().generation();
+        let settings = self.queue_settings(tenant, queue).await?;
+        Ok(self.policies().put(read_at, tenant, queue, settings.as_ref()))
+    }
+
+    async fn output_schema(&self, at: &RunRef) -> Result<Option<OutputSchema>> {
+        if !self.policies().has_output_schemas() {
+            return Ok(None);
+        }
+        match self.queue_of(at).await? {
+            Some(queue) => Ok(self.policy(&at.tenant, &queue).await?.detect.output_schema.clone()),
+            None => Ok(None),
+        }
+    }
+
+    async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView> {
+        let put = name.clone();
+        self.policies().note_output_schema(&settings);
+        self.submit(Route::system(), move |tx| tx.put_queue(&put, settings.clone()).map(|_| ())).await?;
+        self.queue_changed();
+        self.policies().forget();
+        self.queue(&name).await
+    }
+
+    async fn put_key(&self, key: KeyRecord) -> Result<()> {
+        self.submit(Route::system(), move |tx| Ok(tx.rows.insert_key(&key)?)).await
+    }
+
+    async fn put_first_key(&self, key: KeyRecord) -> Result<bool> {
+        self.submit(Route::system(), move |tx| tx.put_first_key(&key)).await
+    }
+
+    async fn revoke_key(&self, id: &str) -> Result<bool> {
+        let id = id.to_owned();
+        self.submit(Route::system(), move |tx| Ok(tx.rows.revoke_key(&id, tx.now)?)).await
+    }
+
+    async fn ready(&self) -> Result<()> {
+        Backend::ready(self).await
+    }
+
+    async fn close(&self) {
+        Backend::close(self).await;
+    }
+}

@@ -1,0 +1,141 @@
+//! Runs that are part of another: what is merged, and what happens to failures that still come in for it.
+
+use std::collections::HashMap;
+
+use redrive_core::ids::RunId;
+use redrive_core::ledger::Known;
+use redrive_core::lifecycle::{Event, Refused, next_attempt};
+use redrive_core::run::State;
+use redrive_core::text::Text;
+
+use crate::error::{Error, Result};
+use crate::ingest::report::record;
+use crate::ledger::guarded;
+use crate::ledger::step_room;
+use crate::ledger::steps::StepRow;
+use crate::model::FailedAttempt;
+use crate::model::triage::Act;
+use crate::ports::rows::MergedStep;
+use crate::runs::run_row::RunRow;
+use crate::tx::Tx;
+
+/// A chain is at most this long: each link was a person's act.
+const CHAIN_MAX: usize = 100;
+
+/// The move of `row` into another run of its tenant, if that is one it can become part of.
+pub fn merge<'a>(tx: &mut Tx<'_>, row: &RunRow, into: &RunId) -> Result<Event<'a>> {
+    if row.run_id == *into {
+        return Err(Error::MergeRefused("a run can't be merged into itself"));
+    }
+    let target = tx.find_run_of(row.tenant, into)?.ok_or(Error::NotFound("run to merge into"))?;
+    match &target.run.state {
+        State::Merged(merged) => Err(Refused::MergedInto(merged.into.clone()).into()),
+        State::Scheduled(_)
+        | State::Running(_)
+        | State::Dead { .. }
+        | State::Review(_)
+        | State::Succeeded
+        | State::Recovered
+        | State::Resolved
+        | State::Discarded => Ok(Event::Merge { into: into.clone() }),
+    }
+}
+
+/// A new failure of a merged run is also its target's next one, unless somebody is at work on that.
+pub fn pass_on(tx: &mut Tx<'_>, part: &RunRow, into: &RunId, failed: &FailedAttempt) -> Result<()> {
+    let Some(target) = whole(tx, part.tenant, into)? else { return Ok(()) };
+    if target.run.lease().is_some() {
+        return Ok(());
+    }
+    let Ok(attempt) = next_attempt(&target.run) else { return Ok(()) };
+    let (run, keys) = (target.id, guarded::keys_in_list(&failed.steps));
+    let mut before = Vec::with_capacity(keys.len());
+    for key in keys {
+        before.push((tx.rows.step_of_run(run, &key)?, key));
+    }
+    record(tx, &target.clone(), target, failed, attempt, None, None)?;
+    let noted = tx.rows.merged_steps(run)?.into_iter().map(|noted| (noted.step, noted.from)).collect();
+    before.into_iter().try_for_each(|(own, key)| note_step(tx, (run, part.id), own, &key, &noted))
+}
+
+/// The run that a merged one counts for; none where it is gone.
+fn whole(tx: &mut Tx<'_>, tenant: i64, into: &RunId) -> Result<Option<RunRow>> {
+    let mut into = into.clone();
+    for _ in 0..CHAIN_MAX {
+        let Some(target) = tx.find_run_of(tenant, &into)? else { return Ok(None) };
+        match target.merged_into() {
+            Some(further) => into = further.clone(),
+            None => return Ok(Some(target)),
+        }
+    }
+    Ok(None)
+}
+
+/// Remembers who has put an entry into a run's ledger, and how it stood before. What two have reported, or what was done
+/// before, stays.
+fn note_step(
+    tx: &mut Tx<'_>,
+    (run, from): (i64, i64),
+    own: Option<StepRow>,
+    key: &str,
+    noted: &HashMap<i64, i64>,
+) -> Result<()> {
+    let Some(entry) = tx.rows.step_of_run(run, key)? else { return Ok(()) };
+    let is_done = |own: &StepRow| own.state.known() == Known::Done;
+    if own.as_ref().is_some_and(|own| is_done(own) || (own.state, own.at) == (entry.state, entry.at)) {
+        return Ok(());
+    }
+    if noted.get(&entry.id).is_some_and(|other| *other != from) {
+        return Ok(tx.rows.forget_merged_step(entry.id)?);
+    }
+    let own = own.map(|own| own.state);
+    Ok(tx.rows.put_merged_step(&MergedStep { step: entry.id, run, from, at: entry.at, own })?)
+}
+
+/// A run was taken out of another: what it, and whatever is part of it, has put into that one's ledger goes with it.
+pub fn take_steps_back(tx: &mut Tx<'_>, part: &RunRow, into: &RunId, act: &Act) -> Result<()> {
+    let Some(before) = whole(tx, part.tenant, into)? else { return Ok(()) };
+    let merged = tx.rows.merged_steps(before.id)?;
+    if merged.is_empty() {
+        return Ok(());
+    }
+    let entries = tx.rows.steps_of_run(before.id)?;
+    let (mut target, mut taken) = (before.clone(), 0);
+    let mut still_parts = HashMap::new();
+    for noted in merged {
+        let is_part = match still_parts.get(&noted.from) {
+            Some(is_part) => *is_part,
+            None => is_part_of(tx, noted.from, &target)?,
+        };
+        still_parts.insert(noted.from, is_part);
+        let Some(entry) = entries.iter().find(|entry| entry.id == noted.step).filter(|_| !is_part) else { continue };
+        if entry.at != noted.at {
+            tx.rows.forget_merged_step(noted.step)?;
+            continue;
+        }
+        let own = tx.rows.step_of_run(target.id, &entry.key)?;
+        step_room::count(&mut target, own.as_ref(), None)?;
+        let now = (entry.effect, entry.state);
+        match noted.own {
+            Some(own) => redrive_core::ledger::recount(&mut target.run.effects, Some(now), (entry.effect, own)),
+            None => {
+                redrive_core::ledger::uncount(&mut target.run.effects, now);
+                target.step_count = target.step_count.saturating_sub(1);
+            }
+        }
+        tx.rows.take_step_back(noted.step, noted.own, tx.now)?;
+        taken += 1;
+    }
+    if taken > 0 {
+        tx.save(&before, &target)?;
+        let note = format!("{} is no part of it any more: {taken} of its steps are taken back.", part.run_id);
+        tx.note_move(&before, &target, &act.actor, "unmerge", Some(&Text::from(note.as_str())))?;
+    }
+    Ok(())
+}
+
+fn is_part_of(tx: &mut Tx<'_>, run: i64, target: &RunRow) -> Result<bool> {
+    let Some(row) = tx.rows.run_by_number(run)? else { return Ok(false) };
+    let Some(into) = row.merged_into() else { return Ok(false) };
+    Ok(whole(tx, row.tenant, &into.clone())?.is_some_and(|whole| whole.id == target.id))
+}

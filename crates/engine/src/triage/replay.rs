@@ -1,0 +1,195 @@
+//! Another attempt on a person's word: planned, guarded, approved where the queue asks for it, and then done in one
+//! commit with whatever was to be different.
+
+use redrive_core::ids::StepKey;
+use redrive_core::lifecycle::{Event, Moved, Refused, apply};
+use redrive_core::plan::{Proposed, fixed};
+use redrive_core::run::{Review, State};
+use redrive_core::text::{Label, Text};
+use redrive_core::verdict::DeadBecause;
+
+use crate::error::{Error, Result};
+use crate::model::triage::{Act, Replay};
+use crate::runs::run_row::RunRow;
+use crate::triage::plans::{Permitted, Planned};
+use crate::triage::reviews::Asked;
+use crate::triage::verbs::note_with;
+use crate::tx::Tx;
+
+/// `POST …/replay`.
+pub fn replay(tx: &mut Tx<'_>, row: RunRow, act: &Act, replay: &Replay) -> Result<RunRow> {
+    if replay.fix.as_ref().is_some_and(|fix| fix.from_revision != row.run.revision) {
+        return Err(Error::RevisionChanged);
+    }
+    let proposed = replay.proposed();
+    if let Some(asked) = &replay.plan_hash {
+        let hash = tx.plan_of(&row, &proposed)?.plan.hash;
+        if asked.as_str() != hash {
+            return Err(Error::PlanChanged { hash });
+        }
+    }
+    let permitted = tx.permit_of(&row, &proposed)?;
+    if !replay.force {
+        guard(tx, &row, &permitted)?;
+    }
+    let moved = would_move(tx, &row, &proposed, &permitted)?;
+    if permitted.permit.approval_needed {
+        let planned = tx.plan_of(&row, &proposed)?;
+        return put_aside(tx, row, act, Some(replay), &planned);
+    }
+    let event = if replay.force { "force_replay" } else { "replay" };
+    carry_out(tx, &row, moved, act, replay, &permitted.again, event)
+}
+
+/// What only force passes. A run past its last replay is parked where everybody can see it.
+fn guard(tx: &mut Tx<'_>, row: &RunRow, permitted: &Permitted) -> Result<()> {
+    let Some(refused) = &permitted.permit.refused else { return Ok(()) };
+    let waits = matches!(row.run.state, State::Scheduled(_));
+    let parked = matches!(row.run.state, State::Dead { because: DeadBecause::Exhausted });
+    if matches!(refused, Refused::ReplaysUsed(_)) && !parked && !waits {
+        let mut parked = row.clone();
+        parked.run = row.ask(&Event::Park, &permitted.policy, tx.now)?.run;
+        tx.save(row, &parked)?;
+        tx.forget_request(row.id)?;
+        tx.note_move(row, &parked, "engine", "parked", Some(&Text::from(refused.to_string().as_str())))?;
+    }
+    Err(refused.clone().into())
+}
+
+fn would_move(tx: &Tx<'_>, row: &RunRow, proposed: &Proposed, permitted: &Permitted) -> Result<Moved> {
+    // The permit has been asked for everything that force is for.
+    let replay = Event::Replay { by_person: true, force: true };
+    Ok(apply(&fixed(&row.run, proposed), &replay, &permitted.policy, tx.now)?)
+}
+
+/// `POST …/review`: no replay is proposed but the plain one.
+pub fn review(tx: &mut Tx<'_>, row: RunRow, act: &Act) -> Result<RunRow> {
+    let planned = tx.plan_of(&row, &Replay::default().proposed())?;
+    put_aside(tx, row, act, None, &planned)
+}
+
+fn put_aside(
+    tx: &mut Tx<'_>,
+    mut row: RunRow,
+    act: &Act,
+    replay: Option<&Replay>,
+    planned: &Planned,
+) -> Result<RunRow> {
+    let before = row.clone();
+    let expires_at = tx.now.plus_ms(planned.policy.approval.expires_ms);
+    let asked = Review {
+        proposed: if replay.is_some() { "replay" } else { "look" }.to_owned(),
+        plan_hash: planned.plan.hash.clone(),
+        asked_at: tx.now,
+        expires_at,
+        absent_ms: 0,
+        before: DeadBecause::Manual,
+        reopens: None,
+        force: replay.is_some_and(|replay| replay.force),
+    };
+    row.run = row.ask(&Event::Review(asked), &planned.policy, tx.now)?.run;
+    tx.save(&before, &row)?;
+    tx.ask_for(&row, replay, &act.actor, expires_at)?;
+    match replay.map(|replay| asked_in_words(replay, row.run.revision + 1)) {
+        Some(what) => note_with(tx, &before, &row, act, "review", &what)?,
+        None => tx.note_move(&before, &row, &act.actor, "review", act.reason.as_ref())?,
+    }
+    Ok(row)
+}
+
+/// `POST …/approve`: a yes to exactly the plan that was looked at.
+pub fn approve(tx: &mut Tx<'_>, mut row: RunRow, act: &Act, plan_hash: &Label, own_too: bool) -> Result<RunRow> {
+    let State::Review(review) = &row.run.state else {
+        return Err(Refused::WrongState(row.run.state.name()).into());
+    };
+    let force = review.force;
+    let asked = tx.asked_for(&row)?.ok_or_else(|| Error::Unexpected("a review without its request".into()))?;
+    let Asked { actor, replay } = asked;
+    if actor == act.actor && !own_too {
+        return Err(Error::OwnRequest);
+    }
+    let planned = tx.plan_of(&row, &replay.proposed())?;
+    tx.attend_review(&mut row)?;
+    let before = row.clone();
+    if let State::Review(review) = &mut row.run.state {
+        review.plan_hash.clone_from(&planned.plan.hash);
+    }
+    let fixed = RunRow { run: fixed(&row.run, &replay.proposed()), ..row.clone() };
+    match fixed.ask(&Event::Approve { plan_hash: plan_hash.as_str() }, &planned.policy, tx.now) {
+        Ok(moved) => {
+            if !force && let Some(refused) = planned.plan.refused {
+                return Err(refused.into());
+            }
+            carry_out(tx, &before, moved, act, &replay, &planned.plan.again, "approve")
+        }
+        Err(Refused::PlanChanged) => {
+            tx.ask_again(&before, &mut row, planned.policy.approval.expires_ms)?;
+            let note = format!("The approval was for plan {plan_hash}, and the plan is {}.", planned.plan.hash);
+            tx.note_move(&before, &row, &act.actor, "plan_changed", Some(&Text::from(note.as_str())))?;
+            Err(Error::PlanChanged { hash: planned.plan.hash })
+        }
+        Err(Refused::ReviewExpired) => {
+            tx.let_lapse(before)?;
+            Err(Refused::ReviewExpired.into())
+        }
+        Err(refused) => Err(refused.into()),
+    }
+}
+
+/// The replay is allowed: all that it changes, in one commit.
+fn carry_out(
+    tx: &mut Tx<'_>,
+    before: &RunRow,
+    moved: Moved,
+    act: &Act,
+    replay: &Replay,
+    again: &[StepKey],
+    event: &str,
+) -> Result<RunRow> {
+    let mut row = before.clone();
+    tx.carry_out(&row, &moved.effects)?;
+    row.run = moved.run;
+    tx.redirect(&mut row, &replay.target())?;
+    if let Some(fix) = &replay.fix {
+        tx.keep_revision(&mut row, fix, &act.actor)?;
+    }
+    for key in again {
+        tx.rows.do_step_again(row.id, key.as_str())?;
+    }
+    tx.save(before, &row)?;
+    tx.keep_place(&row, &replay.target())?;
+    if matches!(before.run.state, State::Review(_)) {
+        tx.forget_request(row.id)?;
+    }
+    if let Some(what) = in_words(replay, row.run.revision) {
+        tx.note_move(before, before, &act.actor, "fix", Some(&Text::from(what.as_str())))?;
+    }
+    tx.note_move(before, &row, &act.actor, event, act.reason.as_ref())?;
+    Ok(row)
+}
+
+fn asked_in_words(replay: &Replay, revision: u32) -> String {
+    let forced = if replay.force { "forced " } else { "" };
+    let with = in_words(replay, revision).unwrap_or_default();
+    format!("A {forced}replay waits for approval. {with}").trim_end().to_owned()
+}
+
+/// What is different this time, for the history.
+fn in_words(replay: &Replay, revision: u32) -> Option<String> {
+    let named = |what: &str, name: &Option<Label>| name.as_ref().map(|name| format!("{what} {name}"));
+    let said: Vec<String> = [
+        replay.fix.as_ref().map(|fix| {
+            let how = if fix.patch.is_some() { "patched" } else { "given whole" };
+            format!("payload {how}, now revision {revision}")
+        }),
+        replay.instruction.as_ref().map(|_| "an instruction".to_owned()),
+        named("model", &replay.model),
+        named("agent", &replay.agent),
+        replay.queue.as_ref().map(|queue| format!("queue {queue}")),
+        named("from step", &replay.from_step),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    (!said.is_empty()).then(|| format!("With {}.", said.join(", ")))
+}

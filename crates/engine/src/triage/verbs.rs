@@ -1,0 +1,192 @@
+//! What a person does to a run, and the record of it.
+
+use redrive_core::breaker::StateName as BreakerState;
+use redrive_core::ids::QueueName;
+use redrive_core::lifecycle::{Event, Moved, Outcome, reject_unleasable};
+use redrive_core::run::{State, StateName};
+use redrive_core::text::{Label, Text};
+use redrive_core::verdict::Target;
+
+use crate::attempt::under_lease::state_answer;
+use crate::codec::encode;
+use crate::error::Result;
+use crate::model::triage::{Act, Triage, Triaged};
+use crate::model::{AttemptBody, HourlyKind};
+use crate::ports::rows::NewMove;
+use crate::runs::attempts::{Ending, json};
+use crate::runs::run_row::RunRow;
+use crate::triage::{merges, replay};
+use crate::tx::Tx;
+
+/// `POST /v1/runs/{run_id}/` and the verb.
+pub fn triage(tx: &mut Tx<'_>, act: &Act) -> Result<Triaged> {
+    let row = tx.require_run(&act.at)?;
+    let row = act_on(tx, row, act)?;
+    triaged(tx, &row)
+}
+
+/// The one way from a person's word to a run's move, whether it is about one run or about many.
+pub fn act_on(tx: &mut Tx<'_>, row: RunRow, act: &Act) -> Result<RunRow> {
+    let row = match &act.triage {
+        Triage::Replay(replay) => replay::replay(tx, row, act, replay)?,
+        Triage::Review => replay::review(tx, row, act)?,
+        Triage::Approve { plan_hash, own_too } => replay::approve(tx, row, act, plan_hash, *own_too)?,
+        Triage::Reassign { agent, queue } => reassign(tx, row, act, agent.as_ref(), queue.as_ref())?,
+        Triage::Assign { to } => assign(tx, row, act, to.as_ref())?,
+        Triage::Note => {
+            tx.note_move(&row, &row, &act.actor, "note", act.reason.as_ref())?;
+            row
+        }
+        Triage::Cancel => plain(tx, row, act, &Event::Cancel)?,
+        Triage::Resolve => plain(tx, row, act, &Event::Resolve)?,
+        Triage::Discard => plain(tx, row, act, &Event::Discard)?,
+        Triage::Reject => plain(tx, row, act, &Event::Reject)?,
+        Triage::Defer { until } => plain(tx, row, act, &Event::Defer { until: *until })?,
+        Triage::Unmerge => {
+            let into = row.merged_into().cloned();
+            let row = plain(tx, row, act, &Event::Unmerge)?;
+            if let Some(into) = into {
+                merges::take_steps_back(tx, &row, &into, act)?;
+            }
+            row
+        }
+        Triage::Merge { into } => {
+            let event = merges::merge(tx, &row, into)?;
+            plain(tx, row, act, &event)?
+        }
+    };
+    Ok(row)
+}
+
+/// A move that changes nothing but where the run is.
+fn plain(tx: &mut Tx<'_>, mut row: RunRow, act: &Act, event: &Event<'_>) -> Result<RunRow> {
+    let before = row.clone();
+    let (_, policy) = tx.rules_of(&row)?;
+    let moved = row.ask(event, &policy, tx.now)?;
+    tx.carry_out(&row, &moved.effects)?;
+    row.run = moved.run;
+    if before.run.lease().is_some() {
+        end_cancelled(tx, &before, &mut row)?;
+    }
+    tx.save(&before, &row)?;
+    if before.run.state.name() == StateName::Review && row.run.state.name() != StateName::Review {
+        tx.forget_request(row.id)?;
+    }
+    tx.note_move(&before, &row, &act.actor, event.name().as_str(), act.reason.as_ref())?;
+    if row.run.state.name() == StateName::Dead && before.run.state.name() != StateName::Dead {
+        tx.tally.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
+    }
+    Ok(row)
+}
+
+/// Another agent, another queue, or both; the run waits where it waited.
+fn reassign(
+    tx: &mut Tx<'_>,
+    mut row: RunRow,
+    act: &Act,
+    agent: Option<&Label>,
+    queue: Option<&QueueName>,
+) -> Result<RunRow> {
+    let before = row.clone();
+    row.run = reassigned(tx, &row, queue)?.run;
+    let target = Target { agent: agent.cloned(), model: None, queue: queue.cloned() };
+    tx.redirect(&mut row, &target)?;
+    let (_, policy) = tx.rules_of(&row)?;
+    reject_unleasable(&mut row.run, &policy);
+    tx.save(&before, &row)?;
+    tx.keep_place(&row, &target)?;
+    tx.wake |= row.run.due_at().is_some();
+    if row.run.state.name() == StateName::Dead && before.run.state.name() != StateName::Dead {
+        tx.note_rejected(&before, &row)?;
+    }
+    let to = [agent.map(|agent| format!("agent {agent}")), queue.map(|queue| format!("queue {queue}"))];
+    let to = to.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    note_with(tx, &before, &row, act, "reassign", &format!("To {to}."))?;
+    Ok(row)
+}
+
+/// Whether a run may go to another agent, or to the queue named.
+pub fn reassigned(tx: &mut Tx<'_>, row: &RunRow, queue: Option<&QueueName>) -> Result<Moved> {
+    let queue = tx.target_queue(row, queue)?;
+    let policy = tx.replay_rules(row, &queue)?;
+    let severity = tx.severity_for(row, &policy)?;
+    Ok(row.ask(&Event::Reassign { severity }, &policy, tx.now)?)
+}
+
+fn assign(tx: &mut Tx<'_>, mut row: RunRow, act: &Act, to: Option<&Label>) -> Result<RunRow> {
+    let (_, policy) = tx.rules_of(&row)?;
+    row.run = row.ask(&Event::Assign, &policy, tx.now)?.run;
+    tx.save_life(&row)?;
+    tx.rows.set_assigned(row.id, to, tx.now)?;
+    tx.tally.moved(row.id, Some(&row.standing()), &row.standing());
+    let said = to.map_or_else(|| "To nobody.".to_owned(), |to| format!("To {to}."));
+    note_with(tx, &row, &row, act, "assign", &said)?;
+    Ok(row)
+}
+
+/// What was done, and then why, in one note: a reader should not have to look for either.
+pub fn note_with(tx: &mut Tx<'_>, before: &RunRow, row: &RunRow, act: &Act, event: &str, what: &str) -> Result<()> {
+    let note = match &act.reason {
+        // Their token stays as it came: only ours is put before it.
+        Some(reason) => {
+            let what = Text::from(what);
+            let what = what.token().strip_suffix('"').unwrap_or_default();
+            Text::from_token(format!("{what} {}", reason.token().strip_prefix('"').unwrap_or_default()))
+        }
+        None => Some(Text::from(what)),
+    };
+    tx.note_move(before, row, &act.actor, event, note.as_ref())
+}
+
+fn triaged(tx: &mut Tx<'_>, row: &RunRow) -> Result<Triaged> {
+    let answer = state_answer(tx, row, row.run.state.name())?;
+    let review = match &row.run.state {
+        State::Review(review) => Some((review.plan_hash.clone(), review.expires_at)),
+        State::Scheduled(_)
+        | State::Running(_)
+        | State::Dead { .. }
+        | State::Succeeded
+        | State::Recovered
+        | State::Resolved
+        | State::Discarded
+        | State::Merged(_) => None,
+    };
+    Ok(Triaged { answer, attempt: row.run.attempt, revision: row.run.revision, review })
+}
+
+/// The attempt that was under way has its record, though its worker has not been heard.
+fn end_cancelled(tx: &mut Tx<'_>, before: &RunRow, row: &mut RunRow) -> Result<()> {
+    let body = encode(json(&AttemptBody::default())?.as_bytes());
+    let ending = Ending {
+        attempt: before.run.attempt,
+        late: false,
+        outcome: Outcome::Cancelled,
+        epoch: Some(before.run.epoch),
+        digest: None,
+        fingerprint: None,
+        pattern: None,
+        pattern_new: false,
+        verdict: None,
+        breaker: BreakerState::Closed,
+        body: &body,
+    };
+    tx.keep_attempt(before, row, &ending)?;
+    row.worker = None;
+    row.start_id = None;
+    Ok(())
+}
+
+impl Tx<'_> {
+    /// Writes a move that is not an attempt into the history.
+    pub fn note_move(
+        &mut self,
+        before: &RunRow,
+        row: &RunRow,
+        actor: &str,
+        event: &str,
+        note: Option<&Text>,
+    ) -> Result<()> {
+        let (from, to) = (before.run.state.name(), row.run.state.name());
+        Ok(self.rows.insert_move(&NewMove { run: row.id, actor, event, from, to, note }, self.now)?)
+    }
+}

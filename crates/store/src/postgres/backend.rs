@@ -1,0 +1,296 @@
+//! PostgreSQL as the engine's backend: commands go to the committer, reads to the readers, and each call is a line or two.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redrive_core::ids::{QueueName, Tenant};
+use redrive_core::policy::Limits;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{
+    ChangesAnswer, DuplicatesAnswer, HealthAnswer, LeasedRun, OperationItemsPage, OperationView, OperationsPage,
+    PatternDetail, PatternView, PatternsPage, QueueSettings, QueueView, QueuesAnswer, RevisionView, RunDetail,
+    RunsPage, StatsAnswer, TenantHealth, TenantsAnswer,
+};
+use redrive_engine::attempt::start::Begun;
+use redrive_engine::error::Result;
+use redrive_engine::lease::claim::Granted;
+use redrive_engine::model::operations::{ItemsCall, NewOperation};
+use redrive_engine::model::patterns::PatternsCall;
+use redrive_engine::model::standing::Standing;
+use redrive_engine::model::{
+    DetailCall, KeyMark, KeyRecord, PageCall, RunFilter, RunRef, Sent, Started, StatsCall, Swept, TenantScope,
+};
+use redrive_engine::operations::freeze::Found;
+use redrive_engine::operations::moves::Turn;
+use redrive_engine::operations::row::OperationRow;
+use redrive_engine::operations::settle::Outcomes;
+use redrive_engine::policies::PolicyCache;
+use redrive_engine::ports::backend::{Backend, Owner, Reads, Route};
+use redrive_engine::tx::Tx;
+use tokio::sync::watch;
+
+use super::connection::{ANSWER_MAX, within};
+use super::store::{PgStore, read};
+use super::{
+    changes, detail, duplicates, figures, handing_out, hours, keys, list, operation_find, operation_list,
+    pattern_detail, pattern_list, queue_list, revisions, sent,
+};
+
+/// How long a closing store takes to give up its operations.
+const RELEASE_MAX: Duration = Duration::from_secs(1);
+
+impl Backend for PgStore {
+    fn now(&self) -> Timestamp {
+        self.shared.time.now()
+    }
+
+    fn wakeups(&self) -> watch::Receiver<u64> {
+        self.shared.wakeups.waiting()
+    }
+
+    fn recovered(&self) -> watch::Receiver<u64> {
+        self.committer.recovered()
+    }
+
+    fn has_writer(&self) -> bool {
+        self.committer.are_running()
+    }
+
+    fn policies(&self) -> &PolicyCache {
+        &self.policy_cache
+    }
+
+    async fn submit<T, F>(&self, route: Route, act: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
+    {
+        self.committer.commit(route, act).await
+    }
+
+    async fn submit_each<T, F>(&self, acts: Vec<(Route, F)>) -> Vec<Result<T>>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
+    {
+        self.committer.commit_each(acts).await
+    }
+
+    async fn inspect<T, F>(&self, _: Owner, act: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
+    {
+        self.batch_readers.read(act).await
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    async fn drain_reports(&self) -> Result<()> {
+        self.committer.pass_reports().await
+    }
+
+    fn queue_changed(&self) {
+        self.shared.queues_set.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn works_on_operations_as(&self, replica: &str) {
+        self.worker.get_or_init(|| replica.to_owned());
+    }
+
+    async fn fold_figures(&self) -> Result<Swept> {
+        self.fold().await
+    }
+
+    async fn complete_start(&self, _: Owner, begun: Begun) -> Result<Started> {
+        read!(self, look => handing_out::complete_start(&look, begun))
+    }
+
+    async fn complete_leases(&self, _: Owner, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
+        read!(self, look => handing_out::complete_leases(&look, granted))
+    }
+
+    async fn pattern_view(&self, scope: &TenantScope, id: &str) -> Result<PatternView> {
+        let (scope, id, now) = (scope.clone(), id.to_owned(), self.shared.time.now());
+        read!(self, look => pattern_list::one_pattern(&look, &scope, &id, now))
+    }
+
+    async fn operation_view(&self, id: i64) -> Result<OperationView> {
+        read!(self, look => operation_list::one(&look, id))
+    }
+
+    async fn operation_items(&self, id: i64, call: ItemsCall) -> Result<OperationItemsPage> {
+        read!(self, look => operation_list::items(&look, id, &call))
+    }
+
+    async fn open_operations(&self) -> Result<Vec<OperationRow>> {
+        read!(self, look => operation_list::open(&look))
+    }
+
+    async fn operation_row(&self, id: i64) -> Result<OperationRow> {
+        read!(self, look => operation_list::find(&look, id))
+    }
+
+    async fn operation_spec(&self, id: i64) -> Result<NewOperation> {
+        read!(self, look => operation_list::spec(&look, id))
+    }
+
+    async fn find_piece(&self, row: OperationRow, spec: Arc<NewOperation>) -> Result<Found> {
+        read!(self, look => operation_find::find_piece(&look, &row, &spec))
+    }
+
+    async fn find_turn(&self, row: OperationRow, spec: Arc<NewOperation>) -> Result<Turn> {
+        let now = self.shared.time.now();
+        read!(self, look => operation_find::find_turn(&look, &row, &spec, now))
+    }
+
+    async fn find_outcomes(&self, id: i64, spec: Arc<NewOperation>) -> Result<Option<Outcomes>> {
+        // What commits appended has to be in the log before it is read.
+        self.log_changes().await?;
+        let (row, outcomes) = read!(self, look => async {
+            let row = operation_list::find(&look, id).await?;
+            let from = self.followed.from(id, row.changes_seen);
+            let outcomes = operation_find::find_outcomes(&look, &row, &spec, from).await?;
+            Ok((row, outcomes))
+        })?;
+        self.followed.keep(id, &outcomes);
+        Ok((row.open && outcomes.tell(&row, &spec, self.shared.time.now())).then_some(outcomes))
+    }
+
+    async fn tenant_health(&self, tenant: &Tenant, limits: Limits) -> Result<TenantHealth> {
+        let (tenant, now) = (tenant.clone(), self.shared.time.now());
+        read!(self, look => figures::tenant_health(&look, &tenant, limits, now))
+    }
+
+    async fn queue_settings(&self, _: &Tenant, name: &QueueName) -> Result<Option<QueueSettings>> {
+        let name = name.clone();
+        read!(self, look => queue_list::settings_of(&look, &name))
+    }
+
+    async fn declared_queue_settings(&self) -> Result<Vec<QueueSettings>> {
+        read!(self, look => queue_list::declared_settings(&look))
+    }
+
+    async fn queue_of(&self, at: &RunRef) -> Result<Option<QueueName>> {
+        let at = at.clone();
+        read!(self, look => queue_list::queue_of(&look, &at))
+    }
+
+    async fn ready(&self) -> Result<()> {
+        self.committer.ready().await
+    }
+
+    async fn close(&self) {
+        if let Some(replica) = self.worker.get().cloned() {
+            // Another replica goes on with its operations at once; without this, when the claim ends.
+            let release = self.write(move |tx| Ok(tx.rows.release_claims(Some(&replica))?));
+            if !matches!(tokio::time::timeout(RELEASE_MAX, release).await, Ok(Ok(()))) {
+                tracing::debug!("claims on operations not released");
+            }
+        }
+        self.committer.close().await;
+        self.batch_readers.close().await;
+        self.telling.close().await;
+        self.readers.close();
+        self.key_readers.close();
+        drop(self.folding.lock().await.take());
+    }
+}
+
+#[async_trait]
+impl Reads for PgStore {
+    async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage> {
+        let (scope, now) = (scope.clone(), self.shared.time.now());
+        read!(self, look => list::list_runs(&look, &scope, &filter, &page, now))
+    }
+
+    async fn run_pages(&self, at: &RunRef, call: DetailCall) -> Result<RunDetail> {
+        let at = at.clone();
+        read!(self, look => detail::run_detail(&look, &at, &call))
+    }
+
+    async fn was_worked_on_by(&self, at: &RunRef, key: KeyMark) -> Result<bool> {
+        let at = at.clone();
+        read!(self, look => detail::was_worked_on_by(&look, &at, key))
+    }
+
+    async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent> {
+        let at = at.clone();
+        read!(self, look => sent::sent(&look, &at, attempt))
+    }
+
+    async fn revision(&self, at: &RunRef, revision: Option<u32>) -> Result<RevisionView> {
+        let at = at.clone();
+        read!(self, look => revisions::revision(&look, &at, revision))
+    }
+
+    async fn duplicates(&self, at: &RunRef) -> Result<DuplicatesAnswer> {
+        let at = at.clone();
+        read!(self, look => duplicates::duplicates(&look, &at))
+    }
+
+    async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage> {
+        let (scope, now) = (scope.clone(), self.shared.time.now());
+        read!(self, look => pattern_list::list_patterns(&look, &scope, &call, now))
+    }
+
+    async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail> {
+        let (scope, id, now) = (scope.clone(), id.to_owned(), self.shared.time.now());
+        read!(self, look => pattern_detail::pattern_detail(&look, &scope, &id, now))
+    }
+
+    async fn operations(&self, limit: u32, cursor: Option<String>) -> Result<OperationsPage> {
+        read!(self, look => operation_list::list(&look, limit, cursor.as_deref()))
+    }
+
+    async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer> {
+        read!(self, look => figures::list_tenants(&look, limit, cursor.as_deref()))
+    }
+
+    async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer> {
+        let (scope, now) = (scope.clone(), self.shared.time.now());
+        read!(self, look => figures::health(&look, &scope, now))
+    }
+
+    async fn standing(&self, scope: &TenantScope) -> Result<Standing> {
+        let scope = scope.clone();
+        read!(self, look => figures::how_it_stands(&look, &scope))
+    }
+
+    async fn stats(&self, scope: &TenantScope, call: StatsCall) -> Result<StatsAnswer> {
+        let (scope, now) = (scope.clone(), self.shared.time.now());
+        read!(self, look => hours::stats(&look, &scope, &call, now))
+    }
+
+    async fn changes(&self, scope: &TenantScope, since: Option<String>) -> Result<ChangesAnswer> {
+        let scope = scope.clone();
+        self.log_changes().await?;
+        read!(self, look => changes::changes(&look, &scope, since.as_deref()))
+    }
+
+    async fn queues(&self, limit: u32, cursor: Option<String>) -> Result<QueuesAnswer> {
+        read!(self, look => queue_list::list_queues(&look, limit, cursor.as_deref()))
+    }
+
+    async fn queue(&self, name: &QueueName) -> Result<QueueView> {
+        let name = name.clone();
+        read!(self, look => queue_list::one_queue(&look, &name))
+    }
+
+    async fn keys(&self) -> Result<Vec<KeyRecord>> {
+        read!(self, look => keys::list_keys(&look))
+    }
+
+    async fn key_by_hash(&self, hash: [u8; 32]) -> Result<Option<KeyRecord>> {
+        let read = async {
+            let view = self.key_readers.view().await?;
+            let answer = keys::key_by_hash(&view.look(), &hash).await;
+            view.done(answer).await
+        };
+        within(ANSWER_MAX, read).await
+    }
+}
