@@ -20,6 +20,7 @@ use crate::commands::rows::Rows;
 use crate::commands::sweep::reject_unleasable_of;
 use crate::commands::tally::Tally;
 use crate::commands::versions::SeenVersion;
+use crate::commands::walks::Walks;
 use crate::error::{Error, Result};
 use crate::model::KeyRecord;
 
@@ -55,6 +56,7 @@ pub(crate) struct Known {
     pub(crate) lease_calls: Map<(i64, i64), Timestamp>,
     /// The tenant that the last lease call of a scope ended with; only a place to begin.
     pub(crate) last_served: i64,
+    pub(crate) walks: Walks,
     pub(crate) breakers: Breakers,
     pub(crate) limits: Map<i64, Limits>,
     pub(crate) buckets: Buckets,
@@ -74,8 +76,9 @@ impl Known {
     }
 
     pub(crate) fn forget(&mut self) {
-        let buckets = std::mem::take(&mut self.buckets);
-        *self = Self { last_served: self.last_served, buckets, ..Self::default() };
+        let (buckets, mut walks) = (std::mem::take(&mut self.buckets), std::mem::take(&mut self.walks));
+        walks.forget();
+        *self = Self { last_served: self.last_served, buckets, walks, ..Self::default() };
     }
 }
 

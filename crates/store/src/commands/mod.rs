@@ -53,3 +53,4 @@ pub(crate) mod tenant_names;
 pub(crate) mod triage;
 pub(crate) mod under_lease;
 pub(crate) mod versions;
+pub(crate) mod walks;

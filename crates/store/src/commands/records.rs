@@ -12,7 +12,9 @@ use redrive_core::wire::{EffectOutcome, PatternState, PayloadOmitted, Severity, 
 use crate::commands::life::position;
 use crate::commands::operation_row::OperationRow;
 use crate::commands::run_row::RunRow;
+use crate::commands::set_aside::ReadRuns;
 use crate::commands::steps::{Mover, StepRow};
+use crate::commands::walks::DuePlace;
 use crate::model::{Digest, NewStep, Payload};
 
 /// What of a run's row a move has changed.
@@ -49,22 +51,47 @@ pub(crate) struct Candidate {
 /// Which due runs a call asks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DueCall<'a> {
+    pub(crate) at: DueLook,
+    pub(crate) agents: Option<&'a [Label]>,
+    /// Runs that it gets at most.
+    pub(crate) most: usize,
+    /// Runs that it looks at at most, whether it gets them or passes them over.
+    pub(crate) window: usize,
+}
+
+/// Where a look for due runs begins and ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DueLook {
     pub(crate) queue: i64,
     pub(crate) tenant: i64,
-    pub(crate) agents: Option<&'a [Label]>,
-    pub(crate) now: Timestamp,
-    pub(crate) most: usize,
+    /// It begins with the run behind this one.
+    pub(crate) after: DuePlace,
+    /// Due by then.
+    pub(crate) until: Timestamp,
+}
+
+impl DueLook {
+    /// Queue and tenant.
+    pub(crate) fn place(&self) -> (i64, i64) {
+        (self.queue, self.tenant)
+    }
+}
+
+/// Due runs that a worker may get.
+pub(crate) struct DueRuns {
+    pub(crate) runs: ReadRuns<Candidate>,
+    /// With fewer runs than were asked for: where the window ended, unless all was looked at.
+    pub(crate) end: Option<DuePlace>,
 }
 
 /// Which due runs a call is going to ask for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DueHint<'a> {
-    /// Queues and tenants.
-    pub(crate) places: &'a [(i64, i64)],
+    pub(crate) looks: &'a [DueLook],
     pub(crate) agents: Option<&'a [Label]>,
-    pub(crate) now: Timestamp,
-    /// Of each place.
+    /// Of each look.
     pub(crate) most: usize,
+    pub(crate) window: usize,
 }
 
 /// The end of an attempt, to be kept.

@@ -31,7 +31,7 @@ use crate::model::{KeyRecord, NewRun, NewSent, RunFilter, Swept};
 pub(crate) use crate::commands::set_aside::ReadRuns;
 
 pub(crate) use crate::commands::records::{
-    Candidate, Changed, DueCall, DueHint, KeptRequest, MovedEntry, NewAttempt, NewEntry, NewMove, NewOperationRow,
+    Candidate, Changed, DueCall, DueHint, DueLook, DueRuns, KeptRequest, MovedEntry, NewAttempt, NewEntry, NewMove, NewOperationRow,
     NewRequest, NewRevision, Own, PatternChange, SettledEntry, Stood, outcome_column, status_column,
 };
 
@@ -137,7 +137,7 @@ pub(crate) trait WaitingRows {
     fn next_unleasable(&mut self, after: i64) -> Result<Option<i64>>;
     fn unleasable(&mut self, queue: i64, most: usize) -> Result<ReadRuns<RunRow>>;
     /// In due order; none whose order key is busy, or that no worker can be given.
-    fn due_runs(&mut self, call: DueCall<'_>) -> Result<ReadRuns<Candidate>>;
+    fn due_runs(&mut self, call: DueCall<'_>) -> Result<DueRuns>;
     /// The next (queue, tenant) after `at` that has scheduled runs, and when the first of them is due.
     fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<((i64, i64), Timestamp)>>;
     /// Due by then, the oldest first.

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::breaker_model::BreakerAct;
 use crate::commands::batch::Batch;
-use crate::commands::lease::Dealt;
+use crate::commands::lease::{Dealt, Rest};
 use crate::commands::operation_row::number_of;
 use crate::commands::queue::Owner;
 use crate::commands::sent::keep_sent;
@@ -54,6 +54,35 @@ impl PgStore {
         let places = told.await.ok().filter(|places| !places.is_empty())?;
         let read: Result<handing_out::Carriage> = read!(self, look => handing_out::Carriage::of(&look, &places));
         read.ok()
+    }
+
+    /// One command of a lease call, and what is left of the call.
+    async fn lease_piece(&self, call: &Arc<LeaseCall>, before: Rest) -> Result<(Vec<LeasedRun>, Option<Rest>)> {
+        let (owner, call, (tell, told)) = (Owner::from(&call.scope), call.clone(), oneshot::channel());
+        let (mut tell, mut tries) = (Some(tell), 0);
+        let deal = move |batch: &mut Batch<'_>| {
+            let dealt = lease::lease(batch, &call, &before)?;
+            if let Some(tell) = tell.take() {
+                let _ = tell.send(dealt.granted.iter().map(handing_out::place).collect::<Vec<_>>());
+            }
+            tries += 1;
+            Ok((dealt, tries))
+        };
+        // What runs carry is read while their leases are committed: they are locked, so nobody changes it meanwhile.
+        let (dealt, carriage) = tokio::join!(
+            self.committer.commit_for(owner, To::Claims, Expects::default(), deal),
+            self.read_beside(told)
+        );
+        let (Dealt { granted, rest }, tries) = dealt?;
+        if granted.is_empty() {
+            return Ok((Vec::new(), rest));
+        }
+        // A claim that was done anew had let go of its runs: others may have worked on them since they were read.
+        let leased = match carriage.filter(|_| tries == 1) {
+            Some(carriage) if handing_out::need_no_more(&granted) => carriage.hand_out(granted),
+            carriage => read!(self, look => handing_out::complete_leases(&look, granted, carriage)),
+        };
+        Ok((leased?, rest))
     }
 }
 
@@ -133,30 +162,20 @@ impl Store for PgStore {
     }
 
     async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>> {
-        let (owner, (tell, told)) = (Owner::from(&call.scope), oneshot::channel());
-        let (mut tell, mut tries) = (Some(tell), 0);
-        let deal = move |batch: &mut Batch<'_>| {
-            let granted = lease::lease(batch, &call, Dealt::none(&call).so_far())?.granted;
-            if let Some(tell) = tell.take() {
-                let _ = tell.send(granted.iter().map(handing_out::place).collect::<Vec<_>>());
+        let call = Arc::new(call);
+        let (mut leased, mut rest) = (Vec::new(), Some(Rest::all(&call)));
+        while let Some(before) = rest.take() {
+            match self.lease_piece(&call, before).await {
+                Ok((more, after)) => {
+                    leased.extend(more);
+                    rest = after;
+                }
+                // What was handed out before is the caller's.
+                Err(_) if !leased.is_empty() => break,
+                Err(error) => return Err(error),
             }
-            tries += 1;
-            Ok((granted, tries))
-        };
-        // What runs carry is read while their leases are committed: they are locked, so nobody changes it meanwhile.
-        let (granted, carriage) = tokio::join!(
-            self.committer.commit_for(owner, To::Claims, Expects::default(), deal),
-            self.read_beside(told)
-        );
-        let (granted, tries) = granted?;
-        if granted.is_empty() {
-            return Ok(Vec::new());
         }
-        // A claim that was done anew had let go of its runs: others may have worked on them since they were read.
-        match carriage.filter(|_| tries == 1) {
-            Some(carriage) if handing_out::need_no_more(&granted) => carriage.hand_out(granted),
-            carriage => read!(self, look => handing_out::complete_leases(&look, granted, carriage)),
-        }
+        Ok(leased)
     }
 
     async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>> {

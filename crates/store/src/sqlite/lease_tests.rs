@@ -10,7 +10,7 @@ use super::fixture::{Fixture, NOW_MS, Seed, now, tenant};
 use super::rows::{Memory, SqliteRows};
 use crate::clock::SeededDice;
 use crate::commands::batch::{Batch, Known};
-use crate::commands::lease::{Dealt, lease};
+use crate::commands::lease::{Granted, Rest, lease};
 use crate::commands::queue::Pace;
 use crate::commands::tally::Tally;
 use crate::model::LeaseCall;
@@ -44,11 +44,11 @@ fn call(max: u32) -> LeaseCall {
 }
 
 /// How many each piece gave.
-fn lease_all(fixture: &Fixture, call: &LeaseCall, pace: &dyn Pace) -> (Vec<usize>, Dealt) {
+fn lease_all(fixture: &Fixture, call: &LeaseCall, pace: &dyn Pace) -> (Vec<usize>, Vec<Granted>) {
     let (mut memory, mut known) = (Memory::default(), Known::default());
     let (dice, policies) = (SeededDice::new(7), Policies::default());
-    let (mut pieces, mut dealt) = (Vec::new(), Dealt::none(call));
-    loop {
+    let (mut pieces, mut granted, mut rest) = (Vec::new(), Vec::new(), Some(Rest::all(call)));
+    while let Some(before) = rest {
         let mut rows = SqliteRows::new(&fixture.conn, &mut memory);
         let mut batch = Batch {
             rows: &mut rows,
@@ -60,13 +60,12 @@ fn lease_all(fixture: &Fixture, call: &LeaseCall, pace: &dyn Pace) -> (Vec<usize
             pace,
             wake: false,
         };
-        let piece = lease(&mut batch, call, dealt.so_far()).unwrap();
+        let piece = lease(&mut batch, call, &before).unwrap();
         pieces.push(piece.granted.len());
-        dealt.add(piece);
-        if !dealt.is_cut {
-            return (pieces, dealt);
-        }
+        granted.extend(piece.granted);
+        rest = piece.rest;
     }
+    (pieces, granted)
 }
 
 fn waiting(runs: usize) -> Fixture {
@@ -77,9 +76,9 @@ fn waiting(runs: usize) -> Fixture {
 #[test]
 fn a_long_claim_goes_on_in_pieces() {
     let fixture = waiting(10);
-    let (pieces, dealt) = lease_all(&fixture, &call(8), &Pieces(3));
+    let (pieces, granted) = lease_all(&fixture, &call(8), &Pieces(3));
     assert_eq!(pieces, [3, 3, 2]);
-    let runs: HashSet<i64> = dealt.granted.iter().map(|granted| granted.row).collect();
+    let runs: HashSet<i64> = granted.iter().map(|granted| granted.row).collect();
     assert_eq!(runs.len(), 8, "each run once");
     // The same call again gets all of its pieces.
     let (again, _) = lease_all(&fixture, &call(8), &Pieces(3));

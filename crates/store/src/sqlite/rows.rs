@@ -44,6 +44,7 @@ pub(super) struct Statements<'a> {
     pub(super) insert_payload: Held<'a>,
     pub(super) next_tenant: Held<'a>,
     pub(super) due_runs: Held<'a>,
+    pub(super) window_end: Held<'a>,
     pub(super) payload_bytes: Held<'a>,
     pub(super) move_run: Held<'a>,
     pub(super) insert_attempt: Held<'a>,

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use crate::breaker_model::BreakerAct;
 use crate::clock::Clock as _;
 use crate::commands::batch::Batch;
-use crate::commands::lease::Dealt;
+use crate::commands::lease::Rest;
 use crate::commands::operation_row::number_of;
 use crate::commands::queue::Owner;
 use crate::commands::sent::keep_sent;
@@ -122,23 +122,23 @@ impl Store for SqliteStore {
 
     async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>> {
         let (owner, call) = (Owner::from(&call.scope), Arc::new(call));
-        let mut dealt = Dealt::none(&call);
-        loop {
-            let (call, before) = (call.clone(), dealt.so_far());
-            match self.write_for(owner.clone(), move |batch| lease::lease(batch, &call, before)).await {
-                Ok(piece) => dealt.add(piece),
+        let (mut granted, mut rest) = (Vec::new(), Some(Rest::all(&call)));
+        while let Some(before) = rest.take() {
+            let call = call.clone();
+            match self.write_for(owner.clone(), move |batch| lease::lease(batch, &call, &before)).await {
+                Ok(dealt) => {
+                    granted.extend(dealt.granted);
+                    rest = dealt.rest;
+                }
                 // What was handed out before is the caller's.
-                Err(_) if !dealt.granted.is_empty() => break,
+                Err(_) if !granted.is_empty() => break,
                 Err(error) => return Err(error),
             }
-            if !dealt.is_cut {
-                break;
-            }
         }
-        if dealt.granted.is_empty() {
+        if granted.is_empty() {
             return Ok(Vec::new());
         }
-        self.read_for(owner, move |conn| handing_out::complete_leases(conn, dealt.granted)).await
+        self.read_for(owner, move |conn| handing_out::complete_leases(conn, granted)).await
     }
 
     async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>> {
