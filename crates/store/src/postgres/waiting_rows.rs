@@ -545,3 +545,77 @@ impl PgRows<'_> {
         leased.filter_map(|kept| kept.own.order_key.as_ref()).map(|key| key.as_str()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use private_postgres::Database;
+    use redrive_core::policy::Policies;
+
+    use super::*;
+    use crate::clock::SeededDice;
+    use crate::commands::lease::{Rest, lease};
+    use crate::model::{LeaseCall, TenantScope};
+    use crate::postgres::committer::To;
+    use crate::postgres::expected::Expects;
+    use crate::postgres::store::{LINES, Options, PgStore};
+    use crate::store::Store as _;
+
+    /// How many commands a call took that passed over so many runs, and how many entries of the index of due runs it read.
+    async fn passed(runs: usize) -> (usize, i64) {
+        let database = Database::fresh().unwrap();
+        let (url, dice) = (database.url().to_owned(), Arc::new(SeededDice::new(7)));
+        let options = Options { url, clock: None, dice, policies: Policies::default(), lines: LINES };
+        let store = PgStore::open(options).await.unwrap();
+        database
+            .sql(&format!(
+                "INSERT INTO tenants (id, name, created_at) VALUES (1, 'acme', 0);
+                 INSERT INTO queues (id, name, settings, created_at) VALUES (1, 'default', '{{}}', 0);
+                 INSERT INTO runs (id, tenant, queue, key_hash, run_id, state, detail, due, attempt, revision, reason,
+                     category, severity, received_at, updated_at, environment, replays, life, agent)
+                 SELECT n, 1, 1, n, 'r' || n, 0, 0, 1000, 1, 1, '', -1, 1, 0, 0, 'production', 0, '{{}}',
+                     CASE WHEN n > {runs} THEN 'mine' ELSE 'other' END::bytea
+                 FROM generate_series(1, {runs} + 1) AS n"
+            ))
+            .unwrap();
+        let call = Arc::new(LeaseCall {
+            scope: TenantScope::All,
+            queues: vec!["default".parse().unwrap()],
+            agents: Some(vec![Label::from("mine")]),
+            max: 1,
+            lease_ms: None,
+            worker: None,
+            versions: Default::default(),
+            payload_max_bytes: 1 << 20,
+            by: None,
+            request_id: None,
+        });
+        let (mut commands, mut rest, mut granted) = (0, Some(Rest::all(&call)), Vec::new());
+        while let Some(before) = rest {
+            let call = call.clone();
+            let command = move |batch: &mut crate::commands::batch::Batch<'_>| lease(batch, &call, &before);
+            let dealt = store.committer.commit(To::Claims, Expects::default(), command).await.unwrap();
+            (commands, rest) = (commands + 1, dealt.rest);
+            granted.extend(dealt.granted.into_iter().map(|granted| granted.run_id.to_string()));
+        }
+        assert_eq!(granted, [format!("r{}", runs + 1)]);
+        store.close().await;
+        let ours = "SELECT count(*) FROM pg_stat_activity
+             WHERE datname = current_database() AND application_name = 'redrive'";
+        let mut looks = 0;
+        while database.sql(ours).unwrap() != "0" {
+            looks += 1;
+            assert!(looks < 200, "a session of a closed store stays");
+        }
+        let read = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'runs_due'";
+        (commands, database.sql(read).unwrap().parse().unwrap())
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_command_pays_for_the_whole_wall() {
+        let (commands, read) = passed(5_000).await;
+        assert!((9..20).contains(&commands), "{commands} commands");
+        assert!(read < 2 * 5_000, "each run is passed over once: {read} entries");
+    }
+}

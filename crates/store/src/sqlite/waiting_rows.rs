@@ -21,18 +21,21 @@ const NEXT_TENANT: &str = "SELECT tenant, due FROM runs INDEXED BY runs_due
 const NEXT_WAITING: &str = "SELECT queue, tenant, due FROM runs INDEXED BY runs_due
      WHERE due IS NOT NULL AND (queue, tenant) > (?1, ?2) ORDER BY queue, tenant, due LIMIT 1";
 
-/// The runs that a look comes to, in due order. Those due at the same moment as the last one of the look before are asked
-/// for apart: only then does SQLite step over the ones already seen instead of reading them again.
-const WINDOW: &str = "SELECT due AS window_due, id AS window_id FROM runs INDEXED BY runs_due
+/// The runs that a look from the front comes to, in due order.
+const WINDOW_AT_FRONT: &str = "SELECT due AS window_due, id AS window_id FROM runs INDEXED BY runs_due
+     WHERE queue = ?1 AND tenant = ?2 AND due <= ?3 ORDER BY due, id LIMIT ?6";
+/// The same for a look that goes on. Those due at the same moment as the last one of the look before are asked for apart:
+/// only then does SQLite step over the ones already seen instead of reading them again.
+const WINDOW_AFTER: &str = "SELECT due AS window_due, id AS window_id FROM runs INDEXED BY runs_due
          WHERE queue = ?1 AND tenant = ?2 AND due = ?4 AND id > ?5
      UNION ALL
      SELECT due, id FROM runs INDEXED BY runs_due WHERE queue = ?1 AND tenant = ?2 AND due > ?4 AND due <= ?3
      ORDER BY window_due, window_id LIMIT ?6";
 
-/// Those of them that can be had. Rows come one by one: none behind the last one that is wanted is read.
-static DUE: LazyLock<String> = LazyLock::new(|| {
+/// Those of a window that can be had. Rows come one by one: none behind the last one that is wanted is read.
+fn due_within(window: &str) -> String {
     format!(
-        "SELECT {COLUMNS}, order_key, agent, idempotency_key FROM ({WINDOW}) CROSS JOIN runs ON runs.id = window_id
+        "SELECT {COLUMNS}, order_key, agent, idempotency_key FROM ({window}) CROSS JOIN runs ON runs.id = window_id
          WHERE unleasable IS NULL
            AND (?7 IS NULL OR agent IN (SELECT value FROM json_each(?7)))
            AND (order_key IS NULL OR NOT EXISTS (
@@ -40,10 +43,17 @@ static DUE: LazyLock<String> = LazyLock::new(|| {
                    AND busy.order_key = runs.order_key AND busy.order_key IS NOT NULL AND busy.wake IS NOT NULL))
          LIMIT ?8"
     )
-});
+}
+
 /// The last run of a window that is full.
-static WINDOW_END: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT window_due, window_id FROM ({WINDOW}) LIMIT 1 OFFSET ?6 - 1"));
+fn end_of(window: &str) -> String {
+    format!("SELECT window_due, window_id FROM ({window}) LIMIT 1 OFFSET ?6 - 1")
+}
+
+pub(super) static DUE_AT_FRONT: LazyLock<String> = LazyLock::new(|| due_within(WINDOW_AT_FRONT));
+pub(super) static DUE_AFTER: LazyLock<String> = LazyLock::new(|| due_within(WINDOW_AFTER));
+pub(super) static END_AT_FRONT: LazyLock<String> = LazyLock::new(|| end_of(WINDOW_AT_FRONT));
+pub(super) static END_AFTER: LazyLock<String> = LazyLock::new(|| end_of(WINDOW_AFTER));
 
 static LEASED_BY: LazyLock<String> = LazyLock::new(|| {
     format!(
@@ -127,19 +137,28 @@ impl WaitingRows for SqliteRows<'_> {
             let names: Vec<&str> = agents.iter().map(Label::as_str).collect();
             serde_json::Value::from(names).to_string()
         });
-        let find = self.held.due_runs.of(self.conn, &DUE)?;
         let DueLook { queue, tenant, after, until } = call.at;
+        let (held, is_front) = (&mut self.held, after == DuePlace::FRONT);
+        let find = if is_front {
+            held.due_at_front.of(self.conn, &DUE_AT_FRONT)?
+        } else {
+            held.due_after.of(self.conn, &DUE_AFTER)?
+        };
         let until = until.as_millis();
         let values = params![queue, tenant, until, after.due, after.id, call.window, agents, call.most];
         let mut runs = ReadRuns::collect(find.query_and_then(values, candidate)?)?;
-        for candidate in &mut runs.rows {
-            candidate.bytes = self.payload_bytes(&candidate.row)?;
-        }
         let mut end = None;
         if runs.rows.len() < call.most {
-            let find = self.held.window_end.of(self.conn, &WINDOW_END)?;
+            let find = if is_front {
+                held.end_at_front.of(self.conn, &END_AT_FRONT)?
+            } else {
+                held.end_after.of(self.conn, &END_AFTER)?
+            };
             let values = params![queue, tenant, until, after.due, after.id, call.window];
             end = find.query_row(values, |row| Ok(DuePlace { due: row.get(0)?, id: row.get(1)? })).optional()?;
+        }
+        for candidate in &mut runs.rows {
+            candidate.bytes = self.payload_bytes(&candidate.row)?;
         }
         Ok(DueRuns { runs, end })
     }
@@ -301,7 +320,7 @@ mod tests {
         };
         let granted = lease(&mut batch, &call, &Rest::all(&call)).unwrap().granted.len();
         drop(rows);
-        let statements = [NEXT_TENANT, NEXT_WAITING, DUE.as_str()];
+        let statements = [NEXT_TENANT, NEXT_WAITING, DUE_AT_FRONT.as_str()];
         let runs = statements.map(|sql| fixture.conn.prepare_cached(sql).unwrap().get_status(StatementStatus::Run));
         (granted, runs.iter().sum())
     }
