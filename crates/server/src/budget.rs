@@ -104,6 +104,17 @@ impl Share {
         })
     }
 
+    /// Takes up to so many, and no more than half of the room that is left for this holder; says how many.
+    pub(crate) fn grow_within_half(&mut self, most_bytes: usize) -> usize {
+        let mut used = self.budget.lock();
+        let own = used.of(&self.holder);
+        let left = self.budget.holder_bytes.saturating_sub(own).min(self.budget.total_bytes.saturating_sub(used.total));
+        let bytes = most_bytes.min(left / 2);
+        used.set(&self.holder, own.saturating_add(bytes), self.budget.holder_bytes);
+        self.bytes = self.bytes.saturating_add(bytes);
+        bytes
+    }
+
     /// Takes them in any case.
     pub(crate) fn charge(&mut self, bytes: usize) {
         let taken = self.grow_if(bytes, |_, _, _| true);
