@@ -473,8 +473,7 @@ fn deal_rounds(batch: &mut Batch<'_>, deal: &mut Deal<'_>, tenants: &[i64]) -> R
         |tenant: &i64| deal.offered.queues_of(*tenant).iter().map(|queue| (*queue, *tenant)).collect::<Vec<_>>();
     let places: Vec<(i64, i64)> = tenants.iter().flat_map(places).collect();
     deal.passable = (PASSED_MAX / places.len().max(1)).max(PASSED_MIN);
-    let looks: Vec<DueLook> =
-        places.into_iter().map(|place| look_at(place, &deal.sight(batch, place).walk)).collect();
+    let looks: Vec<DueLook> = places.into_iter().map(|place| look_at(place, &deal.sight(batch, place).walk)).collect();
     batch.rows.expect_due(DueHint { looks: &looks, agents, most, window: most + deal.passable })?;
     while !hungry.is_empty() && deal.runs_left > 0 {
         let (each, over) = (deal.runs_left / hungry.len(), deal.runs_left % hungry.len());

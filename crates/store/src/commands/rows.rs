@@ -31,8 +31,8 @@ use crate::model::{KeyRecord, NewRun, NewSent, RunFilter, Swept};
 pub(crate) use crate::commands::set_aside::ReadRuns;
 
 pub(crate) use crate::commands::records::{
-    Candidate, Changed, DueCall, DueHint, DueLook, DueRuns, KeptRequest, MovedEntry, NewAttempt, NewEntry, NewMove, NewOperationRow,
-    NewRequest, NewRevision, Own, PatternChange, SettledEntry, Stood, outcome_column, status_column,
+    Candidate, Changed, DueCall, DueHint, DueLook, DueRuns, KeptRequest, MovedEntry, NewAttempt, NewEntry, NewMove,
+    NewOperationRow, NewRequest, NewRevision, Own, PatternChange, SettledEntry, Stood, outcome_column, status_column,
 };
 
 /// All of them.
