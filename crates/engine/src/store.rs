@@ -19,7 +19,7 @@ use crate::attempt::sent::keep_sent;
 use crate::attempt::{start, under_lease};
 use crate::error::{Reported, Result};
 use crate::ingest::report;
-use crate::lease::claim::{self, Dealt};
+use crate::lease::claim::{self, Rest};
 use crate::ledger::effects;
 use crate::model::breakers::BreakerAct;
 use crate::model::operations::{ItemsCall, NewOperation};
@@ -208,23 +208,24 @@ impl<B: Backend> Store for B {
 
     async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>> {
         let call = Arc::new(call);
-        let mut dealt = Dealt::none(&call);
-        loop {
-            let (piece_of, before) = (call.clone(), dealt.so_far());
-            match self.submit(Route::claims(&call.scope), move |tx| claim::lease(tx, &piece_of, before)).await {
-                Ok(piece) => dealt.add(piece),
+        let (mut granted, mut rest) = (Vec::new(), Some(Rest::all(&call)));
+        // A long call goes on in later transactions, so that it holds up nobody else.
+        while let Some(before) = rest.take() {
+            let piece_of = call.clone();
+            match self.submit(Route::claims(&call.scope), move |tx| claim::lease(tx, &piece_of, &before)).await {
+                Ok(dealt) => {
+                    granted.extend(dealt.granted);
+                    rest = dealt.rest;
+                }
                 // What was leased before is the caller's.
-                Err(_) if !dealt.granted.is_empty() => break,
+                Err(_) if !granted.is_empty() => break,
                 Err(error) => return Err(error),
             }
-            if !dealt.is_cut {
-                break;
-            }
         }
-        if dealt.granted.is_empty() {
+        if granted.is_empty() {
             return Ok(Vec::new());
         }
-        self.complete_leases(Owner::from(&call.scope), dealt.granted).await
+        self.complete_leases(Owner::from(&call.scope), granted).await
     }
 
     async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>> {

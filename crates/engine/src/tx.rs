@@ -14,6 +14,7 @@ use crate::breakers::Breakers;
 use crate::clock::Dice;
 use crate::error::{Error, Result};
 use crate::lease::limits::Buckets;
+use crate::lease::walks::Walks;
 use crate::map::Map;
 use crate::model::KeyRecord;
 use crate::names::versions::SeenVersion;
@@ -55,6 +56,7 @@ pub struct Known {
     pub lease_calls: Map<(i64, i64), Timestamp>,
     /// The tenant that the last lease call of a scope ended with; only a place to begin.
     pub last_served: i64,
+    pub walks: Walks,
     pub breakers: Breakers,
     pub limits: Map<i64, Limits>,
     pub buckets: Buckets,
@@ -74,8 +76,9 @@ impl Known {
     }
 
     pub fn forget(&mut self) {
-        let buckets = std::mem::take(&mut self.buckets);
-        *self = Self { last_served: self.last_served, buckets, ..Self::default() };
+        let (buckets, mut walks) = (std::mem::take(&mut self.buckets), std::mem::take(&mut self.walks));
+        walks.forget();
+        *self = Self { last_served: self.last_served, buckets, walks, ..Self::default() };
     }
 }
 

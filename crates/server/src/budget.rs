@@ -115,6 +115,17 @@ impl Share {
         })
     }
 
+    /// Takes up to so many, and no more than half of the room that is left for this holder; says how many.
+    pub(crate) fn grow_within_half(&mut self, most_bytes: usize) -> usize {
+        let mut used = self.budget.lock();
+        let own = used.of(&self.holder);
+        let left = self.budget.holder_bytes.saturating_sub(own).min(self.budget.total_bytes.saturating_sub(used.total));
+        let bytes = most_bytes.min(left / 2);
+        used.set(&self.holder, own.saturating_add(bytes), self.budget.holder_bytes);
+        self.bytes = self.bytes.saturating_add(bytes);
+        bytes
+    }
+
     /// Takes them in any case.
     pub(crate) fn charge(&mut self, bytes: usize) {
         let taken = self.grow_if(bytes, |_, _, _| true);
@@ -162,6 +173,13 @@ pub(crate) enum IfFull {
     Send,
 }
 
+/// Room for an answer that is not made yet.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    pub(crate) bytes: usize,
+    _share: Share,
+}
+
 impl Answers {
     pub(crate) fn new(limits: &Limits) -> Self {
         let bytes = Budget::new(limits.answers_max_bytes, limits.answers_max_bytes / 4);
@@ -175,6 +193,15 @@ impl Answers {
     /// For a call whose answer may be large and can't be taken back: asked before it does anything.
     pub(crate) fn demand_room(&self, holder: &Holder) -> Result<()> {
         if self.bytes.has_room(holder) { Ok(()) } else { Err(busy()) }
+    }
+
+    /// Room for an answer that may be large and can't be taken back, kept until it is written. Each of several calls at once
+    /// gets half of what is left: together they never exceed the budget, and the first gets all it asks for.
+    pub(crate) fn reserve(&self, holder: &Holder, most_bytes: usize) -> Result<Reserved> {
+        self.demand_room(holder)?;
+        let mut share = self.bytes.share(holder.clone());
+        let bytes = share.grow_within_half(most_bytes);
+        Ok(Reserved { bytes, _share: share })
     }
 
     /// Leave to read what may be large; it is kept until the answer is written.
@@ -324,6 +351,18 @@ mod tests {
         assert_eq!((unread.status().as_u16(), ask().status().as_u16()), (200, 503));
         let other = answers.count(tenant("b"), IfFull::Refuse, answer(LARGE_ANSWER_BYTES + 1));
         assert_eq!(other.status(), 200, "what is beyond one tenant's part is not taken from others");
+    }
+
+    #[test]
+    fn simultaneous_calls_reserve_no_more_than_there_is() {
+        let answers = answers_of(8 * LARGE_ANSWER_BYTES);
+        let ask = || answers.reserve(&tenant("a"), LARGE_ANSWER_BYTES).unwrap();
+        let held: Vec<Reserved> = std::iter::repeat_with(ask).take(30).collect();
+        assert_eq!(held[0].bytes, LARGE_ANSWER_BYTES, "one alone gets what it asks for");
+        assert!(held.iter().map(|reserved| reserved.bytes).sum::<usize>() <= 2 * LARGE_ANSWER_BYTES);
+        assert_eq!(answers.reserve(&tenant("b"), LARGE_ANSWER_BYTES).unwrap().bytes, LARGE_ANSWER_BYTES);
+        drop(held);
+        assert_eq!(answers.used_bytes(), 0);
     }
 
     #[tokio::test(start_paused = true)]

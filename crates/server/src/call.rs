@@ -7,6 +7,7 @@ use redrive_store::Turn;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
+use crate::budget::Reserved;
 use crate::app::App;
 use crate::auth::{Gate, LookUp};
 use crate::body::{FromBody, NoBody};
@@ -60,11 +61,12 @@ pub(crate) struct Reply<A> {
     is_large: bool,
     /// Of what may be large; kept until it is written.
     turn: Option<Turn>,
+    reserved: Option<Reserved>,
 }
 
 impl<A> Reply<A> {
     pub(crate) fn ok(answer: A) -> Self {
-        Self { status: StatusCode::OK, answer, is_large: false, turn: None }
+        Self { status: StatusCode::OK, answer, is_large: false, turn: None, reserved: None }
     }
 
     /// Enough to keep a thread busy while it is written.
@@ -74,6 +76,10 @@ impl<A> Reply<A> {
 
     pub(crate) fn under(self, turn: Turn) -> Self {
         Self { turn: Some(turn), ..self }
+    }
+
+    pub(crate) fn within(self, reserved: Option<Reserved>) -> Self {
+        Self { reserved, ..self }
     }
 
     /// 201 where something is new, 200 where it was there before.
@@ -91,10 +97,10 @@ impl<A: Serialize + JsonSchema + Send + 'static> Answer for Reply<A> {
     }
 
     async fn respond(self) -> Response {
-        let Self { status, answer, is_large, turn } = self;
+        let Self { status, answer, is_large, turn, reserved } = self;
         let write = move || serde_json::to_vec(&answer).map_err(|error| Problem::internal(&error.to_string()));
         let written = if is_large { beside(write).await } else { write() };
-        drop(turn);
+        drop((turn, reserved));
         match written {
             Ok(body) => typed(status, "application/json", body),
             Err(problem) => problem.into_response(),

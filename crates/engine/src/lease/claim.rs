@@ -1,5 +1,7 @@
 //! Dealing due runs to workers: round robin over the tenants that have some, in due order within each, starting after
-//! the one served last. Whatever one tenant's backlog, another's few runs come up at once.
+//! the one served last. Whatever one tenant's backlog, another's few runs come up at once. Runs that a call passes over
+//! (for other agents, or of a busy order key) hold nobody up: a command passes over a few hundred, and the call goes on in
+//! later ones ([`super::walks`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
@@ -15,8 +17,9 @@ use crate::attempt::start::token;
 use crate::breakers::{Gate, Probes};
 use crate::error::{Error, Result};
 use crate::lease::handing_out;
+use crate::lease::walks::{DuePlace, Filter, Lap, Walk};
 use crate::model::{HourlyKind, LeaseCall, LeaseToken, TenantScope};
-use crate::ports::rows::{Candidate, DueCall, DueHint};
+use crate::ports::rows::{Candidate, DueCall, DueHint, DueLook};
 use crate::runs::attempts::json;
 use crate::runs::run_row::RunRow;
 use crate::tx::{Queue, Tx};
@@ -33,6 +36,12 @@ const HELD_MAX: usize = 1_024;
 const BARREN_MAX: usize = 256;
 /// Up to so many queues are asked one by one; of more, only those with due runs.
 const QUEUES_ASKED_MAX: usize = 64;
+/// Runs that one command passes over in all queues of the tenants whose turn it is.
+const PASSED_MAX: usize = 512;
+/// In each of them, however many there are.
+const PASSED_MIN: usize = 4;
+/// Commands of one call that found nothing more within what they may pass over. The next call goes on after the last one.
+const CUTS_MAX: usize = 512;
 /// Whose call it is when it names no tenant, or no queue.
 const ALL: i64 = 0;
 
@@ -56,34 +65,92 @@ pub struct Granted {
     pub versions: Versions,
 }
 
-/// What a call has got so far. One that takes long is cut where others wait, and goes on in a later batch.
+/// What one command of a call gave, and what is left of the call. One that takes long is cut where others wait, and goes on
+/// in a later batch.
 #[derive(Debug)]
 pub struct Dealt {
     pub granted: Vec<Granted>,
-    /// There may be more: the batch had to end.
-    pub is_cut: bool,
-    bytes_left: usize,
+    /// There may be more: the batch had to end, or the command had passed over enough.
+    pub rest: Option<Rest>,
 }
 
-/// What the pieces of a call before this one have given.
-#[derive(Debug, Clone, Copy)]
-pub struct SoFar {
+/// What is left of a call after some commands.
+#[derive(Debug, Clone)]
+pub struct Rest {
+    /// Runs that it has got.
     runs: usize,
     bytes_left: usize,
+    cuts: usize,
+    /// The queues and tenants that it has not wholly looked at, and the lap that it has to see the end of; none where it
+    /// has to ask all of them.
+    unseen: BTreeMap<(i64, i64), Lap>,
 }
 
-impl Dealt {
-    pub fn none(call: &LeaseCall) -> Self {
-        Self { granted: Vec::new(), is_cut: false, bytes_left: call.payload_max_bytes }
+impl Rest {
+    pub fn all(call: &LeaseCall) -> Self {
+        Self { runs: 0, bytes_left: call.payload_max_bytes, cuts: 0, unseen: BTreeMap::new() }
+    }
+}
+
+/// How far a command has got with the due runs of a queue and a tenant.
+struct Sight {
+    walk: Walk,
+    /// What the call has to see the end of.
+    lap: Lap,
+    is_new: bool,
+    /// Others go on where it is now. A call that found enough at the front leaves the front to the next one: the oldest
+    /// run that can be had goes first.
+    is_moved: bool,
+    /// Runs of the last look that the command has not come to.
+    ahead: usize,
+    behind: Behind,
+    /// The command looks no further.
+    is_over: bool,
+}
+
+/// What lies behind the runs of a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Behind {
+    Unknown,
+    /// More, after as many as a command may pass over.
+    After(DuePlace),
+    /// Nothing that is due.
+    Nothing,
+}
+
+impl Sight {
+    fn begin(tx: &mut Tx<'_>, filter: Filter, place: (i64, i64), unseen: Option<&Lap>) -> Self {
+        let (walk, is_new) = tx.known.walks.go_on(place, filter, tx.now);
+        let lap = unseen.copied().filter(|lap| lap.is_of(&walk)).unwrap_or_else(|| walk.full_lap());
+        let is_moved = walk.at != DuePlace::FRONT;
+        Self { walk, lap, is_new, is_moved, ahead: 0, behind: Behind::Unknown, is_over: false }
     }
 
-    pub fn so_far(&self) -> SoFar {
-        SoFar { runs: self.granted.len(), bytes_left: self.bytes_left }
+    /// The command has done with a run of the last look.
+    fn pass(&mut self, run: DuePlace) {
+        self.ahead -= 1;
+        self.walk.at = run;
     }
 
-    pub fn add(&mut self, piece: Self) {
-        self.granted.extend(piece.granted);
-        (self.is_cut, self.bytes_left) = (piece.is_cut, piece.bytes_left);
+    /// The command has done with the last look, or needs no more.
+    fn end_look(&mut self, now: Timestamp) {
+        if self.ahead > 0 || self.is_over {
+            return;
+        }
+        match self.behind {
+            Behind::Unknown => return,
+            Behind::After(end) => (self.walk.at, self.is_moved) = (end, true),
+            Behind::Nothing => {
+                self.walk.end_lap(now);
+                self.is_moved = !self.is_new;
+            }
+        }
+        self.is_over = true;
+    }
+
+    /// The call has more to look at here, and the command may not.
+    fn is_cut(&self) -> bool {
+        self.is_over && !self.walk.has_ended(self.lap)
     }
 }
 
@@ -107,9 +174,50 @@ struct Deal<'a> {
     done: HashSet<i64>,
     /// What each tenant may still be given.
     allowed: HashMap<i64, usize>,
+    filter: Filter,
+    /// By queue and tenant.
+    sights: HashMap<(i64, i64), Sight>,
+    unseen: &'a BTreeMap<(i64, i64), Lap>,
+    /// Runs that one look may pass over.
+    passable: usize,
 }
 
 impl Deal<'_> {
+    /// How far the command has got with a queue and a tenant.
+    fn sight(&mut self, tx: &mut Tx<'_>, place: (i64, i64)) -> &mut Sight {
+        let (filter, unseen) = (self.filter, self.unseen);
+        self.sights.entry(place).or_insert_with(|| Sight::begin(tx, filter, place, unseen.get(&place)))
+    }
+
+    /// Looks for up to `most` due runs, unless the command has looked far enough.
+    fn look(&mut self, tx: &mut Tx<'_>, place: (i64, i64), most: usize) -> Result<Vec<Candidate>> {
+        let (agents, window) = (self.call.agents.as_deref(), most + self.passable);
+        let sight = self.sight(tx, place);
+        if sight.is_over {
+            return Ok(Vec::new());
+        }
+        let call = DueCall { at: look_at(place, &sight.walk), agents, most, window };
+        let mut end = None;
+        let found = tx.readable(|rows| {
+            let due = rows.due_runs(call)?;
+            end = due.end;
+            Ok(due.runs)
+        })?;
+        sight.ahead = found.len();
+        sight.behind = match end {
+            _ if found.len() >= most => Behind::Unknown,
+            Some(end) => Behind::After(end),
+            None => Behind::Nothing,
+        };
+        Ok(found)
+    }
+
+    fn pass(&mut self, row: &RunRow) {
+        if let (Some(sight), Some(place)) = (self.sights.get_mut(&(row.queue, row.tenant)), DuePlace::of(row)) {
+            sight.pass(place);
+        }
+    }
+
     fn allowance(&mut self, tx: &mut Tx<'_>, tenant: i64) -> Result<usize> {
         if let Some(left) = self.allowed.get(&tenant) {
             return Ok(*left);
@@ -131,16 +239,16 @@ impl Deal<'_> {
     }
 }
 
-/// `POST /v1/leases`, or what is left of it after other pieces.
-pub fn lease(tx: &mut Tx<'_>, call: &LeaseCall, before: SoFar) -> Result<Dealt> {
+/// `POST /v1/leases`, or what is left of it after other commands.
+pub fn lease(tx: &mut Tx<'_>, call: &LeaseCall, before: &Rest) -> Result<Dealt> {
     let request = request_of(tx, call)?;
     if let Some(request) = request.as_ref().filter(|_| before.runs == 0) {
         let granted = leased_before(tx, call, request)?;
         if !granted.is_empty() {
-            return Ok(Dealt { granted, is_cut: false, bytes_left: before.bytes_left });
+            return Ok(Dealt { granted, rest: None });
         }
     }
-    let offered = offered(tx, call)?;
+    let offered = if before.unseen.is_empty() { offered(tx, call)? } else { Offered::only(&before.unseen) };
     let wanted = usize::try_from(call.max).unwrap_or(0).saturating_sub(before.runs);
     let runs_left = tx.pace.piece(wanted);
     let is_piece = runs_left < wanted;
@@ -157,6 +265,10 @@ pub fn lease(tx: &mut Tx<'_>, call: &LeaseCall, before: SoFar) -> Result<Dealt> 
         held_of: HashMap::new(),
         done: HashSet::new(),
         allowed: HashMap::new(),
+        filter: Filter::of(call.agents.as_deref()),
+        sights: HashMap::new(),
+        unseen: &before.unseen,
+        passable: PASSED_MAX,
     };
     let mut hands = Vec::new();
     let (mut last_looked, mut barren) = (None, 0);
@@ -177,10 +289,31 @@ pub fn lease(tx: &mut Tx<'_>, call: &LeaseCall, before: SoFar) -> Result<Dealt> 
     if call.scope == TenantScope::All {
         tx.known.last_served = granted.last().map(|last| last.0).or(last_looked).unwrap_or(tx.known.last_served);
     }
+    let unseen = remember_walks(tx, &deal);
+    let runs = before.runs + granted.len();
     // A call that got all it could is at its end, whatever it asked for.
-    let is_cut = is_piece && granted.len() == runs_left;
-    let granted = granted.into_iter().map(|(_, granted)| granted).collect();
-    Ok(Dealt { granted, is_cut, bytes_left: deal.bytes_left })
+    let rest = if is_piece && granted.len() == runs_left {
+        Some(Rest { runs, bytes_left: deal.bytes_left, cuts: before.cuts, unseen: before.unseen.clone() })
+    } else if deal.runs_left > 0 && !unseen.is_empty() && before.cuts < CUTS_MAX {
+        Some(Rest { runs, bytes_left: deal.bytes_left, cuts: before.cuts + 1, unseen })
+    } else {
+        None
+    };
+    Ok(Dealt { granted: granted.into_iter().map(|(_, granted)| granted).collect(), rest })
+}
+
+/// Remembers how far the command has got; says where the call has more to look at.
+fn remember_walks(tx: &mut Tx<'_>, deal: &Deal<'_>) -> BTreeMap<(i64, i64), Lap> {
+    let mut unseen = BTreeMap::new();
+    for (place, sight) in &deal.sights {
+        if sight.is_moved {
+            tx.known.walks.remember(*place, deal.filter, sight.walk);
+        }
+        if sight.is_cut() && deal.allowed.get(&place.1).is_none_or(|left| *left > 0) {
+            unseen.insert(*place, sight.lap);
+        }
+    }
+    unseen
 }
 
 /// What a call is known by among all scopes; nobody's leases come back in another scope.
@@ -217,6 +350,14 @@ enum Offered {
 }
 
 impl Offered {
+    fn only(unseen: &BTreeMap<(i64, i64), Lap>) -> Self {
+        let mut places = BTreeMap::<i64, Vec<i64>>::new();
+        for (queue, tenant) in unseen.keys() {
+            places.entry(*tenant).or_default().push(*queue);
+        }
+        Self::ByTenant(places)
+    }
+
     fn queues_of(&self, tenant: i64) -> &[i64] {
         match self {
             Self::Queues(queues) => queues,
@@ -331,7 +472,9 @@ fn deal_rounds(tx: &mut Tx<'_>, deal: &mut Deal<'_>, tenants: &[i64]) -> Result<
     let places =
         |tenant: &i64| deal.offered.queues_of(*tenant).iter().map(|queue| (*queue, *tenant)).collect::<Vec<_>>();
     let places: Vec<(i64, i64)> = tenants.iter().flat_map(places).collect();
-    tx.rows.expect_due(DueHint { places: &places, agents, now: tx.now, most })?;
+    deal.passable = (PASSED_MAX / places.len().max(1)).max(PASSED_MIN);
+    let looks: Vec<DueLook> = places.into_iter().map(|place| look_at(place, &deal.sight(tx, place).walk)).collect();
+    tx.rows.expect_due(DueHint { looks: &looks, agents, most, window: most + deal.passable })?;
     while !hungry.is_empty() && deal.runs_left > 0 {
         let (each, over) = (deal.runs_left / hungry.len(), deal.runs_left % hungry.len());
         let mut still = Vec::new();
@@ -380,10 +523,9 @@ fn deal_to(tx: &mut Tx<'_>, deal: &mut Deal<'_>, tenant: i64, share: usize) -> R
 /// Looks at as many due runs as there is room for, in due order over the queues.
 fn deal_some(tx: &mut Tx<'_>, deal: &mut Deal<'_>, tenant: i64, share: usize) -> Result<Vec<Granted>> {
     let mut candidates: Vec<Candidate> = Vec::new();
-    for queue in deal.offered.queues_of(tenant) {
-        let agents = deal.call.agents.as_deref();
-        let call = DueCall { queue: *queue, tenant, agents, now: tx.now, most: share };
-        candidates.extend(tx.readable(|rows| rows.due_runs(call))?);
+    let queues = deal.offered.queues_of(tenant).to_vec();
+    for queue in &queues {
+        candidates.extend(deal.look(tx, (*queue, tenant), share)?);
     }
     candidates.sort_by_key(|candidate| (candidate.row.run.due_at(), candidate.row.id));
     let mut granted = Vec::new();
@@ -392,11 +534,13 @@ fn deal_some(tx: &mut Tx<'_>, deal: &mut Deal<'_>, tenant: i64, share: usize) ->
             break;
         }
         if deal.runs.contains(&candidate.row.id) {
+            deal.pass(&candidate.row);
             continue;
         }
         let probes = match tx.gate(&candidate.row)? {
             Gate::Open(probes) => probes,
             Gate::Held(by) => {
+                deal.pass(&candidate.row);
                 deal.hold(tx, candidate.row, by)?;
                 continue;
             }
@@ -407,6 +551,7 @@ fn deal_some(tx: &mut Tx<'_>, deal: &mut Deal<'_>, tenant: i64, share: usize) ->
             deal.runs_left = 0;
             break;
         }
+        deal.pass(&candidate.row);
         if let Some(key) = &candidate.order_key
             && !deal.keys.insert((tenant, key.clone()))
         {
@@ -418,7 +563,14 @@ fn deal_some(tx: &mut Tx<'_>, deal: &mut Deal<'_>, tenant: i64, share: usize) ->
         deal.runs.insert(candidate.row.id);
         granted.push(grant(tx, deal, candidate, probes)?);
     }
+    for queue in queues {
+        deal.sight(tx, (queue, tenant)).end_look(tx.now);
+    }
     Ok(granted)
+}
+
+fn look_at((queue, tenant): (i64, i64), walk: &Walk) -> DueLook {
+    DueLook { queue, tenant, after: walk.at, until: walk.until }
 }
 
 fn grant(tx: &mut Tx<'_>, deal: &Deal<'_>, candidate: Candidate, probes: Probes) -> Result<Granted> {

@@ -3,3 +3,4 @@
 pub mod claim;
 pub mod handing_out;
 pub mod limits;
+pub mod walks;

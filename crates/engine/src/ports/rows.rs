@@ -33,8 +33,8 @@ use crate::breakers::{CorruptBreaker, ReadBreakers};
 pub use crate::runs::set_aside::ReadRuns;
 
 pub use crate::runs::records::{
-    Candidate, Changed, DueCall, DueHint, KeptRequest, MovedEntry, NewAttempt, NewEntry, NewMove, NewOperationRow,
-    NewRequest, NewRevision, Own, PatternChange, SettledEntry, Stood, outcome_column, status_column,
+    Candidate, Changed, DueCall, DueHint, DueLook, DueRuns, KeptRequest, MovedEntry, NewAttempt, NewEntry, NewMove,
+    NewOperationRow, NewRequest, NewRevision, Own, PatternChange, SettledEntry, Stood, outcome_column, status_column,
 };
 
 /// All of them.
@@ -139,7 +139,7 @@ pub trait WaitingRows {
     fn next_unleasable(&mut self, after: i64) -> Result<Option<i64>>;
     fn unleasable(&mut self, queue: i64, most: usize) -> Result<ReadRuns<RunRow>>;
     /// In due order; none whose order key is busy, or that no worker can be given.
-    fn due_runs(&mut self, call: DueCall<'_>) -> Result<ReadRuns<Candidate>>;
+    fn due_runs(&mut self, call: DueCall<'_>) -> Result<DueRuns>;
     /// The next (queue, tenant) after `at` that has scheduled runs, and when the first of them is due.
     fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<((i64, i64), Timestamp)>>;
     /// Due by then, the oldest first.

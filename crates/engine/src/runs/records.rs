@@ -9,11 +9,13 @@ use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{EffectOutcome, PatternState, PayloadOmitted, Severity, StepStatus};
 
+use crate::lease::walks::DuePlace;
 use crate::ledger::steps::{Mover, StepRow};
 use crate::model::{Digest, NewStep, Payload};
 use crate::operations::row::OperationRow;
 use crate::runs::life::position;
 use crate::runs::run_row::RunRow;
+use crate::runs::set_aside::ReadRuns;
 
 /// What of a run's row a move has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,22 +51,47 @@ pub struct Candidate {
 /// Which due runs a call asks for.
 #[derive(Debug, Clone, Copy)]
 pub struct DueCall<'a> {
+    pub at: DueLook,
+    pub agents: Option<&'a [Label]>,
+    /// Runs that it gets at most.
+    pub most: usize,
+    /// Runs that it looks at at most, whether it gets them or passes them over.
+    pub window: usize,
+}
+
+/// Where a look for due runs begins and ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DueLook {
     pub queue: i64,
     pub tenant: i64,
-    pub agents: Option<&'a [Label]>,
-    pub now: Timestamp,
-    pub most: usize,
+    /// It begins with the run behind this one.
+    pub after: DuePlace,
+    /// Due by then.
+    pub until: Timestamp,
+}
+
+impl DueLook {
+    /// Queue and tenant.
+    pub fn place(&self) -> (i64, i64) {
+        (self.queue, self.tenant)
+    }
+}
+
+/// Due runs that a worker may get.
+pub struct DueRuns {
+    pub runs: ReadRuns<Candidate>,
+    /// With fewer runs than were asked for: where the window ended, unless all was looked at.
+    pub end: Option<DuePlace>,
 }
 
 /// Which due runs a call is going to ask for.
 #[derive(Debug, Clone, Copy)]
 pub struct DueHint<'a> {
-    /// Queues and tenants.
-    pub places: &'a [(i64, i64)],
+    pub looks: &'a [DueLook],
     pub agents: Option<&'a [Label]>,
-    pub now: Timestamp,
-    /// Of each place.
+    /// Of each look.
     pub most: usize,
+    pub window: usize,
 }
 
 /// The end of an attempt, to be kept.

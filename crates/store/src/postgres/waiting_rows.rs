@@ -10,6 +10,7 @@ use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use tokio_postgres::Row;
 
+use super::array::column;
 use super::columns::{bytes, label, number, parsed_or_none, text};
 use super::line::Values;
 use super::marks::TENANTS_MAX;
@@ -17,9 +18,10 @@ use super::rows::PgRows;
 use super::sheet::{COLUMN_COUNT, COLUMNS, Sheet};
 use redrive_engine::codec::{HEAD_BYTES, decoded_len};
 use redrive_engine::error::PortResult as Result;
+use redrive_engine::lease::walks::{DuePlace, Filter};
 use redrive_engine::map::Map;
 use redrive_engine::model::PayloadKind;
-use redrive_engine::ports::rows::{Candidate, DueCall, DueHint, ReadRuns, WaitingRows};
+use redrive_engine::ports::rows::{Candidate, DueCall, DueHint, DueLook, DueRuns, ReadRuns, WaitingRows};
 use redrive_engine::runs::life::position;
 use redrive_engine::runs::run_row::RunRow;
 use redrive_engine::runs::set_aside::{CorruptRun, unless_corrupt};
@@ -47,19 +49,32 @@ const WAITING: &str = "WITH RECURSIVE found AS (
              ORDER BY runs.queue, runs.tenant, runs.due LIMIT 1) AS next
      ) SELECT queue, tenant, due FROM found";
 
-/// Due runs of many tenants, so many each. How long their payloads are their rows say: reading it here would come to a page
+/// Due runs of many tenants, so many each out of a window of so many more. Rows of the window come one by one, and only
+/// those that can be had are locked; the last row of a full window comes in any case, empty where its run can't be had. A
+/// run is asked for by its number alone: for the others the planner took any index that begins with the tenant while the
+/// table was new. How long their payloads are their rows say: reading it here would come to a page
 /// of payloads for each run, one after the other, and whoever hands them out reads those beside the commit.
 static DUE: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT {columns}, idempotency_key FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS q(q_queue, q_tenant, q_mark)
+        "SELECT {columns}, idempotency_key, q_queue, q_tenant, w_due, w_id, w_nth
+         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
+             AS q(q_queue, q_tenant, q_due, q_id, q_until)
          CROSS JOIN LATERAL (
-             SELECT {columns}, idempotency_key FROM runs
-             WHERE queue = q_queue AND tenant = q_tenant AND due >= q_mark AND due <= $4 AND unleasable IS NULL
-                 AND ($5::bytea[] IS NULL OR agent = ANY($5))
-                 AND (order_key IS NULL OR NOT EXISTS (
-                     SELECT 1 FROM runs busy WHERE busy.tenant = q_tenant AND busy.order_key = runs.order_key
-                         AND busy.order_key IS NOT NULL AND busy.wake IS NOT NULL))
-             ORDER BY due, id LIMIT $6 FOR UPDATE SKIP LOCKED) AS r",
+             SELECT r.*, w_due, w_id, w_nth FROM (
+                 SELECT due AS w_due, id AS w_id, row_number() OVER (ORDER BY due, id) AS w_nth FROM (
+                     SELECT due, id FROM runs
+                     WHERE queue = q_queue AND tenant = q_tenant AND (due, id) > (q_due, q_id) AND due <= q_until
+                     ORDER BY due, id LIMIT $8) AS due_runs) AS w
+             LEFT JOIN LATERAL (
+                 SELECT {columns}, idempotency_key FROM runs
+                 WHERE id = w_id AND due IS NOT DISTINCT FROM w_due AND queue IS NOT DISTINCT FROM q_queue
+                     AND unleasable IS NULL AND ($6::bytea[] IS NULL OR agent = ANY($6))
+                     AND (order_key IS NULL OR NOT EXISTS (
+                         SELECT 1 FROM runs busy WHERE busy.tenant = q_tenant AND busy.order_key = runs.order_key
+                             AND busy.order_key IS NOT NULL AND busy.wake IS NOT NULL))
+                 LIMIT 1 FOR UPDATE SKIP LOCKED) AS r ON true
+             WHERE r.id IS NOT NULL OR w_nth = $8
+             LIMIT $7) AS found",
         columns = *COLUMNS
     )
 });
@@ -108,10 +123,35 @@ pub(super) struct Claim {
     tenants: Option<Tenants>,
     /// Every (queue, tenant) that has scheduled runs, with its oldest due time.
     waiting: Option<BTreeMap<(i64, i64), i64>>,
-    /// Runs that were read for a queue and a tenant, and whether there were as many as asked for.
-    due: Map<(i64, i64), (Vec<Candidate>, bool)>,
+    /// Runs that were read for a queue and a tenant.
+    due: Map<(i64, i64), Looked>,
     /// Due runs that can't be read, by queue and tenant.
     corrupt: Map<(i64, i64), Vec<CorruptRun>>,
+}
+
+/// What a look for due runs has found.
+struct Looked {
+    /// Where it began and ended, and for which agents.
+    at: DueLook,
+    filter: Filter,
+    found: Vec<Candidate>,
+    /// The last run that it came to, unless all was looked at.
+    end: Option<DuePlace>,
+    /// It found as many as it was asked for.
+    is_full: bool,
+}
+
+impl Looked {
+    /// Nothing was due.
+    fn nothing(at: DueLook, filter: Filter) -> Self {
+        Self { at, filter, found: Vec::new(), end: None, is_full: false }
+    }
+
+    /// Whether it came to all that this one would come to first.
+    fn covers(&self, at: &DueLook, filter: Filter) -> bool {
+        let same = self.filter == filter && self.at.until == at.until && self.at.after <= at.after;
+        same && self.end.is_none_or(|end| at.after < end)
+    }
 }
 
 /// The tenants after a place that have scheduled runs in some queues.
@@ -136,6 +176,37 @@ impl Tenants {
         let looked = self.queues.contains(&queue) && self.found.binary_search_by_key(&tenant, |(own, _)| *own).is_ok();
         looked && self.places.get(&(queue, tenant)).is_none_or(|due| *due > now.as_millis())
     }
+}
+
+/// A row of a window: a run that a look came to.
+struct WindowRow {
+    /// Queue and tenant.
+    of: (i64, i64),
+    run: DuePlace,
+    /// From 1 on.
+    nth: i64,
+    can_be_had: bool,
+}
+
+impl WindowRow {
+    fn read(row: &Row) -> Result<Self> {
+        let at = |n| number(row, COLUMN_COUNT + 1 + n);
+        Ok(Self {
+            of: (at(0)?, at(1)?),
+            run: DuePlace { due: at(2)?, id: at(3)? },
+            nth: at(4)?,
+            can_be_had: row.try_get::<_, Option<i64>>(0)?.is_some(),
+        })
+    }
+}
+
+/// How far the rows of a look went.
+#[derive(Clone, Copy, Default)]
+struct End {
+    found: i64,
+    last: Option<DuePlace>,
+    /// The window was full with the last one.
+    of_window: bool,
 }
 
 /// What was read of one queue.
@@ -206,41 +277,51 @@ impl PgRows<'_> {
         Ok(Tenants { queues: queues.to_vec(), after, found, places, all: cut.is_none() })
     }
 
-    fn load_due(&mut self, hint: &DueHint<'_>, places: &[(i64, i64)], most: usize) -> Result<()> {
-        let (queues, tenants): (Vec<i64>, Vec<i64>) = places.iter().copied().unzip();
-        let marks: Vec<i64> = queues.iter().map(|queue| self.marks.at(*queue, hint.now)).collect();
+    fn load_due(&mut self, hint: &DueHint<'_>) -> Result<()> {
+        let DueHint { looks, agents, most, window } = *hint;
+        let filter = Filter::of(agents);
+        let mut looks = looks.to_vec();
+        looks.sort_unstable_by_key(DueLook::place);
+        looks.dedup_by_key(|look| look.place());
+        let begin = |look: &DueLook| {
+            let mark = DuePlace { due: self.marks.at(look.queue, look.until), id: i64::MIN };
+            look.after.max(mark)
+        };
+        let (dues, ids): (Vec<i64>, Vec<i64>) = looks.iter().map(begin).map(|after| (after.due, after.id)).unzip();
+        let (queues, tenants) = (column(&looks, |look| look.queue), column(&looks, |look| look.tenant));
+        let untils = column(&looks, |look| look.until.as_millis());
         let agents: Option<Vec<&[u8]>> =
-            hint.agents.map(|agents| agents.iter().map(|agent| agent.as_str().as_bytes()).collect());
-        let now = hint.now.as_millis();
+            agents.map(|agents| agents.iter().map(|agent| agent.as_str().as_bytes()).collect());
         self.write_out()?;
         let mut candidates = Vec::new();
-        let mut read: Map<(i64, i64), usize> = Map::default();
-        let values: Values<'_> = &[&queues, &tenants, &marks, &now, &agents, &limit(most)];
+        let mut ends: Map<(i64, i64), End> = Map::default();
+        let (most, window) = (limit(most), limit(window));
+        let values: Values<'_> = &[&queues, &tenants, &dues, &ids, &untils, &agents, &most, &window];
         self.line.each_row(&DUE, values, |row| {
+            let window_row = WindowRow::read(row)?;
+            let end = ends.entry(window_row.of).or_default();
+            (end.last, end.of_window) = (Some(window_row.run), window_row.nth >= window);
+            if !window_row.can_be_had {
+                return Ok(());
+            }
+            end.found += 1;
             match unless_corrupt(candidate(&mut self.sheet, row))? {
                 Ok(candidate) => candidates.push(candidate),
-                Err(corrupt) => {
-                    let place = (number(row, 2)?, number(row, 1)?);
-                    *read.entry(place).or_default() += 1;
-                    self.claim.corrupt.entry(place).or_default().push(corrupt);
-                }
+                Err(corrupt) => self.claim.corrupt.entry(window_row.of).or_default().push(corrupt),
             }
             Ok(())
         })?;
         self.look_up_bytes(&mut candidates)?;
         let mut found: Map<(i64, i64), Vec<Candidate>> = Map::default();
         for candidate in candidates {
-            let place = (candidate.row.queue, candidate.row.tenant);
-            *read.entry(place).or_default() += 1;
-            found.entry(place).or_default().push(candidate);
+            found.entry((candidate.row.queue, candidate.row.tenant)).or_default().push(candidate);
         }
-        let mut places = places.to_vec();
-        places.sort_unstable();
-        places.dedup();
-        for place in &places {
-            let candidates = self.one_at_a_time(place.1, found.remove(place).unwrap_or_default())?;
-            let more = read.get(place).is_some_and(|n| *n >= most);
-            self.claim.due.insert(*place, (candidates, more));
+        for at in looks {
+            let found = self.one_at_a_time(at.tenant, found.remove(&at.place()).unwrap_or_default())?;
+            let end = ends.get(&at.place()).copied().unwrap_or_default();
+            let is_full = end.found >= most;
+            let end = end.last.filter(|_| is_full || end.of_window);
+            self.claim.due.insert(at.place(), Looked { at, filter, found, end, is_full });
         }
         Ok(())
     }
@@ -297,11 +378,13 @@ impl WaitingRows for PgRows<'_> {
     }
 
     fn expect_due(&mut self, hint: DueHint<'_>) -> Result<()> {
-        let places = hint.places.iter().copied().filter(|place| !self.claim.due.contains_key(place));
-        let nothing = |place: &(i64, i64)| self.claim.tenants.as_ref().is_some_and(|t| t.has_nothing(*place, hint.now));
-        let (without, places): (Vec<_>, Vec<_>) = places.partition(nothing);
-        self.claim.due.extend(without.into_iter().map(|place| (place, (Vec::new(), false))));
-        if places.is_empty() { Ok(()) } else { self.load_due(&hint, &places, hint.most) }
+        let filter = Filter::of(hint.agents);
+        let looks = hint.looks.iter().copied().filter(|look| !self.has_looked(look, filter));
+        let nothing =
+            |look: &DueLook| self.claim.tenants.as_ref().is_some_and(|t| t.has_nothing(look.place(), look.until));
+        let (without, looks): (Vec<_>, Vec<_>) = looks.partition(nothing);
+        self.claim.due.extend(without.into_iter().map(|look| (look.place(), Looked::nothing(look, filter))));
+        if looks.is_empty() { Ok(()) } else { self.load_due(&DueHint { looks: &looks, ..hint }) }
     }
 
     fn leased_by(&mut self, request: &str) -> Result<ReadRuns<Candidate>> {
@@ -320,19 +403,21 @@ impl WaitingRows for PgRows<'_> {
         self.runs_where(&UNLEASABLE, &[&queue, &limit(most)])
     }
 
-    fn due_runs(&mut self, call: DueCall<'_>) -> Result<ReadRuns<Candidate>> {
-        let place = (call.queue, call.tenant);
-        let hint = DueHint { places: &[], agents: call.agents, now: call.now, most: call.most };
-        if !self.claim.due.contains_key(&place) {
-            self.load_due(&hint, &[place], call.most)?;
+    fn due_runs(&mut self, call: DueCall<'_>) -> Result<DueRuns> {
+        let (place, filter) = (call.at.place(), Filter::of(call.agents));
+        let DueCall { agents, most, window, .. } = call;
+        let hint = DueHint { looks: &[call.at], agents, most, window };
+        if !self.has_looked(&call.at, filter) {
+            self.load_due(&hint)?;
         }
-        let (mut left, more) = self.still_due(place, call);
+        let (mut left, mut end, is_full) = self.still_due(call);
         // Runs that can't be read come first: once they are set aside, those behind them are asked for.
-        if left.len() < call.most && more && !self.claim.corrupt.contains_key(&place) {
-            self.load_due(&hint, &[place], call.most)?;
-            left = self.still_due(place, call).0;
+        if left.len() < most && is_full && !self.claim.corrupt.contains_key(&place) {
+            self.load_due(&hint)?;
+            (left, end, _) = self.still_due(call);
         }
-        Ok(ReadRuns { rows: left, corrupt: self.claim.corrupt.remove(&place).unwrap_or_default() })
+        let corrupt = self.claim.corrupt.remove(&place).unwrap_or_default();
+        Ok(DueRuns { runs: ReadRuns { rows: left, corrupt }, end })
     }
 
     fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<((i64, i64), Timestamp)>> {
@@ -435,22 +520,102 @@ impl WaitingRows for PgRows<'_> {
 }
 
 impl PgRows<'_> {
-    /// What was read and nobody has been given since; of an order key that this batch has dealt, nothing.
-    fn still_due(&self, place: (i64, i64), call: DueCall<'_>) -> (Vec<Candidate>, bool) {
-        let Some((read, more)) = self.claim.due.get(&place) else { return (Vec::new(), false) };
-        let ordered = read.iter().any(|candidate| candidate.order_key.is_some());
-        let dealt = if ordered { self.keys_dealt(call.tenant) } else { HashSet::new() };
+    /// Whether the due runs of a look were read in this batch, for the same agents.
+    fn has_looked(&self, look: &DueLook, filter: Filter) -> bool {
+        self.claim.due.get(&look.place()).is_some_and(|looked| looked.covers(look, filter))
+    }
+
+    /// What was read and nobody has been given since; of an order key that this batch has dealt, nothing. With where the
+    /// look ended, and whether it found all that it was asked for.
+    fn still_due(&self, call: DueCall<'_>) -> (Vec<Candidate>, Option<DuePlace>, bool) {
+        let DueLook { tenant, after, until, .. } = call.at;
+        let Some(looked) = self.claim.due.get(&call.at.place()) else { return (Vec::new(), None, false) };
+        let ordered = looked.found.iter().any(|candidate| candidate.order_key.is_some());
+        let dealt = if ordered { self.keys_dealt(tenant) } else { HashSet::new() };
         let still = |candidate: &&Candidate| {
-            let known = self.sheet.runs.get(&candidate.row.id);
-            let due = known.and_then(|kept| kept.row.run.due_at()).is_some_and(|due| due <= call.now);
+            let known = self.sheet.runs.get(&candidate.row.id).and_then(|kept| DuePlace::of(&kept.row));
+            let due = known.is_some_and(|place| place > after && place.due <= until.as_millis());
             due && candidate.order_key.as_deref().is_none_or(|key| !dealt.contains(key))
         };
-        (read.iter().filter(still).take(call.most).cloned().collect(), *more)
+        (looked.found.iter().filter(still).take(call.most).cloned().collect(), looked.end, looked.is_full)
     }
 
     fn keys_dealt(&self, tenant: i64) -> HashSet<&str> {
         let runs = self.sheet.runs.values();
         let leased = runs.filter(|kept| kept.row.tenant == tenant && kept.row.run.lease().is_some());
         leased.filter_map(|kept| kept.own.order_key.as_ref()).map(|key| key.as_str()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use private_postgres::Database;
+    use redrive_core::policy::Policies;
+
+    use super::*;
+    use crate::postgres::store::{LINES, Options, PgStore};
+    use redrive_engine::clock::SeededDice;
+    use redrive_engine::lease::claim::{Rest, lease};
+    use redrive_engine::model::{LeaseCall, TenantScope};
+    use redrive_engine::ports::backend::Route;
+    use redrive_engine::store::Store as _;
+
+    /// How many commands a call took that passed over so many runs, and how many entries of the index of due runs it read.
+    async fn passed(runs: usize) -> (usize, i64) {
+        let database = Database::fresh().unwrap();
+        let (url, dice) = (database.url().to_owned(), Arc::new(SeededDice::new(7)));
+        let options = Options { url, clock: None, dice, policies: Policies::default(), lines: LINES };
+        let store = PgStore::open(options).await.unwrap();
+        database
+            .sql(&format!(
+                "INSERT INTO tenants (id, name, created_at) VALUES (1, 'acme', 0);
+                 INSERT INTO queues (id, name, settings, created_at) VALUES (1, 'default', '{{}}', 0);
+                 INSERT INTO runs (id, tenant, queue, key_hash, run_id, state, detail, due, attempt, revision, reason,
+                     category, severity, received_at, updated_at, environment, replays, life, agent)
+                 SELECT n, 1, 1, n, 'r' || n, 0, 0, 1000, 1, 1, '', -1, 1, 0, 0, 'production', 0, '{{}}',
+                     CASE WHEN n > {runs} THEN 'mine' ELSE 'other' END::bytea
+                 FROM generate_series(1, {runs} + 1) AS n"
+            ))
+            .unwrap();
+        let call = Arc::new(LeaseCall {
+            scope: TenantScope::All,
+            queues: vec!["default".parse().unwrap()],
+            agents: Some(vec![Label::from("mine")]),
+            max: 1,
+            lease_ms: None,
+            worker: None,
+            versions: Default::default(),
+            payload_max_bytes: 1 << 20,
+            by: None,
+            request_id: None,
+        });
+        let (mut commands, mut rest, mut granted) = (0, Some(Rest::all(&call)), Vec::new());
+        while let Some(before) = rest {
+            let call = call.clone();
+            let command = move |batch: &mut redrive_engine::tx::Tx<'_>| lease(batch, &call, &before);
+            let dealt = store.committer.commit(Route::claims(&TenantScope::All), command).await.unwrap();
+            (commands, rest) = (commands + 1, dealt.rest);
+            granted.extend(dealt.granted.into_iter().map(|granted| granted.run_id.to_string()));
+        }
+        assert_eq!(granted, [format!("r{}", runs + 1)]);
+        store.close().await;
+        let ours = "SELECT count(*) FROM pg_stat_activity
+             WHERE datname = current_database() AND application_name = 'redrive'";
+        let mut looks = 0;
+        while database.sql(ours).unwrap() != "0" {
+            looks += 1;
+            assert!(looks < 200, "a session of a closed store stays");
+        }
+        let read = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'runs_due'";
+        (commands, database.sql(read).unwrap().parse().unwrap())
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_command_pays_for_the_whole_wall() {
+        let (commands, read) = passed(5_000).await;
+        assert!((9..20).contains(&commands), "{commands} commands");
+        assert!(read < 2 * 5_000, "each run is passed over once: {read} entries");
     }
 }

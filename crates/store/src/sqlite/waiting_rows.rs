@@ -11,8 +11,9 @@ use rusqlite::{OptionalExtension, Params, Row, params};
 use super::columns::{label_or_none, parsed_or_none};
 use super::rows::SqliteRows;
 use redrive_engine::error::PortResult as Result;
+use redrive_engine::lease::walks::DuePlace;
 use redrive_engine::model::PayloadKind;
-use redrive_engine::ports::rows::{Candidate, DueCall, DueHint, ReadRuns, WaitingRows};
+use redrive_engine::ports::rows::{Candidate, DueCall, DueHint, DueLook, DueRuns, ReadRuns, WaitingRows};
 use redrive_engine::runs::life::position;
 use redrive_engine::runs::run_row::RunRow;
 
@@ -21,17 +22,39 @@ const NEXT_TENANT: &str = "SELECT tenant, due FROM runs INDEXED BY runs_due
 const NEXT_WAITING: &str = "SELECT queue, tenant, due FROM runs INDEXED BY runs_due
      WHERE due IS NOT NULL AND (queue, tenant) > (?1, ?2) ORDER BY queue, tenant, due LIMIT 1";
 
-static DUE: LazyLock<String> = LazyLock::new(|| {
+/// The runs that a look from the front comes to, in due order.
+const WINDOW_AT_FRONT: &str = "SELECT due AS window_due, id AS window_id FROM runs INDEXED BY runs_due
+     WHERE queue = ?1 AND tenant = ?2 AND due <= ?3 ORDER BY due, id LIMIT ?6";
+/// The same for a look that goes on. Those due at the same moment as the last one of the look before are asked for apart:
+/// only then does SQLite step over the ones already seen instead of reading them again.
+const WINDOW_AFTER: &str = "SELECT due AS window_due, id AS window_id FROM runs INDEXED BY runs_due
+         WHERE queue = ?1 AND tenant = ?2 AND due = ?4 AND id > ?5
+     UNION ALL
+     SELECT due, id FROM runs INDEXED BY runs_due WHERE queue = ?1 AND tenant = ?2 AND due > ?4 AND due <= ?3
+     ORDER BY window_due, window_id LIMIT ?6";
+
+/// Those of a window that can be had. Rows come one by one: none behind the last one that is wanted is read.
+fn due_within(window: &str) -> String {
     format!(
-        "SELECT {RUN_COLUMNS}, order_key, agent, idempotency_key FROM runs INDEXED BY runs_due
-         WHERE queue = ?1 AND tenant = ?2 AND due <= ?3 AND unleasable IS NULL
-           AND (?4 IS NULL OR agent IN (SELECT value FROM json_each(?4)))
+        "SELECT {RUN_COLUMNS}, order_key, agent, idempotency_key FROM ({window}) CROSS JOIN runs ON runs.id = window_id
+         WHERE unleasable IS NULL
+           AND (?7 IS NULL OR agent IN (SELECT value FROM json_each(?7)))
            AND (order_key IS NULL OR NOT EXISTS (
                SELECT 1 FROM runs busy INDEXED BY runs_order WHERE busy.tenant = ?2
                    AND busy.order_key = runs.order_key AND busy.order_key IS NOT NULL AND busy.wake IS NOT NULL))
-         ORDER BY due LIMIT ?5"
+         LIMIT ?8"
     )
-});
+}
+
+/// The last run of a window that is full.
+fn end_of(window: &str) -> String {
+    format!("SELECT window_due, window_id FROM ({window}) LIMIT 1 OFFSET ?6 - 1")
+}
+
+pub(super) static DUE_AT_FRONT: LazyLock<String> = LazyLock::new(|| due_within(WINDOW_AT_FRONT));
+pub(super) static DUE_AFTER: LazyLock<String> = LazyLock::new(|| due_within(WINDOW_AFTER));
+pub(super) static END_AT_FRONT: LazyLock<String> = LazyLock::new(|| end_of(WINDOW_AT_FRONT));
+pub(super) static END_AFTER: LazyLock<String> = LazyLock::new(|| end_of(WINDOW_AFTER));
 
 static LEASED_BY: LazyLock<String> = LazyLock::new(|| {
     format!(
@@ -110,18 +133,35 @@ impl WaitingRows for SqliteRows<'_> {
         self.runs_where(condition, params![queue, most])
     }
 
-    fn due_runs(&mut self, call: DueCall<'_>) -> Result<ReadRuns<Candidate>> {
+    fn due_runs(&mut self, call: DueCall<'_>) -> Result<DueRuns> {
         let agents = call.agents.map(|agents| {
             let names: Vec<&str> = agents.iter().map(Label::as_str).collect();
             serde_json::Value::from(names).to_string()
         });
-        let find = self.held.due_runs.of(self.conn, &DUE)?;
-        let values = params![call.queue, call.tenant, call.now.as_millis(), agents, call.most];
-        let mut found = ReadRuns::collect(find.query_and_then(values, candidate)?)?;
-        for candidate in &mut found.rows {
+        let DueLook { queue, tenant, after, until } = call.at;
+        let (held, is_front) = (&mut self.held, after == DuePlace::FRONT);
+        let find = if is_front {
+            held.due_at_front.of(self.conn, &DUE_AT_FRONT)?
+        } else {
+            held.due_after.of(self.conn, &DUE_AFTER)?
+        };
+        let until = until.as_millis();
+        let values = params![queue, tenant, until, after.due, after.id, call.window, agents, call.most];
+        let mut runs = ReadRuns::collect(find.query_and_then(values, candidate)?)?;
+        let mut end = None;
+        if runs.rows.len() < call.most {
+            let find = if is_front {
+                held.end_at_front.of(self.conn, &END_AT_FRONT)?
+            } else {
+                held.end_after.of(self.conn, &END_AFTER)?
+            };
+            let values = params![queue, tenant, until, after.due, after.id, call.window];
+            end = find.query_row(values, |row| Ok(DuePlace { due: row.get(0)?, id: row.get(1)? })).optional()?;
+        }
+        for candidate in &mut runs.rows {
             candidate.bytes = self.payload_bytes(&candidate.row)?;
         }
-        Ok(found)
+        Ok(DueRuns { runs, end })
     }
 
     fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<((i64, i64), Timestamp)>> {
@@ -224,7 +264,7 @@ mod tests {
     use crate::sqlite::fixture::{Fixture, Seed, now};
     use crate::sqlite::rows::Memory;
     use redrive_engine::clock::SeededDice;
-    use redrive_engine::lease::claim::{Dealt, lease};
+    use redrive_engine::lease::claim::{Rest, lease};
     use redrive_engine::model::{LeaseCall, TenantScope};
     use redrive_engine::ports::backend::Unpaced;
     use redrive_engine::tally::Tally;
@@ -239,8 +279,9 @@ mod tests {
             fixture.payload(run, 1, PayloadKind::Json, &[b'x'; 600]);
         }
         let mut memory = Memory::default();
-        let call = DueCall { queue: 1, tenant: 1, agents: None, now: now(), most: 10 };
-        let found = SqliteRows::new(&fixture.conn, &mut memory).due_runs(call).unwrap();
+        let at = DueLook { queue: 1, tenant: 1, after: DuePlace::FRONT, until: now() };
+        let call = DueCall { at, agents: None, most: 10, window: 10 };
+        let found = SqliteRows::new(&fixture.conn, &mut memory).due_runs(call).unwrap().runs;
         let mut bytes: Vec<(i64, usize)> = found.rows.iter().map(|run| (run.row.id, run.bytes)).collect();
         bytes.sort_unstable();
         assert_eq!(bytes, [(1, 600), (2, 7)]);
@@ -278,9 +319,9 @@ mod tests {
             by: None,
             request_id: None,
         };
-        let granted = lease(&mut batch, &call, Dealt::none(&call).so_far()).unwrap().granted.len();
+        let granted = lease(&mut batch, &call, &Rest::all(&call)).unwrap().granted.len();
         drop(rows);
-        let statements = [NEXT_TENANT, NEXT_WAITING, DUE.as_str()];
+        let statements = [NEXT_TENANT, NEXT_WAITING, DUE_AT_FRONT.as_str()];
         let runs = statements.map(|sql| fixture.conn.prepare_cached(sql).unwrap().get_status(StatementStatus::Run));
         (granted, runs.iter().sum())
     }

@@ -255,7 +255,94 @@ pub async fn due_order_holds_across_queues(world: World) {
     }
     let queues = queues.map(|queue| queue.parse().unwrap()).to_vec();
     let leased = world.store.lease(LeaseCall { queues: queues.clone(), ..lease_call(3) }).await.unwrap();
-    let ids = |leased: &[LeasedRun]| leased.iter().map(|run| run.run_id.to_string()).collect::<Vec<_>>();
     assert_eq!(ids(&leased), ["r0", "r1", "r2"]);
     assert_eq!(ids(&world.store.lease(LeaseCall { queues, ..lease_call(3) }).await.unwrap()), ["r3", "r4"]);
+}
+
+const WALL: usize = 5_000;
+
+/// Due, in the order in which they were reported.
+async fn report_wall(world: &World, made: impl Fn(NewRun) -> NewRun) {
+    let wall = (0..WALL).map(|n| {
+        let mut report = report(&format!("wall-{n}"), "Request timed out");
+        report.run = made(report.run);
+        report
+    });
+    assert!(world.store.report_all(wall.collect()).await.iter().all(Result::is_ok));
+    world.wait(600_000);
+}
+
+fn ids(leased: &[LeasedRun]) -> Vec<&str> {
+    leased.iter().map(|run| run.run_id.as_str()).collect()
+}
+
+fn for_agent(agent: &str, max: u32) -> LeaseCall {
+    LeaseCall { agents: Some(vec![Label::from(agent)]), ..lease_call(max) }
+}
+
+pub async fn a_run_behind_five_thousand_for_another_agent_is_found(world: World) {
+    report_wall(&world, |run| NewRun { agent: Some(Label::from("other")), ..run }).await;
+    for run in ["m1", "m2", "m3"] {
+        world.store.start(enqueued(NewRun { agent: Some(Label::from("mine")), ..new_run(run) })).await.unwrap();
+        world.wait(1);
+    }
+    for run in ["m1", "m2", "m3"] {
+        assert_eq!(ids(&world.store.lease(for_agent("mine", 1)).await.unwrap()), [run]);
+    }
+    assert!(world.store.lease(for_agent("mine", 1)).await.unwrap().is_empty());
+    assert_eq!(world.store.lease(for_agent("other", 2)).await.unwrap().len(), 2, "whom it was passed over for gets it");
+}
+
+pub async fn a_busy_order_key_hides_nothing_behind_five_thousand(world: World) {
+    report_wall(&world, |run| NewRun { order_key: Some("cart-7".parse().unwrap()), ..run }).await;
+    let first = world.lease(1).await;
+    world.enqueue("acme", "free").await;
+    assert_eq!(ids(&world.lease(1).await), ["free"]);
+    assert!(world.lease(1).await.is_empty());
+    // Its key is free again, and lies far before where the last call has ended.
+    world.store.succeed(success(&under(&first[0]), "1")).await.unwrap();
+    assert_eq!(world.lease(10).await.len(), 1);
+}
+
+/// New work at the end does not keep a call from what has become free at the front.
+pub async fn what_becomes_free_in_front_is_found_while_more_keeps_coming(world: World) {
+    report_wall(&world, |run| NewRun { order_key: Some("cart-7".parse().unwrap()), ..run }).await;
+    let first = world.lease(1).await;
+    for n in 0..30 {
+        world.enqueue("acme", &format!("before-{n}")).await;
+        world.wait(1);
+    }
+    for n in 0..10 {
+        assert_eq!(ids(&world.lease(1).await), [format!("before-{n}")]);
+    }
+    world.store.succeed(success(&under(&first[0]), "1")).await.unwrap();
+    let mut calls = 0;
+    loop {
+        calls += 1;
+        world.wait(1);
+        world.enqueue("acme", &format!("after-{calls}")).await;
+        let leased = world.lease(1).await;
+        if ids(&leased)[0].starts_with("wall") {
+            break;
+        }
+        assert!(calls <= 100, "new work is all that is handed out");
+    }
+}
+
+/// Calls that share a batch share nothing of what they ask for.
+pub async fn calls_for_two_agents_at_once_get_their_own(world: World) {
+    for n in 0..60 {
+        let agent = Some(Label::from(if n % 2 == 0 { "even" } else { "odd" }));
+        world.store.start(enqueued(NewRun { agent, ..new_run(&format!("r-{n}")) })).await.unwrap();
+    }
+    let calls = (0..60).map(|n| {
+        let (store, agent) = (world.store.clone(), if n % 2 == 0 { "even" } else { "odd" });
+        tokio::spawn(async move { (agent, store.lease(for_agent(agent, 1)).await.unwrap()) })
+    });
+    let calls: Vec<_> = calls.collect();
+    for call in calls {
+        let (agent, leased) = call.await.unwrap();
+        let got: Vec<_> = leased.iter().map(|run| run.agent.as_ref().unwrap().as_str()).collect();
+        assert_eq!(got, [agent]);
+    }
 }

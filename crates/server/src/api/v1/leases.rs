@@ -11,6 +11,7 @@ use redrive_core::wire::{
 };
 use redrive_store::{LeaseCall, UnderLease};
 
+use crate::budget::Reserved;
 use crate::app::App;
 use crate::auth::{Gate as _, Identity, Worker};
 use crate::body::Json;
@@ -46,9 +47,10 @@ pub(crate) async fn lease(
     let wait = Duration::from_millis(wait_ms(&request)?);
     let asked = lease_call(&call.who, &call.query, request)?;
     let waiting = Waiting { time: wait, share: app.waiting_bytes.share(call.who.holder()), cost };
-    let leases = take(&app, &call.who, asked, waiting).await?;
+    let (leases, reserved) = take(&app, &call.who, asked, waiting).await?;
     let answer = LeasesAnswer { leases: prepare::leases(&app, leases).await };
-    Ok(if answer.leases.len() > LEASES_SMALL { Reply::large(answer) } else { Reply::ok(answer) })
+    let reply = if answer.leases.len() > LEASES_SMALL { Reply::large(answer) } else { Reply::ok(answer) };
+    Ok(reply.within(reserved))
 }
 
 fn wait_ms(request: &LeaseRequest) -> Result<u64> {
@@ -121,7 +123,12 @@ impl Waiting {
 }
 
 /// Looks, and looks again on every hint, until there is work, the time is up, or the server stops.
-async fn take(app: &App, who: &Identity, asked: LeaseCall, mut waiting: Waiting) -> Result<Vec<LeasedRun>> {
+async fn take(
+    app: &App,
+    who: &Identity,
+    asked: LeaseCall,
+    mut waiting: Waiting,
+) -> Result<(Vec<LeasedRun>, Option<Reserved>)> {
     let mut hints = app.store.wakeups();
     let mut stopping = app.stopping();
     let time_up = tokio::time::sleep(waiting.time);
@@ -130,17 +137,19 @@ async fn take(app: &App, who: &Identity, asked: LeaseCall, mut waiting: Waiting)
     loop {
         hints.mark_unchanged();
         // What was leased has to be told, however large it is: so the answers before it have to be read first.
-        app.answers.demand_room(&who.holder())?;
-        let leases = app.store.lease(asked.clone()).await?;
+        let reserved = app.answers.reserve(&who.holder(), asked.payload_max_bytes)?;
+        let leases = app.store.lease(LeaseCall { payload_max_bytes: reserved.bytes, ..asked.clone() }).await?;
         if !leases.is_empty() || waiting.time.is_zero() || time_up.is_elapsed() {
-            return Ok(leases);
+            return Ok((leases, Some(reserved)));
         }
+        // Who waits keeps no room.
+        drop(reserved);
         if std::mem::take(&mut first) {
             waiting.begin()?;
         }
         tokio::select! {
             () = &mut time_up => {}
-            _ = stopping.wait_for(|stopping| *stopping) => return Ok(leases),
+            _ = stopping.wait_for(|stopping| *stopping) => return Ok((leases, None)),
             () = hint(&mut hints) => {}
         }
         // A key that was revoked while its call waited gets nothing any more.
