@@ -253,7 +253,7 @@ class Hostile(FakeCase):
         asyncio.run(work())
         self.assertEqual((self.ended("stubborn"), self.status("stubborn:pay")), (["fail"], "unknown"))
 
-    def test_an_exit_in_a_thread_inside_an_effect_leaves_a_doubt(self) -> None:
+    def test_a_thread_that_exits_inside_an_effect_leaves_it_unknown(self) -> None:
         def work(run: redrive.Run) -> None:
             with run.step("pay", key="exits:pay", effect=True):
                 sys.exit(3)
