@@ -174,7 +174,7 @@ print("stopped")
         self.assertEqual(self.server.run("w-quit")["attempts"][0]["error"]["message"], "the agent exited: 1")
 
     def test_a_function_that_is_no_agent_is_refused_at_once(self) -> None:
-        with self.assertRaisesRegex(TypeError, "not under @redrive.agent"):
+        with self.assertRaisesRegex(TypeError, "not decorated with @redrive.agent"):
             redrive.Worker(["quick"], [len], client=self.client)
         with self.assertRaisesRegex(ValueError, "at least one"):
             redrive.Worker(["quick"], client=self.client)
