@@ -168,15 +168,15 @@ class FrameworkCase(LiveCase):
         self.assertEqual((self.raised, seen["state"], seen["output"]), (None, "succeeded", "It is 700 EUR."))
         self.assertEqual(seen["attempts"][0]["usage"], {"input_tokens": 20, "output_tokens": 10, "cost_usd": None})
 
-    def test_a_tool_that_raises_is_a_failure_whatever_the_framework_makes_of_it(self) -> None:
+    def test_a_swallowed_tool_exception_is_a_failure(self) -> None:
         seen = self.comes_to(FIRST, call("breaks", invoice=7), text("I have sent it."))
         self.assertEqual((seen["state"], seen["reason"], seen["tool"]), ("scheduled", "tool_error", "breaks"))
         self.assertIn("the tool breaks failed: ", seen["attempts"][0]["error"]["message"])
 
-    def test_a_tool_error_that_comes_back_as_json_is_a_failure(self) -> None:
+    def test_a_tool_error_returned_as_json_is_a_failure(self) -> None:
         self.complained("complains")
 
-    def test_a_tool_error_that_comes_back_as_words_is_a_failure(self) -> None:
+    def test_a_tool_error_returned_as_text_is_a_failure(self) -> None:
         self.complained("grumbles")
 
     def complained(self, tool: str) -> None:
@@ -187,7 +187,7 @@ class FrameworkCase(LiveCase):
         self.assertIn("the printer has no paper", seen["attempts"][0]["error"]["message"])
         self.assertEqual(seen["attempts"][0]["partial_output"], "I have sent it.")
 
-    def test_a_tool_that_failed_and_then_did_it_is_no_failure(self) -> None:
+    def test_a_tool_failure_followed_by_success_is_a_success(self) -> None:
         seen = self.comes_to(call("complains", invoice=7), FIRST, text("It is 700 EUR."))
         self.assertEqual(seen["state"], "succeeded")
 

@@ -83,7 +83,7 @@ class Causes(LiveCase):
 
         self.assertEqual(self.async_reason("by-hand", work), "cancelled")
 
-    def test_what_it_was_raised_in_the_middle_of_is_no_cause(self) -> None:
+    def test_an_incidental_context_is_not_the_cause(self) -> None:
         def call() -> None:
             try:
                 raise RateLimited("Rate limit reached")

@@ -61,7 +61,7 @@ class CrewAI(FrameworkCase):
         seen = self.kickoff("failure", wire)
         self.assertEqual((seen["reason"], seen["dead_because"], self.statuses(seen)), ("tool_error", "unsafe", [("wire", "unknown")]))
 
-    def test_a_tools_output_that_is_the_answer_by_design_is_one(self) -> None:
+    def test_a_tool_output_as_final_answer_is_a_success(self) -> None:
         @tool("look", result_as_answer=True)
         def look(invoice: int) -> str:
             """Looks an invoice up."""
@@ -122,7 +122,7 @@ class CrewAI(FrameworkCase):
         seen = self.hangs("akickoff", lambda wire: asyncio.wait_for(self.crew(wire).akickoff(), 1_800))
         self.assertEqual((seen["reason"], seen["dead_because"], self.statuses(seen)), ("timeout", "unsafe", [("wire", "unknown")]))
 
-    def test_an_effect_past_an_outer_limit_of_kickoff_async_is_unknown(self) -> None:
+    def test_an_effect_past_a_limit_around_kickoff_async_is_unknown(self) -> None:
         seen = self.hangs("kickoff-async", lambda wire: asyncio.wait_for(self.crew(wire).kickoff_async(), 1_800))
         self.assertEqual((seen["reason"], seen["dead_because"], self.statuses(seen)), ("timeout", "unsafe", [("wire", "unknown")]))
 
@@ -140,7 +140,7 @@ class CrewAI(FrameworkCase):
         # CrewAI waits for its thread, so that the tool has come to its end.
         self.assertEqual((seen["reason"], self.statuses(seen)), ("timeout", [("wire", "committed")]))
 
-    def test_an_effect_that_was_done_is_skipped_and_its_output_given(self) -> None:
+    def test_a_done_effect_is_skipped_and_its_output_returned(self) -> None:
         calls: list[int] = []
 
         @tool("wire")

@@ -17,7 +17,7 @@ class Declined(Exception):
 
 
 class Effects(LiveCase):
-    def test_the_intent_is_on_the_servers_record_before_the_effect_begins(self) -> None:
+    def test_the_intent_is_recorded_before_the_effect_begins(self) -> None:
         with self.client.run("intent") as run:
             with run.step("charge", key="intent:charge", effect=True, check="ask the bank") as charge:
                 seen = step_of(self.server.run("intent"), "charge")
@@ -55,7 +55,7 @@ class Effects(LiveCase):
         self.assertEqual(done, [[1, 2], {"id": "ch_1"}, "mail to c-9"])
         self.assertEqual(again.outcome(PATIENCE_S).state, "recovered")
 
-    def test_an_effect_that_another_run_has_done_is_not_done_again(self) -> None:
+    def test_an_effect_done_by_another_run_is_skipped(self) -> None:
         with self.client.run("first") as run:
             run.do("charge", lambda: "ch_7", key="order-7:charge", effect=True)
         with self.client.run("second") as run:
@@ -66,7 +66,7 @@ class Effects(LiveCase):
             with self.client.run("wants-it") as other, self.assertRaises(redrive.EffectInProgress):
                 other.do("charge", lambda: self.fail("twice"), key="order-8:charge", effect=True)
 
-    def test_an_effect_left_by_an_exception_is_unknown_unless_it_says_that_nothing_happened(self) -> None:
+    def test_an_effect_that_raises_is_unknown_unless_not_done(self) -> None:
         with self.assertRaises(ConnectionError), self.client.run("doubt", resumable=True) as run:
             with run.step("charge", effect=True):
                 raise ConnectionError("Connection reset by peer")
@@ -79,7 +79,7 @@ class Effects(LiveCase):
             self.assertNotEqual(run.outcome(PATIENCE_S).verdict["dead_because"], "unsafe")
             self.assertEqual(step_of(self.server.run(name), "charge")["status"], "failed")
 
-    def test_an_effect_in_doubt_is_not_begun_again_even_by_force(self) -> None:
+    def test_an_unknown_effect_is_not_restarted_by_a_forced_replay(self) -> None:
         with self.assertRaises(OSError), self.client.run("forced") as run, run.step("charge", effect=True):
             raise OSError("gone")
         run.outcome(PATIENCE_S)
@@ -90,7 +90,7 @@ class Effects(LiveCase):
             again.do("charge", lambda: self.fail("charged again"), effect=True)
         self.assertEqual(again.outcome(PATIENCE_S).verdict["dead_because"], "unsafe")
 
-    def test_a_large_output_is_committed_and_said_to_be_left_out(self) -> None:
+    def test_a_large_output_is_committed_and_marked_as_omitted(self) -> None:
         with self.client.run("large") as run:
             run.do("mail", lambda: "x" * 2_000_000, effect=True)
         run.outcome(PATIENCE_S)
@@ -100,7 +100,7 @@ class Effects(LiveCase):
 
 
 class Limits(LiveCase):
-    def test_a_time_limit_ends_a_blocking_call_in_the_main_thread_and_reports_it(self) -> None:
+    def test_a_time_limit_interrupts_a_blocking_main_thread(self) -> None:
         with self.assertRaises(redrive.TimeLimit), self.client.run("blocks", timeout_s=3_600) as run:
             with run.step("wait"):
                 time_is_up(run)
@@ -127,7 +127,7 @@ class Limits(LiveCase):
         self.assertEqual(len(seen), 1)
         self.assertEqual(self.settled("spins", "scheduled")["reason"], "timeout")
 
-    def test_an_effect_that_goes_on_after_its_time_is_unknown_and_its_late_word_still_counts(self) -> None:
+    def test_an_effect_past_its_limit_records_its_late_outcome(self) -> None:
         go_on, over = threading.Event(), threading.Event()
 
         def refund() -> str:
@@ -152,7 +152,7 @@ class Limits(LiveCase):
         self.assertEqual(run.outcome(PATIENCE_S).verdict["dead_because"], "unsafe")
         self.assertEqual(step_of(self.server.run("open"), "charge")["status"], "unknown")
 
-    def test_a_time_limit_on_a_step_ends_that_step_and_lets_the_agent_go_on(self) -> None:
+    def test_a_step_time_limit_ends_only_that_step(self) -> None:
         with self.client.run("slow-step") as run:
             with self.assertRaises(redrive.TimeLimit):
                 with run.step("search", timeout_s=0.2):
@@ -198,7 +198,7 @@ with redrive.run("{run_id}", payload=1, resumable=True, lease_ms=3000) as run:
 
 
 class Leaving(LiveCase):
-    def test_an_agent_killed_between_an_effects_start_and_its_end_is_dead_as_unsafe(self) -> None:
+    def test_an_agent_killed_inside_an_effect_is_dead_as_unsafe(self) -> None:
         program = self.program(KILLED.format(run_id="k1", during='print("charging"); threading.Event().wait()'))
         self.assertEqual(program.stdout.readline(), "charging\n")
         program.send_signal(signal.SIGKILL)
@@ -207,7 +207,7 @@ class Leaving(LiveCase):
         self.assertEqual((seen["reason"], seen["dead_because"]), ("silent", "unsafe"))
         self.assertEqual(step_of(seen, "charge")["status"], "unknown")
 
-    def test_an_agent_killed_after_an_effect_does_not_do_it_again_when_replayed(self) -> None:
+    def test_a_replay_after_a_kill_skips_the_done_effect(self) -> None:
         program = self.program(KILLED.format(run_id="k2", during="pass"))
         self.assertEqual(program.stdout.readline(), "charged\n")
         program.send_signal(signal.SIGKILL)
@@ -219,7 +219,7 @@ class Leaving(LiveCase):
             self.assertEqual(again.do("charge", lambda: self.fail("charged again"), effect=True), "ch_1")
         self.assertEqual(again.outcome(PATIENCE_S).state, "recovered")
 
-    def test_sigterm_is_reported_and_still_ends_the_process_as_it_would_have(self) -> None:
+    def test_sigterm_is_reported_and_still_ends_the_process(self) -> None:
         program = self.program(KILLED.format(run_id="t1", during="pass"))
         self.assertEqual(program.stdout.readline(), "charged\n")
         program.send_signal(signal.SIGTERM)

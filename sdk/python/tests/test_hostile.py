@@ -12,12 +12,14 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any
+from unittest import mock
 
 from fake import FakeCase
 from live import PATIENCE_S, SRC, until
 from suite import main
 
 import redrive
+from redrive import heartbeat, timers
 
 
 def beside(call: Callable[[], Any]) -> Any:
@@ -253,7 +255,7 @@ class Hostile(FakeCase):
         asyncio.run(work())
         self.assertEqual((self.ended("stubborn"), self.status("stubborn:pay")), (["fail"], "unknown"))
 
-    def test_an_exit_in_a_thread_inside_an_effect_leaves_a_doubt(self) -> None:
+    def test_a_thread_that_exits_inside_an_effect_leaves_it_unknown(self) -> None:
         def work(run: redrive.Run) -> None:
             with run.step("pay", key="exits:pay", effect=True):
                 sys.exit(3)
@@ -289,6 +291,21 @@ print("left", flush=True)
         self.assertEqual((done.returncode, done.stdout), (0, "left\n"), done.stderr)
         for run_id in ("before", "of-a-destructor"):
             self.assertEqual(kept.count(f'"run_id":"{run_id}","tenant":null,"lease":null,"body":"{{\\"output'), 1, done.stderr)
+
+    def test_clients_without_runs_keep_no_threads(self) -> None:
+        def ours() -> list[str]:
+            return [thread.name for thread in threading.enumerate() if thread.name in ("redrive-timers", "redrive-heartbeat")]
+
+        before = len(ours())
+        with mock.patch.object(timers, "IDLE_S", 0.01), mock.patch.object(heartbeat, "IDLE_S", 0.01):
+            for number in range(5):
+                client = self.make_client(flush_ms=1)
+                with client.run(f"brief-{number}") as run:
+                    run.do("load", lambda: 1)
+                client.close()
+            until(lambda: len(ours()) <= before, "their threads have ended")
+            with client.run("after", timeout_s=3_600) as run:
+                self.assertIn("redrive-timers", ours(), "a new run has them again")
 
     def test_a_recursive_agent_is_one_run_a_call(self) -> None:
         @redrive.agent(client=self.client, run_id=lambda n: f"count-{n}")

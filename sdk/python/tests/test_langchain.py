@@ -45,28 +45,28 @@ class LangChain(FrameworkCase):
             return list(agent.stream(question, config=config, stream_mode="values"))[-1]
         return agent.invoke(question, config=config)
 
-    def test_where_nobody_says_which_tools_are_effects_each_counts_as_one(self) -> None:
+    def test_without_named_effects_every_tool_counts_as_one(self) -> None:
         self.effects = None
         seen = self.comes_to(FIRST, Refused(429, RATE_LIMITED))
         self.assertEqual((seen["state"], seen["reason"], seen["dead_because"]), ("dead", "rate_limited", "unsafe"))
 
-    def test_a_tool_that_is_an_effect_and_failed_may_have_happened(self) -> None:
+    def test_a_failed_effect_tool_is_unknown(self) -> None:
         self.effects = ["breaks"]
         seen = self.comes_to(FIRST, call("breaks", invoice=7), text("I have sent it."))
         self.assertEqual((seen["state"], seen["dead_because"]), ("dead", "unsafe"))
         self.assertEqual({step["name"]: step["status"] for step in seen["steps"]}, {"look_up": "committed", "breaks": "unknown"})
 
-    def test_a_tool_error_that_a_middleware_made_an_answer_of_is_a_failure(self) -> None:
+    def test_a_tool_error_hidden_by_a_middleware_is_a_failure(self) -> None:
         self.middleware = [ToolRetryMiddleware(max_retries=0, on_failure="continue")]
         seen = self.comes_to(FIRST, call("breaks", invoice=7), text("I have sent it."))
         self.assertEqual((self.raised, seen["state"], seen["reason"]), (None, "scheduled", "tool_error"))
 
-    def test_a_tool_that_handles_its_own_error_ends_well_and_is_a_failure(self) -> None:
+    def test_a_tool_that_handles_its_own_error_is_a_failure(self) -> None:
         seen = self.comes_to(FIRST, call("jams", invoice=7), text("I have printed it."))
         self.assertEqual((self.raised, seen["state"], seen["reason"]), (None, "scheduled", "tool_error"))
         self.assertEqual(seen["attempts"][0]["error"]["message"], "the tool jams failed: paper jam")
 
-    def test_a_provider_error_that_a_middleware_made_an_answer_of_is_a_failure(self) -> None:
+    def test_a_provider_error_hidden_by_a_middleware_is_a_failure(self) -> None:
         self.middleware = [ModelRetryMiddleware(max_retries=0, on_failure="continue")]
         seen = self.comes_to(FIRST, Refused(429, RATE_LIMITED))
         self.assertEqual((self.raised, seen["state"], seen["reason"]), (None, "scheduled", "rate_limited"))
@@ -80,7 +80,7 @@ class LangChain(FrameworkCase):
         run.outcome(PATIENCE_S)
         return self.server.run(run_id)
 
-    def test_a_tools_output_that_is_the_answer_by_design_is_one(self) -> None:
+    def test_a_tool_output_as_final_answer_is_a_success(self) -> None:
         self.provider.says(FIRST)
         seen = self.invoke("direct", StructuredTool.from_function(look_up, return_direct=True))
         self.assertEqual((seen["state"], seen["output"]), ("succeeded", "invoice 7: 700 EUR"))

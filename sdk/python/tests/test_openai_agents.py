@@ -63,7 +63,7 @@ class OpenAIAgents(FrameworkCase):
         seen = self.run_agent("handled", agent, max_turns=2, error_handlers={"max_turns": lambda _: "My best guess is 700 EUR."})
         self.assertEqual((seen["state"], seen["reason"]), ("scheduled", "max_iterations"))
 
-    def test_a_tools_output_that_is_the_answer_by_design_is_one(self) -> None:
+    def test_a_tool_output_as_final_answer_is_a_success(self) -> None:
         self.provider.says(FIRST)
         agent = Agent("biller", model=self.model(), tools=[function_tool(look_up)], tool_use_behavior="stop_on_first_tool")
         seen = self.run_agent("by-design", agent)

@@ -38,7 +38,7 @@ class Package(unittest.TestCase):
         self.assertLessEqual(found, known)
         self.assertIn("redrive", found)
 
-    def test_the_wheel_installs_into_a_fresh_environment_and_passes_the_scenarios(self) -> None:
+    def test_the_installed_wheel_passes_the_scenarios(self) -> None:
         with tempfile.TemporaryDirectory(prefix="redrive-wheel-") as folder:
             pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
             build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder]

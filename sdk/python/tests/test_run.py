@@ -13,7 +13,7 @@ import redrive
 
 
 class Runs(LiveCase):
-    def test_a_block_that_ends_well_is_a_success_and_leaves_nothing_to_do(self) -> None:
+    def test_a_block_that_ends_is_a_success(self) -> None:
         with self.client.run("good", queue="mail", payload={"to": "c-9"}) as run:
             with run.step("load") as load:
                 load.output = {"rows": 3}
@@ -23,7 +23,7 @@ class Runs(LiveCase):
         self.assertEqual((seen["state"], seen["output"], seen["payload"]), ("succeeded", "sent", {"to": "c-9"}))
         self.assertEqual(step_of(seen, "load")["output"], {"rows": 3})
 
-    def test_an_exception_is_reported_with_its_whole_chain_and_raised_again(self) -> None:
+    def test_an_exception_is_reported_with_its_chain_and_reraised(self) -> None:
         with self.assertRaisesRegex(RuntimeError, "could not bill"):
             with self.client.run("chain", queue="bills") as run:
                 try:
@@ -57,7 +57,7 @@ class Runs(LiveCase):
         self.assertEqual(attempt["usage"], {"input_tokens": 900, "output_tokens": 20, "cost_usd": 0.01})
         self.assertEqual((attempt["model"], attempt["partial_output"]), ("gpt-5", "half an ans"))
 
-    def test_a_success_that_is_none_is_told_so_by_the_detectors(self) -> None:
+    def test_a_detector_overrules_a_false_success(self) -> None:
         with self.client.run("capped", queue="mail") as run:
             outcome = run.succeed("Agent stopped due to max iterations.")
         self.assertEqual(outcome.verdict["rule"], "detector.step_cap_answer")
@@ -91,7 +91,7 @@ class Runs(LiveCase):
             run.succeed("done")
         self.assertEqual((run.outcome(PATIENCE_S).state, self.server.run("long")["attempt"]), ("succeeded", 1))
 
-    def test_an_attempt_that_was_cancelled_learns_it_and_begins_no_effect(self) -> None:
+    def test_a_cancelled_attempt_begins_no_more_effects(self) -> None:
         with self.client.run("called-off") as run:
             self.server.call("POST", "/v1/runs/called-off/cancel", {"tenant": "acme", "reason": "no"})
             with self.assertRaises(redrive.LeaseLost), run.step("pay", effect=True):
@@ -109,7 +109,7 @@ class Runs(LiveCase):
         self.assertEqual((run.outcome(0).known, threading.active_count()), (False, before))
         self.assertFalse(self.spool.exists())
 
-    def test_what_is_said_after_a_client_was_closed_is_on_disk(self) -> None:
+    def test_reports_after_the_client_closed_are_on_disk(self) -> None:
         other = self.make_client()
         with other.run("after", payload=1) as run:
             other.close()
@@ -130,13 +130,13 @@ class Runs(LiveCase):
         with self.assertRaisesRegex(TypeError, "colour"):
             self.client.run("x", colour="red")
 
-    def test_a_run_id_that_is_no_id_still_names_its_run(self) -> None:
+    def test_an_invalid_run_id_still_identifies_its_run(self) -> None:
         with self.client.run("mail/42 für C") as run:
             run.succeed("x")
         self.assertRegex(run.run_id, r"^mail_42_f_r_C:[0-9a-f]{16}$")
         self.assertEqual(self.server.run(run.run_id)["state"], "succeeded")
 
-    def test_values_that_json_has_no_word_for_do_not_break_the_agent(self) -> None:
+    def test_values_without_json_form_do_not_break_the_agent(self) -> None:
         loop: dict[str, object] = {"n": float("nan"), "o": object, "b": b"\x00", "s": {1}}
         loop["self"] = loop
         with self.client.run("odd", payload=b"\x00\xff") as run:
@@ -148,7 +148,7 @@ class Runs(LiveCase):
 
 
 class Agents(LiveCase):
-    def test_every_call_of_an_agent_is_a_run_and_a_second_one_gets_the_first_ones_answer(self) -> None:
+    def test_a_repeated_agent_call_returns_the_first_answer(self) -> None:
         self.default()
         calls = []
 
@@ -163,7 +163,7 @@ class Agents(LiveCase):
         seen = self.server.run("bill-1")
         self.assertEqual((seen["agent"], seen["queue"], seen["payload"]), ("bill", "bills", {"n": 1}))
 
-    def test_another_run_that_is_done_is_not_taken_for_the_agents_own(self) -> None:
+    def test_an_already_done_inner_run_is_not_the_agents_own(self) -> None:
         self.default()
         with redrive.run("inner-done") as run:
             run.succeed("inner")

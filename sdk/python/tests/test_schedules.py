@@ -25,6 +25,8 @@ from live import PATIENCE_S, SRC, LiveCase, until
 from suite import main
 
 import redrive
+import redrive.heartbeat
+import redrive.timers
 from redrive.client import Client
 
 ATTEMPTS = 4
@@ -94,6 +96,11 @@ class Schedules(FakeCase):
         no_sync = mock.patch("os.fsync")
         no_sync.start()
         self.addCleanup(no_sync.stop)
+        # Thousands of clients come and go, and none may leave its threads behind.
+        for module in (redrive.timers, redrive.heartbeat):
+            idle = mock.patch.object(module, "IDLE_S", 0.05)
+            idle.start()
+            self.addCleanup(idle.stop)
         self.counts: Counter[str] = Counter()
 
     def play(self, first_seed: int, count: int, attempt: Attempt) -> None:

@@ -60,7 +60,7 @@ class Away(LiveCase):
     def said(self, run_id: str) -> list[str]:
         return [line["do"] for line in lines(self.spool) if line["run_id"] == run_id]
 
-    def test_a_run_without_a_server_is_kept_on_disk_and_sent_when_it_is_back(self) -> None:
+    def test_a_run_without_a_server_is_spooled_and_sent_later(self) -> None:
         self.server.kill()
         with self.client.run("offline", queue="mail", payload={"n": 1}) as run:
             run.do("load", lambda: 7)
@@ -77,7 +77,7 @@ class Away(LiveCase):
         self.assertTrue(self.client.flush())
         self.assertEqual(list(self.spool.glob("*.spool")), [])
 
-    def test_a_server_that_goes_away_in_the_middle_of_a_run_misses_nothing_of_it(self) -> None:
+    def test_an_outage_in_the_middle_of_a_run_loses_nothing(self) -> None:
         with self.assertRaises(TimeoutError), self.client.run("middle", resumable=True) as run:
             run.do("first", lambda: 1, effect=True)
             self.server.kill()
@@ -88,7 +88,7 @@ class Away(LiveCase):
         self.assertEqual((seen["reason"], len(seen["attempts"])), ("timeout", 1))
         self.assertEqual({s["name"]: s["output"] for s in seen["steps"]}, {"first": 1, "second": 2})
 
-    def test_a_server_that_is_back_before_the_end_has_the_run_again(self) -> None:
+    def test_a_server_back_before_the_end_takes_the_run_over(self) -> None:
         self.server.kill()
         with self.make_client(wait_ms=60_000).run("back", payload=1) as run:
             self.server.start()
@@ -98,7 +98,7 @@ class Away(LiveCase):
             self.assertEqual(step_of(self.server.run("back"), "pay")["status"], "committed")
         self.assertEqual(run.outcome(PATIENCE_S).state, "succeeded")
 
-    def test_an_end_that_was_on_its_way_when_the_start_was_answered_finds_its_lease(self) -> None:
+    def test_an_end_queued_before_the_start_finds_its_lease(self) -> None:
         self.server.kill()
         run, told = self.client.run("overtaken").__enter__(), self.client.sender._told
 
@@ -138,7 +138,7 @@ threading.Event().wait()
         self.assertEqual((seen["attempt"], step_of(seen, "pay")["output"]), (1, "paid"))
         until(lambda: not list(self.spool.glob("*.spool")), "the file is gone")
 
-    def test_the_command_line_sends_what_a_dead_process_left_and_nothing_of_a_living_one(self) -> None:
+    def test_the_command_line_sends_only_spools_of_dead_processes(self) -> None:
         self.server.kill()
         text = """
 import redrive, threading
@@ -166,7 +166,7 @@ with redrive.run("{run_id}", queue="mail", payload=1, resumable=True) as run:
         self.assertEqual(self.server.run("cli-living")["state"], "scheduled")
         self.assertEqual(list(self.spool.glob("*")), [])
 
-    def test_an_agent_killed_without_a_server_is_found_by_its_silence(self) -> None:
+    def test_an_agent_killed_during_an_outage_is_found_silent(self) -> None:
         self.server.kill()
         text = """
 import redrive, threading
@@ -185,7 +185,7 @@ with redrive.run("dark", payload=1, lease_ms=600, resumable=True) as run:
         seen = self.settled("dark", "dead")
         self.assertEqual((seen["reason"], seen["dead_because"], step_of(seen, "pay")["status"]), ("silent", "unsafe", "unknown"))
 
-    def test_a_sender_that_dies_at_any_line_is_followed_by_one_that_repeats_nothing(self) -> None:
+    def test_a_sender_killed_at_any_line_repeats_nothing(self) -> None:
         self.server.kill()
         said = ["start", "step", "step", "fail"]
         for n in range(len(said)):
@@ -221,7 +221,7 @@ redrive.flush()
             self.assertEqual((seen["state"], [a["attempt"] for a in seen["attempts"]]), ("scheduled", [1]), n)
             self.assertEqual([(s["name"], s["status"]) for s in seen["steps"]], [("pay", "committed")])
 
-    def test_a_line_that_was_cut_off_or_changed_is_left_out_and_the_others_arrive(self) -> None:
+    def test_damaged_spool_lines_do_not_stop_the_others(self) -> None:
         self.server.kill()
         for n in range(3):
             with self.client.run(f"torn-{n}") as run:
@@ -240,7 +240,7 @@ redrive.flush()
         for name in ("torn-1", "evil-1"):
             self.assertIsNone(self.server.run(name)["state"], "a line that was changed says nothing")
 
-    def test_an_end_that_is_in_the_file_twice_is_one_end(self) -> None:
+    def test_an_end_spooled_twice_is_one_end(self) -> None:
         self.server.kill()
         with self.assertRaises(TimeoutError), self.client.run("twice", payload=1) as run:
             raise TimeoutError("Request timed out")
@@ -275,14 +275,14 @@ redrive.flush()
                 run.do("pay", lambda: self.fail("it began"), effect=True)
             run.do("read", lambda: "plain steps go on")
 
-    def test_an_effect_under_a_lease_that_has_run_out_is_not_begun_without_asking(self) -> None:
+    def test_an_offline_effect_under_an_expired_lease_is_refused(self) -> None:
         with self.make_client(wait_ms=60_000).run("lapsed", lease_ms=500) as run:
             self.server.kill()
             until(lambda: now() > run._alive_until, "the lease is over")
             with self.assertRaises(redrive.LeaseLost):
                 run.do("pay", lambda: self.fail("it began"), effect=True)
 
-    def test_a_server_that_takes_calls_and_never_answers_keeps_nobody_longer_than_the_limit(self) -> None:
+    def test_a_server_that_never_answers_blocks_within_the_limit(self) -> None:
         with socket.socket() as hole:
             hole.bind(("127.0.0.1", 0))
             hole.listen(64)
@@ -308,7 +308,7 @@ redrive.flush()
             run.output = "x"
         self.settled("locked-out", "succeeded")
 
-    def test_an_attempt_that_should_not_have_begun_is_told_of_all_the_same(self) -> None:
+    def test_an_attempt_refused_after_the_fact_is_still_reported(self) -> None:
         with self.assertRaises(TimeoutError), self.client.run("early", payload=1):
             raise TimeoutError("Request timed out")
         self.settled("early", "scheduled")
@@ -321,7 +321,7 @@ redrive.flush()
 
 
 class Outage(LiveCase):
-    def test_a_server_killed_for_20_seconds_amid_1000_runs_loses_none_and_repeats_none(self) -> None:
+    def test_an_outage_amid_1000_runs_loses_and_repeats_none(self) -> None:
         client = self.make_client(wait_ms=1_000, lease_ms=600_000)
         numbers, waits = iter(range(1000)), waits_of(client)
         lock, done, failed = threading.Lock(), [0], []

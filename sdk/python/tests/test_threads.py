@@ -110,7 +110,7 @@ class AtOnce(FakeCase):
                 run.do("pay", lambda: done.append(1), key="order-9", effect=True)
         self.assertEqual(done, [1])
 
-    def test_an_effect_in_doubt_is_not_begun_again_in_its_attempt(self) -> None:
+    def test_an_unknown_effect_is_not_restarted_in_its_attempt(self) -> None:
         done = []
 
         @redrive.effect
@@ -166,7 +166,7 @@ class Threads(FakeCase):
             go_on.set()
             thread.join(10)
         self.assertEqual((found, self.server.effects), ([""], {}))
-        self.assertIn("charge is called outside any run", logged.output[0])
+        self.assertIn("charge was called outside any run", logged.output[0])
 
     def test_an_executor_carries_the_run_of_whoever_submits(self) -> None:
         with ThreadPoolExecutor(1) as pool:

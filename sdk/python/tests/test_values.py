@@ -148,13 +148,13 @@ class Bounds(unittest.TestCase):
         for value in (Hostile(), mock.MagicMock(), Raises(a=1), endless, iter(int, 1), type, lambda: 1):
             self.encoded(value)
 
-    def test_a_payload_that_was_cut_is_said_to_be_left_out(self) -> None:
+    def test_a_truncated_payload_is_marked_as_omitted(self) -> None:
         fields, warning = payload_fields(list(range(2_000_000)))
         self.assertEqual((list(fields), "can't be replayed" in str(warning)), (["payload_omitted"], True))
 
 
 class Recorded(FakeCase):
-    def test_a_value_of_any_kind_is_recorded_and_returned_as_it_was(self) -> None:
+    def test_a_value_of_any_kind_is_returned_unchanged(self) -> None:
         values = [b"\x00", {1, 2}, Point(1, datetime.datetime(2026, 1, 2)), mock.MagicMock(), float("nan"), 10**5000]
         with self.assertLogs("redrive", logging.WARNING), self.client.run("values", payload=values) as run:
             for value in values:

@@ -8,6 +8,7 @@ import logging
 import re
 import socket
 import threading
+import unittest
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -22,6 +23,7 @@ import redrive.logs
 from redrive import clock, transport
 from redrive.client import Client
 from redrive.heartbeat import Heartbeats
+from redrive.mend import mended
 from redrive.record import Record
 from redrive.settings import Settings
 from redrive.transport import Answer, Away, Transport
@@ -145,7 +147,7 @@ class Waits(PeerCase):
         self.assertFalse(asyncio.run(work()), "the run was over while the executor was busy")
         self.assertEqual(self.ended("busy"), ["succeed"])
 
-    def test_an_intent_whose_answer_was_late_is_sent_as_the_same(self) -> None:
+    def test_an_intent_answered_late_is_resent_as_the_same(self) -> None:
         post, intents = self.server.post, 0
 
         def answers_late(path: str, body: str, wait_s: float, has: str | None = None) -> Answer:
@@ -197,6 +199,19 @@ class Pipelines(FakeCase):
         self.assertEqual(self.met(done, busy, done), [{"status": "committed"}, Away, {"status": "committed"}])
 
 
+class Mends(unittest.TestCase):
+    """A report whose form the server refuses."""
+
+    def test_effects_of_an_end_survive_its_mending(self) -> None:
+        plain = {"name": "load", "key": "step:load", "effect": False, "status": "committed"}
+        effect = {"name": "pay", "key": "r:pay", "effect": True, "status": "started"}
+        end = Record("fail", "r", "r", json.dumps({"error": {"message": "x" * 5_000}, "steps": [plain, {**effect, "odd": 1}]}))
+        for field in ("steps[1].odd", None):
+            better = mended(end, Answer(422, {"code": "invalid", "detail": "no", "field": field}), 0)
+            assert better is not None
+            self.assertEqual(json.loads(better[0].body)["steps"], [effect])
+
+
 class Beats(FakeCase):
     def test_a_thousand_runs_are_kept_alive_in_time(self) -> None:
         time_s, beats = 1_000.0, 0
@@ -245,7 +260,7 @@ class Beats(FakeCase):
             del self.server.post
         self.assertEqual((kept.lost, lost.lost), ("", "cancelled"))
 
-    def test_a_run_whose_end_is_on_its_way_is_kept_alive(self) -> None:
+    def test_a_run_is_kept_alive_until_its_end_arrives(self) -> None:
         with self.client.run("on-its-way") as run:
             self.client.sender._retry_at = float("inf")
             run.output = "x"
@@ -302,16 +317,16 @@ class Wrong(PeerCase):
     def spooled(self) -> str:
         return "".join(path.read_text() for path in self.client.spool.folder.glob("*.spool"))
 
-    def test_a_redirect_is_a_wrong_address_and_reports_are_kept(self) -> None:
+    def test_a_redirect_is_a_wrong_address(self) -> None:
         self.kept(says("302 Found", '{"a":1}', "Location: https://login.example/"), "redirects to https://login.example/")
 
-    def test_an_empty_object_is_a_wrong_address_and_reports_are_kept(self) -> None:
+    def test_an_empty_object_is_a_wrong_address(self) -> None:
         self.kept(says("200 OK", "{}"), "is not a Redrive server")
 
-    def test_a_page_is_a_wrong_address_and_reports_are_kept(self) -> None:
+    def test_a_page_is_a_wrong_address(self) -> None:
         self.kept(says("200 OK", "<html>hello</html>", "Server: nginx"), "without JSON from nginx")
 
-    def test_a_foreign_404_is_a_wrong_address_and_reports_are_kept(self) -> None:
+    def test_a_foreign_404_is_a_wrong_address(self) -> None:
         self.kept(says("404 Not Found", '{"message":"no such route"}'), "404 without a code")
 
     def test_unreadable_spool_lines_are_kept_in_a_named_file(self) -> None:
@@ -398,7 +413,7 @@ class Forms(LiveCase):
         self.assertEqual((seen["versions"], seen["links"]), ({"prompt": "7"}, {"trace": "1"}))
         self.assertEqual(seen["attempts"][0]["usage"], {"input_tokens": 12, "output_tokens": 7, "cost_usd": 0.5})
         said = " ".join(logged.output)
-        for name in ("model is left out", "headers is left out", "bad is left out"):
+        for name in ("field model is ignored", "field headers is ignored", "field bad is ignored"):
             self.assertIn(name, said)
 
     def test_an_end_whose_form_is_refused_is_mended_and_sent(self) -> None:

@@ -31,7 +31,7 @@ class Workers(LiveCase):
         self.addCleanup(worker.stop)
         return worker
 
-    def test_a_worker_does_what_was_enqueued_each_with_its_own_agent(self) -> None:
+    def test_a_worker_gives_each_run_to_its_agent(self) -> None:
         @redrive.agent(queue="quick", client=self.client)
         def add(a: int, b: int) -> int:
             return a + b
@@ -87,7 +87,7 @@ class Workers(LiveCase):
         self.assertTrue(got[1][1][0]["applied"])
         self.assertIn("max iterations", str(got[1][0]["messages"]))
 
-    def test_runs_that_name_no_agent_are_taken_only_where_that_was_asked_for(self) -> None:
+    def test_runs_without_an_agent_need_any_agent(self) -> None:
         @redrive.agent(name="anybody", queue="quick", client=self.client)
         def anybody(n: int) -> int:
             return n
@@ -123,7 +123,7 @@ class Workers(LiveCase):
             self.settled(f"w-room-{n}", "succeeded")
         self.assertEqual(max(most), 2)
 
-    def test_a_stopped_worker_finishes_what_it_has_and_gives_back_what_does_not_end(self) -> None:
+    def test_a_stopped_worker_finishes_or_releases_its_runs(self) -> None:
         go_on, begun = threading.Event(), threading.Semaphore(0)
 
         @redrive.agent(name="stuck", queue="quick", client=self.client)
@@ -174,7 +174,7 @@ print("stopped")
         self.assertEqual(self.server.run("w-quit")["attempts"][0]["error"]["message"], "the agent exited: 1")
 
     def test_a_function_that_is_no_agent_is_refused_at_once(self) -> None:
-        with self.assertRaisesRegex(TypeError, "not under @redrive.agent"):
+        with self.assertRaisesRegex(TypeError, "not decorated with @redrive.agent"):
             redrive.Worker(["quick"], [len], client=self.client)
         with self.assertRaisesRegex(ValueError, "at least one"):
             redrive.Worker(["quick"], client=self.client)

@@ -1,13 +1,12 @@
-"""Two lines around an agent: its failures, hangs and silences reach Redrive, and its effects happen once.
+"""Two lines around an agent report its failures, hangs and crashes to Redrive, and make its effects happen once.
 
     import redrive
 
     with redrive.run(run_id="task-42", queue="invoices", payload=task) as run:
         run.output = agent(task)
 
-Nothing here breaks or blocks the agent: what goes wrong on our side is logged by the logger `redrive` and swallowed,
-and no call waits longer than `wait_ms`. The exceptions that are raised are in `redrive.errors`, and each means that
-going on could do harm."""
+The SDK does not break or block the agent: its own errors are logged (logger `redrive`) and swallowed, and no call waits
+longer than `wait_ms`. It raises only where going on could do harm; those exceptions are in `redrive.errors`."""
 
 from __future__ import annotations
 
@@ -49,19 +48,19 @@ def run(
 ) -> Run:
     """One attempt of a run, as a context manager, also for `async with`.
 
-    `run_id` names the work and stays the same over retries; `payload` is what a retry needs to do it again. The attempt
-    ends as a success when the block does, and as a failure when an exception leaves it, after `timeout_s`, or when the
-    process ends. More fields: agent, task_type, idempotency_key, order_key, environment, customer, severity, versions,
+    `run_id` identifies the work and stays the same across retries; `payload` is what a retry needs to do it again. The
+    attempt succeeds when the block ends, and fails when the block raises, after `timeout_s`, or when the process ends.
+    Optional fields: agent, task_type, idempotency_key, order_key, environment, customer, severity, versions,
     model, provider, resumable, links, headers, destination, lease_ms, idle_ms, deadline_ms.
 
-    Raises `AlreadyDone`, `DeadLettered` or another `StartRefused` where the server says that it must not begin;
-    `on_refused="go_on"` does it all the same, without effects."""
+    Raises `AlreadyDone`, `DeadLettered` or another `StartRefused` if the server does not let it begin;
+    `on_refused="go_on"` runs the block anyway, without effects."""
     client = default_client()
     return client.run(run_id, queue=queue, payload=payload, timeout_s=timeout_s, on_refused=on_refused, **fields)
 
 
 def flush(seconds: float = 10.0) -> bool:
-    """Waits until everything has been said; false when the time was not enough."""
+    """Waits until every report is sent; false if the time was not enough."""
     return default_client().flush(seconds)
 
 

@@ -1,4 +1,4 @@
-"""One attempt in an agent's hands: begun with the server or on disk, kept alive, and ended exactly once."""
+"""One attempt of a run: started on the server or on disk, kept alive, and ended exactly once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Run(Ledger):
-    """Made by `redrive.run(...)`, `@redrive.agent` or a `Worker`. All of its methods may be called from any thread."""
+    """Made by `redrive.run(...)`, `@redrive.agent` or a `Worker`. Its methods may be called from any thread."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class Run(Ledger):
     # In threads that were not started by the run's own code.
 
     def bind(self, call: F) -> F:
-        """The same function inside this run, whoever calls it in whichever thread."""
+        """Wraps a function so that it runs inside this run, in whichever thread it is called."""
 
         @functools.wraps(call)
         def bound(*args: Any, **kwargs: Any) -> Any:
@@ -166,7 +166,7 @@ class Run(Ledger):
         return bound  # type: ignore[return-value]
 
     def attached(self) -> Inside:
-        """`with run.attached():` makes this the current run of the block, in any thread."""
+        """`with run.attached():` makes this the current run inside the block, in any thread."""
         return Inside(self)
 
     def _forked(self) -> None:
@@ -211,7 +211,7 @@ class Run(Ledger):
         try:
             answer = self._client.begin(record)
         except SpoolFull as full:
-            self._client.say_once("runs go on unseen for now", full)
+            self._client.say_once("runs are not recorded for now", full)
             self._unseen = True
             self._client.sender.put(record)
             return
@@ -292,9 +292,9 @@ class Run(Ledger):
                 log.exception("redrive: on_lost of %s failed", self.run_id)
 
     def check(self) -> None:
-        """Raises `LeaseLost` when the attempt is no longer ours: for loops that want to stop early."""
+        """Raises `LeaseLost` if the attempt has lost its lease, for loops that want to stop early."""
         if self.lost:
-            raise LeaseLost(self.run_id, f"the attempt is no longer ours ({self.lost})")
+            raise LeaseLost(self.run_id, f"the attempt has lost its lease ({self.lost})")
 
     # What there is to say of it.
 
@@ -308,24 +308,24 @@ class Run(Ledger):
         check: str | None = None,
         not_done_on: tuple[type[BaseException], ...] = (),
     ) -> Step:
-        """A piece of the attempt. `key` makes it the same piece again in the next one; `check` says in words how to
-        find out whether an effect happened; `not_done_on` are exceptions after which it certainly did not."""
+        """A step of the attempt. `key` identifies it across attempts; `check` says in words how to find out whether an effect
+        happened; `not_done_on` lists exceptions after which it certainly did not."""
         return Step(self, name, None if key is None else id_of(key), effect, timeout_s, check, not_done_on)
 
     def do(self, name: str, work: Callable[[], T], **options: Any) -> T:
-        """Does the work as a step, or gives back what an earlier attempt got for it."""
+        """Does the work as a step, or returns what an earlier attempt recorded for it."""
         return self.step(name, **options).do(work)
 
     async def do_async(self, name: str, work: Callable[[], Any], **options: Any) -> Any:
         return await self.step(name, **options).do_async(work)
 
     def used(self, input_tokens: float = 0, output_tokens: float = 0, cost_usd: float = 0.0, model: str | None = None) -> None:
-        """Adds to what the attempt has used up."""
+        """Adds to the tokens and the cost of the attempt."""
         self.evidence.used(input_tokens, output_tokens, cost_usd, model)
 
     @property
     def output(self) -> Any:
-        """What the attempt gives: set it, and the end of the block reports it."""
+        """The result of the attempt: set it, and the end of the block reports it."""
         return self.evidence.output
 
     @output.setter
@@ -333,14 +333,14 @@ class Run(Ledger):
         self.evidence.output = value
 
     def partial(self, output: Any) -> None:
-        """What there is so far, should the attempt not get to its end."""
+        """Keeps a partial output, in case the attempt does not finish."""
         self.evidence.partial = cut(output if isinstance(output, str) else dumps(output))
 
     # Ending.
 
     def succeed(self, output: Any = None, *, finish_reason: str | None = None, wait_s: float | None = None) -> Outcome:
-        """The attempt is done, unless a detector objects: the outcome's `verdict` then says what happens next. The
-        answer is waited for as long as `wait_ms` allows; without one the outcome is not `known`."""
+        """Ends the attempt as a success, unless a detector objects: then the outcome's `verdict` says what happens next. Waits
+        for the answer up to `wait_ms`; without one, the outcome is not `known`."""
         self.evidence.output = output
         if finish_reason is not None:
             self.evidence.finish_reason = label(finish_reason)
@@ -355,17 +355,17 @@ class Run(Ledger):
         terminal: bool = False,
         wait_s: float | None = None,
     ) -> Outcome:
-        """The attempt failed, without an exception that leaves the block."""
+        """Ends the attempt as failed, without an exception that leaves the block."""
         said = {"reason": reason, "terminal": True if terminal else None}
         self._finish(lambda: ending.failure(self.evidence, self._take_steps(), error, **said))
         return self.outcome(wait_s)
 
     def release(self) -> None:
-        """Gives the attempt back untouched: no try is spent, and somebody else begins it anew."""
+        """Gives the attempt back: no try is spent, and another worker may start it again."""
         self._finish(lambda: ("release", "{}"))
 
     def outcome(self, wait_s: float | None = None) -> Outcome:
-        """What the server made of the end."""
+        """The server's answer to the end."""
         seconds = self._client.settings.wait_ms / 1000 if wait_s is None else wait_s
         answer = self._end.wait(seconds) if self._end is not None else None
         return Outcome(answer)
@@ -412,7 +412,7 @@ class Run(Ledger):
 
 
 class Outcome:
-    """What became of the end of an attempt."""
+    """The server's answer to the end of an attempt."""
 
     def __init__(self, answer: Answer | None) -> None:
         self.known = answer is not None

@@ -1,4 +1,4 @@
-"""Everything that the runs of a process share: connections, spool, threads, and what happens when the process ends."""
+"""What the runs of a process share: connections, spool and threads."""
 
 from __future__ import annotations
 
@@ -156,14 +156,14 @@ class Client:
     # For people.
 
     def flush(self, seconds: float = 10.0) -> bool:
-        """Waits until everything has been said; false when the time was not enough. What was not said is on disk then, so
-        that the process may end in any way."""
+        """Waits until every report is sent; false if the time was not enough. What is left is then on disk, so the process may
+        end in any way."""
         for run in self.open_runs():
             run._flush()
         return self.sender.flush(seconds)
 
     def close(self, seconds: float | None = None) -> None:
-        """Says what can be said in the time there is; the rest is on disk afterwards."""
+        """Sends what it can in the given time; the rest is on disk afterwards."""
         leaving.unwatch(self)
         self.sender.close(self.settings.exit_wait_ms / 1000 if seconds is None else seconds)
         for run_id in list(self._ending):
@@ -193,7 +193,7 @@ _lock = threading.Lock()
 
 
 def configure(**settings: Any) -> Client:
-    """Says where the server is, once, before the first run. What is left out comes from the environment."""
+    """Configures the default client, once, before the first run. What is left out comes from the environment."""
     global _client
     with _lock:
         if _client is not None:

@@ -102,7 +102,7 @@ class Agent:
             return [], {}
         values = {self.parameters[0].name: payload} if self._takes_one else payload
         if not isinstance(values, dict):
-            raise TypeError(f"{self.name} takes {len(self.parameters)} arguments, and the payload has no names for them")
+            raise TypeError(f"{self.name} takes {len(self.parameters)} arguments, but the payload is not an object with their names")
         positional: list[Any] = []
         named: dict[str, Any] = {}
         for parameter in self.parameters:
@@ -168,9 +168,9 @@ def agent(
     client: Client | None = None,
     **fields: Any,
 ) -> Any:
-    """Every call is a run: its arguments are the payload, what it returns the output, what it raises the failure. A run
-    that was done before gives back what it gave then. `run_id` makes the id from the payload; without it each call is
-    new work. Functions, methods, generators and classes with `__call__`, sync and async."""
+    """Turns every call into a run: the arguments are the payload, the return value is the output, and an exception is the
+    failure. A run that is already done returns its recorded output. `run_id` makes the id from the payload; without it,
+    each call is new work. Works for functions, methods, generators and classes with `__call__`, sync and async."""
 
     def wrap(work: Any) -> Any:
         if isinstance(work, (staticmethod, classmethod)):
@@ -204,7 +204,7 @@ def spec_of(work: Any) -> Agent:
         if isinstance(spec, Agent):
             owner = getattr(work, "__self__", None) if holder is work else work
             return spec if owner is None else replace(spec, owner=owner)
-    raise TypeError(f"{getattr(work, '__name__', work)} is not under @redrive.agent")
+    raise TypeError(f"{getattr(work, '__name__', work)} is not decorated with @redrive.agent")
 
 
 def _call(spec: Agent) -> Callable[..., Any]:

@@ -105,7 +105,7 @@ class Delivery:
         """An effect that was done, and that no lease covers any more, still has to reach the ledger."""
         if code not in _LEASE_IS_OVER or not _is_effect(record):
             return False
-        log.warning("redrive: an effect of %s was reported after its lease; it is recorded with the attempt's end", record.run_id)
+        log.warning("redrive: an effect of %s was reported after its lease expired; it follows with the end", record.run_id)
         self._late.add(record, self._run_fields(record.run))
         if record.run in self._ended:
             self._late.give_up(record.run)
@@ -128,7 +128,7 @@ class Delivery:
         lease = answer.body.get("lease") if answer is not None and answer.ok else None
         self._leases[record.run] = lease
         if answer is not None and not answer.ok:
-            log.warning("redrive: %s began without being asked for, and may not: %s", record.run_id, answer.detail)
+            log.warning("redrive: %s was started offline and refused by the server: %s", record.run_id, answer.detail)
         return answer
 
     def _without_lease(self, record: Record, wait_s: float) -> Answer | None:
@@ -188,4 +188,5 @@ def _is_effect(record: Record) -> bool:
 
 
 def note_mended(record: Record, answer: Answer, lost: str) -> None:
-    log.warning("redrive: %s of %s is sent without %s: %s", record.do, record.run_id, lost, answer.detail)
+    what = record.do, record.run_id, lost, answer.detail
+    log.warning("redrive: the server refused the form of %s of %s; sent again without %s: %s", *what)

@@ -247,7 +247,7 @@ class _Walk:
         kind = type(value)
         name = f"{kind.__module__}.{kind.__qualname__}"
         if self._strict:
-            raise Unstable(f"{name} has no text that is the same in every process")
+            raise Unstable(f"{name} has no stable text form")
         self.loss.text_only = self.loss.text_only or name
         return {"$type": name, "$text": cut(text_of(value), 4096)}
 

@@ -1,5 +1,5 @@
-"""What the SDK raises into an agent. It is little: only where going on could do harm, or where the agent asked for a
-time limit. Everything else that goes wrong on our side is logged once and swallowed."""
+"""The exceptions that the SDK raises into an agent: only where going on could do harm, or where the agent asked for a time
+limit. All other errors of the SDK are logged once and swallowed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 
 class RedriveError(Exception):
-    """All of ours."""
+    """The base of all exceptions of the SDK."""
 
 
 class StartRefused(RedriveError):
-    """The run may not begin now. `code` is the server's word: `in_flight`, `not_due`, `held`, `run_conflict`, …"""
+    """The run may not begin now. `code` is the server's reason: `in_flight`, `not_due`, `held`, `run_conflict`, …"""
 
     def __init__(self, code: str, detail: str, problem: dict[str, Any] | None = None) -> None:
         super().__init__(f"{code}: {detail}")
@@ -20,7 +20,7 @@ class StartRefused(RedriveError):
 
 
 class AlreadyDone(StartRefused):
-    """The run has come to its end before; `output` is what it gave."""
+    """The run is already closed; `output` is its recorded output."""
 
     def __init__(self, state: str, output: Any) -> None:
         super().__init__("closed", f"the run is {state} already")
@@ -37,7 +37,7 @@ class DeadLettered(StartRefused):
 
 
 class EffectRefused(RedriveError):
-    """The effect must not begin now. Nothing of it has happened."""
+    """The effect must not begin now. It has not been started."""
 
     def __init__(self, key: str, detail: str) -> None:
         super().__init__(f"{key}: {detail}")
@@ -45,25 +45,25 @@ class EffectRefused(RedriveError):
 
 
 class EffectUnknown(EffectRefused):
-    """An earlier attempt began this effect and nobody knows whether it happened: somebody has to look."""
+    """The effect was started before, and its outcome is unknown: somebody has to check."""
 
 
 class EffectInProgress(EffectRefused):
-    """Another run is at the same effect."""
+    """Another call, or another run, is doing the same effect."""
 
 
 class LeaseLost(EffectRefused):
-    """The attempt is no longer ours: its lease ran out, a person cancelled it, or another worker has it."""
+    """The attempt has lost its lease: it expired, somebody cancelled the run, or another worker has it."""
 
 
 class UnstableKey(RedriveError, TypeError):
-    """An effect's arguments have no text that is the same in every process, so that a replay could not know the effect
-    again. Give `@redrive.effect` a `key=`. Nothing of it has happened."""
+    """An argument of the effect has no text that is the same in every process, so a replay could not recognise the effect.
+    Pass `key=` to `@redrive.effect`. The effect has not been started."""
 
 
 class TimeLimit(RedriveError):
-    """The attempt's, or the step's, time is up. What was under way may still go on: it is unknown, not undone."""
+    """The time limit of the attempt or the step is up. What was under way may go on: it is unknown, not undone."""
 
 
 class NotDone(Exception):
-    """Raise it (or a subclass) inside an effect to assert that nothing has happened: it may be begun anew."""
+    """Raise it (or a subclass) inside an effect to assert that nothing has happened, so that it may be started again."""

@@ -138,4 +138,4 @@ def amount(value: Any, name: str) -> float:
 
 
 def _warn(name: str, value: Any) -> None:
-    log.warning("redrive: %s is left out: it can't be %s", name, f"a {type(value).__name__} like this one")
+    log.warning("redrive: field %s is ignored: unsupported value of type %s", name, type(value).__name__)

@@ -52,7 +52,7 @@ class Flight:
     def wait(self) -> None:
         loop = _running_loop()
         if loop is not None and loop is self._loop:
-            raise EffectInProgress(self.key, "it is under way in this event loop, which would wait for itself")
+            raise EffectInProgress(self.key, "it is running on this event loop; waiting for it here would block the loop")
         self._not_from_inside()
         with _waiting_for(self):
             self._over.wait()
@@ -70,7 +70,7 @@ class Flight:
 
     def _not_from_inside(self) -> None:
         if self in _inside.get() and not self.over:
-            raise EffectInProgress(self.key, "it is called from inside itself")
+            raise EffectInProgress(self.key, "the effect calls itself with the same arguments")
 
 
 #: Effects under way, each with those that a call inside it waits for.
@@ -84,7 +84,7 @@ def _waiting_for(flight: Flight) -> Iterator[None]:
     mine = [each for each in _inside.get() if not each.over]
     with _waits_lock:
         if any(_leads_to(flight, each) for each in mine):
-            raise EffectInProgress(flight.key, "it waits for the effect that calls it")
+            raise EffectInProgress(flight.key, "it is waiting for the effect that calls it")
         for each in mine:
             _waits.setdefault(each, []).append(flight)
     try:

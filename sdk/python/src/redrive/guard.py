@@ -45,12 +45,12 @@ def effect(
     check: str | None = None,
     not_done_on: tuple[type[BaseException], ...] = (),
 ) -> Any:
-    """Puts a function under the ledger's guard wherever it is called inside a run: the intent is recorded before it, the
-    outcome after it, and the same call in a later attempt gives back what it gave. Calls at the same time are one call.
+    """Guards a function by the ledger wherever it is called inside a run: its intent is recorded before it, its outcome
+    after it, and the same call in a later attempt returns the recorded output. Concurrent calls are one call.
 
-    `key` makes the key from the arguments. Without it the arguments themselves are the key, `self` left out: each must have
-    a text that is the same in every process, otherwise the first call inside a run raises `UnstableKey`. Outside any run
-    the function is what it was."""
+    `key` makes the key from the arguments. Without it, the arguments themselves (except `self`) are the key: each must have
+    a text that is the same in every process, otherwise the first call inside a run raises `UnstableKey`. Outside a run the
+    function is unchanged."""
 
     def wrap(work: Any) -> Any:
         if isinstance(work, (staticmethod, classmethod)):
@@ -80,7 +80,7 @@ class _Guard:
         self._identity = name or getattr(work, "__qualname__", plain).rpartition("<locals>.")[2]
         self._signature = _signature(work)
         if key is None and self._signature is None:
-            raise UnstableKey(f"{self.name} has no signature that its key could be made of: give key=")
+            raise UnstableKey(f"{self.name} has no signature to derive a key from; pass key=")
 
     def wrapped(self) -> Callable[..., Any]:
         work = self.work
@@ -172,14 +172,14 @@ class _Guard:
             try:
                 stable(value)
             except Unstable as why:
-                raise UnstableKey(f"{self.name}({name}=…): {why}; give @redrive.effect a key=") from None
+                raise UnstableKey(f"{self.name}({name}=…): {why}; pass key= to @redrive.effect") from None
         return digest(stable(given))
 
     def _run_here(self) -> Run | None:
         run = current_run()
         if run is None and open_runs():
             log.warning(
-                "redrive: %s is called outside any run while runs are open, and is not guarded; use run.bind or run.attached "
+                "redrive: %s was called outside any run while runs are open, so it is not guarded; use run.bind or run.attached "
                 "in threads that the run did not start",
                 self.name,
             )

@@ -11,6 +11,7 @@ from .context import start_daemon
 from .encode import body
 from .logs import log
 from .record import Record
+from .timers import IDLE_S
 from .transport import Answer, Away, NotRedrive, Transport
 
 #: So many fit into a lease: two may get lost.
@@ -62,21 +63,24 @@ class Heartbeats:
         self._runs, self._wake, self._thread = {}, threading.Condition(), None
 
     def _run(self) -> None:
-        while True:
-            runs = self._next()
+        while runs := self._next():
             try:
                 self.beat(runs)
             except Exception:  # noqa: BLE001 - one run's trouble must not silence the others
                 log.exception("redrive: a heartbeat failed")
 
     def _next(self) -> list[Alive]:
-        """Waits until a run is due; gives it, and all that soon will be."""
+        """Waits until a run is due; returns it with those that will be due soon. Empty if there has been no run for a while: a
+        client that is not used any more keeps no thread."""
         with self._wake:
             while True:
                 due = min((when for _, when in self._runs.values()), default=None)
                 if due is not None and due <= now():
                     return self._take_due()
-                self._wake.wait(_NAP_MAX_S if due is None else min(_NAP_MAX_S, max(0.0, due - now())))
+                in_time = self._wake.wait(IDLE_S if due is None else min(_NAP_MAX_S, max(0.0, due - now())))
+                if due is None and not in_time and not self._runs:
+                    self._thread = None
+                    return []
 
     def _take_due(self) -> list[Alive]:
         at, taken = now(), []

@@ -61,7 +61,7 @@ class LateEffects:
             try:
                 held.file = self._spool.write_late(record.run, held.record(record.run))
             except SpoolFull as full:
-                log.error("redrive: an effect of %s that came too late is only in memory: %s", record.run_id, full)
+                log.error("redrive: a late effect of %s is kept in memory only: %s", record.run_id, full)
                 return
             if before is not None:
                 before.remove()

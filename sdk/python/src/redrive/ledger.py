@@ -84,12 +84,12 @@ class Ledger:
 
     @property
     def recorded(self) -> list[Mapping[str, Any]]:
-        """Steps that attempts before this one recorded."""
+        """The steps that earlier attempts recorded."""
         return list(self._recorded.values())
 
     @property
     def in_doubt(self) -> list[Mapping[str, Any]]:
-        """Effects that an earlier attempt began and nobody knows the end of."""
+        """Effects that an earlier attempt started and whose outcome is unknown."""
         return [step for step in self._recorded.values() if step.get("status") == "unknown"]
 
     def _next_ordinal(self, name: str) -> int:
@@ -112,7 +112,7 @@ class Ledger:
             return None
         if step.identity is None:
             if not self._is_mine:
-                raise EffectRefused(step.name, "in a forked child an effect needs a key: its parent counts the calls too")
+                raise EffectRefused(step.name, "an effect in a forked child needs key=, because the parent counts its calls too")
             step.key = nth_key(effect_key(self.run_id, step.name), self._next_ordinal(step.name))
             return None
         with self._lock:
@@ -126,7 +126,7 @@ class Ledger:
                     other.calls.append(step.call)
                 return other
             if step.identity in self._doubted:
-                raise EffectUnknown(step.identity, "this attempt began it before, and nobody knows whether it happened")
+                raise EffectUnknown(step.identity, "this attempt started it before, and its outcome is unknown")
             # The same call again, after the first has ended, is meant to happen twice; a key of one's own is one effect.
             ordinal = 1
             if step.counted:
@@ -163,7 +163,7 @@ class Ledger:
         is one of its own; one that is named an effect is refused while an earlier one of the same arguments is in doubt."""
         identity = effect_key(self.run_id, name, arguments) if effect else None
         if identity is not None and identity in self._doubted:
-            raise EffectUnknown(identity, "this attempt began it before, and nobody knows whether it happened")
+            raise EffectUnknown(identity, "this attempt started it before, and its outcome is unknown")
         step = Step(self, name, identity, effect, None, None, (), tool=True)  # type: ignore[arg-type]
         step.key = nth_key(identity or effect_key(self.run_id, name), self._next_ordinal(identity or name))
         return step
@@ -195,7 +195,7 @@ class Ledger:
         if step.effect is False:
             return
         if known is not None and known.get("status") == "unknown":
-            raise EffectUnknown(step.key, "an earlier attempt began it, and nobody knows whether it happened")
+            raise EffectUnknown(step.key, "an earlier attempt started it, and its outcome is unknown")
         if step.key in self._done_here:
             self._was_done(step, self._done_here[step.key])
             return
@@ -303,7 +303,7 @@ class Ledger:
         if self._client.settings.off:
             return
         if self.lost or self._ended:
-            raise LeaseLost(step.key, f"the attempt is no longer ours ({self.lost or 'it has ended'})")
+            raise LeaseLost(step.key, f"the attempt has ended or lost its lease ({self.lost or 'ended'})")
         told = _fields_of(step, "started", None)
         if not self._client.takes_call_id:
             told.pop("call_id", None)
@@ -341,17 +341,17 @@ class Ledger:
 
     def _intend_offline(self, step: Step, text: str) -> None:
         if self._lease is not None and now() > self._alive_until:
-            raise LeaseLost(step.key, "the lease has run out while the server could not be reached")
+            raise LeaseLost(step.key, "the lease expired while the server was unreachable")
         if self._unseen and self._lease is None:
-            raise EffectRefused(step.key, "neither the server nor the disk has the run")
+            raise EffectRefused(step.key, "the start of the run could be stored neither on the server nor on disk")
         if self._client.settings.effects_offline == "refuse":
-            raise EffectRefused(step.key, "the server can't be asked whether it may be done")
+            raise EffectRefused(step.key, "the server is unreachable, and effects_offline is 'refuse'")
         # What waits for the server was said before.
         self._client.sender.to_spool()
         try:
             self._client.keep(self._step_record(text))
         except SpoolFull as full:
-            raise EffectRefused(step.key, f"its intent could not be kept: {full}") from full
+            raise EffectRefused(step.key, f"its intent could not be stored: {full}") from full
 
     def _refusal(self, step: Step, answer: Answer) -> EffectRefused:
         if answer.code == "effect_unknown":
@@ -375,7 +375,7 @@ class Ledger:
             raise
         if answer is not None and answer.code not in ("lease_lost", "cancelled"):
             if not answer.ok:
-                log.warning("redrive: an effect's outcome in %s was refused: %s", self.run_id, answer.detail)
+                log.warning("redrive: the outcome of an effect of %s was refused: %s", self.run_id, answer.detail)
                 self._client.spool.set_aside(self._step_record(text), f"{answer.code} {answer.detail}")
             return
         if answer is not None and answer.body.get("recorded") is True:
@@ -386,7 +386,7 @@ class Ledger:
         try:
             self._client.keep(self._step_record(text))
         except SpoolFull as full:
-            log.error("redrive: an effect's outcome in %s is only in memory: %s", self.run_id, full)
+            log.error("redrive: the outcome of an effect of %s is kept in memory only: %s", self.run_id, full)
             self._client.sender.put(self._step_record(text))
 
 

@@ -62,8 +62,9 @@ def mended(record: Record, answer: Answer, round: int) -> tuple[Record, str] | N
 
 
 def _effects_of(fields: dict[str, Any]) -> list[dict[str, Any]]:
+    """In the least form that says what was done."""
     steps = fields.get("steps")
-    effects = [step for step in steps if isinstance(step, dict) and step.get("effect") is not False] if isinstance(steps, list) else []
+    effects = [step for step in steps or () if step.get("effect") is not False]
     return [{name: value for name, value in step.items() if name in _CORES["step"][1]} for step in effects]
 
 

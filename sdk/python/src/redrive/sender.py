@@ -116,14 +116,14 @@ class Sender:
             self._retry_s = self._retry_s or _RETRY_MIN_S
         if not self.is_away():
             if self._retry_s == 0.0:
-                log.warning("redrive: the server does not answer, reports are kept on disk: %s", away)
+                log.warning("redrive: the server is unreachable; reports are kept on disk: %s", away)
             self._retry_s = min(_RETRY_MAX_S, max(_RETRY_MIN_S, self._retry_s * 2))
             pause = self._retry_s if away.retry_after_s is None else min(away.retry_after_s, 30.0)
             self._retry_at = time.monotonic() + pause
 
     def seen_there(self) -> None:
         if self._retry_s:
-            log.warning("redrive: the server answers again")
+            log.warning("redrive: the server is reachable again")
         self._retry_s = self._retry_at = 0.0
 
     def close(self, seconds: float) -> None:
@@ -139,7 +139,7 @@ class Sender:
         self._late.give_up_all()
 
     def flush(self, seconds: float) -> bool:
-        """Waits until everything has been said; false when the time was not enough."""
+        """Waits until every report is sent; false if the time was not enough."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             with self._wake:
@@ -175,7 +175,7 @@ class Sender:
             try:
                 self._round(_WAIT_S)
             except Exception:  # noqa: BLE001 - a defect here must not end the agent's reports for good
-                log.exception("redrive: the sender stumbled")
+                log.exception("redrive: the sender failed and will retry")
                 self._retry_at = time.monotonic() + _RETRY_MAX_S
 
     def _has_work(self) -> bool:
@@ -208,7 +208,7 @@ class Sender:
                         continue
                     if torn := left.torn():
                         kept = self._spool.set_aside_line(torn)
-                        log.warning("redrive: the last line of %s was cut off and is kept in %s", left.path.name, kept)
+                        log.warning("redrive: the incomplete last line of %s was moved to %s", left.path.name, kept)
                     left.remove()
             self.seen_there()
         except Away as away:
@@ -298,7 +298,7 @@ class Sender:
         for record, end, raw in file.records():
             if record is None:
                 kept = self._spool.set_aside_line(raw)
-                log.warning("redrive: a line of %s can't be read and is kept in %s", file.path.name, kept)
+                log.warning("redrive: an unreadable line of %s was moved to %s", file.path.name, kept)
             else:
                 self._told(record, delivery.send(record, wait_s))
                 if record.do in ENDS:

@@ -1,4 +1,4 @@
-"""Where the server is, and how long an agent may be kept waiting. Every limit has its unit in its name."""
+"""The settings of a client. Every limit has its unit in its name."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ def default_spool_dir() -> Path:
 
 @dataclass(frozen=True)
 class Settings:
-    """All of it may be left out; `redrive.configure(...)` and the environment fill it in."""
+    """Everything is optional; `redrive.configure(...)` and the environment fill it in."""
 
     url: str = DEFAULT_URL
     key: str = field(default="", repr=False)
     #: Needed only with a key that spans tenants.
     tenant: str | None = None
-    #: The longest that one call of ours keeps an agent waiting.
+    #: The longest that one call of the SDK blocks the agent.
     wait_ms: int = 1_000
-    #: How long the server waits for a sign of life; heartbeats come three times as often.
+    #: How long the server waits for a heartbeat; they are sent three times as often.
     lease_ms: int = 60_000
-    #: Plain steps wait this long for company before they are sent.
+    #: How long plain steps are collected before they are sent.
     flush_ms: int = 500
-    #: How long the end of the process may take, when reports are still to be sent.
+    #: How long the end of the process may take while reports are still to be sent.
     exit_wait_ms: int = 2_000
-    #: What may not be asked of an absent server: note the intent on disk and go on, or don't begin.
+    #: An effect while the server is unreachable: store its intent on disk and go on, or refuse it.
     effects_offline: Literal["spool", "refuse"] = "spool"
     spool_dir: Path = field(default_factory=default_spool_dir)
     spool_max_bytes: int = 64 * 1024 * 1024
     environment: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
-    #: SIGTERM becomes an exit that reports, where nobody else has asked for the signal.
+    #: Report open runs on SIGTERM, unless the program handles the signal itself.
     catch_sigterm: bool = True
-    #: Does nothing at all: for tests and laptops.
+    #: Turns the SDK off, for tests and laptops.
     off: bool = False
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class Settings:
 
 
 def from_environment(**given: Any) -> Settings:
-    """What is given outranks the environment, that outranks the defaults."""
+    """Arguments take precedence over the environment, and the environment over the defaults."""
     known: dict[str, Any] = {}
     for name in ("url", "key", "tenant", "environment"):
         if text := os.environ.get(f"REDRIVE_{name.upper()}"):

@@ -142,7 +142,7 @@ class Spool:
         lines = b"".join(record.line() for record in records)
         with self._lock:
             if self._size + self._left_by_others() + len(lines) > self._max_bytes:
-                raise SpoolFull(f"the spool in {self._folder} holds its {self._max_bytes} bytes")
+                raise SpoolFull(f"the spool in {self._folder} has reached its limit of {self._max_bytes} bytes")
             try:
                 own = self._open()
                 _write_all(own.file, lines)
@@ -200,7 +200,7 @@ class Spool:
         lines = sealed(self._head) + record.line()
         with self._lock:
             if self._size + self._left_by_others() + len(lines) > self._max_bytes:
-                raise SpoolFull(f"the spool in {self._folder} holds its {self._max_bytes} bytes")
+                raise SpoolFull(f"the spool in {self._folder} has reached its limit of {self._max_bytes} bytes")
             try:
                 self._make_folder()
                 path = self._new_path(f"{run}{_LATE}")
@@ -232,7 +232,7 @@ class Spool:
         """Somebody has removed the file from under us."""
         with self._lock:
             if self._own is not None:
-                log.error("redrive: %s is gone, and what was in it", self._own.path)
+                log.error("redrive: the spool file %s was removed; its reports are lost", self._own.path)
                 self._own.file.close()
             self._own, self._size = None, 0
             self._waiting.clear()
@@ -249,7 +249,7 @@ class Spool:
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8") as file:
                 file.write(text + "\n")
         except OSError as error:
-            log.warning("redrive: what was refused could not be set aside: %s", error)
+            log.warning("redrive: a refused report could not be set aside: %s", error)
 
     def set_aside_line(self, raw: bytes) -> Path:
         """A line that can't be read is kept as it is, for a person."""

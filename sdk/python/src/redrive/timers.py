@@ -11,6 +11,9 @@ from collections.abc import Callable
 from .context import start_daemon
 from .logs import log
 
+#: How long a thread waits for something to do before it ends.
+IDLE_S = 10.0
+
 
 class Timer:
     __slots__ = ("call",)
@@ -50,7 +53,12 @@ class Timers:
         while True:
             with self._wake:
                 while not self._due or self._due[0][0] > time.monotonic():
-                    self._wake.wait(self._due[0][0] - time.monotonic() if self._due else None)
+                    idle = not self._due
+                    in_time = self._wake.wait(IDLE_S if idle else self._due[0][0] - time.monotonic())
+                    if idle and not in_time and not self._due:
+                        # A client that is not used any more keeps no thread.
+                        self._thread = None
+                        return
                 call = heapq.heappop(self._due)[2].call
             if call is None:
                 continue

@@ -198,7 +198,7 @@ class Transport:
         else:
             thread.join(_left(until))
         if not found:
-            raise TimeoutError(f"{self._host} could not be looked up in time")
+            raise TimeoutError(f"{self._host} could not be resolved in time")
         if isinstance(found[0], OSError):
             raise found[0]
         self._address = (found[0], time.monotonic())

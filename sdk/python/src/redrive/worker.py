@@ -1,4 +1,4 @@
-"""Takes due runs, retries and replays alike, and does them with the process's agents."""
+"""Leases due runs, including retries and replays, and runs them with the agents of this process."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _PAUSE_S = 1.0
 
 
 class Worker:
-    """`Worker(agents=[bill, write]).run()` works until SIGTERM or Ctrl-C; `start()` and `stop()` do it in the
-    background. `agents` are functions under `@redrive.agent`; each gets the runs that name it. With `any_agent` the first
-    of them also gets those that name nobody, or somebody who is not here."""
+    """`Worker(agents=[bill, write]).run()` works until SIGTERM or Ctrl-C; `start()` and `stop()` do the same in the
+    background. `agents` are functions decorated with `@redrive.agent`; each gets the runs that name it. With `any_agent`,
+    the first one also gets the runs that name no agent, or one that is not in the list."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Worker:
     ) -> None:
         self._agents = {spec.name: spec for spec in map(spec_of, agents)}
         if not self._agents:
-            raise ValueError("a worker needs at least one function under @redrive.agent")
+            raise ValueError("a worker needs at least one function decorated with @redrive.agent")
         self._client = client or default_client()
         self._queues = list(queues) if queues is not None else self._queues_of_agents()
         self._any_agent = any_agent
@@ -73,7 +73,7 @@ class Worker:
         return self
 
     def stop(self) -> None:
-        """Takes no more work, lets what is in hand finish, and gives back what does not within the grace time."""
+        """Takes no more work, lets running attempts finish, and releases those that do not within the grace period."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(self._grace_s + _LEASE_WAIT_MS / 1000 + _SLACK_S)
@@ -116,11 +116,11 @@ class Worker:
         try:
             answer = self._client.transport.post("/v1/leases", body(wanted), _LEASE_WAIT_MS / 1000 + _SLACK_S, "leases")
         except Away as away:
-            log.info("redrive: no work can be asked for: %s", away)
+            log.info("redrive: lease call failed: %s", away)
             self._stop.wait(_PAUSE_S)
             return []
         if not answer.ok:
-            log.error("redrive: the worker is refused: %s %s", answer.code, answer.detail)
+            log.error("redrive: the lease call was refused: %s %s", answer.code, answer.detail)
             self._stop.wait(_PAUSE_S * 5)
             return []
         return list(answer.body["leases"])
@@ -164,7 +164,7 @@ class Worker:
             self._changed.wait_for(lambda: not self._in_hand, max(0.0, until - time.monotonic()))
             left = list(self._in_hand.values())
         for run in left:
-            log.warning("redrive: %s did not end within the grace time and is given back", run.run_id)
+            log.warning("redrive: %s did not finish within the grace period and is released", run.run_id)
             run.lost = "worker_stopped"
             run.release()
 

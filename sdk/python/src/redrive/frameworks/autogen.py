@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import json
 from collections.abc import AsyncIterator, Collection
 from typing import Any, TypeVar
 
@@ -48,6 +49,8 @@ class _Seen:
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
         self.calls: set[str] = set()
+        #: What each call was asked with.
+        self._arguments: dict[str, str] = {}
         self._rounds = 0
         self._last: Any = None
 
@@ -56,13 +59,14 @@ class _Seen:
         kind = type(message).__name__
         if kind == "ToolCallRequestEvent":
             self._rounds += 1
+            self._arguments.update((asked.id, asked.arguments) for asked in message.content)
         elif kind == "ToolCallExecutionEvent":
             for done in message.content:
                 if done.call_id in self.calls:
                     continue
-                # It never reached a tool of ours: unknown, unreadable arguments, or another workbench.
+                # No tool of ours: it is unknown, its arguments could not be read, or another workbench has done it.
                 if done.is_error:
-                    self.watch.tool_fails(done.name, text_of(done.content), ran=False)
+                    self.watch.tool_fails(done.name, text_of(done.content), ran=self._may_have_run(done))
                 elif not text_of(done.name).startswith("transfer_to_"):
                     self.watch.tool_ends(done.name, done.content)
         if hasattr(message, "source"):
@@ -71,6 +75,14 @@ class _Seen:
         run = self.watch.run
         if usage is not None and run is not None:
             run.used(usage.prompt_tokens, usage.completion_tokens)
+
+    def _may_have_run(self, done: Any) -> bool:
+        if text_of(done.content) in (f"Error: tool '{done.name}' not found in any workbench", f"Tool {done.name} not found."):
+            return False
+        try:
+            return isinstance(json.loads(self._arguments.get(done.call_id) or "{}"), dict)
+        except ValueError:
+            return False
 
     @quietly
     def result(self, result: Any) -> None:

@@ -83,11 +83,11 @@ class Watch:
             if effect:
                 raise
             # Nobody has said that it is an effect: it is not kept from its work.
-            log.info("redrive: %s has no intent on record: %s", name, refused)
+            log.info("redrive: the intent of %s was not recorded: %s", name, refused)
             return None
         if step.done:
             if effect and not can_skip:
-                raise EffectRefused(step.key, "an earlier attempt has done it, and a hook can't skip it: use @redrive.effect")
+                raise EffectRefused(step.key, "an earlier attempt has done it, and a hook can't skip it; use @redrive.effect")
             return step if effect else None
         with self._lock:
             if len(self._open) < _OPEN_MAX:
