@@ -215,6 +215,7 @@ fn a_pipe_in_a_spool_is_passed_over() {
     let folder = folder();
     std::fs::create_dir(folder.path().join("spool")).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(folder.path().join("spool/1.spool")).status().unwrap().success());
-    let sent = redrive().current_dir(folder.path()).args(["spool", "send", "--dir", "spool"]).output().unwrap();
+    let args = ["spool", "send", "--dir", "spool", "--key", "rdk_nobody"];
+    let sent = redrive().current_dir(folder.path()).args(args).output().unwrap();
     assert_eq!(text(&sent), "0 reports sent, 0 files done\n1 file for another server\n");
 }

@@ -216,8 +216,9 @@ fn a_call_without_a_key_finds_its_own_of_a_name() {
 fn the_second_of_a_name_is_a_new_one_and_the_first_of_a_replay_is_the_first() {
     let (done, started) = (Report::Outcome(Committed), Report::Started);
     assert_eq!(ordinal(&[], started), 1);
-    let one = |state, met| unnamed(1, state, met, true);
-    let far = |ordinal| [unnamed(ordinal, EntryState::Committed, true, false), one(EntryState::Committed, true)];
+    let far = |ordinal| {
+        [unnamed(ordinal, EntryState::Committed, true, false), unnamed(1, EntryState::Committed, true, false)]
+    };
     assert_eq!(
         (ordinal(&far(7), started), ordinal(&far(u32::MAX)[..1], started)),
         (2, 1),
