@@ -10,7 +10,8 @@ mod shapes;
 mod transcript;
 
 pub use judge::{Detector, Objection, OnRecord, judge};
-pub use observe::{Ending, Observed, Repeats, Told, Tools, WINDOW, observe};
+pub use observe::ReportedSuccess as Told;
+pub use observe::{Ending, Observed, Repeats, ReportedSuccess, Tools, WINDOW, observe};
 pub use schema::{BadSchema, OutputSchema};
 
 #[cfg(test)]

@@ -21,6 +21,8 @@ use crate::time::Timestamp;
 use crate::verdict::{Change, DeadBecause, Target};
 use crate::wire::{PlanStep, PlanWarning, Severity, WarningCode};
 
+pub use {AttemptTarget as GoesTo, PlanInput as Situation};
+
 /// A recorded step, as far as a plan depends on it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepFact {
@@ -52,7 +54,7 @@ impl Proposed {
 
 /// Who gets the attempt.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct GoesTo<'a> {
+pub struct AttemptTarget<'a> {
     pub queue: &'a str,
     pub agent: Option<&'a str>,
     pub model: Option<&'a str>,
@@ -60,13 +62,13 @@ pub struct GoesTo<'a> {
 
 /// All that a plan is made from.
 #[derive(Debug, Clone)]
-pub struct Situation<'a> {
+pub struct PlanInput<'a> {
     pub run: &'a Run,
     /// In the order in which they were begun.
     pub steps: &'a [StepFact],
     pub proposed: &'a Proposed,
     /// Where the attempt goes, whether it was there before or is proposed.
-    pub target: GoesTo<'a>,
+    pub target: AttemptTarget<'a>,
     pub versions_changed: Vec<VersionChange>,
     pub severity: Severity,
     /// As [`replay_rules`] gives it.
@@ -114,8 +116,8 @@ pub struct Plan {
 #[error("no step of that key or name is on record")]
 pub struct NoSuchStep;
 
-pub fn plan(situation: &Situation<'_>) -> Result<Plan, NoSuchStep> {
-    let Situation { run, steps, proposed, .. } = situation;
+pub fn plan(situation: &PlanInput<'_>) -> Result<Plan, NoSuchStep> {
+    let PlanInput { run, steps, proposed, .. } = situation;
     let from = from_index(steps, proposed.from_step.as_ref())?;
     let planned: Vec<PlanStep> = steps.iter().enumerate().map(|(at, step)| planned(step, at >= from)).collect();
     let again = steps.iter().zip(&planned).skip(from);
@@ -204,7 +206,7 @@ fn permitted(fixed: &Run, run: &Run, proposed: &Proposed, rules: (Severity, &Pol
 }
 
 /// A breaker that somebody opened holds what a person asks for, too.
-fn freeze<'a>(situation: &'a Situation<'_>) -> Option<&'a Label> {
+fn freeze<'a>(situation: &'a PlanInput<'_>) -> Option<&'a Label> {
     situation.breaker.as_ref().filter(|breaker| breaker.by_hand).map(|breaker| &breaker.name)
 }
 
@@ -226,8 +228,8 @@ fn held_by(run: &Run) -> Option<&Label> {
 /// Below this the number of replays left is worth a word.
 const FEW_REPLAYS: u32 = 3;
 
-fn warnings(situation: &Situation<'_>, fixed: &Run, over_effect: bool) -> Vec<PlanWarning> {
-    let Situation { run, steps, policy, .. } = situation;
+fn warnings(situation: &PlanInput<'_>, fixed: &Run, over_effect: bool) -> Vec<PlanWarning> {
+    let PlanInput { run, steps, policy, .. } = situation;
     let unknown = |step: &&StepFact| step.effect && matches!(step.state.known(), Known::InDoubt | Known::Open);
     let omitted = |step: &&StepFact| step.output_omitted && step.state.known() == Known::Done;
     let left = policy.max_replays.saturating_sub(run.replays);
@@ -273,7 +275,7 @@ fn names<'a>(steps: impl Iterator<Item = &'a StepFact>) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-fn versions(situation: &Situation<'_>) -> Option<String> {
+fn versions(situation: &PlanInput<'_>) -> Option<String> {
     let changed = situation.versions_changed.iter();
     let changed: Vec<String> = changed.map(|v| format!("{} {} is now {}", v.kind, v.recorded, v.now)).collect();
     (!changed.is_empty()).then(|| format!("It ran with other versions before: {}.", changed.join(", ")))
@@ -292,21 +294,21 @@ const VERSION: u32 = 2;
 const HASH_BYTES: usize = 16;
 
 #[derive(Serialize)]
-struct Hashed<'a> {
+struct PlanHashInput<'a> {
     version: u32,
     revision: u32,
     steps: Vec<(&'a str, bool, Will)>,
     payload: Option<&'a [u8]>,
     instruction: Option<&'a str>,
-    target: GoesTo<'a>,
+    target: AttemptTarget<'a>,
     from_step: Option<&'a str>,
     versions_changed: &'a [VersionChange],
     force: bool,
 }
 
-fn hash(situation: &Situation<'_>, revision: u32, steps: &[PlanStep]) -> String {
+fn hash(situation: &PlanInput<'_>, revision: u32, steps: &[PlanStep]) -> String {
     let proposed = situation.proposed;
-    let hashed = Hashed {
+    let hashed = PlanHashInput {
         version: VERSION,
         revision,
         steps: steps.iter().map(|step| (step.key.as_str(), step.effect, step.will)).collect(),

@@ -8,7 +8,7 @@ use super::tokenizer::Tokenizer;
 use super::weigh::Reading;
 use super::weigh::{Part, of_any, of_request};
 use crate::json::{Kind, Tape};
-use crate::models::{Limits, Models, maker};
+use crate::models::{ModelLimits, Models, maker};
 use crate::policy::PayloadShape;
 use crate::rewrite::{find_request, floor, messages};
 use crate::verdict::Change;
@@ -20,7 +20,7 @@ const FITTING_MAX: usize = 20;
 
 /// What is looked at, and under which terms.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct PreflightInput<'a> {
     /// JSON, or any text.
     pub payload: &'a str,
     pub shape: &'a PayloadShape,
@@ -33,7 +33,7 @@ pub struct Asked<'a> {
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Checked {
+pub struct PreflightResult {
     pub verdict: PreflightVerdict,
     pub why: String,
     pub estimate: Estimate,
@@ -48,7 +48,7 @@ pub struct Checked {
     pub compress_to: Option<u64>,
 }
 
-impl Checked {
+impl PreflightResult {
     /// The change that makes it fit, where one does.
     pub fn change(&self) -> Option<Change> {
         let compress = self.verdict == PreflightVerdict::Compress;
@@ -57,7 +57,7 @@ impl Checked {
 }
 
 /// Says whether a payload fits its model.
-pub fn check(asked: &Asked<'_>, models: &Models) -> Checked {
+pub fn check(asked: &PreflightInput<'_>, models: &Models) -> PreflightResult {
     let mut measured = measure(asked);
     let likely = measured.estimate.tokens;
     let real = |tokens| scaled(tokens, calibrated(measured.estimate, asked.calibration).tokens, likely);
@@ -89,7 +89,7 @@ pub fn check(asked: &Asked<'_>, models: &Models) -> Checked {
     let room = scaled(budget.input_tokens, estimate.tokens, estimate.high);
     let compress_to = over.then(|| scaled(room, likely, estimate.tokens));
     let split_into = (verdict == PreflightVerdict::Split).then(|| estimate.high.div_ceil(budget.input_tokens.max(1)));
-    Checked { compress_to, split_into, ..found(verdict, why, estimate, Some(budget), model, measured, fits) }
+    PreflightResult { compress_to, split_into, ..found(verdict, why, estimate, Some(budget), model, measured, fits) }
 }
 
 fn found(
@@ -100,10 +100,10 @@ fn found(
     model: Option<String>,
     measured: Measured,
     fits: Vec<String>,
-) -> Checked {
+) -> PreflightResult {
     let Measured { floor_tokens, parts, .. } = measured;
     let (compress_to, split_into) = (None, None);
-    Checked { verdict, why, estimate, budget, model, floor_tokens, parts, fits, split_into, compress_to }
+    PreflightResult { verdict, why, estimate, budget, model, floor_tokens, parts, fits, split_into, compress_to }
 }
 
 fn unknown(model: Option<&str>, estimate: Estimate) -> String {
@@ -114,7 +114,7 @@ fn unknown(model: Option<&str>, estimate: Estimate) -> String {
     }
 }
 
-fn budget(limits: Limits, asked: Option<u64>) -> Budget {
+fn budget(limits: ModelLimits, asked: Option<u64>) -> Budget {
     let most = limits.max_output_tokens.unwrap_or(u64::MAX);
     let output_tokens = asked.unwrap_or_else(|| OUTPUT_RESERVE_TOKENS.min(most).min(limits.context_tokens / 2));
     Budget {
@@ -145,7 +145,7 @@ struct Measured {
     is_request: bool,
 }
 
-fn measure(asked: &Asked<'_>) -> Measured {
+fn measure(asked: &PreflightInput<'_>) -> Measured {
     let Some(tape) = Tape::of(asked.payload) else { return plain(asked) };
     let Some(mut request) = find_request(&tape, asked.shape) else { return any_json(asked, &tape) };
     if asked.model.is_some() {
@@ -165,7 +165,7 @@ fn measure(asked: &Asked<'_>) -> Measured {
     }
 }
 
-fn any_json(asked: &Asked<'_>, tape: &Tape<'_>) -> Measured {
+fn any_json(asked: &PreflightInput<'_>, tape: &Tape<'_>) -> Measured {
     let of = Tokenizer::of(asked.model);
     let parts = of_any(tape, of);
     // Nobody knows what is made of it: it counts as the text that it is.
@@ -180,7 +180,7 @@ fn any_json(asked: &Asked<'_>, tape: &Tape<'_>) -> Measured {
     Measured { estimate, parts, ..text }
 }
 
-fn plain(asked: &Asked<'_>) -> Measured {
+fn plain(asked: &PreflightInput<'_>) -> Measured {
     let (of, reading) = (Tokenizer::of(asked.model), Reading::of(asked.payload));
     let whole = reading.text(asked.payload);
     Measured {
@@ -231,7 +231,7 @@ pub struct Budget {
     pub context_tokens: u64,
     pub max_input_tokens: u64,
     pub max_output_tokens: Option<u64>,
-    /// Asked for, or left room for where nothing is asked.
+    /// PreflightInput for, or left room for where nothing is asked.
     pub output_tokens: u64,
     /// What is left for the input.
     pub input_tokens: u64,

@@ -10,7 +10,7 @@ mod shorten;
 #[cfg(test)]
 mod tests;
 
-pub use apply::{Rewritten, WhyNot, rewrite};
+pub use apply::{NotApplied, Rewritten, rewrite};
 pub(crate) use compress::floor;
 pub use compress::{Room, measure, model_of};
 pub(crate) use messages::{Message, messages};

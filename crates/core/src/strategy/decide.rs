@@ -2,7 +2,7 @@
 
 use super::Failure;
 use super::delay::due_at;
-use super::plan::{Plan, fall_back, plan};
+use super::plan::{RetryPlan, fall_back, plan};
 use super::sentence::{Because, sentence};
 use super::table::{Strategy, Tries, strategy_under};
 use crate::guard::{Hazard, hazard};
@@ -86,7 +86,7 @@ fn retry(
     run: &Run,
     policy: &Policy,
     strategy: &Strategy,
-    plan: Plan,
+    plan: RetryPlan,
     now: Timestamp,
     jitter: f64,
 ) -> Decision {
@@ -95,7 +95,7 @@ fn retry(
         return dead(failure, strategy, &Because::NothingToWaitFor);
     };
     let (wait_ms, left) = (due.since(now), policy.max_attempts - run.attempts_on_budget());
-    let Plan { changes, fresh, target, missing, tried } = plan;
+    let RetryPlan { changes, fresh, target, missing, tried } = plan;
     let because = Because::Retry { wait_ms, left, fresh, target: target.clone(), missing };
     let verdict = Verdict {
         action: Action::Retry,

@@ -14,7 +14,7 @@ use crate::text::Label;
 use crate::verdict::{Change, Target};
 
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Plan {
+pub(super) struct RetryPlan {
     /// All that the next attempt does differently from the payload.
     pub(super) changes: Vec<Change>,
     /// Of them, what the last attempt did not do.
@@ -26,9 +26,9 @@ pub(super) struct Plan {
 }
 
 /// What the strategy comes to for this run, or why no retry could succeed.
-pub(super) fn plan(failure: &Failure, run: &Run, policy: &Policy, strategy: &Strategy) -> Result<Plan, Because> {
-    let fit = Fit::new(failure, run, policy);
-    let Route { target, missing } = route(&strategy.target, run, policy, &fit);
+pub(super) fn plan(failure: &Failure, run: &Run, policy: &Policy, strategy: &Strategy) -> Result<RetryPlan, Because> {
+    let fit = ContextFit::new(failure, run, policy);
+    let RetryRoute { target, missing } = route(&strategy.target, run, policy, &fit);
     let wanted = strategy.changes.iter().map(|change| concrete(change, failure, &fit, &target));
     let wanted: Vec<Change> = wanted.collect::<Result<_, _>>()?;
     let known = |change: &Change| run.memory.tried.contains(&change_id(change, failure));
@@ -38,18 +38,18 @@ pub(super) fn plan(failure: &Failure, run: &Run, policy: &Policy, strategy: &Str
         return Err(Because::NothingNew { again, missing });
     }
     let tried = fresh.iter().map(|change| change_id(change, failure)).chain(target_ids(&target)).collect();
-    Ok(Plan { changes: carried(run, &fresh), fresh, target, missing, tried })
+    Ok(RetryPlan { changes: carried(run, &fresh), fresh, target, missing, tried })
 }
 
 /// After the changed retry has not helped: one more, in the simpler queue.
-pub(super) fn fall_back(run: &Run, policy: &Policy) -> Option<Plan> {
+pub(super) fn fall_back(run: &Run, policy: &Policy) -> Option<RetryPlan> {
     let target = Target { queue: Some(fallback_queue(run, policy).ok()?), ..Target::default() };
     let tried = target_ids(&target).collect();
-    Some(Plan { changes: run.changes.clone(), target, tried, ..Plan::default() })
+    Some(RetryPlan { changes: run.changes.clone(), target, tried, ..RetryPlan::default() })
 }
 
 /// With its figures, where the table leaves them open.
-fn concrete(change: &Change, failure: &Failure, fit: &Fit<'_>, target: &Target) -> Result<Change, Because> {
+fn concrete(change: &Change, failure: &Failure, fit: &ContextFit<'_>, target: &Target) -> Result<Change, Because> {
     match change {
         Change::CompressContext { to_tokens: None } if failure.reason == Reason::ContextOverflow => {
             let to_tokens = fit.compress_to(target.model.as_ref()).map_err(Because::TooLong)?;
@@ -80,13 +80,13 @@ fn carried(run: &Run, fresh: &[Change]) -> Vec<Change> {
 
 /// A target, and why the rest of what was wanted is not in it.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Route {
+pub(super) struct RetryRoute {
     pub(super) target: Target,
     pub(super) missing: Vec<&'static str>,
 }
 
-pub(super) fn route(wanted: &[Towards], run: &Run, policy: &Policy, fit: &Fit<'_>) -> Route {
-    let mut route = Route::default();
+pub(super) fn route(wanted: &[Towards], run: &Run, policy: &Policy, fit: &ContextFit<'_>) -> RetryRoute {
+    let mut route = RetryRoute::default();
     for towards in wanted {
         let missing = match towards {
             Towards::LargerModel => set(&mut route.target.model, larger_model(run, policy, fit)),
@@ -116,7 +116,7 @@ fn new_models<'a>(run: &'a Run, policy: &'a Policy) -> impl Iterator<Item = (usi
 }
 
 /// The first one up the ladder that the input fits, otherwise the largest; each must really be larger.
-fn larger_model(run: &Run, policy: &Policy, fit: &Fit<'_>) -> Result<Label, &'static str> {
+fn larger_model(run: &Run, policy: &Policy, fit: &ContextFit<'_>) -> Result<Label, &'static str> {
     if policy.ladder.is_empty() {
         return Err("no larger model is set for the queue");
     }
@@ -166,7 +166,7 @@ pub(super) fn fallback_queue(run: &Run, policy: &Policy) -> Result<QueueName, &'
 const OUTPUT_RESERVE_TOKENS: u64 = 4_096;
 
 /// What is known of an input and the models that may take it. Tokens are as models count them, unless said otherwise.
-pub(super) struct Fit<'a> {
+pub(super) struct ContextFit<'a> {
     failure: &'a Failure,
     policy: &'a Policy,
     model: Option<&'a Label>,
@@ -182,7 +182,7 @@ pub(super) struct TooLong {
     pub(super) allowed: Option<u64>,
 }
 
-impl<'a> Fit<'a> {
+impl<'a> ContextFit<'a> {
     pub(super) fn new(failure: &'a Failure, run: &'a Run, policy: &'a Policy) -> Self {
         let cut_to = run.changes.iter().find_map(|change| match change {
             Change::CompressContext { to_tokens } => *to_tokens,
