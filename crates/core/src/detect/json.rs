@@ -1,5 +1,5 @@
-//! JSON of strangers, read in place: an object is its keys and raw tokens, a text is decoded only when it is looked at.
-//! What serde can't hold in a `str` (half a surrogate pair) is no obstacle this way.
+//! JSON objects read in place as keys and raw tokens; texts are decoded on access. Lone surrogates, which serde can't hold in
+//! a `str`, are no obstacle this way.
 
 use std::borrow::Cow;
 use std::fmt;

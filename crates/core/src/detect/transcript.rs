@@ -1,5 +1,4 @@
-//! What an output shows of the work behind it: the final answer, how generation ended, the tools that were called and
-//! how each call went.
+//! What an output shows of the work behind it: the final answer, how generation ended, and each tool call with its result.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,7 +7,7 @@ use super::errors;
 use super::errors::{ErrorSource, is_error};
 use super::json::JsonObject;
 
-/// What stands where the answer should.
+/// The final answer of an output.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) enum FinalAnswer<'a> {
     /// Nothing was said about it.
@@ -32,7 +31,7 @@ pub(super) fn is_blank(text: &str) -> bool {
     text.chars().all(|c| c.is_whitespace() || unseen(c))
 }
 
-/// A tool call with what came of it.
+/// A tool call with its result.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ToolCall<'a> {
     id: Option<Cow<'a, str>>,
@@ -48,7 +47,7 @@ pub(super) enum ToolResult {
     Failed(String),
 }
 
-/// Read off an output, whatever shape it has.
+/// Extracted from an output of any shape.
 #[derive(Debug, Default)]
 pub(super) struct Transcript<'a> {
     pub(super) answer: FinalAnswer<'a>,

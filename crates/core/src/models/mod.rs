@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 const DATA: &str = include_str!("catalogue.json");
 
-/// What one request to a model may hold.
+/// Token limits of one request to a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelLimits {
     /// Input and output together.
@@ -20,7 +20,7 @@ pub struct ModelLimits {
 }
 
 impl ModelLimits {
-    /// What may go in when `output_tokens` are asked for.
+    /// Room for input when `output_tokens` are requested.
     pub fn room_for_input(&self, output_tokens: u64) -> u64 {
         self.max_input_tokens.min(self.context_tokens.saturating_sub(output_tokens))
     }
@@ -42,7 +42,7 @@ pub struct ModelEntry {
     pub max_output_tokens: Option<u64>,
 }
 
-/// An entry that can't be.
+/// An invalid entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("model `{name}`: `{field}` must be {must_be}")]
 pub struct BadModel {
@@ -80,7 +80,7 @@ impl ModelEntry {
     }
 }
 
-/// Every model known here: the deployment's own first, then the catalogue. Cheap to clone.
+/// All known models: the deployment's own first, then the catalogue. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Models {
     own: Arc<[ModelEntry]>,
@@ -98,7 +98,7 @@ impl Models {
         Ok(Self { own: own.into() })
     }
 
-    /// What a model takes; none when nobody here knows it.
+    /// The limits of a model; none if it is unknown.
     pub fn limits(&self, name: &str) -> Option<ModelLimits> {
         let plain = plain(name);
         if plain.is_empty() {
@@ -129,7 +129,7 @@ fn nearest<'a>(entries: &'a [ModelEntry], name: &str) -> Option<&'a ModelEntry> 
     entries.iter().filter(|entry| is_of(name, &plain(&entry.name))).max_by_key(|entry| entry.name.len())
 }
 
-/// Read on first use only: a server that never asks keeps none of it.
+/// Parsed on first use.
 fn builtin() -> &'static [ModelEntry] {
     static READ: OnceLock<Vec<ModelEntry>> = OnceLock::new();
     READ.get_or_init(|| serde_json::from_str(DATA).unwrap_or_default())

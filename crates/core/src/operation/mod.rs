@@ -9,7 +9,7 @@ use crate::words::words;
 
 pub use {CanaryOutcomes as Seen, CanaryVerdict as Judged};
 
-/// What is known of the canary's first attempts.
+/// Outcomes of the canary's first attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CanaryOutcomes {
     pub succeeded: u64,
@@ -25,7 +25,7 @@ pub enum CanaryVerdict {
     Failed { because: String },
 }
 
-/// As soon as what is open can't change it, or when its time is up: then what is open counts as failed.
+/// Judges a canary as soon as open runs can't change the result, or when its time is up: open runs then count as failed.
 pub fn judge(canary: &Canary, seen: CanaryOutcomes, time_is_up: bool) -> CanaryVerdict {
     let CanaryOutcomes { succeeded, failed, open } = seen;
     let of = succeeded + failed + open;
@@ -51,7 +51,7 @@ pub fn judge(canary: &Canary, seen: CanaryOutcomes, time_is_up: bool) -> CanaryV
     }
 }
 
-/// Since when the pace is counted, and how many went since.
+/// Start of the current pacing period, and how many runs moved since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
     pub from: Timestamp,
@@ -64,7 +64,7 @@ impl Pace {
     }
 }
 
-/// How many may go now, and the pace to go on counting from. What was not used while nobody worked is not made up for.
+/// How many runs may move now, and the updated pace. Unused allowance is capped at one second's worth.
 pub fn allowance(rate_per_s: Option<f64>, pace: Pace, now: Timestamp) -> (u64, Pace) {
     let Some(rate) = rate_per_s else { return (u64::MAX, pace) };
     let earned = |from: Timestamp| whole(rate * now.since(from) as f64 / SECOND_MS as f64);
@@ -80,18 +80,18 @@ fn whole(number: f64) -> u64 {
     if number >= 1e18 { u64::MAX } else { number.max(0.0) as u64 }
 }
 
-/// Where the run went, as the item's outcome; none while it is still on its way.
+/// The item's outcome by the state of its run; none while it is still open.
 pub fn settled(state: StateName) -> Option<ItemOutcome> {
     match state {
         StateName::Scheduled | StateName::Running | StateName::Review => None,
         StateName::Succeeded | StateName::Recovered => Some(ItemOutcome::Succeeded),
-        // Closed by a person or dead again: the replay itself did not bring it home.
+        // Closed by a person or dead again: the replay itself did not succeed.
         StateName::Dead | StateName::Resolved | StateName::Discarded | StateName::Merged => Some(ItemOutcome::Failed),
     }
 }
 
-/// What became of a canary's run. The end of its first attempt counts, whatever a retry or a late word makes of it; one
-/// that is over before it began is judged by where it went.
+/// The outcome of a canary's run: its first attempt counts, whatever a retry or a late report does. Without an attempt, its
+/// state counts.
 pub fn settled_at_first(first_attempt: Option<Outcome>, state: StateName) -> Option<ItemOutcome> {
     match first_attempt {
         Some(Outcome::Succeeded) => Some(ItemOutcome::Succeeded),
@@ -109,8 +109,8 @@ words! {
     }
 }
 
-/// Where it goes, or none when it can't from there. The same again changes nothing: a caller that lost the answer may
-/// ask twice.
+/// The next state, or none if the command is not allowed. Repeating a command changes nothing, so a caller that lost the
+/// answer may retry.
 pub fn steer(state: OperationState, by: Steer) -> Option<OperationState> {
     use OperationState::{Cancelled, Completed, Paused, Preview, Running, Stopped};
     match (state, by) {
@@ -119,7 +119,7 @@ pub fn steer(state: OperationState, by: Steer) -> Option<OperationState> {
         (Preview | Running | Paused | Cancelled, Steer::Cancel) => Some(Cancelled),
         (Preview, Steer::Pause | Steer::Resume) | (Paused, Steer::Start) => None,
         (Cancelled, Steer::Start | Steer::Pause | Steer::Resume) => None,
-        // What was found out stays found out: whoever fixed the cause makes a new operation over what is left.
+        // Final: after the cause is fixed, a new operation covers the rest.
         (Stopped | Completed, Steer::Start | Steer::Pause | Steer::Resume | Steer::Cancel) => None,
     }
 }

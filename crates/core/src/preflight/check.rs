@@ -14,11 +14,11 @@ use crate::rewrite::{find_request, floor, messages};
 use crate::verdict::Change;
 use crate::words::words;
 
-/// Output that is left room for where nobody says how much is wanted.
+/// Output reserved where the request does not say.
 const OUTPUT_RESERVE_TOKENS: u64 = 4_096;
 const FITTING_MAX: usize = 20;
 
-/// What is looked at, and under which terms.
+/// The payload to check, and how to read it.
 #[derive(Debug, Clone, Copy)]
 pub struct PreflightInput<'a> {
     /// JSON, or any text.
@@ -31,7 +31,7 @@ pub struct PreflightInput<'a> {
     pub calibration: Option<(u64, u64)>,
 }
 
-/// What was found.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PreflightResult {
     pub verdict: PreflightVerdict,
@@ -44,7 +44,7 @@ pub struct PreflightResult {
     pub parts: Vec<Part>,
     pub fits: Vec<String>,
     pub split_into: Option<u64>,
-    /// To what a request that does not fit has to be brought down.
+    /// The target size for a request that does not fit.
     pub compress_to: Option<u64>,
 }
 
@@ -126,7 +126,7 @@ fn budget(limits: ModelLimits, asked: Option<u64>) -> Budget {
     }
 }
 
-/// The same maker's first: to change the maker is to change the request.
+/// The same maker's models first: another maker needs another request format.
 fn fitting(models: &Models, like: Option<&str>, input_tokens: u64, output_tokens: u64) -> Vec<String> {
     let wanted = like.map(maker);
     let mut fitting = models.fitting(input_tokens, output_tokens);
@@ -134,7 +134,7 @@ fn fitting(models: &Models, like: Option<&str>, input_tokens: u64, output_tokens
     fitting.into_iter().take(FITTING_MAX).map(|entry| entry.name.clone()).collect()
 }
 
-/// What one look at the payload gives.
+/// Measurements of a payload.
 struct Measured {
     estimate: Estimate,
     floor_tokens: Option<u64>,
@@ -168,7 +168,7 @@ fn measure(asked: &PreflightInput<'_>) -> Measured {
 fn any_json(asked: &PreflightInput<'_>, tape: &Tape<'_>) -> Measured {
     let of = Tokenizer::of(asked.model);
     let parts = of_any(tape, of);
-    // Nobody knows what is made of it: it counts as the text that it is.
+    // Unknown structure counts as plain text.
     let text = plain(asked);
     let estimate = match tape.kind(tape.root()) {
         Kind::String => {
@@ -193,7 +193,7 @@ fn plain(asked: &PreflightInput<'_>) -> Measured {
     }
 }
 
-/// An estimate corrected by a real count: the same texts are off by the same share.
+/// An estimate corrected by a real count of a similar payload.
 fn calibrated(estimate: Estimate, calibration: Option<(u64, u64)>) -> Estimate {
     /// What the correction leaves of the error, in percent.
     const LEFT_PERCENT: u64 = 8;
@@ -204,7 +204,7 @@ fn calibrated(estimate: Estimate, calibration: Option<(u64, u64)>) -> Estimate {
     Estimate { tokens, low: tokens * (100 - LEFT_PERCENT) / 100, high: (tokens * (100 + LEFT_PERCENT)).div_ceil(100) }
 }
 
-/// A count that is far off belongs to another text.
+/// A count that is far off belongs to another payload.
 fn is_sane(real: u64, estimated: u64) -> bool {
     real > 0 && estimated > 0 && real < estimated.saturating_mul(3) && estimated < real.saturating_mul(3)
 }
@@ -240,7 +240,7 @@ pub struct Budget {
 /// Past this share of the budget a payload is worth a word.
 const WARN_FROM_PERCENT: u64 = 80;
 
-/// How a payload stands to its budget. `floor` is what it would be with everything left out that may be.
+/// Compares a payload with its budget. `floor` is its size with everything dropped that may be.
 pub(super) fn judge(estimate: Estimate, budget: Budget, floor: Option<u64>, splits: bool) -> PreflightVerdict {
     let room = budget.input_tokens;
     if estimate.tokens <= room {

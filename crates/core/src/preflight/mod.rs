@@ -1,4 +1,4 @@
-//! Will it fit? The tokens of a request, estimated without a tokenizer, against what its model takes.
+//! Preflight: whether a request fits its model, by estimating its tokens without a tokenizer.
 
 mod check;
 mod tally;

@@ -1,4 +1,4 @@
-//! From a strategy's delay to an instant. Always in the future, never past what a person would still expect.
+//! From a strategy's delay to a due time: always in the future, at most 31 days.
 
 use crate::classify::Facts;
 use crate::policy::Schedule;
