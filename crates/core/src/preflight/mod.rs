@@ -5,8 +5,8 @@ mod tally;
 mod tokenizer;
 mod weigh;
 
-pub use check::PreflightInput as Asked;
 pub use check::{Budget, PreflightInput, PreflightResult, PreflightVerdict, check};
+pub use check::{PreflightInput as Asked, PreflightResult as Checked};
 pub(crate) use tally::Class;
 pub use tally::Tally;
 pub(crate) use tokenizer::MILLI;
