@@ -1,11 +1,10 @@
-//! Time in which no server was there. Nobody could take a heartbeat or hand out a run in it, so it counts against no worker
-//! and no run.
+//! Server downtime. No heartbeat could be taken and no run handed out during it, so it counts against no worker and no run.
 
 use crate::time::Timestamp;
 
-/// A gap longer than this since anybody was last seen means that nobody was there.
+/// No server seen for longer than this is an absence.
 pub const ABSENT_AFTER_MS: u64 = 3_000;
-/// After we are back, workers get this long to reach us before their silence counts.
+/// After an absence, workers get this long to reconnect before their silence counts.
 pub const RETURN_GRACE_MS: u64 = 3_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,13 +20,13 @@ impl Absence {
         (now.since(since) > ABSENT_AFTER_MS).then_some(Self { since, until: now })
     }
 
-    /// Whether what ran out at `then` could not have been renewed in time.
+    /// Whether an expiry at `then` could not have been prevented by a renewal.
     pub fn excuses(&self, then: Timestamp) -> bool {
         self.since <= then && then <= self.until.plus_ms(RETURN_GRACE_MS)
     }
 }
 
-/// When a wait of `wait_ms` that ends now began, absences not counted. They come newest first.
+/// When a wait of `wait_ms` that ends now began, absences excluded. `absences` is newest first.
 pub fn attended_since(now: Timestamp, wait_ms: u64, absences: &[Absence]) -> Timestamp {
     let (mut at, mut left) = (now, wait_ms);
     for absence in absences {
@@ -41,7 +40,7 @@ pub fn attended_since(now: Timestamp, wait_ms: u64, absences: &[Absence]) -> Tim
     at.minus_ms(left)
 }
 
-/// A limit that began at `from` and whose absences do not count. `counted_ms`: what `at` was moved on by already.
+/// A time limit that excludes absences since `from`. `counted_ms` is how far `at` has been extended already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
     pub from: Timestamp,
@@ -50,19 +49,19 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// The limit as it is now: where its time has come, absences since it began move it on. They come newest first.
+    /// The limit, extended by absences since it began if it has expired. `absences` is newest first.
     #[must_use]
     pub fn attended(self, now: Timestamp, absences: &[Absence]) -> Self {
         if self.at > now {
             return self;
         }
-        // Absences that were forgotten since stay counted.
+        // Absences that are no longer on record stay counted.
         let counted_ms = absent_ms(self.from, now, absences).max(self.counted_ms);
         Self { at: self.at.plus_ms(counted_ms - self.counted_ms), counted_ms, ..self }
     }
 }
 
-/// How much of the time from `from` to `to` nobody was there for; absences that overlap count once.
+/// Downtime between `from` and `to`; overlapping absences count once.
 fn absent_ms(from: Timestamp, to: Timestamp, absences: &[Absence]) -> u64 {
     let (mut end, mut sum) = (to, 0);
     for absence in absences {
@@ -86,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_gap_beyond_the_limit_is_an_absence() {
+    fn only_gaps_beyond_the_limit_are_absences() {
         assert_eq!(Absence::up_to_now(None, at(9_000)), None);
         assert_eq!(Absence::up_to_now(Some(at(1_000)), at(4_000)), None);
         assert_eq!(Absence::up_to_now(Some(at(1_000)), at(4_001)), Some(absence(1_000, 4_001)));
@@ -94,14 +93,14 @@ mod tests {
     }
 
     #[test]
-    fn an_absence_excuses_what_ran_out_in_it_and_shortly_after() {
+    fn absences_excuse_expiries_during_and_shortly_after() {
         let gone = absence(10_000, 20_000);
         let excused = [9_999, 10_000, 20_000, 23_000, 23_001].map(|then| gone.excuses(at(then)));
         assert_eq!(excused, [false, true, true, true, false]);
     }
 
     #[test]
-    fn a_limit_counts_each_absence_once() {
+    fn limits_count_each_absence_once() {
         let limit = Limit { from: at(100), at: at(150), counted_ms: 0 };
         assert_eq!(limit.attended(at(149), &[absence(110, 120)]), limit, "its time has not come");
         assert_eq!(limit.attended(at(150), &[]).at, at(150));
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_does_not_count_absences() {
+    fn waits_exclude_absences() {
         assert_eq!(attended_since(at(100), 30, &[]), at(70));
         // 20 before now, then 10 before the newer absence.
         assert_eq!(attended_since(at(100), 30, &[absence(50, 80), absence(10, 30)]), at(40));

@@ -1,17 +1,17 @@
-//! Whether another attempt could do harm: an effect done that would be done again, or one that nobody can vouch for.
+//! Whether another attempt could do harm: repeat a done effect, or follow one with an unknown outcome.
 
 use crate::run::Run;
 
-/// Why a run must not be executed again without a person.
+/// Why a run must not be executed again without a person's decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hazard {
-    /// An effect was started and nobody knows whether it happened.
+    /// An effect was started and its outcome is unknown.
     EffectUnknown,
     /// An effect is done, and the run would start from the beginning.
     EffectDone,
 }
 
-/// Looks at a run whose attempt is over; an effect still open then is in doubt as well.
+/// The hazard of a run whose attempt has ended; an effect still open counts as unknown.
 pub fn hazard(run: &Run) -> Option<Hazard> {
     if run.effects.open + run.effects.unknown > 0 {
         return Some(Hazard::EffectUnknown);
@@ -39,7 +39,7 @@ mod tests {
     use crate::time::Timestamp;
 
     #[test]
-    fn an_effect_in_doubt_outweighs_resumability() {
+    fn unknown_effects_outweigh_resumability() {
         let mut run = Run { resumable: true, ..Run::new(Timestamp::default()) };
         assert_eq!(hazard(&run), None);
         run.effects = Effects { open: 0, unknown: 1, done: 0 };
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn an_effect_done_is_harmless_only_where_the_run_can_resume() {
+    fn done_effects_are_safe_only_in_resumable_runs() {
         let mut run = Run::new(Timestamp::default());
         run.effects.done = 1;
         assert_eq!(hazard(&run), Some(Hazard::EffectDone));

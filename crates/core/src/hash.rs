@@ -1,4 +1,4 @@
-//! A fixed hash: equal on every machine, in every build, after every restart.
+//! A stable hash: the same on every machine, in every build, after every restart.
 
 /// FNV-1a of 64 bits, with a last mixing step so that short texts fill the whole range.
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +15,7 @@ impl Fnv {
         }
     }
 
-    /// Without the last step, for what was kept before there was one.
+    /// Without the final mixing step, for values stored before it existed.
     pub(crate) fn plain(self) -> u64 {
         self.0
     }
@@ -31,7 +31,7 @@ mod tests {
     use super::Fnv;
 
     #[test]
-    fn the_hash_never_changes() {
+    fn the_fixed_hash_is_stable() {
         let mut hash = Fnv::new();
         hash.write(b"KeyError: 'temperature'");
         assert_eq!(hash.finish(), 13_492_484_574_905_533_103);

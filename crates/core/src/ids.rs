@@ -1,4 +1,4 @@
-//! Names that callers choose: checked once at the edge, a type of their own from there on.
+//! Identifiers that callers choose: validated once at the edge, then a type each.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,7 +23,7 @@ fn check(name: &str) -> Result<(), BadId> {
     (fits && name != "." && name != ".." && name.bytes().all(plain)).then_some(()).ok_or(BadId)
 }
 
-/// Reads a name where it lies: a string of its own would only be copied once more.
+/// Parses an id in place, without an intermediate string.
 struct Parsed<T>(PhantomData<T>);
 
 impl<T: FromStr<Err: fmt::Display>> de::Visitor<'_> for Parsed<T> {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uuid_has_one_form() {
+    fn uuids_have_one_canonical_form() {
         let canonical = "0b9e1c1e-5c0a-4c58-9e9b-0123456789ab";
         for same in [canonical, "0B9E1C1E-5C0A-4C58-9E9B-0123456789AB"] {
             assert_eq!(same.parse::<Uuid>().unwrap().as_str(), canonical);

@@ -1,5 +1,5 @@
-//! The product as pure functions: no I/O, no clock, no randomness of its own.
-//! Time, jitter and ids are arguments; every answer is data for the store and the server to act on.
+//! The domain as pure functions: no I/O, no clock, no randomness. Time, jitter and ids are arguments; every answer is data
+//! that the store and the server act on.
 
 mod hash;
 mod words;

@@ -1,4 +1,4 @@
-//! Money as whole micro-dollars: sums of small costs stay exact, and budgets compare without rounding.
+//! Money in micro-dollars: sums are exact and budgets compare without rounding.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,7 +26,7 @@ impl Usd {
         self.0
     }
 
-    /// None for what is no amount: negative, not a number, or past a billion.
+    /// None if negative, not a number, or above a billion.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded just before")]
     pub fn from_dollars(dollars: f64) -> Option<Self> {
         (0.0..=USD_MAX).contains(&dollars).then(|| Self((dollars * MICROS).round() as u64))
@@ -81,7 +81,7 @@ impl JsonSchema for Usd {
     }
 }
 
-/// What work has used up.
+/// Tokens and cost of some work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Spend {
     pub tokens: u64,
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenth_of_a_cent_ten_times_is_a_cent() {
+    fn micro_dollar_sums_are_exact() {
         let tenth = Usd::from_dollars(0.001).unwrap();
         let sum = (0..10).fold(Usd::default(), |sum, _| sum.plus(tenth));
         assert_eq!(sum, Usd::from_dollars(0.01).unwrap());
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_amount_is_refused() {
+    fn invalid_amounts_are_refused() {
         for bad in [-0.1, f64::NAN, f64::INFINITY, 2e9] {
             assert_eq!(Usd::from_dollars(bad), None, "{bad}");
         }

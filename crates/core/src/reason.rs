@@ -1,5 +1,5 @@
 //! Why a run failed: the reasons, and the three categories that say whether a retry can help.
-//! What matches which reason is [`crate::classify`]'s; what to do about one is [`crate::strategy`]'s.
+//! [`crate::classify`] finds the reason, [`crate::strategy`] decides what to do about it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -46,7 +46,7 @@ impl FromStr for Category {
     }
 }
 
-/// A word that is none of those this type knows.
+/// A word that is not in the closed set of its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not one of the known words")]
 pub struct UnknownWord;
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_reads_back_from_its_own_word() {
+    fn reasons_round_trip_through_their_word() {
         for reason in Reason::BUILT_IN {
             assert_eq!(reason.as_str().parse(), Ok(reason.clone()));
         }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_reason_is_refused() {
+    fn unknown_reasons_are_refused() {
         for word in ["", "timeouts", "x:", "x:Upper", "x:sp ace", &format!("x:{}", "a".repeat(61))] {
             assert_eq!(word.parse::<Reason>(), Err(UnknownWord), "{word:?}");
         }

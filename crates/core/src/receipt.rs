@@ -1,5 +1,5 @@
-//! What happened to a run, in plain words for the customer it was for: times, tries, outcome. No error texts, no names of
-//! machines or models, no notes of the people who worked on it.
+//! A run's receipt for the customer it was for: times, tries and outcome in plain words. It contains no error texts, no
+//! names of machines or models, and no notes of operators.
 
 use serde::Serialize;
 
@@ -8,29 +8,31 @@ use crate::run::StateName;
 use crate::time::Timestamp;
 use crate::wire::{AttemptView, HistoryEntry, RunDetail, StepStatus, StepView};
 
-/// The longest name of a step that is told.
+pub use ReceiptLine as Told;
+
+/// A longer step name is cut.
 const NAME_MAX_CHARS: usize = 80;
 
-/// A run told to its customer.
+/// A run as its customer sees it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Receipt {
     pub reference: String,
     pub outcome: String,
     /// In the order of time.
-    pub events: Vec<Told>,
-    /// Effects that are done, or that nobody can vouch for.
-    pub effects: Vec<Told>,
+    pub events: Vec<ReceiptLine>,
+    /// Effects that are done or have an unknown outcome.
+    pub effects: Vec<ReceiptLine>,
 }
 
 /// One thing that happened.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Told {
+pub struct ReceiptLine {
     pub at: Timestamp,
     pub what: String,
 }
 
 pub fn receipt(run: &RunDetail) -> Receipt {
-    let mut events: Vec<Told> = run.body.history.iter().filter_map(moved).collect();
+    let mut events: Vec<ReceiptLine> = run.body.history.iter().filter_map(moved).collect();
     events.extend(run.body.attempts.iter().map(tried));
     events.sort_by_key(|told| told.at);
     Receipt {
@@ -58,8 +60,8 @@ fn outcome(run: &RunDetail) -> String {
     }
 }
 
-/// What people did that concerns a customer; what they did among themselves is left out.
-fn moved(entry: &HistoryEntry) -> Option<Told> {
+/// Events that concern the customer; internal ones are left out.
+fn moved(entry: &HistoryEntry) -> Option<ReceiptLine> {
     let what = match entry.event.as_str() {
         "received" => "We received it.",
         "replay" | "force_replay" | "approve" => "A person started it again.",
@@ -73,13 +75,13 @@ fn moved(entry: &HistoryEntry) -> Option<Told> {
         "discard" => "It was closed.",
         "merge" => "It was joined with another request for the same work.",
         "unmerge" => "It was taken up by itself again.",
-        // Attempts tell themselves, and the rest is ours.
+        // Attempts are listed by themselves; the rest is internal.
         _ => return None,
     };
-    Some(Told { at: entry.at, what: what.into() })
+    Some(ReceiptLine { at: entry.at, what: what.into() })
 }
 
-fn tried(attempt: &AttemptView) -> Told {
+fn tried(attempt: &AttemptView) -> ReceiptLine {
     let n = attempt.attempt;
     let what = match (attempt.outcome.as_str(), &attempt.verdict) {
         ("succeeded", _) => format!("Try {n}: it was completed."),
@@ -88,20 +90,20 @@ fn tried(attempt: &AttemptView) -> Told {
         (_, Some(verdict)) => format!("Try {n}: {}.", in_plain_words(&verdict.reason)),
         (_, None) => format!("Try {n}: it did not go well."),
     };
-    Told { at: attempt.recorded_at, what }
+    ReceiptLine { at: attempt.recorded_at, what }
 }
 
-fn effect(step: &StepView) -> Option<Told> {
+fn effect(step: &StepView) -> Option<ReceiptLine> {
     let name = plain(step.name.as_str());
     let what = match step.status {
         StepStatus::Committed | StepStatus::Reconciled => format!("{name}: done, once."),
         StepStatus::Started | StepStatus::Unknown => format!("{name}: we do not know yet whether it was done."),
         StepStatus::Failed => return None,
     };
-    Some(Told { at: step.at, what })
+    Some(ReceiptLine { at: step.at, what })
 }
 
-/// A step's name is a producer's word: only what reads as one is told.
+/// A step's name comes from the producer: only letters, digits and hyphens are shown.
 fn plain(name: &str) -> String {
     let kept = name.chars().map(|c| if c.is_alphanumeric() || c == '-' { c } else { ' ' });
     kept.take(NAME_MAX_CHARS).collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ")
@@ -143,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_is_told_without_a_word_of_ours() {
+    fn receipts_describe_reasons_without_jargon() {
         for reason in Reason::BUILT_IN {
             let said = in_plain_words(reason);
             assert!(!said.contains('_') && !said.contains("model") && !said.contains("token"), "{reason}: {said}");
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steps_name_is_told_as_plain_words() {
+    fn step_names_become_plain_words() {
         assert_eq!(plain("charge_card\u{1b}[31m\u{202e}"), "charge card 31m");
         assert_eq!(plain(&"x".repeat(500)).len(), NAME_MAX_CHARS);
     }

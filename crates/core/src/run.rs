@@ -1,5 +1,5 @@
-//! A run as the transition table sees it: its state, its counters, its memory of what failed before. What else a
-//! run carries (payload, names, links) moves with it but decides nothing.
+//! A run as the transition table sees it: its state, its counters, its memory of earlier failures. Payload, names and links
+//! decide nothing and are not part of it.
 
 use crate::absence::{Absence, Limit};
 use crate::ids::{QueueName, RunId};
@@ -26,7 +26,7 @@ words! {
 }
 
 impl StateName {
-    /// Closed: nothing more is expected to happen to it.
+    /// Closed: nothing more is expected to happen.
     pub fn is_closed(self) -> bool {
         match self {
             Self::Scheduled | Self::Running | Self::Dead | Self::Review => false,
@@ -40,7 +40,7 @@ pub const ATTEMPT_MAX: u32 = 1_000_000;
 /// The highest revision of a payload. A run that has reached it takes no other fix.
 pub const REVISION_MAX: u32 = 1_000_000;
 
-/// Where a run is in its life; each state owns what only it needs.
+/// The state of a run; each state owns the data that only it needs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum State {
     Scheduled(Scheduled),
@@ -81,7 +81,7 @@ pub struct Scheduled {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Due {
     At(Timestamp),
-    /// Held: nothing is due until the holder lets go.
+    /// Not due until the holder releases it.
     Held(Label),
 }
 
@@ -94,15 +94,15 @@ pub struct Lease {
     pub progress_at: Timestamp,
     pub deadline_at: Timestamp,
     pub began_at: Timestamp,
-    /// Our own downtime has been made good since the last heartbeat.
+    /// The lease has been extended for server downtime since the last heartbeat.
     pub extended: bool,
-    /// What our absences have moved the deadline on by.
+    /// How far server downtime has extended the deadline.
     pub absent_ms: u64,
     pub replay: bool,
 }
 
 impl Lease {
-    /// The same with a deadline that does not count our absences, which come newest first.
+    /// The same lease with its deadline extended by server downtime. `absences` is newest first.
     #[must_use]
     pub fn attended(&self, now: Timestamp, absences: &[Absence]) -> Self {
         let deadline = Limit { from: self.began_at, at: self.deadline_at, counted_ms: self.absent_ms };
@@ -110,7 +110,7 @@ impl Lease {
         Self { deadline_at: at, absent_ms: counted_ms, ..self.clone() }
     }
 
-    /// When somebody has to look at this lease again.
+    /// When this lease has to be checked again.
     pub fn wake_at(&self) -> Timestamp {
         let idle_at = self.idle_ms.map(|ms| self.progress_at.plus_ms(ms));
         self.expires_at.min(self.deadline_at).min(idle_at.unwrap_or(self.deadline_at))
@@ -124,18 +124,18 @@ pub struct Review {
     pub plan_hash: String,
     pub asked_at: Timestamp,
     pub expires_at: Timestamp,
-    /// What our absences have moved its end on by.
+    /// How far server downtime has extended the review.
     pub absent_ms: u64,
-    /// What it was dead for, and is again after a no.
+    /// Why it was dead before, and is again after a rejection.
     pub before: DeadBecause,
-    /// It was closed when somebody asked to open it again: that it is again after a no, or after none.
+    /// The closed state it returns to unless the reopening is approved.
     pub reopens: Option<Closed>,
-    /// Whoever asked may go past the guards, and meant to.
+    /// The requester may bypass the guards and asked to.
     pub force: bool,
 }
 
 impl Review {
-    /// The same with an end that does not count our absences, which come newest first.
+    /// The same review with its end extended by server downtime. `absences` is newest first.
     #[must_use]
     pub fn attended(&self, now: Timestamp, absences: &[Absence]) -> Self {
         let end = Limit { from: self.asked_at, at: self.expires_at, counted_ms: self.absent_ms };
@@ -180,7 +180,7 @@ pub struct Merged {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BeforeMerge {
-    /// Taken apart again, it is not due before this.
+    /// After an unmerge it is not due before this.
     Scheduled {
         due: Timestamp,
     },
@@ -190,7 +190,7 @@ pub enum BeforeMerge {
 }
 
 words! {
-    /// What ended the last lease: decides what its late worker is told.
+    /// What ended the last lease; it decides the answer to a late worker.
     pub enum Ended {
         Succeeded = "succeeded",
         Failed = "failed",
@@ -201,7 +201,7 @@ words! {
     }
 }
 
-/// Effects of a run in the ledger, by how they stand.
+/// Effects of a run in the ledger, by status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Effects {
     /// Started in the attempt under way.
@@ -211,7 +211,7 @@ pub struct Effects {
     pub done: u32,
 }
 
-/// What the engine remembers of earlier failures.
+/// Memory of earlier failures.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Memory {
     /// The last failure's fingerprint, if it was not transient, and how many attempts in a row had it.
@@ -241,11 +241,11 @@ impl Memory {
     }
 }
 
-/// Queues that a run has left since its last attempt began. A replay obeys their rules too.
+/// Queues that a run has left since its last attempt began. A replay obeys their rules as well.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LeftQueues {
     pub names: Vec<QueueName>,
-    /// There were more than are named: the strictest rules hold.
+    /// More queues than are named: the strictest rules apply.
     pub more: bool,
 }
 
@@ -268,7 +268,7 @@ impl LeftQueues {
     }
 }
 
-/// What surrounds a run when a decision is asked for. It is kept elsewhere; whoever asks fills in what the policy needs.
+/// Context of a run for a decision. The store keeps it elsewhere and fills in what the policy needs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Around {
     pub queue: Option<QueueName>,
@@ -277,7 +277,7 @@ pub struct Around {
     pub task_type: Option<Label>,
     /// What the tenant's retries have used up today, this attempt not counted.
     pub tenant_spent: Spend,
-    /// What holds the run's retries, the first that applies.
+    /// What holds the run's retries; the first that applies counts.
     pub holds: Vec<Hold>,
 }
 
@@ -285,7 +285,7 @@ pub struct Around {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
     pub by: Label,
-    /// Only while it asks the same model.
+    /// It applies only while the run uses the same model.
     pub of_model: bool,
 }
 
@@ -302,7 +302,7 @@ pub struct Run {
     pub epoch_attempt: u32,
     pub ended: Option<Ended>,
     pub has_failed: bool,
-    /// Attempts up to here were before the last human replay and are not on this budget.
+    /// Attempts up to this number were before the last human replay and do not count against the budget.
     pub budget_from: u32,
     pub replays: u32,
     pub releases_in_row: u32,
@@ -329,7 +329,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run that nothing has happened to yet.
+    /// A new run.
     pub fn new(now: Timestamp) -> Self {
         Self {
             state: State::Scheduled(Scheduled { due: Due::At(now), replay: false }),
@@ -398,7 +398,7 @@ impl Run {
         }
     }
 
-    /// It is about to leave a queue, which is remembered until its next attempt begins: a replay before that obeys the
+    /// Remembers the queue that the run is about to leave until its next attempt begins: a replay before that obeys the
     /// rules of every queue it could have been replayed in.
     pub fn leave_queue(&mut self, queue: &QueueName) {
         match &self.state {
@@ -414,7 +414,7 @@ impl Run {
         }
     }
 
-    /// It waits for an attempt that it would not have had without a person's replay.
+    /// Whether it waits for an attempt that a person's replay granted.
     pub fn waits_after_replay(&self) -> bool {
         matches!(self.state, State::Scheduled(_)) && self.replays > 0
     }

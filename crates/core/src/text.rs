@@ -1,5 +1,5 @@
-//! Text of strangers. JSON can write what UTF-8 cannot hold (a lone surrogate escape), and we promise to give
-//! back what was sent, so a text is kept as its JSON token and only decoded for reading.
+//! Text from outside. JSON can express what UTF-8 cannot (a lone surrogate escape), and every text is returned exactly as
+//! sent, so it is kept as its JSON token and decoded only for reading.
 
 pub mod name;
 
@@ -21,7 +21,7 @@ impl Text {
         self.0.get()
     }
 
-    /// Takes a token that was kept before; `None` if it is not a JSON string.
+    /// Wraps a stored token; `None` if it is not a JSON string.
     pub fn from_token(token: String) -> Option<Self> {
         let raw = RawValue::from_string(token).ok()?;
         raw.get().starts_with('"').then_some(Self(raw))
@@ -66,7 +66,7 @@ pub fn decode_token(token: &str) -> Cow<'_, str> {
     }
 }
 
-/// The slow way: every escape by itself, pairs joined, halves kept as they were written.
+/// Decodes each escape by itself: pairs are joined, lone surrogates stay as they are written.
 fn decode_with_lone_surrogates(inner: &str) -> String {
     let mut out = String::with_capacity(inner.len());
     let mut rest = inner;
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_goes_out_as_the_token_it_came_in() {
+    fn texts_keep_their_exact_token() {
         let sent = r#""nul \u0000, half \ud83d, pair \ud83d\ude00, slash \/""#;
         let text: Text = serde_json::from_str(sent).unwrap();
         assert_eq!(serde_json::to_string(&text).unwrap(), sent);
@@ -222,12 +222,12 @@ mod tests {
     }
 
     #[test]
-    fn a_half_before_a_pair_does_not_swallow_it() {
+    fn a_lone_surrogate_before_a_pair_stays_separate() {
         assert_eq!(decode_token(r#""\ud83d\ud83d\ude00\ude00""#), "\\ud83d😀\\ude00");
     }
 
     #[test]
-    fn a_text_is_cut_between_characters_and_escapes() {
+    fn texts_are_cut_between_characters_and_escapes() {
         let cut = |token: &str, max| Text::from_token(token.into()).unwrap().cut(max).map(|t| t.token().to_owned());
         assert_eq!(cut(r#""abc""#, 3), None);
         assert_eq!(cut(r#""abcd""#, 3).unwrap(), r#""abc""#);
@@ -239,13 +239,13 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_no_text() {
+    fn numbers_are_not_texts() {
         assert!(serde_json::from_str::<Text>("12").is_err());
         assert_eq!(Text::from_token("12".into()), None);
     }
 
     #[test]
-    fn a_label_is_decoded_and_bounded() {
+    fn labels_are_decoded_and_bounded() {
         assert_eq!(serde_json::from_str::<Label>(r#""\u0041\ud800""#).unwrap().as_str(), "A\\ud800");
         assert_eq!(serde_json::from_str::<Label>(r#""\uD800""#).unwrap().as_str(), "\\ud800");
         assert!(serde_json::from_str::<Label>(&format!("\"{}\"", "x".repeat(1_001))).is_err());
@@ -285,7 +285,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_survives_the_round_trip(text in ".*") {
+        fn any_text_round_trips(text in ".*") {
             let kept = Text::from(text.as_str());
             proptest::prop_assert_eq!(kept.decode(), text);
         }

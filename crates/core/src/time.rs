@@ -1,5 +1,4 @@
-//! Instants as the store keeps them: milliseconds since the Unix epoch, RFC 3339 UTC on the wire.
-//! Nothing here reads a clock.
+//! Instants: milliseconds since the Unix epoch in the store, RFC 3339 UTC on the wire. Nothing here reads a clock.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -50,14 +49,13 @@ impl Timestamp {
     /// The start of the day (UTC) this instant lies in.
     #[must_use]
     pub fn day(self) -> Self {
-        Self(self.0 - self.0.rem_euclid(i64::try_from(DAY_MS).unwrap_or(i64::MAX)))
+        Self(self.0 - self.0.rem_euclid(DAY_MS.cast_signed()))
     }
 
     /// The start of the hour this instant lies in: the key of the hourly roll-ups.
     #[must_use]
     pub fn hour(self) -> Self {
-        let hour_ms = i64::try_from(HOUR_MS).unwrap_or(i64::MAX);
-        Self(self.0 - self.0.rem_euclid(hour_ms))
+        Self(self.0 - self.0.rem_euclid(HOUR_MS.cast_signed()))
     }
 }
 
@@ -112,7 +110,7 @@ impl JsonSchema for Timestamp {
     }
 }
 
-/// A time as a client said it: shown as it came, whatever it says, used for durations and never for order.
+/// A time as a client sent it: shown verbatim, used for durations and never for ordering.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ClientTime(Text);
@@ -129,12 +127,12 @@ impl ClientTime {
         &mut self.0
     }
 
-    /// The instant, where it is one that the server could have meant as well.
+    /// The instant, if it is in the server's range.
     pub fn instant(&self) -> Option<Timestamp> {
         self.0.decode().parse().ok()
     }
 
-    /// From `earlier` to here by the client's own clock, which may be wrong about when and still knows how long.
+    /// Milliseconds since `earlier` by the client's clock, which may be set wrong and still measures durations.
     pub fn since(&self, earlier: &Self) -> Option<u64> {
         let at = |time: &Self| time.0.decode().parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond);
         let took = at(self)?.checked_sub(at(earlier)?)?;
@@ -167,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clients_time_is_shown_as_it_came() {
+    fn client_times_are_shown_as_sent() {
         let said = |text: &str| serde_json::from_str::<ClientTime>(text).unwrap();
         for text in [r#""0001-01-01T00:00:00Z""#, r#""9999-12-31T23:59:59.999999999Z""#, r#""soon""#, r#""\ud800""#] {
             assert_eq!(serde_json::to_string(&said(text)).unwrap(), text);
@@ -179,14 +177,14 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_written_in_utc_with_milliseconds_and_reads_back() {
+    fn timestamps_round_trip_in_utc_with_milliseconds() {
         let at = Timestamp::from_millis(1_794_772_800_007);
         assert_eq!(at.to_string(), "2026-11-15T20:00:00.007Z");
         assert_eq!("2026-11-15T21:00:00.007+01:00".parse(), Ok(at));
     }
 
     #[test]
-    fn sums_stop_at_the_end_of_time_instead_of_overflowing() {
+    fn timestamp_sums_saturate() {
         let end = Timestamp::from_millis(i64::MAX);
         assert_eq!(end.plus_ms(u64::MAX), end);
         assert_eq!(Timestamp::from_millis(5).minus_ms(u64::MAX), Timestamp::default());
@@ -194,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_begins_on_the_hour() {
+    fn hours_are_truncated() {
         assert_eq!(Timestamp::from_millis(7_199_999).hour(), Timestamp::from_millis(3_600_000));
     }
 }

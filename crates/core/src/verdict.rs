@@ -15,6 +15,8 @@ use crate::time::Timestamp;
 use crate::wire::bounds;
 use crate::words::words;
 
+pub use {StoredVerdict as Told, VerdictRenderer as Teller};
+
 words! {
     /// What happens next.
     pub enum Action {
@@ -151,14 +153,14 @@ pub struct Verdict {
     pub target: Target,
 }
 
-/// A verdict with the JSON that tells it, written once: its attempt's row keeps these bytes and every answer sends them.
+/// A verdict with its JSON, serialized once: the attempt's row stores these bytes and every answer sends them.
 #[derive(Debug, Clone)]
-pub struct Told {
+pub struct StoredVerdict {
     verdict: Verdict,
     json: Box<RawValue>,
 }
 
-impl Told {
+impl StoredVerdict {
     pub fn of(verdict: Verdict) -> serde_json::Result<Self> {
         Ok(Self { json: to_raw_value(&verdict)?, verdict })
     }
@@ -172,26 +174,25 @@ impl Told {
     }
 }
 
-/// Tells verdicts, and remembers the last ones: when something breaks for good, a thousand runs get the same one within a
-/// minute, word for word.
+/// Serializes verdicts and caches the last ones: in an outage a thousand runs get the same verdict within a minute.
 #[derive(Debug, Default)]
-pub struct Teller {
-    recent: VecDeque<Told>,
+pub struct VerdictRenderer {
+    recent: VecDeque<StoredVerdict>,
 }
 
-const TELLER_REMEMBERS: usize = 8;
+const CACHED_VERDICTS: usize = 8;
 
-impl Teller {
-    pub fn tell(&mut self, verdict: Verdict) -> serde_json::Result<Told> {
-        // One that names a time is like no other.
+impl VerdictRenderer {
+    pub fn tell(&mut self, verdict: Verdict) -> serde_json::Result<StoredVerdict> {
+        // A verdict with a due time is unique.
         if verdict.next_attempt_at.is_some() {
-            return Told::of(verdict);
+            return StoredVerdict::of(verdict);
         }
         if let Some(known) = self.recent.iter().find(|known| known.verdict == verdict) {
-            return Ok(Told { json: known.json.clone(), verdict });
+            return Ok(StoredVerdict { json: known.json.clone(), verdict });
         }
-        let told = Told::of(verdict)?;
-        if self.recent.len() >= TELLER_REMEMBERS {
+        let told = StoredVerdict::of(verdict)?;
+        if self.recent.len() >= CACHED_VERDICTS {
             self.recent.pop_front();
         }
         self.recent.push_back(told.clone());
@@ -199,7 +200,7 @@ impl Teller {
     }
 }
 
-impl Deref for Told {
+impl Deref for StoredVerdict {
     type Target = Verdict;
 
     fn deref(&self) -> &Verdict {
@@ -207,19 +208,19 @@ impl Deref for Told {
     }
 }
 
-impl PartialEq for Told {
+impl PartialEq for StoredVerdict {
     fn eq(&self, other: &Self) -> bool {
         self.verdict == other.verdict
     }
 }
 
-impl Serialize for Told {
+impl Serialize for StoredVerdict {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.json.serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Told {
+impl<'de> Deserialize<'de> for StoredVerdict {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = Box::<RawValue>::deserialize(deserializer)?;
         let verdict = serde_json::from_str(json.get()).map_err(de::Error::custom)?;
@@ -227,7 +228,7 @@ impl<'de> Deserialize<'de> for Told {
     }
 }
 
-impl JsonSchema for Told {
+impl JsonSchema for StoredVerdict {
     fn schema_name() -> Cow<'static, str> {
         Verdict::schema_name()
     }
@@ -246,21 +247,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verdict_is_told_in_the_bytes_that_were_read() {
+    fn verdicts_keep_their_stored_bytes() {
         let verdict = |rule: &str| {
             format!(
                 r#"{{"action":"retry","reason":"timeout","category":"transient","rule":"{rule}","why":"It may work again.","recommended_action":"retry_with_backoff","next_attempt_at":null,"held_by":null,"dead_because":null,"changes":[],"target":{{"agent":null,"model":null,"queue":null}}}}"#
             )
         };
-        let told: Told = serde_json::from_str(&verdict("builtin.timeout")).unwrap();
+        let told: StoredVerdict = serde_json::from_str(&verdict("builtin.timeout")).unwrap();
         assert_eq!(told.json(), verdict("builtin.timeout"));
         assert_eq!(serde_json::to_string(&told).unwrap(), verdict("builtin.timeout"));
-        assert_eq!(Told::of(told.verdict.clone()).unwrap().json(), told.json());
+        assert_eq!(StoredVerdict::of(told.verdict.clone()).unwrap().json(), told.json());
         assert_ne!(told, serde_json::from_str(&verdict("builtin.other")).unwrap());
     }
 
     #[test]
-    fn a_verdict_told_again_is_told_in_its_own_words() {
+    fn cached_verdicts_render_identically() {
         let verdict = |n: usize| Verdict {
             action: Action::DeadLetter,
             reason: Reason::Bug,
@@ -274,15 +275,15 @@ mod tests {
             changes: Vec::new(),
             target: Target::default(),
         };
-        let mut teller = Teller::default();
-        for n in [1, 1, 2, 1, 3, 3].into_iter().chain(0..3 * TELLER_REMEMBERS).chain([1, 2, 2]) {
+        let mut teller = VerdictRenderer::default();
+        for n in [1, 1, 2, 1, 3, 3].into_iter().chain(0..3 * CACHED_VERDICTS).chain([1, 2, 2]) {
             assert_eq!(teller.tell(verdict(n)).unwrap().json(), serde_json::to_string(&verdict(n)).unwrap());
         }
-        assert_eq!(teller.recent.len(), TELLER_REMEMBERS);
+        assert_eq!(teller.recent.len(), CACHED_VERDICTS);
     }
 
     #[test]
-    fn every_change_reads_back_from_its_own_json_and_says_its_name() {
+    fn changes_round_trip_through_json_with_their_name() {
         for change in [
             Change::CompressContext { to_tokens: Some(7) },
             Change::AddInstruction { text: "a".into() },

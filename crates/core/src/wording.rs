@@ -1,10 +1,10 @@
-//! How people are told where a run stands and what is advised: the same words in the terminal and in the browser.
+//! The state of a run and the recommended action in words, the same in the terminal and in the browser.
 
 use crate::run::StateName;
 use crate::verdict::RecommendedAction;
 use crate::wire::RunDetail;
 
-/// How the run stands, in a sentence or two.
+/// The state of a run in a sentence or two.
 pub fn happened(run: &RunDetail) -> Vec<String> {
     let why = run.body.verdict.as_ref().map(|verdict| verdict.why.clone());
     let before = why.clone().map(|why| format!("Before that: {why}"));
@@ -25,7 +25,7 @@ pub fn happened(run: &RunDetail) -> Vec<String> {
     std::iter::once(now).chain(also).collect()
 }
 
-/// What a person had best do, as a sentence.
+/// The recommended action as a sentence fragment.
 pub fn advice(action: RecommendedAction) -> &'static str {
     match action {
         RecommendedAction::RetryWithBackoff => "replay it; the cause passes by itself",

@@ -1,4 +1,4 @@
-//! Closed sets of words on the wire: one macro gives each its spelling, its parser and its schema.
+//! Enums that are words on the wire: one macro gives each its spelling, parser and schema.
 
 /// Declares an enum whose variants are words of the wire format.
 macro_rules! words {

@@ -226,13 +226,13 @@ fn check(history: &History) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 120, failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() })]
     #[test]
-    fn what_is_compressed_fits_and_is_whole(history in history()) {
+    fn compressed_histories_fit_and_stay_valid(history in history()) {
         check(&history)?;
     }
 }
 
 #[test]
-fn half_a_million_tokens_are_brought_down_to_any_size() {
+fn half_a_million_tokens_compress_to_any_size() {
     for format in [Format::OpenAi, Format::Anthropic] {
         let turns =
             (0..40).map(|n| Turn { asked: 900, rounds: vec![vec![1_500, 2_000], vec![900 + n]], answered: 500 });
@@ -243,7 +243,7 @@ fn half_a_million_tokens_are_brought_down_to_any_size() {
 }
 
 #[test]
-fn one_giant_result_at_the_end_is_shortened_and_the_ask_is_not() {
+fn a_giant_last_result_is_shortened_but_not_the_question() {
     for format in [Format::OpenAi, Format::Anthropic] {
         let turns = vec![Turn { asked: 50, rounds: vec![vec![60_000]], answered: 1 }];
         let history = History { format, turns, open: true, keep: 0.1 };

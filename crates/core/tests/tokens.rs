@@ -82,7 +82,7 @@ fn chinese_japanese_and_korean_are_within_their_bound() {
 
 /// Printed with `--nocapture`: the figures that docs/preflight.md states.
 #[test]
-fn english_code_json_and_cjk_are_off_by_no_more_than_the_docs_say() {
+fn estimates_stay_within_the_documented_error() {
     let (o200k, cl100k) = (o200k_base().unwrap(), cl100k_base().unwrap());
     for (name, text, _) in [PROSE, CODE, DATA, CJK].concat() {
         let mut line = format!("{name:12}");

@@ -249,6 +249,6 @@ mod tests {
     #[test]
     fn test_modules_are_not_mutated() {
         assert!(is_test_code("crates/core/src/plan/tests.rs"));
-        assert!(!is_test_code("crates/core/src/plan/made.rs"));
+        assert!(!is_test_code("crates/core/src/plan/mod.rs"));
     }
 }

@@ -26,14 +26,14 @@ words! {
     }
 }
 
-/// The one attempt that finds out whether it works again, known by its run's number and its lease's epoch.
+/// The one attempt that tests a half-open breaker, identified by run number and lease epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
     pub run: i64,
     pub epoch: u64,
 }
 
-/// Somebody opened it: a change freeze, a known outage.
+/// Who opened it by hand, and why: a change freeze, a known outage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ByHand {
     pub actor: String,
@@ -58,13 +58,13 @@ pub enum State {
     },
 }
 
-/// A breaker as it stands. A result counts only if its attempt began in this generation or a later one: each change of
-/// state begins a new one, and numbers are never used again.
+/// A breaker. A result counts only if its attempt began in this generation or later: each change of state begins a new
+/// generation, and numbers are never reused.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Breaker {
     pub state: State,
     pub generation: u64,
-    /// When it came to stand as it does.
+    /// When it entered its state.
     pub since: Timestamp,
 }
 
@@ -80,7 +80,7 @@ pub enum Asker {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
     Pass,
-    /// It may begin, and is the one that finds out.
+    /// It may begin, as the probe.
     Probe,
     Hold,
 }
@@ -103,7 +103,7 @@ impl Breaker {
         self.name() == StateName::Closed
     }
 
-    /// Open, and its time is over.
+    /// Whether it is open and its time is over.
     pub fn is_up(&self, now: Timestamp) -> bool {
         match &self.state {
             State::Open { until, .. } => until.is_some_and(|until| until <= now),
@@ -118,7 +118,7 @@ impl Breaker {
         }
     }
 
-    /// Nothing worth keeping: as good as one that was never there.
+    /// Whether it holds nothing worth storing.
     pub fn is_blank(&self) -> bool {
         match &self.state {
             State::Closed { window } => !window.has_failures(),
@@ -126,7 +126,7 @@ impl Breaker {
         }
     }
 
-    /// The same without what lies before its window; none where it is not closed, or has counted failures lately.
+    /// The same with an empty window; none unless it is closed without recent failures.
     #[must_use]
     pub fn forgotten(&self, now: Timestamp) -> Option<Self> {
         match &self.state {
@@ -140,7 +140,7 @@ impl Breaker {
     pub fn admits(&self, asker: Asker) -> Admission {
         match (&self.state, asker) {
             (State::Closed { .. }, _) => Admission::Pass,
-            // A freeze is a person's word, and holds what other people ask for.
+            // Opened by hand, it holds replays by other people too.
             (State::Open { by_hand: Some(_), .. }, _) => Admission::Hold,
             (State::HalfOpen { probe: None, .. }, _) => Admission::Probe,
             (State::Open { by_hand: None, .. } | State::HalfOpen { probe: Some(_), .. }, Asker::Replay) => {
@@ -165,7 +165,7 @@ pub enum Event {
     },
     /// This attempt begins, and is the probe.
     ProbeGranted(Probe),
-    /// The probe ended without a word on what it tried: its lease ran out, it was given back or cancelled.
+    /// The probe ended without a result: its lease expired, or it was released or cancelled.
     ProbeLost(Probe),
     /// Time has passed.
     Tick,
@@ -173,15 +173,15 @@ pub enum Event {
         by: ByHand,
         until: Option<Timestamp>,
     },
-    /// Somebody closed it, or a wider breaker has taken over: what was counted is forgotten.
+    /// Closed by hand, or a wider breaker has taken over: counts are dropped.
     Reset,
 }
 
-/// What surrounds a move.
+/// Context of a transition.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Turn<'a> {
     pub settings: &'a BreakerSettings,
-    /// Everybody's breaker, which no tenant opens alone.
+    /// Shared by all tenants: no tenant opens it alone.
     pub shared: bool,
     pub now: Timestamp,
     /// In `0.0..1.0`.
@@ -199,21 +199,21 @@ pub fn apply(breaker: &Breaker, event: &Event, turn: Turn<'_>) -> Breaker {
         Event::ProbeLost(lost) => probe_lost(breaker, *lost),
         Event::Tick => tick(breaker, turn),
         Event::OpenedByHand { by, until } => {
-            stands(State::Open { until: *until, tries: 0, by_hand: Some(by.clone()) }, turn)
+            in_state(State::Open { until: *until, tries: 0, by_hand: Some(by.clone()) }, turn)
         }
         Event::Reset => closed(turn),
     }
 }
 
-fn stands(state: State, turn: Turn<'_>) -> Breaker {
+fn in_state(state: State, turn: Turn<'_>) -> Breaker {
     Breaker { state, generation: turn.next, since: turn.now }
 }
 
 fn closed(turn: Turn<'_>) -> Breaker {
-    stands(State::Closed { window: Window::default() }, turn)
+    in_state(State::Closed { window: Window::default() }, turn)
 }
 
-/// Twice as long with each opening in a row, a tenth more or less, so that many breakers do not try in one instant.
+/// Doubles with each opening in a row, ± 10 %, so that breakers do not probe in one instant.
 fn opened(tries: u32, turn: Turn<'_>) -> Breaker {
     let settings = turn.settings;
     let doubled = settings.open_ms.saturating_mul(1 << (tries.saturating_sub(1)).min(20)).min(settings.open_max_ms);
@@ -226,12 +226,12 @@ fn opened(tries: u32, turn: Turn<'_>) -> Breaker {
     )]
     let more = (spread as f64 * 2.0 * turn.jitter.clamp(0.0, 1.0)) as u64;
     let until = turn.now.plus_ms(doubled - spread + more);
-    stands(State::Open { until: Some(until), tries, by_hand: None }, turn)
+    in_state(State::Open { until: Some(until), tries, by_hand: None }, turn)
 }
 
 fn ended(breaker: &Breaker, attempt: Probe, voter: i64, counts: Counts, generation: u64, turn: Turn<'_>) -> Breaker {
     match (&breaker.state, counts) {
-        // It began before the breaker came to stand as it does: what it says is old.
+        // The attempt began in an older generation: its result is stale.
         (State::Closed { .. }, _) if generation < breaker.generation => breaker.clone(),
         (State::Closed { .. }, Counts::Nothing) => breaker.clone(),
         (State::Closed { window }, Counts::Failure | Counts::Success) => {
@@ -277,21 +277,21 @@ fn tick(breaker: &Breaker, turn: Turn<'_>) -> Breaker {
             Breaker { state: State::Closed { window }, ..breaker.clone() }
         }
         State::Open { until: Some(until), tries, by_hand } if *until <= turn.now => match by_hand {
-            // Nothing was broken: the freeze is over.
+            // Opened by hand, nothing was broken.
             Some(_) => closed(turn),
-            None => stands(State::HalfOpen { probe: None, tries: *tries }, turn),
+            None => in_state(State::HalfOpen { probe: None, tries: *tries }, turn),
         },
         State::Open { .. } | State::HalfOpen { .. } => breaker.clone(),
     }
 }
 
-/// What the end of an attempt says about the thing a breaker watches.
+/// How the end of an attempt counts for a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counts {
     Failure,
-    /// It worked, whatever else went wrong.
+    /// What the breaker watches worked, whatever else went wrong.
     Success,
-    /// Neither: nobody has learnt anything.
+    /// It says nothing about it.
     Nothing,
 }
 
@@ -309,8 +309,7 @@ fn for_the_tenant(reason: &Reason) -> Counts {
     if a_persons { Counts::Nothing } else { Counts::Failure }
 }
 
-/// An answer that is no good is still an answer: the provider was there to give it. Of a worker that went quiet nobody
-/// knows whether it ever asked.
+/// A bad answer is still an answer: the provider was available. A silent worker may never have asked.
 fn for_the_model(reason: &Reason) -> Counts {
     match reason {
         Reason::Timeout
@@ -349,23 +348,23 @@ fn for_the_model(reason: &Reason) -> Counts {
     }
 }
 
-/// Finer than a tenth of the window nobody needs to forget.
+/// Resolution of the window.
 const BUCKETS: u64 = 10;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-struct Bucket {
-    /// Its number since the beginning of time, at the width it was filled with.
+struct WindowBucket {
+    /// Bucket number since the epoch, at the window's width.
     at: u64,
     ok: u64,
-    /// Failures by the tenant whose they are.
+    /// Failures by tenant.
     failed: BTreeMap<i64, u64>,
 }
 
-/// What happened lately.
+/// Recent successes and failures in rolling buckets.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Window {
     width_ms: u64,
-    buckets: Vec<Bucket>,
+    buckets: Vec<WindowBucket>,
 }
 
 impl Window {
@@ -375,7 +374,7 @@ impl Window {
         let last = match self.buckets.last() {
             Some(last) if last.at >= at => self.buckets.len() - 1,
             Some(_) | None => {
-                self.buckets.push(Bucket { at, ..Bucket::default() });
+                self.buckets.push(WindowBucket { at, ..WindowBucket::default() });
                 self.buckets.len() - 1
             }
         };
@@ -387,7 +386,7 @@ impl Window {
         }
     }
 
-    /// Forgets what lies before the window. One of another width starts anew.
+    /// Drops buckets before the window. Another width resets it.
     fn roll(&mut self, settings: &BreakerSettings, now: Timestamp) {
         let width_ms = (settings.window_ms / BUCKETS).max(1);
         if self.width_ms != width_ms {
@@ -409,7 +408,7 @@ impl Window {
         self.buckets.iter().any(|bucket| !bucket.failed.is_empty())
     }
 
-    /// Attempts within the window, and failures among them, as they were.
+    /// Attempts and failures within the window.
     pub fn figures(&self, now: Timestamp) -> (u64, u64) {
         let newest = self.bucket_of(now);
         let recent = self.buckets.iter().filter(|bucket| bucket.at + BUCKETS > newest);
@@ -423,9 +422,8 @@ impl Window {
         self.buckets.iter().map(|bucket| bucket.ok).sum()
     }
 
-    /// Whether so much fails that it has to stop. `shared`: a breaker of everybody's needs two tenants that fail, and
-    /// counts none of them for more than half of the minimum. What works counts in full, so that two who are in trouble
-    /// stop nobody whose work succeeds.
+    /// Whether the breaker has to open. A shared one needs two failing tenants and counts each for at most half of the
+    /// minimum; successes count in full, so that two failing tenants do not stop the others.
     fn trips(&self, shared: bool, settings: &BreakerSettings) -> bool {
         let mut by_voter: BTreeMap<i64, u64> = BTreeMap::new();
         for (voter, n) in self.buckets.iter().flat_map(|bucket| &bucket.failed) {

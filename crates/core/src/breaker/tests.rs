@@ -73,7 +73,7 @@ impl Watched {
 }
 
 #[test]
-fn it_opens_at_its_share_of_its_minimum_and_not_before() {
+fn a_breaker_opens_at_its_failure_share_and_minimum() {
     let mut few = Watched::new(false);
     (0..3).for_each(|_| few.ended(1, Counts::Failure));
     assert!(few.breaker.is_closed());
@@ -86,7 +86,7 @@ fn it_opens_at_its_share_of_its_minimum_and_not_before() {
 }
 
 #[test]
-fn what_lies_before_the_window_is_forgotten() {
+fn failures_before_the_window_do_not_count() {
     let mut watched = Watched::new(false);
     (0..3).for_each(|_| watched.ended(1, Counts::Failure));
     let mut watched = watched.at(SETTINGS.window_ms + 1_000);
@@ -95,7 +95,7 @@ fn what_lies_before_the_window_is_forgotten() {
 }
 
 #[test]
-fn no_tenant_opens_everybodys_alone_and_two_do() {
+fn shared_breakers_need_two_failing_tenants() {
     let mut alone = Watched::new(true);
     (0..100).for_each(|_| alone.ended(1, Counts::Failure));
     assert!(alone.breaker.is_closed());
@@ -106,7 +106,7 @@ fn no_tenant_opens_everybodys_alone_and_two_do() {
 }
 
 #[test]
-fn two_in_trouble_stop_nobody_whose_work_succeeds() {
+fn successes_of_others_keep_a_shared_breaker_closed() {
     let mut watched = Watched::new(true);
     (0..50).for_each(|_| watched.ended(3, Counts::Success));
     (0..50).for_each(|n| watched.ended(n % 2, Counts::Failure));
@@ -114,7 +114,7 @@ fn two_in_trouble_stop_nobody_whose_work_succeeds() {
 }
 
 #[test]
-fn a_late_result_from_before_the_opening_moves_nothing() {
+fn results_of_older_generations_are_ignored() {
     let mut watched = Watched::half_open();
     let late = |counts| Event::Ended { attempt: Probe { run: 9, epoch: 1 }, voter: 1, counts, generation: 0 };
     for counts in [Counts::Success, Counts::Failure, Counts::Nothing] {
@@ -129,7 +129,7 @@ fn a_late_result_from_before_the_opening_moves_nothing() {
 }
 
 #[test]
-fn the_probe_decides_and_each_failure_doubles_the_wait_up_to_its_cap() {
+fn each_failed_probe_doubles_the_wait_up_to_its_cap() {
     let mut watched = Watched::half_open();
     for wait in [2_000, 4_000, 4_000] {
         let probe = Probe { run: 5, epoch: watched.last };
@@ -148,7 +148,7 @@ fn the_probe_decides_and_each_failure_doubles_the_wait_up_to_its_cap() {
 }
 
 #[test]
-fn a_lost_probe_frees_the_slot() {
+fn lost_probes_free_the_slot() {
     let mut watched = Watched::half_open();
     let probe = Probe { run: 5, epoch: 1 };
     watched.give(&Event::ProbeGranted(probe));
@@ -160,7 +160,7 @@ fn a_lost_probe_frees_the_slot() {
 }
 
 #[test]
-fn a_freeze_holds_replays_too_and_ends_closed() {
+fn manual_opening_holds_replays_and_ends_closed() {
     let mut watched = Watched::opened(false);
     assert_eq!(
         (watched.breaker.admits(Asker::Retry), watched.breaker.admits(Asker::Replay)),
@@ -178,7 +178,7 @@ fn a_freeze_holds_replays_too_and_ends_closed() {
 }
 
 #[test]
-fn each_reason_counts_where_it_says_something() {
+fn reasons_count_by_breaker_scope() {
     let tenant = Scope::Tenant { tenant: "acme".parse().unwrap() };
     let model = Scope::Everywhere { provider: Label::from("openai"), model: Label::from("gpt-5") };
     let of = |scope, reason: &Reason| counts(scope, Some(reason));
@@ -192,7 +192,7 @@ fn each_reason_counts_where_it_says_something() {
 }
 
 #[test]
-fn no_two_breakers_share_a_name() {
+fn breaker_names_are_unique() {
     let model = |provider: &str, model: &str| Key {
         environment: Label::from("production"),
         scope: Scope::Everywhere { provider: Label::from(provider), model: Label::from(model) },
@@ -204,7 +204,7 @@ fn no_two_breakers_share_a_name() {
 }
 
 #[test]
-fn a_window_counts_what_happened_within_it() {
+fn windows_count_recent_attempts() {
     let figures = |watched: &Watched| match &watched.breaker.state {
         State::Closed { window } => window.figures(watched.now),
         other => panic!("{other:?}"),
@@ -225,7 +225,7 @@ fn a_window_counts_what_happened_within_it() {
 }
 
 #[test]
-fn a_window_holds_a_few_buckets_however_much_happens() {
+fn windows_stay_small() {
     let mut watched = Watched::new(false);
     let bytes = |watched: &Watched| serde_json::to_string(&watched.breaker).unwrap().len();
     watched.ended(1, Counts::Success);
@@ -235,7 +235,7 @@ fn a_window_holds_a_few_buckets_however_much_happens() {
 }
 
 #[test]
-fn another_window_begins_anew() {
+fn changing_the_window_resets_it() {
     let mut watched = Watched::new(false);
     (0..3).for_each(|_| watched.ended(1, Counts::Failure));
     let settings = BreakerSettings { window_ms: 20_000, ..SETTINGS };
@@ -246,7 +246,7 @@ fn another_window_begins_anew() {
 }
 
 #[test]
-fn what_was_quiet_for_a_window_is_forgotten() {
+fn quiet_breakers_are_forgotten() {
     let mut watched = Watched::new(false);
     watched.ended(1, Counts::Success);
     let blank = Breaker::new(0, watched.breaker.since);
@@ -265,7 +265,7 @@ fn what_was_quiet_for_a_window_is_forgotten() {
 }
 
 #[test]
-fn openings_are_spread_by_a_tenth() {
+fn openings_are_jittered_by_ten_percent() {
     for (jitter, wait_ms) in [(0.0, 900), (0.5, 1_000), (1.0, 1_100)] {
         let mut watched = Watched::new(false);
         (0..3).for_each(|_| watched.ended(1, Counts::Failure));
@@ -278,7 +278,7 @@ fn openings_are_spread_by_a_tenth() {
 }
 
 #[test]
-fn a_breaker_knows_whose_it_is() {
+fn breaker_keys_know_their_tenant_and_scope() {
     let acme: crate::ids::Tenant = "acme".parse().unwrap();
     let key = |scope| Key { environment: Label::from("production"), scope };
     let (provider, model) = (Label::from("openai"), Label::from("gpt-5"));
@@ -325,7 +325,7 @@ proptest! {
     /// However workers begin, end and crash: while it is half open at most one of them is let in, results of older
     /// generations move nothing, and generations only rise.
     #[test]
-    fn half_open_lets_exactly_one_through(script in prop::collection::vec(does(), 1..200)) {
+    fn half_open_admits_exactly_one_probe(script in prop::collection::vec(does(), 1..200)) {
         let mut watched = Watched::new(false);
         // The attempt under way of each worker: its epoch and the generation it began in.
         let mut under_way: [Option<(u64, u64)>; 16] = [None; 16];

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_and_actual_are_read_from_overflow_messages() {
+    fn limit_and_actual_parse_from_overflow_messages() {
         for (text, limit, actual) in [
             (
                 "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens.",
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_come_from_headers_first_and_become_an_instant() {
+    fn header_waits_come_first_and_become_an_instant() {
         let headers = [("Retry-After", "20")];
         let evidence = Evidence { headers: &headers, now_ms: Some(5_000), ..Evidence::of("try again in 6m0s") };
         let facts = extract(&evidence, &Reason::RateLimited);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn an_http_date_is_a_wait_only_when_the_time_is_known() {
+    fn http_dates_need_the_current_time() {
         let headers = [("retry-after", "Thu, 01 Jan 1970 00:00:30 GMT")];
         let at = |now_ms| Evidence { headers: &headers, now_ms, ..Evidence::of("slow down") };
         assert_eq!(extract(&at(Some(10_000)), &Reason::RateLimited).wait_ms, Some(20_000));
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_retry_after_is_a_long_wait() {
+    fn huge_retry_after_is_a_bounded_wait() {
         const DAY_MS: u64 = 86_400_000;
         for (value, days) in [
             ("172800", 2),
@@ -379,13 +379,13 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_never_fits_is_not_retried_as_it_is() {
+    fn requests_that_never_fit_are_conditional() {
         let facts = Facts { limit: Some(7_000), actual: Some(12_000), ..Facts::default() };
         assert_eq!(adjust_category(&Reason::RateLimited, Category::Transient, &facts), Category::Conditional);
     }
 
     #[test]
-    fn waits_are_read_in_every_spelling() {
+    fn waits_parse_in_every_spelling() {
         for (text, ms) in [
             ("6m0s", Some(360_000)),
             ("1.5s", Some(1_500)),

@@ -20,4 +20,4 @@ pub use decide::{Classified, Explanation, Finding, classify, explain};
 pub use evidence::{Evidence, Place};
 pub use facts::Facts;
 pub use rules::{Rank, Rule, rules};
-pub use taxonomy::{Entry, taxonomy, taxonomy_markdown};
+pub use taxonomy::{TaxonomyEntry, taxonomy, taxonomy_markdown};

@@ -105,7 +105,7 @@ mod tests {
     use super::in_text;
 
     #[test]
-    fn a_status_is_read_where_a_text_introduces_it() {
+    fn statuses_parse_where_a_text_introduces_them() {
         for (text, status) in [
             ("Error code: 429 - {'error': 1}", Some(429)),
             ("HTTP/1.1 503 Service Unavailable", Some(503)),

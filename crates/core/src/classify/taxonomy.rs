@@ -9,7 +9,7 @@ use crate::time::SECOND_MS;
 
 /// One reason of the taxonomy.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct TaxonomyEntry {
     pub reason: Reason,
     /// The category it has unless the evidence says otherwise.
     pub category: Category,
@@ -20,10 +20,10 @@ pub struct Entry {
 }
 
 /// Every built-in reason, in the order of [`Reason::BUILT_IN`].
-pub fn taxonomy() -> Vec<Entry> {
+pub fn taxonomy() -> Vec<TaxonomyEntry> {
     let entry = |reason: &Reason| {
         let (meaning, example, action) = describe(reason);
-        Entry { reason: reason.clone(), category: reason.category(), meaning, example, action }
+        TaxonomyEntry { reason: reason.clone(), category: reason.category(), meaning, example, action }
     };
     Reason::BUILT_IN.iter().map(entry).collect()
 }
@@ -33,10 +33,10 @@ pub fn taxonomy_markdown() -> String {
     let mut page =
         String::from("# Why runs fail\n\n| reason | category | meaning | what an operator does |\n|---|---|---|---|\n");
     let entries = taxonomy();
-    for Entry { reason, category, meaning, action, .. } in &entries {
+    for TaxonomyEntry { reason, category, meaning, action, .. } in &entries {
         let _ = writeln!(page, "| [`{reason}`](#{reason}) | {category} | {meaning} | {action} |");
     }
-    for Entry { reason, category, example, .. } in &entries {
+    for TaxonomyEntry { reason, category, example, .. } in &entries {
         let default = in_words(&strategy(reason, *category));
         let _ = writeln!(page, "\n## {reason}\n\nFor example: `{example}`\n\nBy default: {default}.");
         let mut rules = rules().iter().filter(|r| r.reason == *reason).peekable();
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_has_a_chapter_for_every_reason_and_names_every_rule() {
+    fn the_taxonomy_page_covers_every_reason_and_rule() {
         let page = taxonomy_markdown();
         for reason in Reason::BUILT_IN {
             assert!(page.contains(&format!("\n## {reason}\n")), "{reason}");

@@ -27,7 +27,7 @@ fn every_rule_decides_its_own_example() {
 }
 
 #[test]
-fn rules_have_names_of_their_own_and_say_where_they_come_from() {
+fn rules_have_unique_names_notes_and_examples() {
     let mut names: Vec<_> = rules().iter().map(|r| r.name).collect();
     names.sort_unstable();
     names.dedup();
@@ -39,7 +39,7 @@ fn rules_have_names_of_their_own_and_say_where_they_come_from() {
 }
 
 #[test]
-fn every_reason_that_a_text_can_have_has_a_rule() {
+fn every_textual_reason_has_a_rule() {
     let by_other_means = [Reason::Silent, Reason::Unclaimed, Reason::EmptyOutput, Reason::NoEffect];
     for reason in Reason::BUILT_IN.iter().filter(|r| !by_other_means.contains(r)) {
         assert!(rules().iter().any(|rule| rule.reason == *reason), "{reason}");
@@ -74,7 +74,7 @@ fn quota_comes_before_rate_and_throttle_before_overflow() {
 }
 
 #[test]
-fn a_status_decides_only_where_the_text_says_nothing() {
+fn the_status_decides_only_if_the_text_does_not() {
     let on = |status, context| Evidence { http_status: Some(status), context: Some(context), ..Evidence::of("nope") };
     says(&on(401, "tool"), &Reason::AuthFailed, Category::Permanent);
     says(&on(500, "llm"), &Reason::ProviderError, Category::Transient);
@@ -94,13 +94,13 @@ fn the_root_cause_decides_not_the_wrapper() {
 }
 
 #[test]
-fn source_lines_of_a_trace_do_not_decide() {
+fn source_lines_of_a_trace_are_ignored() {
     let trace = "Traceback (most recent call last):\n  File \"/app/a.py\", line 3, in f\n    raise TimeoutError if rate_limit_exceeded else None\nKeyError: 'x'";
     says(&Evidence::of(trace), &Reason::Bug, Category::Permanent);
 }
 
 #[test]
-fn certificates_and_tokens_have_categories_of_their_own() {
+fn certificates_and_tokens_have_their_own_categories() {
     says(&Evidence::of("SSL: CERTIFICATE_VERIFY_FAILED"), &Reason::Network, Category::Permanent);
     says(&Evidence::of("OAuth token has expired"), &Reason::AuthFailed, Category::Conditional);
     says(
@@ -147,7 +147,7 @@ fn is_status_digit(text: &str) -> bool {
 }
 
 #[test]
-fn a_label_survives_its_wrapping() {
+fn classification_survives_wrapping() {
     let (mut kept, mut all, mut lost) = (0, 0, Vec::new());
     for rule in rules() {
         let plain = example_of(rule);
@@ -167,7 +167,7 @@ fn a_label_survives_its_wrapping() {
 
 proptest! {
     #[test]
-    fn any_text_has_an_answer_and_always_the_same(text in "\\PC{0,400}", detail in proptest::option::of("(?s).{0,400}")) {
+    fn classification_is_deterministic_for_any_text(text in "\\PC{0,400}", detail in proptest::option::of("(?s).{0,400}")) {
         let evidence = Evidence { detail: detail.as_deref(), ..Evidence::of(&text) };
         prop_assert_eq!(classify(&evidence), classify(&evidence));
         let _ = explain(&evidence).to_string();
@@ -176,7 +176,7 @@ proptest! {
     }
 
     #[test]
-    fn any_heap_of_words_and_signs_has_an_answer(parts in proptest::collection::vec(
+    fn any_mix_of_words_and_punctuation_is_classified(parts in proptest::collection::vec(
         prop_oneof![
             Just("\n".to_owned()), Just("'".to_owned()), Just("\"".to_owned()), Just("=".to_owned()), Just(" user  ".to_owned()),
             Just("  File \"/a/b.py\", line 3, in f\n".to_owned()), Just("    at f (/x/y.js:1:2)\n".to_owned()), Just("http://".to_owned()),
@@ -204,7 +204,7 @@ fn a_long_text_is_read_at_both_ends_only() {
 }
 
 #[test]
-fn numbers_inside_identifiers_are_no_codes() {
+fn numbers_inside_identifiers_are_not_codes() {
     for text in [
         "KeyError: 'invoice_1006'",
         "KeyError: 'order-1006-b'",
@@ -240,7 +240,7 @@ fn numbers_inside_identifiers_are_no_codes() {
 }
 
 #[test]
-fn close_and_exit_codes_are_known_by_their_words() {
+fn close_and_exit_codes_need_their_words() {
     for text in [
         "websocket closed: 1006",
         "WebSocket closed with code 1006 (abnormal closure)",

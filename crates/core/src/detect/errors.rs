@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use super::json::{Obj, text};
+use super::json::{JsonObject, text};
 use crate::classify::{Evidence, classify};
 use crate::reason::Reason;
 
 /// Whose object it is.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Teller<'a> {
+pub(super) enum ErrorSource<'a> {
     /// The output of the run itself: to judge may be its job.
     Agent,
     /// The result of a tool of that name.
@@ -60,7 +60,7 @@ const ENVELOPE: &[&str] = &[
 ];
 
 /// Whether an object is an error and not a finding about one.
-pub(super) fn is_error(object: &Obj<'_>, teller: Teller<'_>) -> bool {
+pub(super) fn is_error(object: &JsonObject<'_>, teller: ErrorSource<'_>) -> bool {
     let only_an_envelope = object.fields().all(|(key, token)| is_nothing(token) || ENVELOPE.contains(&key));
     if !only_an_envelope || claims_success(object) {
         return false;
@@ -68,7 +68,7 @@ pub(super) fn is_error(object: &Obj<'_>, teller: Teller<'_>) -> bool {
     let denies = ["ok", "success"].iter().any(|name| object.is(name, "false"))
         || ["error", "isError", "is_error"].iter().any(|name| object.is(name, "true"));
     let erred = object.says("status", "error");
-    let checks = matches!(teller, Teller::Tool(name) if is_a_check(name));
+    let checks = matches!(teller, ErrorSource::Tool(name) if is_a_check(name));
     // What a check says is its finding, unless it tells of a check that could not be made.
     let of_a_check = |said: &str| !checks || is_technical(said);
     if let Some(said) = error_in(object) {
@@ -76,10 +76,10 @@ pub(super) fn is_error(object: &Obj<'_>, teller: Teller<'_>) -> bool {
     }
     let message = object.text_of(&["message", "detail", "error_message", "errorMessage"]);
     match (message.filter(|said| !said.trim().is_empty()), teller) {
-        (Some(said), Teller::Tool(_)) => (denies || erred) && of_a_check(&said),
-        (Some(said), Teller::Agent) => erred || denies && is_technical(&said),
-        (None, Teller::Tool(_)) => (denies || erred) && !checks && !object.has("errors"),
-        (None, Teller::Agent) => false,
+        (Some(said), ErrorSource::Tool(_)) => (denies || erred) && of_a_check(&said),
+        (Some(said), ErrorSource::Agent) => erred || denies && is_technical(&said),
+        (None, ErrorSource::Tool(_)) => (denies || erred) && !checks && !object.has("errors"),
+        (None, ErrorSource::Agent) => false,
     }
 }
 
@@ -87,19 +87,19 @@ fn is_nothing(token: &str) -> bool {
     matches!(token, "null" | "\"\"" | "[]" | "{}")
 }
 
-fn claims_success(object: &Obj<'_>) -> bool {
+fn claims_success(object: &JsonObject<'_>) -> bool {
     const GOOD: &[&str] = &["ok", "success", "succeeded", "completed", "done", "passed"];
     ["ok", "success"].iter().any(|name| object.is(name, "true"))
         || object.text("status").is_some_and(|status| GOOD.contains(&status.to_ascii_lowercase().as_str()))
 }
 
 /// What went wrong, in the words of the object. A number is a figure, and `none` is no error.
-fn error_in<'a>(object: &Obj<'a>) -> Option<Cow<'a, str>> {
+fn error_in<'a>(object: &JsonObject<'a>) -> Option<Cow<'a, str>> {
     let token = object.get("error").filter(|token| !is_nothing(token))?;
     if let Some(said) = text(token) {
         return Some(said).filter(|said| !says_none(said));
     }
-    if let Some(error) = Obj::read(token) {
+    if let Some(error) = JsonObject::read(token) {
         return Some(error.text("message").unwrap_or(Cow::Borrowed(token)));
     }
     let listed_as_texts = super::json::list(token).is_some_and(|items| items.iter().all(|item| item.starts_with('"')));
@@ -283,8 +283,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_an_envelope_and_nothing_else() {
-        let errs = |token, teller| is_error(&Obj::read(token).unwrap(), teller);
+    fn errors_are_envelopes_and_findings_are_not() {
+        let errs = |token, teller| is_error(&JsonObject::read(token).unwrap(), teller);
         for (token, agent, tool, check) in [
             (r#"{"ok":false}"#, false, true, false),
             (r#"{"status":"error"}"#, false, true, false),
@@ -305,13 +305,14 @@ mod tests {
             (r#"{"errors":[]}"#, false, false, false),
             (r#"{}"#, false, false, false),
         ] {
-            let told = [Teller::Agent, Teller::Tool("send"), Teller::Tool("checkVat")].map(|t| errs(token, t));
+            let told =
+                [ErrorSource::Agent, ErrorSource::Tool("send"), ErrorSource::Tool("checkVat")].map(|t| errs(token, t));
             assert_eq!(told, [agent, tool, check], "{token}");
         }
     }
 
     #[test]
-    fn a_phrase_is_the_whole_message_and_not_a_part_of_one() {
+    fn phrases_match_whole_messages_only() {
         assert!(is_cap("Sorry, need more steps to process this request."));
         assert!(is_cap(" Agent stopped due to max iterations.\n"));
         assert!(!is_cap("The log says: Agent stopped due to max iterations."));

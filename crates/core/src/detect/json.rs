@@ -1,5 +1,5 @@
-//! JSON of strangers, read in place: an object is its keys and raw tokens, a text is decoded only when it is looked at.
-//! What serde can't hold in a `str` (half a surrogate pair) is no obstacle this way.
+//! JSON objects read in place as keys and raw tokens; texts are decoded on access. Lone surrogates, which serde can't hold in
+//! a `str`, are no obstacle this way.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,9 +10,9 @@ use serde_json::value::RawValue;
 use crate::text::decode_token;
 
 /// An object's fields in their order.
-pub(super) struct Obj<'a>(Vec<(Key<'a>, &'a RawValue)>);
+pub(super) struct JsonObject<'a>(Vec<(Key<'a>, &'a RawValue)>);
 
-impl<'a> Obj<'a> {
+impl<'a> JsonObject<'a> {
     pub(super) fn read(token: &'a str) -> Option<Self> {
         token.starts_with('{').then(|| serde_json::from_str(token).ok()).flatten()
     }
@@ -43,8 +43,8 @@ impl<'a> Obj<'a> {
         names.iter().find_map(|name| self.text(name))
     }
 
-    pub(super) fn object(&self, name: &str) -> Option<Obj<'a>> {
-        self.get(name).and_then(Obj::read)
+    pub(super) fn object(&self, name: &str) -> Option<JsonObject<'a>> {
+        self.get(name).and_then(JsonObject::read)
     }
 
     pub(super) fn list(&self, name: &str) -> Option<Vec<&'a str>> {
@@ -98,22 +98,22 @@ impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Obj<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for JsonObject<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Fields;
         impl<'de> Visitor<'de> for Fields {
-            type Value = Obj<'de>;
+            type Value = JsonObject<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Obj<'de>, M::Error> {
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<JsonObject<'de>, M::Error> {
                 let mut fields = Vec::new();
                 while let Some(field) = map.next_entry()? {
                     fields.push(field);
                 }
-                Ok(Obj(fields))
+                Ok(JsonObject(fields))
             }
         }
         deserializer.deserialize_map(Fields)
@@ -125,8 +125,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_a_surrogate_in_a_value_hides_nothing_beside_it() {
-        let object = Obj::read(r#"{"a":"\ud800","b\u0041":[1, "x"],"c":null}"#).unwrap();
+    fn lone_surrogates_hide_no_neighbouring_fields() {
+        let object = JsonObject::read(r#"{"a":"\ud800","b\u0041":[1, "x"],"c":null}"#).unwrap();
         assert_eq!(object.text("a").as_deref(), Some("\\ud800"));
         assert_eq!(object.list("bA"), Some(vec!["1", "\"x\""]));
         assert_eq!((object.get("c"), object.has("c")), (None, true));

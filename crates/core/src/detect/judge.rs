@@ -1,4 +1,4 @@
-//! Whether a reported success is one, by what was seen of it and what its queue allows. The most exact objection wins.
+//! Whether a reported success counts, by what was observed and what its queue allows. The most specific objection wins.
 
 use super::observe::Ending;
 use super::observe::Observed;
@@ -66,7 +66,7 @@ impl Objection {
     }
 }
 
-/// What the store knows of the run beside the report.
+/// What the store has on record beside the report.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OnRecord<'a> {
     /// Effects that are done, in this attempt or before it.
@@ -84,7 +84,7 @@ pub fn judge(observed: &Observed, detectors: &Detectors, on_record: &OnRecord<'_
     Some(or_a_loop(objection, detectors, on_record))
 }
 
-/// What is wrong again with the very same output is no longer that failure: the agent repeats itself.
+/// The same refused output again is a loop.
 fn or_a_loop(objection: Objection, detectors: &Detectors, on_record: &OnRecord<'_>) -> Objection {
     let times = on_record.same_output_before.saturating_add(1);
     if !detectors.repeat_call_loop || times < detectors.same_outputs {

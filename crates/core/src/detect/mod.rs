@@ -1,5 +1,5 @@
-//! Failures that arrive dressed as success. Handlers see what a reported success shows of itself ([`observe`]); the store
-//! asks, with the queue's settings and what is on record, whether it counts ([`judge`]).
+//! Failures reported as success. Handlers extract what a reported success shows ([`observe`]); the store decides with the
+//! queue's settings and the run's record whether it counts ([`judge`]).
 
 mod errors;
 mod json;
@@ -10,7 +10,8 @@ mod shapes;
 mod transcript;
 
 pub use judge::{Detector, Objection, OnRecord, judge};
-pub use observe::{Ending, Observed, Repeats, Told, Tools, WINDOW, observe};
+pub use observe::ReportedSuccess as Told;
+pub use observe::{Ending, Observed, Repeats, ReportedSuccess, Tools, WINDOW, observe};
 pub use schema::{BadSchema, OutputSchema};
 
 #[cfg(test)]

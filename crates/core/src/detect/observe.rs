@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::schema::OutputSchema;
-use super::transcript::{Answer, Called, ToolResult, Transcript, excerpt};
+use super::transcript::{FinalAnswer, ToolCall, ToolResult, Transcript, excerpt};
 use super::{errors, shapes};
 use crate::hash::Fnv;
 use crate::money::Spend;
@@ -12,7 +12,7 @@ use crate::wire::{StepReport, StepStatus, Usage};
 
 /// A success as it was reported.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Told<'a> {
+pub struct ReportedSuccess<'a> {
     /// The output's JSON token.
     pub output: Option<&'a str>,
     pub finish_reason: Option<&'a str>,
@@ -58,15 +58,15 @@ pub struct Tools {
 /// Tools beyond this are not told apart any more.
 const NAMED_MAX: usize = 256;
 
-pub fn observe(told: &Told<'_>) -> Observed {
+pub fn observe(told: &ReportedSuccess<'_>) -> Observed {
     let transcript = told.output.map(shapes::read).unwrap_or_default();
     let said = match &transcript.answer {
-        Answer::Text(said) => Some(said.as_ref()),
-        Answer::NotGiven | Answer::Blank | Answer::Data => None,
+        FinalAnswer::Text(said) => Some(said.as_ref()),
+        FinalAnswer::NotGiven | FinalAnswer::Blank | FinalAnswer::Data => None,
     };
     Observed {
         given: told.output.is_some(),
-        blank: transcript.answer == Answer::Blank,
+        blank: transcript.answer == FinalAnswer::Blank,
         ended: how_it_ended(told, &transcript),
         capped: transcript.capped.clone().or_else(|| quote(said, errors::is_cap)),
         circles: quote(said, errors::is_loop),
@@ -90,12 +90,12 @@ fn hash(token: &str) -> u64 {
 }
 
 /// The most telling of the words for the end: the worker's own, and those in the output.
-fn how_it_ended(told: &Told<'_>, transcript: &Transcript<'_>) -> Option<(Ending, String)> {
+fn how_it_ended(told: &ReportedSuccess<'_>, transcript: &Transcript<'_>) -> Option<(Ending, String)> {
     if transcript.refused {
         let word = transcript.endings.first().map_or("refusal", Cow::as_ref);
         return Some((Ending::Filtered, excerpt(word)));
     }
-    if let Answer::Text(said) = &transcript.answer
+    if let FinalAnswer::Text(said) = &transcript.answer
         && errors::is_unreadable(said)
     {
         return Some((Ending::Malformed, excerpt(said)));
@@ -115,13 +115,13 @@ fn how_it_ended(told: &Told<'_>, transcript: &Transcript<'_>) -> Option<(Ending,
 
 /// A model's call for a tool is unfinished business where an agent was at work; where one response was asked for, the
 /// call, or the data taken from it, is the answer.
-fn left_unfinished(told: &Told<'_>, transcript: &Transcript<'_>) -> bool {
+fn left_unfinished(told: &ReportedSuccess<'_>, transcript: &Transcript<'_>) -> bool {
     let worked = transcript.calls.iter().any(|call| call.result.is_some()) || !told.steps.is_empty();
-    let only_words = matches!(transcript.answer, Answer::NotGiven | Answer::Blank | Answer::Text(_));
+    let only_words = matches!(transcript.answer, FinalAnswer::NotGiven | FinalAnswer::Blank | FinalAnswer::Text(_));
     worked || only_words && transcript.calls.is_empty()
 }
 
-fn tools(told: &Told<'_>, transcript: &Transcript<'_>) -> Tools {
+fn tools(told: &ReportedSuccess<'_>, transcript: &Transcript<'_>) -> Tools {
     let mut tools = Tools::default();
     for call in &transcript.calls {
         tools.name(&call.name);
@@ -232,9 +232,9 @@ pub struct Repeats {
 
 pub const WINDOW: usize = 10;
 
-pub(super) fn repeats(calls: &[Called<'_>]) -> Repeats {
+pub(super) fn repeats(calls: &[ToolCall<'_>]) -> Repeats {
     let Some(last) = calls.last() else { return Repeats::default() };
-    let same = |call: &&Called<'_>| call.hash == last.hash;
+    let same = |call: &&ToolCall<'_>| call.hash == last.hash;
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     Repeats {
         tool: super::transcript::excerpt(&last.name),
@@ -245,7 +245,7 @@ pub(super) fn repeats(calls: &[Called<'_>]) -> Repeats {
 }
 
 /// `A B A B` at the end is two rounds.
-fn rounds(calls: &[Called<'_>]) -> usize {
+fn rounds(calls: &[ToolCall<'_>]) -> usize {
     let [.., a, b] = calls else { return 0 };
     if a.hash == b.hash {
         return 0;
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_providers_spelling_is_known_and_a_plain_end_is_none() {
+    fn finish_reasons_of_each_provider_are_known() {
         for (word, meant) in [
             ("length", Ending::CutOff),
             ("MAX_TOKENS", Ending::CutOff),
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_work_ended_in_is_counted() {
+    fn only_trailing_repeats_are_counted() {
         assert_eq!(of(""), (0, 0, 0));
         assert_eq!(of("abc"), (1, 1, 1));
         assert_eq!(of("baaa"), (3, 3, 0));

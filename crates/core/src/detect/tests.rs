@@ -20,7 +20,7 @@ fn objection(success: &SucceedRequest, detect: Option<DetectLayer>) -> Option<Ob
     let layer = PolicyLayer { detect, ..PolicyLayer::default() };
     layer.check().unwrap();
     let detectors = Policy::resolve(RetryBy::Worker, &[&layer]).detect;
-    let observed = observe(&Told {
+    let observed = observe(&ReportedSuccess {
         output: success.output.as_ref().map(|output| output.get()),
         finish_reason: success.finish_reason.as_ref().map(|word| word.as_str()),
         usage: success.usage.as_ref(),
@@ -33,7 +33,7 @@ fn objection(success: &SucceedRequest, detect: Option<DetectLayer>) -> Option<Ob
 }
 
 #[test]
-fn each_detector_knows_its_own_and_leaves_the_near_miss_alone() {
+fn detectors_find_their_examples_but_not_near_misses() {
     let mut hits = std::collections::BTreeMap::new();
     for line in include_str!("examples.jsonl").lines() {
         let Example { about, detector, detect, success } = serde_json::from_str(line).expect(line);
@@ -47,7 +47,7 @@ fn each_detector_knows_its_own_and_leaves_the_near_miss_alone() {
 }
 
 #[test]
-fn a_hundred_honest_successes_get_no_hit() {
+fn honest_successes_raise_no_objection() {
     let lines: Vec<&str> = include_str!("honest.jsonl").lines().collect();
     assert!(lines.len() >= 100, "{}", lines.len());
     for line in lines {
@@ -58,7 +58,7 @@ fn a_hundred_honest_successes_get_no_hit() {
 
 /// A verdict on somebody else's work is the work of a checking agent, and what is read out of a log is no error of ours.
 #[test]
-fn verdicts_of_checking_agents_are_no_failures() {
+fn verdicts_of_checking_agents_are_not_failures() {
     let lines: Vec<&str> = include_str!("verdicts.jsonl").lines().collect();
     assert!(lines.len() >= 200, "{}", lines.len());
     let objections: Vec<String> = lines
@@ -72,9 +72,9 @@ fn verdicts_of_checking_agents_are_no_failures() {
 }
 
 #[test]
-fn what_is_refused_again_with_the_same_output_is_a_loop() {
-    let blank = observe(&Told { output: Some("\"\""), ..Told::default() });
-    let fine = observe(&Told { output: Some("\"42\""), ..Told::default() });
+fn the_same_refused_output_again_is_a_loop() {
+    let blank = observe(&ReportedSuccess { output: Some("\"\""), ..ReportedSuccess::default() });
+    let fine = observe(&ReportedSuccess { output: Some("\"42\""), ..ReportedSuccess::default() });
     let detectors = crate::policy::Detectors::default();
     let with = |observed: &Observed, same_output_before| {
         let on_record = OnRecord { same_output_before, ..OnRecord::default() };
@@ -88,7 +88,7 @@ fn what_is_refused_again_with_the_same_output_is_a_loop() {
 proptest::proptest! {
     /// Whatever is sent, looking at it neither fails nor takes long.
     #[test]
-    fn no_output_is_too_strange_to_look_at(token in r#"(\[|\{|"|\]|\}|,|:|[a-z]|\\u[0-9a-f]{4}|1|null|"role":"tool"|"content":|"choices":\[){0,60}"#) {
-        let _ = observe(&Told { output: Some(&token), ..Told::default() });
+    fn observing_any_output_never_panics(token in r#"(\[|\{|"|\]|\}|,|:|[a-z]|\\u[0-9a-f]{4}|1|null|"role":"tool"|"content":|"choices":\[){0,60}"#) {
+        let _ = observe(&ReportedSuccess { output: Some(&token), ..ReportedSuccess::default() });
     }
 }

@@ -1,16 +1,15 @@
-//! What an output shows of the work behind it: the final answer, how generation ended, the tools that were called and
-//! how each call went.
+//! What an output shows of the work behind it: the final answer, how generation ended, and each tool call with its result.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::errors;
-use super::errors::{Teller, is_error};
-use super::json::Obj;
+use super::errors::{ErrorSource, is_error};
+use super::json::JsonObject;
 
-/// What stands where the answer should.
+/// The final answer of an output.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) enum Answer<'a> {
+pub(super) enum FinalAnswer<'a> {
     /// Nothing was said about it.
     #[default]
     NotGiven,
@@ -20,7 +19,7 @@ pub(super) enum Answer<'a> {
     Data,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> FinalAnswer<'a> {
     pub(super) fn of(text: Cow<'a, str>) -> Self {
         if is_blank(&text) { Self::Blank } else { Self::Text(text) }
     }
@@ -32,9 +31,9 @@ pub(super) fn is_blank(text: &str) -> bool {
     text.chars().all(|c| c.is_whitespace() || unseen(c))
 }
 
-/// A tool call with what came of it.
+/// A tool call with its result.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Called<'a> {
+pub(super) struct ToolCall<'a> {
     id: Option<Cow<'a, str>>,
     pub(super) name: Cow<'a, str>,
     /// Of name, arguments and, once it is there, the result.
@@ -48,14 +47,14 @@ pub(super) enum ToolResult {
     Failed(String),
 }
 
-/// Read off an output, whatever shape it has.
+/// Extracted from an output of any shape.
 #[derive(Debug, Default)]
 pub(super) struct Transcript<'a> {
-    pub(super) answer: Answer<'a>,
+    pub(super) answer: FinalAnswer<'a>,
     pub(super) endings: Vec<Cow<'a, str>>,
     /// A refusal in the provider's own field.
     pub(super) refused: bool,
-    pub(super) calls: Vec<Called<'a>>,
+    pub(super) calls: Vec<ToolCall<'a>>,
     /// The output is one answer of a model, so that a tool call in it may be all that was asked for.
     pub(super) one_response: bool,
     /// The framework says itself that its steps ran out.
@@ -84,12 +83,12 @@ impl<'a> Transcript<'a> {
         let mut hash = DefaultHasher::new();
         name.hash(&mut hash);
         canonical(arguments.unwrap_or("null")).hash(&mut hash);
-        self.calls.push(Called { id, name, hash: hash.finish(), result: None });
+        self.calls.push(ToolCall { id, name, hash: hash.finish(), result: None });
     }
 
     /// The result of a call: of the one it names, otherwise of the first that waits for one.
     pub(super) fn result(&mut self, id: Option<Cow<'a, str>>, name: Option<Cow<'a, str>>, failed: bool, content: &str) {
-        let waits = |call: &Called<'_>| call.result.is_none();
+        let waits = |call: &ToolCall<'_>| call.result.is_none();
         let found = match &id {
             Some(id) => self.calls.iter().rposition(|call| waits(call) && call.id.as_ref() == Some(id)),
             None => self.calls.iter().position(waits),
@@ -110,8 +109,8 @@ impl<'a> Transcript<'a> {
 pub(super) fn tool_result(tool: &str, failed: bool, content: &str) -> ToolResult {
     let said = super::json::text(content).unwrap_or(Cow::Borrowed(content));
     let own_words = || {
-        let inner = Obj::read(said.trim_start()).or_else(|| Obj::read(content));
-        inner.as_ref().is_some_and(|inner| is_error(inner, Teller::Tool(tool))) || errors::is_tool_error(&said)
+        let inner = JsonObject::read(said.trim_start()).or_else(|| JsonObject::read(content));
+        inner.as_ref().is_some_and(|inner| is_error(inner, ErrorSource::Tool(tool))) || errors::is_tool_error(&said)
     };
     if failed || own_words() { ToolResult::Failed(excerpt(&said)) } else { ToolResult::Good }
 }
@@ -131,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_the_same_in_any_order_and_spacing() {
+    fn tool_arguments_compare_regardless_of_order_and_spacing() {
         assert_eq!(canonical(r#"{"a":1,"b":2}"#), canonical(r#" { "b": 2, "a": 1 }"#));
         assert_eq!(canonical(r#""{\"a\":1}""#), canonical(r#"{"a":1}"#));
         assert_ne!(canonical(r#"{"a":1}"#), canonical(r#"{"a":2}"#));

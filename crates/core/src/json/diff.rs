@@ -22,7 +22,7 @@ words! {
     }
 }
 
-/// One difference. Old values have their old pointers, new values their new ones.
+/// One difference. Pointers of what was there before count as before, those of what is new as now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Operation {
     pub op: OperationKind,

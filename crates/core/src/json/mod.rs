@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 pub use diff::{DIFF_MAX_OPERATIONS, Difference, Operation, OperationKind, diff, differences};
 pub use tape::{At, Kind, Tape};
-pub(crate) use walk::{Entry, after_space, entries, kind_at, value_end};
+pub(crate) use walk::{EntrySpan, after_space, entries, kind_at, value_end};
 
 /// A member name as a JSON Pointer (RFC 6901) writes it.
 pub(crate) fn escape_pointer(name: &str) -> Cow<'_, str> {
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edits_are_made_where_they_belong_in_any_order() {
+    fn edits_apply_in_position_order() {
         let mut splices = Splices::default();
         splices.replace((4, 5), "X");
         splices.insert(0, ">");
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_to_be_done_inside_of_what_goes_goes_with_it() {
+    fn edits_inside_a_removed_span_are_dropped() {
         let mut splices = Splices::default();
         splices.insert(2, "lost");
         splices.remove((1, 4));

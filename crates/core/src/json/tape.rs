@@ -157,19 +157,19 @@ fn scan(text: &[u8]) -> Option<Vec<Node>> {
     if u32::try_from(text.len()).is_err() {
         return None;
     }
-    let mut scanner = Scanner { text, at: 0, nodes: Vec::new() };
+    let mut scanner = Indexer { text, at: 0, nodes: Vec::new() };
     scanner.value(0)?;
     scanner.space();
     (scanner.at == text.len()).then_some(scanner.nodes)
 }
 
-struct Scanner<'a> {
+struct Indexer<'a> {
     text: &'a [u8],
     at: usize,
     nodes: Vec<Node>,
 }
 
-impl Scanner<'_> {
+impl Indexer<'_> {
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_found_where_they_lie() {
+    fn values_are_indexed_by_position() {
         let text = r#" {"a": [1, "x\"y", {"deep": 12345678901234567890.10}], "b\u0041": null, "a": 2}"#;
         let tape = Tape::of(text).unwrap();
         let root = tape.root();
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn pointers_lead_through_objects_and_arrays() {
+    fn pointers_resolve_through_objects_and_arrays() {
         let tape = Tape::of(r#"{"a/b": [{"m~n": 7}]}"#).unwrap();
         let at = tape.pointer(tape.root(), "/a~1b/0/m~0n").unwrap();
         assert_eq!(tape.whole(at), Some(7));
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_refused() {
+    fn malformed_json_is_refused() {
         for broken in
             ["", " ", "{", "[1,", "[1 2]", r#"{"a"}"#, r#"{a:1}"#, r#"{"a":1,}"#, r#""open"#, "1 2", "[1}", "]"]
         {
@@ -354,7 +354,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused_without_a_panic(text in r#"[\[\]{}",:\\a0 u-]{0,40}"#) {
+        fn any_bytes_are_indexed_or_refused(text in r#"[\[\]{}",:\\a0 u-]{0,40}"#) {
             let ours = scan(text.as_bytes()).is_some();
             let theirs = serde_json::from_str::<&serde_json::value::RawValue>(&text).is_ok();
             proptest::prop_assert!(ours || !theirs, "refused what is JSON: {text}");
@@ -377,12 +377,12 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn the_end_is_where_a_walk_byte_by_byte_finds_it(text in r#"([ab\\é!#\[\]]|\\\\|\\"){0,150}"?[a"\\]{0,80}"#) {
+        fn string_ends_match_a_bytewise_scan(text in r#"([ab\\é!#\[\]]|\\\\|\\"){0,150}"?[a"\\]{0,80}"#) {
             proptest::prop_assert_eq!(end_of_string(text.as_bytes()), one_by_one(text.as_bytes()));
         }
 
         #[test]
-        fn rows_of_backslashes_of_any_length_and_place_are_counted(before in 0_usize..130, slashes in 0_usize..140) {
+        fn backslash_runs_of_any_length_are_counted(before in 0_usize..130, slashes in 0_usize..140) {
             let text = format!("\\n{}{}\" and \"", "a".repeat(before), "\\".repeat(slashes));
             proptest::prop_assert_eq!(end_of_string(text.as_bytes()), one_by_one(text.as_bytes()));
         }

@@ -8,13 +8,13 @@ use super::tape::end_of_string;
 
 /// An entry of an object or array, by byte range.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct EntrySpan {
     /// With its quotes; none in an array.
     pub(crate) key: Option<Range<usize>>,
     pub(crate) value: Range<usize>,
 }
 
-impl Entry {
+impl EntrySpan {
     pub(crate) fn start(&self) -> usize {
         self.key.as_ref().map_or(self.value.start, |key| key.start)
     }
@@ -31,25 +31,25 @@ pub(crate) fn kind_at(text: &str, at: usize) -> Kind {
 }
 
 /// The entries of the object or array that begins at `at`; none for any other value.
-pub(crate) fn entries(text: &str, at: usize) -> Entries<'_> {
+pub(crate) fn entries(text: &str, at: usize) -> EntrySpans<'_> {
     let kind = kind_at(text, at);
     let next = match kind {
         Kind::Object | Kind::Array => at + 1,
         Kind::String | Kind::Other => text.len(),
     };
-    Entries { text, kind, next }
+    EntrySpans { text, kind, next }
 }
 
-pub(crate) struct Entries<'a> {
+pub(crate) struct EntrySpans<'a> {
     text: &'a str,
     kind: Kind,
     next: usize,
 }
 
-impl Iterator for Entries<'_> {
-    type Item = Entry;
+impl Iterator for EntrySpans<'_> {
+    type Item = EntrySpan;
 
-    fn next(&mut self) -> Option<Entry> {
+    fn next(&mut self) -> Option<EntrySpan> {
         let at = after_space(self.text, self.next);
         if matches!(self.text.as_bytes().get(at), Some(b'}' | b']') | None) {
             self.next = self.text.len();
@@ -65,7 +65,7 @@ impl Iterator for Entries<'_> {
         let behind = after_space(self.text, end);
         let comma = self.text.as_bytes().get(behind) == Some(&b',');
         self.next = if comma { behind + 1 } else { self.text.len() };
-        Some(Entry { key, value: start..end })
+        Some(EntrySpan { key, value: start..end })
     }
 }
 

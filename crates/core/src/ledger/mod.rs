@@ -18,10 +18,10 @@ pub use unnamed::{
     Unnamed, free_ordinal, is_of_name, may_be_given, ordinal, ordinal_of_key, unnamed_key, unnamed_stem,
 };
 
-/// Entries of one run. Whoever gets a run gets all of them.
+/// The most entries of one run: a worker gets all of them with its lease.
 pub const RUN_STEPS_MAX: usize = 10_000;
 
-/// How an entry stands: its status, and with `reconciled` what it was reconciled to.
+/// The state of an entry: its status, and with `reconciled` the outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryState {
     Started,
@@ -31,16 +31,16 @@ pub enum EntryState {
     Reconciled(EffectOutcome),
 }
 
-/// What an entry tells: all that replays, guards and plans go by.
+/// What is known of an entry: all that replays, guards and plans depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
-    /// Somebody is at it.
+    /// Under way.
     Open,
     /// It happened: its output comes back, the work is skipped.
     Done,
-    /// Nothing happened: it may be begun anew.
+    /// It did not happen: it may be started again.
     NotDone,
-    /// Nobody can vouch for either.
+    /// The outcome is unknown.
     InDoubt,
 }
 
@@ -54,7 +54,7 @@ words! {
 }
 
 impl EntryState {
-    /// A status and an outcome as they are kept; none when the two don't belong together.
+    /// From a stored status and outcome; none if they don't belong together.
     pub fn of(status: StepStatus, outcome: Option<EffectOutcome>) -> Option<Self> {
         match (status, outcome) {
             (StepStatus::Started, None) => Some(Self::Started),
@@ -67,7 +67,7 @@ impl EntryState {
         }
     }
 
-    /// What a worker's plain word makes of an entry.
+    /// The state that a worker's report gives an entry.
     fn told(outcome: EffectOutcome) -> Self {
         match outcome {
             EffectOutcome::Committed => Self::Committed,
@@ -101,7 +101,7 @@ impl EntryState {
         }
     }
 
-    /// Whether the entry keeps its effect's key to itself: nothing happened frees it for whoever comes next.
+    /// Whether the entry holds its effect's key; one that did not happen releases it.
     pub fn holds(self) -> bool {
         match self.known() {
             Known::Open | Known::Done | Known::InDoubt => true,
@@ -109,7 +109,7 @@ impl EntryState {
         }
     }
 
-    /// What a replay would do about it.
+    /// What a replay would do with it.
     pub fn will(self) -> Will {
         match self.known() {
             Known::Done => Will::Skip,
@@ -119,17 +119,17 @@ impl EntryState {
     }
 }
 
-/// An entry as its moves see it.
+/// An entry as the transition table sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     pub state: EntryState,
     pub effect: bool,
     /// Of the lease under which it was begun; 0 when it was reported without one.
     pub epoch: u64,
-    /// It belongs to the run that reports; otherwise another run holds the key.
+    /// It belongs to the reporting run; otherwise another run holds the key.
     pub own: bool,
     pub call: Call,
-    /// The entry is a plain step, and whoever reports calls it an effect.
+    /// The entry is a plain step, and the report calls it an effect.
     pub becomes_effect: bool,
 }
 
@@ -143,7 +143,7 @@ pub enum Call {
     Unnamed,
 }
 
-/// Keeps a run's counts in step with an entry of its own; `before` is none for a new one.
+/// Updates a run's counts for a change of one of its entries; `before` is none for a new one.
 pub fn recount(effects: &mut Effects, before: Option<(bool, EntryState)>, after: (bool, EntryState)) {
     if let Some(before) = before {
         uncount(effects, before);
@@ -160,8 +160,8 @@ pub fn uncount(effects: &mut Effects, before: (bool, EntryState)) {
     }
 }
 
-/// Counts an entry that a run has no room for. What may have happened and is not on record can neither be skipped nor
-/// reconciled: it is in doubt.
+/// Counts an entry beyond [`RUN_STEPS_MAX`]. It may have happened and is not on record, so it can be neither skipped nor
+/// reconciled: it counts as unknown.
 pub fn count_unrecorded(effects: &mut Effects, (effect, state): (bool, EntryState)) {
     match state.known() {
         Known::NotDone => {}
@@ -178,19 +178,19 @@ fn slot(effects: &mut Effects, (effect, state): (bool, EntryState)) -> Option<&m
     }
 }
 
-/// What a worker says of a step.
+/// A worker's report on a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Report {
     /// The intent: on disk before the effect may begin.
     Started,
     /// `committed`, or `failed`, which asserts that nothing happened.
     Outcome(EffectOutcome),
-    /// The same, found by the step's declared check: it also speaks for what an earlier attempt left in doubt.
+    /// The same, found by the step's declared check: it also settles what an earlier attempt left unknown.
     Checked(EffectOutcome),
 }
 
 impl Report {
-    /// As the wire says it; none for a status that only the server gives.
+    /// From the wire; none for a status that only the server sets.
     pub fn of(status: StepStatus, checked: bool) -> Option<Self> {
         let outcome = |outcome| if checked { Self::Checked(outcome) } else { Self::Outcome(outcome) };
         match status {
@@ -202,27 +202,27 @@ impl Report {
     }
 }
 
-/// How the report comes; the epoch is 0 without a lease.
+/// The origin of a report; the epoch is 0 without a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
     /// Under a live lease, step by step: the worker waits for the answer.
     Live { epoch: u64 },
-    /// With the end of its attempt: it is told, and nobody can be refused any more.
+    /// With the end of its attempt: it can't be refused any more.
     End { epoch: u64 },
     /// After its lease has ended.
     Late { epoch: u64 },
 }
 
-/// What becomes of a report.
+/// The result of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recorded {
-    /// The entry, or a new one where there was none, now stands so.
+    /// The entry, new or not, is now in this state.
     Now(EntryState),
-    /// Nothing changes: it was done before, and what it gave comes back.
+    /// Nothing changes: it was done before, and its output is returned.
     Replayed,
-    /// Nothing changes: it stands as said, or what was said does not settle it.
+    /// Nothing changes: it is in that state already, or the report does not settle it.
     Same,
-    /// Another run holds the key. What this run says it did is kept in its own name, so that its guard knows.
+    /// Another run holds the key. The report is recorded for this run, so that its guard knows.
     Beside(EntryState),
 }
 
@@ -242,7 +242,7 @@ pub enum Refused {
     Fenced,
 }
 
-/// Moves an entry by a worker's word, or says why it may not move.
+/// Applies a worker's report to an entry, or refuses it.
 pub fn apply(entry: Option<&Entry>, report: Report, by: By) -> Result<Recorded, Refused> {
     let Some(entry) = entry else { return first(report, by) };
     match by {
@@ -275,7 +275,7 @@ fn live(entry: &Entry, report: Report, epoch: u64) -> Result<Recorded, Refused> 
         (Known::Done, Report::Outcome(Committed) | Report::Checked(Committed)) if entry.becomes_effect => {
             Ok(Recorded::Now(EntryState::Committed))
         }
-        // Done is done: a second word on it changes nothing.
+        // A second report on a done entry changes nothing.
         (Known::Done, Report::Started | Report::Outcome(_) | Report::Checked(_)) => Ok(Recorded::Replayed),
         // Only the call that began an effect may go on with it: another call under the same lease would do it twice.
         (Known::Open, Report::Started) if same_lease && entry.effect && entry.call == Call::Same => Ok(Recorded::Same),
@@ -300,7 +300,7 @@ fn live(entry: &Entry, report: Report, epoch: u64) -> Result<Recorded, Refused> 
         }
         (Known::NotDone, Report::Outcome(NotDone) | Report::Checked(NotDone)) => Ok(Recorded::Same),
         (Known::InDoubt, Report::Checked(outcome)) => Ok(Recorded::Now(EntryState::Reconciled(outcome))),
-        // Whoever says that it is done has done it: the doubt ends on the safe side.
+        // Whoever reports it done has done it: the doubt ends on the safe side.
         (Known::InDoubt, Report::Outcome(Committed)) => Ok(Recorded::Now(EntryState::Committed)),
         (Known::InDoubt, Report::Outcome(NotDone)) if same_lease && entry.call != Call::Other => {
             Ok(Recorded::Now(EntryState::Failed))
@@ -339,8 +339,8 @@ fn told_of_another(entry: &Entry, report: Report) -> Recorded {
     }
 }
 
-/// The word of the lease that began the entry, after that lease has ended: losing it would leave a doubt that
-/// somebody can settle. It begins nothing, and it takes back nothing that is known to be done.
+/// A report by the lease that began the entry, after that lease has ended: it settles a doubt. It starts nothing and never
+/// undoes what is known to be done.
 fn late(entry: &Entry, report: Report) -> Result<Recorded, Refused> {
     use EffectOutcome::{Committed, NotDone};
     match (entry.state.known(), report) {
@@ -354,7 +354,7 @@ fn late(entry: &Entry, report: Report) -> Result<Recorded, Refused> {
         (Known::Open | Known::InDoubt, Report::Outcome(outcome) | Report::Checked(outcome)) => {
             Ok(Recorded::Now(EntryState::told(outcome)))
         }
-        // A person believed that nothing had happened; the one who did it knows better.
+        // A person reconciled it as not done; the worker that did it knows better.
         (Known::NotDone, Report::Outcome(Committed) | Report::Checked(Committed)) => {
             Ok(Recorded::Now(EntryState::Committed))
         }

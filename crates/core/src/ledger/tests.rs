@@ -56,7 +56,7 @@ fn live(state: EntryState, report: Report, epoch: u64) -> Result<Recorded, Refus
 }
 
 #[test]
-fn what_is_done_stays_done_whoever_says_what() {
+fn done_entries_stay_done() {
     each(|entry, report, by, answer| {
         if entry.state.known() == Known::Done {
             let moved = matches!(answer, Ok(Recorded::Now(now)) if now.known() != Known::Done);
@@ -66,7 +66,7 @@ fn what_is_done_stays_done_whoever_says_what() {
 }
 
 #[test]
-fn an_effect_may_begin_only_where_nothing_is_done_open_or_in_doubt() {
+fn an_effect_begins_only_where_nothing_happened() {
     each(|entry, report, by, answer| {
         if answer == Ok(Recorded::Now(EntryState::Started)) && entry.effect {
             assert_eq!((entry.state.known(), report), (Known::NotDone, Report::Started), "{by:?}");
@@ -75,7 +75,7 @@ fn an_effect_may_begin_only_where_nothing_is_done_open_or_in_doubt() {
 }
 
 #[test]
-fn a_lease_that_is_over_begins_nothing_and_speaks_only_of_what_it_began() {
+fn an_ended_lease_only_settles_what_it_began() {
     each(|entry, report, by, answer| {
         let By::Late { epoch } = by else { return };
         if report == Report::Started || epoch != entry.epoch || !entry.own {
@@ -88,7 +88,7 @@ fn a_lease_that_is_over_begins_nothing_and_speaks_only_of_what_it_began() {
 }
 
 #[test]
-fn the_end_of_an_attempt_is_never_refused() {
+fn reports_at_the_end_are_never_refused() {
     each(|entry, report, by, answer| {
         if matches!(by, By::End { .. }) {
             assert!(answer.is_ok(), "{entry:?} {report:?}: {answer:?}");
@@ -97,7 +97,7 @@ fn the_end_of_an_attempt_is_never_refused() {
 }
 
 #[test]
-fn another_runs_entry_never_moves() {
+fn entries_of_other_runs_never_change() {
     each(|entry, report, by, answer| {
         if !entry.own && entry.state.holds() {
             assert!(!matches!(answer, Ok(Recorded::Now(_))), "{entry:?} {report:?} {by:?}: {answer:?}");
@@ -106,7 +106,7 @@ fn another_runs_entry_never_moves() {
 }
 
 #[test]
-fn only_a_check_or_the_lease_that_left_the_doubt_says_that_nothing_happened() {
+fn only_a_check_or_its_own_lease_settles_not_done() {
     let doubt = EntryState::Unknown;
     assert_eq!(live(doubt, Report::Started, 8), Err(Refused::InDoubt));
     assert_eq!(live(doubt, Report::Outcome(NotDone), 8), Err(Refused::InDoubt));
@@ -117,7 +117,7 @@ fn only_a_check_or_the_lease_that_left_the_doubt_says_that_nothing_happened() {
 }
 
 #[test]
-fn a_key_that_another_run_holds_answers_by_what_is_known_of_it() {
+fn keys_held_by_another_run_answer_by_their_state() {
     let others = |state, by| apply(Some(&Entry { own: false, ..entry(state) }), Report::Started, by);
     let asked = By::Live { epoch: 1 };
     assert_eq!(others(EntryState::Started, asked), Err(Refused::InProgress));
@@ -129,7 +129,7 @@ fn a_key_that_another_run_holds_answers_by_what_is_known_of_it() {
 }
 
 #[test]
-fn one_call_at_a_time_does_an_effect_under_a_lease() {
+fn only_one_call_does_an_effect_under_a_lease() {
     let again = |effect, call, epoch| {
         let open = Entry { effect, call, ..entry(EntryState::Started) };
         apply(Some(&open), Report::Started, By::Live { epoch })
@@ -142,7 +142,7 @@ fn one_call_at_a_time_does_an_effect_under_a_lease() {
 }
 
 #[test]
-fn only_the_call_that_began_an_effect_says_it_failed() {
+fn only_the_starting_call_reports_failure() {
     let failed = |call, by| apply(Some(&Entry { call, ..entry(EntryState::Started) }), Report::Outcome(NotDone), by);
     let (live, late) = (By::Live { epoch: MINE }, By::Late { epoch: MINE });
     for by in [live, late] {
@@ -154,7 +154,7 @@ fn only_the_call_that_began_an_effect_says_it_failed() {
 }
 
 #[test]
-fn a_plain_step_becomes_an_effect_by_a_new_intent() {
+fn plain_steps_become_effects_by_a_new_intent() {
     let plain = Entry { effect: false, becomes_effect: true, ..entry(EntryState::Started) };
     let by = By::Live { epoch: MINE };
     assert_eq!(apply(Some(&plain), Report::Started, by), Ok(Recorded::Now(EntryState::Started)));
@@ -164,7 +164,7 @@ fn a_plain_step_becomes_an_effect_by_a_new_intent() {
 }
 
 #[test]
-fn a_person_settles_a_doubt_once() {
+fn reconciling_settles_an_unknown_effect_once() {
     let settled = EntryState::Reconciled(Committed);
     assert_eq!(reconcile(EntryState::Unknown, Committed), Ok(Recorded::Now(settled)));
     assert_eq!(reconcile(settled, Committed), Ok(Recorded::Same));
@@ -174,7 +174,7 @@ fn a_person_settles_a_doubt_once() {
 }
 
 #[test]
-fn a_late_word_of_the_one_who_did_it_outweighs_a_persons_guess_that_nothing_happened() {
+fn a_late_commit_outweighs_a_persons_not_done() {
     let late = |state, outcome| apply(Some(&entry(state)), Report::Outcome(outcome), By::Late { epoch: MINE });
     let now = Ok(Recorded::Now(EntryState::Committed));
     assert_eq!(late(EntryState::Reconciled(NotDone), Committed), now);
@@ -183,7 +183,7 @@ fn a_late_word_of_the_one_who_did_it_outweighs_a_persons_guess_that_nothing_happ
 }
 
 #[test]
-fn counts_follow_effects_and_leave_plain_steps_out() {
+fn counts_cover_effects_only() {
     let mut effects = Effects::default();
     recount(&mut effects, None, (true, EntryState::Started));
     recount(&mut effects, Some((true, EntryState::Started)), (true, EntryState::Unknown));
@@ -201,7 +201,7 @@ fn unnamed(ordinal: u32, state: EntryState, met: bool, intended: bool) -> Unname
 }
 
 #[test]
-fn a_call_without_a_key_finds_its_own_of_a_name() {
+fn calls_without_a_key_find_their_own_step() {
     let mut both = [1, 2].map(|ordinal| unnamed(ordinal, EntryState::Started, true, true));
     both[1].same_call = true;
     assert_eq!(ordinal(&both, Report::Started), 2, "sent again");
@@ -213,7 +213,7 @@ fn a_call_without_a_key_finds_its_own_of_a_name() {
 }
 
 #[test]
-fn the_second_of_a_name_is_a_new_one_and_the_first_of_a_replay_is_the_first() {
+fn repeated_names_get_ordinals_and_replays_start_at_one() {
     let (done, started) = (Report::Outcome(Committed), Report::Started);
     assert_eq!(ordinal(&[], started), 1);
     let far = |ordinal| {
@@ -233,7 +233,7 @@ fn the_second_of_a_name_is_a_new_one_and_the_first_of_a_replay_is_the_first() {
 }
 
 #[test]
-fn an_outcome_without_anything_open_repeats_the_last_or_stands_alone() {
+fn outcomes_without_an_open_step_repeat_or_stand_alone() {
     let done = Report::Outcome(Committed);
     let settled = [unnamed(1, EntryState::Committed, true, true)];
     assert_eq!(ordinal(&settled, done), 1, "the same word again");
@@ -244,7 +244,7 @@ fn an_outcome_without_anything_open_repeats_the_last_or_stands_alone() {
 }
 
 #[test]
-fn a_key_made_of_a_name_is_an_id_and_gives_its_ordinal_back() {
+fn keys_made_from_names_are_ids_and_keep_their_ordinal() {
     let long = format!("Mail an Jürgen/{}", "x".repeat(300));
     for name in ["", "mail", "a:2", "送金", long.as_str(), &"é".repeat(500)] {
         for nth in [1, 2, u32::MAX] {
@@ -261,7 +261,7 @@ fn a_key_made_of_a_name_is_an_id_and_gives_its_ordinal_back() {
 
 /// The same examples are in docs/ledger.md, for SDKs that make the keys themselves.
 #[test]
-fn keys_of_names_are_as_documented() {
+fn keys_of_names_match_the_documentation() {
     assert_eq!(unnamed_key("send_mail", 1), "step:send_mail");
     assert_eq!(unnamed_key("send mail", 2), "step:send@20mail:2");
     assert_eq!(unnamed_key("送金", 1), "step:@e9@80@81@e9@87@91");
@@ -270,7 +270,7 @@ fn keys_of_names_are_as_documented() {
 }
 
 #[test]
-fn names_that_look_alike_have_keys_of_their_own() {
+fn similar_names_have_distinct_keys() {
     let names = ["送金", "返金", "a b", "a-b", "a_b", "a@20b", "a:2", "a", "@@", ""];
     let keys: std::collections::BTreeSet<String> =
         names.iter().flat_map(|name| (1..4).map(|nth| unnamed_key(name, nth))).collect();
@@ -290,7 +290,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn a_status_and_its_outcome_belong_together() {
+fn status_and_outcome_round_trip() {
     for state in STATES {
         assert_eq!(EntryState::of(state.status(), state.outcome()), Some(state));
     }
@@ -299,7 +299,7 @@ fn a_status_and_its_outcome_belong_together() {
 }
 
 #[test]
-fn only_kinds_that_both_sides_name_can_have_changed() {
+fn versions_compare_only_where_both_sides_name_them() {
     let of = |pairs: &[(&str, &str)]| -> Versions {
         pairs.iter().map(|(kind, version)| ((*kind).to_owned(), Label::from(*version))).collect()
     };
@@ -310,7 +310,7 @@ fn only_kinds_that_both_sides_name_can_have_changed() {
 }
 
 #[test]
-fn open_and_doubtful_plain_steps_count_nothing() {
+fn plain_steps_are_not_counted() {
     let counted = |effect, state| {
         let mut effects = Effects::default();
         recount(&mut effects, None, (effect, state));
@@ -325,13 +325,13 @@ fn open_and_doubtful_plain_steps_count_nothing() {
 }
 
 #[test]
-fn only_what_did_not_happen_gives_its_key_up() {
+fn only_undone_entries_release_their_key() {
     let held: Vec<bool> = STATES.map(EntryState::holds).to_vec();
     assert_eq!(held, [true, true, false, true, true, false]);
 }
 
 #[test]
-fn the_server_alone_says_unknown_and_reconciled() {
+fn workers_cannot_report_unknown_or_reconciled() {
     let said = StepStatus::ALL.iter().map(|status| (Report::of(*status, false), Report::of(*status, true)));
     let known: Vec<_> = said.filter(|(told, _)| told.is_some()).collect();
     let both = |outcome| (Some(Report::Outcome(outcome)), Some(Report::Checked(outcome)));
@@ -340,7 +340,7 @@ fn the_server_alone_says_unknown_and_reconciled() {
 }
 
 #[test]
-fn an_ending_moves_the_runs_own_entries() {
+fn the_end_of_an_attempt_settles_its_own_entries() {
     let end = |state, report| apply(Some(&entry(state)), report, By::End { epoch: MINE });
     assert_eq!(end(EntryState::Started, Report::Outcome(Committed)), Ok(Recorded::Now(EntryState::Committed)));
     assert_eq!(end(EntryState::Started, Report::Outcome(NotDone)), Ok(Recorded::Now(EntryState::Failed)));
@@ -351,7 +351,7 @@ fn an_ending_moves_the_runs_own_entries() {
 }
 
 #[test]
-fn a_name_is_written_out_as_long_as_it_fits() {
+fn long_names_are_hashed() {
     let stem = |bytes: usize| unnamed_stem(&"a".repeat(bytes));
     assert!(stem(180).ends_with(&"a".repeat(180)) && !stem(180).contains("@@"));
     assert!(stem(181).contains("@@"));

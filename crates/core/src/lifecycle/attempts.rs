@@ -17,7 +17,7 @@ use crate::verdict::{Action, DeadBecause, RecommendedAction, Target, Verdict};
 const RELEASES_BEFORE_FAILURE: u32 = 20;
 const RELEASE_WAIT_MAX_MS: u64 = 5 * MINUTE_MS;
 
-/// The number of the attempt that comes next, whoever makes it.
+/// The number of the next attempt.
 pub fn next_attempt(run: &Run) -> Result<u32, Refused> {
     if run.attempt < ATTEMPT_MAX { Ok(run.attempt + 1) } else { Err(Refused::TooManyAttempts(run.attempt)) }
 }
@@ -63,7 +63,7 @@ pub(super) fn begin(run: &Run, begin: &Begin, policy: &Policy, now: Timestamp) -
     }))
 }
 
-/// The lease of the attempt under way; everything else refuses.
+/// The lease of the running attempt; every other state refuses.
 fn under_way(run: &Run) -> Result<&Lease, Refused> {
     run.lease().ok_or(Refused::NotRunning)
 }
@@ -72,13 +72,13 @@ pub(super) fn heartbeat(run: &Run, now: Timestamp) -> Result<Moved, Refused> {
     let lease = under_way(run)?;
     // A lease never shrinks: a clock set back must not end somebody's work.
     let expires_at = lease.expires_at.max(now.plus_ms(lease.lease_ms));
-    // A renewed lease is a lease anew: the next absence of ours extends it again.
+    // After a renewal the next server downtime may extend it again.
     let renewed = Lease { expires_at, extended: false, ..lease.clone() };
     Ok(Moved::plain(Run { state: State::Running(renewed), ..run.clone() }))
 }
 
-/// What has passed of a lease, if anything: the deadline counts before idleness, idleness before silence, since the most
-/// exact one names the failure. `absences` come newest first, and are in the deadline already.
+/// The timeout of a lease that has passed, if any: the deadline first, then expiry, then idleness. `absences` is newest
+/// first, and the deadline includes them already.
 pub fn what_passed(lease: &Lease, now: Timestamp, absences: &[Absence], jitter: f64) -> Option<Event<'static>> {
     let unattended = |then: Timestamp| absences.iter().any(|absence| absence.excuses(then));
     if lease.deadline_at <= now {
@@ -104,9 +104,9 @@ pub(super) fn succeed(run: &Run, attempt: u32) -> Result<Moved, Refused> {
     let (state, ended) = match &run.state {
         State::Running(_) => (State::from(closing), Some(Ended::Succeeded)),
         State::Scheduled(_) | State::Dead { .. } | State::Review(_) => (State::from(closing), run.ended),
-        // It is over already: kept on the attempt, the state stays.
+        // Already closed: the attempt is recorded, the state stays.
         State::Succeeded | State::Recovered | State::Resolved | State::Discarded => (run.state.clone(), run.ended),
-        // It counts for another run. Taking the merge back must not hand out again what is done.
+        // It counts for another run. An unmerge must not hand out done work again.
         State::Merged(merged) => {
             let before = match merged.before {
                 BeforeMerge::Closed(closed) => closed,
@@ -121,8 +121,8 @@ pub(super) fn succeed(run: &Run, attempt: u32) -> Result<Moved, Refused> {
     Ok(Moved::with(next, effects))
 }
 
-/// A failure is never refused, unless its number is beyond the last that there is. Of a run under way only its own lease's failure comes here; the store asks
-/// [`super::standing`] first.
+/// A failure is refused only if its attempt number is out of range. Of a running run only the failure of its own lease
+/// gets here: the store asks [`super::check_lease`] first.
 pub(super) fn fail(
     run: &Run,
     failure: &Failure,
@@ -142,7 +142,7 @@ pub(super) fn fail(
         | State::Recovered
         | State::Resolved
         | State::Discarded => Ok(judge(run, failure, attempt, run.ended, policy, now, jitter)),
-        // A person is deciding on it: automation does not take it out of their hands.
+        // A person is deciding on it: automation does not schedule it.
         State::Review(review) => {
             let moved = judge(run, failure, attempt, run.ended, policy, now, jitter);
             let because = if hazard(&moved.run).is_some() { DeadBecause::Unsafe } else { review.before };
@@ -150,13 +150,13 @@ pub(super) fn fail(
         }
         State::Merged(merged) => {
             let moved = judge(run, failure, attempt, run.ended, policy, now, jitter);
-            // Taking the merge back would hand it out again: not with an effect that must not be repeated, nor past a
-            // verdict that nothing more is to be tried.
+            // An unmerge would hand it out again: not with an effect that must not be repeated, nor past a dead-letter
+            // verdict.
             let before = match (hazard(&moved.run), &moved.run.state) {
                 (Some(_), _) => BeforeMerge::Dead(DeadBecause::Unsafe),
                 (None, State::Dead { because }) => BeforeMerge::Dead(*because),
                 (None, _) => match merged.before {
-                    // A new failure opens what was closed, merged or not.
+                    // A new failure reopens a closed run, merged or not.
                     BeforeMerge::Scheduled { .. } | BeforeMerge::Closed(_) => {
                         BeforeMerge::Scheduled { due: moved.run.due_at().unwrap_or(now) }
                     }
@@ -173,7 +173,7 @@ fn keep_state(moved: Moved, state: State) -> Moved {
     Moved { run: Run { state, ..moved.run }, effects, ..moved }
 }
 
-/// Counts the failure, decides, and moves the run to where the verdict says.
+/// Counts the failure, decides, and moves the run to the state of the verdict.
 fn judge(
     run: &Run,
     failure: &Failure,
@@ -204,8 +204,8 @@ fn judge(
     Moved { run: next, effects, verdict: Some(verdict) }
 }
 
-/// After its last replay a run has nothing left but `force`: that is what its people are told. An effect in doubt
-/// comes first, since not even force should pass it unseen.
+/// After its last replay only `force` replays a run, and the verdict says so. An unknown effect comes first: not even force
+/// should pass it unseen.
 fn parked(verdict: Verdict, run: &Run, policy: &Policy) -> Verdict {
     let last = run.replays > 0 && run.replays >= policy.max_replays;
     if !last || verdict.dead_because.is_none_or(|because| because == DeadBecause::Unsafe) {
@@ -216,7 +216,7 @@ fn parked(verdict: Verdict, run: &Run, policy: &Policy) -> Verdict {
     Verdict { dead_because: Some(DeadBecause::Exhausted), why, ..verdict }
 }
 
-/// A retry that something holds is granted all the same, and waits for its holder instead of a time.
+/// A held retry is granted, and waits for its holder instead of a due time.
 fn held(verdict: Verdict, run: &Run) -> Verdict {
     let applies = |hold: &&Hold| !hold.of_model || verdict.target.model.is_none();
     match (verdict.action, run.around.holds.iter().find(applies)) {
@@ -277,7 +277,7 @@ pub(super) fn release(run: &Run, policy: &Policy, now: Timestamp, jitter: f64) -
     let scheduled = Scheduled { due: Due::At(now.plus_ms(wait_ms)), replay: lease.replay };
     let mut next = Run {
         state: State::Scheduled(scheduled),
-        // The attempt was given back unused: the next lease takes the same number.
+        // The attempt was released unused: the next lease takes the same number.
         attempt: run.attempt - 1,
         ended: Some(Ended::Released),
         releases_in_row,
@@ -311,7 +311,7 @@ pub(super) fn lease_ran_out(
     Ok(judge(run, &silent, run.attempt, Some(Ended::Expired), policy, now, jitter))
 }
 
-/// Steps that nobody was there to take are not missing. The deadline still ends it.
+/// Steps could not be reported during server downtime. The deadline still ends the attempt.
 pub(super) fn idle_too_long(
     run: &Run,
     unattended: bool,
@@ -350,7 +350,7 @@ pub(super) fn unclaimed(run: &Run, absences: &[Absence], policy: &Policy, now: T
     }
 }
 
-/// Only of a run that has never begun: later its own failures speak.
+/// Only for a run that has never begun: afterwards its own failures count.
 pub(super) fn will_not_fit(run: &Run, failure: &Failure, why: &str) -> Result<Moved, Refused> {
     match &run.state {
         State::Scheduled(_) if run.attempt == 0 => {}
@@ -383,13 +383,14 @@ pub(super) fn will_not_fit(run: &Run, failure: &Failure, why: &str) -> Result<Mo
     Ok(Moved { run: next, effects, verdict: Some(verdict) })
 }
 
-/// Whether a run waits for a worker that can't be given its payload: it would wait for ever.
+/// Whether a run waits for a worker although its payload is not stored: it would wait for ever.
 fn is_unleasable(run: &Run, policy: &Policy) -> bool {
     let waits = run.state.name() == StateName::Scheduled;
     waits && !run.replayable && policy.retry_by == RetryBy::Worker
 }
 
-/// Makes such a run a dead letter at once. Every move does; whoever puts a run under other rules asks for it.
+/// Dead-letters a run that waits for a worker without a stored payload. Every transition calls it, and so does a change of
+/// queue settings.
 pub fn reject_unleasable(run: &mut Run, policy: &Policy) -> bool {
     let unleasable = is_unleasable(run, policy);
     if unleasable {

@@ -16,8 +16,9 @@ use crate::time::Timestamp;
 pub use attempts::{next_attempt, reject_unleasable, what_passed};
 pub use event::{Begin, Effect, Event, EventName, Moved, Outcome, Refused};
 pub use table::transition_table;
+pub use {LeaseCheck as Standing, check_lease as standing};
 
-/// Moves a run, or says why it may not move.
+/// Applies an event to a run, or refuses it.
 pub fn apply(run: &Run, event: &Event<'_>, policy: &Policy, now: Timestamp) -> Result<Moved, Refused> {
     let mut moved = moved(run, event, policy, now)?;
     remember_hazard(run, &mut moved.run);
@@ -62,7 +63,7 @@ fn moved(run: &Run, event: &Event<'_>, policy: &Policy, now: Timestamp) -> Resul
     }
 }
 
-/// What a worker may do under its lease.
+/// A worker's call under its lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     Heartbeat,
@@ -72,14 +73,14 @@ pub enum Verb {
     Release,
 }
 
-/// How a call under an epoch stands.
+/// What a call under an epoch counts for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum LeaseCheck {
     /// The lease is live.
     Live,
-    /// The same call ended this epoch before: the stored answer again.
+    /// The same call ended this epoch before: return the stored answer.
     Again,
-    /// The work was done after all, and nobody began anew.
+    /// The work was done after all, and no newer attempt has begun.
     LateSuccess,
     /// Kept as evidence; the run does not move.
     LateFailure,
@@ -89,23 +90,23 @@ pub enum Standing {
     Lost,
 }
 
-/// A lease ends when a move ends it, not when its time is up: until somebody has looked, the worker still owns the
-/// run, so a restart of ours refuses nobody.
-pub fn standing(run: &Run, epoch: u64, verb: Verb) -> Standing {
+/// Fencing. A lease ends when a transition ends it, not when its time is up: until then the worker owns the run, so a
+/// server restart refuses nobody.
+pub fn check_lease(run: &Run, epoch: u64, verb: Verb) -> LeaseCheck {
     let last = epoch == run.epoch;
     if last && matches!(run.state, State::Running(_)) {
-        return Standing::Live;
+        return LeaseCheck::Live;
     }
     if last && ended_by(verb).is_some_and(|ended| run.ended == Some(ended)) {
-        return Standing::Again;
+        return LeaseCheck::Again;
     }
-    // A released attempt gives its number back, so the run may stand below it.
-    let nobody_began_anew = last && run.attempt <= run.epoch_attempt;
+    // A released attempt gives its number back, so the run's number may be lower.
+    let no_newer_attempt = last && run.attempt <= run.epoch_attempt;
     match verb {
-        Verb::Succeed if nobody_began_anew => Standing::LateSuccess,
-        Verb::Fail if epoch <= run.epoch => Standing::LateFailure,
+        Verb::Succeed if no_newer_attempt => LeaseCheck::LateSuccess,
+        Verb::Fail if epoch <= run.epoch => LeaseCheck::LateFailure,
         Verb::Heartbeat | Verb::Step | Verb::Succeed | Verb::Fail | Verb::Release => {
-            if last && run.ended == Some(Ended::Cancelled) { Standing::Cancelled } else { Standing::Lost }
+            if last && run.ended == Some(Ended::Cancelled) { LeaseCheck::Cancelled } else { LeaseCheck::Lost }
         }
     }
 }

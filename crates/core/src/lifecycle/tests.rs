@@ -3,7 +3,7 @@
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::{prop_assert, prop_assert_eq, proptest};
 
-use super::{Begin, Effect, Event, Refused, Standing, Verb, apply, standing};
+use super::{Begin, Effect, Event, LeaseCheck, Refused, Verb, apply, check_lease};
 use crate::policy::{Policy, PolicyLayer, Preset, RetryBy};
 use crate::reason::{Category, Reason};
 use crate::run::{ATTEMPT_MAX, BeforeMerge, Due, Ended, Merged, Review, Run, Scheduled, State, StateName};
@@ -44,7 +44,7 @@ fn next_attempt(run: &Run) -> (Run, Timestamp) {
 }
 
 #[test]
-fn the_same_failure_five_times_is_poison_replays_included() {
+fn five_equal_failures_are_poison_across_replays() {
     let failure = Failure::found(Reason::ContentFiltered, "sample");
     let mut run = begun(&Run::new(noon()), noon());
     for n in 1..=5 {
@@ -56,7 +56,7 @@ fn the_same_failure_five_times_is_poison_replays_included() {
 }
 
 #[test]
-fn a_transient_failure_in_between_breaks_the_streak() {
+fn transient_failures_break_the_poison_streak() {
     let (filtered, timeout) = (Failure::found(Reason::ContentFiltered, "a"), Failure::found(Reason::Timeout, "b"));
     let mut run = begun(&Run::new(noon()), noon());
     for failure in [&filtered, &filtered, &filtered, &timeout, &filtered, &filtered] {
@@ -67,7 +67,7 @@ fn a_transient_failure_in_between_breaks_the_streak() {
 }
 
 #[test]
-fn a_changed_retry_is_made_once_and_then_waits_for_a_person() {
+fn a_changed_retry_is_made_once() {
     let overflow = Failure::found(Reason::ContextOverflow, "sample");
     let run = failing(&begun(&Run::new(noon()), noon()), &overflow, noon());
     assert_eq!(run.due_at().unwrap().since(noon()), 10_000);
@@ -77,13 +77,13 @@ fn a_changed_retry_is_made_once_and_then_waits_for_a_person() {
 }
 
 #[test]
-fn the_callers_word_that_nothing_more_may_be_tried_is_final() {
+fn a_terminal_failure_is_final() {
     let terminal = Failure { terminal: true, ..Failure::found(Reason::Timeout, "sample") };
     assert_eq!(because(&failing(&begun(&Run::new(noon()), noon()), &terminal, noon())), Some(DeadBecause::Permanent));
 }
 
 #[test]
-fn a_wait_of_more_than_a_day_is_a_quota_with_a_reset() {
+fn waits_beyond_a_day_count_as_quota() {
     let facts = crate::classify::Facts { wait_ms: Some(90_000_000), ..Default::default() };
     let reason = Reason::RateLimited;
     let classified = crate::classify::Classified { category: reason.category(), reason, rule: "sample".into(), facts };
@@ -94,7 +94,7 @@ fn a_wait_of_more_than_a_day_is_a_quota_with_a_reset() {
 }
 
 #[test]
-fn a_huge_retry_after_waits_for_the_quota() {
+fn huge_retry_after_waits_as_quota() {
     for (value, days) in [("172800", 2), ("99999999999", 31), ("Fri, 31 Dec 9999 23:59:59 GMT", 31)] {
         let headers = [("retry-after", value)];
         let now_ms = Some(noon().as_millis());
@@ -110,7 +110,7 @@ fn a_huge_retry_after_waits_for_the_quota() {
 }
 
 #[test]
-fn an_effect_open_at_the_end_of_an_attempt_is_in_doubt_whatever_ended_it() {
+fn effects_open_at_the_end_become_unknown() {
     let mut running = begun(&Run::new(noon()), noon());
     running.effects.open = 1;
     running.resumable = true;
@@ -131,7 +131,7 @@ fn an_effect_open_at_the_end_of_an_attempt_is_in_doubt_whatever_ended_it() {
 }
 
 #[test]
-fn no_automatic_path_repeats_an_effect_that_is_done_in_a_run_that_can_not_resume() {
+fn automation_never_repeats_a_done_effect_without_resume() {
     let mut running = begun(&Run::new(noon()), noon());
     running.effects.done = 1;
     let timeout = Failure::found(Reason::Timeout, "sample");
@@ -151,7 +151,7 @@ fn no_automatic_path_repeats_an_effect_that_is_done_in_a_run_that_can_not_resume
 }
 
 #[test]
-fn a_merge_taken_back_hands_out_nothing_that_became_unsafe_meanwhile() {
+fn unmerging_an_unsafe_run_leaves_it_dead() {
     let merge = Event::Merge { into: "other".parse().unwrap() };
     let mut merged = move_on(&Run::new(noon()), &merge, noon());
     assert!(move_on(&merged, &Event::Unmerge, noon()).due_at().is_some());
@@ -168,7 +168,7 @@ fn a_merge_taken_back_hands_out_nothing_that_became_unsafe_meanwhile() {
 
 /// Found by the simulation: failures that came in while it was merged used its budget up, and it was tried once more.
 #[test]
-fn a_merge_taken_back_hands_out_nothing_that_has_used_its_budget_up_meanwhile() {
+fn unmerging_an_exhausted_run_leaves_it_dead() {
     let timeout = Failure::found(Reason::Timeout, "sample");
     let run = failing(&begun(&Run::new(noon()), noon()), &timeout, noon());
     let mut merged = move_on(&run, &Event::Merge { into: "other".parse().unwrap() }, noon());
@@ -179,7 +179,7 @@ fn a_merge_taken_back_hands_out_nothing_that_has_used_its_budget_up_meanwhile() 
 }
 
 #[test]
-fn a_merge_taken_back_leaves_what_was_closed_closed() {
+fn unmerging_a_closed_run_leaves_it_closed() {
     let merge = Event::Merge { into: "other".parse().unwrap() };
     let resolved = Run { state: State::Resolved, ..Run::new(noon()) };
     let asked_for = move_on(&resolved, &Event::Review(asked(true)), noon());
@@ -197,7 +197,7 @@ fn a_merge_taken_back_leaves_what_was_closed_closed() {
 }
 
 #[test]
-fn queues_that_were_left_are_remembered_until_the_next_attempt() {
+fn left_queues_are_remembered_until_the_next_attempt() {
     let queue = |n: usize| format!("q{n}").parse().unwrap();
     let mut run = Run::new(noon());
     run.leave_queue(&queue(0));
@@ -216,7 +216,7 @@ fn queues_that_were_left_are_remembered_until_the_next_attempt() {
 }
 
 #[test]
-fn only_what_a_person_decides_counts_as_a_decision() {
+fn only_decisions_of_people_are_counted() {
     let dead = Run { state: State::Dead { because: DeadBecause::Manual }, ..Run::new(noon()) };
     let replay = |by_person| Event::Replay { by_person, force: false };
     let severity = crate::wire::Severity::Normal;
@@ -230,7 +230,7 @@ fn only_what_a_person_decides_counts_as_a_decision() {
 }
 
 #[test]
-fn a_replay_with_an_effect_in_doubt_needs_force() {
+fn replays_with_unknown_effects_need_force() {
     let mut dead = Run { state: State::Dead { because: DeadBecause::Unsafe }, ..Run::new(noon()) };
     dead.effects.unknown = 1;
     let replay = |force| apply(&dead, &Event::Replay { by_person: true, force }, &Policy::default(), noon());
@@ -253,7 +253,7 @@ fn asked(force: bool) -> Review {
 }
 
 #[test]
-fn an_approval_is_a_persons_replay_of_exactly_the_plan_that_was_approved() {
+fn an_approval_replays_exactly_the_approved_plan() {
     let mut dead = Run { state: State::Dead { because: DeadBecause::Permanent }, attempt: 4, ..Run::new(noon()) };
     dead.memory.silent_in_row = 2;
     let review = move_on(&dead, &Event::Review(asked(false)), noon());
@@ -268,7 +268,7 @@ fn an_approval_is_a_persons_replay_of_exactly_the_plan_that_was_approved() {
 }
 
 #[test]
-fn without_a_yes_a_run_is_dead_as_before_or_expired_and_a_closed_one_stays_closed() {
+fn rejected_or_expired_reviews_restore_the_previous_state() {
     let dead = Run { state: State::Dead { because: DeadBecause::Poison }, ..Run::new(noon()) };
     let review = move_on(&dead, &Event::Review(asked(false)), noon());
     assert_eq!(because(&move_on(&review, &Event::Reject, noon())), Some(DeadBecause::Poison));
@@ -283,7 +283,7 @@ fn without_a_yes_a_run_is_dead_as_before_or_expired_and_a_closed_one_stays_close
 }
 
 #[test]
-fn a_run_that_fails_after_its_last_replay_is_parked_unless_an_effect_is_in_doubt() {
+fn failing_after_the_last_replay_parks_the_run() {
     let layer = PolicyLayer { max_replays: Some(1), ..PolicyLayer::default() };
     let policy = Policy::resolve(RetryBy::Worker, &[&layer]);
     let bug = Failure::found(Reason::Bug, "sample");
@@ -304,7 +304,7 @@ fn a_run_that_fails_after_its_last_replay_is_parked_unless_an_effect_is_in_doubt
 }
 
 #[test]
-fn a_run_whose_payload_is_elsewhere_replays_only_where_the_caller_executes() {
+fn runs_without_payload_replay_only_by_their_caller() {
     let dead = Run { state: State::Dead { because: DeadBecause::Rejected }, replayable: false, ..Run::new(noon()) };
     let event = Event::Replay { by_person: true, force: true };
     assert_eq!(apply(&dead, &event, &Policy::default(), noon()).unwrap_err(), Refused::NotReplayable);
@@ -332,19 +332,19 @@ fn fixed_schedules_spend_exactly_their_budget() {
 }
 
 #[test]
-fn a_newer_attempt_ends_every_right_of_the_older_one() {
+fn a_newer_attempt_fences_the_older_one() {
     let first = begun(&Run::new(noon()), noon());
     let silent = move_on(&first, &Event::LeaseRanOut { unattended: false, jitter: 0.5 }, noon().plus_ms(60_000));
-    assert_eq!(standing(&silent, 1, Verb::Succeed), Standing::LateSuccess);
-    assert_eq!(standing(&silent, 1, Verb::Heartbeat), Standing::Lost);
+    assert_eq!(check_lease(&silent, 1, Verb::Succeed), LeaseCheck::LateSuccess);
+    assert_eq!(check_lease(&silent, 1, Verb::Heartbeat), LeaseCheck::Lost);
     let (second, _) = next_attempt(&silent);
     for verb in [Verb::Heartbeat, Verb::Step, Verb::Succeed, Verb::Release] {
-        assert_eq!(standing(&second, 1, verb), Standing::Lost, "{verb:?}");
-        assert_eq!(standing(&second, 2, verb), Standing::Live, "{verb:?}");
-        assert_eq!(standing(&second, 3, verb), Standing::Lost, "an epoch never granted, {verb:?}");
+        assert_eq!(check_lease(&second, 1, verb), LeaseCheck::Lost, "{verb:?}");
+        assert_eq!(check_lease(&second, 2, verb), LeaseCheck::Live, "{verb:?}");
+        assert_eq!(check_lease(&second, 3, verb), LeaseCheck::Lost, "an epoch never granted, {verb:?}");
     }
-    assert_eq!(standing(&second, 1, Verb::Fail), Standing::LateFailure);
-    assert_eq!(standing(&second, 3, Verb::Fail), Standing::Lost);
+    assert_eq!(check_lease(&second, 1, Verb::Fail), LeaseCheck::LateFailure);
+    assert_eq!(check_lease(&second, 3, Verb::Fail), LeaseCheck::Lost);
 }
 
 fn any_event() -> impl Strategy<Value = Event<'static>> {
@@ -379,7 +379,7 @@ proptest! {
     /// Whatever happens in whatever order: epochs rise with each lease and only then, an attempt's number falls only
     /// when it was given back unused, a retry by the engine is in the future, and the budget holds.
     #[test]
-    fn no_order_of_events_breaks_a_run(events in proptest::collection::vec((any_event(), 0u64..200_000), 1..60)) {
+    fn no_order_of_events_breaks_the_invariants(events in proptest::collection::vec((any_event(), 0u64..200_000), 1..60)) {
         let policy = Policy::default();
         let (mut run, mut now) = (Run::new(noon()), noon());
         for (event, wait_ms) in events {
@@ -402,7 +402,7 @@ proptest! {
 }
 
 #[test]
-fn a_retry_that_something_holds_waits_for_its_holder() {
+fn held_retries_wait_for_their_holder() {
     let hold = |by: &str, of_model| crate::run::Hold { by: crate::text::Label::from(by), of_model };
     let mut run = Run::new(noon());
     run.around.holds = vec![hold("breaker:x", true)];
@@ -423,7 +423,7 @@ fn a_retry_that_something_holds_waits_for_its_holder() {
 }
 
 #[test]
-fn the_last_attempt_has_no_successor() {
+fn attempts_stop_at_the_maximum() {
     let timeout = Failure::found(Reason::Timeout, "sample");
     let scheduled = Run { attempt: ATTEMPT_MAX - 1, budget_from: ATTEMPT_MAX - 1, ..Run::new(noon()) };
     let last = begun(&scheduled, noon());
@@ -446,7 +446,7 @@ fn the_last_attempt_has_no_successor() {
 
 /// Nobody could be given it, so it would wait for ever.
 #[test]
-fn no_move_leaves_a_run_waiting_without_its_payload() {
+fn runs_without_payload_never_wait_for_workers() {
     let without = |state| Run { state, replayable: false, ..Run::new(noon()) };
     let held = State::Scheduled(Scheduled { due: Due::Held(Label::from("b")), replay: false });
     let before = BeforeMerge::Scheduled { due: noon() };
@@ -479,12 +479,12 @@ fn refused(run: &Run, event: &Event<'_>, now: Timestamp) -> Refused {
 
 /// Every cell of it is made by asking the moves.
 #[test]
-fn the_documented_transition_table_is_the_real_one() {
+fn the_documented_transition_table_is_current() {
     assert_eq!(super::transition_table(), include_str!("../../../../docs/lifecycle.md"));
 }
 
 #[test]
-fn only_a_caller_begins_what_is_held_or_not_due() {
+fn only_callers_begin_held_or_early_runs() {
     let begin = |by_caller| Event::Begin(Begin { lease_ms: 60_000, by_caller, ..Begin::default() });
     let (later, held) = (waiting(Due::At(noon().plus_ms(1))), waiting(Due::Held(Label::from("b"))));
     assert_eq!(refused(&later, &begin(false), noon()), Refused::NotDue);
@@ -498,7 +498,7 @@ fn only_a_caller_begins_what_is_held_or_not_due() {
 }
 
 #[test]
-fn heartbeats_and_steps_renew_what_they_say() {
+fn heartbeats_renew_leases_and_steps_renew_progress() {
     let running = begun(&Run::new(noon()), noon());
     let later = noon().plus_ms(1_000);
     let beaten = move_on(&running, &Event::Heartbeat, later).lease().unwrap().clone();
@@ -510,7 +510,7 @@ fn heartbeats_and_steps_renew_what_they_say() {
 }
 
 #[test]
-fn an_absence_of_ours_extends_a_lease_once() {
+fn server_absence_extends_a_lease_once() {
     let running = begun(&Run::new(noon()), noon());
     let ran_out = Event::LeaseRanOut { unattended: true, jitter: 0.5 };
     assert_eq!(refused(&running, &ran_out, noon().plus_ms(59_999)), Refused::NotDue);
@@ -527,7 +527,7 @@ fn an_absence_of_ours_extends_a_lease_once() {
 }
 
 #[test]
-fn each_release_in_a_row_waits_twice_as_long() {
+fn consecutive_releases_double_the_wait() {
     let (mut run, mut now, mut waits) = (Run::new(noon()), noon(), Vec::new());
     let release =
         |run: &Run, now| apply(&begun(run, now), &Event::Release { jitter: 0.5 }, &Policy::default(), now).unwrap();
@@ -546,7 +546,7 @@ fn each_release_in_a_row_waits_twice_as_long() {
 }
 
 #[test]
-fn an_end_is_recorded_with_its_attempt() {
+fn endings_are_recorded_with_their_attempt() {
     let mut running = begun(&Run::new(noon()), noon());
     running.releases_in_row = 3;
     let timeout = Failure::found(Reason::Timeout, "sample");
@@ -561,15 +561,15 @@ fn an_end_is_recorded_with_its_attempt() {
     assert_eq!((because(&cancelled.run), cancelled.run.has_failed), (Some(DeadBecause::Manual), true));
     assert_eq!((cancelled.run.ended, cancelled.effects.len()), (Some(Ended::Cancelled), 1), "no effect was open");
     for (run, verb) in [(&done.run, Verb::Succeed), (&failed.run, Verb::Fail)] {
-        assert_eq!(standing(run, 1, verb), Standing::Again, "{verb:?}");
+        assert_eq!(check_lease(run, 1, verb), LeaseCheck::Again, "{verb:?}");
     }
-    assert_eq!(standing(&cancelled.run, 1, Verb::Heartbeat), Standing::Cancelled);
+    assert_eq!(check_lease(&cancelled.run, 1, Verb::Heartbeat), LeaseCheck::Cancelled);
     let released = move_on(&running, &Event::Release { jitter: 0.5 }, noon());
-    assert_eq!(standing(&released, 1, Verb::Release), Standing::Again);
+    assert_eq!(check_lease(&released, 1, Verb::Release), LeaseCheck::Again);
 }
 
 #[test]
-fn a_report_on_a_run_in_review_wakes_nobody() {
+fn failures_in_review_wake_no_worker() {
     let dead = Run { state: State::Dead { because: DeadBecause::Poison }, ..Run::new(noon()) };
     let review = move_on(&dead, &Event::Review(asked(false)), noon());
     let timeout = Failure::found(Reason::Timeout, "sample");
@@ -581,7 +581,7 @@ fn a_report_on_a_run_in_review_wakes_nobody() {
 }
 
 #[test]
-fn a_closed_run_is_replayed_by_force_alone() {
+fn closed_runs_replay_only_by_force() {
     for state in [State::Succeeded, State::Recovered, State::Resolved, State::Discarded] {
         let closed = Run { state, deferred_until: Some(noon()), ..Run::new(noon()) };
         let replay = |force| Event::Replay { by_person: true, force };
@@ -592,7 +592,7 @@ fn a_closed_run_is_replayed_by_force_alone() {
 }
 
 #[test]
-fn a_persons_word_ends_a_deferral() {
+fn decisions_of_people_end_a_deferral() {
     let dead = Run { state: State::Dead { because: DeadBecause::Poison }, ..Run::new(noon()) };
     let deferred = move_on(&dead, &Event::Defer { until: noon() }, noon());
     assert_eq!((because(&deferred), deferred.deferred_until), (Some(DeadBecause::Poison), Some(noon())));
@@ -607,7 +607,7 @@ fn a_persons_word_ends_a_deferral() {
 }
 
 #[test]
-fn a_waiting_replay_over_the_cap_stays_where_it_is() {
+fn waiting_replays_over_the_cap_cannot_be_reassigned() {
     let waits = |replays| Run {
         replays,
         state: State::Scheduled(Scheduled { due: Due::At(noon()), replay: true }),
@@ -622,7 +622,7 @@ fn a_waiting_replay_over_the_cap_stays_where_it_is() {
 }
 
 #[test]
-fn a_queue_without_replays_parks_no_first_failure() {
+fn queues_without_replays_do_not_park_first_failures() {
     let policy = Policy { max_replays: 0, ..Policy::default() };
     let bug = Failure::found(Reason::Bug, "sample");
     let fail = |run: &Run| {
@@ -640,7 +640,7 @@ fn a_queue_without_replays_parks_no_first_failure() {
 }
 
 #[test]
-fn what_kept_failing_is_remembered_over_a_replay() {
+fn failure_memory_survives_a_replay() {
     let refusal = |output| Failure { refused: Some(output), ..Failure::found(Reason::EmptyOutput, "sample") };
     let mut run = begun(&Run::new(noon()), noon());
     for (output, times) in [(7, 1), (7, 2), (8, 1), (8, 2)] {
@@ -661,7 +661,7 @@ fn what_kept_failing_is_remembered_over_a_replay() {
 }
 
 #[test]
-fn a_hold_names_what_it_waits_for() {
+fn holds_name_their_holder() {
     let mut run = Run::new(noon());
     run.around.holds = vec![crate::run::Hold { by: Label::from("breaker:x"), of_model: false }];
     let timeout = Failure::found(Reason::Timeout, "sample");
@@ -674,7 +674,7 @@ fn a_hold_names_what_it_waits_for() {
 
 /// A breaker of the model that a retry leaves does not hold it; the tenant's own does.
 #[test]
-fn a_retry_on_another_model_obeys_its_tenants_holds_only() {
+fn retries_on_another_model_ignore_model_holds() {
     let policy = Policy { ladder: vec![Label::from("small"), Label::from("large")], ..Policy::default() };
     let looped = Failure::found(Reason::HallucinationLoop, "sample");
     for (of_model, held) in [(true, false), (false, true)] {
@@ -690,7 +690,7 @@ fn a_retry_on_another_model_obeys_its_tenants_holds_only() {
 }
 
 #[test]
-fn only_a_run_that_never_began_can_not_fit() {
+fn only_runs_that_never_began_can_be_rejected() {
     let failure = Failure::found(Reason::ContextOverflow, "sample");
     let event = Event::WillNotFit { failure: &failure, why: "too long" };
     let dead = move_on(&Run::new(noon()), &event, noon());
@@ -700,7 +700,7 @@ fn only_a_run_that_never_began_can_not_fit() {
 }
 
 #[test]
-fn what_nobody_takes_in_time_is_rejected() {
+fn unclaimed_runs_are_rejected_in_time() {
     let policy = Policy::default();
     let unclaimed = Event::Unclaimed { absences: &[] };
     let now = noon().plus_ms(policy.unclaimed_after_ms);

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 const DATA: &str = include_str!("catalogue.json");
 
-/// What one request to a model may hold.
+/// Token limits of one request to a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Limits {
+pub struct ModelLimits {
     /// Input and output together.
     pub context_tokens: u64,
     /// The most that may go in, whatever the output.
@@ -19,8 +19,8 @@ pub struct Limits {
     pub max_output_tokens: Option<u64>,
 }
 
-impl Limits {
-    /// What may go in when `output_tokens` are asked for.
+impl ModelLimits {
+    /// Room for input when `output_tokens` are requested.
     pub fn room_for_input(&self, output_tokens: u64) -> u64 {
         self.max_input_tokens.min(self.context_tokens.saturating_sub(output_tokens))
     }
@@ -42,7 +42,7 @@ pub struct ModelEntry {
     pub max_output_tokens: Option<u64>,
 }
 
-/// An entry that can't be.
+/// An invalid entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("model `{name}`: `{field}` must be {must_be}")]
 pub struct BadModel {
@@ -52,8 +52,8 @@ pub struct BadModel {
 }
 
 impl ModelEntry {
-    pub fn limits(&self) -> Limits {
-        Limits {
+    pub fn limits(&self) -> ModelLimits {
+        ModelLimits {
             context_tokens: self.context_tokens,
             max_input_tokens: self.max_input_tokens.unwrap_or(self.context_tokens),
             max_output_tokens: self.max_output_tokens,
@@ -80,7 +80,7 @@ impl ModelEntry {
     }
 }
 
-/// Every model known here: the deployment's own first, then the catalogue. Cheap to clone.
+/// All known models: the deployment's own first, then the catalogue. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Models {
     own: Arc<[ModelEntry]>,
@@ -98,8 +98,8 @@ impl Models {
         Ok(Self { own: own.into() })
     }
 
-    /// What a model takes; none when nobody here knows it.
-    pub fn limits(&self, name: &str) -> Option<Limits> {
+    /// The limits of a model; none if it is unknown.
+    pub fn limits(&self, name: &str) -> Option<ModelLimits> {
         let plain = plain(name);
         if plain.is_empty() {
             return None;
@@ -129,7 +129,7 @@ fn nearest<'a>(entries: &'a [ModelEntry], name: &str) -> Option<&'a ModelEntry> 
     entries.iter().filter(|entry| is_of(name, &plain(&entry.name))).max_by_key(|entry| entry.name.len())
 }
 
-/// Read on first use only: a server that never asks keeps none of it.
+/// Parsed on first use.
 fn builtin() -> &'static [ModelEntry] {
     static READ: OnceLock<Vec<ModelEntry>> = OnceLock::new();
     READ.get_or_init(|| serde_json::from_str(DATA).unwrap_or_default())
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn every_entry_of_the_data_file_is_sound_and_said_once() {
+    fn catalogue_entries_are_valid_and_unique() {
         let read: Vec<ModelEntry> = serde_json::from_str(DATA).unwrap();
         for (n, entry) in read.iter().enumerate() {
             entry.check().unwrap();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn any_name_of_a_model_finds_its_family() {
+    fn model_names_resolve_to_their_family() {
         assert_eq!(limits("gpt-5"), Some((400_000, 272_000, Some(128_000))));
         assert_eq!(limits("openai/gpt-5-2025-08-07"), limits("gpt-5"));
         assert_eq!(limits("gpt-5.4-mini"), Some((400_000, 272_000, Some(128_000))));
@@ -222,14 +222,14 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_has_no_limits() {
+    fn unknown_models_have_no_limits() {
         for unknown in ["", "house-model", "gpt-6", "claude-opus-4-9", "gpt", "ollama/llama3"] {
             assert_eq!(limits(unknown), None, "{unknown}");
         }
     }
 
     #[test]
-    fn a_deployment_knows_better() {
+    fn own_entries_override_the_catalogue() {
         let entry = |name: &str, context_tokens| ModelEntry {
             name: name.into(),
             context_tokens,
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_fit_come_smallest_first() {
+    fn fitting_models_come_smallest_first() {
         let models = Models::builtin();
         let fitting = models.fitting(300_000, 4_000);
         assert!(fitting.windows(2).all(|two| two[0].context_tokens <= two[1].context_tokens));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_runs_is_not_part_of_the_name() {
+    fn provider_and_region_are_not_part_of_the_name() {
         for (given, is) in [
             ("openai/gpt-5", "gpt-5"),
             ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", "claude-sonnet-4-5-20250929-v1"),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_is_the_same_model_and_a_version_is_another() {
+    fn dated_names_are_the_same_model_versions_are_not() {
         assert!(is_of("gpt-4-0613", "gpt-4") && is_of("claude-opus-4-20250514", "claude-opus-4"));
         assert!(is_of("gemini-2.5-pro-preview-05-06", "gemini-2.5-pro") && is_of("gpt-4o", "gpt-4o"));
         assert!(!is_of("claude-opus-4-9", "claude-opus-4") && !is_of("gpt-5.4", "gpt-5") && !is_of("gpt-4o", "gpt-4"));

@@ -7,9 +7,11 @@ use crate::time::{SECOND_MS, Timestamp};
 use crate::wire::{Canary, ItemOutcome, OperationState};
 use crate::words::words;
 
-/// What is known of the canary's first attempts.
+pub use {CanaryOutcomes as Seen, CanaryVerdict as Judged};
+
+/// Outcomes of the canary's first attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Seen {
+pub struct CanaryOutcomes {
     pub succeeded: u64,
     pub failed: u64,
     /// No outcome yet.
@@ -17,23 +19,23 @@ pub struct Seen {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Judged {
+pub enum CanaryVerdict {
     Waiting,
     Passed,
     Failed { because: String },
 }
 
-/// As soon as what is open can't change it, or when its time is up: then what is open counts as failed.
-pub fn judge(canary: &Canary, seen: Seen, time_is_up: bool) -> Judged {
-    let Seen { succeeded, failed, open } = seen;
+/// Judges a canary as soon as open runs can't change the result, or when its time is up: open runs then count as failed.
+pub fn judge(canary: &Canary, seen: CanaryOutcomes, time_is_up: bool) -> CanaryVerdict {
+    let CanaryOutcomes { succeeded, failed, open } = seen;
     let of = succeeded + failed + open;
     let may_fail = canary.max_failure_share * of as f64;
     let at_worst = failed + open;
     if at_worst as f64 <= may_fail {
-        return Judged::Passed;
+        return CanaryVerdict::Passed;
     }
     if failed as f64 <= may_fail && !time_is_up {
-        return Judged::Waiting;
+        return CanaryVerdict::Waiting;
     }
     let (lost, unsettled) = if time_is_up && open > 0 {
         (at_worst, format!(" ({open} of them had no outcome after {} ms)", canary.wait_ms))
@@ -41,7 +43,7 @@ pub fn judge(canary: &Canary, seen: Seen, time_is_up: bool) -> Judged {
         (failed, String::new())
     };
     let percent = canary.max_failure_share * 100.0;
-    Judged::Failed {
+    CanaryVerdict::Failed {
         because: format!(
             "{lost} of the first {of} failed on their first attempt{unsettled}; at most {percent} % may. The rest was \
              left where it is."
@@ -49,7 +51,7 @@ pub fn judge(canary: &Canary, seen: Seen, time_is_up: bool) -> Judged {
     }
 }
 
-/// Since when the pace is counted, and how many went since.
+/// Start of the current pacing period, and how many runs moved since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
     pub from: Timestamp,
@@ -62,7 +64,7 @@ impl Pace {
     }
 }
 
-/// How many may go now, and the pace to go on counting from. What was not used while nobody worked is not made up for.
+/// How many runs may move now, and the updated pace. Unused allowance is capped at one second's worth.
 pub fn allowance(rate_per_s: Option<f64>, pace: Pace, now: Timestamp) -> (u64, Pace) {
     let Some(rate) = rate_per_s else { return (u64::MAX, pace) };
     let earned = |from: Timestamp| whole(rate * now.since(from) as f64 / SECOND_MS as f64);
@@ -78,18 +80,18 @@ fn whole(number: f64) -> u64 {
     if number >= 1e18 { u64::MAX } else { number.max(0.0) as u64 }
 }
 
-/// Where the run went, as the item's outcome; none while it is still on its way.
+/// The item's outcome by the state of its run; none while it is still open.
 pub fn settled(state: StateName) -> Option<ItemOutcome> {
     match state {
         StateName::Scheduled | StateName::Running | StateName::Review => None,
         StateName::Succeeded | StateName::Recovered => Some(ItemOutcome::Succeeded),
-        // Closed by a person or dead again: the replay itself did not bring it home.
+        // Closed by a person or dead again: the replay itself did not succeed.
         StateName::Dead | StateName::Resolved | StateName::Discarded | StateName::Merged => Some(ItemOutcome::Failed),
     }
 }
 
-/// What became of a canary's run. The end of its first attempt counts, whatever a retry or a late word makes of it; one
-/// that is over before it began is judged by where it went.
+/// The outcome of a canary's run: its first attempt counts, whatever a retry or a late report does. Without an attempt, its
+/// state counts.
 pub fn settled_at_first(first_attempt: Option<Outcome>, state: StateName) -> Option<ItemOutcome> {
     match first_attempt {
         Some(Outcome::Succeeded) => Some(ItemOutcome::Succeeded),
@@ -107,8 +109,8 @@ words! {
     }
 }
 
-/// Where it goes, or none when it can't from there. The same again changes nothing: a caller that lost the answer may
-/// ask twice.
+/// The next state, or none if the command is not allowed. Repeating a command changes nothing, so a caller that lost the
+/// answer may retry.
 pub fn steer(state: OperationState, by: Steer) -> Option<OperationState> {
     use OperationState::{Cancelled, Completed, Paused, Preview, Running, Stopped};
     match (state, by) {
@@ -117,7 +119,7 @@ pub fn steer(state: OperationState, by: Steer) -> Option<OperationState> {
         (Preview | Running | Paused | Cancelled, Steer::Cancel) => Some(Cancelled),
         (Preview, Steer::Pause | Steer::Resume) | (Paused, Steer::Start) => None,
         (Cancelled, Steer::Start | Steer::Pause | Steer::Resume) => None,
-        // What was found out stays found out: whoever fixed the cause makes a new operation over what is left.
+        // Final: after the cause is fixed, a new operation covers the rest.
         (Stopped | Completed, Steer::Start | Steer::Pause | Steer::Resume | Steer::Cancel) => None,
     }
 }
@@ -130,39 +132,39 @@ mod tests {
         Canary { size: 10, max_failure_share: share, wait_ms: 5_000 }
     }
 
-    fn seen(succeeded: u64, failed: u64, open: u64) -> Seen {
-        Seen { succeeded, failed, open }
+    fn seen(succeeded: u64, failed: u64, open: u64) -> CanaryOutcomes {
+        CanaryOutcomes { succeeded, failed, open }
     }
 
     #[test]
-    fn it_is_judged_once_what_is_open_can_not_change_it() {
-        assert_eq!(judge(&canary(0.2), seen(8, 0, 2), false), Judged::Passed);
-        assert_eq!(judge(&canary(0.2), seen(7, 0, 3), false), Judged::Waiting);
-        assert_eq!(judge(&canary(0.2), seen(8, 2, 0), false), Judged::Passed);
-        assert!(matches!(judge(&canary(0.2), seen(0, 3, 7), false), Judged::Failed { .. }));
-        assert_eq!(judge(&canary(0.0), seen(9, 0, 1), false), Judged::Waiting);
-        assert_eq!(judge(&canary(0.0), seen(10, 0, 0), false), Judged::Passed);
+    fn canaries_are_judged_once_open_runs_cannot_matter() {
+        assert_eq!(judge(&canary(0.2), seen(8, 0, 2), false), CanaryVerdict::Passed);
+        assert_eq!(judge(&canary(0.2), seen(7, 0, 3), false), CanaryVerdict::Waiting);
+        assert_eq!(judge(&canary(0.2), seen(8, 2, 0), false), CanaryVerdict::Passed);
+        assert!(matches!(judge(&canary(0.2), seen(0, 3, 7), false), CanaryVerdict::Failed { .. }));
+        assert_eq!(judge(&canary(0.0), seen(9, 0, 1), false), CanaryVerdict::Waiting);
+        assert_eq!(judge(&canary(0.0), seen(10, 0, 0), false), CanaryVerdict::Passed);
     }
 
     #[test]
-    fn what_has_no_outcome_in_time_has_failed() {
-        let Judged::Failed { because } = judge(&canary(0.1), seen(7, 1, 2), true) else { panic!("it passed") };
+    fn canary_runs_without_outcome_in_time_fail() {
+        let CanaryVerdict::Failed { because } = judge(&canary(0.1), seen(7, 1, 2), true) else { panic!("it passed") };
         assert_eq!(
             because,
             "3 of the first 10 failed on their first attempt (2 of them had no outcome after 5000 ms); at most 10 % may. \
              The rest was left where it is."
         );
-        assert_eq!(judge(&canary(0.3), seen(7, 1, 2), true), Judged::Passed);
+        assert_eq!(judge(&canary(0.3), seen(7, 1, 2), true), CanaryVerdict::Passed);
         let settled =
             "3 of the first 10 failed on their first attempt; at most 10 % may. The rest was left where it is.";
         for (seen, time_is_up) in [(seen(7, 3, 0), true), (seen(0, 3, 7), false)] {
-            assert_eq!(judge(&canary(0.1), seen, time_is_up), Judged::Failed { because: settled.into() });
+            assert_eq!(judge(&canary(0.1), seen, time_is_up), CanaryVerdict::Failed { because: settled.into() });
         }
     }
 
     #[test]
-    fn a_canary_of_nothing_holds_nothing_up() {
-        assert_eq!(judge(&canary(0.0), seen(0, 0, 0), false), Judged::Passed);
+    fn empty_canaries_pass() {
+        assert_eq!(judge(&canary(0.0), seen(0, 0, 0), false), CanaryVerdict::Passed);
     }
 
     fn at(ms: u64) -> Timestamp {
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_kept_on_average_however_often_somebody_looks() {
+    fn the_average_rate_holds_at_any_polling_interval() {
         for (rate, every_ms) in [(10.0, 7), (3.0, 250), (0.5, 100), (2_000.0, 250)] {
             let (mut pace, mut moved) = (Pace::starting(at(0)), 0);
             for look in 1..=(60_000 / every_ms) {
@@ -184,19 +186,19 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_away_is_not_made_up_for() {
+    fn unused_allowance_is_capped_at_one_second() {
         let (now_may, pace) = allowance(Some(10.0), Pace::starting(at(0)), at(3_600_000));
         assert_eq!((now_may, pace), (10, Pace { from: at(3_600_000), moved: 0 }));
         assert_eq!(allowance(Some(0.5), Pace::starting(at(0)), at(3_600_000)).0, 1);
     }
 
     #[test]
-    fn without_a_rate_nothing_is_held_back() {
+    fn without_a_rate_everything_may_go() {
         assert_eq!(allowance(None, Pace::starting(at(0)), at(0)).0, u64::MAX);
     }
 
     #[test]
-    fn an_item_is_settled_by_where_its_run_went() {
+    fn items_settle_by_the_state_of_their_run() {
         let told = StateName::ALL.iter().map(|state| (*state, settled(*state)));
         for (state, outcome) in told {
             let expected = match state {
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_goes_on_only_from_where_it_may() {
+    fn operation_commands_depend_on_the_state() {
         let table: Vec<String> = OperationState::ALL
             .iter()
             .map(|state| {

@@ -3,19 +3,19 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::{Why, Work};
-use crate::json::{Entry, Kind, entries, kind_at};
+use super::{Why, WorkBudget};
+use crate::json::{EntrySpan, Kind, entries, kind_at};
 use crate::text::decode_token;
 
 /// Deeper than this only the very same text counts as the same.
 const DEPTH_MAX: usize = 128;
 
 /// What lies inside is read again at each level: all of it counts.
-pub(super) fn same(a: &str, b: &str, work: &mut Work) -> Result<bool, Why> {
+pub(super) fn same(a: &str, b: &str, work: &mut WorkBudget) -> Result<bool, Why> {
     same_within(a, b, DEPTH_MAX, work)
 }
 
-fn same_within(a: &str, b: &str, depth: usize, work: &mut Work) -> Result<bool, Why> {
+fn same_within(a: &str, b: &str, depth: usize, work: &mut WorkBudget) -> Result<bool, Why> {
     if a == b || depth == 0 {
         return Ok(a == b);
     }
@@ -55,7 +55,7 @@ fn same_within(a: &str, b: &str, depth: usize, work: &mut Work) -> Result<bool, 
 }
 
 fn members(object: &str) -> BTreeMap<Cow<'_, str>, &str> {
-    let member = |entry: Entry| {
+    let member = |entry: EntrySpan| {
         let key = entry.key.map_or(Cow::Borrowed(""), |key| decode_token(&object[key]));
         (key, &object[entry.value])
     };

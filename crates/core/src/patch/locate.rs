@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::{Why, Work};
-use crate::json::{Entry, Kind, after_space, entries, kind_at, value_end};
+use super::{Why, WorkBudget};
+use crate::json::{EntrySpan, Kind, after_space, entries, kind_at, value_end};
 use crate::text::decode_token;
 
 /// Longer ones name nothing that anybody wrote by hand or program.
@@ -67,7 +67,7 @@ pub(super) fn index(name: &str) -> Option<usize> {
 
 /// The value that `names` lead to, in one pass however deep it lies. Where an object has a key twice the last one counts,
 /// so that every object on the way is read to its end.
-pub(super) fn find(text: &str, names: &[String], work: &mut Work) -> Result<Option<Range<usize>>, Why> {
+pub(super) fn find(text: &str, names: &[String], work: &mut WorkBudget) -> Result<Option<Range<usize>>, Why> {
     work.look(text.len())?;
     Ok(Finder { text, names, open: Vec::new(), found: None }.run())
 }
@@ -135,7 +135,7 @@ impl Finder<'_> {
 }
 
 /// The entry of that name. Where an object has a key twice, the last one: that is the one readers take.
-pub(super) fn child(text: &str, container: usize, name: &str) -> Option<Entry> {
+pub(super) fn child(text: &str, container: usize, name: &str) -> Option<EntrySpan> {
     match kind_at(text, container) {
         Kind::Object => entries(text, container).filter(|entry| is_named(text, entry, name)).last(),
         Kind::Array => entries(text, container).nth(index(name)?),
@@ -143,13 +143,13 @@ pub(super) fn child(text: &str, container: usize, name: &str) -> Option<Entry> {
     }
 }
 
-pub(super) fn is_named(text: &str, entry: &Entry, name: &str) -> bool {
+pub(super) fn is_named(text: &str, entry: &EntrySpan, name: &str) -> bool {
     entry.key.as_ref().is_some_and(|key| decode_token(&text[key.clone()]) == name)
 }
 
 /// The bytes of one entry to take out, so that the commas around it still fit.
-pub(super) fn cut(text: &str, container: usize, which: impl Fn(usize, &Entry) -> bool) -> Option<Range<usize>> {
-    let mut before: Option<Entry> = None;
+pub(super) fn cut(text: &str, container: usize, which: impl Fn(usize, &EntrySpan) -> bool) -> Option<Range<usize>> {
+    let mut before: Option<EntrySpan> = None;
     let mut all = entries(text, container).enumerate();
     while let Some((at, entry)) = all.next() {
         if !which(at, &entry) {

@@ -11,7 +11,7 @@ use std::ops::Range;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::json::{Entry, Kind, entries, kind_at, value_end};
+use crate::json::{EntrySpan, Kind, entries, kind_at, value_end};
 use crate::text::Text;
 use crate::wire::RawJson;
 use crate::wire::bounds::POINTER_MAX_BYTES;
@@ -99,29 +99,34 @@ pub enum Why {
 
 /// `payload` with `patch` done to it, at most `max_bytes` long. `payload` is well-formed JSON without white space around.
 pub fn apply(payload: &str, patch: &[Operation], max_bytes: usize) -> Result<String, BadPatch> {
-    apply_within(payload, patch, max_bytes, &mut Work::of(WORK_MAX_BYTES))
+    apply_within(payload, patch, max_bytes, &mut WorkBudget::of(WORK_MAX_BYTES))
 }
 
-fn apply_within(payload: &str, patch: &[Operation], max_bytes: usize, work: &mut Work) -> Result<String, BadPatch> {
+fn apply_within(
+    payload: &str,
+    patch: &[Operation],
+    max_bytes: usize,
+    work: &mut WorkBudget,
+) -> Result<String, BadPatch> {
     let mut text = payload.to_owned();
     for (at, operation) in patch.iter().enumerate() {
         let bad = |why| BadPatch { operation: at, path: operation.path.decode().into_owned(), why };
         if at >= PATCH_OPERATIONS_MAX {
             return Err(bad(Why::TooMany));
         }
-        Step { text: &mut text, max_bytes, work }.run(operation).map_err(bad)?;
+        PatchStep { text: &mut text, max_bytes, work }.run(operation).map_err(bad)?;
     }
     Ok(text)
 }
 
 /// One operation on the text that the last one left.
-struct Step<'a> {
+struct PatchStep<'a> {
     text: &'a mut String,
     max_bytes: usize,
-    work: &'a mut Work,
+    work: &'a mut WorkBudget,
 }
 
-impl Step<'_> {
+impl PatchStep<'_> {
     fn run(mut self, operation: &Operation) -> Result<(), Why> {
         let path = Pointer::parse(&operation.path.decode()).ok_or(Why::BadPointer)?;
         let value = || operation.value.as_ref().map(|value| value.get()).ok_or(Why::ValueMissing);
@@ -204,7 +209,13 @@ impl Step<'_> {
     }
 
     /// At the end of an object or list, spaced as the entry before it is.
-    fn append(&mut self, container: usize, last: Option<Entry>, name: Option<&str>, value: &str) -> Result<(), Why> {
+    fn append(
+        &mut self,
+        container: usize,
+        last: Option<EntrySpan>,
+        name: Option<&str>,
+        value: &str,
+    ) -> Result<(), Why> {
         let colon = last.as_ref().and_then(|last| last.key.as_ref().map(|key| &self.text[key.end..last.value.start]));
         let entry = match name {
             Some(name) => format!("{}{}{value}", serde_json::Value::from(name), colon.unwrap_or(":")),
@@ -273,11 +284,11 @@ fn without(text: &str, container: usize, name: &str) -> String {
 
 /// Bytes that may still be looked at.
 #[derive(Debug)]
-struct Work {
+struct WorkBudget {
     left: usize,
 }
 
-impl Work {
+impl WorkBudget {
     fn of(bytes: usize) -> Self {
         Self { left: bytes }
     }

@@ -1,10 +1,10 @@
-//! Patches by example, and the law that what is not named stays as it was.
+//! Patches by example, and the law that unpatched bytes stay.
 
 use proptest::prelude::{Just, Strategy as _, any, prop_oneof};
 use proptest::{prop_assert, prop_assert_eq, proptest};
 use serde_json::Value;
 
-use super::{Operation, Why, Work, apply, apply_within, differences};
+use super::{Operation, Why, WorkBudget, apply, apply_within, differences};
 
 const ROOM: usize = 1 << 20;
 
@@ -17,7 +17,7 @@ fn patched(payload: &str, operations: &str) -> Result<String, Why> {
 }
 
 #[test]
-fn what_a_patch_does_not_name_stays_byte_for_byte() {
+fn unpatched_bytes_stay_as_they_were() {
     let payload = "{\n  \"n\": 12345678901234567890.10,\n  \"z\" : \"\\u0000\\ud800 \\/\",\n  \"model\": \"old\",\n  \"e\":1E+2\n}";
     let done = patched(payload, r#"[{"op":"replace","path":"/model","value":"new"}]"#).unwrap();
     assert_eq!(done, payload.replace("\"old\"", "\"new\""));
@@ -29,7 +29,7 @@ fn what_a_patch_does_not_name_stays_byte_for_byte() {
 }
 
 #[test]
-fn each_operation_does_what_the_rfc_says() {
+fn each_operation_follows_the_rfc() {
     for (payload, operation, expected) in [
         (r#"{}"#, r#"{"op":"add","path":"/a","value":null}"#, r#"{"a":null}"#),
         (r#"{"a":1}"#, r#"{"op":"add","path":"/a","value":2}"#, r#"{"a":2}"#),
@@ -56,7 +56,7 @@ fn each_operation_does_what_the_rfc_says() {
 }
 
 #[test]
-fn what_can_not_be_done_is_named_and_nothing_is_done() {
+fn impossible_operations_are_refused_with_a_reason() {
     for (payload, operation, why) in [
         ("{}", r#"{"op":"remove","path":"/a"}"#, Why::NothingThere),
         ("{}", r#"{"op":"replace","path":"/a","value":1}"#, Why::NothingThere),
@@ -79,7 +79,7 @@ fn what_can_not_be_done_is_named_and_nothing_is_done() {
 }
 
 #[test]
-fn a_patch_can_not_grow_a_payload_without_bound() {
+fn patches_cannot_grow_a_payload_without_bound() {
     let doubling = vec![r#"{"op":"copy","from":"","path":"/-"}"#; 60].join(",");
     let bad = apply("[0]", &patch(&format!("[{doubling}]")), 10_000).unwrap_err();
     assert_eq!((bad.why, bad.operation < 60), (Why::TooLarge, true));
@@ -88,7 +88,7 @@ fn a_patch_can_not_grow_a_payload_without_bound() {
 }
 
 fn work_of(payload: &str, operations: &str, most: usize) -> (Result<String, Why>, usize) {
-    let mut work = Work::of(most);
+    let mut work = WorkBudget::of(most);
     let done = apply_within(payload, &patch(operations), usize::MAX, &mut work);
     (done.map_err(|bad| bad.why), most - work.left())
 }
@@ -108,7 +108,7 @@ fn a_deep_pointer_is_found_in_one_pass() {
 }
 
 #[test]
-fn a_patch_that_costs_too_much_is_refused() {
+fn too_costly_patches_are_refused() {
     let payload = format!(r#"{{"pad":"{}","n":1}}"#, "x".repeat(1_000));
     let test = r#"{"op":"test","path":"/n","value":1}"#;
     let most = payload.len() * 10;
@@ -126,14 +126,14 @@ fn a_patch_that_costs_too_much_is_refused() {
 }
 
 #[test]
-fn a_thousand_operations_on_a_large_payload_are_bounded() {
+fn many_operations_on_a_large_payload_are_bounded() {
     let payload = format!(r#"{{"pad":"{}","n":1}}"#, "x".repeat(3 << 20));
     let many = vec![r#"{"op":"test","path":"/n","value":1}"#; 1_000].join(",");
     assert_eq!(patched(&payload, &format!("[{many}]")), Err(Why::TooCostly));
 }
 
 #[test]
-fn a_payload_of_any_depth_overruns_no_stack() {
+fn deep_payloads_do_not_overflow_the_stack() {
     let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
     let payload = format!(r#"{{"deep":{deep},"n":1}}"#);
     assert!(patched(&payload, r#"[{"op":"replace","path":"/n","value":2}]"#).unwrap().ends_with(r#""n":2}"#));
@@ -141,20 +141,22 @@ fn a_payload_of_any_depth_overruns_no_stack() {
 }
 
 #[test]
-fn differences_are_named_by_their_place() {
-    let (before, after) = (r#"{"a":1,"b":{"c":[1,2]},"gone":0}"#, r#"{"b":{"c":[1,3,4]},"a":1.0,"new/x":5}"#);
+fn differences_are_listed_by_pointer() {
+    let (before, after) = (r#"{"a":1,"b":{"c":[1,2]},"gone":0}"#, r#"{"b":{"c":[1,3]},"a":1.0,"new/x":5}"#);
     let found = differences(before, after, 10);
-    let told: Vec<_> = found.iter().map(|d| (d.path.as_str(), d.before, d.after)).collect();
+    let listed: Vec<_> = found.iter().map(|d| (d.path.as_str(), d.before, d.after)).collect();
     assert_eq!(
-        told,
+        listed,
         [
+            ("/a", Some("1"), Some("1.0")),
             ("/b/c/1", Some("2"), Some("3")),
-            ("/b/c/2", None, Some("4")),
             ("/gone", Some("0"), None),
             ("/new~1x", None, Some("5"))
         ]
     );
     assert_eq!(differences(before, after, 2).len(), 2);
+    assert_eq!(differences("not json", "not json", 2), []);
+    assert_eq!(differences("not json", "{}", 2).len(), 1);
 }
 
 fn json() -> impl proptest::strategy::Strategy<Value = Value> {
@@ -175,7 +177,7 @@ fn json() -> impl proptest::strategy::Strategy<Value = Value> {
 proptest! {
     /// The differences of two payloads, done as a patch to one, give the other.
     #[test]
-    fn what_differs_is_all_that_differs(before in json(), after in json()) {
+    fn differences_applied_as_a_patch_give_the_other(before in json(), after in json()) {
         let (before, after) = (before.to_string(), after.to_string());
         let mut operations: Vec<Operation> = Vec::new();
         for difference in differences(&before, &after, usize::MAX) {
@@ -187,7 +189,7 @@ proptest! {
                 (Some(_), None) => "remove",
             };
             let operation = serde_json::from_str(&format!(r#"{{"op":"{op}","path":{path}{value}}}"#)).unwrap();
-            // Entries taken from the end of a list first: each keeps the index it was named by.
+            // EntrySpans taken from the end of a list first: each keeps the index it was named by.
             if op == "remove" { operations.insert(0, operation) } else { operations.push(operation) }
         }
         let done = apply(&before, &operations, usize::MAX).unwrap();
@@ -195,7 +197,7 @@ proptest! {
     }
 
     #[test]
-    fn a_value_put_in_and_taken_out_leaves_the_text_as_it_was(before in json(), value in json()) {
+    fn adding_and_removing_a_value_restores_the_text(before in json(), value in json()) {
         let text = serde_json::to_string_pretty(&before).unwrap();
         let put = format!(r#"[{{"op":"add","path":"/zzz","value":{value}}},{{"op":"remove","path":"/zzz"}}]"#);
         match apply(&text, &patch(&put), usize::MAX) {

@@ -1,6 +1,5 @@
-//! What is like it: a failure's fingerprint. What differs from request to request is masked, what names the failing
-//! part stays, and the same failure has the same fingerprint on every replica and after every restart.
-//! No state: one message at a time. Which pattern a fingerprint belongs to is the store's to say.
+//! Fingerprints: parts of a message that differ from request to request are masked, names of the failing part stay, and the
+//! same failure has the same fingerprint on every replica and after every restart. The store maps fingerprints to patterns.
 
 mod scan;
 mod template;
@@ -24,7 +23,7 @@ pub const FINGERPRINT_VERSION: u8 = 1;
 /// How much of a message is read. What a failure has in common with others stands at its front.
 const READ_BYTES: usize = 6 * 1024;
 
-/// What a failure has in common with others.
+/// The fingerprint of a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fingerprint {
     pub version: u8,
@@ -34,7 +33,7 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// A group that somebody has given a name: its hash comes from the name alone.
+    /// A group named by a user rule: its hash comes from the name alone.
     pub fn named(name: &str) -> Self {
         let mut hash = Fnv::new();
         // No template begins like this, so that a name meets no message by accident.
@@ -61,7 +60,7 @@ pub fn fingerprint(evidence: &Evidence<'_>, reason: &Reason) -> Fingerprint {
     Fingerprint { version: FINGERPRINT_VERSION, hash: template.hash(), template: template.into_text() }
 }
 
-/// Which parts of the message were masked, and as what: why it stands with others in one group.
+/// Which parts of the message were masked, and as what: why it is grouped with others.
 pub fn why_grouped(evidence: &Evidence<'_>) -> Vec<MaskedPart> {
     let mut template = Template::recording();
     message(evidence, &mut template);

@@ -17,7 +17,7 @@ const REMEMBERED: usize = 6;
 pub(super) fn mask_into(message: &str, template: &mut Template) {
     let cues = [Cue::default(); REMEMBERED];
     let mut scanner =
-        Scanner { message, at: 0, kept_from: 0, cues, after_number: false, after_equals: false, first: true };
+        Masker { message, at: 0, kept_from: 0, cues, after_number: false, after_equals: false, first: true };
     while scanner.at < message.len() && !template.is_full() {
         scanner.step(template);
     }
@@ -31,7 +31,7 @@ pub(super) fn mask_file(name: &str, template: &mut Template) {
     template.plain(ending);
 }
 
-struct Scanner<'a> {
+struct Masker<'a> {
     message: &'a str,
     at: usize,
     /// What stands between here and `at` stays as it is and is written when something else comes.
@@ -43,7 +43,7 @@ struct Scanner<'a> {
     first: bool,
 }
 
-impl Scanner<'_> {
+impl Masker<'_> {
     fn step(&mut self, template: &mut Template) {
         let byte = self.message.as_bytes()[self.at];
         if byte.is_ascii_whitespace() || byte == 0 {

@@ -21,7 +21,7 @@ fn apart(a: &str, b: &str) {
 }
 
 #[test]
-fn ids_numbers_urls_and_hosts_do_not_tell_failures_apart() {
+fn ids_numbers_urls_and_hosts_are_masked() {
     together(&[
         "request req_Ab3dE6gH9jK2 took 120ms at https://a.example.com/v1/x?y=1",
         "request req_ZZ9yX8wV7uT6 took 98s at https://b.example.org/v2/z",
@@ -35,7 +35,7 @@ fn ids_numbers_urls_and_hosts_do_not_tell_failures_apart() {
 }
 
 #[test]
-fn what_names_the_failing_part_stays() {
+fn names_of_the_failing_part_stay() {
     apart("KeyError: 'temperature'", "KeyError: 'top_p'");
     apart("Unknown tool: 'search'", "Unknown tool: 'fetch'");
     apart("violates unique constraint \"orders_pkey\"", "violates unique constraint \"users_pkey\"");
@@ -45,7 +45,7 @@ fn what_names_the_failing_part_stays() {
 }
 
 #[test]
-fn traces_are_told_apart_by_frames_in_the_users_code_not_by_lines() {
+fn traces_differ_by_own_frames_not_by_line_numbers() {
     let trace = |path: &str, line: u32, function: &str| {
         format!(
             "Traceback (most recent call last):\n  File \"{path}\", line {line}, in {function}\n    x = f()\n  File \"/usr/lib/python3.12/json/decoder.py\", line 3, in decode\n    y\nValueError: could not convert string to float: 'abc'"
@@ -58,7 +58,7 @@ fn traces_are_told_apart_by_frames_in_the_users_code_not_by_lines() {
 }
 
 #[test]
-fn javascript_frames_of_libraries_do_not_count() {
+fn javascript_library_frames_are_ignored() {
     let trace = |library: &str| {
         format!(
             "Error: boom\n    at {library} (/app/node_modules/x/y.js:1:2)\n    at charge (/app/src/charge.js:10:5)\n    at node:internal/process:1:1"
@@ -68,26 +68,26 @@ fn javascript_frames_of_libraries_do_not_count() {
 }
 
 #[test]
-fn a_list_counts_once_whatever_its_length() {
+fn lists_fold_to_one_mask() {
     together(&["bad rows: 1, 2, 3", "bad rows: 4, 5"]);
 }
 
 #[test]
-fn without_a_text_the_reason_is_the_pattern() {
+fn without_text_the_reason_is_the_template() {
     let evidence = Evidence::of("");
     assert_eq!(fingerprint(&evidence, &Reason::Silent).template, "silent");
     assert_ne!(fingerprint(&evidence, &Reason::Silent).hash, fingerprint(&evidence, &Reason::Unclaimed).hash);
 }
 
 #[test]
-fn why_grouped_names_each_masked_part() {
+fn why_grouped_lists_each_masked_part() {
     let parts = why_grouped(&Evidence::of("lost 3 rows of /srv/x"));
     let shown: Vec<_> = parts.iter().map(|p| (p.original.as_str(), p.mask)).collect();
     assert_eq!(shown, [("3", Mask::Number), ("/srv/x", Mask::Path)]);
 }
 
 #[test]
-fn the_id_carries_its_version() {
+fn fingerprint_ids_carry_their_version() {
     let print = Fingerprint { version: 1, hash: 0x9f86_d081_884c_7d65, template: String::new() };
     assert_eq!(print.id(), "1-9f86d081884c7d65");
 }

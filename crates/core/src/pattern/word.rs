@@ -13,7 +13,7 @@ pub(super) enum Judgement {
 
 /// Looks at the word alone.
 pub(super) fn judge(word: &str) -> Judgement {
-    let shape = Shape::of(word);
+    let shape = WordShape::of(word);
     if word.starts_with(|c: char| c.is_ascii_digit()) {
         // Nothing is named so; what it is called only matters to the reader.
         return Judgement::Mask(shape.of_digits(word.len()));
@@ -47,7 +47,7 @@ pub(super) fn judge(word: &str) -> Judgement {
 }
 
 /// Counts that every test below needs, taken in one go.
-struct Shape {
+struct WordShape {
     digits: usize,
     letters: usize,
     slashes: usize,
@@ -58,7 +58,7 @@ struct Shape {
     other: usize,
 }
 
-impl Shape {
+impl WordShape {
     fn of(word: &str) -> Self {
         let mut shape = Self {
             digits: 0,
@@ -119,7 +119,7 @@ fn is_hex_like(body: &str) -> bool {
 }
 
 /// UUIDs, hashes, `0x…`, and names with a random piece: `run_ac12f4fdaca0`, `agent-worker-255c71a86-hrnth`.
-fn is_id(word: &str, shape: &Shape) -> bool {
+fn is_id(word: &str, shape: &WordShape) -> bool {
     if word.starts_with("0x") || word.starts_with("0X") || is_mac_address(word) {
         return true;
     }
@@ -200,7 +200,7 @@ fn is_email(word: &str) -> bool {
     !name.is_empty() && host.contains('.') && !host.starts_with('.') && !host.contains(['/', '@'])
 }
 
-fn is_path(word: &str, shape: &Shape) -> bool {
+fn is_path(word: &str, shape: &WordShape) -> bool {
     if shape.slashes == 0 {
         return shape.dots > 0 && has_file_ending(word);
     }
@@ -263,7 +263,7 @@ fn has_file_ending(word: &str) -> bool {
 }
 
 /// Addresses (with or without a port) and names that end in a known domain.
-fn is_host(word: &str, shape: &Shape) -> bool {
+fn is_host(word: &str, shape: &WordShape) -> bool {
     if shape.dots == 0 {
         return shape.colons && (is_host_port(word) || is_ipv6(word));
     }

@@ -21,6 +21,8 @@ use crate::time::Timestamp;
 use crate::verdict::{Change, Target};
 use crate::wire::{PlanStep, PlanWarning, Severity, WarningCode};
 
+pub use {AttemptTarget as GoesTo, PlanInput as Situation};
+
 /// A recorded step, as far as a plan depends on it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepFact {
@@ -32,7 +34,7 @@ pub struct StepFact {
     pub output_omitted: bool,
 }
 
-/// What somebody would change with the replay; what is none stays as it is.
+/// Changes proposed with a replay; none leaves a field as it is.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Proposed {
     /// The new payload, by its digest.
@@ -40,7 +42,7 @@ pub struct Proposed {
     pub instruction: Option<Text>,
     pub target: Target,
     pub from_step: Option<Label>,
-    /// Past the guards.
+    /// Bypasses the guards.
     pub force: bool,
 }
 
@@ -50,34 +52,34 @@ impl Proposed {
     }
 }
 
-/// Who gets the attempt.
+/// The queue, agent and model of the planned attempt.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct GoesTo<'a> {
+pub struct AttemptTarget<'a> {
     pub queue: &'a str,
     pub agent: Option<&'a str>,
     pub model: Option<&'a str>,
 }
 
-/// All that a plan is made from.
+/// The input of a plan.
 #[derive(Debug, Clone)]
-pub struct Situation<'a> {
+pub struct PlanInput<'a> {
     pub run: &'a Run,
     /// In the order in which they were begun.
     pub steps: &'a [StepFact],
     pub proposed: &'a Proposed,
-    /// Where the attempt goes, whether it was there before or is proposed.
-    pub target: GoesTo<'a>,
+    /// Where the attempt goes, proposed or not.
+    pub target: AttemptTarget<'a>,
     pub versions_changed: Vec<VersionChange>,
     pub severity: Severity,
     /// As [`replay_rules`] gives it.
     pub policy: &'a Policy,
-    /// The run that has its order key under way.
+    /// The running run with the same order key.
     pub busy: Option<RunId>,
-    /// The breaker that stands open where the attempt goes.
+    /// The open breaker on the attempt's way.
     pub breaker: Option<OpenBreaker>,
 }
 
-/// A breaker that is not closed, as far as a plan tells of it.
+/// An open or half-open breaker.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OpenBreaker {
     pub name: Label,
@@ -85,7 +87,7 @@ pub struct OpenBreaker {
     pub by_hand: bool,
 }
 
-/// Whether a replay may be made: all that carrying it out depends on, where nobody has looked at a plan before.
+/// Whether a replay may be made, for callers that need no plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Permit {
     /// Why it would be refused unless forced.
@@ -93,7 +95,7 @@ pub struct Permit {
     pub approval_needed: bool,
 }
 
-/// A plan, and what the store needs to carry it out.
+/// A plan, with what the store needs to carry it out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     pub hash: String,
@@ -104,7 +106,7 @@ pub struct Plan {
     pub approval_needed: bool,
     /// Why it would be refused unless forced.
     pub refused: Option<Refused>,
-    /// Plain steps that are done, and are to be done again.
+    /// Plain steps that are done and will run again.
     pub again: Vec<StepKey>,
     pub warnings: Vec<PlanWarning>,
 }
@@ -114,8 +116,8 @@ pub struct Plan {
 #[error("no step of that key or name is on record")]
 pub struct NoSuchStep;
 
-pub fn plan(situation: &Situation<'_>) -> Result<Plan, NoSuchStep> {
-    let Situation { run, steps, proposed, .. } = situation;
+pub fn plan(situation: &PlanInput<'_>) -> Result<Plan, NoSuchStep> {
+    let PlanInput { run, steps, proposed, .. } = situation;
     let from = from_index(steps, proposed.from_step.as_ref())?;
     let planned: Vec<PlanStep> = steps.iter().enumerate().map(|(at, step)| planned(step, at >= from)).collect();
     let again = steps.iter().zip(&planned).skip(from);
@@ -148,12 +150,12 @@ pub fn replay_rules(run: &Run, goes_to: Arc<Policy>, been_in: &[Arc<Policy>]) ->
     Arc::new(Policy { approval, ..Policy::clone(&rules) })
 }
 
-/// What the plan would say of whether, without the steps: those matter only to a replay from one of them on.
+/// The permit of a plan, without looking at steps: they matter only to a replay with `from_step`.
 pub fn permit(run: &Run, proposed: &Proposed, severity: Severity, policy: &Policy) -> Permit {
     permitted(&fixed(run, proposed), run, proposed, (severity, policy), false)
 }
 
-/// The run with what is proposed: another payload is another revision, and makes one replayable that had none.
+/// The run with the proposed changes: a new payload is a new revision, and makes the run replayable.
 pub fn fixed(run: &Run, proposed: &Proposed) -> Run {
     let mut next = run.clone();
     if proposed.payload.is_some() {
@@ -191,10 +193,10 @@ fn planned(step: &StepFact, again: bool) -> PlanStep {
 fn permitted(fixed: &Run, run: &Run, proposed: &Proposed, rules: (Severity, &Policy), over_effect: bool) -> Permit {
     let (severity, policy) = rules;
     let replay = Event::Replay { by_person: true, force: false };
-    // Whether it may does not depend on when.
+    // The permission does not depend on the time.
     let refused = apply(fixed, &replay, policy, Timestamp::default()).err();
     let is_unsafe = over_effect || is_unsafe(run);
-    // "Retry now": automation would do the same without asking.
+    // "Retry now": automation would do the same without approval.
     let plain_retry = matches!(run.state, State::Scheduled(_)) && proposed.is_nothing();
     Permit {
         refused: refused.or_else(|| over_effect.then_some(Refused::Unsafe)),
@@ -202,8 +204,8 @@ fn permitted(fixed: &Run, run: &Run, proposed: &Proposed, rules: (Severity, &Pol
     }
 }
 
-/// A breaker that somebody opened holds what a person asks for, too.
-fn freeze<'a>(situation: &'a Situation<'_>) -> Option<&'a Label> {
+/// A breaker opened by hand also holds replays.
+fn freeze<'a>(situation: &'a PlanInput<'_>) -> Option<&'a Label> {
     situation.breaker.as_ref().filter(|breaker| breaker.by_hand).map(|breaker| &breaker.name)
 }
 
@@ -222,11 +224,11 @@ fn held_by(run: &Run) -> Option<&Label> {
     }
 }
 
-/// Below this the number of replays left is worth a word.
+/// Below this the number of replays left is a warning.
 const FEW_REPLAYS: u32 = 3;
 
-fn warnings(situation: &Situation<'_>, fixed: &Run, over_effect: bool) -> Vec<PlanWarning> {
-    let Situation { run, steps, policy, .. } = situation;
+fn warnings(situation: &PlanInput<'_>, fixed: &Run, over_effect: bool) -> Vec<PlanWarning> {
+    let PlanInput { run, steps, policy, .. } = situation;
     let unknown = |step: &&StepFact| step.effect && matches!(step.state.known(), Known::InDoubt | Known::Open);
     let omitted = |step: &&StepFact| step.output_omitted && step.state.known() == Known::Done;
     let left = policy.max_replays.saturating_sub(run.replays);
@@ -272,7 +274,7 @@ fn names<'a>(steps: impl Iterator<Item = &'a StepFact>) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-fn versions(situation: &Situation<'_>) -> Option<String> {
+fn versions(situation: &PlanInput<'_>) -> Option<String> {
     let changed = situation.versions_changed.iter();
     let changed: Vec<String> = changed.map(|v| format!("{} {} is now {}", v.kind, v.recorded, v.now)).collect();
     (!changed.is_empty()).then(|| format!("It ran with other versions before: {}.", changed.join(", ")))
@@ -286,26 +288,26 @@ fn replays_left(left: u32) -> String {
     }
 }
 
-/// Rises with whatever a plan is made of, so that no approval outlives a change of what it means.
+/// Rises when the hashed fields change, so that no approval outlives a change of their meaning.
 const VERSION: u32 = 2;
 const HASH_BYTES: usize = 16;
 
 #[derive(Serialize)]
-struct Hashed<'a> {
+struct PlanHashInput<'a> {
     version: u32,
     revision: u32,
     steps: Vec<(&'a str, bool, Will)>,
     payload: Option<&'a [u8]>,
     instruction: Option<&'a str>,
-    target: GoesTo<'a>,
+    target: AttemptTarget<'a>,
     from_step: Option<&'a str>,
     versions_changed: &'a [VersionChange],
     force: bool,
 }
 
-fn hash(situation: &Situation<'_>, revision: u32, steps: &[PlanStep]) -> String {
+fn hash(situation: &PlanInput<'_>, revision: u32, steps: &[PlanStep]) -> String {
     let proposed = situation.proposed;
-    let hashed = Hashed {
+    let hashed = PlanHashInput {
         version: VERSION,
         revision,
         steps: steps.iter().map(|step| (step.key.as_str(), step.effect, step.will)).collect(),

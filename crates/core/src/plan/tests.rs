@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{GoesTo, NoSuchStep, Plan, Proposed, Situation, StepFact, permit, plan, replay_rules};
+use super::{AttemptTarget, NoSuchStep, Plan, PlanInput, Proposed, StepFact, permit, plan, replay_rules};
 use crate::ledger::{EntryState, VersionChange, Will};
 use crate::lifecycle::Refused;
 use crate::policy::{Approval, Policy, ReplayApproval};
@@ -31,10 +31,10 @@ fn dead() -> Run {
     Run { state, resumable: true, attempt: 1, ..Run::new(Timestamp::default()) }
 }
 
-const TARGET: GoesTo<'_> = GoesTo { queue: "queue", agent: None, model: None };
+const TARGET: AttemptTarget<'_> = AttemptTarget { queue: "queue", agent: None, model: None };
 
-fn situation<'a>(run: &'a Run, steps: &'a [StepFact], proposed: &'a Proposed, policy: &'a Policy) -> Situation<'a> {
-    Situation {
+fn situation<'a>(run: &'a Run, steps: &'a [StepFact], proposed: &'a Proposed, policy: &'a Policy) -> PlanInput<'a> {
+    PlanInput {
         run,
         steps,
         proposed,
@@ -60,14 +60,14 @@ fn from(step: &str) -> Proposed {
 }
 
 #[test]
-fn what_is_done_is_skipped_and_what_failed_is_run() {
+fn done_steps_are_skipped_and_failed_ones_run() {
     let plan = planned(&dead(), &steps(), &Proposed::default());
     assert_eq!(will(&plan), [Will::Skip, Will::Skip, Will::Skip, Will::Run]);
     assert_eq!((plan.refused, plan.again.len(), plan.approval_needed), (None, 0, false));
 }
 
 #[test]
-fn from_a_step_on_plain_steps_are_done_again_and_effects_never() {
+fn from_step_repeats_plain_steps_but_never_effects() {
     let plan = planned(&dead(), &steps(), &from("write"));
     assert_eq!(will(&plan), [Will::Skip, Will::Skip, Will::Run, Will::Run]);
     assert_eq!((plan.refused, plan.again.len()), (None, 1));
@@ -83,7 +83,7 @@ fn plan_of_nothing(run: &Run, steps: &[StepFact], policy: &Policy) -> Result<Pla
 }
 
 #[test]
-fn an_effect_in_doubt_is_unknown_refused_and_warned_of() {
+fn unknown_effects_are_refused_with_a_warning() {
     let mut run = dead();
     run.effects.unknown = 1;
     let plan = planned(&run, &[step("charge", true, EntryState::Unknown)], &Proposed::default());
@@ -92,13 +92,13 @@ fn an_effect_in_doubt_is_unknown_refused_and_warned_of() {
 }
 
 #[test]
-fn the_hash_changes_with_all_that_it_binds_and_with_nothing_else() {
+fn the_plan_hash_covers_exactly_what_it_binds() {
     let (run, steps, policy, nothing) = (dead(), steps(), Policy::default(), Proposed::default());
     let base = situation(&run, &steps, &nothing, &policy);
-    let hash = |situation: &Situation<'_>| plan(situation).unwrap().hash;
+    let hash = |situation: &PlanInput<'_>| plan(situation).unwrap().hash;
     let first = hash(&base);
     let other_policy = Policy { approval: Approval::of(ReplayApproval::Always), ..Policy::default() };
-    assert_eq!(hash(&Situation { policy: &other_policy, severity: Severity::Critical, ..base.clone() }), first);
+    assert_eq!(hash(&PlanInput { policy: &other_policy, severity: Severity::Critical, ..base.clone() }), first);
 
     let revised = Run { revision: 2, ..run.clone() };
     let failed = vec![step("load", false, EntryState::Failed)];
@@ -115,13 +115,13 @@ fn the_hash_changes_with_all_that_it_binds_and_with_nothing_else() {
     let versions = vec![VersionChange { kind: "worker".into(), recorded: Label::from("1"), now: Label::from("2") }];
     let mut hashes = vec![
         first,
-        hash(&Situation { run: &revised, ..base.clone() }),
-        hash(&Situation { steps: &failed, ..base.clone() }),
-        hash(&Situation { target: GoesTo { queue: "other", ..TARGET }, ..base.clone() }),
-        hash(&Situation { target: GoesTo { agent: Some("agent"), ..TARGET }, ..base.clone() }),
-        hash(&Situation { versions_changed: versions, ..base.clone() }),
+        hash(&PlanInput { run: &revised, ..base.clone() }),
+        hash(&PlanInput { steps: &failed, ..base.clone() }),
+        hash(&PlanInput { target: AttemptTarget { queue: "other", ..TARGET }, ..base.clone() }),
+        hash(&PlanInput { target: AttemptTarget { agent: Some("agent"), ..TARGET }, ..base.clone() }),
+        hash(&PlanInput { versions_changed: versions, ..base.clone() }),
     ];
-    hashes.extend(fixes.iter().map(|proposed| hash(&Situation { proposed, ..base.clone() })));
+    hashes.extend(fixes.iter().map(|proposed| hash(&PlanInput { proposed, ..base.clone() })));
 
     let count = hashes.len();
     hashes.sort_unstable();
@@ -130,7 +130,7 @@ fn the_hash_changes_with_all_that_it_binds_and_with_nothing_else() {
 }
 
 #[test]
-fn a_fix_is_a_new_revision_and_gives_a_payload_to_a_run_that_had_none() {
+fn a_fix_is_a_new_revision_and_supplies_a_payload() {
     let run = Run { replayable: false, ..dead() };
     assert_eq!(planned(&run, &[], &Proposed::default()).refused, Some(Refused::NotReplayable));
     let proposed =
@@ -141,7 +141,7 @@ fn a_fix_is_a_new_revision_and_gives_a_payload_to_a_run_that_had_none() {
 }
 
 #[test]
-fn a_permit_says_what_the_whole_plan_says_of_whether() {
+fn permits_agree_with_the_whole_plan() {
     let asks = |replay| Policy { approval: Approval::of(replay), ..Policy::default() };
     let policies = [asks(ReplayApproval::Never), asks(ReplayApproval::Unsafe), asks(ReplayApproval::Always)];
     let mut in_doubt = dead();
@@ -162,7 +162,7 @@ fn a_permit_says_what_the_whole_plan_says_of_whether() {
 }
 
 #[test]
-fn approval_is_asked_for_by_policy_and_never_for_a_plain_retry_now() {
+fn policy_decides_on_approval_except_for_a_plain_retry() {
     let asks = |replay| Policy { approval: Approval::of(replay), ..Policy::default() };
     let nothing = Proposed::default();
     let needed = |run: &Run, proposed: &Proposed, policy: &Policy| {
@@ -180,7 +180,7 @@ fn approval_is_asked_for_by_policy_and_never_for_a_plain_retry_now() {
 }
 
 #[test]
-fn a_replay_obeys_every_queue_since_the_death() {
+fn replays_obey_every_queue_since_the_last_attempt() {
     let under =
         |approval, max_replays| Arc::new(Policy { approval: Approval::of(approval), max_replays, ..Policy::default() });
     let goes_to = under(ReplayApproval::Never, 5);
@@ -194,12 +194,12 @@ fn a_replay_obeys_every_queue_since_the_death() {
 }
 
 #[test]
-fn an_open_breaker_is_a_warning_and_a_freeze_holds_and_neither_is_another_plan() {
+fn breakers_warn_or_hold_without_changing_the_plan_hash() {
     let (run, proposed, policy) = (dead(), Proposed::default(), Policy::default());
     let base = situation(&run, &[], &proposed, &policy);
     let with = |by_hand| {
         let breaker = Some(super::OpenBreaker { name: Label::from("breaker:x"), by_hand });
-        plan(&Situation { breaker, ..base.clone() }).unwrap()
+        plan(&PlanInput { breaker, ..base.clone() }).unwrap()
     };
     let (open, frozen) = (with(false), with(true));
     assert_eq!((open.held_by.clone(), frozen.held_by.clone()), (None, Some(Label::from("breaker:x"))));
@@ -210,12 +210,12 @@ fn an_open_breaker_is_a_warning_and_a_freeze_holds_and_neither_is_another_plan()
 }
 
 /// Each warning by its code, with what it says.
-fn warned(situation: &Situation<'_>) -> Vec<(WarningCode, String)> {
+fn warned(situation: &PlanInput<'_>) -> Vec<(WarningCode, String)> {
     plan(situation).unwrap().warnings.into_iter().map(|warning| (warning.code, warning.detail)).collect()
 }
 
 #[test]
-fn a_plain_step_or_one_that_is_known_is_no_doubt() {
+fn plain_and_settled_steps_raise_no_doubt() {
     let (run, nothing, policy) = (dead(), Proposed::default(), Policy::default());
     let known = [step("a", true, EntryState::Committed), step("b", false, EntryState::Unknown)];
     assert_eq!(warned(&situation(&run, &known, &nothing, &policy)), []);
@@ -227,7 +227,7 @@ fn a_plain_step_or_one_that_is_known_is_no_doubt() {
 }
 
 #[test]
-fn an_effect_that_may_be_done_again_is_warned_of() {
+fn effects_that_may_repeat_raise_a_warning() {
     let (nothing, policy) = (Proposed::default(), Policy::default());
     let codes = |done, resumable| {
         let mut run = Run { resumable, ..dead() };
@@ -239,7 +239,7 @@ fn an_effect_that_may_be_done_again_is_warned_of() {
 }
 
 #[test]
-fn the_last_replays_are_counted_aloud() {
+fn few_replays_left_raise_a_warning() {
     let (nothing, policy) = (Proposed::default(), Policy { max_replays: 5, ..Policy::default() });
     let said = |replays| {
         let run = Run { replays, ..dead() };
@@ -254,11 +254,11 @@ fn the_last_replays_are_counted_aloud() {
 }
 
 #[test]
-fn versions_holds_and_missing_payloads_are_warned_of() {
+fn versions_holds_and_missing_payloads_raise_warnings() {
     let (nothing, policy) = (Proposed::default(), Policy::default());
     let changed = vec![VersionChange { kind: "worker".into(), recorded: Label::from("1"), now: Label::from("2") }];
     let run = dead();
-    let with_versions = Situation { versions_changed: changed, ..situation(&run, &[], &nothing, &policy) };
+    let with_versions = PlanInput { versions_changed: changed, ..situation(&run, &[], &nothing, &policy) };
     let said = "It ran with other versions before: worker 1 is now 2.".to_owned();
     assert_eq!(warned(&with_versions), [(WarningCode::VersionsChanged, said)]);
     let due = crate::run::Due::Held(Label::from("b"));

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_is_read_as_it_is_written() {
+    fn approval_words_round_trip() {
         for word in ["never", "unsafe", "severity>=low", "severity>=critical", "always"] {
             assert_eq!(word.parse::<ReplayApproval>().map(|read| read.to_string()), Ok(word.to_owned()));
         }
@@ -161,14 +161,14 @@ mod tests {
     }
 
     #[test]
-    fn a_severity_asks_for_itself_and_above() {
+    fn severity_approval_covers_itself_and_above() {
         let approval = Approval::of(ReplayApproval::Severity(Severity::High));
         let asked: Vec<bool> = Severity::ALL.iter().map(|severity| approval.is_needed(*severity, true)).collect();
         assert_eq!(asked, [false, false, true, true]);
     }
 
     #[test]
-    fn two_policies_together_ask_wherever_either_asks() {
+    fn combined_policies_need_approval_where_either_does() {
         let [high, low] = [Severity::High, Severity::Low].map(|least| Approval::of(ReplayApproval::Severity(least)));
         let week = Approval { expires_ms: 7 * DAY_MS, ..Approval::of(ReplayApproval::Unsafe) };
         let both = Approval::default().and(week).and(high);

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_out_of_range_are_named() {
+    fn settings_out_of_range_are_refused() {
         let bad = PolicyLayer { lease_ms: Some(499), ..PolicyLayer::default() };
         assert_eq!(bad.check().map_err(|e| e.to_string()), Err("`lease_ms` must be from 500 to 86400000".into()));
         let empty = PolicyLayer { schedule_ms: Some(vec![]), ..PolicyLayer::default() };

@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_layer_wins_and_a_silent_one_changes_nothing() {
+    fn later_layers_win_and_empty_ones_change_nothing() {
         let tier = PolicyLayer { preset: Some(Preset::Customer), lease_ms: Some(5_000), ..PolicyLayer::default() };
         let queue = PolicyLayer { max_attempts: Some(2), ..PolicyLayer::default() };
         let policy = Policy::resolve(RetryBy::Worker, &[&tier, &queue, &PolicyLayer::default()]);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fixed_schedule_has_a_wait_for_every_retry_of_its_budget() {
+    fn fixed_schedules_have_a_wait_for_every_retry() {
         for preset in [Preset::Internal, Preset::External, Preset::Customer] {
             let Schedule::Fixed(waits) = preset.schedule() else { panic!("{preset:?} is fixed") };
             assert_eq!(waits.len() + 1, preset.max_attempts() as usize, "{preset:?}");
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_can_do_what_it_names_and_a_star_is_everything() {
+    fn agents_do_what_they_name_and_a_star_means_all() {
         let can = |words: &[&str]| words.iter().map(|word| Label::from(*word)).collect();
         let agents = Agents::new(BTreeMap::from([
             (Label::from("biller"), can(&["invoice"])),

@@ -354,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_layer_changes_only_what_it_names() {
+    fn later_strategy_layers_override_only_their_fields() {
         let mut first = StrategyLayer { delay_ms: Some(5_000), tries: Some(2), ..Default::default() };
         first.lay(&StrategyLayer { tries: Some(0), target: Some(vec![Towards::OtherModel]), ..Default::default() });
         assert_eq!(
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_makes_no_sense_is_refused() {
+    fn invalid_strategy_changes_are_refused() {
         let with = |change| StrategyLayer { changes: Some(vec![change]), ..Default::default() }.check();
         assert!(with(Change::ScaleOutputBudget { factor: 0.0 }).is_err());
         assert!(with(Change::ScaleOutputBudget { factor: f64::NAN }).is_err());
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_say_only_what_they_change() {
+    fn later_payload_layers_override_only_their_fields() {
         let mut shape = PayloadShape { messages: Some("/a".into()), model: Some("/m".into()), ..Default::default() };
         let format = Some(PayloadFormat::Plain);
         shape.lay(&PayloadShape { format, messages: Some("/b".into()), ..Default::default() });
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pointer_is_named() {
+    fn invalid_payload_pointers_are_refused() {
         let shape = PayloadShape { system: Some("system".into()), ..Default::default() };
         assert!(shape.check().unwrap_err().to_string().contains("`system` does not begin with `/`"));
         assert!(PayloadShape { system: Some(String::new()), ..Default::default() }.check().is_ok());

@@ -8,19 +8,19 @@ use super::tokenizer::Tokenizer;
 use super::weigh::Reading;
 use super::weigh::{Part, of_any, of_request};
 use crate::json::{Kind, Tape};
-use crate::models::{Limits, Models, maker};
+use crate::models::{ModelLimits, Models, maker};
 use crate::policy::PayloadShape;
 use crate::rewrite::{find_request, floor, messages};
 use crate::verdict::Change;
 use crate::words::words;
 
-/// Output that is left room for where nobody says how much is wanted.
+/// Output reserved where the request does not say.
 const OUTPUT_RESERVE_TOKENS: u64 = 4_096;
 const FITTING_MAX: usize = 20;
 
-/// What is looked at, and under which terms.
+/// The payload to check, and how to read it.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct PreflightInput<'a> {
     /// JSON, or any text.
     pub payload: &'a str,
     pub shape: &'a PayloadShape,
@@ -31,9 +31,9 @@ pub struct Asked<'a> {
     pub calibration: Option<(u64, u64)>,
 }
 
-/// What was found.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Checked {
+pub struct PreflightResult {
     pub verdict: PreflightVerdict,
     pub why: String,
     pub estimate: Estimate,
@@ -44,11 +44,11 @@ pub struct Checked {
     pub parts: Vec<Part>,
     pub fits: Vec<String>,
     pub split_into: Option<u64>,
-    /// To what a request that does not fit has to be brought down.
+    /// The target size for a request that does not fit.
     pub compress_to: Option<u64>,
 }
 
-impl Checked {
+impl PreflightResult {
     /// The change that makes it fit, where one does.
     pub fn change(&self) -> Option<Change> {
         let compress = self.verdict == PreflightVerdict::Compress;
@@ -57,7 +57,7 @@ impl Checked {
 }
 
 /// Says whether a payload fits its model.
-pub fn check(asked: &Asked<'_>, models: &Models) -> Checked {
+pub fn check(asked: &PreflightInput<'_>, models: &Models) -> PreflightResult {
     let mut measured = measure(asked);
     let likely = measured.estimate.tokens;
     let real = |tokens| scaled(tokens, calibrated(measured.estimate, asked.calibration).tokens, likely);
@@ -89,7 +89,7 @@ pub fn check(asked: &Asked<'_>, models: &Models) -> Checked {
     let room = scaled(budget.input_tokens, estimate.tokens, estimate.high);
     let compress_to = over.then(|| scaled(room, likely, estimate.tokens));
     let split_into = (verdict == PreflightVerdict::Split).then(|| estimate.high.div_ceil(budget.input_tokens.max(1)));
-    Checked { compress_to, split_into, ..found(verdict, why, estimate, Some(budget), model, measured, fits) }
+    PreflightResult { compress_to, split_into, ..found(verdict, why, estimate, Some(budget), model, measured, fits) }
 }
 
 fn found(
@@ -100,10 +100,10 @@ fn found(
     model: Option<String>,
     measured: Measured,
     fits: Vec<String>,
-) -> Checked {
+) -> PreflightResult {
     let Measured { floor_tokens, parts, .. } = measured;
     let (compress_to, split_into) = (None, None);
-    Checked { verdict, why, estimate, budget, model, floor_tokens, parts, fits, split_into, compress_to }
+    PreflightResult { verdict, why, estimate, budget, model, floor_tokens, parts, fits, split_into, compress_to }
 }
 
 fn unknown(model: Option<&str>, estimate: Estimate) -> String {
@@ -114,7 +114,7 @@ fn unknown(model: Option<&str>, estimate: Estimate) -> String {
     }
 }
 
-fn budget(limits: Limits, asked: Option<u64>) -> Budget {
+fn budget(limits: ModelLimits, asked: Option<u64>) -> Budget {
     let most = limits.max_output_tokens.unwrap_or(u64::MAX);
     let output_tokens = asked.unwrap_or_else(|| OUTPUT_RESERVE_TOKENS.min(most).min(limits.context_tokens / 2));
     Budget {
@@ -126,7 +126,7 @@ fn budget(limits: Limits, asked: Option<u64>) -> Budget {
     }
 }
 
-/// The same maker's first: to change the maker is to change the request.
+/// The same maker's models first: another maker needs another request format.
 fn fitting(models: &Models, like: Option<&str>, input_tokens: u64, output_tokens: u64) -> Vec<String> {
     let wanted = like.map(maker);
     let mut fitting = models.fitting(input_tokens, output_tokens);
@@ -134,7 +134,7 @@ fn fitting(models: &Models, like: Option<&str>, input_tokens: u64, output_tokens
     fitting.into_iter().take(FITTING_MAX).map(|entry| entry.name.clone()).collect()
 }
 
-/// What one look at the payload gives.
+/// Measurements of a payload.
 struct Measured {
     estimate: Estimate,
     floor_tokens: Option<u64>,
@@ -145,7 +145,7 @@ struct Measured {
     is_request: bool,
 }
 
-fn measure(asked: &Asked<'_>) -> Measured {
+fn measure(asked: &PreflightInput<'_>) -> Measured {
     let Some(tape) = Tape::of(asked.payload) else { return plain(asked) };
     let Some(mut request) = find_request(&tape, asked.shape) else { return any_json(asked, &tape) };
     if asked.model.is_some() {
@@ -165,10 +165,10 @@ fn measure(asked: &Asked<'_>) -> Measured {
     }
 }
 
-fn any_json(asked: &Asked<'_>, tape: &Tape<'_>) -> Measured {
+fn any_json(asked: &PreflightInput<'_>, tape: &Tape<'_>) -> Measured {
     let of = Tokenizer::of(asked.model);
     let parts = of_any(tape, of);
-    // Nobody knows what is made of it: it counts as the text that it is.
+    // Unknown structure counts as plain text.
     let text = plain(asked);
     let estimate = match tape.kind(tape.root()) {
         Kind::String => {
@@ -180,7 +180,7 @@ fn any_json(asked: &Asked<'_>, tape: &Tape<'_>) -> Measured {
     Measured { estimate, parts, ..text }
 }
 
-fn plain(asked: &Asked<'_>) -> Measured {
+fn plain(asked: &PreflightInput<'_>) -> Measured {
     let (of, reading) = (Tokenizer::of(asked.model), Reading::of(asked.payload));
     let whole = reading.text(asked.payload);
     Measured {
@@ -193,7 +193,7 @@ fn plain(asked: &Asked<'_>) -> Measured {
     }
 }
 
-/// An estimate corrected by a real count: the same texts are off by the same share.
+/// An estimate corrected by a real count of a similar payload.
 fn calibrated(estimate: Estimate, calibration: Option<(u64, u64)>) -> Estimate {
     /// What the correction leaves of the error, in percent.
     const LEFT_PERCENT: u64 = 8;
@@ -204,7 +204,7 @@ fn calibrated(estimate: Estimate, calibration: Option<(u64, u64)>) -> Estimate {
     Estimate { tokens, low: tokens * (100 - LEFT_PERCENT) / 100, high: (tokens * (100 + LEFT_PERCENT)).div_ceil(100) }
 }
 
-/// A count that is far off belongs to another text.
+/// A count that is far off belongs to another payload.
 fn is_sane(real: u64, estimated: u64) -> bool {
     real > 0 && estimated > 0 && real < estimated.saturating_mul(3) && estimated < real.saturating_mul(3)
 }
@@ -231,7 +231,7 @@ pub struct Budget {
     pub context_tokens: u64,
     pub max_input_tokens: u64,
     pub max_output_tokens: Option<u64>,
-    /// Asked for, or left room for where nothing is asked.
+    /// PreflightInput for, or left room for where nothing is asked.
     pub output_tokens: u64,
     /// What is left for the input.
     pub input_tokens: u64,
@@ -240,7 +240,7 @@ pub struct Budget {
 /// Past this share of the budget a payload is worth a word.
 const WARN_FROM_PERCENT: u64 = 80;
 
-/// How a payload stands to its budget. `floor` is what it would be with everything left out that may be.
+/// Compares a payload with its budget. `floor` is its size with everything dropped that may be.
 pub(super) fn judge(estimate: Estimate, budget: Budget, floor: Option<u64>, splits: bool) -> PreflightVerdict {
     let room = budget.input_tokens;
     if estimate.tokens <= room {

@@ -1,11 +1,12 @@
-//! Will it fit? The tokens of a request, estimated without a tokenizer, against what its model takes.
+//! Preflight: whether a request fits its model, by estimating its tokens without a tokenizer.
 
 mod check;
 mod tally;
 mod tokenizer;
 mod weigh;
 
-pub use check::{Asked, Budget, Checked, PreflightVerdict, check};
+pub use check::{Budget, PreflightInput, PreflightResult, PreflightVerdict, check};
+pub use check::{PreflightInput as Asked, PreflightResult as Checked};
 pub(crate) use tally::Class;
 pub use tally::Tally;
 pub(crate) use tokenizer::MILLI;

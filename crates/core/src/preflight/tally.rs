@@ -420,13 +420,13 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn small_letters_are_counted_as_one_by_one(text in "[a-zA-Z`{@\\[ é]{0,40}") {
+        fn lowercase_runs_match_a_bytewise_count(text in "[a-zA-Z`{@\\[ é]{0,40}") {
             let one_by_one = text.bytes().take_while(u8::is_ascii_lowercase).count();
             proptest::prop_assert_eq!(small_letters(text.as_bytes()), one_by_one);
         }
 
         #[test]
-        fn any_text_is_counted_without_a_panic(text in ".*", escaped in r#"(\\\\u[0-9a-f]{0,4}|\\\\[nt"\\\\]|[a-zA-Z0-9 é漢]){0,30}"#) {
+        fn tallying_any_text_never_panics(text in ".*", escaped in r#"(\\\\u[0-9a-f]{0,4}|\\\\[nt"\\\\]|[a-zA-Z0-9 é漢]){0,30}"#) {
             let _ = (tally(text.as_bytes(), false), tally(text.as_bytes(), true), tally(escaped.as_bytes(), true));
         }
     }

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_a_large_text_says_what_the_whole_does() {
+    fn sampling_half_stays_within_its_bounds() {
         let texts = (1..=3).flat_map(|seed| [100, 512, 3_000, 20_000].map(|piece_max| mixed(seed, piece_max)));
         let plain = KINDS.map(|kind| kind.repeat(HALF_FROM_BYTES / kind.len() + 1));
         for text in texts.chain(plain) {
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_text_is_read_whole() {
+    fn small_texts_are_read_whole() {
         let text = KINDS[0].repeat(20);
         assert_eq!(Reading::of(&text), Reading::Whole);
         assert_eq!(Reading::Half.text(&text), Reading::Whole.text(&text));

@@ -3,10 +3,10 @@
 
 use super::compress::compress;
 use super::compress::{measure, model};
-use super::messages::{Part, messages, word};
+use super::messages::{MessageRole, messages, word};
 use super::request::{Request, find};
 use crate::json::{At, Kind, Splices, Tape};
-use crate::models::{Limits, Models};
+use crate::models::{ModelLimits, Models};
 use crate::policy::{PayloadFormat, PayloadShape};
 use crate::preflight::safe_target;
 use crate::verdict::Change;
@@ -18,7 +18,7 @@ const OUTPUT_RESERVE_TOKENS: u64 = 4_096;
 
 /// Why a change is left to the worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum WhyNot {
+pub enum NotApplied {
     #[error("the payload's shape is not known")]
     UnknownShape,
     #[error("the request has no place for it")]
@@ -42,7 +42,7 @@ pub enum WhyNot {
 pub struct Rewritten {
     pub payload: String,
     /// Every change asked for, the model's among them, in order: done, or why not.
-    pub changes: Vec<(Change, Result<(), WhyNot>)>,
+    pub changes: Vec<(Change, Result<(), NotApplied>)>,
 }
 
 impl Rewritten {
@@ -50,7 +50,7 @@ impl Rewritten {
         self.changes.iter().filter(|(_, done)| done.is_ok()).map(|(change, _)| change)
     }
 
-    pub fn not_applied(&self) -> impl Iterator<Item = (&Change, WhyNot)> {
+    pub fn not_applied(&self) -> impl Iterator<Item = (&Change, NotApplied)> {
         self.changes.iter().filter_map(|(change, done)| Some((change, done.err()?)))
     }
 }
@@ -93,15 +93,15 @@ fn rank(change: &Change) -> u8 {
 }
 
 /// The text with one change made; none where nothing was to be done.
-fn change(text: &str, shape: &PayloadShape, change: &Change, models: &Models) -> Result<Option<String>, WhyNot> {
-    let tape = Tape::of(text).ok_or(WhyNot::UnknownShape)?;
-    let request = find(&tape, shape).ok_or(WhyNot::UnknownShape)?;
+fn change(text: &str, shape: &PayloadShape, change: &Change, models: &Models) -> Result<Option<String>, NotApplied> {
+    let tape = Tape::of(text).ok_or(NotApplied::UnknownShape)?;
+    let request = find(&tape, shape).ok_or(NotApplied::UnknownShape)?;
     let splices = match change {
         Change::SetModel { model } => set_model(&request, model, models)?,
         Change::AddInstruction { text } => added(add_system, &request, text)?,
         Change::AddConstraint { text } => added(add_system, &request, &format!("Constraint: {text}"))?,
         Change::AddLastError { text } => {
-            let error = text.as_deref().ok_or(WhyNot::NoLastError)?;
+            let error = text.as_deref().ok_or(NotApplied::NoLastError)?;
             added(add_user, &request, &as_data(error))?
         }
         Change::CompressContext { to_tokens } => compress(&request, target(&request, *to_tokens, models)?)?,
@@ -115,23 +115,23 @@ fn change(text: &str, shape: &PayloadShape, change: &Change, models: &Models) ->
     Ok((!splices.is_empty()).then(|| splices.apply(text)))
 }
 
-fn limits(request: &Request<'_, '_>, models: &Models) -> Option<Limits> {
+fn limits(request: &Request<'_, '_>, models: &Models) -> Option<ModelLimits> {
     model(request).and_then(|name| models.limits(&name))
 }
 
 /// What a request may weigh: as asked, otherwise what its model takes beside the output, with room for our own error.
-fn target(request: &Request<'_, '_>, asked: Option<u64>, models: &Models) -> Result<u64, WhyNot> {
+fn target(request: &Request<'_, '_>, asked: Option<u64>, models: &Models) -> Result<u64, NotApplied> {
     if let Some(asked) = asked {
         return Ok(asked);
     }
-    let name = model(request).ok_or(WhyNot::NoModel)?;
-    let limits = models.limits(&name).ok_or(WhyNot::UnknownModel)?;
+    let name = model(request).ok_or(NotApplied::NoModel)?;
+    let limits = models.limits(&name).ok_or(NotApplied::UnknownModel)?;
     let output = request.output.and_then(|at| request.tape.whole(at)).unwrap_or(OUTPUT_RESERVE_TOKENS);
     Ok(safe_target(limits.room_for_input(output), &name))
 }
 
-fn set_model(request: &Request<'_, '_>, model: &str, models: &Models) -> Result<Splices, WhyNot> {
-    let at = request.model.ok_or(WhyNot::NoModel)?;
+fn set_model(request: &Request<'_, '_>, model: &str, models: &Models) -> Result<Splices, NotApplied> {
+    let at = request.model.ok_or(NotApplied::NoModel)?;
     let mut splices = Splices::default();
     splices.replace(request.tape.span(at), quoted(model));
     cap(request, models.limits(model), &mut splices);
@@ -140,9 +140,9 @@ fn set_model(request: &Request<'_, '_>, model: &str, models: &Models) -> Result<
 
 type Add = fn(&Request<'_, '_>, &str, &mut Splices) -> Option<()>;
 
-fn added(add: Add, request: &Request<'_, '_>, text: &str) -> Result<Splices, WhyNot> {
+fn added(add: Add, request: &Request<'_, '_>, text: &str) -> Result<Splices, NotApplied> {
     let mut splices = Splices::default();
-    add(request, text, &mut splices).ok_or(WhyNot::NoPlace)?;
+    add(request, text, &mut splices).ok_or(NotApplied::NoPlace)?;
     Ok(splices)
 }
 
@@ -159,17 +159,17 @@ const RESPONSES_MIN_TOKENS: u64 = 16;
 pub(crate) fn scale(
     request: &Request<'_, '_>,
     factor: f64,
-    limits: Option<Limits>,
+    limits: Option<ModelLimits>,
     room: Option<u64>,
-) -> Result<Splices, WhyNot> {
-    let at = request.output.ok_or(WhyNot::NoOutputBudget)?;
-    let now = request.tape.whole(at).filter(|now| *now > 0).ok_or(WhyNot::NoOutputBudget)?;
+) -> Result<Splices, NotApplied> {
+    let at = request.output.ok_or(NotApplied::NoOutputBudget)?;
+    let now = request.tape.whole(at).filter(|now| *now > 0).ok_or(NotApplied::NoOutputBudget)?;
     let most = [limits.and_then(|limits| limits.max_output_tokens), room].into_iter().flatten().min();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "tokens")]
     let scaled = (now as f64 * factor.clamp(0.0, 1_000.0)).round() as u64;
     let to = scaled.min(most.unwrap_or(u64::MAX)).max(least(request));
     if to == now || (factor > 1.0 && to < now) {
-        return Err(WhyNot::AtTheLimit);
+        return Err(NotApplied::AtTheLimit);
     }
     let mut splices = Splices::default();
     splices.replace(request.tape.span(at), to.to_string());
@@ -177,7 +177,7 @@ pub(crate) fn scale(
 }
 
 /// Brings a budget down to what another model gives: it would refuse the request otherwise.
-pub(crate) fn cap(request: &Request<'_, '_>, limits: Option<Limits>, splices: &mut Splices) {
+pub(crate) fn cap(request: &Request<'_, '_>, limits: Option<ModelLimits>, splices: &mut Splices) {
     let now = request.output.and_then(|at| request.tape.whole(at));
     if let (Some(at), Some(now), Some(most)) = (request.output, now, limits.and_then(|limits| limits.max_output_tokens))
         && now > most
@@ -234,7 +234,7 @@ pub(crate) fn add_user(request: &Request<'_, '_>, text: &str, splices: &mut Spli
     let all = messages(request);
     let last = all.last();
     // Between a call and its result nothing may stand.
-    if request.format == PayloadFormat::Plain || last.is_some_and(|last| last.part == Part::Call) {
+    if request.format == PayloadFormat::Plain || last.is_some_and(|last| last.part == MessageRole::Call) {
         return add_system(request, text, splices);
     }
     match (request.format, last) {

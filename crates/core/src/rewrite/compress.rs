@@ -3,8 +3,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::apply::{WhyNot, add_system};
-use super::messages::{Message, Part, messages};
+use super::apply::{NotApplied, add_system};
+use super::messages::{Message, MessageRole, messages};
 use super::request::{Request, find};
 use super::shorten::{SHORTEST_TOKENS, shortened};
 use crate::json::{At, Splices, Tape};
@@ -15,7 +15,7 @@ use crate::preflight::{is_seen, weigh};
 pub(crate) const NOTE_TOKENS: u64 = 32;
 
 /// The edits that bring a request down to `to` tokens; none are needed when it fits.
-pub(crate) fn compress(request: &Request<'_, '_>, to: u64) -> Result<Splices, WhyNot> {
+pub(crate) fn compress(request: &Request<'_, '_>, to: u64) -> Result<Splices, NotApplied> {
     let messages = messages(request);
     let total = fixed_tokens(request) + messages.iter().map(|message| message.tokens).sum::<u64>();
     if total <= to {
@@ -43,7 +43,7 @@ struct Choice {
     freed: u64,
 }
 
-fn choose(messages: &[Message<'_>], plan: &Plan, need: u64) -> Result<Choice, WhyNot> {
+fn choose(messages: &[Message<'_>], plan: &DropPlan, need: u64) -> Result<Choice, NotApplied> {
     let mut choice = Choice::default();
     for piece in &plan.droppable {
         if choice.freed >= need {
@@ -65,18 +65,18 @@ fn choose(messages: &[Message<'_>], plan: &Plan, need: u64) -> Result<Choice, Wh
         return Ok(choice);
     }
     let texts = last_texts(messages, plan);
-    let cut = cut(texts.into_iter(), need - choice.freed).ok_or(WhyNot::NothingLeftToDrop)?;
+    let cut = cut(texts.into_iter(), need - choice.freed).ok_or(NotApplied::NothingLeftToDrop)?;
     choice.shortened.extend(cut);
     choice.freed = need;
     Ok(choice)
 }
 
 /// What may be cut of the last group: what tools gave and what the assistant wrote, never the ask.
-pub(crate) fn last_texts<'m>(messages: &'m [Message<'_>], plan: &Plan) -> Vec<&'m (At, u64)> {
+pub(crate) fn last_texts<'m>(messages: &'m [Message<'_>], plan: &DropPlan) -> Vec<&'m (At, u64)> {
     let Some(last) = plan.last else { return Vec::new() };
     let mine = |message: &&Message<'_>| match message.part {
-        Part::Assistant | Part::Call | Part::Result => true,
-        Part::System | Part::User | Part::Preface => false,
+        MessageRole::Assistant | MessageRole::Call | MessageRole::Result => true,
+        MessageRole::System | MessageRole::User | MessageRole::Preface => false,
     };
     messages[last.first..=last.last].iter().filter(mine).flat_map(|message| &message.texts).collect()
 }
@@ -128,26 +128,26 @@ fn note(messages: &[Message<'_>], choice: &Choice) -> String {
 
 /// Messages `first..=last`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Group {
+pub(crate) struct MessageGroup {
     pub(crate) first: usize,
     pub(crate) last: usize,
 }
 
 /// What may go, the oldest first, and what stays.
 #[derive(Debug, Default)]
-pub(crate) struct Plan {
+pub(crate) struct DropPlan {
     /// Each may be dropped once all before it are.
     pub(crate) droppable: Vec<Vec<usize>>,
     /// Stays, and its tool results and assistant's texts may be shortened if nothing else helps.
-    pub(crate) last: Option<Group>,
+    pub(crate) last: Option<MessageGroup>,
 }
 
-pub(crate) fn plan(messages: &[Message<'_>]) -> Plan {
+pub(crate) fn plan(messages: &[Message<'_>]) -> DropPlan {
     let groups = groups(messages);
-    let part = |group: &Group| messages[group.first].part;
-    let free: Vec<Group> = groups.into_iter().filter(|group| part(group) != Part::System).collect();
-    let Some(last) = free.last().copied() else { return Plan::default() };
-    let ask = free.iter().rposition(|group| part(group) == Part::User);
+    let part = |group: &MessageGroup| messages[group.first].part;
+    let free: Vec<MessageGroup> = groups.into_iter().filter(|group| part(group) != MessageRole::System).collect();
+    let Some(last) = free.last().copied() else { return DropPlan::default() };
+    let ask = free.iter().rposition(|group| part(group) == MessageRole::User);
     let before = ask.unwrap_or(0);
     let mut droppable = Vec::new();
     for turn in turns(&free[..before], messages) {
@@ -157,15 +157,15 @@ pub(crate) fn plan(messages: &[Message<'_>]) -> Plan {
     let since = if ask.is_some() { before + 1 } else { 0 };
     let under_way = free.get(since..free.len() - 1).unwrap_or_default();
     droppable.extend(under_way.iter().map(|group| (group.first..=group.last).collect()));
-    Plan { droppable, last: Some(last) }
+    DropPlan { droppable, last: Some(last) }
 }
 
 /// A person's message and what followed it up to their next.
-fn turns<'g>(groups: &'g [Group], messages: &[Message<'_>]) -> Vec<Vec<&'g Group>> {
-    let mut turns: Vec<Vec<&Group>> = Vec::new();
+fn turns<'g>(groups: &'g [MessageGroup], messages: &[Message<'_>]) -> Vec<Vec<&'g MessageGroup>> {
+    let mut turns: Vec<Vec<&MessageGroup>> = Vec::new();
     for group in groups {
         match turns.last_mut() {
-            Some(turn) if messages[group.first].part != Part::User => turn.push(group),
+            Some(turn) if messages[group.first].part != MessageRole::User => turn.push(group),
             Some(_) | None => turns.push(vec![group]),
         }
     }
@@ -174,8 +174,9 @@ fn turns<'g>(groups: &'g [Group], messages: &[Message<'_>]) -> Vec<Vec<&'g Group
 
 /// First the tool work of a turn, piece by piece; then what was asked together with what was answered, so that who
 /// speaks goes on alternating.
-fn drop_turn(turn: &[&Group], messages: &[Message<'_>]) -> Vec<Vec<usize>> {
-    let is_tool_work = |group: &&&Group| messages[group.first..=group.last].iter().any(|m| m.part == Part::Result);
+fn drop_turn(turn: &[&MessageGroup], messages: &[Message<'_>]) -> Vec<Vec<usize>> {
+    let is_tool_work =
+        |group: &&&MessageGroup| messages[group.first..=group.last].iter().any(|m| m.part == MessageRole::Result);
     let mut pieces: Vec<Vec<usize>> =
         turn.iter().filter(is_tool_work).map(|group| (group.first..=group.last).collect()).collect();
     let rest: Vec<usize> =
@@ -185,16 +186,20 @@ fn drop_turn(turn: &[&Group], messages: &[Message<'_>]) -> Vec<Vec<usize>> {
 }
 
 /// Calls with their results by id, results without a known id with what is before them, prefaces with what is next.
-fn groups(messages: &[Message<'_>]) -> Vec<Group> {
+fn groups(messages: &[Message<'_>]) -> Vec<MessageGroup> {
     let mut caller: HashMap<&str, usize> = HashMap::new();
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<MessageGroup> = Vec::new();
     for (n, message) in messages.iter().enumerate() {
         let asked = message.answers.iter().filter_map(|id| caller.get(id.as_ref()).copied()).min();
         let mut first = match message.part {
-            Part::Result => asked.unwrap_or_else(|| n.saturating_sub(usize::from(message.answers.is_empty()))),
-            Part::System | Part::User | Part::Assistant | Part::Call | Part::Preface => n,
+            MessageRole::Result => asked.unwrap_or_else(|| n.saturating_sub(usize::from(message.answers.is_empty()))),
+            MessageRole::System
+            | MessageRole::User
+            | MessageRole::Assistant
+            | MessageRole::Call
+            | MessageRole::Preface => n,
         };
-        if n > 0 && messages[n - 1].part == Part::Preface {
+        if n > 0 && messages[n - 1].part == MessageRole::Preface {
             first = first.min(n - 1);
         }
         // Everything since the call belongs to its group, also what came in between.
@@ -202,7 +207,7 @@ fn groups(messages: &[Message<'_>]) -> Vec<Group> {
             first = first.min(open.first);
             groups.pop();
         }
-        groups.push(Group { first, last: n });
+        groups.push(MessageGroup { first, last: n });
         for id in &message.calls {
             caller.insert(id.as_ref(), n);
         }

@@ -10,7 +10,7 @@ use crate::rewrite::request::Request;
 
 /// What a message is to the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum MessageRole {
     /// From the operator of the agent: stays.
     System,
     /// A person's, or whoever asks.
@@ -27,7 +27,7 @@ pub(crate) enum Part {
 #[derive(Debug)]
 pub(crate) struct Message<'a> {
     pub(crate) at: At,
-    pub(crate) part: Part,
+    pub(crate) part: MessageRole,
     pub(crate) tokens: u64,
     pub(crate) tally: Tally,
     /// Ids of the calls that it makes, and of those that it answers.
@@ -72,18 +72,20 @@ fn weigh(request: &Request<'_, '_>, message: &mut Message<'_>) {
     message.tally = whole;
 }
 
-fn message<'a>(at: At, part: Part) -> Message<'a> {
+fn message<'a>(at: At, part: MessageRole) -> Message<'a> {
     Message { at, part, tokens: 0, tally: Tally::default(), calls: Vec::new(), answers: Vec::new(), texts: Vec::new() }
 }
 
 fn openai_chat<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {
     let calls: Vec<At> = tape.get(at, "tool_calls").into_iter().flat_map(|calls| tape.items(calls)).collect();
     let part = match word(tape, at, "role") {
-        "system" | "developer" => Part::System,
-        "user" => Part::User,
-        "tool" | "function" => Part::Result,
-        _ if !calls.is_empty() || tape.get(at, "function_call").is_some_and(|call| !tape.is_null(call)) => Part::Call,
-        _ => Part::Assistant,
+        "system" | "developer" => MessageRole::System,
+        "user" => MessageRole::User,
+        "tool" | "function" => MessageRole::Result,
+        _ if !calls.is_empty() || tape.get(at, "function_call").is_some_and(|call| !tape.is_null(call)) => {
+            MessageRole::Call
+        }
+        _ => MessageRole::Assistant,
     };
     let mut message = message(at, part);
     message.calls = calls.into_iter().filter_map(|call| tape.string(tape.get(call, "id")?)).collect();
@@ -98,7 +100,7 @@ fn openai_responses<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {
     let call_id = || tape.get(at, "call_id").and_then(|id| tape.string(id)).into_iter().collect::<Vec<_>>();
     let kind = word(tape, at, "type");
     if kind.ends_with("_call_output") {
-        let mut message = message(at, Part::Result);
+        let mut message = message(at, MessageRole::Result);
         message.answers = call_id();
         if let Some(output) = tape.get(at, "output") {
             content_texts(tape, output, &mut message.texts);
@@ -106,20 +108,20 @@ fn openai_responses<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {
         return message;
     }
     if kind.ends_with("_call") {
-        let mut message = message(at, Part::Call);
+        let mut message = message(at, MessageRole::Call);
         message.calls = call_id();
         return message;
     }
     let part = match word(tape, at, "role") {
-        "system" | "developer" => Part::System,
-        "user" => Part::User,
-        "assistant" => Part::Assistant,
+        "system" | "developer" => MessageRole::System,
+        "user" => MessageRole::User,
+        "assistant" => MessageRole::Assistant,
         // Reasoning belongs to the item that it led to.
-        _ if kind == "reasoning" => Part::Preface,
-        _ => Part::Assistant,
+        _ if kind == "reasoning" => MessageRole::Preface,
+        _ => MessageRole::Assistant,
     };
     let mut message = message(at, part);
-    if let Some(content) = tape.get(at, "content").filter(|_| part != Part::Preface) {
+    if let Some(content) = tape.get(at, "content").filter(|_| part != MessageRole::Preface) {
         content_texts(tape, content, &mut message.texts);
     }
     message
@@ -127,17 +129,17 @@ fn openai_responses<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {
 
 fn anthropic<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {
     let user = word(tape, at, "role") == "user";
-    let mut found = message(at, if user { Part::User } else { Part::Assistant });
+    let mut found = message(at, if user { MessageRole::User } else { MessageRole::Assistant });
     let Some(content) = tape.get(at, "content") else { return found };
     let mut given = Vec::new();
     for block in tape.items(content) {
         match word(tape, block, "type") {
             "tool_use" => {
-                found.part = Part::Call;
+                found.part = MessageRole::Call;
                 found.calls.extend(tape.get(block, "id").and_then(|id| tape.string(id)));
             }
             "tool_result" => {
-                found.part = Part::Result;
+                found.part = MessageRole::Result;
                 found.answers.extend(tape.get(block, "tool_use_id").and_then(|id| tape.string(id)));
                 if let Some(inner) = tape.get(block, "content") {
                     content_texts(tape, inner, &mut given);
@@ -148,8 +150,8 @@ fn anthropic<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {
     }
     // Beside results a person may have said something: that is not a tool's to shorten.
     match found.part {
-        Part::Result => found.texts = given,
-        Part::System | Part::User | Part::Assistant | Part::Call | Part::Preface => {
+        MessageRole::Result => found.texts = given,
+        MessageRole::System | MessageRole::User | MessageRole::Assistant | MessageRole::Call | MessageRole::Preface => {
             content_texts(tape, content, &mut found.texts);
         }
     }
@@ -157,7 +159,7 @@ fn anthropic<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {
 }
 
 fn plain<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {
-    let mut message = message(at, Part::Assistant);
+    let mut message = message(at, MessageRole::Assistant);
     match tape.kind(at) {
         Kind::String => text(tape, at, &mut message.texts),
         Kind::Object => tape.members(at).for_each(|(_, value)| {

@@ -1,6 +1,5 @@
-//! Changes to a payload: what the verdict wants done differently is written into the request itself, where its shape is
-//! known. Everything is cut and pasted by place, so that what is not changed stays byte for byte, and the result is a
-//! request that its provider takes.
+//! Payload rewriting: writes a verdict's changes into the request where its shape is known. Edits are by position, so
+//! unchanged bytes stay, and the result is a request that its provider accepts.
 
 mod apply;
 mod compress;
@@ -10,7 +9,7 @@ mod shorten;
 #[cfg(test)]
 mod tests;
 
-pub use apply::{Rewritten, WhyNot, rewrite};
+pub use apply::{NotApplied, Rewritten, rewrite};
 pub(crate) use compress::floor;
 pub use compress::{Room, measure, model_of};
 pub(crate) use messages::{Message, messages};

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn each_format_is_known_by_its_structure() {
+    fn formats_are_recognised_by_structure() {
         use PayloadFormat::{Anthropic, OpenaiChat, OpenaiResponses};
         for (payload, is) in [
             (r#"{"model":"gpt-5","messages":[{"role":"user","content":"hi"}]}"#, Some(OpenaiChat)),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn pointers_find_what_structure_does_not_show() {
+    fn pointers_find_requests_without_known_structure() {
         let payload = r#"{"job":{"history":["a","b"],"llm":"gpt-5","cap":100,"prompt":"p"}}"#;
         let shape = PayloadShape {
             messages: Some("/job/history".into()),

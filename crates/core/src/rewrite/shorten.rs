@@ -111,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shortened_is_still_a_token_and_fits(
+        fn shortened_texts_are_valid_tokens_that_fit(
             pieces in prop::collection::vec("[a-z ]{0,9}|[é漢😀]{1,4}|(\\\\\\\\|\\\\n|\\\\\"|\\\\ud83d|\\\\ud83d\\\\ude00|\\\\u0000){1,5}", 40..200),
             to in 32_u64..200,
         ) {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn beginning_and_end_stay() {
+    fn shortening_keeps_beginning_and_end() {
         let token = format!("\"begin {} end\"", "middle ".repeat(500));
         let short = shortened(&token, count_json(&token, Tokenizer::O200k), 100, Tokenizer::O200k).unwrap();
         assert!(short.starts_with("\"begin ") && short.ends_with(" end\"") && short.contains("tokens left out"));

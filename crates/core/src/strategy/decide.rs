@@ -2,7 +2,7 @@
 
 use super::Failure;
 use super::delay::due_at;
-use super::plan::{Plan, fall_back, plan};
+use super::plan::{RetryPlan, fall_back, plan};
 use super::sentence::{Because, sentence};
 use super::table::{Strategy, Tries, strategy_under};
 use crate::guard::{Hazard, hazard};
@@ -13,19 +13,19 @@ use crate::run::{ATTEMPT_MAX, Run};
 use crate::time::Timestamp;
 use crate::verdict::{Action, DeadBecause, RecommendedAction, Target, Verdict};
 
-/// A verdict, and what is to be remembered of it.
+/// A verdict, and what to remember of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     pub verdict: Verdict,
-    /// Changes and targets that are tried with it.
+    /// Hashes of the changes and targets that it tries.
     pub tried: Vec<u64>,
 }
 
 const POISON_STREAK: u32 = 5;
 const POISON_SILENCES: u32 = 3;
 
-/// Judges the failure of `run`'s last attempt. The run already counts it: its attempt number, its memory and its
-/// effects are as they stand after the failure.
+/// Decides on the failure of `run`'s last attempt. The run already includes it: attempt number, memory and effects are
+/// those after the failure.
 pub fn decide(failure: &Failure, run: &Run, policy: &Policy, now: Timestamp, jitter: f64) -> Decision {
     let strategy = strategy_under(policy, &failure.reason, failure.category);
     let planned = match stop(failure, run, policy, &strategy) {
@@ -42,7 +42,7 @@ pub fn decide(failure: &Failure, run: &Run, policy: &Policy, now: Timestamp, jit
     }
 }
 
-/// What ends it here, most serious first.
+/// Why there is no retry, most serious first.
 fn stop(failure: &Failure, run: &Run, policy: &Policy, strategy: &Strategy) -> Option<Because> {
     match hazard(run) {
         Some(Hazard::EffectUnknown) => return Some(Because::EffectUnknown),
@@ -58,7 +58,7 @@ fn stop(failure: &Failure, run: &Run, policy: &Policy, strategy: &Strategy) -> O
     if run.memory.silent_in_row >= POISON_SILENCES {
         return Some(Because::KillsWorkers(POISON_SILENCES));
     }
-    // A retry that the configuration asks for is made, whatever the category.
+    // A retry that the configuration allows is made, whatever the category.
     if failure.category == Category::Permanent && strategy.tries == Tries::AtMost(0) {
         return Some(Because::Permanent);
     }
@@ -86,7 +86,7 @@ fn retry(
     run: &Run,
     policy: &Policy,
     strategy: &Strategy,
-    plan: Plan,
+    plan: RetryPlan,
     now: Timestamp,
     jitter: f64,
 ) -> Decision {
@@ -95,7 +95,7 @@ fn retry(
         return dead(failure, strategy, &Because::NothingToWaitFor);
     };
     let (wait_ms, left) = (due.since(now), policy.max_attempts - run.attempts_on_budget());
-    let Plan { changes, fresh, target, missing, tried } = plan;
+    let RetryPlan { changes, fresh, target, missing, tried } = plan;
     let because = Because::Retry { wait_ms, left, fresh, target: target.clone(), missing };
     let verdict = Verdict {
         action: Action::Retry,
@@ -138,7 +138,7 @@ fn verdict(failure: &Failure, why: String, recommended_action: RecommendedAction
     }
 }
 
-/// Whose cap was reached, with what was used and what is allowed in words.
+/// The retry budget that was reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CapReached {
     pub(super) whose: &'static str,
@@ -146,7 +146,7 @@ pub(super) struct CapReached {
     pub(super) allowed: String,
 }
 
-/// The run already counts what this attempt used; the tenant's sum does not yet.
+/// The run's sum includes this attempt; the tenant's does not yet.
 pub(super) fn spent(failure: &Failure, run: &Run, policy: &Policy) -> Option<Because> {
     let budget = &policy.budget;
     let own = run.memory.spent;

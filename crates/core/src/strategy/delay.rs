@@ -1,4 +1,4 @@
-//! From a strategy's delay to an instant. Always in the future, never past what a person would still expect.
+//! From a strategy's delay to a due time: always in the future, at most 31 days.
 
 use crate::classify::Facts;
 use crate::policy::Schedule;
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn backoff_doubles_up_to_five_minutes_and_never_falls_below_a_second() {
+    fn backoff_doubles_up_to_five_minutes() {
         let at = |retries, jitter| wait(Delay::Backoff, &Schedule::ByReason, Facts::default(), retries, jitter);
         assert_eq!(
             [0, 1, 2, 3, 4, 60].map(|n| at(n, 1.0)),
@@ -88,13 +88,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_provider_said_wins_over_the_schedule() {
+    fn retry_after_wins_over_the_schedule() {
         let facts = Facts { wait_ms: Some(7_000), ..Facts::default() };
         assert_eq!(wait(Delay::Backoff, &Preset::Customer.schedule(), facts, 3, 0.5), Some(7_000));
     }
 
     #[test]
-    fn a_fixed_schedule_is_kept_within_ten_percent_and_repeats_its_last_wait() {
+    fn fixed_schedules_jitter_ten_percent_and_repeat_the_last() {
         let schedule = Preset::Internal.schedule();
         let at = |retries, jitter| wait(Delay::Backoff, &schedule, Facts::default(), retries, jitter);
         assert_eq!([at(0, 0.0), at(0, 0.5), at(1, 1.0)], [Some(13_500), Some(15_000), Some(49_500)]);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_waits_for_its_reset_but_not_for_one_that_nobody_named_or_that_is_past() {
+    fn quota_retries_wait_for_a_named_future_reset() {
         let reset = |at| Facts { reset_at_ms: at, ..Facts::default() };
         let at = |facts| wait(Delay::AtReset, &Schedule::ByReason, facts, 0, 0.5);
         assert_eq!(at(reset(Some(NOW + 3_600_000))), Some(3_600_000));

@@ -27,12 +27,12 @@ pub struct Failure {
     pub category: Category,
     pub rule: String,
     pub facts: Facts,
-    /// The caller says that nothing more may be tried.
+    /// The caller forbids further attempts.
     pub terminal: bool,
     pub fingerprint: u64,
-    /// What the attempt used up.
+    /// Tokens and cost of the attempt.
     pub spent: Spend,
-    /// What the payload weighs; looked at only where the input was too long.
+    /// The measured request; only set where the input was too long.
     pub room: Option<Room>,
     /// The output that was refused, by its hash.
     pub refused: Option<u64>,
@@ -45,7 +45,7 @@ impl Failure {
         Self { category, facts, terminal, fingerprint, ..found }.with_long_waits_as_quota()
     }
 
-    /// A failure that the engine itself found.
+    /// A failure that the engine detected itself.
     pub fn found(reason: Reason, rule: &str) -> Self {
         let fingerprint = fnv(reason.as_str(), rule);
         Self {
@@ -67,7 +67,7 @@ impl Failure {
         Self { facts: objection.facts, fingerprint: fingerprint.hash, ..found }
     }
 
-    /// Nobody waits more than a day for a rate limit: that is a quota with a reset time.
+    /// A rate limit of more than a day is a quota with a reset time.
     fn with_long_waits_as_quota(mut self) -> Self {
         let long = self.facts.wait_ms.is_some_and(|ms| ms > RETRY_AFTER_MAX_MS);
         if long && self.category == Category::Transient {
@@ -78,7 +78,7 @@ impl Failure {
     }
 }
 
-/// What is kept in stores already, so it stays as it is.
+/// Stored values depend on this hash: it must not change.
 fn fnv(reason: &str, rule: &str) -> u64 {
     let mut hash = Fnv::new();
     for part in [reason.as_bytes(), &[0], rule.as_bytes()] {

@@ -14,7 +14,7 @@ use crate::text::Label;
 use crate::verdict::{Change, Target};
 
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Plan {
+pub(super) struct RetryPlan {
     /// All that the next attempt does differently from the payload.
     pub(super) changes: Vec<Change>,
     /// Of them, what the last attempt did not do.
@@ -25,10 +25,10 @@ pub(super) struct Plan {
     pub(super) tried: Vec<u64>,
 }
 
-/// What the strategy comes to for this run, or why no retry could succeed.
-pub(super) fn plan(failure: &Failure, run: &Run, policy: &Policy, strategy: &Strategy) -> Result<Plan, Because> {
-    let fit = Fit::new(failure, run, policy);
-    let Route { target, missing } = route(&strategy.target, run, policy, &fit);
+/// Applies the strategy to this run, or says why no retry could succeed.
+pub(super) fn plan(failure: &Failure, run: &Run, policy: &Policy, strategy: &Strategy) -> Result<RetryPlan, Because> {
+    let fit = ContextFit::new(failure, run, policy);
+    let RetryRoute { target, missing } = route(&strategy.target, run, policy, &fit);
     let wanted = strategy.changes.iter().map(|change| concrete(change, failure, &fit, &target));
     let wanted: Vec<Change> = wanted.collect::<Result<_, _>>()?;
     let known = |change: &Change| run.memory.tried.contains(&change_id(change, failure));
@@ -38,18 +38,18 @@ pub(super) fn plan(failure: &Failure, run: &Run, policy: &Policy, strategy: &Str
         return Err(Because::NothingNew { again, missing });
     }
     let tried = fresh.iter().map(|change| change_id(change, failure)).chain(target_ids(&target)).collect();
-    Ok(Plan { changes: carried(run, &fresh), fresh, target, missing, tried })
+    Ok(RetryPlan { changes: carried(run, &fresh), fresh, target, missing, tried })
 }
 
-/// After the changed retry has not helped: one more, in the simpler queue.
-pub(super) fn fall_back(run: &Run, policy: &Policy) -> Option<Plan> {
+/// After the changed retry has failed: one more, in the fallback queue.
+pub(super) fn fall_back(run: &Run, policy: &Policy) -> Option<RetryPlan> {
     let target = Target { queue: Some(fallback_queue(run, policy).ok()?), ..Target::default() };
     let tried = target_ids(&target).collect();
-    Some(Plan { changes: run.changes.clone(), target, tried, ..Plan::default() })
+    Some(RetryPlan { changes: run.changes.clone(), target, tried, ..RetryPlan::default() })
 }
 
-/// With its figures, where the table leaves them open.
-fn concrete(change: &Change, failure: &Failure, fit: &Fit<'_>, target: &Target) -> Result<Change, Because> {
+/// Fills in figures that the table leaves open.
+fn concrete(change: &Change, failure: &Failure, fit: &ContextFit<'_>, target: &Target) -> Result<Change, Because> {
     match change {
         Change::CompressContext { to_tokens: None } if failure.reason == Reason::ContextOverflow => {
             let to_tokens = fit.compress_to(target.model.as_ref()).map_err(Because::TooLong)?;
@@ -64,7 +64,7 @@ fn concrete(change: &Change, failure: &Failure, fit: &Fit<'_>, target: &Target) 
     }
 }
 
-/// What the last attempt did, and over it what is new; of a kind that can only be done once, the new one.
+/// Changes of the last attempt with the new ones; a new change replaces an old one of a kind that applies once.
 fn carried(run: &Run, fresh: &[Change]) -> Vec<Change> {
     let replaced = |old: &Change| {
         fresh.iter().any(|new| match (old, new) {
@@ -78,15 +78,15 @@ fn carried(run: &Run, fresh: &[Change]) -> Vec<Change> {
     run.changes.iter().filter(|old| !replaced(old)).chain(fresh).cloned().collect()
 }
 
-/// A target, and why the rest of what was wanted is not in it.
+/// A target, and why parts of the wanted target are missing.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Route {
+pub(super) struct RetryRoute {
     pub(super) target: Target,
     pub(super) missing: Vec<&'static str>,
 }
 
-pub(super) fn route(wanted: &[Towards], run: &Run, policy: &Policy, fit: &Fit<'_>) -> Route {
-    let mut route = Route::default();
+pub(super) fn route(wanted: &[Towards], run: &Run, policy: &Policy, fit: &ContextFit<'_>) -> RetryRoute {
+    let mut route = RetryRoute::default();
     for towards in wanted {
         let missing = match towards {
             Towards::LargerModel => set(&mut route.target.model, larger_model(run, policy, fit)),
@@ -115,8 +115,8 @@ fn new_models<'a>(run: &'a Run, policy: &'a Policy) -> impl Iterator<Item = (usi
     policy.ladder.iter().enumerate().filter(move |(_, model)| Some(*model) != current && !tried(model))
 }
 
-/// The first one up the ladder that the input fits, otherwise the largest; each must really be larger.
-fn larger_model(run: &Run, policy: &Policy, fit: &Fit<'_>) -> Result<Label, &'static str> {
+/// The first larger model on the ladder that takes the input, otherwise the largest.
+fn larger_model(run: &Run, policy: &Policy, fit: &ContextFit<'_>) -> Result<Label, &'static str> {
     if policy.ladder.is_empty() {
         return Err("no larger model is set for the queue");
     }
@@ -134,7 +134,7 @@ fn other_model(run: &Run, policy: &Policy) -> Result<Label, &'static str> {
     if policy.ladder.is_empty() {
         return Err("no other model is set for the queue");
     }
-    // One step up where there is one: what repeats itself is rarely helped by less.
+    // One step up if there is one: a smaller model rarely ends a loop.
     let at = policy.ladder.iter().position(|model| Some(model) == run.around.model.as_ref());
     let up = at.and_then(|at| new_models(run, policy).find(|(n, _)| *n > at));
     let chosen = up.or_else(|| new_models(run, policy).last()).map(|(_, model)| model.clone());
@@ -151,7 +151,7 @@ fn other_agent(run: &Run, policy: &Policy) -> Result<Label, &'static str> {
     other.ok_or("no other agent can do this task type")
 }
 
-/// None where the caller retries: its run is never handed to anybody else.
+/// Refused where the caller retries: its run is never handed to anybody else.
 pub(super) fn fallback_queue(run: &Run, policy: &Policy) -> Result<QueueName, &'static str> {
     let queue = policy.fallback_queue.as_ref().filter(|_| policy.retry_by == RetryBy::Worker);
     let Some(queue) = queue else { return Err("no fallback queue is set") };
@@ -165,24 +165,24 @@ pub(super) fn fallback_queue(run: &Run, policy: &Policy) -> Result<QueueName, &'
 /// What an answer is left where the request does not say.
 const OUTPUT_RESERVE_TOKENS: u64 = 4_096;
 
-/// What is known of an input and the models that may take it. Tokens are as models count them, unless said otherwise.
-pub(super) struct Fit<'a> {
+/// How an input fits models. Tokens are as the model counts them unless said otherwise.
+pub(super) struct ContextFit<'a> {
     failure: &'a Failure,
     policy: &'a Policy,
     model: Option<&'a Label>,
-    /// What the failed attempt was cut to before it was sent, as we count.
+    /// What the failed attempt was compressed to, as we count.
     cut_to: Option<u64>,
 }
 
-/// An input that no change of ours makes fit.
+/// An input that no change makes fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TooLong {
-    /// With all left out that may be.
+    /// Its size with everything dropped that may be.
     pub(super) least: u64,
     pub(super) allowed: Option<u64>,
 }
 
-impl<'a> Fit<'a> {
+impl<'a> ContextFit<'a> {
     pub(super) fn new(failure: &'a Failure, run: &'a Run, policy: &'a Policy) -> Self {
         let cut_to = run.changes.iter().find_map(|change| match change {
             Change::CompressContext { to_tokens } => *to_tokens,
@@ -195,7 +195,7 @@ impl<'a> Fit<'a> {
         Self { failure, policy, model: run.around.model.as_ref(), cut_to }
     }
 
-    /// What the current model takes: by its own word where the error has it.
+    /// What the current model takes, by the error if it says so.
     fn allowed_now(&self) -> Option<u64> {
         let by_error = self.failure.facts.limit.map(|limit| limit - self.output_tokens().min(limit / 2));
         by_error.or_else(|| self.allowed_by(self.model?))
@@ -211,7 +211,7 @@ impl<'a> Fit<'a> {
         self.failure.room.as_ref().and_then(|room| room.output_tokens).unwrap_or(OUTPUT_RESERVE_TOKENS)
     }
 
-    /// Larger by the catalogue; where it knows neither, the order of the ladder is the queue's word for it.
+    /// Larger by the catalogue; for unknown models by the order of the ladder.
     pub(super) fn is_larger(&self, model: &Label, in_order: bool) -> bool {
         match (self.allowed_by(model), self.allowed_now()) {
             (Some(candidate), Some(now)) => candidate > now,
@@ -219,13 +219,13 @@ impl<'a> Fit<'a> {
         }
     }
 
-    /// Whether a model takes the input as it is; unknown counts as no.
+    /// Whether a model takes the whole input; unknown counts as no.
     pub(super) fn takes_all(&self, model: &Label) -> bool {
         let needed = self.failure.facts.actual.or_else(|| self.failure.room.as_ref().map(|room| room.tokens));
         self.allowed_by(model).zip(needed).is_some_and(|(allowed, needed)| needed <= allowed)
     }
 
-    /// What to compress to, as we count tokens, on the model of the next attempt; none where nothing is known.
+    /// The target size, as we count tokens, for the model of the next attempt; none where nothing is known.
     pub(super) fn compress_to(&self, larger: Option<&Label>) -> Result<Option<u64>, TooLong> {
         let allowed = match larger {
             Some(model) => self.allowed_by(model),
@@ -245,7 +245,7 @@ impl<'a> Fit<'a> {
         Ok(to.map(|to| to.max(room.floor_tokens)))
     }
 
-    /// Ours against the provider's own count, where the error tells it and both speak of the same input.
+    /// Our count and the provider's, if the error names one for the same input.
     fn calibration(&self) -> Option<(u64, u64)> {
         let whole = self.failure.room.as_ref()?.tokens;
         let ours = self.cut_to.map_or(whole, |cut_to| cut_to.min(whole));

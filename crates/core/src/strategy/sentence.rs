@@ -1,4 +1,4 @@
-//! The decision in words that a person reads at night.
+//! The decision as a sentence for the on-call engineer.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::text::Label;
 use crate::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS};
 use crate::verdict::{Change, DeadBecause, Target};
 
-/// What decided it.
+/// The basis of a decision.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Because {
     EffectUnknown,
@@ -43,7 +43,7 @@ pub(super) enum Because {
 }
 
 impl Because {
-    /// Whether what could be changed here is at its end, so that a simpler workflow may try.
+    /// Whether changes are used up, so that the fallback queue may try.
     pub(super) fn may_fall_back(&self) -> bool {
         match self {
             Self::TriesUsed(_) | Self::NothingNew { .. } | Self::TooLong(_) => true,
@@ -131,7 +131,7 @@ pub(super) fn sentence(failure: &Failure, because: &Because) -> String {
     }
 }
 
-/// The changes that are felt: where all of the input fits nothing is cut, and nobody is told that it is.
+/// The changes worth mentioning: an input that fits is not cut.
 fn cutting<'a>(fresh: &'a [Change], failure: &Failure) -> Vec<&'a Change> {
     let input = failure.room.as_ref().map(|room| room.tokens).or(failure.facts.actual);
     let fits = |change: &&Change| match (change, input) {

@@ -1,4 +1,4 @@
-//! One row per reason: how long to wait, how often to try, what to change, what to advise.
+//! The strategy table by reason: delay, tries, changes, target, recommended action.
 
 use crate::policy::{Policy, Towards};
 use crate::reason::{Category, Reason};
@@ -33,7 +33,7 @@ pub struct Strategy {
     pub recommended: RecommendedAction,
 }
 
-/// The strategy where a policy has its own word on the reason.
+/// The strategy with the policy's overrides for the reason.
 pub(super) fn strategy_under(policy: &Policy, reason: &Reason, category: Category) -> Strategy {
     let mut strategy = strategy(reason, category);
     let Some(own) = policy.strategies.get(reason) else { return strategy };
@@ -41,7 +41,7 @@ pub(super) fn strategy_under(policy: &Policy, reason: &Reason, category: Categor
     strategy.changes = own.changes.clone().unwrap_or(strategy.changes);
     strategy.target = own.target.clone().unwrap_or(strategy.target);
     let waits = own.delay_ms.map(Delay::FixedMs);
-    // Whoever allows a retry that the table does not know wants one, and has to wait some time for it.
+    // A retry that only the policy allows gets the default delay.
     let allowed = strategy.delay == Delay::Never && strategy.tries != Tries::AtMost(0);
     let otherwise = if allowed { Delay::FixedMs(DELAY_DEFAULT_MS) } else { strategy.delay };
     strategy.delay = waits.unwrap_or(otherwise);

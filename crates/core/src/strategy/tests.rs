@@ -52,7 +52,7 @@ fn compressed_to(verdict: &Verdict) -> Option<u64> {
 }
 
 #[test]
-fn an_overflow_is_cut_to_what_the_error_allows_less_the_answer() {
+fn an_overflow_is_cut_to_the_limit_less_output() {
     let verdict = judged(&overflow(Some(130_000), Some(128_000), Some((130_000, 2_000))), &run(), &Policy::default());
     let to = compressed_to(&verdict).unwrap();
     assert!((110_000..=128_000 - 4_096).contains(&to), "{to}");
@@ -60,7 +60,7 @@ fn an_overflow_is_cut_to_what_the_error_allows_less_the_answer() {
 }
 
 #[test]
-fn where_a_larger_model_takes_all_of_it_nobody_is_told_that_it_is_cut() {
+fn no_cut_is_mentioned_if_the_larger_model_fits() {
     let larger = policy(&ladder(&["gpt-4o", "gpt-4.1"]));
     let why = |room| judged(&overflow(Some(160_123), Some(128_000), room), &run(), &larger).why;
     let told = "The input does not fit the model's context (160123 of 128000): retry in 10 s with the instruction “Focus on the core task.” on model gpt-4.1, 3 attempts left.";
@@ -69,7 +69,7 @@ fn where_a_larger_model_takes_all_of_it_nobody_is_told_that_it_is_cut() {
 }
 
 #[test]
-fn without_a_figure_in_the_error_the_catalogue_says_what_fits() {
+fn without_a_limit_in_the_error_the_catalogue_decides() {
     let verdict = judged(&overflow(None, None, Some((300_000, 2_000))), &run(), &Policy::default());
     let to = compressed_to(&verdict).unwrap();
     assert!((90_000..128_000 - 4_096).contains(&to), "{to}");
@@ -79,7 +79,7 @@ fn without_a_figure_in_the_error_the_catalogue_says_what_fits() {
 }
 
 #[test]
-fn a_larger_model_is_taken_only_if_it_is_larger_and_the_first_that_takes_it_all() {
+fn the_first_larger_model_that_fits_is_chosen() {
     let with =
         |models: &[&str], need| judged(&overflow(Some(need), None, None), &run(), &policy(&ladder(models))).target;
     let model = |models: &[&str], need| with(models, need).model.map(|model| model.to_string());
@@ -96,7 +96,7 @@ fn a_larger_model_is_taken_only_if_it_is_larger_and_the_first_that_takes_it_all(
 }
 
 #[test]
-fn an_overflow_with_no_larger_model_and_nothing_to_drop_is_a_dead_letter_at_once() {
+fn an_overflow_that_cannot_shrink_is_dead_lettered_at_once() {
     let stuck = overflow(Some(150_000), Some(128_000), Some((150_000, 150_000)));
     let verdict = judged(&stuck, &run(), &Policy::default());
     assert_eq!((verdict.action, verdict.dead_because), (Action::DeadLetter, Some(DeadBecause::Permanent)));
@@ -114,7 +114,7 @@ fn an_overflow_with_no_larger_model_and_nothing_to_drop_is_a_dead_letter_at_once
 }
 
 #[test]
-fn what_we_count_is_corrected_by_what_the_provider_counted() {
+fn our_count_is_calibrated_by_the_providers() {
     // We count half of what the provider does, so that half of the limit, as we count, is the whole of it.
     let verdict = judged(&overflow(Some(200_000), Some(128_000), Some((100_000, 1_000))), &run(), &Policy::default());
     let to = compressed_to(&verdict).unwrap();
@@ -122,7 +122,7 @@ fn what_we_count_is_corrected_by_what_the_provider_counted() {
 }
 
 #[test]
-fn the_same_change_is_not_tried_twice_whatever_the_reason() {
+fn the_same_change_is_not_tried_twice() {
     let scale = || Some(vec![Change::ScaleOutputBudget { factor: 2.0 }]);
     let twice = StrategyLayer { tries: Some(3), ..StrategyLayer::default() };
     let same = StrategyLayer { tries: Some(1), changes: scale(), ..StrategyLayer::default() };
@@ -143,7 +143,7 @@ fn the_same_change_is_not_tried_twice_whatever_the_reason() {
 }
 
 #[test]
-fn another_error_is_another_thing_to_tell_the_model() {
+fn a_different_error_may_be_told_again() {
     let first = decide(&of(Reason::ToolError), &run(), &Policy::default(), now(), 0.5);
     let memory = Memory { tried: first.tried, ..Memory::default() };
     let again = Run { attempt: 2, memory, changes: first.verdict.changes, ..run() };
@@ -153,7 +153,7 @@ fn another_error_is_another_thing_to_tell_the_model() {
 }
 
 #[test]
-fn a_retry_that_changes_nothing_keeps_what_was_changed_before_it() {
+fn unchanged_retries_keep_earlier_changes() {
     let changed = decide(&overflow(None, Some(9_000), None), &run(), &Policy::default(), now(), 0.5);
     let again = Run { attempt: 2, changes: changed.verdict.changes.clone(), ..run() };
     assert_eq!(judged(&of(Reason::Timeout), &again, &Policy::default()).changes, changed.verdict.changes);
@@ -162,7 +162,7 @@ fn a_retry_that_changes_nothing_keeps_what_was_changed_before_it() {
 }
 
 #[test]
-fn a_loop_goes_to_another_able_agent_and_another_model() {
+fn loops_go_to_another_agent_and_model() {
     let can = |word: &str| BTreeSet::from([Label::from(word)]);
     let agents =
         BTreeMap::from([("a".into(), can("invoice")), ("b".into(), can("poem")), ("c".into(), can("invoice"))]);
@@ -177,7 +177,7 @@ fn a_loop_goes_to_another_able_agent_and_another_model() {
 }
 
 #[test]
-fn where_the_changed_retry_did_not_help_the_fallback_queue_takes_over_once() {
+fn the_fallback_queue_takes_over_once() {
     let layer = PolicyLayer { fallback_queue: Some("simple".parse().unwrap()), ..PolicyLayer::default() };
     let mut again = Run { attempt: 2, ..run() };
     again.memory.count_retry(&Reason::ToolError);
@@ -193,7 +193,7 @@ fn where_the_changed_retry_did_not_help_the_fallback_queue_takes_over_once() {
 }
 
 #[test]
-fn a_queue_may_have_its_own_word_on_a_reason() {
+fn queues_override_strategies_by_reason() {
     let own = StrategyLayer {
         delay_ms: Some(2_000),
         tries: Some(1),
@@ -211,7 +211,7 @@ fn a_queue_may_have_its_own_word_on_a_reason() {
 }
 
 #[test]
-fn a_cap_that_is_reached_ends_it_with_the_figures() {
+fn reached_budget_caps_end_retries_with_figures() {
     let usd = |dollars| Usd::from_dollars(dollars);
     let spent = Spend { tokens: 1_200, cost: usd(0.4).unwrap() };
     let retry = Run { attempt: 2, memory: Memory { spent, ..Memory::default() }, ..run() };
@@ -238,7 +238,7 @@ fn a_cap_that_is_reached_ends_it_with_the_figures() {
 }
 
 #[test]
-fn a_quota_waits_for_its_reset_within_a_tenth_and_a_month() {
+fn quota_waits_are_jittered_and_capped_at_a_month() {
     let reset = |in_ms: i64| Facts { reset_at_ms: Some(now().as_millis() + in_ms), ..Facts::default() };
     let day = 86_400_000;
     let quota = Failure { facts: reset(day), ..of(Reason::QuotaExhausted) };
@@ -254,7 +254,7 @@ fn a_quota_waits_for_its_reset_within_a_tenth_and_a_month() {
 }
 
 #[test]
-fn an_unsafe_run_stays_dead_beside_a_fallback_queue() {
+fn unsafe_runs_do_not_fall_back() {
     let fallback = policy(&PolicyLayer { fallback_queue: Some("simple".parse().unwrap()), ..PolicyLayer::default() });
     let failure = of(Reason::ToolError);
     let mut tried = run();
@@ -278,7 +278,7 @@ fn why(failure: &Failure, run: &Run, policy: &Policy) -> String {
 }
 
 #[test]
-fn figures_are_told_where_they_show_what_was_passed() {
+fn sentences_show_figures_only_when_exceeded() {
     let told = |actual, limit| {
         let failure = Failure { facts: Facts { actual, limit, ..Facts::default() }, ..of(Reason::Bug) };
         why(&failure, &run(), &Policy::default())
@@ -294,7 +294,7 @@ fn figures_are_told_where_they_show_what_was_passed() {
 }
 
 #[test]
-fn waits_are_told_in_their_own_unit() {
+fn waits_are_shown_in_a_readable_unit() {
     let told = |delay_ms| {
         let own = StrategyLayer { delay_ms: Some(delay_ms), tries: Some(1), ..StrategyLayer::default() };
         let layer = PolicyLayer { strategy: Some(BTreeMap::from([(Reason::Timeout, own)])), ..PolicyLayer::default() };
@@ -306,7 +306,7 @@ fn waits_are_told_in_their_own_unit() {
 }
 
 #[test]
-fn what_a_person_must_change_is_not_permanent() {
+fn person_required_is_not_permanent() {
     let told = |reason| why(&of(reason), &run(), &Policy::default());
     assert!(told(Reason::AuthFailed).ends_with("a retry can't help until something is corrected."));
     assert!(told(Reason::ContentFiltered).ends_with("so it waits for one."), "{}", told(Reason::ContentFiltered));
@@ -314,7 +314,7 @@ fn what_a_person_must_change_is_not_permanent() {
 }
 
 #[test]
-fn a_worker_can_not_retry_without_the_payload() {
+fn workers_cannot_retry_without_the_payload() {
     let without = Run { replayable: false, ..run() };
     let by = |retry_by| judged(&of(Reason::Timeout), &without, &Policy::resolve(retry_by, &[]));
     assert!(by(RetryBy::Worker).why.contains("its payload was too large to send"));
@@ -322,7 +322,7 @@ fn a_worker_can_not_retry_without_the_payload() {
 }
 
 #[test]
-fn a_retry_that_only_the_queue_allows_waits_half_a_minute() {
+fn retries_that_only_the_queue_allows_wait_30_seconds() {
     let wait = |reason: Reason| {
         let own = StrategyLayer { tries: Some(1), ..StrategyLayer::default() };
         let layer = PolicyLayer { strategy: Some(BTreeMap::from([(reason.clone(), own)])), ..PolicyLayer::default() };
@@ -338,7 +338,7 @@ fn a_retry_that_only_the_queue_allows_waits_half_a_minute() {
 }
 
 #[test]
-fn each_retry_of_a_loop_goes_somewhere_new() {
+fn each_loop_retry_has_a_new_target() {
     let can = |word: &str| BTreeSet::from([Label::from(word)]);
     let agents = BTreeMap::from(["a", "b", "c"].map(|name| (name.into(), can("invoice"))));
     let policy =
@@ -362,7 +362,7 @@ fn each_retry_of_a_loop_goes_somewhere_new() {
 }
 
 #[test]
-fn another_fallback_queue_is_another_place_to_go() {
+fn another_fallback_queue_may_be_tried() {
     let to =
         |queue: &str| policy(&PolicyLayer { fallback_queue: Some(queue.parse().unwrap()), ..PolicyLayer::default() });
     let mut again = Run { attempt: 2, changes: vec![Change::SetModel { model: "m".into() }], ..run() };
@@ -373,7 +373,7 @@ fn another_fallback_queue_is_another_place_to_go() {
 }
 
 #[test]
-fn only_a_rate_limit_of_more_than_a_day_is_a_quota() {
+fn only_rate_limits_beyond_a_day_become_quota() {
     let day = 86_400_000;
     let seen = |reason: Reason, wait_ms| {
         let facts = Facts { wait_ms: Some(wait_ms), ..Facts::default() };
@@ -389,7 +389,7 @@ fn only_a_rate_limit_of_more_than_a_day_is_a_quota() {
 }
 
 #[test]
-fn a_count_far_from_ours_is_of_another_input() {
+fn counts_far_from_ours_do_not_calibrate() {
     let cut = |actual, limit| {
         compressed_to(&judged(&overflow(actual, Some(limit), Some((1_000, 10))), &run(), &Policy::default()))
     };

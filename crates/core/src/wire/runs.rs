@@ -13,7 +13,7 @@ use crate::reason::{Category, Reason};
 use crate::run::StateName;
 use crate::text::{Label, Text};
 use crate::time::{ClientTime, Timestamp};
-use crate::verdict::{DeadBecause, Told, Verdict};
+use crate::verdict::{DeadBecause, StoredVerdict, Verdict};
 use crate::words::words;
 
 /// The pattern a failure belongs to.
@@ -32,7 +32,7 @@ pub struct FailureAnswer {
     pub tenant: Tenant,
     pub state: StateName,
     pub attempt: u32,
-    pub verdict: Told,
+    pub verdict: StoredVerdict,
     pub pattern: PatternRef,
     pub breaker: String,
 }

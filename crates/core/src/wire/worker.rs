@@ -13,7 +13,7 @@ use super::{RawJson, StepView, bounds};
 use crate::ids::{CallId, IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant, Uuid};
 use crate::json::Operation;
 use crate::ledger::VersionChange;
-use crate::preflight::{Budget, Checked, Estimate, Part, PreflightVerdict};
+use crate::preflight::{Budget, Estimate, Part, PreflightResult, PreflightVerdict};
 use crate::run::StateName;
 use crate::text::{Label, Text};
 use crate::time::Timestamp;
@@ -355,9 +355,19 @@ pub struct PreflightAnswer {
 }
 
 impl PreflightAnswer {
-    pub fn of(found: Checked, calibrated_by: Option<RunId>) -> Self {
-        let Checked { verdict, why, estimate, budget, model, floor_tokens, parts, fits, split_into, compress_to: _ } =
-            found;
+    pub fn of(found: PreflightResult, calibrated_by: Option<RunId>) -> Self {
+        let PreflightResult {
+            verdict,
+            why,
+            estimate,
+            budget,
+            model,
+            floor_tokens,
+            parts,
+            fits,
+            split_into,
+            compress_to: _,
+        } = found;
         let largest = parts.first().cloned();
         Self { verdict, why, estimate, budget, model, floor_tokens, parts, largest, fits, split_into, calibrated_by }
     }

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_pattern_costs_no_more_than_its_length_allows() {
+    fn glob_cost_is_bounded() {
         const TEXT: usize = 64 * 1024;
         let text = "a".repeat(TEXT);
         for pattern in [
@@ -124,12 +124,12 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_glob_matches_what_the_plain_way_matches(pattern in "[ab?*]{0,8}", text in "[ab]{0,10}") {
+        fn globs_match_the_reference_implementation(pattern in "[ab?*]{0,8}", text in "[ab]{0,10}") {
             proptest::prop_assert_eq!(matches(&pattern, &text), plainly(pattern.as_bytes(), text.as_bytes()));
         }
 
         #[test]
-        fn a_long_piece_is_found_where_it_stands(piece in "[ab?]{17,140}", before in "[ab]{0,90}", fill in "[ab]") {
+        fn long_glob_pieces_are_found(piece in "[ab?]{17,140}", before in "[ab]{0,90}", fill in "[ab]") {
             let text = format!("{before}{}b", piece.replace('?', &fill));
             let (found, longer) = (format!("*{piece}*"), format!("*{piece}c*"));
             proptest::prop_assert!(matches(&found, &text));

@@ -30,7 +30,7 @@ fn the_first_rule_whose_conditions_all_hold_wins() {
 }
 
 #[test]
-fn statuses_match_alone_or_in_a_range() {
+fn statuses_match_singly_or_in_a_range() {
     let set = rules(json!([{"match": {"status": {"from": 500, "to": 599}}}, {"match": {"status": 418}}])).unwrap();
     let on = |http_status| Evidence { http_status, ..Evidence::of("x") };
     assert_eq!(first(&set, &on(Some(503)), None).as_deref(), Some("user.1"));
@@ -51,7 +51,7 @@ fn numbers_in_the_payload_are_compared() {
 }
 
 #[test]
-fn a_rule_that_is_wrong_is_named_when_it_is_compiled() {
+fn invalid_user_rules_are_refused_when_compiled() {
     let deep = format!("{}a{}", "(".repeat(100), ")".repeat(100));
     for (rule, part) in [
         (json!({"reason": "bug"}), "no condition"),
@@ -73,7 +73,7 @@ fn a_rule_that_is_wrong_is_named_when_it_is_compiled() {
 }
 
 #[test]
-fn a_rule_sets_what_it_names_and_leaves_the_rest() {
+fn user_rules_set_only_what_they_name() {
     let set = rules(json!([
         {"name": "a", "match": {"queue": "invoices", "text": "x"}, "reason": "bug", "fingerprint": "the usual"},
         {"name": "b", "match": {"queue": "invoices"}, "category": "permanent"},
@@ -102,7 +102,7 @@ fn an_unknown_key_is_refused() {
 }
 
 #[test]
-fn an_expression_that_backtracks_elsewhere_ends_here() {
+fn backtracking_expressions_run_in_linear_time() {
     let set = rules(json!([{"match": {"text": {"regex": "^(a+)+$"}}}])).unwrap();
     let text = format!("{}b", "a".repeat(60_000));
     assert_eq!(first(&set, &Evidence::of(&text), None), None);

@@ -15,13 +15,13 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Map, Value};
 
-use validate::{Found, Look};
+use validate::{Validation, Validator};
 
 /// A JSON Schema (2020-12, or an older draft's same keywords) that has been checked. Cheap to clone.
 #[derive(Clone)]
-pub struct OutputSchema(Arc<Checked>);
+pub struct OutputSchema(Arc<CheckedSchema>);
 
-struct Checked {
+struct CheckedSchema {
     source: Value,
     /// Every `pattern`, by its text.
     patterns: HashMap<String, Regex>,
@@ -35,7 +35,7 @@ pub struct BadSchema(String);
 impl OutputSchema {
     pub fn new(source: Value) -> Result<Self, BadSchema> {
         let patterns = check(&source)?;
-        Ok(Self(Arc::new(Checked { source, patterns })))
+        Ok(Self(Arc::new(CheckedSchema { source, patterns })))
     }
 
     /// Where an output breaks it. The output may be the value itself, or a text (plain, or the answer inside a model's
@@ -55,9 +55,9 @@ impl OutputSchema {
     }
 
     fn look(&self, value: &Value) -> Option<String> {
-        match Look::new(&self.0.source, &self.0.patterns).at(value) {
-            Found::Fits | Found::TooMuchToTell => None,
-            Found::Breach(breach) => Some(breach),
+        match Validator::new(&self.0.source, &self.0.patterns).at(value) {
+            Validation::Fits | Validation::TooMuchToTell => None,
+            Validation::Breach(breach) => Some(breach),
         }
     }
 }

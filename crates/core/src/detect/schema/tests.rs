@@ -2,16 +2,16 @@
 
 use serde_json::{Map, Value, json};
 
-use super::validate::{Found, Look};
+use super::validate::{Validation, Validator};
 use super::*;
 
-fn found(schema: &Value, value: &Value) -> Found {
-    Look::new(schema, &check(schema).unwrap()).at(value)
+fn found(schema: &Value, value: &Value) -> Validation {
+    Validator::new(schema, &check(schema).unwrap()).at(value)
 }
 
 /// A schema, a value that fits, one that does not, and what is said of it.
 #[test]
-fn each_keyword_lets_its_own_through_and_names_the_breach() {
+fn each_keyword_accepts_and_rejects_with_a_message() {
     for (schema, good, bad, said) in [
         (json!({"type": "integer"}), json!(1.0), json!(1.5), "it is a number, and must be of type integer"),
         (
@@ -104,26 +104,26 @@ fn each_keyword_lets_its_own_through_and_names_the_breach() {
             "it is a string, and must be of type number",
         ),
     ] {
-        assert_eq!(found(&schema, &good), Found::Fits, "{schema} {good}");
-        assert_eq!(found(&schema, &bad), Found::Breach(said.into()), "{schema} {bad}");
+        assert_eq!(found(&schema, &good), Validation::Fits, "{schema} {good}");
+        assert_eq!(found(&schema, &bad), Validation::Breach(said.into()), "{schema} {bad}");
     }
 }
 
 #[test]
-fn a_breach_inside_an_alternative_leaves_no_trace_in_the_place_of_a_later_one() {
+fn a_failed_alternative_does_not_change_later_paths() {
     let schema =
         json!({"anyOf": [{"properties": {"a": {"properties": {"b": false}}}}, true], "properties": {"c": false}});
     let value = json!({"a": {"b": 1}, "c": 1});
-    assert_eq!(found(&schema, &value), Found::Breach("/c is not allowed".into()));
+    assert_eq!(found(&schema, &value), Validation::Breach("/c is not allowed".into()));
     let other = json!({"properties": {"c": {"anyOf": [{"properties": {"d": false}}, {"maxProperties": 0}]}}});
-    assert_eq!(found(&other, &json!({"c": {"d": 1}})), Found::Breach("/c fits none of its alternatives".into()));
+    assert_eq!(found(&other, &json!({"c": {"d": 1}})), Validation::Breach("/c fits none of its alternatives".into()));
 }
 
 #[test]
-fn a_schema_that_runs_in_circles_or_multiplies_itself_ends() {
-    assert_eq!(found(&json!({"$ref": "#"}), &json!(1)), Found::TooMuchToTell);
+fn recursive_and_exponential_schemas_terminate() {
+    assert_eq!(found(&json!({"$ref": "#"}), &json!(1)), Validation::TooMuchToTell);
     let tree = json!({"type": "object", "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}});
-    assert_eq!(found(&tree, &json!({"left": {"right": {}}, "right": {}})), Found::Fits);
+    assert_eq!(found(&tree, &json!({"left": {"right": {}}, "right": {}})), Validation::Fits);
     // Each level asks the next one twice, and all of it comes to nothing in the end.
     let levels: Map<String, Value> = (0..60)
         .map(|n| {
@@ -133,7 +133,7 @@ fn a_schema_that_runs_in_circles_or_multiplies_itself_ends() {
         .chain([("l60".to_owned(), json!(true))])
         .collect();
     let bomb = json!({"$ref": "#/$defs/l0", "$defs": levels});
-    assert_eq!(found(&bomb, &json!(1)), Found::TooMuchToTell);
+    assert_eq!(found(&bomb, &json!(1)), Validation::TooMuchToTell);
 }
 
 fn breach(schema: Value, output: &str, said: Option<&str>) -> Option<String> {
@@ -141,7 +141,7 @@ fn breach(schema: Value, output: &str, said: Option<&str>) -> Option<String> {
 }
 
 #[test]
-fn a_text_may_be_the_value_in_json_but_not_with_words_around_it() {
+fn a_text_may_be_json_but_not_inside_a_fence() {
     let total = json!({"type": "object", "required": ["total"]});
     assert_eq!(breach(total.clone(), r#"{"total":1}"#, None), None);
     assert_eq!(breach(total.clone(), r#""{\"total\":1}""#, Some(r#"{"total":1}"#)), None);
@@ -156,12 +156,12 @@ fn a_text_may_be_the_value_in_json_but_not_with_words_around_it() {
 }
 
 #[test]
-fn what_cant_be_held_is_nobodys_breach() {
+fn lone_surrogates_are_no_breach() {
     assert_eq!(breach(json!({"type": "object"}), r#""\ud800""#, Some("\\ud800")), None);
 }
 
 #[test]
-fn what_we_could_not_ask_is_refused_when_it_is_set() {
+fn unsupported_schemas_are_refused_when_set() {
     let deep = (0..100).fold(json!(true), |inner, _| json!({ "not": inner }));
     for (schema, said) in [
         (json!("schemas/x.json"), "a schema is an object"),

@@ -11,21 +11,21 @@ const MOST_STEPS: usize = 1_000_000;
 const MOST_DEPTH: usize = 200;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum Validation {
     Fits,
     Breach(String),
     TooMuchToTell,
 }
 
 /// Why a look ends early.
-enum Stop {
+enum Halt {
     Breach(String),
     TooMuch,
 }
 
-type Asked = Result<(), Stop>;
+type CheckResult = Result<(), Halt>;
 
-pub(super) struct Look<'a> {
+pub(super) struct Validator<'a> {
     root: &'a Value,
     patterns: &'a HashMap<String, Regex>,
     steps_left: usize,
@@ -33,20 +33,20 @@ pub(super) struct Look<'a> {
     path: Vec<String>,
 }
 
-impl<'a> Look<'a> {
+impl<'a> Validator<'a> {
     pub(super) fn new(root: &'a Value, patterns: &'a HashMap<String, Regex>) -> Self {
         Self { root, patterns, steps_left: MOST_STEPS, depth: 0, path: Vec::new() }
     }
 
-    pub(super) fn at(mut self, value: &Value) -> Found {
+    pub(super) fn at(mut self, value: &Value) -> Validation {
         match self.ask(self.root, value) {
-            Ok(()) => Found::Fits,
-            Err(Stop::Breach(breach)) => Found::Breach(breach),
-            Err(Stop::TooMuch) => Found::TooMuchToTell,
+            Ok(()) => Validation::Fits,
+            Err(Halt::Breach(breach)) => Validation::Breach(breach),
+            Err(Halt::TooMuch) => Validation::TooMuchToTell,
         }
     }
 
-    fn ask(&mut self, schema: &'a Value, value: &Value) -> Asked {
+    fn ask(&mut self, schema: &'a Value, value: &Value) -> CheckResult {
         let keywords = match schema {
             Value::Object(keywords) => keywords,
             Value::Bool(false) => return self.breach("is not allowed"),
@@ -54,7 +54,7 @@ impl<'a> Look<'a> {
         };
         self.depth += 1;
         if self.depth > MOST_DEPTH {
-            return Err(Stop::TooMuch);
+            return Err(Halt::TooMuch);
         }
         self.step(1)?;
         self.any_value(keywords, value)?;
@@ -70,17 +70,17 @@ impl<'a> Look<'a> {
         Ok(())
     }
 
-    fn step(&mut self, steps: usize) -> Asked {
-        self.steps_left = self.steps_left.checked_sub(steps).ok_or(Stop::TooMuch)?;
+    fn step(&mut self, steps: usize) -> CheckResult {
+        self.steps_left = self.steps_left.checked_sub(steps).ok_or(Halt::TooMuch)?;
         Ok(())
     }
 
-    fn breach<T>(&self, what: impl std::fmt::Display) -> Result<T, Stop> {
+    fn breach<T>(&self, what: impl std::fmt::Display) -> Result<T, Halt> {
         let place = if self.path.is_empty() { "it".to_owned() } else { format!("/{}", self.path.join("/")) };
-        Err(Stop::Breach(format!("{place} {what}")))
+        Err(Halt::Breach(format!("{place} {what}")))
     }
 
-    fn within(&mut self, name: impl Into<String>, schema: &'a Value, value: &Value) -> Asked {
+    fn within(&mut self, name: impl Into<String>, schema: &'a Value, value: &Value) -> CheckResult {
         self.path.push(name.into());
         self.ask(schema, value)?;
         self.path.pop();
@@ -88,20 +88,20 @@ impl<'a> Look<'a> {
     }
 
     /// Whether a value fits, where a breach is an answer and not the end.
-    fn fits(&mut self, schema: &'a Value, value: &Value) -> Result<bool, Stop> {
+    fn fits(&mut self, schema: &'a Value, value: &Value) -> Result<bool, Halt> {
         let (depth, path) = (self.depth, self.path.len());
         match self.ask(schema, value) {
             Ok(()) => Ok(true),
-            Err(Stop::Breach(_)) => {
+            Err(Halt::Breach(_)) => {
                 self.depth = depth;
                 self.path.truncate(path);
                 Ok(false)
             }
-            Err(Stop::TooMuch) => Err(Stop::TooMuch),
+            Err(Halt::TooMuch) => Err(Halt::TooMuch),
         }
     }
 
-    fn any_value(&mut self, keywords: &'a Map<String, Value>, value: &Value) -> Asked {
+    fn any_value(&mut self, keywords: &'a Map<String, Value>, value: &Value) -> CheckResult {
         match keywords.get("type") {
             Some(Value::String(word)) if !is_a(value, word) => {
                 return self.breach(format_args!("is {}, and must be of type {word}", kind(value)));
@@ -124,7 +124,7 @@ impl<'a> Look<'a> {
         Ok(())
     }
 
-    fn text(&mut self, keywords: &Map<String, Value>, text: &str) -> Asked {
+    fn text(&mut self, keywords: &Map<String, Value>, text: &str) -> CheckResult {
         if keywords.contains_key("minLength") || keywords.contains_key("maxLength") {
             self.counted(keywords, text.chars().count(), "minLength", "maxLength", "characters")?;
         }
@@ -135,7 +135,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn counted(&self, keywords: &Map<String, Value>, n: usize, min: &str, max: &str, what: &str) -> Asked {
+    fn counted(&self, keywords: &Map<String, Value>, n: usize, min: &str, max: &str, what: &str) -> CheckResult {
         let bound = |name| keywords.get(name).and_then(Value::as_u64).and_then(|bound| usize::try_from(bound).ok());
         match (bound(min), bound(max)) {
             (Some(min), _) if n < min => self.breach(format_args!("has {n} {what}, and must have at least {min}")),
@@ -144,7 +144,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn number(&mut self, keywords: &Map<String, Value>, number: f64) -> Asked {
+    fn number(&mut self, keywords: &Map<String, Value>, number: f64) -> CheckResult {
         let bound = |name: &str| keywords.get(name).and_then(Value::as_f64);
         if bound("minimum").is_some_and(|min| number < min)
             || bound("exclusiveMinimum").is_some_and(|min| number <= min)
@@ -161,7 +161,7 @@ impl<'a> Look<'a> {
         if bound("multipleOf").is_some_and(off) { self.breach("is not a multiple of what it must be") } else { Ok(()) }
     }
 
-    fn array(&mut self, keywords: &'a Map<String, Value>, items: &[Value]) -> Asked {
+    fn array(&mut self, keywords: &'a Map<String, Value>, items: &[Value]) -> CheckResult {
         self.counted(keywords, items.len(), "minItems", "maxItems", "items")?;
         let first = keywords.get("prefixItems").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         for (at, (schema, item)) in first.iter().zip(items).enumerate() {
@@ -190,7 +190,7 @@ impl<'a> Look<'a> {
         self.counted(keywords, found, "minContains", "maxContains", "of the items it must contain")
     }
 
-    fn object(&mut self, keywords: &'a Map<String, Value>, fields: &Map<String, Value>) -> Asked {
+    fn object(&mut self, keywords: &'a Map<String, Value>, fields: &Map<String, Value>) -> CheckResult {
         self.counted(keywords, fields.len(), "minProperties", "maxProperties", "fields")?;
         for name in texts(keywords.get("required")) {
             if !fields.contains_key(name) {
@@ -215,7 +215,7 @@ impl<'a> Look<'a> {
         Ok(())
     }
 
-    fn field(&mut self, keywords: &'a Map<String, Value>, name: &str, value: &Value) -> Asked {
+    fn field(&mut self, keywords: &'a Map<String, Value>, name: &str, value: &Value) -> CheckResult {
         let mut known = false;
         if let Some(schema) = keywords.get("properties").and_then(|properties| properties.get(name)) {
             known = true;
@@ -242,7 +242,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn combined(&mut self, keywords: &'a Map<String, Value>, value: &Value) -> Asked {
+    fn combined(&mut self, keywords: &'a Map<String, Value>, value: &Value) -> CheckResult {
         if let Some(to) = keywords.get("$ref").and_then(Value::as_str).and_then(|to| to.strip_prefix('#'))
             && let Some(schema) = self.root.pointer(to)
         {
