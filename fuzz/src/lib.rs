@@ -4,8 +4,7 @@
 
 #![allow(unreachable_pub, reason = "a tool of its own: what its modules show, they show to each other")]
 
-mod corpus;
-mod mutate;
+mod inputs;
 mod targets;
 
 use std::collections::BTreeSet;
@@ -67,14 +66,14 @@ pub fn folder() -> PathBuf {
 pub fn fuzz(target: &Target, seed: u64, executions: u64) -> Report {
     let ask = (target.make)();
     let chance = Chance::new(seed);
-    let mut kept = corpus::of(target);
+    let mut kept = inputs::corpus_of(target);
     let mut seen = BTreeSet::new();
     let mut report = Report { target: target.name, executions: 0, seen: 0, findings: Vec::new() };
     let mut n = 0;
     while report.executions < executions.max(kept.len() as u64) && report.findings.is_empty() {
         let input = match kept.get(n) {
             Some(as_it_is) if report.executions < kept.len() as u64 => as_it_is.clone(),
-            _ => mutate::changed(&kept, &chance, target.words),
+            _ => inputs::changed(&kept, &chance, target.words),
         };
         n += 1;
         report.executions += 1;

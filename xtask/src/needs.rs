@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_there_only_if_it_is_an_executable_file_on_the_path() {
+    fn program_is_found_only_as_executable_on_path() {
         let path = OsStr::new("/nowhere:/bin:/usr/bin");
         assert!(is_on(path, "sh"));
         assert!(!is_on(path, "no-such-program"));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_with_its_package_and_its_reason() {
+    fn missing_programs_are_named_with_package_and_reason() {
         let cc = Need { program: "cc", package: "build-essential", why: "C is compiled" };
         assert_eq!(explain(&[&cc]), "`cc` is missing (C is compiled; Debian: build-essential)");
     }

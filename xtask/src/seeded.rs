@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bug_says_what_it_is_and_who_should_see_it() {
+    fn every_patch_names_its_bug_and_suites() {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/seeded");
         let bugs = bugs(&folder).unwrap();
         assert!(bugs.len() >= 15, "{}", bugs.len());

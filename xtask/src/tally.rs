@@ -224,7 +224,7 @@ error: 1 target failed:
     }
 
     #[test]
-    fn failed_and_slow_tests_are_named_and_captured_output_is_not_believed() {
+    fn failed_and_slow_tests_are_named_ignoring_captured_output() {
         let mut tally = read(RED);
         tally.end_of_suite("workspace", false);
         assert_eq!((tally.passed(), tally.failed()), (1, 2));

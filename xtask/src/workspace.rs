@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_environment_of_xtask_and_of_a_developers_server_is_not_handed_on() {
+    fn xtask_and_redrive_variables_are_not_passed_on() {
         for name in ["CARGO_PKG_NAME", "CARGO_MANIFEST_DIR", "REDRIVE_KEY"] {
             assert!(is_about_us(OsStr::new(name)), "{name}");
         }

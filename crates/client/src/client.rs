@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_without_scheme_or_host_is_refused_with_the_reason() {
+    fn address_without_scheme_or_host_is_refused() {
         for bad in ["127.0.0.1:7070", "", "file:///etc", "localhost:7070"] {
             assert!(matches!(Client::new(bad, "k"), Err(Error::Unusable(_))), "{bad:?}");
         }
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_join_whatever_the_base_ends_with_and_ids_are_one_segment() {
+    fn paths_join_any_base_and_ids_are_one_segment() {
         for base in ["http://h:1", "http://h:1/"] {
             let client = Client::new(base, "k").unwrap();
             assert_eq!(client.url(&["patterns", "a/b?c"]).as_str(), "http://h:1/v1/patterns/a%2Fb%3Fc");

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_set_is_sent_and_several_values_are_one_list() {
+    fn only_set_fields_are_sent_as_comma_lists() {
         assert_eq!(RunsQuery::default().pairs(), []);
         let query = RunsQuery {
             state: vec![StateName::Dead, StateName::Review],

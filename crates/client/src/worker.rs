@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_an_answer_or_a_problem_by_its_status() {
+    fn batch_line_is_answer_or_problem_by_status() {
         let refused = r#"{"status":422,"type":"t","title":"t","code":"bad_id","detail":"d","field":"run_id"}"#;
         let problem = answer_line(refused).unwrap().unwrap_err();
         assert_eq!((problem.code.as_str(), problem.status), ("bad_id", 422));

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_typed_time_is_an_instant_or_a_distance() {
+    fn time_argument_is_instant_or_distance() {
         assert_eq!("2h".parse(), Ok(When::Ago(7_200_000)));
         assert_eq!("1970-01-01T00:00:01Z".parse(), Ok(When::At(Timestamp::from_millis(1_000))));
         for bad in ["", "h", "2w", "yesterday", "-1h", "999999999999999999d", "é"] {

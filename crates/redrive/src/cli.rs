@@ -10,8 +10,8 @@ use crate::commands::{
 /// The dead letter queue and recovery pipeline for AI agent work
 #[derive(Debug, Parser)]
 #[command(name = "redrive", version, max_term_width = 100, disable_help_subcommand = true)]
-#[command(after_help = "Commands that speak to a server read REDRIVE_URL and REDRIVE_KEY.\n\
-                        They exit with 0 when all went well, 1 when something was refused or failed, 2 when called wrongly.")]
+#[command(after_help = "Commands that call a server read REDRIVE_URL and REDRIVE_KEY.\n\
+                        Exit codes: 0 success, 1 refused or failed, 2 wrong usage.")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -19,50 +19,50 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Show what it is for: a server on a throw-away folder, with a simulated fleet at work
+    /// Run a demo: a server on a temporary folder with a simulated fleet at work
     Demo(demo::Args),
     /// Run the server
     Serve(serve::Args),
-    /// List runs, read one, decide what happens to it
+    /// List, inspect and triage runs
     #[command(subcommand)]
     Runs(runs::Command),
-    /// Look an effect up in the ledger, or settle one that nobody knows the outcome of
+    /// Look up an effect in the ledger, or reconcile one with an unknown outcome
     #[command(subcommand)]
     Effects(effects::Command),
-    /// List root causes: failures that have one thing in common
+    /// List and triage patterns: failures with the same root cause
     #[command(subcommand)]
     Patterns(patterns::Command),
-    /// Do one thing to many runs: preview it, start it, follow it
+    /// Apply one action to many runs: preview, start, watch
     #[command(subcommand)]
     Operations(operations::Command),
-    /// List queues, read one, say whose it is and what it allows
+    /// List, inspect and configure queues
     #[command(subcommand)]
     Queues(queues::Command),
-    /// List tenants, and how one of them stands
+    /// List tenants, show their health, open and close their breakers
     #[command(subcommand)]
     Tenants(tenants::Command),
-    /// List breakers that are not closed, or have seen failures; work everybody's for a model
+    /// List breakers that are open or have seen failures; open and close them for all tenants
     Breakers(breakers::Args),
-    /// How things stand: what waits for a person, what for a worker
+    /// Show health: what waits for a person, what for a worker
     Health(health::HealthArgs),
-    /// How things went, hour by hour
+    /// Show hourly statistics
     Stats(health::StatsArgs),
-    /// Send what agents' programs kept on disk while no server answered
+    /// Send reports that SDKs spooled to disk while no server answered
     #[command(subcommand)]
     Spool(spool::Command),
-    /// Make, list and revoke keys, directly on the store
+    /// Create, list and revoke API keys, directly on the store
     #[command(subcommand)]
     Keys(keys::Command),
-    /// Copy a store into another, or look one over for damage
+    /// Copy a store, or check one for damage
     #[command(subcommand)]
     Store(store::Command),
-    /// Look the store and its surroundings over, directly; exits with 1 when something needs action
+    /// Check the store and its environment; exits with 1 when something needs action
     Doctor(doctor::Args),
-    /// Say why errors failed and which belong together, without a server
+    /// Classify and group errors from a file, without a server
     Classify(classify::Args),
-    /// Say whether a payload fits its model, without a server
+    /// Check whether a payload fits its model, without a server
     Preflight(preflight::Args),
-    /// Print the completions of a shell
+    /// Print shell completions
     Completions(generate::CompletionsArgs),
     /// Print a file that is made from the code
     #[command(hide = true)]
@@ -76,12 +76,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_description_of_the_command_line_is_sound() {
+    fn command_definition_is_valid() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn commands_are_read_as_written() {
+    fn valid_command_lines_are_parsed() {
         for line in [
             "redrive demo --seed 3 --speed 2.5 --listen 127.0.0.1:0",
             "redrive serve --listen 127.0.0.1:0 --data d --config c.toml --log-format json",
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_work_is_refused_before_anything_is_sent() {
+    fn invalid_command_lines_are_refused() {
         for line in [
             "redrive runs replay a --force",
             "redrive runs replay",

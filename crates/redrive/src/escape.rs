@@ -85,13 +85,13 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_the_cursor_or_colours_is_written_out() {
+    fn terminal_control_sequences_are_escaped() {
         assert_eq!(line("\x1b[2J\x1b]0;owned\x07"), "\\u{1b}[2J\\u{1b}]0;owned\\u{7}");
         assert_eq!(line("a\r\nb\tc\0\u{9b}31m"), "a\\r\\nb\\tc\\u{0}\\u{9b}31m");
     }
 
     #[test]
-    fn what_reorders_or_hides_letters_is_written_out() {
+    fn bidirectional_and_invisible_characters_are_escaped() {
         assert_eq!(line("user\u{202e}txt.exe"), "user\\u{202e}txt.exe");
         assert_eq!(line("pay\u{200b}pal\u{2066}x\u{2069}\u{2028}"), "pay\\u{200b}pal\\u{2066}x\\u{2069}\\u{2028}");
         assert_eq!(line("\u{e0041}"), "\\u{e0041}");

@@ -279,7 +279,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn json_is_left_alone_in_a_pipe_and_harmless_on_a_terminal() {
+    fn json_is_verbatim_in_a_pipe_and_escaped_on_terminals() {
         let sent = "{\"a\":\"\u{9b}31m \u{202e}x \u{e0041} é\"}";
         let shown = |terminal| {
             let shared = Shared::default();
@@ -314,14 +314,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn on_a_terminal_each_row_stays_one_line_within_its_width() {
+    fn table_rows_fit_the_terminal_width() {
         let text = sample().render(Looks { columns: Some(40), ..Looks::default() });
         assert_eq!(text.lines().count(), 3, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
     }
 
     #[test]
-    fn colour_goes_to_the_cell_that_was_named_even_when_another_says_the_same() {
+    fn only_the_named_cell_is_coloured() {
         let text = sample().render(Looks { colour: true, ..Looks::default() });
         let last = text.lines().last().unwrap();
         assert!(last.starts_with("dead    \x1b[33mscheduled\x1b[0m"), "{last:?}");
@@ -329,7 +329,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn times_are_said_from_where_we_stand() {
+    fn relative_times_use_the_largest_fitting_unit() {
         let now = Timestamp::from_millis(1_000_000_000_000);
         let said = [0, 999, 1_500, 119_000, 120_000, 7_200_000, 172_800_000].map(|ms| relative(now.minus_ms(ms), now));
         assert_eq!(said, ["now", "now", "1 s ago", "119 s ago", "2 min ago", "2 h ago", "2 d ago"]);

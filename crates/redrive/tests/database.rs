@@ -79,7 +79,7 @@ fn listed(server: &Server, key: &str) -> String {
 }
 
 #[test]
-fn two_servers_share_a_database_and_a_key_made_beside_them_is_good_at_both() {
+fn two_servers_on_one_database_accept_the_same_key() {
     let database = Database::fresh().unwrap();
     let (first, second) = std::thread::scope(|threads| {
         let other = threads.spawn(|| serve(database.url()));
@@ -103,7 +103,7 @@ fn two_servers_share_a_database_and_a_key_made_beside_them_is_good_at_both() {
 }
 
 #[test]
-fn what_can_not_be_served_is_refused_in_one_line_without_the_password() {
+fn unusable_database_is_refused_without_printing_the_password() {
     let database = Database::fresh().unwrap();
     let away = format!("postgres://postgres:{SECRET}@127.0.0.1:1/none");
     assert!(refused(&away).contains("database"));
@@ -178,7 +178,7 @@ fn runs_to_copy() -> usize {
 }
 
 #[test]
-fn a_store_is_copied_into_postgresql_and_back_though_each_copy_was_killed_once() {
+fn interrupted_copies_to_and_from_postgresql_resume() {
     let places = folder();
     let (first, second) = (places.path().join("first/data"), places.path().join("second"));
     std::fs::create_dir_all(places.path().join("first")).unwrap();
@@ -219,7 +219,7 @@ fn fill_more(server: &Server, key: &str) {
 }
 
 #[test]
-fn a_check_finds_counters_that_are_off_and_counts_them_anew() {
+fn store_check_finds_and_recounts_wrong_counters() {
     let database = Database::fresh().unwrap();
     let server = serve(database.url());
     let admin = server.key.clone().unwrap();

@@ -63,7 +63,7 @@ fn get(address: &str, path: &str, cookie: &str) -> String {
 }
 
 #[test]
-fn a_newcomer_follows_the_link_lists_dead_letters_and_leaves_no_trace() {
+fn demo_link_works_and_demo_leaves_no_files() {
     let temporary = folder();
     let mut demo = Demo::start(temporary.path());
     let url = demo.word("REDRIVE_URL=");
@@ -100,7 +100,7 @@ fn a_newcomer_follows_the_link_lists_dead_letters_and_leaves_no_trace() {
 }
 
 #[test]
-fn a_demo_that_is_stopped_while_it_makes_its_history_leaves_no_trace_either() {
+fn demo_stopped_during_history_leaves_no_files() {
     let temporary = folder();
     let mut command = redrive();
     command.env("TMPDIR", temporary.path()).args(["demo", "--listen", "127.0.0.1:0", "--history-runs", "10000000"]);
@@ -117,7 +117,7 @@ fn a_demo_that_is_stopped_while_it_makes_its_history_leaves_no_trace_either() {
 }
 
 #[test]
-fn an_address_that_was_asked_for_and_is_taken_refuses_at_once() {
+fn taken_listen_address_is_refused_at_once() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let (code, complaint) = refusal(&redrive().args(["demo", "--listen", &address]).output().unwrap());

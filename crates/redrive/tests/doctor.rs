@@ -66,7 +66,7 @@ fn used(folder: &Path, queue: &str) {
 }
 
 #[test]
-fn a_store_in_order_is_fine_and_a_key_that_never_expires_is_only_advice() {
+fn healthy_store_is_fine_and_eternal_key_is_advice() {
     let folder = folder();
     used(folder.path(), "mail");
     let output = doctor(folder.path(), &["--json", "--deep"]);
@@ -123,7 +123,7 @@ fn damage_inside_the_file_is_a_danger() {
 }
 
 #[test]
-fn a_run_that_its_name_does_not_lead_to_is_a_danger() {
+fn run_missing_from_its_index_is_a_danger() {
     let folder = folder();
     used(folder.path(), "mail");
     let conn = rusqlite::Connection::open(folder.path().join("data/redrive.db")).unwrap();

@@ -22,7 +22,7 @@ fn in_doubt() -> (tempfile::TempDir, Server, String) {
 }
 
 #[test]
-fn an_effect_is_shown_settled_and_no_longer_in_the_way() {
+fn unknown_effect_is_shown_and_reconciled() {
     let (_folder, server, key) = in_doubt();
     let cli = |args: &[&str]| server.cli(&key, &[args, &["--tenant", "acme"]].concat());
     let shown = text(&cli(&["effects", "show", "task-1:charge"]));

@@ -106,7 +106,7 @@ fn a_command_without_a_key_says_what_to_do() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_said_so_in_one_line() {
+fn unreachable_server_is_reported_in_one_line() {
     let output = redrive().args(["runs", "list", "--url", "http://127.0.0.1:9", "--key", "k"]).output().unwrap();
     let (code, complaint) = refusal(&output);
     assert_eq!(code, Some(1));
@@ -130,7 +130,7 @@ fn keys_never_makes_a_store() {
 }
 
 #[test]
-fn a_configuration_that_is_wrong_refuses_to_start_and_names_the_line() {
+fn invalid_configuration_refuses_to_start_and_names_the_line() {
     let folder = folder();
     std::fs::write(folder.path().join("redrive.toml"), "[server]\nlisten = '127.0.0.1:0'\ngrace = 5\n").unwrap();
     let (code, complaint) = refusal(&redrive().current_dir(folder.path()).arg("serve").output().unwrap());

@@ -172,7 +172,7 @@ async fn tail_prints_what_moves() {
 
 // Two threads: this one waits while the heartbeats go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_handle_keeps_its_lease_and_an_effect_is_done_once() {
+async fn handle_keeps_its_lease_and_runs_an_effect_once() {
     let folder = folder();
     let house = house(folder.path());
     let mut request = start(id("job"));
@@ -253,7 +253,7 @@ async fn a_cause_is_taken_up_fixed_and_comes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_attempt_got_can_be_seen_beside_what_it_was_made_of() {
+async fn sent_payload_is_shown_with_its_changes() {
     let folder = folder();
     let house = house(folder.path());
     let mut report = failure(id("a"), "the tool said no \u{1b}[31m");

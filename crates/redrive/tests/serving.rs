@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use support::{Server, folder, json, new_key, redrive, refusal, text, wait_for};
 
 #[test]
-fn the_first_start_prints_an_admin_key_once_and_keeps_its_folder_private() {
+fn first_start_prints_admin_key_once_in_a_private_folder() {
     let folder = folder();
     let first = Server::start(folder.path());
     let key = first.key.clone().expect("a key");
@@ -32,7 +32,7 @@ fn the_first_start_prints_an_admin_key_once_and_keeps_its_folder_private() {
 }
 
 #[test]
-fn a_key_made_beside_a_running_server_is_accepted_and_a_revoked_one_is_not() {
+fn running_server_accepts_new_keys_and_refuses_revoked_ones() {
     let folder = folder();
     let server = Server::start(folder.path());
     let made = new_key(folder.path(), &["--role", "tenant", "--tenant", "acme"]);
@@ -110,7 +110,7 @@ fn stuck_request(server: &Server, key: &str) -> TcpStream {
 }
 
 #[test]
-fn a_stop_waits_for_work_in_hand_no_longer_than_the_grace_time() {
+fn stop_waits_no_longer_than_the_grace_period() {
     let folder = folder();
     let server = Server::start_with(folder.path(), &["--body-timeout-ms", "3600000"]);
     let _stuck = stuck_request(&server, server.key.as_ref().unwrap());

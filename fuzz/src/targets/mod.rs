@@ -1,7 +1,6 @@
 //! What is asked, and the laws that hold for its answers.
 
 mod api;
-mod names;
 mod payloads;
 mod text;
 
@@ -29,8 +28,8 @@ pub const TARGETS: &[Target] = &[
     api::FILTERS,
     api::CURSORS,
     api::KEYS,
-    names::NAMES,
-    names::CODEC,
+    text::NAMES,
+    text::CODEC,
     payloads::TAPE,
     payloads::PATCH,
     payloads::REWRITE,

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{admin_url, programs};
+use crate::admin_url;
+use crate::server::{client_program, run};
 
 static MADE: AtomicU64 = AtomicU64::new(0);
 
@@ -27,8 +28,8 @@ impl Database {
     /// As another of that server is, which nobody may be connected to.
     pub fn copy_of(template: &str, admin: &str) -> Result<Self, String> {
         let name = format!("t{}_{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        let mut made = programs::client("createdb")?;
-        programs::run(made.args([format!("--maintenance-db={admin}"), format!("--template={template}")]).arg(&name))?;
+        let mut made = client_program("createdb")?;
+        run(made.args([format!("--maintenance-db={admin}"), format!("--template={template}")]).arg(&name))?;
         let (server, _) = admin.rsplit_once('/').ok_or_else(|| format!("{admin}: no database"))?;
         let url = format!("{server}/{name}");
         Ok(Self { admin: admin.to_owned(), name, url })
@@ -51,17 +52,18 @@ impl Database {
 
 /// Runs SQL in the database of this URL.
 pub fn sql(url: &str, sql: &str) -> Result<String, String> {
-    let mut psql = programs::client("psql")?;
-    let output = programs::run(psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql, url]))?;
+    let mut psql = client_program("psql")?;
+    let output = run(psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql, url]))?;
     Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }
 
 impl Drop for Database {
     fn drop(&mut self) {
         // Whoever is still connected belongs to the test that is over.
-        let Ok(mut dropped) = programs::client("dropdb") else { return };
-        let _ = programs::run(
-            dropped.args(["--force", "--if-exists"]).arg(format!("--maintenance-db={}", self.admin)).arg(&self.name),
-        );
+        let Ok(mut dropped) = client_program("dropdb") else { return };
+        let _ = run(dropped
+            .args(["--force", "--if-exists"])
+            .arg(format!("--maintenance-db={}", self.admin))
+            .arg(&self.name));
     }
 }

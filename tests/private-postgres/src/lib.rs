@@ -5,7 +5,6 @@
 //! there and starts its own. A server that can't be started is an error: nothing is skipped.
 
 mod database;
-mod programs;
 mod server;
 
 use std::sync::LazyLock;

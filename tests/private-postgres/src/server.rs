@@ -1,13 +1,11 @@
-//! The server itself: made, started, stopped.
+//! The server: created, started, stopped; and where PostgreSQL's programs are and as which user they run.
 
 use std::fs::Permissions;
-use std::io;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-
-use crate::programs;
+use std::process::{Child, Command, Output, Stdio};
+use std::{fs, io};
 
 /// Ports that another process may take between our look and the server's.
 const TRIES: usize = 5;
@@ -43,12 +41,12 @@ impl Server {
 
     /// In a folder that is there and empty; it goes with the server.
     pub fn start_in(folder: PathBuf) -> Result<Self, String> {
-        programs::hand_over(&folder)?;
-        let mut made = programs::server("initdb")?;
+        hand_over(&folder)?;
+        let mut made = server_program("initdb")?;
         made.arg("--pgdata").arg(folder.join("data"));
         // Nobody but this machine's users reaches it, and it holds nothing of anybody's.
         made.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]);
-        programs::run(made.current_dir(&folder))?;
+        run(made.current_dir(&folder))?;
         let keeper = keeper(&folder).map_err(|e| e.to_string())?;
         let mut server = Self { folder, port: 0, url: String::new(), keeper };
         let mut last = String::new();
@@ -94,7 +92,7 @@ impl Server {
             std::fs::copy(from, &to).map_err(|e| format!("{}: {e}", to.display()))?;
             // What anybody may read the server takes for no secret.
             std::fs::set_permissions(&to, Permissions::from_mode(0o600)).map_err(|e| e.to_string())?;
-            programs::hand_over(&to)?;
+            hand_over(&to)?;
         }
         crate::sql(&self.url, "ALTER SYSTEM SET ssl = on")?;
         crate::sql(&self.url, "SELECT pg_reload_conf()").map(drop)
@@ -102,7 +100,7 @@ impl Server {
 
     /// `immediate` is what a crash is; `fast` ends the sessions and writes everything out.
     pub fn stop(&self, mode: &str) -> Result<(), String> {
-        programs::run(control(&self.folder)?.args(["-w", "-m", mode, "stop"])).map(drop)
+        run(control(&self.folder)?.args(["-w", "-m", mode, "stop"])).map(drop)
     }
 
     /// Stopped, and started again: until it is, another process may have the port for a moment.
@@ -128,14 +126,14 @@ impl Drop for Server {
 }
 
 fn control(folder: &Path) -> Result<Command, String> {
-    let mut control = programs::server("pg_ctl")?;
+    let mut control = server_program("pg_ctl")?;
     control.current_dir(folder).arg("--pgdata").arg(folder.join("data"));
     Ok(control)
 }
 
 /// Waits for our end in a process of its own, which a signal to our group does not reach.
 fn keeper(folder: &Path) -> io::Result<Child> {
-    let stop = programs::server("pg_ctl").map_err(io::Error::other)?;
+    let stop = server_program("pg_ctl").map_err(io::Error::other)?;
     let words: Vec<String> = std::iter::once(stop.get_program())
         .chain(stop.get_args())
         .map(|word| format!("'{}'", word.to_string_lossy()))
@@ -153,17 +151,77 @@ fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
+/// Debian keeps every version's programs apart, and none of the server's on the path.
+const VERSIONS: &str = "/usr/lib/postgresql";
+/// Who runs the server when we are root; the Debian package makes it.
+const SERVER_USER: &str = "postgres";
+
+/// The folder of the newest version's programs.
+fn program_folder() -> Result<PathBuf, String> {
+    let found = fs::read_dir(VERSIONS).into_iter().flatten().flatten().filter_map(|entry| {
+        let version: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let programs = entry.path().join("bin");
+        programs.join("initdb").is_file().then_some((version, programs))
+    });
+    if let Some((_, programs)) = found.max() {
+        return Ok(programs);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).find(|folder| folder.join("initdb").is_file());
+    on_path.ok_or_else(|| format!("no PostgreSQL in {VERSIONS} nor on the path: apt-get install postgresql"))
+}
+
+/// One of the programs, as whoever we are: those that speak to a server.
+pub(crate) fn client_program(name: &str) -> Result<Command, String> {
+    Ok(Command::new(program_folder()?.join(name)))
+}
+
+/// One of the programs that may not be root.
+pub(crate) fn server_program(name: &str) -> Result<Command, String> {
+    let program = program_folder()?.join(name);
+    if !is_root()? {
+        return Ok(Command::new(program));
+    }
+    let mut command = Command::new("runuser");
+    command.args(["-u", SERVER_USER, "--"]).arg(program);
+    Ok(command)
+}
+
+/// Gives a folder or a file to whoever runs the server.
+pub(crate) fn hand_over(path: &Path) -> Result<(), String> {
+    if !is_root()? {
+        return Ok(());
+    }
+    let mut command = Command::new("chown");
+    run(command.arg(SERVER_USER).arg(path)).map(drop)
+}
+
+fn is_root() -> Result<bool, String> {
+    // The owner of our own entry in /proc is the user we act as.
+    fs::metadata("/proc/self").map(|found| found.uid() == 0).map_err(|e| format!("/proc/self: {e}"))
+}
+
+/// Runs it to its end; what it said when that was not a good one.
+pub(crate) fn run(command: &mut Command) -> Result<Output, String> {
+    let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{command:?}: {}: {}", output.status, said.trim()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Database;
 
     fn answers(url: &str) -> bool {
-        programs::run(programs::client("psql").unwrap().args(["-XAtc", "SELECT 1", url])).is_ok()
+        run(client_program("psql").unwrap().args(["-XAtc", "SELECT 1", url])).is_ok()
     }
 
     #[test]
-    fn a_server_starts_stops_comes_back_with_its_data_and_leaves_nothing() {
+    fn server_restarts_with_its_data_and_leaves_no_files() {
         let server = Server::start().unwrap();
         let database = Database::on(server.url()).unwrap();
         assert!(answers(database.url()));

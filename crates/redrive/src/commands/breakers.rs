@@ -23,23 +23,23 @@ pub(crate) struct Args {
 /// A person's word on a breaker, everybody's or with `--tenant` one tenant's.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Act {
-    /// Hold retries and replays: a known outage
+    /// Open breakers: hold retries and replays during an outage
     Open(OpenArgs<Model>),
-    /// Let them go
+    /// Close the breaker
     Close(CloseArgs<Model>),
-    /// Let them go, and say that what was counted says nothing
+    /// Close the breaker and reset its failure counts
     Reset(CloseArgs<Model>),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// How a tenant's breakers stand, and what happened to them
+    /// Show a tenant's breakers and their history
     Show(ShowArgs),
-    /// Hold the tenant's retries and replays: a change freeze
+    /// Open the breaker: hold the tenant's retries and replays
     Open(OpenArgs<OfTenant>),
-    /// Let them go
+    /// Close the breaker
     Close(CloseArgs<OfTenant>),
-    /// Let them go, and say that what was counted says nothing
+    /// Close the breaker and reset its failure counts
     Reset(CloseArgs<OfTenant>),
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct OpenArgs<W: clap::Args> {
 pub(crate) struct CloseArgs<W: clap::Args> {
     #[command(flatten)]
     which: W,
-    /// Why; kept with the breaker
+    /// Reason; recorded with the breaker
     #[arg(long)]
     reason: String,
     /// [default: production]

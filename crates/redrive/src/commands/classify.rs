@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nulls_and_unknown_fields_are_fine_and_the_id_comes_back_as_it_was() {
+    fn nulls_and_unknown_fields_are_accepted_and_ids_preserved() {
         let line = br#"{"id":12345678901234567890.10,"text":"Request timed out","http_status":null,"source":"x"}"#;
         let answer = answer(&serde_json::from_slice(line).unwrap(), false, None).unwrap();
         assert!(

@@ -13,9 +13,9 @@ use crate::out::{Out, step_style};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// An entry of the ledger: whose it is, how it stands, since when
+    /// Show an entry of the ledger
     Show(ShowArgs),
-    /// Say what became of an effect in doubt; its run stays where it is, and can then be replayed
+    /// Record the outcome of an unknown effect; its run can then be replayed
     Reconcile(ReconcileArgs),
 }
 

@@ -18,9 +18,9 @@ use crate::out::{Out, Table, or_dash, relative};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a key and show it once
+    /// Create a key and print it once
     Create(CreateArgs),
-    /// List keys, never their secrets
+    /// List keys, without their secrets
     List(ListArgs),
     /// Revoke keys
     Revoke(RevokeArgs),
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_without_a_tenant_is_the_default_tenants_unless_its_role_spans_all() {
+    fn key_without_tenant_gets_the_default_tenant_unless_cross_tenant() {
         let default = Some(Tenant::default_tenant());
         assert_eq!(tenant_of(Role::Worker, None).unwrap(), default);
         assert_eq!(tenant_of(Role::Worker, Some("*")).unwrap(), None);

@@ -24,23 +24,23 @@ use crate::out::{Out, Style, Table, duration, or_dash, relative};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Do one thing to many runs; with --dry-run only say what it would do
+    /// Create an operation; with --dry-run only preview it
     Create(Box<CreateArgs>),
-    /// The newest first
+    /// List operations, newest first
     List(ListArgs),
-    /// How far one is, and what stood in the way
+    /// Show an operation's progress
     Show(OneArgs),
-    /// What became of each run of its set
+    /// List its runs with their outcomes
     Items(ItemsArgs),
-    /// Start what was previewed
+    /// Start a previewed operation
     Start(OneArgs),
-    /// Move no more for now
+    /// Pause an operation
     Pause(OneArgs),
-    /// Go on
+    /// Resume a paused operation
     Resume(OneArgs),
-    /// Move no more; what has moved stays where it went
+    /// Cancel an operation; runs already moved stay moved
     Cancel(OneArgs),
-    /// Follow one until it ends
+    /// Watch an operation until it ends
     Watch(WatchArgs),
 }
 
@@ -189,10 +189,10 @@ fn parse_filter(said: &[String]) -> anyhow::Result<OperationFilter> {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
-    /// How many at most
+    /// Maximum number of results
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=500))]
     limit: u32,
-    /// Where an earlier list ended
+    /// Continue after this cursor of an earlier page
     #[arg(long)]
     cursor: Option<String>,
     #[command(flatten)]
@@ -234,10 +234,10 @@ pub(crate) struct ItemsArgs {
     /// Only these outcomes
     #[arg(long, value_delimiter = ',', value_parser = word(ItemOutcome::ALL, ItemOutcome::as_str))]
     outcome: Vec<ItemOutcome>,
-    /// How many at most
+    /// Maximum number of results
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
     limit: u32,
-    /// Where an earlier list ended
+    /// Continue after this cursor of an earlier page
     #[arg(long)]
     cursor: Option<String>,
     #[command(flatten)]
@@ -348,7 +348,7 @@ const BAR_CHARS: u64 = 30;
 pub(crate) struct WatchArgs {
     #[arg(value_name = "ID")]
     id: String,
-    /// How often to look
+    /// Polling interval
     #[arg(long, default_value_t = 500, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..))]
     every_ms: u64,
     #[command(flatten)]
@@ -418,7 +418,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_is_typed_field_by_field_and_a_slip_is_named() {
+    fn filter_fields_are_parsed_and_mistakes_named() {
         let read = |parts: &[&str]| parse_filter(&parts.iter().map(ToString::to_string).collect::<Vec<_>>());
         let found = read(&["state=dead,review", "held=false", "since=2026-01-01T00:00:00Z"]).unwrap();
         assert_eq!((found.state.unwrap().words(), found.held), (vec!["dead", "review"], Some(false)));
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_tells_how_far_how_fast_and_how_long() {
+    fn progress_bar_shows_share_rate_and_remaining_time() {
         assert_eq!(
             progress_line(&operation(40), 20, 2_000),
             "[############------------------] 40/100  running  succeeded 3, failed 1  10/s  6 s to go"

@@ -19,21 +19,21 @@ use crate::out::{Out, Style, Table, or_dash, relative};
 pub(crate) enum Command {
     /// List patterns, with how many runs wait for each
     List(ListArgs),
-    /// One pattern: how often, since when, and what was done about it
+    /// Show a pattern: counts, history, triage
     Show(ShowArgs),
-    /// Somebody is on it
+    /// Acknowledge a pattern: somebody works on it
     Acknowledge(TriageArgs),
-    /// It is fixed; seen again with the fix, it comes back as a regression
+    /// Resolve a pattern; if it recurs with the fix, it returns as a regression
     Resolve(ResolveArgs),
-    /// Silence it, for a time or until somebody says otherwise
+    /// Mute a pattern, for a time or indefinitely
     Mute(MuteArgs),
-    /// Give it an owner
+    /// Assign a pattern to a person or team
     Assign(AssignArgs),
     /// Add a note
     Note(NoteArgs),
-    /// Make it part of another pattern: it is the same thing
+    /// Merge a pattern into another
     Merge(MergeArgs),
-    /// Take it out of the pattern that it was merged into, or take a pattern's parts out
+    /// Undo a merge
     Unmerge(UnmergeArgs),
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct ListArgs {
     sort: Option<PatternSort>,
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500), help_heading = "Page")]
     limit: u32,
-    /// Where an earlier list ended
+    /// Continue after this cursor of an earlier page
     #[arg(long, help_heading = "Page")]
     cursor: Option<String>,
     #[command(flatten)]
@@ -226,7 +226,7 @@ pub(crate) struct TriageArgs {
     /// The pattern's id, or a fingerprint; with a key that spans tenants and no --tenant, every tenant's of it
     #[arg(value_name = "PATTERN")]
     id: String,
-    /// Why; kept with the pattern
+    /// Reason; recorded with the pattern
     #[arg(long)]
     reason: Option<String>,
     #[command(flatten)]
@@ -264,7 +264,7 @@ pub(crate) struct AssignArgs {
     /// A person or a team
     #[arg(required_unless_present = "nobody", value_name = "TO")]
     to: Option<String>,
-    /// Take it from its owner
+    /// Remove the owner
     #[arg(long, conflicts_with = "to")]
     nobody: bool,
 }
@@ -273,7 +273,7 @@ pub(crate) struct AssignArgs {
 pub(crate) struct NoteArgs {
     #[arg(value_name = "PATTERN")]
     id: String,
-    /// What to remember
+    /// The note's text
     #[arg(value_name = "NOTE")]
     note: String,
     #[command(flatten)]

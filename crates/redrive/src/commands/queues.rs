@@ -20,9 +20,9 @@ use crate::out::{Out, Table, or_dash, relative};
 pub(crate) enum Command {
     /// List queues
     List(ListArgs),
-    /// One queue: whose it is, what it allows, how it stands
+    /// Show a queue: owner, policy, counts
     Show(ShowArgs),
-    /// Change what is said, leave the rest as it is; makes the queue if there is none
+    /// Change the given settings of a queue; creates the queue if needed
     Set(Box<SetArgs>),
 }
 

@@ -16,9 +16,9 @@ use crate::out::{Out, duration};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Copy a store into a new one, between a folder and PostgreSQL or between two of a kind; goes on where it was cut short
+    /// Copy a store into a new one, of the same or the other kind; resumes an interrupted copy
     Copy(CopyArgs),
-    /// Look for damage, and hold every counter against a recount
+    /// Check a store for damage and verify its counters
     Check(CheckArgs),
 }
 
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_tells_how_far_how_fast_and_how_long() {
+    fn progress_bar_shows_share_rate_and_remaining_time() {
         let progress = |rows| Progress { table: "runs", rows, of: 100 };
         assert_eq!(
             progress_line(progress(40), 20, 2_000),

@@ -12,9 +12,9 @@ use crate::out::{Out, Table, or_dash, relative};
 pub(crate) enum Command {
     /// List tenants
     List(ListArgs),
-    /// How a tenant stands
+    /// Show a tenant's health
     Health(HealthArgs),
-    /// What holds a tenant's retries; hold them, or let them go
+    /// Show, open or close a tenant's breaker
     #[command(subcommand)]
     Breaker(breakers::Command),
 }
@@ -23,7 +23,7 @@ pub(crate) enum Command {
 pub(crate) struct ListArgs {
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=500))]
     limit: u32,
-    /// Where an earlier list ended
+    /// Continue after this cursor of an earlier page
     #[arg(long)]
     cursor: Option<String>,
     #[command(flatten)]

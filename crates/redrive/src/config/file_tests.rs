@@ -18,7 +18,7 @@ fn an_empty_file_says_nothing() {
 }
 
 #[test]
-fn figures_of_the_policy_stand_flat_beside_the_queues_own_keys() {
+fn policy_fields_are_flat_beside_queue_keys() {
     let file =
         parse("[queue.mail]\nowner = 'ops'\nretry_by = 'caller'\npreset = 'external'\nmax_attempts = 3\n").unwrap();
     let mail = &file.queues[&"mail".parse::<QueueName>().unwrap()];
@@ -30,7 +30,7 @@ fn figures_of_the_policy_stand_flat_beside_the_queues_own_keys() {
 }
 
 #[test]
-fn an_unknown_key_is_refused_with_its_place_and_a_guess() {
+fn unknown_key_is_refused_with_line_and_suggestion() {
     assert_eq!(
         refused("[queue.mail]\nowner = 'ops'\n  leese_ms = 5\n"),
         "redrive.toml:3:3: unknown key `leese_ms` in [queue.mail]; did you mean `lease_ms`?"
@@ -81,7 +81,7 @@ fn a_figure_out_of_range_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_value_of_the_wrong_kind_is_refused_with_its_place() {
+fn wrong_type_is_refused_with_its_line() {
     assert!(refused("[defaults]\nmax_attempts = 'four'\n").starts_with("redrive.toml:2:16: invalid type"));
     assert!(refused("[defaults]\npreset = 'golden'\n").starts_with("redrive.toml:2:10: unknown variant `golden`"));
     assert_eq!(refused("queue = 3\n"), "redrive.toml:1:9: `queue` has sections by name: write [queue.NAME]");
@@ -89,19 +89,19 @@ fn a_value_of_the_wrong_kind_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_tier_that_is_not_there_is_refused_with_its_place() {
+fn missing_tier_is_refused_with_its_line() {
     assert_eq!(refused("[tenant.acme]\ntier = 'gold'\n"), "redrive.toml:2:8: there is no [tier.gold]");
     let file = parse("[tenant.acme]\ntier = 'gold'\n[tier.gold]\npreset = 'customer'\n").unwrap();
     assert_eq!(file.policies.tenants.values().next().unwrap().tier.as_deref(), Some("gold"));
 }
 
 #[test]
-fn a_name_that_is_no_id_is_refused_with_its_place() {
+fn invalid_name_is_refused_with_its_line() {
     assert!(refused("[queue.\"a b\"]\n").starts_with("redrive.toml:1:8: `a b`: an id is"));
 }
 
 #[test]
-fn a_file_that_is_not_toml_is_refused_with_its_place() {
+fn invalid_toml_is_refused_with_its_line() {
     assert!(refused("[server]\nlisten = \n").starts_with("redrive.toml:2:"), "{}", refused("[server]\nlisten = \n"));
     assert!(refused("[defaults]\nlease_ms = 500\nlease_ms = 600\n").starts_with("redrive.toml:3:1: duplicate key"));
 }
@@ -121,7 +121,7 @@ fn strategies_budgets_detectors_and_agents_are_sections() {
 }
 
 #[test]
-fn a_mistake_in_such_a_section_is_refused_with_its_place() {
+fn mistake_in_a_nested_section_is_refused_with_its_line() {
     for (text, said) in [
         ("[queue.q.strategy.tired]\ntries = 1\n", "redrive.toml:1:19: `tired` is not a reason"),
         ("[queue.q.strategy.bug]\ntrys = 1\n", "redrive.toml:2:1: unknown field `trys`"),
@@ -178,7 +178,7 @@ fn pointers_of_a_payload_are_checked() {
 
 /// Whoever copies a piece of configuration from these pages must not be refused.
 #[test]
-fn the_configuration_in_the_docs_of_strategies_and_detectors_is_accepted() {
+fn configuration_examples_in_the_docs_are_accepted() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let mut pages = vec![docs.join("detectors.md")];
     for folder in ["strategies", "recipes"] {
@@ -196,7 +196,7 @@ fn the_configuration_in_the_docs_of_strategies_and_detectors_is_accepted() {
 }
 
 #[test]
-fn places_count_from_one_and_columns_in_letters() {
+fn line_and_column_count_from_one() {
     let source = Source { path: Path::new("r.toml"), text: "a = 1\nä = x\n" };
     let said = |at: usize| source.complain(&(at..at), "no").to_string();
     assert_eq!(said(0), "r.toml:1:1: no");

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_of_the_finger_finds_its_word_and_nonsense_finds_none() {
+    fn typos_get_a_suggestion_and_nonsense_gets_none() {
         let known = ["lease_ms", "idle_ms", "owner"];
         assert_eq!(nearest("leese_ms", known.into_iter()), Some("lease_ms"));
         assert_eq!(nearest("onwer", known.into_iter()), Some("owner"));

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_never_printed() {
+    fn database_url_is_never_printed() {
         let url: DatabaseUrl = "postgres://u:secret@h/db".parse().unwrap();
         assert_eq!(format!("{url:?}"), "postgres://…");
         assert!(!"mysql://u:secret@h".parse::<DatabaseUrl>().unwrap_err().contains("secret"));
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_typed_is_a_database_or_a_folder() {
+    fn store_argument_is_database_url_or_folder() {
         assert_eq!(parse_place("./data").unwrap(), Place::Folder("./data".into()));
         assert_eq!(parse_place("postgresql://h/db").unwrap(), Place::Database("postgresql://h/db".into()));
         assert!(parse_place("mysql://h/db").is_err());

@@ -121,7 +121,7 @@ fn one_probe_goes_however_often_the_server_is_killed() {
 }
 
 #[test]
-fn a_probe_that_died_with_its_worker_makes_room_for_one_after_the_restart() {
+fn lost_probe_is_replaced_after_restart() {
     // The shortest lease there is: who crashed is missed soon.
     let mut ground = Ground::open(500);
     ground.breaks();

@@ -1,9 +1,9 @@
-//! L3, L5, L6 under frozen servers, replicas and databases, clocks that are set, and a day of absence: nobody whose worker
-//! lives loses an attempt, and silence is still found.
+//! Frozen servers and databases, clocks that are set, outages: live attempts survive, and time away spends no attempt.
 
 use std::path::Path;
 use std::process::Command;
 
+use redrive_core::time::Timestamp;
 use serde_json::Value;
 
 use crate::common::http::Http;
@@ -227,4 +227,38 @@ fn an_outage_of_a_day_leaves_the_backlog_waiting() {
     assert_eq!(late["reason"], "unclaimed");
     let waiting = number(folder.path(), "SELECT count(*) FROM runs WHERE due IS NOT NULL");
     assert_eq!(waiting, 20, "time without a server does not count");
+}
+
+/// Longer than the gap after which we know that none of us was there.
+const AWAY_MS: u64 = 4_000;
+
+#[test]
+fn lease_expired_during_downtime_is_extended_once() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let key = server.key.clone().unwrap();
+    let mut http = Http::new(&server.url, &key);
+    let mut begin = |run_id: &str| {
+        let body = format!(r#"{{"tenant":"acme","run_id":"{run_id}","mode":"start","lease_ms":2500}}"#);
+        let begun = http.post("/v1/runs", body).unwrap().json();
+        (begun["lease"].as_str().unwrap().to_owned(), begun["lease_expires_at"].as_str().unwrap().parse().unwrap())
+    };
+    let (alive, _): (String, Timestamp) = begin("alive");
+    let (_, expires): (String, Timestamp) = begin("quiet");
+    server.kill();
+    wait_until("the lease to have run out while nobody was there", expires.max(now().plus_ms(AWAY_MS)));
+
+    let server = Server::start(folder.path());
+    let mut http = Http::new(&server.url, &key);
+    let done = http.post("/v1/runs/alive/succeed?tenant=acme", format!(r#"{{"lease":"{alive}"}}"#)).unwrap();
+    assert_eq!((done.short(), done.json()["late"].clone()), ((200, "succeeded".into()), false.into()));
+
+    let quiet = wait_for("a verdict on the one that stayed quiet", || {
+        let shown = http.get("/v1/runs/quiet?tenant=acme").unwrap().json();
+        (shown["state"] != "running").then_some(shown)
+    });
+    assert_eq!((&quiet["state"], &quiet["reason"]), (&"scheduled".into(), &"silent".into()));
+    let failed: Timestamp = quiet["attempts"][0]["recorded_at"].as_str().unwrap().parse().unwrap();
+    assert!(failed > expires.plus_ms(AWAY_MS - 2_500), "its lease was extended first");
+    assert_eq!((quiet["attempt"].as_u64(), quiet["attempts"].as_array().unwrap().len()), (Some(1), 1));
 }

@@ -8,17 +8,13 @@
     reason = "a test that can't go on should say where, and one that can should say how far it went"
 )]
 
-mod bank;
 mod breakers;
 #[path = "../common/mod.rs"]
 mod common;
 mod freezes;
-mod leases;
-mod migrations;
 mod operations;
 mod replays;
 mod reports;
-mod senders;
 #[path = "../support/mod.rs"]
 mod support;
 mod workers;

@@ -1,10 +1,12 @@
-//! R4: a bulk replay of ten thousand, its server killed fifty times in the middle of its batches. Each item is moved
-//! once, none is missed.
+//! Bulk operations and migrations around a kill: each item moves once, the schema is the old or the new one.
+
+use std::collections::BTreeMap;
+use std::process::Stdio;
 
 use crate::common::http::Http;
 use crate::common::inside;
 use crate::common::lot::{self, Lot};
-use crate::support::{Server, folder, serve, wait_for};
+use crate::support::{Server, database, folder, place, redrive, refusal, serve, wait_for};
 
 const RUNS: usize = 10_000;
 const KILLS: usize = 50;
@@ -81,4 +83,68 @@ fn moment(lot: &Lot, moved: i64) -> String {
 
 fn moved(folder: &std::path::Path) -> i64 {
     inside::number(folder, "SELECT moved FROM operations")
+}
+
+const TOGETHER_ROUNDS: usize = 10;
+const STATEMENTS_MAX: usize = 500;
+
+#[test]
+fn migration_killed_anywhere_leaves_old_or_new_schema() {
+    let newest = {
+        let folder = folder();
+        Server::start(folder.path()).kill();
+        inside::version(folder.path())
+    };
+    // What stands in a store of each version: it must be the same however the store came to it.
+    let mut seen = BTreeMap::from([(0, 0)]);
+    for (deaths, nth) in (1..STATEMENTS_MAX).enumerate() {
+        let folder = folder();
+        let begun = Server::of(serve(folder.path()).env("REDRIVE_ABORT_AT", format!("mid_migration:{nth}")));
+        if begun.is_ok() {
+            println!("{deaths} deaths");
+            assert!(deaths > 10, "the point is passed after each statement");
+            assert!(seen.len() > 2, "the versions in between are left as well: {seen:?}");
+            return;
+        }
+        let version = inside::version(folder.path());
+        let objects = inside::objects(folder.path());
+        assert_eq!(objects, *seen.entry(version).or_insert(objects), "after {nth}: version {version}");
+        let server = Server::start(folder.path());
+        inside::check(folder.path());
+        assert_eq!(inside::version(folder.path()), newest);
+        server.kill();
+    }
+    panic!("no migration has so many statements");
+}
+
+#[test]
+fn concurrent_starts_migrate_once_and_share_no_folder() {
+    for _ in 0..TOGETHER_ROUNDS {
+        let folder = folder();
+        let both: Vec<_> = std::thread::scope(|threads| {
+            let start = || threads.spawn(|| Server::of(&mut serve(folder.path())));
+            let both = [start(), start()];
+            both.map(|one| one.join().unwrap()).into_iter().collect()
+        });
+        // A database is made to be shared.
+        let begun = if database(folder.path()).is_some() { 2 } else { 1 };
+        assert_eq!(both.iter().filter(|one| one.is_ok()).count(), begun);
+        inside::check(folder.path());
+    }
+}
+
+#[test]
+fn newer_store_is_refused_and_left_unchanged() {
+    let folder = folder();
+    Server::start(folder.path()).kill();
+    inside::set_version(folder.path(), 99);
+    let before = inside::objects(folder.path());
+    let refused = serve(folder.path()).args(["--log", "off"]).stderr(Stdio::piped()).output().unwrap();
+    let (code, complaint) = refusal(&refused);
+    assert_eq!((code, complaint.lines().count()), (Some(1), 1), "{complaint}");
+    assert!(complaint.contains("newer"), "{complaint}");
+    let mut visit = redrive();
+    let visit = visit.current_dir(folder.path()).args(["keys", "list"]).args(place(folder.path())).output().unwrap();
+    assert!(refusal(&visit).1.contains("newer"));
+    assert_eq!((inside::version(folder.path()), inside::objects(folder.path())), (99, before));
 }

@@ -1,13 +1,14 @@
-//! Ten thousand replays against a bank outside the product that counts: workers crash, the server is killed every so
-//! often, people look at the bank and say what they found. No effect happens twice, and none in doubt goes on alone.
+//! Replays with real effects at a bank of the test's own, while servers and workers are killed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use serde_json::Value;
 
-use crate::bank::Bank;
+use crate::common::http;
 use crate::common::http::{Answer, Http};
 use crate::common::lot::{self, Lot};
 use crate::support::{Server, wait_for};
@@ -41,7 +42,7 @@ impl Ground {
 }
 
 #[test]
-fn no_effect_happens_twice_and_none_in_doubt_goes_on_alone() {
+fn no_effect_repeats_and_unknown_effects_wait() {
     let seed = lot::seed();
     // A killed process loses nothing that the kernel has: memory serves as well as a disk.
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
@@ -323,4 +324,57 @@ fn audit(ground: &Ground) -> (usize, usize) {
         assert!(known.contains(key), "{key} happened, and the ledger has never heard of it");
     }
     (done, doubtful)
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ledger(Arc<Mutex<BTreeMap<String, u32>>>);
+
+pub(crate) struct Bank {
+    pub(crate) url: String,
+    pub(crate) done: Ledger,
+}
+
+impl Ledger {
+    pub(crate) fn times(&self, key: &str) -> u32 {
+        self.0.lock().unwrap().get(key).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn all(&self) -> BTreeMap<String, u32> {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub(crate) fn charge(&self, key: &str) -> u32 {
+        let mut done = self.0.lock().unwrap();
+        let times = done.entry(key.to_owned()).or_default();
+        *times += 1;
+        *times
+    }
+}
+
+impl Bank {
+    /// Answers on a port of its own until the test ends.
+    pub(crate) fn open() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let done = Ledger::default();
+        let ledger = done.clone();
+        let serve = move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let ledger = ledger.clone();
+                let one = move || while answer(&stream, &ledger).is_some() {};
+                std::thread::Builder::new().name("teller".into()).spawn(one).unwrap();
+            }
+        };
+        std::thread::Builder::new().name("bank".into()).spawn(serve).unwrap();
+        Self { url, done }
+    }
+}
+
+/// `POST /{key}` does the effect and says how often it has been done; none when the client is gone.
+fn answer(stream: &TcpStream, ledger: &Ledger) -> Option<()> {
+    let asked = http::read_request(&mut BufReader::new(stream)).ok()?;
+    let times = ledger.charge(asked.trim_start_matches('/'));
+    let body = times.to_string();
+    let said = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    (&mut &*stream).write_all(said.as_bytes()).ok()
 }

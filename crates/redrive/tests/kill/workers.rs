@@ -8,9 +8,9 @@ use std::sync::Mutex;
 use redrive_client::{Client, start};
 use serde_json::Value;
 
-use crate::bank::Bank;
 use crate::common::http::Http;
 use crate::common::lot::{self, Lot};
+use crate::replays::Bank;
 use crate::support::{Server, folder, wait_for};
 
 const KILLS: usize = 100;
@@ -43,7 +43,7 @@ impl Moment {
 }
 
 #[test]
-fn an_effect_whose_worker_was_killed_is_in_doubt_and_waits_for_a_person() {
+fn effect_of_a_killed_worker_waits_for_a_person() {
     let (bank, folder) = (Bank::open(), folder());
     let server = Server::start(folder.path());
     let key = server.key.clone().unwrap();
@@ -65,7 +65,7 @@ fn an_effect_whose_worker_was_killed_is_in_doubt_and_waits_for_a_person() {
 }
 
 #[test]
-fn a_worker_killed_at_any_moment_leaves_no_effect_that_the_ledger_does_not_know() {
+fn killed_worker_leaves_no_effect_unknown_to_the_ledger() {
     let (bank, folder) = (Bank::open(), folder());
     let server = Server::start(folder.path());
     let key = server.key.clone().unwrap();

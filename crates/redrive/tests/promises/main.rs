@@ -8,17 +8,11 @@
     reason = "a test that can't go on should say where, and one that can should say how far it went"
 )]
 
-mod bad_input;
-mod canaries;
+mod clients;
 #[path = "../common/mod.rs"]
 mod common;
-mod full_disk;
-mod hang_ups;
-mod races;
-mod refusals;
-mod silence;
-mod stopping;
+mod lifecycle;
+mod secrets;
+mod storage;
 #[path = "../support/mod.rs"]
 mod support;
-mod terminal;
-mod unkept;

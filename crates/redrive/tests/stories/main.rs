@@ -6,8 +6,6 @@
 mod charge;
 #[path = "../common/mod.rs"]
 mod common;
-mod script;
 #[path = "../support/mod.rs"]
 mod support;
 mod ten_thousand;
-mod workers;

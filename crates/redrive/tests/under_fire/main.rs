@@ -9,20 +9,17 @@
     reason = "a test that can't go on should say where, and one that can should say how far it went"
 )]
 
-mod caller;
 #[path = "../common/mod.rs"]
 mod common;
 mod fleet;
 mod record;
 #[path = "../support/mod.rs"]
 mod support;
-mod work;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use caller::Caller;
 use common::lot::{self, Lot};
-use fleet::Fleet;
+use fleet::{Caller, Fleet};
 use record::Record;
 use support::wait_for;
 
@@ -39,7 +36,7 @@ const QUEUE: &str = r#"{"owner":"chaos","policy":{"max_attempts":50,"schedule_ms
     "strategy":{"silent":{"delay_ms":1000}}}}"#;
 
 #[test]
-fn every_run_ends_once_though_replicas_are_killed_and_the_database_is_restarted() {
+fn every_run_ends_once_despite_kills_and_database_restarts() {
     let runs = std::env::var("REDRIVE_CHAOS_RUNS").map_or(RUNS, |runs| runs.parse().expect("a number of runs"));
     let lot = Lot::new(lot::seed());
     let mut fleet = Fleet::start(REPLICAS);
@@ -52,11 +49,11 @@ fn every_run_ends_once_though_replicas_are_killed_and_the_database_is_restarted(
         for n in 0..PRODUCERS {
             let (caller, record) = (caller(), &record);
             threads
-                .spawn(move || work::produce(caller, record, (n..runs).step_by(usize::try_from(PRODUCERS).unwrap())));
+                .spawn(move || record::produce(caller, record, (n..runs).step_by(usize::try_from(PRODUCERS).unwrap())));
         }
         for n in 0..WORKERS {
             let (caller, record, over, lot) = (caller(), &record, &over, Lot::new(lot.below(u64::MAX)));
-            threads.spawn(move || work::work(caller, record, &lot, n, over));
+            threads.spawn(move || record::work(caller, record, &lot, n, over));
         }
         strike(&mut fleet, &record, &lot, runs);
         let mut asking = caller();

@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_cause_is_classified_as_what_it_is_meant_to_be() {
+    fn every_demo_cause_is_classified_as_intended() {
         for cause in CAUSES.iter().filter(|cause| cause.shape != Shape::Silence) {
             let text = cause.message.replace("{n}", "4711").replace("{id}", "a1b2c3d4e5f6");
             let evidence = Evidence {
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn every_category_has_causes_that_die_and_causes_happen_to_agents_that_exist() {
+    fn every_category_has_causes_and_causes_name_existing_agents() {
         for category in Category::ALL {
             assert!(CAUSES.iter().any(|cause| cause.category == category));
         }

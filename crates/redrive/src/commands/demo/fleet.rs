@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn over_100_000_runs_the_shares_are_those_of_a_real_fleet() {
+    fn simulated_shares_match_a_real_fleet() {
         for seed in 0..8 {
             let Seen { failed, recovered } = simulate(seed);
             let all: f64 = failed.iter().sum();

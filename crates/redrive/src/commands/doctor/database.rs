@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_lose_a_report_is_a_danger_and_what_slows_it_down_wants_action() {
+    fn data_loss_risk_is_danger_and_slowness_is_action() {
         assert_eq!(version("h", &setup()).severity, Severity::Fine);
         assert_eq!(version("h", &Setup { follows: true, ..setup() }).severity, Severity::Danger);
         assert_eq!(durability(&setup()).severity, Severity::Fine);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_little_by_itself_or_beside_what_the_store_takes() {
+    fn disk_space_is_judged_absolutely_and_relative_to_the_store() {
         let severity = |free, taken| room(free, taken).severity;
         assert_eq!(severity(99 * MIB, 0), Severity::Danger);
         assert_eq!([severity(999 * MIB, 0), severity(10 * GIB, 200 * GIB)], [Severity::Action; 2]);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_disk_needs_action_and_one_too_fast_is_worth_a_word() {
+    fn slow_disk_is_action_and_implausibly_fast_is_advice() {
         let severity = |per_s| judge(per_s).severity;
         assert_eq!(
             [severity(10.0), severity(400.0), severity(1e6)],

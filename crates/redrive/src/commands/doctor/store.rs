@@ -170,7 +170,7 @@ mod tests {
     use crate::config::ServerSection;
 
     #[test]
-    fn a_clock_that_went_back_or_never_was_set_is_a_danger() {
+    fn clock_that_went_back_or_was_never_set_is_danger() {
         let now = Timestamp::from_millis(NOT_BEFORE_MS + 1_000_000);
         let severity = |now, last| judge_clock(now, last).severity;
         assert_eq!(severity(now, Some(now)), Severity::Fine);

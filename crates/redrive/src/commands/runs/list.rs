@@ -68,13 +68,13 @@ pub(crate) struct Args {
     /// Which first: -received (newest), received (oldest) or due
     #[arg(long, value_parser = word(Sort::ALL, Sort::as_str), allow_hyphen_values = true, help_heading = "Page")]
     sort: Option<Sort>,
-    /// How many at most
+    /// Maximum number of results
     #[arg(long, default_value_t = 50, help_heading = "Page", value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
     /// All of them, however many
     #[arg(long, conflicts_with = "limit", help_heading = "Page")]
     all: bool,
-    /// Where an earlier list ended
+    /// Continue after this cursor of an earlier page
     #[arg(long, help_heading = "Page")]
     cursor: Option<String>,
     /// Also say how many there are
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_as_large_as_allowed_and_end_with_what_was_asked_for() {
+    fn page_size_is_capped_and_ends_at_the_limit() {
         assert_eq!(next_limit(20), Some(20));
         assert_eq!(next_limit(1_200), Some(500));
         assert_eq!(next_limit(u64::MAX), Some(500));

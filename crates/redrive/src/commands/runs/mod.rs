@@ -15,39 +15,39 @@ use crate::out::Out;
 pub(crate) enum Command {
     /// List runs, newest first
     List(Box<list::Args>),
-    /// Everything about one run: what happened, what is advised, what to do next
+    /// Show a run: history, advice, next commands
     Show(show::Args),
-    /// What a replay would do: which steps are skipped, what is in doubt, who has to agree
+    /// Show what a replay would do: skipped steps, unknown effects, required approval
     Plan(Box<plan::Args>),
-    /// Send runs round again, with a fresh budget and whatever is to be different
+    /// Replay runs with a fresh retry budget, optionally with a fix
     Replay(Box<triage::ReplayArgs>),
-    /// Put runs aside for somebody to decide on
+    /// Put runs into review
     Review(triage::Args),
-    /// Say yes to the plan of a run in review, and to no other
+    /// Approve the plan of a run in review, and only that plan
     Approve(triage::ApproveArgs),
-    /// Say no: the runs are dead as they were
+    /// Reject runs in review: they stay dead letters
     Reject(triage::Args),
-    /// Put runs off until later, and out of the list
+    /// Defer runs until later
     Defer(triage::DeferArgs),
-    /// Give runs to another agent or queue
+    /// Reassign runs to another agent or queue
     Reassign(triage::ReassignArgs),
-    /// Give runs somebody who looks after them
+    /// Assign runs to a person or team
     Assign(triage::AssignArgs),
-    /// Runs that look like the same work
+    /// List likely duplicates of a run
     Duplicates(list::DuplicatesArgs),
-    /// Make runs part of another that is the same work
+    /// Merge duplicate runs into one
     Merge(triage::MergeArgs),
-    /// Take runs apart again
+    /// Undo a merge
     Unmerge(triage::Args),
-    /// Stop runs that are under way or waiting; they become dead letters
+    /// Cancel running or scheduled runs; they become dead letters
     Cancel(triage::Args),
-    /// Close runs: the matter is settled elsewhere
+    /// Resolve runs: handled elsewhere
     Resolve(triage::Args),
-    /// Close runs: nobody wants them any more
+    /// Discard runs: no longer needed
     Discard(triage::Args),
     /// Add a note to runs' history
     Note(triage::NoteArgs),
-    /// Follow what happens, run by run
+    /// Follow state changes as they happen
     Tail(tail::Args),
 }
 

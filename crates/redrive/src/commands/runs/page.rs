@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_letter_says_what_happened_what_is_advised_and_what_comes_next() {
+    fn dead_letter_page_shows_cause_advice_and_next_commands() {
         insta::assert_snapshot!(printed(false), @r#"
         task-42  dead (permanent)  tenant acme, queue mail
 
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_recovered_does_not_open_with_its_old_failure() {
+    fn recovered_run_page_starts_with_the_recovery() {
         let mut run = dead_letter();
         run.summary.state = StateName::Recovered;
         assert_eq!(happened(&run), ["It recovered on attempt 2.", "Before that: The key was refused."]);

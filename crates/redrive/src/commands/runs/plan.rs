@@ -82,13 +82,13 @@ fn steps(plan: &PlanAnswer) -> Table {
 
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Proposal {
-    /// A file with the whole payload anew, as JSON; `-` reads standard input
+    /// A file with the new payload as JSON; `-` reads standard input
     #[arg(long, value_name = "FILE", conflicts_with = "patch", help_heading = "Fix")]
     fix_file: Option<String>,
     /// A JSON Patch (RFC 6902) for the payload: the list itself, or a file with it; `-` reads standard input
     #[arg(long, value_name = "PATCH", help_heading = "Fix")]
     patch: Option<String>,
-    /// What to tell the agent
+    /// An instruction for the agent
     #[arg(long, value_name = "TEXT", help_heading = "Fix")]
     instruction: Option<String>,
     /// Another model
@@ -97,7 +97,7 @@ pub(crate) struct Proposal {
     /// Another agent
     #[arg(long, value_name = "NAME", help_heading = "Fix")]
     agent: Option<String>,
-    /// Another queue, which has to be there
+    /// Another, existing queue
     #[arg(long, value_name = "NAME", help_heading = "Fix")]
     queue: Option<QueueName>,
     /// Do this recorded step and the plain ones after it again: its key or name
@@ -147,7 +147,7 @@ mod tests {
     use crate::out::tests::buffer;
 
     #[test]
-    fn a_plan_says_what_is_skipped_what_runs_and_what_nobody_knows() {
+    fn plan_shows_skipped_running_and_unknown_steps() {
         let text = r#"{"run_id":"task-42","tenant":"acme","hash":"00ff","revision":2,"steps":[
         {"name":"load","key":"task-42:load","effect":false,"will":"skip"},
         {"name":"charge\u001b","key":"task-42:charge","effect":true,"will":"unknown"}],
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_is_typed_or_read_and_a_broken_one_is_named() {
+    fn patch_comes_from_argument_or_file_and_is_validated() {
         let typed = Proposal { patch: Some(r#" [{"op":"remove","path":"/a"}]"#.into()), ..Proposal::default() };
         assert_eq!(typed.request().unwrap().fix.unwrap().json_patch.unwrap().len(), 1);
         let folder = tempfile::tempdir().unwrap();

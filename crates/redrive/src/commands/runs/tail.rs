@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Begin where an earlier answer of the API ended, instead of now
     #[arg(long, value_name = "CURSOR")]
     since: Option<String>,
-    /// How often to look
+    /// Polling interval
     #[arg(long, default_value_t = 1_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..))]
     every_ms: u64,
     #[command(flatten)]

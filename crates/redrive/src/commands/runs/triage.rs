@@ -16,7 +16,7 @@ use crate::out::{Out, style_of};
 pub(crate) struct Args {
     #[arg(required = true, value_name = "RUN_ID")]
     pub(super) run_ids: Vec<RunId>,
-    /// Why; kept in the run's history
+    /// Reason; recorded in the run's history
     #[arg(long)]
     pub(super) reason: Option<String>,
     #[command(flatten)]
@@ -41,7 +41,7 @@ pub(crate) struct ReplayArgs {
 pub(crate) struct NoteArgs {
     #[arg(required = true, value_name = "RUN_ID")]
     run_ids: Vec<RunId>,
-    /// What to remember
+    /// The note's text
     #[arg(required = true, value_name = "NOTE")]
     note: String,
     #[command(flatten)]
@@ -116,7 +116,7 @@ pub(crate) struct ApproveArgs {
     /// The plan that you looked at: `redrive runs plan` shows its hash
     #[arg(long, value_name = "HASH")]
     plan_hash: String,
-    /// Why; kept in the run's history
+    /// Reason; recorded in the run's history
     #[arg(long)]
     reason: Option<String>,
     #[command(flatten)]
@@ -152,7 +152,7 @@ pub(crate) struct AssignArgs {
     /// A person or a team
     #[arg(long, required_unless_present = "nobody", value_name = "NAME")]
     to: Option<String>,
-    /// Take it from whoever has it
+    /// Remove the assignee
     #[arg(long, conflicts_with = "to")]
     nobody: bool,
 }

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_cut_off_or_changed_is_no_line() {
+    fn truncated_or_altered_spool_line_is_rejected() {
         let line = seal_line(&serde_json::json!({"do": "step", "run": "r", "run_id": "a", "body": "{}"})).unwrap();
         assert_eq!(open_line::<Record>(&line).unwrap().what, ReportKind::Step);
         assert!(open_line::<Record>(&line[..line.len() - 1]).is_none(), "cut off");

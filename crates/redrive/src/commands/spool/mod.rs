@@ -24,7 +24,7 @@ use crate::out::Out;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Send what programs that are gone could not say; what a living one keeps is its own to send
+    /// Send the spool files of programs that have ended; a running program sends its own
     Send(SendArgs),
 }
 

@@ -1,11 +1,12 @@
-//! The table of bad input, over the wire. What `crates/server` asks of the router is not asked again here: this is about
-//! bytes, lengths and the real socket, and every text field there is.
+//! What clients send and how: bad input is refused, the same report from many clients is recorded once (D3), a client that
+//! hangs up leaves nothing half written (D4).
 
 use std::io::{BufReader, Write as _};
+use std::sync::Barrier;
 
 use crate::common::http::{Answer, Http, address, connect, head, read};
-use crate::common::{key_for, lot};
-use crate::support::{Server, folder};
+use crate::common::{failure, inside, key_for, lot};
+use crate::support::{Server, folder, wait_for};
 
 /// Sends bytes as they are and reads one answer.
 fn raw(server: &Server, bytes: &[u8]) -> Answer {
@@ -15,7 +16,7 @@ fn raw(server: &Server, bytes: &[u8]) -> Answer {
 }
 
 #[test]
-fn a_body_whose_length_lies_or_is_too_much_is_refused_and_the_server_goes_on() {
+fn wrong_or_excessive_content_length_is_refused() {
     let folder = folder();
     let server = Server::start_with(folder.path(), &["--body-timeout-ms", "300"]);
     let key = server.key.clone().unwrap();
@@ -53,7 +54,7 @@ const ODD: &str = r#""\u0000 \ud800 \udfff é <script> \u001b[31m \u202e""#;
 
 /// Every field of a report that takes any text, and a report with all of them.
 #[test]
-fn texts_that_only_json_can_write_are_kept_in_every_field() {
+fn odd_json_strings_survive_in_every_field() {
     let folder = folder();
     let server = Server::start(folder.path());
     let key = key_for(folder.path(), &server, "worker", "acme");
@@ -97,7 +98,7 @@ fn texts_that_only_json_can_write_are_kept_in_every_field() {
 }
 
 #[test]
-fn ids_outside_the_pattern_are_422_wherever_they_stand() {
+fn invalid_ids_are_422_everywhere() {
     let folder = folder();
     let server = Server::start(folder.path());
     let mut http = Http::new(&server.url, server.key.as_ref().unwrap());
@@ -146,7 +147,7 @@ fn a_cursor_of_another_tenant_is_refused() {
 
 /// Whatever bytes come, the answer is a problem and never a 500, and the next request is served.
 #[test]
-fn a_thousand_spoilt_reports_are_answered_and_none_is_a_500() {
+fn a_thousand_mutated_reports_never_cause_a_500() {
     let lot = lot::Lot::new(lot::seed());
     let folder = folder();
     let server = Server::start(folder.path());
@@ -175,4 +176,86 @@ fn a_thousand_spoilt_reports_are_answered_and_none_is_a_500() {
         }
     }
     crate::common::inside::check(folder.path());
+}
+
+const RACES: usize = 200;
+const CLIENTS: usize = 64;
+
+#[test]
+fn identical_concurrent_reports_are_recorded_once() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let key = server.key.clone().unwrap();
+    let start = Barrier::new(CLIENTS);
+    let answers: Vec<Vec<Answer>> = std::thread::scope(|threads| {
+        let race = || {
+            let mut http = Http::new(&server.url, &key);
+            let mut one = |race| {
+                start.wait();
+                http.post("/v1/failures", failure(&format!("task-{race}"), "1")).unwrap()
+            };
+            (0..RACES).map(&mut one).collect()
+        };
+        let clients: Vec<_> = (0..CLIENTS).map(|_| threads.spawn(race)).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    for race in 0..RACES {
+        let heard: Vec<&Answer> = answers.iter().map(|client| &client[race]).collect();
+        assert_eq!(heard.iter().filter(|answer| answer.status == 201).count(), 1, "race {race}");
+        assert_eq!(heard.iter().filter(|answer| answer.status == 200).count(), CLIENTS - 1, "race {race}");
+        assert!(heard.iter().all(|answer| answer.text == heard[0].text), "race {race}");
+    }
+    let attempts = inside::number(folder.path(), "SELECT count(*) FROM attempts");
+    assert_eq!(attempts, i64::try_from(RACES).unwrap());
+    let mut http = Http::new(&server.url, &key);
+    let other = failure("task-0", "1").replace("timed out", "timed out again");
+    assert_eq!(http.post("/v1/failures", other).unwrap().short(), (409, "attempt_conflict".into()));
+    inside::check(folder.path());
+}
+
+const HANG_UP_ROUNDS: usize = 10;
+
+#[test]
+fn disconnects_leave_no_open_transaction_and_no_partial_write() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let key = server.key.clone().unwrap();
+    let mut whole = Vec::new();
+    for round in 0..HANG_UP_ROUNDS {
+        let lines: Vec<String> = (0..50).map(|n| failure(&format!("line-{round}-{n}"), "1")).collect();
+        for (kind, body) in
+            [("application/json", failure(&format!("one-{round}"), "1")), ("application/x-ndjson", lines.join("\n"))]
+        {
+            let head = head("POST", "/v1/failures", &key, kind, body.len());
+            let request = format!("{head}{body}");
+            // Inside the head, after it, inside the body, one byte short, and after all of it without waiting.
+            for end in [10, head.len(), head.len() + body.len() / 2, request.len() - 1, request.len()] {
+                let mut stream = connect(address(&server.url)).unwrap();
+                stream.write_all(&request.as_bytes()[..end]).unwrap();
+            }
+            whole.push(body);
+        }
+    }
+    let mut http = Http::new(&server.url, &key);
+    for body in whole {
+        let lines: Vec<String> = body.lines().map(str::to_owned).collect();
+        let again = http.post_lines("/v1/failures", &lines).unwrap();
+        let accepted = again.text.lines().filter(|line| line.contains(r#""state":"scheduled""#)).count();
+        assert_eq!(accepted, lines.len(), "{}", again.text);
+    }
+    let runs = inside::number(folder.path(), "SELECT count(*) FROM runs");
+    assert_eq!(runs, i64::try_from(HANG_UP_ROUNDS * 51).unwrap());
+    assert_eq!(inside::number(folder.path(), "SELECT count(*) FROM attempts"), runs);
+    inside::check(folder.path());
+    nothing_is_open(&folder.path().join(inside::DATABASE));
+}
+
+/// A write begins at once, and a checkpoint gets the log back to its beginning: nobody reads or writes.
+fn nothing_is_open(path: &std::path::Path) {
+    let conn = rusqlite::Connection::open(path).unwrap();
+    wait_for("the writer to be free", || conn.execute_batch("BEGIN IMMEDIATE; ROLLBACK").ok());
+    wait_for("a checkpoint that nobody holds up", || {
+        let busy: i64 = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).unwrap();
+        (busy == 0).then_some(())
+    });
 }

@@ -1,9 +1,12 @@
-//! D5: a full disk is 503 and no acknowledgement; nothing is damaged, and with room again it goes on by itself.
+//! A store that cannot write: a full disk, and a changed payload that cannot be stored before it is sent.
 
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use rusqlite::Connection;
+use serde_json::{Value, json};
 
 use crate::common::http::Http;
 use crate::common::{failure, inside};
@@ -47,7 +50,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_is_503_loses_nothing_and_mends_by_itself() {
+fn full_disk_answers_503_and_recovers_without_loss() {
     let folder = folder();
     let disk = SmallDisk::mount(&folder.path().join("disk"));
     let server = Server::start(&disk.0);
@@ -92,4 +95,40 @@ fn a_full_disk_is_503_loses_nothing_and_mends_by_itself() {
     assert_eq!(runs, i64::try_from(acknowledged.len()).unwrap(), "what was refused is not there");
     println!("{} acknowledged", acknowledged.len());
     assert!(acknowledged.len() > 10, "the disk filled up while it was written to");
+}
+
+fn chat() -> Value {
+    json!({"model": "gpt-5", "messages": [{"role": "user", "content": "Write the invoice."}]})
+}
+
+/// A dead run that a person sends on with an instruction; what its worker gets.
+fn replayed(http: &mut Http, run_id: &str) -> Value {
+    let body = json!({"tenant": "acme", "run_id": run_id, "payload": chat(), "error": {"message": "KeyError: 'x'"}});
+    assert_eq!(http.post("/v1/failures", body.to_string()).unwrap().short(), (201, "dead".into()));
+    let fix = json!({"reason": "try", "instruction": "Be brief."}).to_string();
+    assert_eq!(http.post(&format!("/v1/runs/{run_id}/replay?tenant=acme"), fix).unwrap().status, 200);
+    http.post("/v1/leases", r#"{"queues":["*"],"max":1}"#).unwrap().json()["leases"][0].take()
+}
+
+#[test]
+fn payload_change_that_cannot_be_stored_is_not_sent() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let mut http = Http::new(&server.url, server.key.as_ref().unwrap());
+    let beside = Connection::open(folder.path().join(inside::DATABASE)).unwrap();
+    beside
+        .execute_batch("CREATE TRIGGER no_room BEFORE INSERT ON sent BEGIN SELECT RAISE(ABORT, 'no room'); END")
+        .unwrap();
+    let unkept = replayed(&mut http, "unkept");
+    assert_eq!(unkept["payload"], chat());
+    let changes = unkept["changes"].as_array().unwrap();
+    assert_eq!(changes.iter().map(|change| &change["applied"]).collect::<Vec<_>>(), [&json!(false)]);
+    // It is the worker's all the same.
+    let done = json!({"lease": unkept["lease"], "output": "done"}).to_string();
+    assert_eq!(http.post("/v1/runs/unkept/succeed?tenant=acme", done).unwrap().short(), (200, "recovered".into()));
+
+    beside.execute_batch("DROP TRIGGER no_room").unwrap();
+    let kept = replayed(&mut http, "kept");
+    assert_eq!(kept["changes"][0]["applied"], true);
+    assert!(kept["payload"].to_string().contains("Be brief."), "{}", kept["payload"]);
 }
