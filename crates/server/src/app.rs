@@ -1,4 +1,4 @@
-//! What every handler has at hand.
+//! The state that all handlers share.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use tokio::sync::watch;
 
 use crate::api::probes::Readiness;
 use crate::auth::{Keyring, Sessions};
-use crate::budget::Answers;
-use crate::budget::{Budget, Holder};
+use crate::budget::AnswerBudget;
+use crate::budget::{Holder, MemoryBudget};
 use crate::capture::{ClassificationCache, Classifiers};
 use crate::limits::{ANONYMOUS_BYTES, Limits, WAITING_BYTES, WAITING_HOLDER_BYTES};
 use crate::metrics::Metrics;
@@ -18,9 +18,9 @@ use crate::telemetry::RequestIds;
 
 /// Shared by all requests; cheap to clone.
 #[derive(Clone)]
-pub struct App(Arc<Shared>);
+pub struct App(Arc<AppState>);
 
-pub struct Shared {
+pub struct AppState {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) dice: Arc<dyn Dice>,
     pub(crate) rules: Option<Arc<UserRules>>,
@@ -28,15 +28,15 @@ pub struct Shared {
     pub(crate) limits: Limits,
     pub(crate) keyring: Keyring,
     pub(crate) sessions: Sessions,
-    /// Bodies in memory.
-    pub(crate) in_flight_bytes: Arc<Budget>,
+    /// Request bodies in memory.
+    pub(crate) in_flight_bytes: Arc<MemoryBudget>,
     /// Bodies of callers without a key.
-    pub(crate) anonymous_bytes: Arc<Budget>,
-    /// What lease calls that wait for work keep.
-    pub(crate) waiting_bytes: Arc<Budget>,
+    pub(crate) anonymous_bytes: Arc<MemoryBudget>,
+    /// Memory of waiting lease calls.
+    pub(crate) waiting_bytes: Arc<MemoryBudget>,
     pub(crate) large_work: Turns<Holder>,
     /// Large answers in memory.
-    pub(crate) answers: Answers,
+    pub(crate) answers: AnswerBudget,
     pub(crate) metrics: Metrics,
     pub(crate) request_ids: RequestIds,
     pub(crate) readiness: Readiness,
@@ -44,19 +44,19 @@ pub struct Shared {
 }
 
 impl std::ops::Deref for App {
-    type Target = Shared;
+    type Target = AppState;
 
-    fn deref(&self) -> &Shared {
+    fn deref(&self) -> &AppState {
         &self.0
     }
 }
 
 impl App {
     pub fn new(store: Arc<dyn Store>, dice: Arc<dyn Dice>, rules: Option<Arc<UserRules>>, limits: Limits) -> Self {
-        let in_flight_bytes = Budget::new(limits.in_flight_max_bytes, limits.in_flight_holder_max_bytes());
-        let answers = Answers::new(&limits);
+        let in_flight_bytes = MemoryBudget::new(limits.in_flight_max_bytes, limits.in_flight_holder_max_bytes());
+        let answers = AnswerBudget::new(&limits);
         let request_ids = RequestIds::new(dice.as_ref());
-        Self(Arc::new(Shared {
+        Self(Arc::new(AppState {
             store,
             dice,
             rules,
@@ -65,8 +65,8 @@ impl App {
             keyring: Keyring::default(),
             sessions: Sessions::default(),
             in_flight_bytes,
-            anonymous_bytes: Budget::new(ANONYMOUS_BYTES, ANONYMOUS_BYTES),
-            waiting_bytes: Budget::new(WAITING_BYTES, WAITING_HOLDER_BYTES),
+            anonymous_bytes: MemoryBudget::new(ANONYMOUS_BYTES, ANONYMOUS_BYTES),
+            waiting_bytes: MemoryBudget::new(WAITING_BYTES, WAITING_HOLDER_BYTES),
             large_work: large_work(),
             answers,
             metrics: Metrics::default(),
@@ -77,17 +77,17 @@ impl App {
     }
 }
 
-impl Shared {
+impl AppState {
     pub(crate) fn classifiers(&self) -> Classifiers<'_> {
         Classifiers { rules: self.rules.as_deref(), cache: Some(&self.classifications) }
     }
 
-    /// From now on no new work is handed out, and waiting calls are answered.
+    /// Stops handing out work and answers waiting calls.
     pub fn stop(&self) {
         self.stopping.send_replace(true);
     }
 
-    /// Where a browser logs in as the key of this hash: once, and soon.
+    /// A path that logs a browser in as the key of this hash, once and for a short time.
     pub fn login_path(&self, key_hash: [u8; 32]) -> String {
         format!("/login?token={}", self.sessions.new_link(key_hash, self.store.now(), self.dice.as_ref()))
     }

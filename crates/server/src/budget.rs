@@ -20,36 +20,36 @@ use crate::problem::{Code, Problem, Result};
 /// Who holds memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Holder {
-    /// A caller without a key: all of them are one.
+    /// All callers without a key together.
     Anonymous,
     Tenant(Tenant),
     /// A key that spans tenants.
     Key(String),
 }
 
-/// There is no room left, for this holder or at all.
+/// The budget is used up, for this holder or for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Full;
+pub(crate) struct BudgetFull;
 
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct MemoryBudget {
     total_bytes: usize,
     holder_bytes: usize,
-    used: Mutex<Used>,
+    used: Mutex<BudgetUse>,
 }
 
 #[derive(Debug, Default)]
-struct Used {
+struct BudgetUse {
     total: usize,
     by_holder: HashMap<Holder, usize>,
 }
 
-impl Used {
+impl BudgetUse {
     fn of(&self, holder: &Holder) -> usize {
         self.by_holder.get(holder).copied().unwrap_or_default()
     }
 
-    /// What a holder has beyond its own bound is not counted as room of all: it would be taken from the others.
+    /// Bytes beyond a holder's own bound do not count towards the total, which others need.
     fn set(&mut self, holder: &Holder, bytes: usize, holder_bytes: usize) {
         let before = self.of(holder);
         self.total = self.total.saturating_sub(before.min(holder_bytes)).saturating_add(bytes.min(holder_bytes));
@@ -65,50 +65,50 @@ impl Used {
     }
 }
 
-impl Budget {
+impl MemoryBudget {
     pub(crate) fn new(total_bytes: usize, holder_bytes: usize) -> Arc<Self> {
         Arc::new(Self { total_bytes, holder_bytes, used: Mutex::default() })
     }
 
-    /// A share that holds nothing yet.
-    pub(crate) fn share(self: &Arc<Self>, holder: Holder) -> Share {
-        Share { budget: self.clone(), holder, bytes: 0 }
+    /// An empty share.
+    pub(crate) fn share(self: &Arc<Self>, holder: Holder) -> BudgetShare {
+        BudgetShare { budget: self.clone(), holder, bytes: 0 }
     }
 
-    /// What is held, of each holder at most its bound.
+    /// The bytes in use, of each holder at most its bound.
     pub(crate) fn used_bytes(&self) -> usize {
         self.lock().total
     }
 
-    /// Whether a holder may take anything more at all.
+    /// Whether a holder may take more.
     pub(crate) fn has_room(&self, holder: &Holder) -> bool {
         let used = self.lock();
         used.total < self.total_bytes && used.of(holder) < self.holder_bytes
     }
 
-    fn lock(&self) -> MutexGuard<'_, Used> {
+    fn lock(&self) -> MutexGuard<'_, BudgetUse> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What one request holds; given back when it is dropped.
+/// The bytes that one request holds; returned when dropped.
 #[derive(Debug)]
-pub(crate) struct Share {
-    budget: Arc<Budget>,
+pub(crate) struct BudgetShare {
+    budget: Arc<MemoryBudget>,
     holder: Holder,
     bytes: usize,
 }
 
-impl Share {
-    /// Takes so many bytes more, or none of them.
-    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Full> {
+impl BudgetShare {
+    /// Takes that many bytes more, or none.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), BudgetFull> {
         self.grow_if(bytes, |budget, total, own| {
             total.saturating_add(bytes) <= budget.total_bytes && own.saturating_add(bytes) <= budget.holder_bytes
         })
     }
 
-    /// The same; a holder of nothing gets what it asks for while there is any room, so that nothing is too large for ever.
-    pub(crate) fn grow_or_be_the_only(&mut self, bytes: usize) -> Result<(), Full> {
+    /// The same, but a holder's first request is granted whatever its size, so that nothing is too large for ever.
+    pub(crate) fn grow_or_be_the_only(&mut self, bytes: usize) -> Result<(), BudgetFull> {
         self.grow_if(bytes, |budget, total, own| {
             let fits = own == 0 || own.saturating_add(bytes) <= budget.holder_bytes;
             fits && total.saturating_add(bytes.min(budget.holder_bytes)) <= budget.total_bytes
@@ -132,10 +132,14 @@ impl Share {
         debug_assert!(taken.is_ok(), "nothing was asked");
     }
 
-    fn grow_if(&mut self, bytes: usize, may: impl FnOnce(&Budget, usize, usize) -> bool) -> Result<(), Full> {
+    fn grow_if(
+        &mut self,
+        bytes: usize,
+        may: impl FnOnce(&MemoryBudget, usize, usize) -> bool,
+    ) -> Result<(), BudgetFull> {
         let mut used = self.budget.lock();
         if !may(&self.budget, used.total, used.of(&self.holder)) {
-            return Err(Full);
+            return Err(BudgetFull);
         }
         let own = used.of(&self.holder).saturating_add(bytes);
         used.set(&self.holder, own, self.budget.holder_bytes);
@@ -144,7 +148,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for BudgetShare {
     fn drop(&mut self) {
         if self.bytes == 0 {
             return;
@@ -158,18 +162,18 @@ impl Drop for Share {
 const RETRY_AFTER_S: u32 = 1;
 
 #[derive(Debug)]
-pub(crate) struct Answers {
-    bytes: Arc<Budget>,
-    /// How large something is shows only when it has been read.
+pub(crate) struct AnswerBudget {
+    bytes: Arc<MemoryBudget>,
+    /// Bounds concurrent large reads, as the size is known only afterwards.
     turns: Turns<Holder>,
 }
 
 /// What a full budget does to an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IfFull {
-    /// A read can be asked for again.
+    /// For a read, which can be repeated.
     Refuse,
-    /// The call has taken effect, so its answer has to go out; it counts all the same.
+    /// For a call that has taken effect: its answer must go out, and counts all the same.
     Send,
 }
 
@@ -180,9 +184,9 @@ pub(crate) struct Reserved {
     _share: Share,
 }
 
-impl Answers {
+impl AnswerBudget {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let bytes = Budget::new(limits.answers_max_bytes, limits.answers_max_bytes / 4);
+        let bytes = MemoryBudget::new(limits.answers_max_bytes, limits.answers_max_bytes / 4);
         Self { bytes, turns: Turns::new(LARGE_READS_MAX, LARGE_READS_HOLDER_MAX) }
     }
 
@@ -190,7 +194,7 @@ impl Answers {
         self.bytes.used_bytes()
     }
 
-    /// For a call whose answer may be large and can't be taken back: asked before it does anything.
+    /// Checked before a call that takes effect and may have a large answer.
     pub(crate) fn demand_room(&self, holder: &Holder) -> Result<()> {
         if self.bytes.has_room(holder) { Ok(()) } else { Err(busy()) }
     }
@@ -211,7 +215,7 @@ impl Answers {
         waited.ok().flatten().ok_or_else(busy)
     }
 
-    /// Counts an answer that is large. Callers without a key get what is made once for all, or little.
+    /// Charges a large answer to its holder. AnswerBudget without a key are small or shared.
     pub(crate) fn count(&self, holder: Holder, if_full: IfFull, response: Response) -> Response {
         let bytes = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
         let bytes = bytes.unwrap_or_default();
@@ -228,28 +232,28 @@ impl Answers {
             }
         }
         let share = Arc::new(share);
-        response.map(|body| Body::new(Counted { body, share }))
+        response.map(|body| Body::new(CountedBody { body, share }))
     }
 }
 
 fn busy() -> Problem {
-    let many = "large answers of this tenant or of all are still on their way: read those first, then ask again";
+    let many = "too many large answers are still being sent: read those first, then retry";
     Problem::new(Code::Busy, many).retry_after_s(RETRY_AFTER_S)
 }
 
-/// A body whose bytes keep their share, wherever they wait to be sent.
-struct Counted {
+/// A body whose bytes keep their share until they are sent.
+struct CountedBody {
     body: Body,
-    share: Arc<Share>,
+    share: Arc<BudgetShare>,
 }
 
-impl HttpBody for Counted {
+impl HttpBody for CountedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
-        let counted = |data| Bytes::from_owner(Piece { data, _share: self.share.clone() });
+        let counted = |data| Bytes::from_owner(CountedBytes { data, _share: self.share.clone() });
         polled.map(|next| next.map(|frame| frame.map(|frame| frame.map_data(counted))))
     }
 
@@ -262,12 +266,12 @@ impl HttpBody for Counted {
     }
 }
 
-struct Piece {
+struct CountedBytes {
     data: Bytes,
-    _share: Arc<Share>,
+    _share: Arc<BudgetShare>,
 }
 
-impl AsRef<[u8]> for Piece {
+impl AsRef<[u8]> for CountedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.data
     }
@@ -285,18 +289,18 @@ mod tests {
 
     #[test]
     fn one_holder_cannot_take_what_others_need() {
-        let budget = Budget::new(100, 60);
+        let budget = MemoryBudget::new(100, 60);
         let mut greedy = budget.share(tenant("a"));
         assert_eq!(greedy.grow(60), Ok(()));
-        assert_eq!(greedy.grow(1), Err(Full));
-        assert_eq!(budget.share(tenant("a")).grow(1), Err(Full));
+        assert_eq!(greedy.grow(1), Err(BudgetFull));
+        assert_eq!(budget.share(tenant("a")).grow(1), Err(BudgetFull));
         let mut other = budget.share(tenant("b"));
-        assert_eq!((other.grow(40), other.grow(1)), (Ok(()), Err(Full)));
+        assert_eq!((other.grow(40), other.grow(1)), (Ok(()), Err(BudgetFull)));
     }
 
     #[test]
     fn dropped_shares_return_their_bytes() {
-        let budget = Budget::new(100, 100);
+        let budget = MemoryBudget::new(100, 100);
         let mut share = budget.share(Holder::Anonymous);
         share.grow(30).unwrap();
         share.grow(30).unwrap();
@@ -305,8 +309,8 @@ mod tests {
         assert_eq!((budget.used_bytes(), budget.lock().by_holder.len()), (0, 0));
     }
 
-    fn answers_of(max_bytes: usize) -> Answers {
-        Answers::new(&Limits { answers_max_bytes: max_bytes, ..Limits::default() })
+    fn answers_of(max_bytes: usize) -> AnswerBudget {
+        AnswerBudget::new(&Limits { answers_max_bytes: max_bytes, ..Limits::default() })
     }
 
     fn answer(bytes: usize) -> Response {

@@ -1,4 +1,4 @@
-//! One call: who, where, what; and its answer.
+//! One API call: the caller, path, query and body that a handler takes, and the answer it gives.
 
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
@@ -7,37 +7,37 @@ use redrive_store::Turn;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
-use crate::budget::Reserved;
 use crate::app::App;
 use crate::auth::{Gate, LookUp};
 use crate::body::{FromBody, NoBody};
-use crate::path::{FromPath, Params};
+use crate::budget::Reserved;
+use crate::path::{FromPath, PathParams};
 use crate::problem::{Problem, Result};
-use crate::query::{FromQuery, Given, NoQuery};
+use crate::query::{FromQuery, NoQuery, RawQuery};
 use crate::tasks::beside;
 use crate::telemetry::record_caller;
 
-/// Everything a handler gets, each part checked before it is reached.
+/// Everything a handler takes, already validated.
 #[derive(Debug)]
-pub(crate) struct Call<W, P = (), Q = NoQuery, B = NoBody> {
+pub(crate) struct ApiCall<W, P = (), Q = NoQuery, B = NoBody> {
     pub who: W,
     pub path: P,
     pub query: Q,
     pub body: B,
 }
 
-impl<W: Gate, P: FromPath, Q: FromQuery, B: FromBody> Call<W, P, Q, B> {
-    /// The order is part of the contract: who, then what is named, and the body last.
+impl<W: Gate, P: FromPath, Q: FromQuery, B: FromBody> ApiCall<W, P, Q, B> {
+    /// The order is part of the contract: caller, path, query, body.
     pub(crate) async fn take(app: &App, request: axum::extract::Request) -> Result<Self> {
         let (mut parts, body) = request.into_parts();
         let asked = LookUp::now(app.store.as_ref());
         let mut who = W::admit(app, &parts.headers).await?;
         who.identity().inspect(|caller| record_caller(caller));
-        let path = P::read(&Params::of(&mut parts).await?)?;
-        let query = Given::parse(parts.uri.query())?;
+        let path = P::read(&PathParams::of(&mut parts).await?)?;
+        let query = RawQuery::parse(parts.uri.query())?;
         let body = B::read(app, &parts, body, who.holder()).await?;
         if asked.is_old(app.store.as_ref()) {
-            // The body took its time, or the process was suspended: the key may be revoked by now.
+            // The body was slow or the process was suspended: the key may be revoked by now.
             who = W::admit(app, &parts.headers).await?;
         }
         Ok(Self { who, path, query, body })
@@ -45,11 +45,11 @@ impl<W: Gate, P: FromPath, Q: FromQuery, B: FromBody> Call<W, P, Q, B> {
 }
 
 /// What a handler gives back.
-pub(crate) trait Answer: Send + 'static {
+pub(crate) trait ApiResponse: Send + 'static {
     const MEDIA: &'static [&'static str];
 
     fn schema(generator: &mut SchemaGenerator) -> Schema;
-    /// Written for a caller; what is large beside the threads that take requests.
+    /// Serialises the answer; a large one on a blocking thread.
     fn respond(self) -> impl Future<Output = Response> + Send;
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Reply<A> {
     pub status: StatusCode,
     pub answer: A,
     is_large: bool,
-    /// Of what may be large; kept until it is written.
+    /// The turn of a large read; held until the answer is written.
     turn: Option<Turn>,
     reserved: Option<Reserved>,
 }
@@ -69,7 +69,7 @@ impl<A> Reply<A> {
         Self { status: StatusCode::OK, answer, is_large: false, turn: None, reserved: None }
     }
 
-    /// Enough to keep a thread busy while it is written.
+    /// Serialised on a blocking thread.
     pub(crate) fn large(answer: A) -> Self {
         Self { is_large: true, ..Self::ok(answer) }
     }
@@ -89,7 +89,7 @@ impl<A> Reply<A> {
     }
 }
 
-impl<A: Serialize + JsonSchema + Send + 'static> Answer for Reply<A> {
+impl<A: Serialize + JsonSchema + Send + 'static> ApiResponse for Reply<A> {
     const MEDIA: &'static [&'static str] = &["application/json"];
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {

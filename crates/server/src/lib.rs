@@ -1,5 +1,5 @@
-//! The HTTP API and the background engine: who asks, may they, and what is due. Holds no state that the store does
-//! not, and decides nothing about runs: it prepares, hands over, and answers.
+//! The HTTP server: the API, the pages, authentication, limits and telemetry. It keeps no state that the store does
+//! not, and decides nothing about runs.
 
 mod api;
 mod app;

@@ -13,14 +13,14 @@ pub use redrive_core::wire::bounds::{
 
 const MIB: usize = 1024 * 1024;
 
-/// A step's output above this is known by its size and hash only.
+/// Larger step outputs are stored as size and hash only.
 pub const STEP_OUTPUT_MAX_BYTES: usize = 64 * 1024;
 /// Values of one comma list in a query.
 pub const QUERY_LIST_MAX: usize = 100;
 /// One comma list in a query.
 pub const QUERY_LIST_MAX_BYTES: usize = 20_000;
 pub const CURSOR_MAX_BYTES: usize = 2_000;
-/// Fields of a form; a page of runs that are chosen is one field each.
+/// Fields of a form; each selected run is one.
 pub const FORM_FIELDS_MAX: usize = 12_000;
 pub const FORM_NAME_MAX_BYTES: usize = 200;
 /// A field of a form, except those that hold a payload.
@@ -36,58 +36,58 @@ pub const HEARTBEATS_MAX: usize = 1_000;
 pub const ANONYMOUS_BODY_MAX_BYTES: usize = 4 * 1024;
 /// All bodies of callers without a key, together.
 pub const ANONYMOUS_BYTES: usize = 256 * 1024;
-/// A body that does not end brings at least this much within each `body_stall_ms`.
+/// The least progress of a body within `body_stall_ms`.
 pub const BODY_PROGRESS_MIN_BYTES: usize = 16 * 1024;
 /// What is still read, and thrown away, of a body that was answered before it had come: a client that sends all of it
 /// before it looks gets its answer, not a reset.
 pub const LINGER_MAX_BYTES: usize = 64 * MIB;
 /// Answers up to this size are not counted.
 pub const LARGE_ANSWER_BYTES: usize = 256 * 1024;
-/// Calls that may read something large at a time, and of them those of one tenant.
+/// Concurrent large reads, and those of one tenant.
 pub const LARGE_READS_MAX: usize = 8;
 pub const LARGE_READS_HOLDER_MAX: usize = 4;
-/// How long a call waits for its turn to read something large.
+/// How long a call waits for a large read.
 pub const LARGE_READS_WAIT_MS: u64 = 10_000;
-/// A client that does not take its answer takes less than this within each `answer_stall_ms`.
+/// The least progress of an answer within `answer_stall_ms`.
 pub const ANSWER_PROGRESS_MIN_BYTES: usize = 16 * 1024;
-/// Connections to the listener that serves figures alone.
+/// Connections to the metrics listener.
 pub const METRICS_CONNECTIONS_MAX: usize = 64;
-/// Files that the store, the listeners and the runtime may have open beside the connections.
+/// Files reserved for the store, the listeners and the runtime.
 pub const OTHER_FILES: usize = 256;
-/// What a lease call that waits is counted for beside its own request.
+/// What a waiting lease call is charged beside its request.
 pub const WAITING_CALL_BYTES: usize = 4 * 1024;
-/// A parsed request takes at most so many times the bytes of its text.
+/// A parsed request takes at most this many times the bytes of its text.
 pub const WAITING_FACTOR: usize = 4;
-/// What waiting lease calls may hold, all of them together.
+/// Memory of all waiting lease calls.
 pub const WAITING_BYTES: usize = 64 * MIB;
-/// What waiting lease calls of one tenant may hold.
+/// Memory of one tenant's waiting lease calls.
 pub const WAITING_HOLDER_BYTES: usize = 16 * MIB;
 
-/// What a deployment may set.
+/// Limits that a deployment may set.
 #[derive(Debug, Clone)]
 pub struct Limits {
     pub body_max_bytes: usize,
-    /// All bodies that are being read or worked on, together.
+    /// All bodies in memory together.
     pub in_flight_max_bytes: usize,
     /// Reports in one NDJSON body.
     pub batch_max_lines: usize,
     /// From the first byte of a body to its last.
     pub body_timeout_ms: u64,
-    /// A body that brings next to nothing for so long is given up.
+    /// How long a body may make no progress.
     pub body_stall_ms: u64,
     /// From the first byte of a request, or the start of its connection, to the end of its head.
     pub head_timeout_ms: u64,
     /// How long a connection is kept between requests.
     pub idle_timeout_ms: u64,
-    /// A client that takes next to nothing of its answer for so long is cut off.
+    /// How long a client may make no progress reading its answer.
     pub answer_stall_ms: u64,
-    /// All large answers that were not sent yet, together; one tenant may hold a quarter.
+    /// All large answers not yet sent; one tenant may hold a quarter.
     pub answers_max_bytes: usize,
-    /// Fewer where the system allows the process fewer open files.
+    /// Reduced if the system allows fewer open files.
     pub connections_max: usize,
     /// Connections that have not sent the whole head of a request.
     pub heads_max: usize,
-    /// How long requests in hand may take after a stop.
+    /// How long open requests may take after a stop.
     pub grace_ms: u64,
 }
 
@@ -110,7 +110,7 @@ impl Default for Limits {
     }
 }
 
-/// A limit that no server can run with.
+/// A limit out of range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{limit}` {must}")]
 pub struct BadLimit {
@@ -139,7 +139,7 @@ impl Limits {
         demand(self.connections_max > 0, "connections_max", "must be at least 1")
     }
 
-    /// The most that the bodies of one tenant may hold: half of all, and always one body.
+    /// The bound of one tenant's bodies: half of all, and at least one body.
     pub(crate) fn in_flight_holder_max_bytes(&self) -> usize {
         (self.in_flight_max_bytes / 2).max(self.body_max_bytes)
     }

@@ -1,4 +1,4 @@
-//! The description of the API, made from the table of routes and the types of its bodies.
+//! The OpenAPI document, made from the table of routes and the types of bodies and answers.
 
 use http::StatusCode;
 use redrive_core::wire;
@@ -18,7 +18,7 @@ const DESCRIPTION: &str = "Every string, list, map and number of a request has a
      evidence: more is cut, and `truncated` on the attempt says so. `x-bounded-by` marks free JSON and bytes, which only the \
      body's own limit bounds.";
 
-/// OpenAPI 3.1. The same code gives the same document, down to the order of its keys.
+/// OpenAPI 3.1, deterministic down to the order of keys.
 pub fn openapi() -> Value {
     let mut settings = SchemaSettings::draft2020_12();
     settings.definitions_path = "/components/schemas".into();
@@ -145,7 +145,7 @@ fn tags(routes: &[Route]) -> Vec<Value> {
     tags.into_iter().map(|tag| json!({ "name": tag })).collect()
 }
 
-/// Keys in order, whatever kind of map the build happens to use.
+/// Sorts keys, whatever map type serde_json is built with.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(map) => {

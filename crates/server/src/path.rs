@@ -1,4 +1,4 @@
-//! Names in the path: ids like any other, refused when they are not well formed.
+//! Path parameters, validated as ids.
 
 use axum::extract::{FromRequestParts as _, RawPathParams};
 use http::request::Parts;
@@ -7,18 +7,18 @@ use redrive_core::ids::{QueueName, RunId, StepKey, Tenant};
 use crate::limits::{ATTEMPT_MAX, REVISION_MAX};
 use crate::problem::{Problem, Result};
 
-/// What a handler takes from its path.
+/// A type that a handler takes from its path.
 pub(crate) trait FromPath: Sized + Send + 'static {
-    fn read(params: &Params) -> Result<Self>;
+    fn read(params: &PathParams) -> Result<Self>;
 }
 
-/// The path's parts by name, decoded.
+/// The path parameters by name, decoded.
 #[derive(Debug)]
-pub(crate) struct Params(Vec<(String, String)>);
+pub(crate) struct PathParams(Vec<(String, String)>);
 
-impl Params {
+impl PathParams {
     pub(crate) async fn of(parts: &mut Parts) -> Result<Self> {
-        // Only bytes that are no UTF-8 can fail here, and no id has such.
+        // Only invalid UTF-8 fails here, and no id contains it.
         let raw = RawPathParams::from_request_parts(parts, &()).await.map_err(|_| Problem::bad_id("path"))?;
         Ok(Self(raw.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()))
     }
@@ -37,37 +37,37 @@ impl Params {
 }
 
 impl FromPath for () {
-    fn read(_: &Params) -> Result<Self> {
+    fn read(_: &PathParams) -> Result<Self> {
         Ok(())
     }
 }
 
 impl FromPath for RunId {
-    fn read(params: &Params) -> Result<Self> {
+    fn read(params: &PathParams) -> Result<Self> {
         params.id("run_id")
     }
 }
 
 impl FromPath for StepKey {
-    fn read(params: &Params) -> Result<Self> {
+    fn read(params: &PathParams) -> Result<Self> {
         params.id("key")
     }
 }
 
 impl FromPath for QueueName {
-    fn read(params: &Params) -> Result<Self> {
+    fn read(params: &PathParams) -> Result<Self> {
         params.id("name")
     }
 }
 
 impl FromPath for Tenant {
-    fn read(params: &Params) -> Result<Self> {
+    fn read(params: &PathParams) -> Result<Self> {
         params.id("tenant")
     }
 }
 
 impl FromPath for (Tenant, RunId) {
-    fn read(params: &Params) -> Result<Self> {
+    fn read(params: &PathParams) -> Result<Self> {
         Ok((params.id("tenant")?, params.id("run_id")?))
     }
 }
@@ -77,13 +77,13 @@ impl FromPath for (Tenant, RunId) {
 pub(crate) struct AttemptNumber(pub u32);
 
 impl FromPath for (RunId, AttemptNumber) {
-    fn read(params: &Params) -> Result<Self> {
+    fn read(params: &PathParams) -> Result<Self> {
         Ok((params.id("run_id")?, AttemptNumber(params.number("attempt", ATTEMPT_MAX)?)))
     }
 }
 
 impl FromPath for (Tenant, RunId, AttemptNumber) {
-    fn read(params: &Params) -> Result<Self> {
+    fn read(params: &PathParams) -> Result<Self> {
         let (run_id, attempt) = FromPath::read(params)?;
         Ok((params.id("tenant")?, run_id, attempt))
     }
@@ -91,23 +91,23 @@ impl FromPath for (Tenant, RunId, AttemptNumber) {
 
 /// One version of a run's payload.
 #[derive(Debug)]
-pub(crate) struct RevisionOf {
+pub(crate) struct RevisionPath {
     pub run_id: RunId,
     pub revision: u32,
 }
 
-impl FromPath for RevisionOf {
-    fn read(params: &Params) -> Result<Self> {
+impl FromPath for RevisionPath {
+    fn read(params: &PathParams) -> Result<Self> {
         Ok(Self { run_id: params.id("run_id")?, revision: params.number("revision", REVISION_MAX)? })
     }
 }
 
-/// The id of something that the server named itself: a pattern, a key.
+/// The id of something that the server named: a pattern, an operation, a key.
 #[derive(Debug)]
-pub(crate) struct Named(pub String);
+pub(crate) struct ServerId(pub String);
 
-impl FromPath for Named {
-    fn read(params: &Params) -> Result<Self> {
+impl FromPath for ServerId {
+    fn read(params: &PathParams) -> Result<Self> {
         params.id::<RunId>("id").map(|id| Self(id.as_str().to_owned()))
     }
 }

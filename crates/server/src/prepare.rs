@@ -20,10 +20,10 @@ use crate::capture::encoded;
 use crate::problem::{Problem, Result};
 use crate::tasks::compute;
 
-/// The rule that a dead letter of this kind names.
+/// The rule in the verdict of a payload that can never fit.
 const TOO_LARGE: &str = "preflight.too_large";
 
-/// What was found, and what is done about it.
+/// Whether the payload fits its model, and what to do about it.
 pub(crate) fn fit(payload: &str, model: Option<&str>, policy: &Policy) -> (Fit, Option<PreflightBrief>) {
     if policy.preflight == Preflight::Off {
         return (Fit::AsItIs, None);
@@ -54,7 +54,7 @@ struct RewrittenPayload {
     to_store: NewSent,
 }
 
-/// Makes the changes; none where the payload stays as it is.
+/// Applies the changes; none if the payload stays the same.
 fn rewrite_payload(payload: &str, changes: &[HandedChange], policy: &Policy) -> Result<Option<RewrittenPayload>> {
     let asked: Vec<Change> = changes.iter().map(|handed| handed.change.clone()).collect();
     let rewritten = rewrite(payload, &policy.payload, &asked, None, &policy.models);
@@ -68,7 +68,7 @@ fn rewrite_payload(payload: &str, changes: &[HandedChange], policy: &Policy) -> 
     Ok(Some(RewrittenPayload { payload, changes, to_store }))
 }
 
-/// Makes the changes of leased runs. A run whose changes can't be made keeps its lease and its payload.
+/// Rewrites the payloads of leased runs. A run that can't be rewritten keeps its lease and its payload.
 pub(crate) async fn leases(app: &App, mut runs: Vec<LeasedRun>) -> Vec<LeasedRun> {
     let mut made = Vec::new();
     for (n, run) in runs.iter().enumerate() {
@@ -82,7 +82,7 @@ pub(crate) async fn leases(app: &App, mut runs: Vec<LeasedRun>) -> Vec<LeasedRun
     runs
 }
 
-/// Makes the changes of a start. A payload that stays as the caller sent it is not sent back.
+/// Rewrites the payload of a started run. A payload equal to the caller's is not sent back.
 pub(crate) async fn started(app: &App, started: Started) -> StartAnswer {
     let Started { mut answer, queue, to_prepare, payload_differs, .. } = started;
     if !to_prepare {
@@ -103,7 +103,7 @@ pub(crate) async fn started(app: &App, started: Started) -> StartAnswer {
 
 type PreparedPayload = (RawJson, Vec<HandedChange>);
 
-/// Those whose payload is on disk: only they go out changed.
+/// The payloads that were stored; only those go out rewritten.
 async fn stored<N>(app: &App, made: Vec<(N, (UnderLease, RewrittenPayload))>) -> Vec<(N, PreparedPayload)> {
     if made.is_empty() {
         return Vec::new();
@@ -122,14 +122,14 @@ async fn stored<N>(app: &App, made: Vec<(N, (UnderLease, RewrittenPayload))>) ->
         .filter_map(|(going, (done, run))| match done {
             Ok(()) => Some(going),
             Err(error) => {
-                tracing::warn!(run = run.as_str(), %error, "a changed payload was not kept; it goes out as it was");
+                tracing::warn!(run = run.as_str(), %error, "rewritten payload not stored; sending the original");
                 None
             }
         })
         .collect()
 }
 
-/// The attempt that is prepared.
+/// The attempt to prepare a payload for.
 struct AttemptToPrepare<'a> {
     tenant: &'a Tenant,
     run_id: &'a RunId,
@@ -138,7 +138,7 @@ struct AttemptToPrepare<'a> {
 }
 
 impl AttemptToPrepare<'_> {
-    /// The changed payload, still to be kept; none when it goes out as it is.
+    /// The rewritten payload, still to be stored; none if the original goes out.
     async fn prepare(
         &self,
         app: &App,
@@ -149,7 +149,7 @@ impl AttemptToPrepare<'_> {
             Ok(made) => made,
             Err(problem) => {
                 let (run, why) = (self.run_id.as_str(), problem.code.as_str());
-                tracing::warn!(run, why, "a payload could not be changed; it goes out as it is");
+                tracing::warn!(run, why, "payload not rewritten; sending the original");
                 None
             }
         }
@@ -174,7 +174,7 @@ impl AttemptToPrepare<'_> {
     }
 }
 
-/// Of a failure in one call: its own payload, otherwise the one that was kept.
+/// Measures the payload of a reported overflow: its own, otherwise the stored one.
 pub(crate) async fn measure_report(app: &App, report: &mut Report) -> Result<()> {
     if report.failed.failure.reason != Reason::ContextOverflow {
         return Ok(());
@@ -195,12 +195,12 @@ pub(crate) async fn measure_report(app: &App, report: &mut Report) -> Result<()>
     Ok(())
 }
 
-/// Of an attempt whose run is in the store.
+/// Measures the stored payload of a run whose attempt overflowed.
 pub(crate) async fn measure_run(app: &App, at: &RunRef, failure: &mut Failure) -> Result<()> {
     if failure.reason != Reason::ContextOverflow {
         return Ok(());
     }
-    // A run that is not there has nothing to weigh; whoever asked is told so by the store.
+    // An absent run has nothing to measure; the store refuses the report later.
     let Ok(run) = app.store.run(at).await else { return Ok(()) };
     let Some(payload) = run.body.payload else { return Ok(()) };
     let policy = app.store.policy(&at.tenant, &run.summary.queue).await?;

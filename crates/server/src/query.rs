@@ -18,11 +18,11 @@ pub(crate) struct Param {
     pub kind: ParamKind,
 }
 
-/// What a parameter holds, and how much of it.
+/// The type and bounds of a parameter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ParamKind {
     Id,
-    /// A name of somebody's choice.
+    /// A free name.
     Name,
     /// One of a few words, `true` and `false` among them.
     Word,
@@ -33,9 +33,9 @@ pub(crate) enum ParamKind {
         min: u64,
         max: u64,
     },
-    /// What somebody looks for.
+    /// A search text.
     Search,
-    /// As an answer gave it.
+    /// A cursor from an earlier answer.
     Cursor,
 }
 
@@ -51,7 +51,7 @@ impl ParamKind {
         }
     }
 
-    /// The one place where a parameter's bounds are checked.
+    /// Checks the bounds of a value.
     fn check(self, name: &str, value: &str) -> Result<()> {
         let beyond = |max: usize, unit: &str| {
             let problem = Problem::invalid_parameter(name, format_args!("must be at most {max} {unit}"));
@@ -108,18 +108,18 @@ pub(crate) const LIMIT: Param = param(
 );
 pub(crate) const CURSOR: Param = param("cursor", ParamKind::Cursor, "`next_cursor` of the page before.");
 
-/// What a handler takes as its query.
+/// A type that a handler takes as its query.
 pub(crate) trait FromQuery: Sized + Send + 'static {
     const PARAMS: &'static [Param];
 
-    fn read(given: &mut Given) -> Result<Self>;
+    fn read(given: &mut RawQuery) -> Result<Self>;
 }
 
-/// The parameters that were sent, each taken out by the handler's type.
+/// The parameters that were sent.
 #[derive(Debug)]
-pub(crate) struct Given(Vec<(String, String)>);
+pub(crate) struct RawQuery(Vec<(String, String)>);
 
-impl Given {
+impl RawQuery {
     pub(crate) fn parse<Q: FromQuery>(raw: Option<&str>) -> Result<Q> {
         let mut given: Vec<(String, String)> = Vec::new();
         for (name, value) in form_urlencoded::parse(raw.unwrap_or_default().as_bytes()) {
@@ -143,7 +143,7 @@ impl Given {
         Some(self.0.swap_remove(at).1)
     }
 
-    /// What a form left empty asks for nothing.
+    /// Drops empty values, as forms send them.
     pub(crate) fn drop_empty(&mut self) {
         self.0.retain(|(_, value)| !value.trim().is_empty());
     }
@@ -165,7 +165,7 @@ impl Given {
         text.split(',').map(|word| word.parse().map_err(|_| Problem::invalid_parameter(name, must))).collect()
     }
 
-    /// An id: what is not well formed has its own code.
+    /// An id; a malformed one is `bad_id`.
     pub(crate) fn id<T: FromStr>(&mut self, name: &str) -> Result<Option<T>> {
         self.take(name).map(|text| text.parse().map_err(|_| Problem::bad_id(name))).transpose()
     }
@@ -175,28 +175,28 @@ impl Given {
     }
 }
 
-/// The call takes no parameters.
+/// No parameters.
 #[derive(Debug)]
 pub(crate) struct NoQuery;
 
 impl FromQuery for NoQuery {
     const PARAMS: &'static [Param] = &[];
 
-    fn read(_: &mut Given) -> Result<Self> {
+    fn read(_: &mut RawQuery) -> Result<Self> {
         Ok(Self)
     }
 }
 
 /// `?tenant=` alone.
 #[derive(Debug)]
-pub(crate) struct OfTenant {
+pub(crate) struct TenantQuery {
     pub tenant: Option<Tenant>,
 }
 
-impl FromQuery for OfTenant {
+impl FromQuery for TenantQuery {
     const PARAMS: &'static [Param] = &[TENANT];
 
-    fn read(given: &mut Given) -> Result<Self> {
+    fn read(given: &mut RawQuery) -> Result<Self> {
         Ok(Self { tenant: given.id("tenant")? })
     }
 }
@@ -216,7 +216,7 @@ mod tests {
     impl FromQuery for Paged {
         const PARAMS: &'static [Param] = &[TENANT, LIMIT, CURSOR];
 
-        fn read(given: &mut Given) -> Result<Self> {
+        fn read(given: &mut RawQuery) -> Result<Self> {
             Ok(Self { _tenant: given.id("tenant")?, limit: given.limit()?, cursor: given.take("cursor") })
         }
     }
@@ -230,15 +230,15 @@ mod tests {
             ("limit=501", Code::InvalidParameter, "limit"),
             ("limit=ten", Code::InvalidParameter, "limit"),
         ] {
-            let problem = Given::parse::<Paged>(Some(query)).unwrap_err();
+            let problem = RawQuery::parse::<Paged>(Some(query)).unwrap_err();
             assert_eq!(
                 (problem.code, problem.into_wire().more["parameter"].as_str()),
                 (code, Some(parameter)),
                 "{query}"
             );
         }
-        assert_eq!(Given::parse::<Paged>(Some("tenant=a%20b")).unwrap_err().code, Code::BadId);
-        let paged = Given::parse::<Paged>(Some("cursor=x%2By&limit=7")).unwrap();
+        assert_eq!(RawQuery::parse::<Paged>(Some("tenant=a%20b")).unwrap_err().code, Code::BadId);
+        let paged = RawQuery::parse::<Paged>(Some("cursor=x%2By&limit=7")).unwrap();
         assert_eq!((paged.limit, paged.cursor.as_deref()), (7, Some("x+y")));
     }
 }

@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::auth::Gate;
 use crate::body::{FromBody, SchemaOf};
 use crate::budget::IfFull;
-use crate::call::{Answer, Call};
+use crate::call::{ApiCall, ApiResponse};
 use crate::path::FromPath;
 use crate::problem::{Code, Problem, Result};
 use crate::query::{FromQuery, Param};
@@ -84,13 +84,13 @@ pub(crate) type Handler = Arc<dyn Fn(App, Request) -> HandlerFuture + Send + Syn
 
 pub struct Route {
     pub method: Method,
-    /// With its parts in braces.
+    /// The path with its parameters in braces.
     pub path: &'static str,
-    /// None: no key is asked for.
+    /// None: the route needs no key.
     pub roles: Option<&'static [Role]>,
     pub summary: &'static str,
     pub(crate) params: &'static [Param],
-    /// Media types of the body with what they hold.
+    /// The body's media types with their schemas.
     pub(crate) request: Vec<(&'static str, SchemaOf)>,
     pub(crate) request_required: bool,
     pub(crate) answer_media: &'static [&'static str],
@@ -100,7 +100,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// What the description files it under.
+    /// The tag in the OpenAPI document.
     pub fn tag(&self) -> &'static str {
         let path = self.path.trim_start_matches("/v1/");
         match path.split('/').find(|part| !part.is_empty()) {
@@ -111,13 +111,13 @@ impl Route {
         }
     }
 
-    /// The names in braces.
+    /// The names of the path parameters.
     pub fn path_params(&self) -> impl Iterator<Item = &'static str> {
         self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
     }
 }
 
-/// Begins a row: who may.
+/// Starts a row of the table with the callers it admits.
 pub(crate) fn by<W: Gate>() -> RouteBuilder<W> {
     RouteBuilder(PhantomData)
 }
@@ -129,8 +129,8 @@ impl<W: Gate> RouteBuilder<W> {
     where
         P: FromPath,
         Q: FromQuery,
-        A: Answer,
-        F: Fn(App, Call<W, P, Q>) -> R + Clone + Send + Sync + 'static,
+        A: ApiResponse,
+        F: Fn(App, ApiCall<W, P, Q>) -> R + Clone + Send + Sync + 'static,
         R: Future<Output = Result<A>> + Send + 'static,
     {
         self.route(Method::GET, path, &[200], summary, handler)
@@ -147,14 +147,14 @@ impl<W: Gate> RouteBuilder<W> {
         P: FromPath,
         Q: FromQuery,
         B: FromBody,
-        A: Answer,
-        F: Fn(App, Call<W, P, Q, B>) -> R + Clone + Send + Sync + 'static,
+        A: ApiResponse,
+        F: Fn(App, ApiCall<W, P, Q, B>) -> R + Clone + Send + Sync + 'static,
         R: Future<Output = Result<A>> + Send + 'static,
     {
         self.route(Method::POST, path, success, summary, handler)
     }
 
-    /// The handler's own types say what it takes and gives; nothing is said twice.
+    /// The handler's own types describe the request and the answer, so nothing is declared twice.
     pub(crate) fn route<P, Q, B, A, F, R>(
         self,
         method: Method,
@@ -167,15 +167,15 @@ impl<W: Gate> RouteBuilder<W> {
         P: FromPath,
         Q: FromQuery,
         B: FromBody,
-        A: Answer,
-        F: Fn(App, Call<W, P, Q, B>) -> R + Clone + Send + Sync + 'static,
+        A: ApiResponse,
+        F: Fn(App, ApiCall<W, P, Q, B>) -> R + Clone + Send + Sync + 'static,
         R: Future<Output = Result<A>> + Send + 'static,
     {
         let if_full = if method == Method::GET { IfFull::Refuse } else { IfFull::Send };
         let run = move |app: App, request: Request| -> HandlerFuture {
             let handler = handler.clone();
             Box::pin(async move {
-                let call: Call<W, P, Q, B> = match Call::take(&app, request).await {
+                let call: ApiCall<W, P, Q, B> = match ApiCall::take(&app, request).await {
                     Ok(call) => call,
                     Err(problem) => return problem.into_response(),
                 };

@@ -12,14 +12,13 @@ use crate::problem::{Code, Problem};
 /// Work above this keeps a thread busy long enough for others to notice.
 const INLINE_MAX_BYTES: usize = 128 * 1024;
 
-/// Large pieces of work that go on at once, so that one holder's never take every processor: half of them at most.
+/// Limits large work to one piece per processor, and each holder to half of them.
 pub(crate) fn large_work() -> Turns<Holder> {
     let all = std::thread::available_parallelism().map_or(2, NonZero::get).max(2);
     Turns::new(all, all.div_ceil(2))
 }
 
-/// Does work on `bytes` bytes where it blocks nobody: what is large is done in the holder's turn, on a thread that gives
-/// way to those that everybody waits for.
+/// Runs work on `bytes` bytes: small work inline, large work in the holder's turn on a blocking thread of low priority.
 pub(crate) async fn compute<T: Send + 'static>(
     app: &App,
     holder: &Holder,
@@ -38,7 +37,7 @@ pub(crate) async fn compute<T: Send + 'static>(
     .await
 }
 
-/// Does work at once, on a thread that gives way. For what is in memory already: it must not wait there for a turn.
+/// Runs work at once on a blocking thread of low priority, without a turn: its input is in memory already.
 pub(crate) async fn beside<T: Send + 'static>(
     work: impl FnOnce() -> crate::problem::Result<T> + Send + 'static,
 ) -> crate::problem::Result<T> {

@@ -9,11 +9,11 @@ use serde::Serialize;
 use crate::app::App;
 use crate::auth::{Identity, TenantReader};
 use crate::body::OptionalJson;
-use crate::call::{Call, Reply};
+use crate::call::{ApiCall, Reply};
 use crate::problem::{Code, Problem, Result};
-use crate::query::{CURSOR, FromQuery, Given, LIMIT, NoQuery, Param, ParamKind, param};
+use crate::query::{CURSOR, FromQuery, LIMIT, NoQuery, Param, ParamKind, RawQuery, param};
 
-/// Unlike in `/v1`, the tenant is in the path, and another one's is refused as such, existing or not.
+/// Unlike in `/v1`, the tenant is in the path, and another tenant is forbidden, existing or not.
 fn own(who: &Identity, tenant: &Tenant) -> Result<()> {
     match who.own_tenant() {
         Some(own) if own != tenant => Err(Problem::plain(Code::Forbidden)),
@@ -34,13 +34,13 @@ impl FromQuery for MessagesQuery {
         CURSOR,
     ];
 
-    fn read(given: &mut Given) -> Result<Self> {
+    fn read(given: &mut RawQuery) -> Result<Self> {
         let statuses = given.list("status", "must be pending, retrying, recovered, escalated or abandoned")?;
         Ok(Self { statuses, limit: given.limit()?, cursor: given.take("cursor") })
     }
 }
 
-pub(crate) async fn list(app: App, call: Call<TenantReader, Tenant, MessagesQuery>) -> Result<Reply<DlqAnswer>> {
+pub(crate) async fn list(app: App, call: ApiCall<TenantReader, Tenant, MessagesQuery>) -> Result<Reply<DlqAnswer>> {
     own(&call.who, &call.path)?;
     let MessagesQuery { statuses, limit, cursor } = call.query;
     let filter = RunFilter {
@@ -70,7 +70,7 @@ fn message(run: RunSummary) -> DlqMessage {
     }
 }
 
-/// Where the message is now.
+/// The status of the message after the move.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct DlqMoved {
     id: RunId,
@@ -78,7 +78,7 @@ pub(crate) struct DlqMoved {
     status: DlqStatus,
 }
 
-type MoveCall = Call<TenantReader, (Tenant, RunId), NoQuery, OptionalJson<TriageRequest>>;
+type MoveCall = ApiCall<TenantReader, (Tenant, RunId), NoQuery, OptionalJson<TriageRequest>>;
 
 pub(crate) async fn replay(app: App, call: MoveCall) -> Result<Reply<DlqMoved>> {
     act(&app, call, Triage::replay(false)).await

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::app::App;
 use crate::auth::{Anyone, Gate};
-use crate::call::{Answer, Call, Reply, typed};
+use crate::call::{ApiCall, ApiResponse, Reply, typed};
 use crate::metrics::{CurrentState, OPENMETRICS};
 use crate::problem::{Code, Problem, Result};
 
@@ -23,14 +23,14 @@ pub(crate) struct ProbeAnswer {
     pub(crate) status: &'static str,
 }
 
-pub(crate) async fn healthz(app: App, _: Call<Anyone>) -> Result<Reply<ProbeAnswer>> {
+pub(crate) async fn healthz(app: App, _: ApiCall<Anyone>) -> Result<Reply<ProbeAnswer>> {
     if !app.store.has_writer() && !app.is_stopping() {
         return Err(Problem::new(Code::Unavailable, "a thread that writes has ended: restart the process"));
     }
     Ok(Reply::ok(ProbeAnswer { status: "ok" }))
 }
 
-pub(crate) async fn readyz(app: App, _: Call<Anyone>) -> Result<Reply<ProbeAnswer>> {
+pub(crate) async fn readyz(app: App, _: ApiCall<Anyone>) -> Result<Reply<ProbeAnswer>> {
     if app.is_stopping() {
         return Err(Problem::plain(Code::Closing).retry_after_s(1));
     }
@@ -38,12 +38,12 @@ pub(crate) async fn readyz(app: App, _: Call<Anyone>) -> Result<Reply<ProbeAnswe
     Ok(Reply::ok(ProbeAnswer { status: "ready" }))
 }
 
-/// How long an answer holds. It does not outlast a write that fails: the store knows of that at once.
+/// How long a negative answer is cached.
 const KNOWN_FOR: Duration = Duration::from_secs(1);
-/// A write that takes longer than this is none that anybody should be sent here for.
+/// A store that takes longer than this is not ready.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
-/// The last answer that took a look; whoever asks meanwhile waits for the one who looks.
+/// The last negative answer; concurrent callers wait for one probe of the store.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness {
     unready: Mutex<Option<(Instant, Unready)>>,
@@ -67,11 +67,11 @@ impl Readiness {
             Ok(Ok(())) => None,
             Ok(Err(Error::Busy)) => Some((Instant::now(), Unready::Busy)),
             Ok(Err(error)) => {
-                tracing::warn!(%error, "not ready");
+                tracing::warn!(%error, "store not ready");
                 Some((Instant::now(), Unready::Unavailable))
             }
             Err(_) => {
-                tracing::warn!("not ready: the store does not answer");
+                tracing::warn!("store not ready: no answer in time");
                 Some((Instant::now(), Unready::Unavailable))
             }
         };
@@ -91,7 +91,7 @@ impl From<Unready> for Problem {
 
 pub(crate) struct Exposition(String);
 
-impl Answer for Exposition {
+impl ApiResponse for Exposition {
     const MEDIA: &'static [&'static str] = &["application/openmetrics-text"];
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -103,8 +103,8 @@ impl Answer for Exposition {
     }
 }
 
-/// Whoever the route lets in sees the figures of all tenants.
-pub(crate) async fn metrics<W: Gate>(app: App, _: Call<W>) -> Result<Exposition> {
+/// Metrics span all tenants.
+pub(crate) async fn metrics<W: Gate>(app: App, _: ApiCall<W>) -> Result<Exposition> {
     let health = app.store.health(&TenantScope::All).await?;
     let now = CurrentState {
         health: &health,
@@ -117,7 +117,7 @@ pub(crate) async fn metrics<W: Gate>(app: App, _: Call<W>) -> Result<Exposition>
 
 pub(crate) struct Document(Bytes);
 
-impl Answer for Document {
+impl ApiResponse for Document {
     const MEDIA: &'static [&'static str] = &["application/json"];
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -129,10 +129,10 @@ impl Answer for Document {
     }
 }
 
-/// Made once: it does not change while the server runs.
+/// Computed once: it does not change while the server runs.
 static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
 
-pub(crate) async fn openapi(_: App, _: Call<Anyone>) -> Result<Document> {
+pub(crate) async fn openapi(_: App, _: ApiCall<Anyone>) -> Result<Document> {
     let document = DOCUMENT.get_or_init(|| crate::openapi::openapi().to_string().into());
     Ok(Document(document.clone()))
 }

@@ -13,9 +13,9 @@ use crate::budget::Holder;
 use crate::problem::{Code, Problem, Result};
 use crate::telemetry::record_caller;
 
-/// Lets a caller in, or says why not. The role is checked before anything is looked up.
+/// Admits a caller or refuses it. The role is checked before anything is looked up.
 pub trait Gate: Sized + Send + 'static {
-    /// None: nobody is asked for a key.
+    /// None: no key is needed.
     const ROLES: Option<&'static [Role]>;
 
     fn admit(app: &App, headers: &HeaderMap) -> impl Future<Output = Result<Self>> + Send;
@@ -29,7 +29,7 @@ pub trait Gate: Sized + Send + 'static {
     }
 }
 
-/// No key needed: probes, and the description of the API.
+/// No key needed: probes and the OpenAPI document.
 #[derive(Debug)]
 pub struct Anyone;
 
@@ -86,7 +86,7 @@ gates! {
     Worker: Worker, Operator, Admin;
     /// Reads and triages.
     TenantReader: Tenant, Operator, Admin;
-    /// Whoever has a valid key.
+    /// Any valid key.
     AnyKey: Worker, Tenant, Operator, Admin;
     /// Sees all tenants.
     Operator: Operator, Admin;
@@ -94,7 +94,7 @@ gates! {
     Admin: Admin;
 }
 
-/// Made by authentication alone.
+/// An authenticated caller; only authentication makes one.
 #[derive(Debug, Clone)]
 pub struct Identity {
     key: Arc<KeyRecord>,
@@ -113,7 +113,7 @@ impl Identity {
         self.key.role
     }
 
-    /// How history names who acted. `worker:` is left to the names that workers give themselves.
+    /// The actor in a run's history. `worker:` is reserved for names that workers choose.
     pub fn actor(&self) -> String {
         match self.key.role {
             Role::Worker => format!("worker_key:{}", self.key.id),
@@ -121,12 +121,12 @@ impl Identity {
         }
     }
 
-    /// The key's own tenant; none spans all.
+    /// The key's own tenant; none for a key that spans all.
     pub fn own_tenant(&self) -> Option<&Tenant> {
         self.key.tenant.as_ref()
     }
 
-    /// Whom the memory of a call is counted for.
+    /// Whose budget pays for the memory of a call.
     pub(crate) fn holder(&self) -> Holder {
         match &self.key.tenant {
             Some(tenant) => Holder::Tenant(tenant.clone()),
@@ -134,7 +134,7 @@ impl Identity {
         }
     }
 
-    /// What a run remembers of a worker's key; others read by their role and need no mark.
+    /// The mark that a run keeps of a worker's key; other roles need none.
     pub(crate) fn mark(&self) -> Option<KeyMark> {
         match self.key.role {
             Role::Worker => Some(KeyMark::of_lineage(&self.key.lineage)),
@@ -142,7 +142,7 @@ impl Identity {
         }
     }
 
-    /// A worker reads the runs that it holds, held or reported; any other looks absent to it.
+    /// A worker may read the runs that it holds, held or reported; any other run looks absent.
     pub(crate) async fn may_read(&self, store: &dyn Store, at: &RunRef) -> Result<()> {
         let Some(mark) = self.mark() else { return Ok(()) };
         let worked_on = store.was_worked_on_by(at, mark).await?;
@@ -156,7 +156,7 @@ impl Identity {
         }
     }
 
-    /// Whose things a list shows: the key's own tenant's, or the one named, or all.
+    /// The tenants that a list shows: the key's own, the named one, or all.
     pub fn scope(&self, named: Option<&Tenant>) -> Result<TenantScope> {
         match (&self.key.tenant, named) {
             (None, None) => Ok(TenantScope::All),
@@ -164,7 +164,7 @@ impl Identity {
         }
     }
 
-    /// The one tenant that a call is about. Every name given has to be the same, and the key's.
+    /// The one tenant that a call is about. Every given name has to be equal, and the key's.
     pub fn tenant(&self, named: &[Option<&Tenant>]) -> Result<Tenant> {
         let mut names = named.iter().copied().flatten().chain(&self.key.tenant);
         let Some(tenant) = names.next() else { return Err(Problem::plain(Code::TenantRequired)) };

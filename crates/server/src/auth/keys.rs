@@ -25,7 +25,7 @@ const PREFIX: &str = "rdk_";
 const SECRET_BYTES: usize = 32;
 const ID_BYTES: usize = 8;
 
-/// A new secret and what the store keeps of it.
+/// A new secret and the hash that is stored.
 pub fn new_secret(dice: &dyn Dice) -> (String, [u8; 32]) {
     let mut bytes = [0; SECRET_BYTES];
     dice.fill(&mut bytes);
@@ -38,7 +38,7 @@ pub fn hash_secret(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }
 
-/// A new key with its secret. `tenant` none spans all; operators and admins always do.
+/// A new key with its secret. Without a tenant it spans all, as operators and admins always do.
 pub fn new_key(
     dice: &dyn Dice,
     role: Role,
@@ -65,7 +65,7 @@ fn new_id(dice: &dyn Dice) -> String {
     format!("key-{hex}")
 }
 
-/// Whether a text could be a key at all; what could not never reaches the store.
+/// Whether a text has the form of a key; anything else never reaches the store.
 pub(super) fn is_well_formed(secret: &str) -> bool {
     let body = secret.strip_prefix(PREFIX).map(|rest| URL_SAFE_NO_PAD.decode(rest));
     matches!(body, Some(Ok(bytes)) if bytes.len() == SECRET_BYTES)
@@ -162,7 +162,7 @@ async fn read_key(hash: [u8; 32], store: &dyn Store) -> Result<Option<Arc<KeyRec
     Ok(store.key_by_hash(hash).await?.filter(|key| bool::from(key.hash.ct_eq(&hash))).map(Arc::new))
 }
 
-/// The key in the one `Authorization` header, if it could be one.
+/// The key in the `Authorization` header, if there is exactly one and it is well formed.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (only, None) = (values.next()?, values.next()) else { return None };

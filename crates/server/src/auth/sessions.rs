@@ -20,19 +20,19 @@ use crate::problem::{Code, Problem, Result};
 use crate::telemetry::record_caller;
 
 pub const LINK_MS: u64 = 15 * MINUTE_MS;
-/// Without a call for this long, a session is over.
+/// A session ends after this long without a call.
 pub const SESSION_IDLE_MS: u64 = HOUR_MS;
-/// However busy, a session is over after this.
+/// A session ends after this long in any case.
 pub const SESSION_MS: u64 = 12 * HOUR_MS;
 const LINKS_MAX: usize = 1_000;
 const SESSIONS_MAX: usize = 10_000;
-/// Whoever has the key itself gains nothing by more.
+/// More would gain nothing: the key itself can log in at any time.
 const SESSIONS_PER_KEY_MAX: usize = 100;
 const TOKEN_BYTES: usize = 32;
 
-/// Whose a link or a session is: the hash of a key.
+/// The hash of the key that a link or a session belongs to.
 type KeyHash = [u8; 32];
-/// Tokens are kept as their hashes, like keys: what is read from memory opens nothing.
+/// Tokens are stored as hashes, like keys.
 type TokenHash = [u8; 32];
 
 struct Link {
@@ -53,12 +53,12 @@ impl Session {
 }
 
 #[derive(Default)]
-struct Book {
+struct SessionTables {
     links: HashMap<TokenHash, Link>,
     sessions: HashMap<TokenHash, Session>,
 }
 
-impl Book {
+impl SessionTables {
     fn begin(&mut self, key: KeyHash, now: Timestamp, dice: &dyn Dice) -> String {
         let token = new_token(dice);
         self.sessions.retain(|_, session| !session.is_over(now));
@@ -91,10 +91,10 @@ impl Book {
 }
 
 #[derive(Default)]
-pub(crate) struct Sessions(Mutex<Book>);
+pub(crate) struct Sessions(Mutex<SessionTables>);
 
 impl Sessions {
-    /// A token that begins one session for this key.
+    /// A token that logs in once as this key.
     pub(crate) fn new_link(&self, key: KeyHash, now: Timestamp, dice: &dyn Dice) -> String {
         let token = new_token(dice);
         let mut book = self.book();
@@ -104,24 +104,24 @@ impl Sessions {
         token
     }
 
-    /// Uses the link up. None: it was used before, is too old, or never was.
+    /// Consumes the link. None: it was used before, has expired, or never existed.
     pub(crate) fn begin(&self, link: &str, now: Timestamp, dice: &dyn Dice) -> Option<String> {
         let mut book = self.book();
         let link = book.links.remove(&hash_secret(link)).filter(|link| now < link.until)?;
         Some(book.begin(link.key, now, dice))
     }
 
-    /// For whoever has shown the key itself.
+    /// For a caller that has presented the key itself.
     pub(crate) fn begin_for(&self, key: KeyHash, now: Timestamp, dice: &dyn Dice) -> String {
         self.book().begin(key, now, dice)
     }
 
-    /// The key behind a session that is not over; asking counts as a call.
+    /// The key of a live session; the look-up counts as a call.
     pub(crate) fn key_of(&self, token: &str, now: Timestamp) -> Option<KeyHash> {
         self.look(token, now, true)
     }
 
-    /// The same, but a page that only follows by itself keeps nobody logged in.
+    /// The same for a page that refreshes itself, which keeps nobody logged in.
     pub(crate) fn key_behind(&self, token: &str, now: Timestamp) -> Option<KeyHash> {
         self.look(token, now, false)
     }
@@ -140,7 +140,7 @@ impl Sessions {
         self.book().sessions.remove(&hash_secret(token));
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn book(&self) -> MutexGuard<'_, SessionTables> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -151,7 +151,7 @@ fn new_token(dice: &dyn Dice) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// When all places are taken, the one that ends first makes way.
+/// When the map is full, the entry that ends first is removed.
 fn make_room<T>(of: &mut HashMap<TokenHash, T>, most: usize, by: impl Fn(&T) -> Timestamp) {
     while of.len() >= most {
         let Some(first) = of.iter().min_by_key(|(_, entry)| by(entry)).map(|(hash, _)| *hash) else { return };
@@ -160,14 +160,14 @@ fn make_room<T>(of: &mut HashMap<TokenHash, T>, most: usize, by: impl Fn(&T) -> 
 }
 
 const SESSION_COOKIE: &str = "redrive_session";
-/// Set by a page that asks for itself again: nobody may be in front of it.
+/// Sent by a page that refreshes itself.
 const FOLLOWS: &str = "x-redrive-follows";
 
-/// Whoever is logged in and may read: made from a session alone, never from a bearer key.
+/// A person who is logged in; made from a session, never from a bearer key.
 #[derive(Debug, Clone)]
 pub(crate) struct Visitor {
     identity: Identity,
-    /// What every form of this session carries.
+    /// The token that every form of this session carries.
     csrf: String,
 }
 
@@ -180,7 +180,7 @@ impl std::ops::Deref for Visitor {
 }
 
 impl Visitor {
-    /// A key that is revoked or has expired takes its sessions with it.
+    /// A key that is revoked or has expired ends its sessions.
     pub(crate) async fn admit(app: &App, headers: &HeaderMap) -> Result<Self> {
         let Some(token) = session_token(headers) else { return Err(Problem::plain(Code::Unauthorized)) };
         let now = app.store.now();
@@ -215,7 +215,7 @@ impl Visitor {
     }
 }
 
-/// A session for whoever has this key; the same refusal for every key that is none.
+/// Starts a session for this key; every invalid key gets the same refusal.
 pub(crate) async fn log_in(app: &App, secret: &str) -> Result<String> {
     if !is_well_formed(secret) {
         return Err(Problem::plain(Code::Unauthorized));
@@ -232,13 +232,13 @@ fn for_people(identity: Identity) -> Result<Identity> {
     }
 }
 
-/// Made of the session's token, which no script and no other site can read: nothing has to be kept for it.
+/// Derived from the session's token, which no script and no other site can read, so nothing has to be stored.
 fn csrf_of(token: &str) -> String {
     let hash = Sha256::new().chain_update(b"csrf\0").chain_update(token.as_bytes()).finalize();
     URL_SAFE_NO_PAD.encode(hash)
 }
 
-/// The one session cookie; two of them are none.
+/// The session cookie, if there is exactly one.
 pub(crate) fn session_token(headers: &HeaderMap) -> Option<&str> {
     let pairs = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|all| all.split(';'));
     let mut tokens = pairs.filter_map(|pair| pair.trim().strip_prefix(SESSION_COOKIE)?.strip_prefix('='));
@@ -246,7 +246,7 @@ pub(crate) fn session_token(headers: &HeaderMap) -> Option<&str> {
     Some(only)
 }
 
-/// What a proxy in front of us may call the scheme that it was asked with, and how it says `https`.
+/// Headers in which proxies report the scheme, with the value that means TLS.
 const TLS_HEADERS: [(&str, &str); 8] = [
     ("x-forwarded-proto", "https"),
     ("x-forwarded-protocol", "https"),
@@ -277,12 +277,12 @@ fn says_https(element: &str) -> bool {
     proto.is_some_and(|(_, value)| value.trim().trim_matches('"').eq_ignore_ascii_case("https"))
 }
 
-/// What a cookie's attributes end in: over TLS it never goes out without.
+/// The `Secure` attribute for a cookie that was set over TLS.
 pub(crate) fn secure(headers: &HeaderMap) -> &'static str {
     if is_over_tls(headers) { "; Secure" } else { "" }
 }
 
-/// Never seen by scripts, never sent from another site; over TLS only where a proxy says that it speaks TLS.
+/// Hidden from scripts and from other sites; limited to TLS where a proxy says that it speaks TLS.
 pub(crate) fn session_cookie(token: &str, headers: &HeaderMap) -> String {
     let max_age_s = SESSION_MS / 1_000;
     let secure = secure(headers);

@@ -1,5 +1,5 @@
-//! The bounds of a body, checked against the JSON Schema of its type before anything is built of it: a small text must
-//! not become a large value. Also where an object is due nothing else passes for one.
+//! Checks a body against the JSON Schema of its type before it is parsed: a small text must not become a large value.
+//! It also refuses arrays where an object is required, which serde would accept.
 
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -13,12 +13,12 @@ use serde_json::{Map, Value};
 
 use crate::problem::Problem;
 
-/// What a value may be; each alternative of it.
+/// The alternatives that a value may be.
 #[derive(Debug, Default)]
-pub(crate) struct Bounds(Vec<Shape>);
+pub(crate) struct Bounds(Vec<ValueShape>);
 
 #[derive(Debug)]
-enum Shape {
+enum ValueShape {
     Text {
         max_bytes: Option<usize>,
     },
@@ -33,7 +33,7 @@ enum Shape {
     Object(Box<Object>),
     /// `null`, `true` and `false`.
     Word,
-    /// Checked by whoever reads it, or bounded by the body alone.
+    /// Checked by its parser, or bounded by the body alone.
     Anything,
 }
 
@@ -42,11 +42,11 @@ struct Object {
     max_properties: Option<usize>,
     name_max_bytes: Option<usize>,
     fields: HashMap<String, Bounds, foldhash::fast::FixedState>,
-    /// Of a map: what each value may be.
+    /// The bounds of each value of a map.
     others: Bounds,
 }
 
-/// The bounds of a type's bodies, made once.
+/// The bounds of a type, computed once.
 pub(crate) fn bounds_of<T: JsonSchema + 'static>() -> &'static Bounds {
     static KNOWN: LazyLock<RwLock<HashMap<TypeId, &'static Bounds>>> = LazyLock::new(RwLock::default);
     let of = TypeId::of::<T>();
@@ -57,38 +57,42 @@ pub(crate) fn bounds_of<T: JsonSchema + 'static>() -> &'static Bounds {
     settings.meta_schema = None;
     let root = settings.into_generator().into_root_schema_for::<T>().to_value();
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
-    // As many as there are types of bodies, and kept for as long as the process lives.
+    // Leaked once per body type, for the life of the process.
     known.entry(of).or_insert_with(|| Box::leak(Box::new(Bounds::of(&root, &root))))
 }
 
 impl Bounds {
     fn of(schema: &Value, root: &Value) -> Self {
-        let Value::Object(schema) = schema else { return Self(vec![Shape::Anything]) };
+        let Value::Object(schema) = schema else { return Self(vec![ValueShape::Anything]) };
         if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
             let found = root.pointer(target.trim_start_matches('#'));
-            return found.map_or_else(|| Self(vec![Shape::Anything]), |found| Self::of(found, root));
+            return found.map_or_else(|| Self(vec![ValueShape::Anything]), |found| Self::of(found, root));
         }
         let Some(kinds) = schema.get("type") else {
             let either = ["anyOf", "oneOf"].iter().find_map(|key| schema.get(*key)?.as_array());
             return match either {
                 Some(all) => Self::either(all.iter().map(|one| Self::of(one, root))),
-                None => Self(vec![Shape::Anything]),
+                None => Self(vec![ValueShape::Anything]),
             };
         };
         let kinds = kinds.as_array().map_or_else(|| vec![kinds], |many| many.iter().collect());
         Self(kinds.iter().filter_map(|kind| Some(shape(kind.as_str()?, schema, root))).collect())
     }
 
-    /// Of alternatives that are objects one is made, with the fields of all: each field has its bound whichever it is.
+    /// Merges alternatives that are objects into one with the fields of all, so each field keeps its bound.
     fn either(all: impl Iterator<Item = Self>) -> Self {
-        let mut shapes: Vec<Shape> = Vec::new();
+        let mut shapes: Vec<ValueShape> = Vec::new();
         for shape in all.flat_map(|bounds| bounds.0) {
             let merged = shapes.iter_mut().find_map(|known| match known {
-                Shape::Object(known) => Some(known),
-                Shape::Text { .. } | Shape::Number { .. } | Shape::List { .. } | Shape::Word | Shape::Anything => None,
+                ValueShape::Object(known) => Some(known),
+                ValueShape::Text { .. }
+                | ValueShape::Number { .. }
+                | ValueShape::List { .. }
+                | ValueShape::Word
+                | ValueShape::Anything => None,
             });
             match (shape, merged) {
-                (Shape::Object(object), Some(known)) => {
+                (ValueShape::Object(object), Some(known)) => {
                     for (name, bounds) in object.fields {
                         known.fields.entry(name).or_default().0.extend(bounds.0);
                     }
@@ -99,31 +103,31 @@ impl Bounds {
         Self(shapes)
     }
 
-    /// Says what is beyond its bound and where. What is not JSON is left to whoever reads it.
+    /// Names the first value beyond its bound. Malformed JSON is left to the parser.
     pub(crate) fn check(&self, text: &str) -> Result<(), Beyond> {
-        let mut walk = Walk { text, at: 0, path: Vec::new() };
+        let mut walk = BoundsWalk { text, at: 0, path: Vec::new() };
         match walk.value(self) {
-            Err(Stop::Beyond(beyond)) => Err(beyond),
-            Ok(()) | Err(Stop::Malformed) => Ok(()),
+            Err(WalkError::Beyond(beyond)) => Err(beyond),
+            Ok(()) | Err(WalkError::Malformed) => Ok(()),
         }
     }
 }
 
-fn shape(kind: &str, schema: &Map<String, Value>, root: &Value) -> Shape {
+fn shape(kind: &str, schema: &Map<String, Value>, root: &Value) -> ValueShape {
     let size = |key: &str| schema.get(key).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
     match kind {
-        "string" => Shape::Text { max_bytes: size("maxLength") },
-        "integer" | "number" => Shape::Number {
+        "string" => ValueShape::Text { max_bytes: size("maxLength") },
+        "integer" | "number" => ValueShape::Number {
             min: schema.get("minimum").and_then(Value::as_f64),
             max: schema.get("maximum").and_then(Value::as_f64),
         },
-        "array" => Shape::List {
+        "array" => ValueShape::List {
             max_items: size("maxItems"),
             items: schema.get("items").map_or_else(Bounds::default, |items| Bounds::of(items, root)),
         },
-        "object" => Shape::Object(Box::new(object(schema, size("maxProperties"), root))),
-        "null" | "boolean" => Shape::Word,
-        _ => Shape::Anything,
+        "object" => ValueShape::Object(Box::new(object(schema, size("maxProperties"), root))),
+        "null" | "boolean" => ValueShape::Word,
+        _ => ValueShape::Anything,
     }
 }
 
@@ -141,12 +145,12 @@ fn object(schema: &Map<String, Value>, max_properties: Option<usize>, root: &Val
     }
 }
 
-/// A value beyond what it may be.
+/// A value beyond its bound.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Beyond {
     field: String,
     must: String,
-    /// `max` or `min`, and its figure.
+    /// `max` or `min`, and its value.
     bound: Option<(&'static str, f64)>,
 }
 
@@ -168,29 +172,29 @@ fn whole(number: f64) -> Value {
     if number.fract() == 0.0 && number.abs() <= EXACT { Value::from(number as i64) } else { Value::from(number) }
 }
 
-enum Stop {
+enum WalkError {
     Malformed,
     Beyond(Beyond),
 }
 
-type Walked = Result<(), Stop>;
+type Walked = Result<(), WalkError>;
 
 #[derive(Clone, Copy)]
-enum Part<'a> {
-    /// A name as it is written, quotes and all.
+enum FieldPart<'a> {
+    /// A name as written, with quotes.
     Name(&'a str),
     Item(usize),
 }
 
-struct Walk<'a> {
+struct BoundsWalk<'a> {
     text: &'a str,
     at: usize,
-    path: Vec<Part<'a>>,
+    path: Vec<FieldPart<'a>>,
 }
 
-impl<'a> Walk<'a> {
-    fn peek(&self) -> Result<u8, Stop> {
-        self.text.as_bytes().get(self.at).copied().ok_or(Stop::Malformed)
+impl<'a> BoundsWalk<'a> {
+    fn peek(&self) -> Result<u8, WalkError> {
+        self.text.as_bytes().get(self.at).copied().ok_or(WalkError::Malformed)
     }
 
     fn space(&mut self) {
@@ -206,26 +210,26 @@ impl<'a> Walk<'a> {
         let mut refused = None;
         for shape in &bounds.0 {
             let walked = match (first, shape) {
-                (b'"', Shape::Text { max_bytes }) => self.text(*max_bytes),
-                (b'-' | b'0'..=b'9', Shape::Number { min, max }) => self.number(*min, *max),
-                (b'[', Shape::List { max_items, items }) => self.list(*max_items, items),
-                (b'{', Shape::Object(object)) => self.object(object),
-                (b'n' | b't' | b'f', Shape::Word) | (_, Shape::Anything) => self.skip(),
+                (b'"', ValueShape::Text { max_bytes }) => self.text(*max_bytes),
+                (b'-' | b'0'..=b'9', ValueShape::Number { min, max }) => self.number(*min, *max),
+                (b'[', ValueShape::List { max_items, items }) => self.list(*max_items, items),
+                (b'{', ValueShape::Object(object)) => self.object(object),
+                (b'n' | b't' | b'f', ValueShape::Word) | (_, ValueShape::Anything) => self.skip(),
                 _ => continue,
             };
             match walked {
-                Err(Stop::Beyond(beyond)) => refused = refused.or(Some(beyond)),
-                Ok(()) | Err(Stop::Malformed) => return walked,
+                Err(WalkError::Beyond(beyond)) => refused = refused.or(Some(beyond)),
+                Ok(()) | Err(WalkError::Malformed) => return walked,
             }
             self.at = begin;
             self.path.truncate(depth);
         }
         if let Some(beyond) = refused {
-            return Err(Stop::Beyond(beyond));
+            return Err(WalkError::Beyond(beyond));
         }
-        let object_due = bounds.0.iter().any(|shape| matches!(shape, Shape::Object(_)));
+        let object_due = bounds.0.iter().any(|shape| matches!(shape, ValueShape::Object(_)));
         if first == b'[' && object_due {
-            return Err(Stop::Beyond(self.beyond("must be an object, not an array".into(), None)));
+            return Err(WalkError::Beyond(self.beyond("must be an object, not an array".into(), None)));
         }
         self.skip()
     }
@@ -234,9 +238,9 @@ impl<'a> Walk<'a> {
         let mut field = String::new();
         for part in &self.path {
             let _ = match part {
-                Part::Name(name) if field.is_empty() => write!(field, "{}", decode_token(name)),
-                Part::Name(name) => write!(field, ".{}", decode_token(name)),
-                Part::Item(number) => write!(field, "[{number}]"),
+                FieldPart::Name(name) if field.is_empty() => write!(field, "{}", decode_token(name)),
+                FieldPart::Name(name) => write!(field, ".{}", decode_token(name)),
+                FieldPart::Item(number) => write!(field, "[{number}]"),
             };
         }
         Beyond { field, must, bound }
@@ -246,19 +250,20 @@ impl<'a> Walk<'a> {
     fn at_most(&self, size: usize, max: Option<usize>, unit: &str) -> Walked {
         match max {
             Some(max) if size > max => {
-                Err(Stop::Beyond(self.beyond(format!("must be at most {max} {unit}"), Some(("max", max as f64)))))
+                Err(WalkError::Beyond(self.beyond(format!("must be at most {max} {unit}"), Some(("max", max as f64)))))
             }
             Some(_) | None => Ok(()),
         }
     }
 
-    /// The string that begins here, as it is written.
-    fn token(&mut self) -> Result<&'a str, Stop> {
+    /// The string that begins here, as written.
+    fn token(&mut self) -> Result<&'a str, WalkError> {
         let begin = self.at;
         let bytes = self.text.as_bytes();
         let mut at = begin + 1;
         loop {
-            let found = memchr::memchr2(b'"', b'\\', bytes.get(at..).ok_or(Stop::Malformed)?).ok_or(Stop::Malformed)?;
+            let found = memchr::memchr2(b'"', b'\\', bytes.get(at..).ok_or(WalkError::Malformed)?)
+                .ok_or(WalkError::Malformed)?;
             at += found;
             if bytes[at] == b'"' {
                 break;
@@ -279,8 +284,8 @@ impl<'a> Walk<'a> {
         while matches!(self.text.as_bytes().get(self.at), Some(b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E')) {
             self.at += 1;
         }
-        let Ok(number) = self.text[begin..self.at].parse::<f64>() else { return Err(Stop::Malformed) };
-        let beyond = |must: String, bound| Err(Stop::Beyond(self.beyond(must, Some(bound))));
+        let Ok(number) = self.text[begin..self.at].parse::<f64>() else { return Err(WalkError::Malformed) };
+        let beyond = |must: String, bound| Err(WalkError::Beyond(self.beyond(must, Some(bound))));
         match (min, max) {
             (_, Some(max)) if number > max => beyond(format!("must be at most {}", whole(max)), ("max", max)),
             (Some(min), _) if number < min => beyond(format!("must be at least {}", whole(min)), ("min", min)),
@@ -297,7 +302,7 @@ impl<'a> Walk<'a> {
         }
         for number in 0.. {
             self.at_most(number + 1, max_items, "items")?;
-            self.path.push(Part::Item(number));
+            self.path.push(FieldPart::Item(number));
             self.value(items)?;
             self.path.pop();
             if self.ends(b']')? {
@@ -318,14 +323,14 @@ impl<'a> Walk<'a> {
             self.at_most(number, object.max_properties, "entries")?;
             self.space();
             if self.peek()? != b'"' {
-                return Err(Stop::Malformed);
+                return Err(WalkError::Malformed);
             }
             let name = self.token()?;
-            self.path.push(Part::Name(name));
+            self.path.push(FieldPart::Name(name));
             self.at_most(length(name, object.name_max_bytes), object.name_max_bytes, "bytes in its name")?;
             self.space();
             if self.peek()? != b':' {
-                return Err(Stop::Malformed);
+                return Err(WalkError::Malformed);
             }
             self.at += 1;
             self.value(object.fields.get(decode_token(name).as_ref()).unwrap_or(&object.others))?;
@@ -338,18 +343,18 @@ impl<'a> Walk<'a> {
     }
 
     /// After an entry: whether it was the last.
-    fn ends(&mut self, close: u8) -> Result<bool, Stop> {
+    fn ends(&mut self, close: u8) -> Result<bool, WalkError> {
         self.space();
         let next = self.peek()?;
         self.at += 1;
         match next {
             b',' => Ok(false),
             _ if next == close => Ok(true),
-            _ => Err(Stop::Malformed),
+            _ => Err(WalkError::Malformed),
         }
     }
 
-    /// Over a value of any depth, without a stack of its own.
+    /// Skips a value of any depth without recursion.
     fn skip(&mut self) -> Walked {
         let mut depth = 0_usize;
         loop {
@@ -364,7 +369,7 @@ impl<'a> Walk<'a> {
                     continue;
                 }
                 b'}' | b']' => {
-                    depth = depth.checked_sub(1).ok_or(Stop::Malformed)?;
+                    depth = depth.checked_sub(1).ok_or(WalkError::Malformed)?;
                     self.at += 1;
                 }
                 b',' | b':' if depth > 0 => {
@@ -385,11 +390,11 @@ impl<'a> Walk<'a> {
         while matches!(self.text.as_bytes().get(self.at), Some(b'0'..=b'9' | b'a'..=b'z' | b'E' | b'+' | b'-' | b'.')) {
             self.at += 1;
         }
-        if self.at > begin { Ok(()) } else { Err(Stop::Malformed) }
+        if self.at > begin { Ok(()) } else { Err(WalkError::Malformed) }
     }
 }
 
-/// How long a text is when it is read; looked at closely only where it could be too long.
+/// The length of a text once unescaped; computed only if it could be too long.
 fn length(token: &str, max_bytes: Option<usize>) -> usize {
     let written = token.len().saturating_sub(2);
     match max_bytes {

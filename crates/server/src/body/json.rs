@@ -12,18 +12,18 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use super::bounds::bounds_of;
 use super::{Buffered, FORM, FromBody, JSON, LINES, SchemaOf, demand_json, media_type, unsupported};
 use crate::app::App;
-use crate::budget::{Holder, Share};
+use crate::budget::{BudgetShare, Holder};
 use crate::problem::{Code, Problem, Result};
 use crate::tasks::compute;
 
-/// A body that has to be there.
+/// A required body.
 #[derive(Debug)]
 pub(crate) struct Json<T> {
     pub value: T,
     /// As sent, without the white space around it.
     pub(crate) raw: Bytes,
-    /// Whoever still uses the value keeps this: the body counts as in flight until it is gone.
-    pub(crate) held: Share,
+    /// Held while the value is used: the body counts as in flight until this is dropped.
+    pub(crate) held: BudgetShare,
 }
 
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromBody for Json<T> {
@@ -43,13 +43,13 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> FromBody for Json<T> {
 }
 
 impl<T> Json<T> {
-    /// The value alone; the body itself is let go of.
+    /// The value alone; releases the body.
     pub(crate) fn into_value(self) -> T {
         self.value
     }
 }
 
-/// A body that may be left out, and then says nothing.
+/// An optional body; a missing one is the default.
 #[derive(Debug)]
 pub(crate) struct OptionalJson<T>(pub T);
 
@@ -70,7 +70,7 @@ impl<T: DeserializeOwned + Default + JsonSchema + Send + 'static> FromBody for O
     }
 }
 
-/// JSON's own white space is no part of a report.
+/// The body without surrounding white space.
 fn trimmed(bytes: &Bytes) -> Bytes {
     bytes.slice_ref(trim(bytes))
 }
@@ -82,20 +82,20 @@ fn trim(bytes: &[u8]) -> &[u8] {
     &bytes[from..=to]
 }
 
-/// Reads a value, or says exactly what is wrong with it.
+/// Parses a value, or says exactly what is wrong with it.
 pub(crate) fn parse<T: DeserializeOwned + JsonSchema + 'static>(bytes: &[u8]) -> Result<T> {
     let text = std::str::from_utf8(bytes).map_err(|e| bad_json(e.valid_up_to(), "not UTF-8"))?;
     bounds_of::<T>().check(text).map_err(|beyond| not_json(text).unwrap_or_else(|| beyond.into_problem()))?;
     serde_json::from_str(text).map_err(|_| explain::<T>(text))
 }
 
-/// Any JSON, as it came: only the body bounds it.
+/// Parses any JSON; only the body limit bounds it.
 pub(crate) fn parse_free(bytes: &[u8]) -> Result<RawJson> {
     let text = std::str::from_utf8(bytes).map_err(|e| bad_json(e.valid_up_to(), "not UTF-8"))?;
     serde_json::from_str(text).map_err(|_| explain::<RawJson>(text))
 }
 
-/// First whether it is JSON at all, then what the type has against it.
+/// Says first whether it is JSON at all, then what the type refuses.
 fn explain<T: DeserializeOwned>(text: &str) -> Problem {
     if let Some(problem) = not_json(text) {
         return problem;
@@ -125,7 +125,7 @@ fn offset(text: &str, error: &serde_json::Error) -> usize {
     (before + error.column().saturating_sub(1)).min(text.len())
 }
 
-/// serde speaks in sentences; the field is in them.
+/// Extracts the field from serde's message.
 fn refused(path: &str, message: &str) -> Problem {
     let message = message.rsplit_once(" at line ").map_or(message, |(said, _)| said);
     let path = if path == "." { "" } else { path };
@@ -165,9 +165,9 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
 #[derive(Debug)]
 pub(crate) struct HeldJson<T> {
     pub value: T,
-    /// How large it came.
+    /// The size of the body.
     pub bytes: usize,
-    pub(crate) held: Share,
+    pub(crate) held: BudgetShare,
 }
 
 impl<T: DeserializeOwned + Default + JsonSchema + Send + 'static> FromBody for HeldJson<T> {
@@ -189,7 +189,7 @@ impl<T: DeserializeOwned + Default + JsonSchema + Send + 'static> FromBody for H
     }
 }
 
-/// The bytes of one report, or of many; they are read line by line, so that one bad line is only its own problem.
+/// One report, or many that are parsed line by line so that a bad line fails alone.
 #[derive(Debug)]
 pub(crate) struct JsonOrLines<T> {
     pub(crate) body: Buffered,
@@ -216,13 +216,13 @@ impl<T: JsonSchema + 'static> FromBody for JsonOrLines<T> {
 }
 
 impl<T> JsonOrLines<T> {
-    /// The one value's bytes, without the white space around them.
+    /// The single value, without surrounding white space.
     pub(crate) fn one(&self) -> Bytes {
         self.body.bytes.slice_ref(trim(&self.body.bytes))
     }
 }
 
-/// The lines that say something, each without the white space around it.
+/// The nonblank lines, trimmed.
 pub(crate) fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let ends = memchr::memchr_iter(b'\n', bytes).chain([bytes.len()]);
     let split = ends.scan(0, |begin, end| Some(&bytes[std::mem::replace(begin, end + 1)..end]));

@@ -17,21 +17,21 @@ use schemars::{Schema, SchemaGenerator};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::app::App;
-use crate::budget::{Holder, Share};
+use crate::budget::{BudgetShare, Holder};
 use crate::limits::{ANONYMOUS_BODY_MAX_BYTES, BODY_PROGRESS_MIN_BYTES};
 use crate::problem::{Code, Problem, Result};
 
-/// A schema, made when the API is described.
+/// Makes a schema for the OpenAPI document.
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// What a handler takes as its body.
+/// A type that a handler takes as its body.
 pub(crate) trait FromBody: Sized + Send + 'static {
-    /// The media types that are taken, with what they hold; none where no body is read.
+    /// The accepted media types with their schemas; none if no body is read.
     fn media() -> Vec<(&'static str, SchemaOf)>;
     /// Whether a call without a body is refused.
     const REQUIRED: bool;
 
-    /// `payer` holds the body for as long as it is in memory.
+    /// `payer` pays for the body while it is in memory.
     fn read(
         app: &App,
         parts: &Parts,
@@ -40,7 +40,7 @@ pub(crate) trait FromBody: Sized + Send + 'static {
     ) -> impl Future<Output = Result<Self>> + Send;
 }
 
-/// The call has no body; one that comes is not looked at.
+/// No body; one that is sent is ignored.
 #[derive(Debug)]
 pub(crate) struct NoBody;
 
@@ -57,18 +57,18 @@ impl FromBody for NoBody {
 }
 
 const BUSY_RETRY_AFTER_S: u32 = 1;
-/// Of what a body says of its length, so much is believed before it has come.
+/// At most this much is allocated on the word of `Content-Length`.
 const RESERVED_MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Buffered {
     pub(crate) bytes: Bytes,
-    /// Given back when the body is no longer held.
-    pub(crate) held: Share,
+    /// Returns the bytes to the budget when dropped.
+    pub(crate) held: BudgetShare,
 }
 
 impl Buffered {
-    /// Callers without a key have a small budget of their own: they can't take the room of those who have one.
+    /// Callers without a key share a small budget of their own.
     pub(crate) async fn read(app: &App, headers: &HeaderMap, body: Body, payer: Holder) -> Result<Self> {
         let (budget, max_bytes) = match payer {
             Holder::Anonymous => (&app.anonymous_bytes, ANONYMOUS_BODY_MAX_BYTES.min(app.limits.body_max_bytes)),
@@ -76,11 +76,11 @@ impl Buffered {
         };
         let least = announced(headers, &body);
         if least > max_bytes as u64 {
-            // It is not read at all.
+            // Refused without reading it.
             return Err(too_large(max_bytes));
         }
         let buffer = Vec::with_capacity(usize::try_from(least.min(RESERVED_MAX_BYTES)).unwrap_or_default());
-        let reading = Reading {
+        let reading = BodyReader {
             buffer,
             held: budget.share(payer),
             max_bytes,
@@ -93,20 +93,20 @@ impl Buffered {
     }
 }
 
-/// How long a body says it is, or will be at least.
+/// The announced length of a body, or its lower bound.
 fn announced(headers: &HeaderMap, body: &Body) -> u64 {
     let announced = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
     announced.unwrap_or_else(|| body.size_hint().lower())
 }
 
-struct Reading {
+struct BodyReader {
     buffer: Vec<u8>,
-    held: Share,
+    held: BudgetShare,
     max_bytes: usize,
     stall: Duration,
 }
 
-impl Reading {
+impl BodyReader {
     /// A body that stalls gives its share back long before its time is up: it has to end, or to bring a minimum of
     /// bytes, within each stall time.
     async fn collect(mut self, mut body: Body) -> Result<Buffered> {
@@ -139,12 +139,12 @@ fn too_large(limit_bytes: usize) -> Problem {
 }
 
 const JSON: &str = "application/json";
-/// What `curl -d` says of any body. Nothing here takes forms, and a key in a header can't be forged by one, so it is read
-/// as the JSON that was meant.
+/// What `curl -d` sends by default. The API takes no forms, and a form can't forge a key in a header, so it is parsed as
+/// JSON.
 const FORM: &str = "application/x-www-form-urlencoded";
 const LINES: &str = "application/x-ndjson";
 
-/// The media type without its parameters, in small letters; none where the caller says none.
+/// The media type without parameters, in lower case; none if the caller sent none.
 fn media_type(headers: &HeaderMap) -> Result<Option<String>> {
     refuse_compressed(headers)?;
     let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(None) };
@@ -153,7 +153,7 @@ fn media_type(headers: &HeaderMap) -> Result<Option<String>> {
     Ok((!essence.is_empty()).then_some(essence))
 }
 
-/// Nothing is ever decompressed, so that nothing can blow up.
+/// Nothing is decompressed, so no body can be a decompression bomb.
 fn refuse_compressed(headers: &HeaderMap) -> Result<()> {
     let plain = |v: &http::HeaderValue| v.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity");
     let all_plain = headers.get_all(CONTENT_ENCODING).iter().all(plain);
@@ -167,7 +167,7 @@ fn demand_json(headers: &HeaderMap) -> Result<()> {
     }
 }
 
-/// Says what came, since tools set types that nobody asked for.
+/// Names the type that was sent, since tools set types on their own.
 fn unsupported(media: &str) -> Problem {
     let came = crate::problem::quoted(media);
     Problem::new(Code::UnsupportedMediaType, format!("`{came}` is not taken here: send `Content-Type: {JSON}`"))

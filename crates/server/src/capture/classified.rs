@@ -32,7 +32,7 @@ pub(crate) struct Captured {
 }
 
 impl Captured {
-    /// Of a report in one call. What describes the run has been taken out of it, or is looked at here as well.
+    /// From a report in one call, without the fields of the run.
     pub(crate) fn from_report(report: FailureReport, raw: &[u8]) -> Result<Self> {
         attempt_in_range(report.attempt)?;
         let body = AttemptBody {
@@ -53,7 +53,7 @@ impl Captured {
         Ok(Self { attempt: report.attempt, digest: digest(raw), body, steps: new_steps(report.steps)? })
     }
 
-    /// Of an attempt under a lease, whose number the lease has.
+    /// From a report under a lease, which has the attempt's number.
     pub(crate) fn from_fail(fail: FailRequest, raw: &[u8]) -> Result<Self> {
         let body = AttemptBody {
             error: Some(fail.error),
@@ -79,7 +79,7 @@ pub(crate) fn attempt_in_range(attempt: Option<u32>) -> Result<()> {
     }
 }
 
-/// As the side tables keep it.
+/// The stored form of a document.
 pub(crate) fn encoded(value: &impl Serialize) -> Result<Vec<u8>> {
     let json = serde_json::to_vec(value).map_err(|e| Problem::internal(&e.to_string()))?;
     Ok(encode(&json))
@@ -88,12 +88,12 @@ pub(crate) fn encoded(value: &impl Serialize) -> Result<Vec<u8>> {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Context<'a> {
     pub(super) run: user_rules::RunFields<'a>,
-    /// Where it is JSON.
+    /// The payload, if it is JSON.
     pub(super) payload: Option<&'a str>,
 }
 
 impl<'a> Context<'a> {
-    /// Of a failure reported in one call.
+    /// For a failure reported in one call.
     pub(crate) fn of_report(fields: &'a RunFields, tenant: &'a Tenant) -> Self {
         let run = user_rules::RunFields {
             tenant: tenant.as_str(),
@@ -108,12 +108,12 @@ impl<'a> Context<'a> {
         Self { run, payload: fields.payload.as_ref().map(|payload| payload.get()) }
     }
 
-    /// Where nothing but the tenant is known, or asked for.
+    /// For a failure of which only the tenant matters.
     pub(crate) fn of_tenant(tenant: &'a Tenant) -> Self {
         Self { run: user_rules::RunFields { tenant: tenant.as_str(), ..Default::default() }, payload: None }
     }
 
-    /// Of a failure under a lease: the run is in the store already.
+    /// For a failure under a lease, whose run is stored.
     pub(crate) fn of_run(run: &'a RunDetail) -> Self {
         let (summary, payload) = (&run.summary, run.body.payload.as_ref());
         let run = user_rules::RunFields {
@@ -134,7 +134,7 @@ fn word(label: &Option<Label>) -> Option<&str> {
     label.as_ref().map(Label::as_str)
 }
 
-pub(crate) struct Classified {
+pub(crate) struct ClassifiedFailure {
     captured: Captured,
     failure: Failure,
     fingerprint: Fingerprint,
@@ -149,7 +149,12 @@ pub(crate) struct Classifiers<'a> {
 }
 
 impl Captured {
-    pub(crate) fn classify(self, by: Classifiers<'_>, context: &Context<'_>, now: Timestamp) -> Result<Classified> {
+    pub(crate) fn classify(
+        self,
+        by: Classifiers<'_>,
+        context: &Context<'_>,
+        now: Timestamp,
+    ) -> Result<ClassifiedFailure> {
         let Some(error) = &self.body.error else { return Err(Problem::internal("a failure without an error")) };
         let (mut failure, fingerprint, severity) = match by.rules {
             // Rules also see the run and its payload, so their answers are not cached.
@@ -157,11 +162,11 @@ impl Captured {
             None => classify_cached(error, &self.body, by.cache, context, now),
         };
         failure.spent = self.body.usage.as_ref().map(Spend::of).unwrap_or_default();
-        Ok(Classified { captured: self, failure, fingerprint, severity })
+        Ok(ClassifiedFailure { captured: self, failure, fingerprint, severity })
     }
 }
 
-impl Classified {
+impl ClassifiedFailure {
     pub(crate) fn into_failed(self) -> Result<FailedAttempt> {
         let Captured { attempt, digest, mut body, steps } = self.captured;
         // Cut after classification, which reads the whole texts.
@@ -293,7 +298,7 @@ pub(super) fn cut(body: &mut AttemptBody) {
     body.truncated = cutting.0;
 }
 
-/// What was cut so far, by field.
+/// The fields that were cut.
 struct Cutting(BTreeMap<String, PayloadOmitted>);
 
 impl Cutting {
@@ -304,7 +309,7 @@ impl Cutting {
         self.mark(field, whole.decode().as_bytes());
     }
 
-    /// Headers past the bound are left out, the last in the order of their names; so are those with an endless name.
+    /// Drops headers beyond the bound, the last by name, and those with overlong names.
     fn headers(&mut self, field: &str, headers: &mut BTreeMap<String, Text>) {
         let fits = |name: &String| name.len() <= bounds::HEADER_NAME_MAX_BYTES;
         if headers.len() > bounds::HEADERS_MAX || !headers.keys().all(fits) {

@@ -51,12 +51,12 @@ fn clocks_in_range(request: &StartRequest) -> Result<()> {
     asked.check().map_err(|bad| Problem::invalid_field(bad.field, format_args!("must be {}", bad.must_be)))
 }
 
-/// `POST …/fail`, by the built-in rules alone; `raw` is the body as it came, by which the same report is known again.
+/// `POST …/fail` with the built-in rules only; `raw` is the body as sent, which identifies a resent report.
 pub fn failed(request: FailRequest, raw: &[u8], now: Timestamp) -> Result<FailedAttempt> {
     failed_by(request, raw, Classifiers::default(), &Context::default(), now)
 }
 
-/// The same, where the user's rules speak first.
+/// The same with the user's rules first.
 pub(crate) fn failed_by(
     request: FailRequest,
     raw: &[u8],
@@ -67,7 +67,7 @@ pub(crate) fn failed_by(
     Captured::from_fail(request, raw)?.classify(by, context, now)?.into_failed()
 }
 
-/// `POST …/succeed`; `schema` is what the run's queue asks of outputs.
+/// `POST …/succeed`; `schema` is the queue's output schema.
 pub fn success(at: RunRef, request: SucceedRequest, raw: &[u8], schema: Option<&OutputSchema>) -> Result<Success> {
     attempt_in_range(request.attempt)?;
     let lease = request.lease.as_deref().map(lease_token).transpose()?;
@@ -96,7 +96,7 @@ pub fn success(at: RunRef, request: SucceedRequest, raw: &[u8], schema: Option<&
     })
 }
 
-/// What we did not write ourselves is no lease.
+/// Parses a lease token.
 pub(crate) fn lease_token(lease: &str) -> Result<LeaseToken> {
     lease.parse().map_err(|_| Problem::invalid_field("lease", "is not a lease that this server gave"))
 }

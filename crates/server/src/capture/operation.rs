@@ -1,4 +1,4 @@
-//! A bulk action on its way to the store: its filter read as the list reads it, its fields held against its action.
+//! Bulk operations: the filter and the fields of a request, validated against its action.
 
 use std::str::FromStr;
 
@@ -80,7 +80,7 @@ fn run_filter(filter: &OperationFilter) -> Result<RunFilter> {
     })
 }
 
-/// A list that is there has to name something: an empty one would mean everything.
+/// A list must not be empty: that would mean everything.
 fn words<T: FromStr>(name: &str, said: &Option<OneOrMany>) -> Result<Vec<T>> {
     let Some(said) = said else { return Ok(Vec::new()) };
     let bad =
@@ -97,7 +97,7 @@ fn labels(name: &str, said: &Option<OneOrMany>) -> Result<Vec<Label>> {
     Ok(words.iter().map(|word| word.as_str().into()).collect())
 }
 
-/// What belongs to another action is a slip, and a bulk one costs more than most.
+/// A field of another action is refused as a mistake.
 fn fits_its_action(request: &OperationRequest) -> Result<()> {
     use OperationAction::{Assign, Defer, Merge, Reassign, Replay};
     let given: [(&str, bool, &[OperationAction]); 9] = [

@@ -31,7 +31,7 @@ fn of_bytes(kind: PayloadKind, bytes: &[u8]) -> Payload {
     Payload { kind, digest: digest(bytes), encoded: encode(bytes) }
 }
 
-/// Its hash is the digest it would have had, so that the same payload is known again when it comes.
+/// Its hash is the digest that the payload itself would have, so both are recognised as equal.
 fn of_omitted(omitted: &PayloadOmitted) -> Result<Payload> {
     let hash = from_hex(omitted.sha256.as_str())
         .ok_or_else(|| Problem::invalid_field("payload_omitted.sha256", "must be 64 hex digits"))?;

@@ -1,4 +1,4 @@
-//! A replay on its way to the store: its patch applied, its payload encoded, its words checked.
+//! Replays: the request validated, its fix applied and encoded.
 
 use redrive_core::patch::{self, BadPatch, Why};
 use redrive_core::text::Label;
@@ -10,7 +10,7 @@ use super::payload::payload;
 use crate::limits::INSTRUCTION_MAX_BYTES;
 use crate::problem::{Code, Problem, Result, quoted};
 
-/// What can be refused before anything is looked up.
+/// Checks that need no look-up.
 pub(crate) fn check_replay(request: &ReplayRequest) -> Result<()> {
     if request.instruction.as_ref().is_some_and(|text| text.token().len() > INSTRUCTION_MAX_BYTES) {
         return Err(Problem::invalid_field(
@@ -43,7 +43,7 @@ pub(crate) fn not_blank(field: &str, name: Option<&Label>) -> Result<()> {
     }
 }
 
-/// `current` is the payload as it is; needed where there is a fix.
+/// `current` is the current payload; needed for a patch.
 pub(crate) fn replay(request: &ReplayRequest, current: Option<&RevisionView>, max_bytes: usize) -> Result<Replay> {
     let fix = match (&request.fix, current) {
         (Some(fix), Some(current)) => Some(fixed(fix, current, max_bytes)?),

@@ -43,8 +43,8 @@ pub(crate) fn new_run(fields: RunFields, tenant: Tenant) -> Result<NewRun> {
     })
 }
 
-/// What a step says of itself, in whichever call it comes.
-pub(crate) struct Step {
+/// A reported step, from either kind of call.
+pub(crate) struct ReportedStep {
     name: Label,
     key: Option<StepKey>,
     effect: Option<bool>,
@@ -55,14 +55,14 @@ pub(crate) struct Step {
     call_id: Option<CallId>,
 }
 
-impl From<StepReport> for Step {
+impl From<StepReport> for ReportedStep {
     fn from(step: StepReport) -> Self {
         let StepReport { name, key, effect, status, output, check } = step;
         Self { name, key, effect, status, output, check, checked: false, call_id: None }
     }
 }
 
-impl From<StepRequest> for Step {
+impl From<StepRequest> for ReportedStep {
     fn from(step: StepRequest) -> Self {
         let StepRequest { tenant: _, lease: _, name, key, effect, status, output, check, checked, call_id } = step;
         Self { name, key, effect, status, output, check, checked, call_id }
@@ -74,8 +74,8 @@ pub(crate) fn new_steps(steps: Vec<StepReport>) -> Result<Vec<NewStep>> {
     steps.into_iter().enumerate().map(one).collect()
 }
 
-/// What the store takes of a step; `within` is where its fields lie.
-pub(crate) fn new_step(step: Step, within: &str) -> Result<NewStep> {
+/// Validates a step; `within` is the path of its fields.
+pub(crate) fn new_step(step: ReportedStep, within: &str) -> Result<NewStep> {
     let bad = |field: &str, must: &str| Err(Problem::invalid_field(&format!("{within}{field}"), must));
     let status = match step.status {
         StepStatus::Started if step.checked => return bad("checked", "goes with committed or failed"),
@@ -90,11 +90,11 @@ pub(crate) fn new_step(step: Step, within: &str) -> Result<NewStep> {
     }
     let (output, output_omitted) = kept_output(step.output.as_ref());
     let check = step.check.as_ref().map(|check| encode(check.token().as_bytes()));
-    let Step { name, key, effect, checked, call_id, .. } = step;
+    let ReportedStep { name, key, effect, checked, call_id, .. } = step;
     Ok(NewStep { name, key, effect, status, output, output_omitted, check, checked, call_id })
 }
 
-/// An output, encoded; above the limit only what it was.
+/// An encoded output; above the limit only its size and hash.
 pub(crate) fn kept_output(output: Option<&RawJson>) -> (Option<Vec<u8>>, Option<PayloadOmitted>) {
     match output.map(|raw| raw.get().as_bytes()) {
         Some(bytes) if bytes.len() > STEP_OUTPUT_MAX_BYTES => (None, Some(omitted(bytes))),

@@ -14,8 +14,7 @@ use serde_json::{Map, Value};
 
 pub(crate) type Result<T, E = Problem> = std::result::Result<T, E>;
 
-/// Why a call was not done. Its text is written here or comes from our own errors; what a client sent is quoted
-/// only where it names a field, and cut.
+/// A refused call. The text is our own; a client's text is quoted only to name a field, and cut.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
     pub code: Code,
@@ -24,7 +23,7 @@ pub struct Problem {
     retry_after_s: Option<u32>,
 }
 
-/// The longest piece of a client's text that is given back in a problem.
+/// The longest part of a client's text in a problem.
 const QUOTED_MAX_BYTES: usize = 200;
 
 impl Problem {
@@ -32,7 +31,7 @@ impl Problem {
         Self { code, detail: detail.into(), more: Map::new(), retry_after_s: None }
     }
 
-    /// The code's own title says it all.
+    /// A problem whose detail is the title of its code.
     pub fn plain(code: Code) -> Self {
         Self::new(code, code.title())
     }
@@ -141,7 +140,7 @@ impl From<Error> for Problem {
             Error::Busy => Self::new(Code::Busy, said).retry_after_s(BUSY_RETRY_AFTER_S),
             Error::Closing => Self::new(Code::Closing, said).retry_after_s(BUSY_RETRY_AFTER_S),
             Error::Unavailable(_) => {
-                tracing::error!(error = %said, "the store is unavailable");
+                tracing::error!(error = %said, "store unavailable");
                 Self::plain(Code::Unavailable).retry_after_s(UNAVAILABLE_RETRY_AFTER_S)
             }
             Error::Damaged(_) | Error::Unexpected(_) | Error::Corrupt { .. } | Error::Storage(_) => {
@@ -152,10 +151,10 @@ impl From<Error> for Problem {
 }
 
 impl Problem {
-    /// Logs the cause and says nothing of it.
+    /// Logs the cause and hides it from the caller.
     pub(crate) fn internal(cause: &str) -> Self {
-        tracing::error!(error = cause, "unexpected");
-        Self::new(Code::Internal, "the cause is in the server's log")
+        tracing::error!(error = cause, "internal error");
+        Self::new(Code::Internal, "the server's log has the cause under this request id")
     }
 }
 
@@ -217,7 +216,7 @@ mod tests {
         insta::assert_json_snapshot!(problem, @r#"
         {
           "type": "/errors/invalid_field",
-          "title": "A field is missing or can't be used",
+          "title": "Invalid or missing field",
           "status": 422,
           "code": "invalid_field",
           "detail": "`lease_ms` must be from 500 to 86400000",
@@ -269,6 +268,9 @@ mod tests {
     #[test]
     fn internal_errors_do_not_reach_the_caller() {
         let problem = Problem::from(Error::Unexpected("secret column".into())).into_wire();
-        assert_eq!((problem.status, problem.detail.as_str()), (500, "the cause is in the server's log"));
+        assert_eq!(
+            (problem.status, problem.detail.as_str()),
+            (500, "the server's log has the cause under this request id")
+        );
     }
 }

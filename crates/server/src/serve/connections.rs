@@ -15,7 +15,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::limits::{ANSWER_PROGRESS_MIN_BYTES, BODY_PROGRESS_MIN_BYTES, LINGER_MAX_BYTES, Limits};
 
-/// What a connection is doing, in the order in which they are closed for others.
+/// What a connection is doing, in the order in which connections are evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum Phase {
@@ -23,9 +23,9 @@ pub(super) enum Phase {
     Head,
     /// It is between two requests.
     Idle,
-    /// Its client does not take the answer.
+    /// Its client does not read the answer.
     Stalled,
-    /// Its request is being worked on. It is never closed for another.
+    /// Its request is being processed. It is never evicted.
     Busy,
 }
 
@@ -33,42 +33,42 @@ impl Phase {
     const ALL: [Self; 4] = [Self::Head, Self::Idle, Self::Stalled, Self::Busy];
 }
 
-/// A phase and since when, by a count that only rises.
-type Place = (Phase, u64);
+/// A phase and when it began, by a counter that only rises.
+type PhaseStart = (Phase, u64);
 
 #[derive(Debug)]
 pub(super) struct Connections {
     max: usize,
     heads_max: usize,
-    open: Mutex<Open>,
-    /// One has ended, or may be closed now.
+    open: Mutex<OpenConnections>,
+    /// A connection has ended, or can be evicted now.
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenConnections {
     count: u64,
     heads: usize,
-    /// Told to close and still there.
+    /// Evicted but still open.
     leaving: usize,
-    places: BTreeMap<Place, Arc<Notify>>,
+    places: BTreeMap<PhaseStart, Arc<Notify>>,
 }
 
-impl Open {
-    fn insert(&mut self, phase: Phase, cut: Arc<Notify>) -> Place {
+impl OpenConnections {
+    fn insert(&mut self, phase: Phase, cut: Arc<Notify>) -> PhaseStart {
         self.count += 1;
         self.heads += usize::from(phase == Phase::Head);
         self.places.insert((phase, self.count), cut);
         (phase, self.count)
     }
 
-    fn remove(&mut self, place: Place) -> Option<Arc<Notify>> {
+    fn remove(&mut self, place: PhaseStart) -> Option<Arc<Notify>> {
         let cut = self.places.remove(&place)?;
         self.heads -= usize::from(place.0 == Phase::Head);
         Some(cut)
     }
 
-    /// Closes the first of all, unless its phase is beyond `last`.
+    /// Evicts the first connection, unless its phase is beyond `last`.
     fn cut_first(&mut self, last: Phase) {
         let Some(&place) = self.places.keys().next().filter(|(phase, _)| *phase <= last) else { return };
         if let Some(cut) = self.remove(place) {
@@ -84,7 +84,7 @@ impl Connections {
     }
 
     /// A slot for a newcomer, as soon as there is one.
-    pub(super) async fn admit(self: &Arc<Self>) -> Slot {
+    pub(super) async fn admit(self: &Arc<Self>) -> ConnectionSlot {
         loop {
             if let Some(slot) = self.try_admit() {
                 return slot;
@@ -93,10 +93,10 @@ impl Connections {
         }
     }
 
-    fn try_admit(self: &Arc<Self>) -> Option<Slot> {
+    fn try_admit(self: &Arc<Self>) -> Option<ConnectionSlot> {
         let mut open = self.lock();
         if open.places.len() + open.leaving >= self.max {
-            // One is closed for each newcomer, and it is gone before the newcomer is in.
+            // One connection is evicted per newcomer, and it is gone before the newcomer is admitted.
             if open.leaving == 0 {
                 open.cut_first(Phase::Stalled);
             }
@@ -109,10 +109,10 @@ impl Connections {
         let place = Mutex::new(open.insert(Phase::Head, cut.clone()));
         let phase = AtomicU8::new(Phase::Head as u8);
         let (answered, unread) = (AtomicBool::new(false), AtomicBool::new(false));
-        Some(Slot { connections: self.clone(), place, phase, answered, unread, cut })
+        Some(ConnectionSlot { connections: self.clone(), place, phase, answered, unread, cut })
     }
 
-    /// Closes one that is not busy, for whoever needs its file.
+    /// Evicts a connection that is not busy, to free its file.
     pub(super) fn cut_one(&self) {
         self.lock().cut_first(Phase::Stalled);
     }
@@ -122,24 +122,24 @@ impl Connections {
         self.lock().places.keys().map(|(phase, _)| *phase).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Open> {
+    fn lock(&self) -> MutexGuard<'_, OpenConnections> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What an open connection has; given back when it is dropped.
+/// The slot of an open connection; returned when it is dropped.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct ConnectionSlot {
     connections: Arc<Connections>,
-    place: Mutex<Place>,
+    place: Mutex<PhaseStart>,
     phase: AtomicU8,
     answered: AtomicBool,
     unread: AtomicBool,
     cut: Arc<Notify>,
 }
 
-impl Slot {
-    /// Tells when it has to close.
+impl ConnectionSlot {
+    /// Notified when the connection has to close.
     pub(super) fn cut(&self) -> Arc<Notify> {
         self.cut.clone()
     }
@@ -152,7 +152,7 @@ impl Slot {
     pub(super) fn enter(&self, phase: Phase) {
         let mut open = self.connections.lock();
         let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that has to leave is no longer in line.
+        // An evicted connection is no longer in the map.
         if let Some(cut) = open.remove(*place) {
             *place = open.insert(phase, cut);
         }
@@ -163,7 +163,7 @@ impl Slot {
         }
     }
 
-    /// All of the answer is in the connection's hands.
+    /// The whole answer was handed to the connection.
     pub(super) fn answered(&self) {
         self.answered.store(true, Ordering::Release);
     }
@@ -183,7 +183,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut open = self.connections.lock();
         let place = *self.place.lock().unwrap_or_else(PoisonError::into_inner);
@@ -195,13 +195,13 @@ impl Drop for Slot {
     }
 }
 
-/// Ends with an error where its client keeps the server waiting. The stream is closed before the slot is given back.
-pub(super) struct Watched<S> {
+/// A stream that fails when its client is too slow. The stream is closed before the slot is returned.
+pub(super) struct TimedStream<S> {
     stream: S,
-    slot: Arc<Slot>,
-    times: Times,
+    slot: Arc<ConnectionSlot>,
+    times: StreamTimeouts,
     head: Option<Pin<Box<Sleep>>>,
-    /// Bytes of a next request have come.
+    /// Bytes of the next request have arrived.
     begun: bool,
     stall: Option<Pin<Box<Sleep>>>,
     /// Since `stall` was set.
@@ -219,14 +219,14 @@ struct Linger {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Times {
+pub(super) struct StreamTimeouts {
     head: Duration,
     stall: Duration,
     body: Duration,
     body_stall: Duration,
 }
 
-impl Times {
+impl StreamTimeouts {
     pub(super) fn of(limits: &Limits) -> Self {
         let ms = Duration::from_millis;
         Self {
@@ -242,12 +242,12 @@ impl Times {
     }
 }
 
-impl<S> Watched<S> {
-    pub(super) fn new(stream: S, slot: Arc<Slot>, times: Times) -> Self {
+impl<S> TimedStream<S> {
+    pub(super) fn new(stream: S, slot: Arc<ConnectionSlot>, times: StreamTimeouts) -> Self {
         Self { stream, slot, times, head: None, begun: false, stall: None, taken: 0, linger: None }
     }
 
-    /// Nothing came: whether the client may still take its time.
+    /// Nothing was read: fails once the head timeout has passed.
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.slot.phase() {
             Phase::Idle if self.begun => self.slot.enter(Phase::Head),
@@ -289,11 +289,11 @@ impl<S> Watched<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> Watched<S> {
+impl<S: AsyncRead + Unpin> TimedStream<S> {
     /// Closing while bytes of a client are unread resets its connection, and a client that is still sending never sees the
     /// answer. So they are read and thrown away, within the times that a body has; meanwhile it makes way for others.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Times { body, body_stall, .. } = self.times;
+        let StreamTimeouts { body, body_stall, .. } = self.times;
         if self.linger.is_none() && self.slot.phase() != Phase::Idle {
             self.slot.enter(Phase::Idle);
         }
@@ -326,7 +326,7 @@ impl<S: AsyncRead + Unpin> Watched<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         match Pin::new(&mut self.stream).poll_read(cx, buffer) {
@@ -339,7 +339,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.on_write(cx, written)
@@ -358,7 +358,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         self.stream.is_write_vectored()
     }
 
-    /// Asked for when all that was to be written is: the end of an answer, if that was all of it.
+    /// Called after everything was written: the end of an answer, if all of it was handed over.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         self.stall = None;
@@ -383,12 +383,12 @@ mod tests {
     use super::*;
 
     /// Whether it was told to close.
-    fn is_cut(slot: &Slot) -> bool {
+    fn is_cut(slot: &ConnectionSlot) -> bool {
         let open = slot.connections.lock();
         !open.places.contains_key(&*slot.place.lock().unwrap())
     }
 
-    fn slots(connections: &Arc<Connections>, count: usize) -> Vec<Slot> {
+    fn slots(connections: &Arc<Connections>, count: usize) -> Vec<ConnectionSlot> {
         (0..count).map(|_| connections.try_admit().unwrap()).collect()
     }
 
@@ -408,7 +408,7 @@ mod tests {
     #[test]
     fn the_longest_idle_goes_then_the_longest_stalled() {
         let connections = Connections::new(4, 10);
-        let mut slots: Vec<Option<Slot>> = slots(&connections, 4).into_iter().map(Some).collect();
+        let mut slots: Vec<Option<ConnectionSlot>> = slots(&connections, 4).into_iter().map(Some).collect();
         let phases = [Phase::Stalled, Phase::Busy, Phase::Idle, Phase::Idle];
         for (slot, phase) in slots.iter().flatten().zip(phases) {
             slot.enter(phase);

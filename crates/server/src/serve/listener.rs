@@ -24,12 +24,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use super::connections::{Connections, Phase, Slot};
-use super::connections::{Times, Watched};
+use super::connections::{ConnectionSlot, Connections, Phase};
+use super::connections::{StreamTimeouts, TimedStream};
 use crate::limits::Limits;
 use redrive_engine::tasks::Tasks;
 
-/// After an accept that failed, most likely for want of file handles.
+/// The pause after a failed accept, most likely for want of file handles.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Listener {
@@ -46,11 +46,11 @@ impl Listener {
     ) -> io::Result<Self> {
         let address = socket.local_addr()?;
         let tasks = Arc::new(Tasks::default());
-        let accepting = Accepting {
+        let accepting = AcceptLoop {
             socket,
             slots: Connections::new(limits.connections_max, limits.heads_max),
             grace: Duration::from_millis(limits.grace_ms),
-            serving: Serving::new(router, limits),
+            serving: ConnectionServer::new(router, limits),
             connections: Arc::default(),
         };
         tasks.start("accept", accepting.run(stop));
@@ -63,15 +63,15 @@ impl Listener {
     }
 }
 
-struct Accepting {
+struct AcceptLoop {
     socket: TcpListener,
     slots: Arc<Connections>,
     grace: Duration,
-    serving: Serving,
+    serving: ConnectionServer,
     connections: Arc<Tasks>,
 }
 
-impl Accepting {
+impl AcceptLoop {
     async fn run(self, mut stop: watch::Receiver<bool>) {
         let graceful = GracefulShutdown::new();
         loop {
@@ -89,15 +89,15 @@ impl Accepting {
         let _ = tokio::time::timeout(self.grace, graceful.shutdown()).await;
         let left = self.connections.finish(Duration::ZERO).await;
         if left > 0 {
-            tracing::warn!(connections = left, "cut off after the grace time");
+            tracing::warn!(connections = left, "connections cut off after the grace time");
         }
     }
 
-    async fn next(&self) -> Option<(TcpStream, Slot)> {
+    async fn next(&self) -> Option<(TcpStream, ConnectionSlot)> {
         match self.socket.accept().await {
             Ok((stream, _)) => Some((stream, self.slots.admit().await)),
             Err(error) => {
-                tracing::warn!(%error, "could not accept a connection");
+                tracing::warn!(%error, "accept failed");
                 self.slots.cut_one();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 None
@@ -105,45 +105,45 @@ impl Accepting {
         }
     }
 
-    fn serve(&self, stream: TcpStream, slot: Slot, graceful: &GracefulShutdown) {
-        // Answers are small and waited for; a socket that refuses the option still works.
+    fn serve(&self, stream: TcpStream, slot: ConnectionSlot, graceful: &GracefulShutdown) {
+        // Answers are small and latency matters; a socket that refuses the option still works.
         let _ = stream.set_nodelay(true);
         let cut = slot.cut();
         let watched = graceful.watch(self.serving.connection(stream, slot));
         self.connections.start("connection", async move {
             tokio::select! {
-                // What a client does to its own connection is its own affair.
+                // Clients may drop their connection at any time.
                 ended = watched => if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection ended early");
+                    tracing::debug!(%error, "connection ended early");
                 },
-                () = cut.notified() => tracing::debug!("a connection was closed to make room for others"),
+                () = cut.notified() => tracing::debug!("connection closed to make room"),
             }
         });
     }
 }
 
-/// How connections are served, whatever carries them.
-struct Serving {
+/// Serves a connection over any stream.
+struct ConnectionServer {
     router: Router,
-    times: Times,
+    times: StreamTimeouts,
     idle: Duration,
 }
 
-impl Serving {
+impl ConnectionServer {
     fn new(router: Router, limits: &Limits) -> Self {
-        Self { router, times: Times::of(limits), idle: Duration::from_millis(limits.idle_timeout_ms) }
+        Self { router, times: StreamTimeouts::of(limits), idle: Duration::from_millis(limits.idle_timeout_ms) }
     }
 
-    fn connection<S>(&self, stream: S, slot: Slot) -> http1::Connection<TokioIo<Watched<S>>, Front>
+    fn connection<S>(&self, stream: S, slot: ConnectionSlot) -> http1::Connection<TokioIo<TimedStream<S>>, RequestFront>
     where
         S: AsyncRead + AsyncWrite + Unpin + 'static,
     {
         let slot = Arc::new(slot);
         let mut http = http1::Builder::new();
-        // Watched over from the first byte of a head; before that the connection is idle.
+        // The head timeout starts with the first byte of a head; before that the connection is idle.
         http.timer(TokioTimer::new()).header_read_timeout(self.idle.max(self.times.head()));
-        let stream = Watched::new(stream, slot.clone(), self.times);
-        http.serve_connection(TokioIo::new(stream), Front::new(self.router.clone(), slot))
+        let stream = TimedStream::new(stream, slot.clone(), self.times);
+        http.serve_connection(TokioIo::new(stream), RequestFront::new(self.router.clone(), slot))
     }
 }
 
@@ -151,43 +151,43 @@ impl Serving {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BadHost;
 
-pub(super) struct Front {
+pub(super) struct RequestFront {
     router: TowerToHyperService<Router>,
-    slot: Arc<Slot>,
+    slot: Arc<ConnectionSlot>,
 }
 
-impl Front {
-    pub(super) fn new(router: Router, slot: Arc<Slot>) -> Self {
+impl RequestFront {
+    pub(super) fn new(router: Router, slot: Arc<ConnectionSlot>) -> Self {
         Self { router: TowerToHyperService::new(router), slot }
     }
 }
 
-impl Service<Request<Incoming>> for Front {
-    type Response = Response<Answering>;
+impl Service<Request<Incoming>> for RequestFront {
+    type Response = Response<AnswerBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         self.slot.enter(Phase::Busy);
         let slot = self.slot.clone();
-        let answering = |response: Response<Body>| response.map(|body| Answering { body, slot });
+        let answering = |response: Response<Body>| response.map(|body| AnswerBody { body, slot });
         if request.version() >= Version::HTTP_11 && !has_one_host(request.headers()) {
             request.extensions_mut().insert(BadHost);
         }
         let slot = self.slot.clone();
-        let answer = self.router.call(request.map(|body| Asking { body, ended: false, slot }));
+        let answer = self.router.call(request.map(|body| RequestBody { body, ended: false, slot }));
         Box::pin(async move { answer.await.map(answering) })
     }
 }
 
 /// The body of a request; its connection hears when somebody has lost interest before its end.
-struct Asking {
+struct RequestBody {
     body: Incoming,
     ended: bool,
-    slot: Arc<Slot>,
+    slot: Arc<ConnectionSlot>,
 }
 
-impl HttpBody for Asking {
+impl HttpBody for RequestBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -206,7 +206,7 @@ impl HttpBody for Asking {
     }
 }
 
-impl Drop for Asking {
+impl Drop for RequestBody {
     fn drop(&mut self) {
         if !self.ended && !self.body.is_end_stream() {
             self.slot.left_unread();
@@ -215,12 +215,12 @@ impl Drop for Asking {
 }
 
 /// The body of an answer; its connection hears when all of it was handed over.
-pub(super) struct Answering {
+pub(super) struct AnswerBody {
     body: Body,
-    slot: Arc<Slot>,
+    slot: Arc<ConnectionSlot>,
 }
 
-impl HttpBody for Answering {
+impl HttpBody for AnswerBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -237,7 +237,7 @@ impl HttpBody for Answering {
     }
 }
 
-impl Drop for Answering {
+impl Drop for AnswerBody {
     fn drop(&mut self) {
         self.slot.answered();
     }
@@ -266,7 +266,7 @@ mod tests {
         let router =
             Router::new().route("/large", get(|| async { vec![b'x'; LARGE] })).route("/", get(|| async { "" }));
         let connections = Connections::new(10, 10);
-        let serving = Serving::new(router, &Limits::default());
+        let serving = ConnectionServer::new(router, &Limits::default());
         let (client, server) = duplex(64 * 1024);
         let slots = connections.clone();
         let served = async move { serving.connection(server, slots.admit().await).await };

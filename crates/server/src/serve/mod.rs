@@ -27,11 +27,11 @@ pub struct Config {
     /// Serves `/metrics` without a key.
     pub metrics_listen: Option<SocketAddr>,
     pub limits: Limits,
-    /// This process among those that share the store.
+    /// The name of this process among those that share the store.
     pub replica: String,
 }
 
-/// Why a server did not start, in one line.
+/// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("can't listen on {address}: {}", told(error))]
@@ -49,7 +49,7 @@ fn told(error: &io::Error) -> String {
     }
 }
 
-/// A server that is up.
+/// A running server.
 pub struct Server {
     app: App,
     store: Arc<dyn Store>,
@@ -94,7 +94,7 @@ impl Server {
         Ok(Self { app, store, engine, listener, metrics, stop, grace })
     }
 
-    /// Where it listens; with port 0 the one that the system chose.
+    /// The address it listens on; with port 0 the one that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.listener.address
     }
@@ -108,11 +108,11 @@ impl Server {
         self.metrics.as_ref().map(|listener| listener.address)
     }
 
-    /// No new leases, no new connections; what is in hand is finished within the grace time; then the store closes.
+    /// Refuses new leases and connections, finishes open requests within the grace time, then closes the store.
     pub async fn stop(self) {
         self.app.stop();
         self.stop.send_replace(true);
-        // The connections have the grace time themselves; this only bounds a task that would not end.
+        // Connections have the grace time themselves; this only bounds a task that does not end.
         let bound = self.grace + Duration::from_secs(1);
         let metrics = async {
             if let Some(metrics) = &self.metrics {
@@ -128,23 +128,23 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
     TcpListener::bind(address).await.map_err(|error| StartError::Bind { address, error })
 }
 
-/// Raises the process's own limit as far as it may, and says how many connections fit below it.
+/// Raises the process's limit of open files, and returns how many connections fit below it.
 fn connections_max(wanted: usize) -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum
         && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
     {
-        tracing::warn!(%error, "could not raise the limit of open files");
+        tracing::warn!(%error, "raising the open file limit failed");
     }
     let files = getrlimit(Resource::Nofile).current;
     let max = below(files, wanted);
     if max < wanted {
-        tracing::warn!(connections = max, open_files = files, "the limit of open files allows few connections");
+        tracing::warn!(connections = max, open_files = files, "open file limit reduces the number of connections");
     }
     max
 }
 
-/// The store's files come first; where there are hardly any, half of them are connections.
+/// Leaves files to the store; with very few files, half of them are connections.
 fn below(files: Option<u64>, wanted: usize) -> usize {
     let Some(files) = files.and_then(|files| usize::try_from(files).ok()) else { return wanted };
     let others = OTHER_FILES.min(files / 2);

@@ -1,5 +1,5 @@
-//! What pages are dressed with, out of the binary: one sheet, a few modules. Browsers keep them and ask whether they
-//! are still the same.
+//! The stylesheet and scripts, embedded in the binary. Browsers cache and revalidate
+//! them.
 
 use std::sync::LazyLock;
 
@@ -9,11 +9,11 @@ use http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH};
 use http::{HeaderValue, Method, StatusCode};
 use sha2::{Digest as _, Sha256};
 
-use super::page::{Page, open};
+use super::page::{PageRoute, open};
 use crate::app::App;
 use crate::call::typed;
 
-/// The mark of the house; as data, so that no page asks twice.
+/// The icon, as a data URL to save a request.
 pub(crate) const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 20 20'%3E%3Cpath d='M3 10a7 7 0 0 1 12-4.9V2.5M17 10a7 7 0 0 1-12 4.9v2.6' fill='none' stroke='%230b5fd0' stroke-width='2.2' stroke-linecap='round'/%3E%3C/svg%3E";
 
 const CSS: &str = "text/css; charset=utf-8";
@@ -44,7 +44,7 @@ assets! {
     "live.js", SCRIPT;
 }
 
-pub(crate) fn table() -> impl Iterator<Item = Page> {
+pub(crate) fn table() -> impl Iterator<Item = PageRoute> {
     ALL.iter().map(|asset| {
         open(Method::GET, asset.path, move |_: App, request: Request| async move { serve(asset, &request) })
     })

@@ -4,16 +4,16 @@ use maud::{Markup, html};
 use redrive_core::wire::{Canary, OneOrMany, OperationAction, OperationFilter, OperationRequest};
 use redrive_store::{Over, RunRef};
 
-use super::components::{Chip, chips, choice, field, head, hidden, of, panel, said};
-use super::form::Done;
+use super::components::{FilterChip, chips, choice, field, head, hidden, of, panel, said};
 use super::form::Form;
+use super::form::Notice;
 use super::layout::Tab;
-use super::page::{Next, Sheet, Visit};
+use super::page::{FormResult, PageContent, PageRequest};
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::capture;
 use crate::problem::{Code, Problem, Result};
-use crate::query::{FromQuery, Given, Param, ParamKind};
+use crate::query::{FromQuery, Param, ParamKind, RawQuery};
 
 const CANARY_WAIT_MS: u64 = 5 * 60 * 1_000;
 /// Runs that are named one by one: a page of them.
@@ -71,7 +71,7 @@ impl FromQuery for ComposeQuery {
         ]
     };
 
-    fn read(given: &mut Given) -> Result<Self> {
+    fn read(given: &mut RawQuery) -> Result<Self> {
         given.drop_empty();
         let filter = FILTERS.iter().filter_map(|name| Some(((*name).to_owned(), given.take(name)?)));
         let filter = filter.collect();
@@ -80,21 +80,21 @@ impl FromQuery for ComposeQuery {
     }
 }
 
-pub(crate) async fn get(_: App, visit: Visit<(), ComposeQuery>) -> Result<Sheet> {
+pub(crate) async fn get(_: App, visit: PageRequest<(), ComposeQuery>) -> Result<PageContent> {
     let ComposeQuery { action, canary, filter } = visit.query;
-    sheet(&visit.who, &Draft { action: action_of(&action)?, canary, filter, runs: Vec::new() })
+    sheet(&visit.who, &OperationDraft { action: action_of(&action)?, canary, filter, runs: Vec::new() })
 }
 
 /// From a list, with what was selected there; nothing is made yet.
-pub(crate) async fn post(_: App, visit: Visit, form: Form) -> Result<Next> {
-    let draft = Draft::of(&form)?;
+pub(crate) async fn post(_: App, visit: PageRequest, form: Form) -> Result<FormResult> {
+    let draft = OperationDraft::of(&form)?;
     if draft.runs.is_empty() && !form.has("all") {
         return Err(Problem::new(Code::FilterRequired, "no run is selected: tick some, or all that match"));
     }
-    sheet(&visit.who, &draft).map(Next::Show)
+    sheet(&visit.who, &draft).map(FormResult::Show)
 }
 
-struct Draft {
+struct OperationDraft {
     action: OperationAction,
     canary: String,
     filter: Vec<(String, String)>,
@@ -102,7 +102,7 @@ struct Draft {
     runs: Vec<String>,
 }
 
-impl Draft {
+impl OperationDraft {
     fn of(form: &Form) -> Result<Self> {
         let action = action_of(form.one("action").unwrap_or_default())?;
         let filter = FILTERS
@@ -123,17 +123,17 @@ fn action_of(word: &str) -> Result<OperationAction> {
     word.parse().map_err(|_| Problem::invalid_field("action", "must be what an operation can do"))
 }
 
-fn sheet(who: &Visitor, draft: &Draft) -> Result<Sheet> {
+fn sheet(who: &Visitor, draft: &OperationDraft) -> Result<PageContent> {
     let verb = verb_of(draft.action);
     let of_what = if draft.runs.is_empty() { "all that match".to_owned() } else { of(draft.runs.len() as u64, "run") };
-    let no_link = |(name, value): &(String, String)| Chip {
+    let no_link = |(name, value): &(String, String)| FilterChip {
         name: name.replace('_', " "),
         value: value.clone(),
         without: super::links::runs(
             draft.filter.iter().filter(|(n, _)| n != name).map(|(n, v)| (n.as_str(), v.as_str())),
         ),
     };
-    let which: Vec<Chip> = draft.filter.iter().map(no_link).collect();
+    let which: Vec<FilterChip> = draft.filter.iter().map(no_link).collect();
     let body = html! {
         form.body id="operation" method="post" action="/operations" {
             (hidden("csrf", who.csrf()))
@@ -159,7 +159,7 @@ fn sheet(who: &Visitor, draft: &Draft) -> Result<Sheet> {
         } }
         (panel("compose", "What is to be done", &html! {}, &body))
     };
-    Ok(Sheet::new(format!("{verb} {of_what}"), Tab::Operations, main))
+    Ok(PageContent::new(format!("{verb} {of_what}"), Tab::Operations, main))
 }
 
 fn verb_of(action: OperationAction) -> &'static str {
@@ -174,7 +174,7 @@ fn verb_of(action: OperationAction) -> &'static str {
     }
 }
 
-fn fields_of(draft: &Draft) -> Markup {
+fn fields_of(draft: &OperationDraft) -> Markup {
     match draft.action {
         OperationAction::Replay => html! {
             p.muted {
@@ -204,8 +204,8 @@ fn fields_of(draft: &Draft) -> Markup {
 }
 
 /// Freezes the set and shows it: a preview that somebody has to start.
-pub(crate) async fn create(app: App, visit: Visit, form: Form) -> Result<Next> {
-    let draft = Draft::of(&form)?;
+pub(crate) async fn create(app: App, visit: PageRequest, form: Form) -> Result<FormResult> {
+    let draft = OperationDraft::of(&form)?;
     let mut request = request(&draft, &form)?;
     let named = named(&draft.runs)?;
     // What is named one by one may be of several tenants, which the API's own form can't say.
@@ -215,10 +215,10 @@ pub(crate) async fn create(app: App, visit: Visit, form: Form) -> Result<Next> {
         new.over = Over::Runs(named);
     }
     let made = app.store.create_operation(new, visit.who.actor()).await?;
-    Ok(Next::Go { to: format!("/operations/{}", made.id), done: Done::Previewed })
+    Ok(FormResult::Go { to: format!("/operations/{}", made.id), done: Notice::Previewed })
 }
 
-fn request(draft: &Draft, form: &Form) -> Result<OperationRequest> {
+fn request(draft: &OperationDraft, form: &Form) -> Result<OperationRequest> {
     let mut request = OperationRequest::new(draft.action);
     if draft.runs.is_empty() {
         request.filter = filter(&draft.filter)?;

@@ -16,14 +16,14 @@ use crate::budget::Holder;
 use crate::limits::{FORM_FIELDS_MAX, FORM_NAME_MAX_BYTES, FORM_TEXT_MAX_BYTES};
 use crate::problem::{Code, Problem, Result};
 
-/// Payloads, patches, outputs, and an error that somebody tries out.
+/// Fields that only the body limit bounds.
 const FREE_FIELDS: [&str; 4] = ["payload", "json_patch", "output", "text"];
 
-/// What was filled in; an empty field counts as none.
+/// A submitted form; an empty field counts as missing.
 #[derive(Debug, Default)]
 pub(crate) struct Form {
     fields: Vec<(String, String)>,
-    /// How much there was to read.
+    /// The size of the body.
     pub(crate) bytes: usize,
 }
 
@@ -124,11 +124,11 @@ const NOTICE_COOKIE: &str = "redrive_done";
 
 macro_rules! done {
     ($($name:ident = $word:literal, $says:literal;)+) => {
-        /// What a form has done.
+        /// What a form has done, shown on the next page.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(crate) enum Done { $($name,)+ }
+        pub(crate) enum Notice { $($name,)+ }
 
-        impl Done {
+        impl Notice {
             const ALL: &'static [Self] = &[$(Self::$name,)+];
 
             fn word(self) -> &'static str {
@@ -171,18 +171,18 @@ done! {
     Revoked = "revoked", "The key is revoked, and its sessions with it.";
 }
 
-pub(crate) fn notice_cookie(done: Done, headers: &HeaderMap) -> String {
+pub(crate) fn notice_cookie(done: Notice, headers: &HeaderMap) -> String {
     format!("{NOTICE_COOKIE}={}; Path=/; Max-Age=60; HttpOnly; SameSite=Strict{}", done.word(), secure(headers))
 }
 
-pub(crate) fn notice(headers: &HeaderMap) -> Option<Done> {
+pub(crate) fn notice(headers: &HeaderMap) -> Option<Notice> {
     let pairs = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|all| all.split(';'));
     let word = pairs.filter_map(|pair| pair.trim().strip_prefix(NOTICE_COOKIE)?.strip_prefix('=')).next()?;
-    Done::ALL.iter().copied().find(|done| done.word() == word)
+    Notice::ALL.iter().copied().find(|done| done.word() == word)
 }
 
-/// Once it was said.
-pub(crate) fn clear_notice(mut response: Response, said: Option<Done>) -> Response {
+/// Removes the notice after it was shown.
+pub(crate) fn clear_notice(mut response: Response, said: Option<Notice>) -> Response {
     if said.is_some() {
         let gone = HeaderValue::from_static("redrive_done=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict");
         response.headers_mut().append(SET_COOKIE, gone);
@@ -232,14 +232,14 @@ mod tests {
     #[test]
     fn only_known_notices_are_shown() {
         let of = |cookie: &'static str| notice(&HeaderMap::from_iter([(COOKIE, HeaderValue::from_static(cookie))]));
-        assert_eq!(of("a=b; redrive_done=replayed"), Some(Done::Replayed));
+        assert_eq!(of("a=b; redrive_done=replayed"), Some(Notice::Replayed));
         assert_eq!(of("redrive_done=<b>"), None);
-        assert!(notice_cookie(Done::Muted, &HeaderMap::new()).starts_with("redrive_done=muted;"));
+        assert!(notice_cookie(Notice::Muted, &HeaderMap::new()).starts_with("redrive_done=muted;"));
     }
 
     #[test]
     fn notice_words_are_unique() {
-        let words: std::collections::BTreeSet<&str> = Done::ALL.iter().map(|done| done.word()).collect();
-        assert_eq!(words.len(), Done::ALL.len());
+        let words: std::collections::BTreeSet<&str> = Notice::ALL.iter().map(|done| done.word()).collect();
+        assert_eq!(words.len(), Notice::ALL.len());
     }
 }

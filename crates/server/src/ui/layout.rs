@@ -7,13 +7,13 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::assets;
 use super::components::{hidden, prose, said};
-use super::form::Done;
-use super::page::{Sheet, is_for_a_person, nothing_here, respond};
+use super::form::Notice;
+use super::page::{PageContent, is_for_a_person, nothing_here, respond};
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::problem::{Code, Problem};
 
-/// Where one is.
+/// The current tab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tab {
     Overview,
@@ -31,7 +31,7 @@ const MARK: &str = "<svg width=\"20\" height=\"20\" viewBox=\"0 0 20 20\" aria-h
 stroke-linecap=\"round\" stroke-linejoin=\"round\"/></svg>";
 
 /// A page for somebody who is logged in.
-pub(crate) fn whole(who: &Visitor, sheet: &Sheet, done: Option<Done>) -> Markup {
+pub(crate) fn whole(who: &Visitor, sheet: &PageContent, done: Option<Notice>) -> Markup {
     let bar = html! {
         a.skip href="#main" { "To the content" }
         header.top {
@@ -79,7 +79,7 @@ fn tabs(who: &Visitor) -> Vec<(Tab, String, &'static str)> {
     tabs
 }
 
-/// A page for somebody who is not, or not yet.
+/// A page for somebody who is not logged in.
 pub(crate) fn outside(title: &str, main: &Markup) -> Markup {
     document(title, &html! { header.top { a.brand href="/" { (PreEscaped(MARK)) "Redrive" } } }, main)
 }
@@ -102,8 +102,8 @@ fn document(title: &str, bar: &Markup, main: &Markup) -> Markup {
     }
 }
 
-/// What is in the way, and what to do about it.
-pub(crate) fn problem(problem: &Problem) -> Sheet {
+/// A problem and what to do about it.
+pub(crate) fn problem(problem: &Problem) -> PageContent {
     let main = html! {
         div.head { div {
             h1 { (title_of(problem)) }
@@ -115,13 +115,13 @@ pub(crate) fn problem(problem: &Problem) -> Sheet {
             span.faint { "code " code { (problem.code.as_str()) } }
         }
     };
-    Sheet::new(problem.code.title(), Tab::Nowhere, main)
+    PageContent::new(problem.code.title(), Tab::Nowhere, main)
 }
 
 fn title_of(problem: &Problem) -> &'static str {
     match problem.code {
         Code::Forbidden => "This key may not do that.",
-        Code::NotFound | Code::NoSuchPath => "There is nothing here.",
+        Code::NotFound | Code::NoSuchPath => "Not found.",
         _ => problem.code.title(),
     }
 }

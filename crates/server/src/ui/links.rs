@@ -1,4 +1,4 @@
-//! Addresses of pages. Ids are plain by their own rule; what goes into a query is encoded.
+//! Links to pages. Ids need no encoding; query values are encoded.
 
 use redrive_core::ids::{RunId, Tenant};
 

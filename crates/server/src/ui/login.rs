@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::auth::{Visitor, log_in, no_cookie, session_cookie, session_token};
 use crate::problem::{Code, Problem};
 
-/// Turns a link into a session; without one, asks for a key. A look ahead (HEAD) uses nothing up.
+/// Logs in by a link, or asks for a key. A HEAD request does not consume the link.
 pub(crate) async fn get(app: App, request: Request) -> Response {
     if request.method() == Method::HEAD {
         return StatusCode::NO_CONTENT.into_response();
@@ -67,7 +67,7 @@ fn end_session(app: &App, headers: &HeaderMap) {
     }
 }
 
-/// To somebody who is not logged in, or not as somebody who may.
+/// The login form for somebody who is not logged in or lacks the role.
 pub(crate) fn refused(problem: &Problem, next: &str) -> Response {
     let says = match problem.code {
         Code::Unauthorized => "Log in to go on. A session ends after an hour without a call, and with its key.",
@@ -77,7 +77,7 @@ pub(crate) fn refused(problem: &Problem, next: &str) -> Response {
     ask(problem.status(), Some(says), if is_ours(next) { next } else { "/" })
 }
 
-/// A path of this site and nothing else.
+/// Whether a redirect stays on this site.
 fn is_ours(next: &str) -> bool {
     let plain = |c: char| c.is_ascii_graphic() && c != '\\';
     next.starts_with('/') && !next.starts_with("//") && next.chars().all(plain) && !next.starts_with("/login")

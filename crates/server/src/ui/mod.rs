@@ -1,5 +1,5 @@
-//! Pages for people: server-rendered, styled by one sheet, moved by a few modules, all out of the binary. They read
-//! through the store's trait and the API's own types, and act through the API's own verbs. One file for each page.
+//! The pages: server-rendered, with embedded styles and scripts. They read through the store and the API's types, and
+//! act through the API's own functions. One file per area.
 
 mod assets;
 mod components;
@@ -19,6 +19,6 @@ mod runs;
 mod settings;
 mod tenants;
 
-pub use page::{ForWhom, Page};
+pub use page::{ForWhom, PageRoute};
 pub(crate) use page::{is_for_a_person, nothing_here};
 pub use pages::table;

@@ -11,20 +11,20 @@ use super::components::{
     ago, empty, fact, facts, grouped, head, of, operation_badge, outcome_badge, pager, panel, percent, post_form, said,
     visible,
 };
-use super::form::Done;
 use super::form::Form;
+use super::form::Notice;
 use super::layout::Tab;
 use super::links;
-use super::page::{Next, Sheet, Visit};
+use super::page::{FormResult, PageContent, PageRequest};
 use super::run::shown_diff;
 use crate::api::v1::operations::ItemsQuery;
 use crate::api::v1::operations::OperationListQuery;
 use crate::app::App;
 use crate::auth::Visitor;
-use crate::path::Named;
+use crate::path::ServerId;
 use crate::problem::Result;
 
-pub(crate) async fn list(app: App, visit: Visit<(), OperationListQuery>) -> Result<Sheet> {
+pub(crate) async fn list(app: App, visit: PageRequest<(), OperationListQuery>) -> Result<PageContent> {
     let OperationListQuery { limit, cursor } = visit.query;
     let found = app.store.operations(limit, cursor.clone()).await?;
     let next = found.next_cursor.as_ref().map(|next| links::with("/operations", [("cursor", next.as_str())]));
@@ -40,7 +40,7 @@ pub(crate) async fn list(app: App, visit: Visit<(), OperationListQuery>) -> Resu
         }
         (pager(cursor.as_ref().map(|_| "/operations"), next.as_deref()))
     };
-    Ok(Sheet::new("Operations", Tab::Operations, main))
+    Ok(PageContent::new("Operations", Tab::Operations, main))
 }
 
 fn list_heading(operations: &[OperationView]) -> Markup {
@@ -78,7 +78,7 @@ fn table(operations: &[OperationView], now: redrive_core::time::Timestamp) -> Ma
     }
 }
 
-pub(crate) async fn show(app: App, visit: Visit<Named, ItemsQuery>) -> Result<Sheet> {
+pub(crate) async fn show(app: App, visit: PageRequest<ServerId, ItemsQuery>) -> Result<PageContent> {
     let id = visit.path.0;
     let ItemsQuery { outcomes, limit, cursor } = visit.query;
     let operation = app.store.operation(&id).await?;
@@ -97,7 +97,7 @@ pub(crate) async fn show(app: App, visit: Visit<Named, ItemsQuery>) -> Result<Sh
             div.stack { (facts_of(&operation, visit.now)) (why_not(&operation)) }
         }
     };
-    Ok(Sheet::new(format!("Operation {id}"), Tab::Operations, main))
+    Ok(PageContent::new(format!("Operation {id}"), Tab::Operations, main))
 }
 
 fn heading(operation: &OperationView, who: &Visitor) -> Markup {
@@ -271,25 +271,25 @@ fn items_of(operation: &OperationView, items: &OperationItemsPage, chosen: &str,
     panel("items", "Runs", &end, &body)
 }
 
-type OnOperation = Visit<Named>;
+type OnOperation = PageRequest<ServerId>;
 
-async fn steer(app: &App, visit: OnOperation, by: Steer, done: Done) -> Result<Next> {
+async fn steer(app: &App, visit: OnOperation, by: Steer, done: Notice) -> Result<FormResult> {
     let operation = app.store.steer_operation(&visit.path.0, by).await?;
-    Ok(Next::Go { to: format!("/operations/{}", operation.id), done })
+    Ok(FormResult::Go { to: format!("/operations/{}", operation.id), done })
 }
 
-pub(crate) async fn start(app: App, visit: OnOperation, _: Form) -> Result<Next> {
-    steer(&app, visit, Steer::Start, Done::Started).await
+pub(crate) async fn start(app: App, visit: OnOperation, _: Form) -> Result<FormResult> {
+    steer(&app, visit, Steer::Start, Notice::Started).await
 }
 
-pub(crate) async fn pause(app: App, visit: OnOperation, _: Form) -> Result<Next> {
-    steer(&app, visit, Steer::Pause, Done::Paused).await
+pub(crate) async fn pause(app: App, visit: OnOperation, _: Form) -> Result<FormResult> {
+    steer(&app, visit, Steer::Pause, Notice::Paused).await
 }
 
-pub(crate) async fn resume(app: App, visit: OnOperation, _: Form) -> Result<Next> {
-    steer(&app, visit, Steer::Resume, Done::Resumed).await
+pub(crate) async fn resume(app: App, visit: OnOperation, _: Form) -> Result<FormResult> {
+    steer(&app, visit, Steer::Resume, Notice::Resumed).await
 }
 
-pub(crate) async fn cancel(app: App, visit: OnOperation, _: Form) -> Result<Next> {
-    steer(&app, visit, Steer::Cancel, Done::Stopped).await
+pub(crate) async fn cancel(app: App, visit: OnOperation, _: Form) -> Result<FormResult> {
+    steer(&app, visit, Steer::Cancel, Notice::Stopped).await
 }

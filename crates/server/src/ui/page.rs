@@ -1,5 +1,5 @@
-//! A row of the table of pages: where it is, who gets to see it, and how its answer becomes a response. A page reads;
-//! what changes something is a form's, carries its session's token and leads back to a page.
+//! A row of the table of pages: its path, its audience and its handler. GET pages only read; a POST form carries its
+//! session's token and redirects to a page.
 
 use std::sync::Arc;
 
@@ -11,31 +11,31 @@ use maud::Markup;
 use redrive_core::time::Timestamp;
 
 use super::form::Form;
-use super::form::{self, Done};
+use super::form::{self, Notice};
 use super::layout::{self, Tab};
 use super::login;
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::budget::IfFull;
-use crate::path::{FromPath, Params};
+use crate::path::{FromPath, PathParams};
 use crate::problem::{Code, Problem, Result};
-use crate::query::{FromQuery, Given, NoQuery};
+use crate::query::{FromQuery, NoQuery, RawQuery};
 use crate::router::{Handler, HandlerFuture};
 
-/// Scripts, styles and calls from here alone, nothing inline; forms come back here alone; nobody frames it.
+/// Scripts, styles, calls and forms of this origin only, nothing inline, no framing.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
      form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-pub struct Page {
+pub struct PageRoute {
     pub method: Method,
     pub path: &'static str,
-    /// Whether it asks for a session.
+    /// Whether it needs a session.
     pub asks: bool,
     pub for_whom: ForWhom,
     pub(crate) handler: Handler,
 }
 
-/// The least that a visitor has to be; asked before anything is looked up.
+/// The role that a page needs, checked before anything is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForWhom {
     Everyone,
@@ -54,45 +54,45 @@ impl ForWhom {
     }
 }
 
-/// Somebody who is logged in, and what they ask for.
-pub(crate) struct Visit<P = (), Q = NoQuery> {
+/// A request of somebody who is logged in.
+pub(crate) struct PageRequest<P = (), Q = NoQuery> {
     pub(crate) who: Visitor,
     pub(crate) path: P,
     pub(crate) query: Q,
     pub(crate) now: Timestamp,
-    /// The path and query as they came.
+    /// The path and query as sent.
     pub(crate) address: String,
 }
 
-/// What a page has to say; the frame around it is everybody's.
-pub(crate) struct Sheet {
+/// The content of a page, without the frame.
+pub(crate) struct PageContent {
     pub(crate) title: String,
     pub(crate) here: Tab,
     pub(crate) main: Markup,
 }
 
-impl Sheet {
+impl PageContent {
     pub(crate) fn new(title: impl Into<String>, here: Tab, main: Markup) -> Self {
         Self { title: title.into(), here, main }
     }
 }
 
-/// What a form leads to.
-pub(crate) enum Next {
+/// What a form answers with.
+pub(crate) enum FormResult {
     Go {
         to: String,
-        done: Done,
+        done: Notice,
     },
-    /// Where there is more to say than that it is done.
-    Show(Sheet),
+    /// A page, if a notice is not enough.
+    Show(PageContent),
 }
 
-pub(crate) fn page<P, Q, F, R>(path: &'static str, for_whom: ForWhom, render: F) -> Page
+pub(crate) fn page<P, Q, F, R>(path: &'static str, for_whom: ForWhom, render: F) -> PageRoute
 where
     P: FromPath,
     Q: FromQuery,
-    F: Fn(App, Visit<P, Q>) -> R + Clone + Send + Sync + 'static,
-    R: Future<Output = Result<Sheet>> + Send + 'static,
+    F: Fn(App, PageRequest<P, Q>) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Result<PageContent>> + Send + 'static,
 {
     let handler = move |app: App, request: Request| -> HandlerFuture {
         let render = render.clone();
@@ -104,9 +104,10 @@ where
             };
             let said = form::notice(&parts.headers);
             let shown = async {
-                let path = P::read(&Params::of(&mut parts).await?)?;
-                let query = Given::parse(parts.uri.query())?;
-                let visit = Visit { who: who.clone(), path, query, now: app.store.now(), address: address(&parts) };
+                let path = P::read(&PathParams::of(&mut parts).await?)?;
+                let query = RawQuery::parse(parts.uri.query())?;
+                let visit =
+                    PageRequest { who: who.clone(), path, query, now: app.store.now(), address: address(&parts) };
                 render(app.clone(), visit).await
             };
             match shown.await {
@@ -118,14 +119,14 @@ where
             }
         })
     };
-    Page { method: Method::GET, path, asks: true, for_whom, handler: Arc::new(handler) }
+    PageRoute { method: Method::GET, path, asks: true, for_whom, handler: Arc::new(handler) }
 }
 
-pub(crate) fn act<P, F, R>(path: &'static str, for_whom: ForWhom, act: F) -> Page
+pub(crate) fn act<P, F, R>(path: &'static str, for_whom: ForWhom, act: F) -> PageRoute
 where
     P: FromPath,
-    F: Fn(App, Visit<P>, Form) -> R + Clone + Send + Sync + 'static,
-    R: Future<Output = Result<Next>> + Send + 'static,
+    F: Fn(App, PageRequest<P>, Form) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Result<FormResult>> + Send + 'static,
 {
     let handler = move |app: App, request: Request| -> HandlerFuture {
         let act = act.clone();
@@ -136,15 +137,20 @@ where
                 Err(problem) => return login::refused(&problem, "/"),
             };
             let done = async {
-                let path = P::read(&Params::of(&mut parts).await?)?;
+                let path = P::read(&PathParams::of(&mut parts).await?)?;
                 let form = Form::read(&app, &parts, body, Some(&who)).await?;
-                let visit =
-                    Visit { who: who.clone(), path, query: NoQuery, now: app.store.now(), address: address(&parts) };
+                let visit = PageRequest {
+                    who: who.clone(),
+                    path,
+                    query: NoQuery,
+                    now: app.store.now(),
+                    address: address(&parts),
+                };
                 act(app.clone(), visit, form).await
             };
             match done.await {
-                Ok(Next::Go { to, done }) => see_other(&to, &[form::notice_cookie(done, &parts.headers)]),
-                Ok(Next::Show(sheet)) => {
+                Ok(FormResult::Go { to, done }) => see_other(&to, &[form::notice_cookie(done, &parts.headers)]),
+                Ok(FormResult::Show(sheet)) => {
                     let whole = respond(StatusCode::OK, layout::whole(&who, &sheet, None));
                     app.answers.count(who.holder(), IfFull::Send, whole)
                 }
@@ -152,17 +158,17 @@ where
             }
         })
     };
-    Page { method: Method::POST, path, asks: true, for_whom, handler: Arc::new(handler) }
+    PageRoute { method: Method::POST, path, asks: true, for_whom, handler: Arc::new(handler) }
 }
 
-/// A call that needs no session, such as the one that begins it.
-pub(crate) fn open<F, R>(method: Method, path: &'static str, answer: F) -> Page
+/// A page that needs no session, such as the login.
+pub(crate) fn open<F, R>(method: Method, path: &'static str, answer: F) -> PageRoute
 where
     F: Fn(App, Request) -> R + Clone + Send + Sync + 'static,
     R: Future<Output = Response> + Send + 'static,
 {
     let handler = move |app: App, request: Request| -> HandlerFuture { Box::pin(answer(app, request)) };
-    Page { method, path, asks: false, for_whom: ForWhom::Everyone, handler: Arc::new(handler) }
+    PageRoute { method, path, asks: false, for_whom: ForWhom::Everyone, handler: Arc::new(handler) }
 }
 
 async fn admitted(app: &App, headers: &http::HeaderMap, for_whom: ForWhom) -> Result<Visitor> {
@@ -179,7 +185,7 @@ pub(crate) fn respond(status: StatusCode, html: Markup) -> Response {
     let mut response = (status, html.into_string()).into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
-    // Others learn nothing; but where nobody at all may learn it, browsers hide a form's own origin from us, too.
+    // Not `no-referrer`: browsers would then hide the origin of our own forms.
     response.headers_mut().insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     response
 }
@@ -196,7 +202,7 @@ pub(crate) fn see_other(to: &str, cookies: &[String]) -> Response {
     response
 }
 
-/// A browser that is not after the API.
+/// Whether a browser asks for a page rather than the API.
 pub(crate) fn is_for_a_person(request: &Request) -> bool {
     let accepts = request.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let path = request.uri().path();
@@ -208,7 +214,7 @@ pub(crate) fn nothing_here() -> Response {
     respond(problem.status(), layout::outside("Nothing here", &layout::problem(&problem).main))
 }
 
-/// To somebody who is logged in: what is in the way, and what to do about it.
+/// The problem as a page, for somebody who is logged in.
 fn refuse(who: &Visitor, problem: &Problem) -> Response {
     let mut response = respond(problem.status(), layout::whole(who, &layout::problem(problem), None));
     response.extensions_mut().insert(problem.code);

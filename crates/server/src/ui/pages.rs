@@ -1,17 +1,17 @@
-//! The one table of pages. What is not in it, or in the table of routes, can't be reached.
+//! The table of pages.
 
 use http::Method;
 
 use super::page::ForWhom::{Admins, Everyone, Operators};
-use super::page::{Page, act, open, page};
+use super::page::{PageRoute, act, open, page};
 use super::{assets, compose, layout, login, operations, overview, patterns, queues, run, runs, settings, tenants};
 
-pub fn table() -> Vec<Page> {
+pub fn table() -> Vec<PageRoute> {
     [looking(), on_runs(), on_patterns(), in_bulk(), looking_after(), doors()].into_iter().flatten().collect()
 }
 
-/// What people look at.
-fn looking() -> Vec<Page> {
+/// Pages to read.
+fn looking() -> Vec<PageRoute> {
     vec![
         page("/", Everyone, overview::get),
         page("/patterns", Everyone, patterns::list),
@@ -32,8 +32,8 @@ fn looking() -> Vec<Page> {
     ]
 }
 
-/// What they decide about one run.
-fn on_runs() -> Vec<Page> {
+/// Actions on one run.
+fn on_runs() -> Vec<PageRoute> {
     vec![
         act("/runs/{tenant}/{run_id}/fix", Everyone, run::check_fix),
         act("/runs/{tenant}/{run_id}/replay", Everyone, run::send_again),
@@ -53,8 +53,8 @@ fn on_runs() -> Vec<Page> {
     ]
 }
 
-/// What they do about a cause.
-fn on_patterns() -> Vec<Page> {
+/// Actions on a pattern.
+fn on_patterns() -> Vec<PageRoute> {
     vec![
         act("/patterns/{id}/acknowledge", Everyone, patterns::acknowledge),
         act("/patterns/{id}/resolve", Everyone, patterns::resolve),
@@ -66,8 +66,8 @@ fn on_patterns() -> Vec<Page> {
     ]
 }
 
-/// What they do to many runs at once.
-fn in_bulk() -> Vec<Page> {
+/// Bulk operations.
+fn in_bulk() -> Vec<PageRoute> {
     vec![
         act("/operations/new", Operators, compose::post),
         act("/operations", Operators, compose::create),
@@ -78,7 +78,7 @@ fn in_bulk() -> Vec<Page> {
     ]
 }
 
-fn looking_after() -> Vec<Page> {
+fn looking_after() -> Vec<PageRoute> {
     vec![
         act("/tenants/{tenant}/breaker", Operators, tenants::operate),
         act("/queues/{name}", Admins, queues::put),
@@ -88,7 +88,7 @@ fn looking_after() -> Vec<Page> {
     ]
 }
 
-fn doors() -> Vec<Page> {
+fn doors() -> Vec<PageRoute> {
     let doors = [
         open(Method::GET, "/login", login::get),
         open(Method::POST, "/login", login::post),

@@ -7,33 +7,33 @@ use redrive_core::wire::{PatternDetail, PatternSort, PatternState, RunSummary, S
 use redrive_store::{PageCall, PatternAct, PatternVerb, RunFilter, TenantScope};
 
 use super::components::{
-    Bar, ago, bars, choice, clock, empty, exact, fact, facts, field, grouped, head, hidden, line, of, pager, panel,
-    pattern_badges, post_form, reason_field, said, spark, state_badge, template, visible,
+    ChartBar, ago, bars, choice, clock, empty, exact, fact, facts, field, grouped, head, hidden, line, of, pager,
+    panel, pattern_badges, post_form, reason_field, said, spark, state_badge, template, visible,
 };
-use super::form::Done;
 use super::form::Form;
+use super::form::Notice;
 use super::layout::Tab;
 use super::links;
-use super::page::{Next, Sheet, Visit};
+use super::page::{FormResult, PageContent, PageRequest};
 use crate::api::v1::patterns::PatternListQuery;
 use crate::api::v1::patterns::{muted, noted, resolved};
 use crate::app::App;
 use crate::auth::Visitor;
-use crate::path::Named;
+use crate::path::ServerId;
 use crate::problem::{Problem, Result};
-use crate::query::{FromQuery, Given, OfTenant, Param};
+use crate::query::{FromQuery, Param, RawQuery, TenantQuery};
 
 /// Each row has its trend, so that a page of them stays short.
 const ROWS_MAX: u32 = 25;
 const TREND_HOURS: usize = 48;
 
 /// As the API reads it, the most open first.
-pub(crate) struct PatternsQuery(PatternListQuery);
+pub(crate) struct PatternsPageQuery(PatternListQuery);
 
-impl FromQuery for PatternsQuery {
+impl FromQuery for PatternsPageQuery {
     const PARAMS: &'static [Param] = PatternListQuery::PARAMS;
 
-    fn read(given: &mut Given) -> Result<Self> {
+    fn read(given: &mut RawQuery) -> Result<Self> {
         given.drop_empty();
         let sort = given.take("sort");
         let mut query = PatternListQuery::read(given)?;
@@ -47,7 +47,7 @@ impl FromQuery for PatternsQuery {
     }
 }
 
-pub(crate) async fn list(app: App, visit: Visit<(), PatternsQuery>) -> Result<Sheet> {
+pub(crate) async fn list(app: App, visit: PageRequest<(), PatternsPageQuery>) -> Result<PageContent> {
     let PatternListQuery { tenant, call } = visit.query.0;
     let scope = visit.who.scope(tenant.as_ref())?;
     let (sort, filtered) = (call.sort, call.filter != Default::default() || call.cursor.is_some());
@@ -76,7 +76,7 @@ pub(crate) async fn list(app: App, visit: Visit<(), PatternsQuery>) -> Result<Sh
         }
         (pager(None, next.as_deref()))
     };
-    Ok(Sheet::new("Patterns", Tab::Patterns, main))
+    Ok(PageContent::new("Patterns", Tab::Patterns, main))
 }
 
 fn list_heading(rows: &[PatternDetail], filtered: bool) -> Markup {
@@ -150,7 +150,7 @@ const RUNS_SHOWN: u32 = 8;
 const CANARY_RUNS: &str = "5";
 const DAYS_SHOWN: usize = 7;
 
-pub(crate) async fn show(app: App, visit: Visit<Named, OfTenant>) -> Result<Sheet> {
+pub(crate) async fn show(app: App, visit: PageRequest<ServerId, TenantQuery>) -> Result<PageContent> {
     let scope = visit.who.scope(visit.query.tenant.as_ref())?;
     let found = app.store.pattern(&scope, &visit.path.0).await?;
     let runs = open_runs(&app, &scope, &found).await?;
@@ -166,7 +166,7 @@ pub(crate) async fn show(app: App, visit: Visit<Named, OfTenant>) -> Result<Shee
             div.stack { (facts_of(&found, visit.now)) (verbs(&found, &visit.who)) (merged(&found, &visit.who)) }
         }
     };
-    Ok(Sheet::new(line(&found.pattern.template).into_owned(), Tab::Patterns, main))
+    Ok(PageContent::new(line(&found.pattern.template).into_owned(), Tab::Patterns, main))
 }
 
 async fn open_runs(app: &App, scope: &TenantScope, found: &PatternDetail) -> Result<Vec<RunSummary>> {
@@ -179,7 +179,7 @@ async fn open_runs(app: &App, scope: &TenantScope, found: &PatternDetail) -> Res
     Ok(app.store.runs(scope, filter, page).await?.runs)
 }
 
-fn heading(found: &PatternDetail, visit: &Visit<Named, OfTenant>) -> Markup {
+fn heading(found: &PatternDetail, visit: &PageRequest<ServerId, TenantQuery>) -> Markup {
     let pattern = &found.pattern;
     let said = html! { (pattern_badges(pattern)) (of(pattern.open, "open run")) ", one cause: " (pattern.reason) };
     let why = html! {
@@ -230,14 +230,14 @@ fn masked(found: &PatternDetail) -> Markup {
 
 fn trend(found: &PatternDetail) -> Markup {
     let hours = &found.body.hours;
-    let shown: Vec<Bar> = hours
+    let shown: Vec<ChartBar> = hours
         .iter()
         .rev()
         .take(DAYS_SHOWN * 24)
         .rev()
         .collect::<Vec<_>>()
         .chunks(4)
-        .map(|hours| Bar {
+        .map(|hours| ChartBar {
             name: hours.first().map_or_else(String::new, |hour| {
                 hour.hour.to_string().get(5..16).unwrap_or_default().replace('T', " ")
             }),
@@ -355,46 +355,46 @@ fn merged(found: &PatternDetail, who: &Visitor) -> Markup {
     panel("parts", "Merged into this", &html! {}, &body)
 }
 
-type OnPattern = Visit<Named>;
+type OnPattern = PageRequest<ServerId>;
 
-async fn act(app: &App, visit: OnPattern, form: &Form, verb: PatternVerb, done: Done) -> Result<Next> {
+async fn act(app: &App, visit: OnPattern, form: &Form, verb: PatternVerb, done: Notice) -> Result<FormResult> {
     let scope = visit.who.scope(form.id::<Tenant>("tenant")?.as_ref())?;
     let (id, actor) = (visit.path.0, visit.who.actor());
     let now = app.store.triage_pattern(PatternAct { scope, id, verb, actor, reason: form.text("reason") }).await?;
     let id = if visit.who.own_tenant().is_some() { now.id } else { now.fingerprint };
-    Ok(Next::Go { to: links::pattern(&id), done })
+    Ok(FormResult::Go { to: links::pattern(&id), done })
 }
 
-pub(crate) async fn acknowledge(app: App, visit: OnPattern, form: Form) -> Result<Next> {
-    act(&app, visit, &form, PatternVerb::Acknowledge, Done::Acknowledged).await
+pub(crate) async fn acknowledge(app: App, visit: OnPattern, form: Form) -> Result<FormResult> {
+    act(&app, visit, &form, PatternVerb::Acknowledge, Notice::Acknowledged).await
 }
 
-pub(crate) async fn resolve(app: App, visit: OnPattern, form: Form) -> Result<Next> {
+pub(crate) async fn resolve(app: App, visit: OnPattern, form: Form) -> Result<FormResult> {
     let kind = form.one("kind").unwrap_or("worker").to_owned();
     let in_version: Versions = form.label("version").map(|version| (kind, version)).into_iter().collect();
-    act(&app, visit, &form, resolved(in_version)?, Done::Resolved).await
+    act(&app, visit, &form, resolved(in_version)?, Notice::Resolved).await
 }
 
-pub(crate) async fn mute(app: App, visit: OnPattern, form: Form) -> Result<Next> {
+pub(crate) async fn mute(app: App, visit: OnPattern, form: Form) -> Result<FormResult> {
     let verb = muted(form.time("until")?, visit.now)?;
-    act(&app, visit, &form, verb, Done::Muted).await
+    act(&app, visit, &form, verb, Notice::Muted).await
 }
 
-pub(crate) async fn assign(app: App, visit: OnPattern, form: Form) -> Result<Next> {
-    act(&app, visit, &form, PatternVerb::Assign { to: form.label("to") }, Done::Assigned).await
+pub(crate) async fn assign(app: App, visit: OnPattern, form: Form) -> Result<FormResult> {
+    act(&app, visit, &form, PatternVerb::Assign { to: form.label("to") }, Notice::Assigned).await
 }
 
-pub(crate) async fn note(app: App, visit: OnPattern, form: Form) -> Result<Next> {
+pub(crate) async fn note(app: App, visit: OnPattern, form: Form) -> Result<FormResult> {
     let verb = noted(form.text("reason").as_ref())?;
-    act(&app, visit, &form, verb, Done::Noted).await
+    act(&app, visit, &form, verb, Notice::Noted).await
 }
 
-pub(crate) async fn merge(app: App, visit: OnPattern, form: Form) -> Result<Next> {
+pub(crate) async fn merge(app: App, visit: OnPattern, form: Form) -> Result<FormResult> {
     let into = form.one("into").map(str::to_owned).ok_or_else(|| Problem::invalid_field("into", "is missing"))?;
-    act(&app, visit, &form, PatternVerb::Merge { into }, Done::Merged).await
+    act(&app, visit, &form, PatternVerb::Merge { into }, Notice::Merged).await
 }
 
-pub(crate) async fn unmerge(app: App, visit: OnPattern, form: Form) -> Result<Next> {
+pub(crate) async fn unmerge(app: App, visit: OnPattern, form: Form) -> Result<FormResult> {
     let fingerprint = form.one("fingerprint").map(str::to_owned);
-    act(&app, visit, &form, PatternVerb::Unmerge { fingerprint }, Done::Unmerged).await
+    act(&app, visit, &form, PatternVerb::Unmerge { fingerprint }, Notice::Unmerged).await
 }

@@ -8,17 +8,17 @@ use redrive_core::wire::{QueueSettings, QueueView, QueuesAnswer};
 use super::components::{
     ago, empty, fact, facts, field, grouped, head, link_or_text, of, pager, panel, post_form, said, span, visible,
 };
-use super::form::Done;
 use super::form::Form;
+use super::form::Notice;
 use super::layout::Tab;
 use super::links;
-use super::page::{Next, Sheet, Visit};
+use super::page::{FormResult, PageContent, PageRequest};
 use crate::api::v1::queues::{QueuesQuery, set};
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::problem::Result;
 
-pub(crate) async fn list(app: App, visit: Visit<(), QueuesQuery>) -> Result<Sheet> {
+pub(crate) async fn list(app: App, visit: PageRequest<(), QueuesQuery>) -> Result<PageContent> {
     let QueuesQuery { limit, cursor } = visit.query;
     let QueuesAnswer { queues, next_cursor } = app.store.queues(limit, cursor.clone()).await?;
     let next = next_cursor.as_ref().map(|next| links::with("/queues", [("cursor", next.as_str())]));
@@ -55,7 +55,7 @@ pub(crate) async fn list(app: App, visit: Visit<(), QueuesQuery>) -> Result<Shee
         }
         (pager(cursor.as_ref().map(|_| "/queues"), next.as_deref()))
     };
-    Ok(Sheet::new("Queues", Tab::Queues, main))
+    Ok(PageContent::new("Queues", Tab::Queues, main))
 }
 
 fn row(queue: &QueueView, now: redrive_core::time::Timestamp) -> Markup {
@@ -76,7 +76,7 @@ fn row(queue: &QueueView, now: redrive_core::time::Timestamp) -> Markup {
     } }
 }
 
-pub(crate) async fn show(app: App, visit: Visit<QueueName>) -> Result<Sheet> {
+pub(crate) async fn show(app: App, visit: PageRequest<QueueName>) -> Result<PageContent> {
     let queue = app.store.queue(&visit.path).await?;
     let policy = app.store.policy(&Tenant::default_tenant(), &visit.path).await?;
     let main = html! {
@@ -86,7 +86,7 @@ pub(crate) async fn show(app: App, visit: Visit<QueueName>) -> Result<Sheet> {
             div.stack { (facts_of(&queue, visit.now)) @if visit.who.is_admin() { (edit(&queue, &visit.who)) } }
         }
     };
-    Ok(Sheet::new(format!("Queue {}", visit.path), Tab::Queues, main))
+    Ok(PageContent::new(format!("Queue {}", visit.path), Tab::Queues, main))
 }
 
 fn heading(queue: &QueueView) -> Markup {
@@ -188,7 +188,7 @@ fn edit(queue: &QueueView, who: &Visitor) -> Markup {
 }
 
 /// Only what the form shows is set; the policy stays.
-pub(crate) async fn put(app: App, visit: Visit<QueueName>, form: Form) -> Result<Next> {
+pub(crate) async fn put(app: App, visit: PageRequest<QueueName>, form: Form) -> Result<FormResult> {
     let text = |name: &str| form.exact(name).filter(|text| !text.trim().is_empty());
     let before = app.store.queue(&visit.path).await?.settings;
     let settings = QueueSettings {
@@ -199,5 +199,5 @@ pub(crate) async fn put(app: App, visit: Visit<QueueName>, form: Form) -> Result
         ..before
     };
     set(&app, visit.path.clone(), settings).await?;
-    Ok(Next::Go { to: format!("/queues/{}", visit.path), done: Done::QueueSet })
+    Ok(FormResult::Go { to: format!("/queues/{}", visit.path), done: Notice::QueueSet })
 }

@@ -6,24 +6,25 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{RunSummary, RunsPage};
 
 use super::components::{
-    Chip, ago, chips, empty, field, grouped, head, hidden, line, of, pager, said, severity_badge, state_badge, template,
+    FilterChip, ago, chips, empty, field, grouped, head, hidden, line, of, pager, said, severity_badge, state_badge,
+    template,
 };
 use super::layout::Tab;
 use super::links;
-use super::page::{Sheet, Visit};
+use super::page::{PageContent, PageRequest};
 use crate::api::v1::runs::read::RunListQuery;
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::problem::Result;
-use crate::query::{FromQuery, Given, Param};
+use crate::query::{FromQuery, Param, RawQuery};
 
 /// As the API reads it; a form's empty fields narrow nothing.
-pub(crate) struct RunsQuery(RunListQuery);
+pub(crate) struct RunsPageQuery(RunListQuery);
 
-impl FromQuery for RunsQuery {
+impl FromQuery for RunsPageQuery {
     const PARAMS: &'static [Param] = RunListQuery::PARAMS;
 
-    fn read(given: &mut Given) -> Result<Self> {
+    fn read(given: &mut RawQuery) -> Result<Self> {
         given.drop_empty();
         for time in ["since", "until"] {
             given.edit(time, |text| match text.len() {
@@ -55,8 +56,8 @@ const FILTERS: [(&str, &str, &str); 15] = [
     ("until", "Until", "2026-11-16T20:00:00Z"),
 ];
 
-pub(crate) async fn get(app: App, visit: Visit<(), RunsQuery>) -> Result<Sheet> {
-    let given = Asked::of(&visit.address);
+pub(crate) async fn get(app: App, visit: PageRequest<(), RunsPageQuery>) -> Result<PageContent> {
+    let given = RunFilterView::of(&visit.address);
     let (scope, filter, page) = visit.query.0.seen_by(&visit.who)?;
     let found = app.store.runs(&scope, filter, page).await?;
     let may_bulk = visit.who.is_operator();
@@ -73,13 +74,13 @@ pub(crate) async fn get(app: App, visit: Visit<(), RunsQuery>) -> Result<Sheet> 
         @else { section.panel aria-label="Runs" { (table(&found.runs, visit.now, false)) } }
         (pager(given.has("cursor").then(|| given.without("cursor")).as_deref(), found.next_cursor.as_ref().map(|next| given.with("cursor", next)).as_deref()))
     };
-    Ok(Sheet::new("Dead letters", Tab::Runs, main))
+    Ok(PageContent::new("Dead letters", Tab::Runs, main))
 }
 
 /// The filter as the address has it.
-pub(crate) struct Asked(Vec<(String, String)>);
+pub(crate) struct RunFilterView(Vec<(String, String)>);
 
-impl Asked {
+impl RunFilterView {
     fn of(address: &str) -> Self {
         let query = address.split_once('?').map_or("", |(_, query)| query);
         let pairs = form_urlencoded::parse(query.as_bytes()).map(|(n, v)| (n.into_owned(), v.into_owned()));
@@ -113,8 +114,8 @@ impl Asked {
         links::runs(others.chain([(name, value)]))
     }
 
-    fn chips(&self) -> Vec<Chip> {
-        let chip = |(name, value): (&str, &str)| Chip {
+    fn chips(&self) -> Vec<FilterChip> {
+        let chip = |(name, value): (&str, &str)| FilterChip {
             name: name.replace('_', " "),
             value: value.to_owned(),
             without: self.without(name),
@@ -123,7 +124,7 @@ impl Asked {
     }
 }
 
-fn heading(given: &Asked, found: &RunsPage, may_bulk: bool) -> Markup {
+fn heading(given: &RunFilterView, found: &RunsPage, may_bulk: bool) -> Markup {
     let only_dead = given.get("state") == Some("dead");
     let noun = if only_dead { "dead letter" } else { "run" };
     let total =
@@ -147,7 +148,7 @@ fn heading(given: &Asked, found: &RunsPage, may_bulk: bool) -> Markup {
     head(&said, &why, &actions)
 }
 
-fn more_filters(given: &Asked, is_tenant: bool) -> Markup {
+fn more_filters(given: &RunFilterView, is_tenant: bool) -> Markup {
     html! {
         details.filters {
             summary { "+ filter" }
@@ -169,7 +170,7 @@ fn more_filters(given: &Asked, is_tenant: bool) -> Markup {
     }
 }
 
-fn nothing(given: &Asked) -> Markup {
+fn nothing(given: &RunFilterView) -> Markup {
     let body = if given.filter().next().is_none() {
         empty(
             "No run has been reported yet.",
@@ -185,7 +186,7 @@ fn nothing(given: &Asked) -> Markup {
 }
 
 /// The table inside the form that leads to a preview.
-fn bulk(given: &Asked, found: &RunsPage, who: &Visitor, now: Timestamp) -> Markup {
+fn bulk(given: &RunFilterView, found: &RunsPage, who: &Visitor, now: Timestamp) -> Markup {
     let total = found.total.unwrap_or(found.runs.len() as u64);
     html! {
         form.panel id="bulk" method="post" action="/operations/new" {
@@ -255,14 +256,14 @@ mod tests {
 
     #[test]
     fn every_filter_is_a_chip_that_can_be_taken_off() {
-        let asked = Asked::of("/runs?state=dead&q=a%26b&cursor=x&reason=");
+        let asked = RunFilterView::of("/runs?state=dead&q=a%26b&cursor=x&reason=");
         let chips: Vec<(String, String)> = asked.chips().into_iter().map(|chip| (chip.value, chip.without)).collect();
         assert_eq!(chips, [("dead".into(), "/runs?q=a%26b".into()), ("a&b".into(), "/runs?state=dead".into())]);
     }
 
     #[test]
     fn empty_fields_and_a_browsers_times_are_read() {
-        assert!(Given::parse::<RunsQuery>(Some("state=&since=2026-11-15T20:00&q=")).is_ok());
-        assert!(Given::parse::<RunsQuery>(Some("state=gone")).is_err());
+        assert!(RawQuery::parse::<RunsPageQuery>(Some("state=&since=2026-11-15T20:00&q=")).is_ok());
+        assert!(RawQuery::parse::<RunsPageQuery>(Some("state=gone")).is_err());
     }
 }

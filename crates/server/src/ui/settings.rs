@@ -13,24 +13,24 @@ use redrive_core::wording::advice;
 use redrive_store::AttemptBody;
 
 use super::components::{ago, choice, fact, facts, field, head, panel, post_form, said, template, visible};
-use super::form::Done;
 use super::form::Form;
+use super::form::Notice;
 use super::layout::Tab;
-use super::page::{Next, Sheet, Visit};
+use super::page::{FormResult, PageContent, PageRequest};
 use crate::api::v1::keys;
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::capture::{Context, classify_error};
-use crate::path::Named;
+use crate::path::ServerId;
 use crate::problem::{Problem, Result};
 
-pub(crate) async fn get(app: App, visit: Visit) -> Result<Sheet> {
+pub(crate) async fn get(app: App, visit: PageRequest) -> Result<PageContent> {
     let keys = if visit.who.is_admin() { Some(keys::all(&app).await?) } else { None };
     Ok(sheet(&visit, keys.as_deref(), &classify_form(&visit.who, &Form::default()), None))
 }
 
-/// What the classifier makes of a pasted error.
-pub(crate) async fn test(app: App, visit: Visit, form: Form) -> Result<Next> {
+/// Classifies a pasted error.
+pub(crate) async fn test(app: App, visit: PageRequest, form: Form) -> Result<FormResult> {
     let answer = classify_answer(&app, &visit.who, &form, visit.now).await?;
     let main = html! {
         (head(&html! { "What Redrive makes of it" }, &html! { "Nothing is stored." }, &html! {
@@ -38,10 +38,10 @@ pub(crate) async fn test(app: App, visit: Visit, form: Form) -> Result<Next> {
         }))
         div.cols { (answer) (classify_form(&visit.who, &form)) }
     };
-    Ok(Next::Show(Sheet::new("Tester", Tab::Settings, main)))
+    Ok(FormResult::Show(PageContent::new("Tester", Tab::Settings, main)))
 }
 
-fn sheet(visit: &Visit, keys: Option<&[KeyView]>, tester: &Markup, made: Option<&CreatedKey>) -> Sheet {
+fn sheet(visit: &PageRequest, keys: Option<&[KeyView]>, tester: &Markup, made: Option<&CreatedKey>) -> PageContent {
     let headline = html! {
         "You are " (visit.who.role())
         @match visit.who.own_tenant() { Some(own) => { " of " (said(own.as_str())) } None => ", over all tenants" } "."
@@ -54,10 +54,10 @@ fn sheet(visit: &Visit, keys: Option<&[KeyView]>, tester: &Markup, made: Option<
         (tester)
         @if let Some(keys) = keys { (table(keys, visit)) (make_key(&visit.who)) }
     };
-    Sheet::new("Settings", Tab::Settings, main)
+    PageContent::new("Settings", Tab::Settings, main)
 }
 
-/// Shown once: it is kept nowhere.
+/// Shown once; only its hash is stored.
 fn secret(made: &CreatedKey) -> Markup {
     html! {
         section.panel.notice role="status" {
@@ -68,7 +68,7 @@ fn secret(made: &CreatedKey) -> Markup {
     }
 }
 
-fn table(keys: &[KeyView], visit: &Visit) -> Markup {
+fn table(keys: &[KeyView], visit: &PageRequest) -> Markup {
     let body = html! { div.scroll { table {
         thead {
             tr {
@@ -114,7 +114,7 @@ fn make_key(who: &Visitor) -> Markup {
     panel("make", "A new key", &html! {}, &html! { div.body { (post_form("/settings/keys", who.csrf(), &form)) } })
 }
 
-pub(crate) async fn create(app: App, visit: Visit, form: Form) -> Result<Next> {
+pub(crate) async fn create(app: App, visit: PageRequest, form: Form) -> Result<FormResult> {
     let role = form.one("role").and_then(|word| word.parse::<Role>().ok());
     let role = role.ok_or_else(|| Problem::invalid_field("role", "must be worker, tenant, operator or admin"))?;
     let request = CreateKey {
@@ -126,12 +126,12 @@ pub(crate) async fn create(app: App, visit: Visit, form: Form) -> Result<Next> {
     let made = keys::make(&app, request).await?;
     let all = keys::all(&app).await?;
     let tester = classify_form(&visit.who, &Form::default());
-    Ok(Next::Show(sheet(&visit, Some(&all), &tester, Some(&made))))
+    Ok(FormResult::Show(sheet(&visit, Some(&all), &tester, Some(&made))))
 }
 
-pub(crate) async fn revoke(app: App, visit: Visit<Named>, _: Form) -> Result<Next> {
+pub(crate) async fn revoke(app: App, visit: PageRequest<ServerId>, _: Form) -> Result<FormResult> {
     keys::revoke_one(&app, visit.path.0).await?;
-    Ok(Next::Go { to: "/settings".into(), done: Done::Revoked })
+    Ok(FormResult::Go { to: "/settings".into(), done: Notice::Revoked })
 }
 
 const FINDINGS_MAX: usize = 6;

@@ -13,18 +13,18 @@ use super::components::{
     ago, ahead, breaker_badge, clock, empty, fact, facts, field, grouped, head, hidden, of, pager, panel, post_form,
     reason_field, said, visible,
 };
-use super::form::Done;
 use super::form::Form;
+use super::form::Notice;
 use super::layout::Tab;
 use super::links;
-use super::page::{Next, Sheet, Visit};
+use super::page::{FormResult, PageContent, PageRequest};
 use crate::api::v1::breakers::operate_as;
 use crate::api::v1::tenants::{TenantsQuery, seen_by};
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::problem::{Problem, Result};
 
-pub(crate) async fn list(app: App, visit: Visit<(), TenantsQuery>) -> Result<Sheet> {
+pub(crate) async fn list(app: App, visit: PageRequest<(), TenantsQuery>) -> Result<PageContent> {
     let TenantsQuery { limit, cursor } = visit.query;
     let found = seen_by(&app, &visit.who, limit, cursor.clone()).await?;
     let next = found.next_cursor.as_ref().map(|next| links::with("/tenants", [("cursor", next.as_str())]));
@@ -60,7 +60,7 @@ pub(crate) async fn list(app: App, visit: Visit<(), TenantsQuery>) -> Result<She
         }
         (pager(cursor.as_ref().map(|_| "/tenants"), next.as_deref()))
     };
-    Ok(Sheet::new("Tenants", Tab::Tenants, main))
+    Ok(PageContent::new("Tenants", Tab::Tenants, main))
 }
 
 fn tenant_row(tenant: &TenantView, now: redrive_core::time::Timestamp) -> maud::Markup {
@@ -76,7 +76,7 @@ fn tenant_row(tenant: &TenantView, now: redrive_core::time::Timestamp) -> maud::
     }
 }
 
-pub(crate) async fn show(app: App, visit: Visit<Tenant>) -> Result<Sheet> {
+pub(crate) async fn show(app: App, visit: PageRequest<Tenant>) -> Result<PageContent> {
     let tenant = visit.path;
     if visit.who.own_tenant().is_some_and(|own| *own != tenant) {
         return Err(redrive_store::Error::NotFound("tenant").into());
@@ -97,10 +97,10 @@ pub(crate) async fn show(app: App, visit: Visit<Tenant>) -> Result<Sheet> {
             div.stack { (limits(&health)) @if visit.who.is_operator() { (by_hand(&tenant, &visit.who)) } }
         }
     };
-    Ok(Sheet::new(tenant.to_string(), Tab::Tenants, main))
+    Ok(PageContent::new(tenant.to_string(), Tab::Tenants, main))
 }
 
-fn unheard(tenant: &Tenant) -> Sheet {
+fn unheard(tenant: &Tenant) -> PageContent {
     let main = html! { section.panel { (empty("Nothing has been reported for you yet.", &html! {
         "Report a failure with "
         code { "POST /v1/failures" }
@@ -108,7 +108,7 @@ fn unheard(tenant: &Tenant) -> Sheet {
         (said(tenant.as_str()))
         "."
     })) } };
-    Sheet::new(tenant.to_string(), Tab::Tenants, main)
+    PageContent::new(tenant.to_string(), Tab::Tenants, main)
 }
 
 fn heading(tenant: &Tenant, health: &TenantHealth, breaker: &TenantBreaker, now: Timestamp) -> Markup {
@@ -264,7 +264,7 @@ fn by_hand(tenant: &Tenant, who: &Visitor) -> Markup {
     )
 }
 
-pub(crate) async fn operate(app: App, visit: Visit<Tenant>, form: Form) -> Result<Next> {
+pub(crate) async fn operate(app: App, visit: PageRequest<Tenant>, form: Form) -> Result<FormResult> {
     let action = form.one("action").and_then(|word| word.parse::<BreakerAction>().ok());
     let action = action.ok_or_else(|| Problem::invalid_field("action", "must be open, close or reset"))?;
     let request = BreakerRequest {
@@ -277,8 +277,8 @@ pub(crate) async fn operate(app: App, visit: Visit<Tenant>, form: Form) -> Resul
     };
     operate_as(&app, &visit.who, Some(visit.path.clone()), request).await?;
     let done = match action {
-        BreakerAction::Open => Done::BreakerOpened,
-        BreakerAction::Close | BreakerAction::Reset => Done::BreakerClosed,
+        BreakerAction::Open => Notice::BreakerOpened,
+        BreakerAction::Close | BreakerAction::Reset => Notice::BreakerClosed,
     };
-    Ok(Next::Go { to: format!("/tenants/{}", visit.path), done })
+    Ok(FormResult::Go { to: format!("/tenants/{}", visit.path), done })
 }

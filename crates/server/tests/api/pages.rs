@@ -216,7 +216,7 @@ async fn unknown_paths_answer_browsers_with_pages_and_programs_with_problems() {
         world.send(request.body(Body::empty()).unwrap())
     };
     let page = lost("/nowhere", "text/html,*/*").await;
-    assert_eq!((page.status.as_u16(), page.text.contains("There is nothing here.")), (404, true));
+    assert_eq!((page.status.as_u16(), page.text.contains("Not found.")), (404, true));
     for (path, accept) in [("/nowhere", "*/*"), ("/v1/nowhere", "text/html,*/*")] {
         assert_eq!(lost(path, accept).await.short(), (404, "no_such_path".into()), "{path}");
     }

@@ -8,42 +8,41 @@ use redrive_store::BreakerAct;
 use crate::app::App;
 use crate::auth::{Identity, Operator, TenantReader};
 use crate::body::Json;
-use crate::call::{Call, Reply};
+use crate::call::{ApiCall, Reply};
 use crate::problem::{Code, Problem, Result};
-use crate::query::{NoQuery, OfTenant};
+use crate::query::{NoQuery, TenantQuery};
 
 const ENVIRONMENT_DEFAULT: &str = "production";
 
-/// Those that are not closed, and those that have seen failures lately. A tenant sees its own, and everybody's that hold
-/// its runs.
-pub(crate) async fn list(app: App, call: Call<TenantReader, (), OfTenant>) -> Result<Reply<BreakersAnswer>> {
+/// Breakers that are not closed or have seen failures lately. A tenant sees its own, and shared ones that hold its runs.
+pub(crate) async fn list(app: App, call: ApiCall<TenantReader, (), TenantQuery>) -> Result<Reply<BreakersAnswer>> {
     let scope = call.who.scope(call.query.tenant.as_ref())?;
     Ok(Reply::ok(app.store.breakers(&scope).await?))
 }
 
 /// Another tenant is not found, whether it exists or not.
-pub(crate) async fn show(app: App, call: Call<TenantReader, Tenant, NoQuery>) -> Result<Reply<TenantBreaker>> {
+pub(crate) async fn show(app: App, call: ApiCall<TenantReader, Tenant, NoQuery>) -> Result<Reply<TenantBreaker>> {
     if call.who.own_tenant().is_some_and(|own| *own != call.path) {
         return Err(redrive_store::Error::NotFound("tenant").into());
     }
     Ok(Reply::ok(app.store.tenant_breaker(&call.path).await?))
 }
 
-/// Opening holds retries and replays until somebody closes it, or until a time.
+/// Opening holds retries and replays until a time, or until somebody closes it.
 pub(crate) async fn operate(
     app: App,
-    call: Call<Operator, Tenant, NoQuery, Json<BreakerRequest>>,
+    call: ApiCall<Operator, Tenant, NoQuery, Json<BreakerRequest>>,
 ) -> Result<Reply<BreakerView>> {
-    let Call { who, path: tenant, body, .. } = call;
+    let ApiCall { who, path: tenant, body, .. } = call;
     Ok(Reply::ok(operate_as(&app, &who, Some(tenant), body.into_value()).await?))
 }
 
-/// Everybody's breaker for a provider and model: an outage that one person knows of stops all tenants' retries there.
+/// Operates the breaker of a provider and model that all tenants share.
 pub(crate) async fn operate_shared(
     app: App,
-    call: Call<Operator, (), NoQuery, Json<BreakerRequest>>,
+    call: ApiCall<Operator, (), NoQuery, Json<BreakerRequest>>,
 ) -> Result<Reply<BreakerView>> {
-    let Call { who, body, .. } = call;
+    let ApiCall { who, body, .. } = call;
     let request = body.into_value();
     if request.provider.is_none() && request.model.is_none() {
         return Err(Problem::invalid_field("provider", "is needed, or model: a tenant's own breaker is its own"));
@@ -51,7 +50,7 @@ pub(crate) async fn operate_shared(
     Ok(Reply::ok(operate_as(&app, &who, None, request).await?))
 }
 
-/// Without a tenant: everybody's.
+/// Without a tenant: the shared breaker.
 pub(crate) async fn operate_as(
     app: &App,
     who: &Identity,

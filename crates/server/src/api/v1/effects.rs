@@ -8,12 +8,12 @@ use redrive_store::{EffectRef, Reconcile, RunRef};
 use crate::app::App;
 use crate::auth::{AnyKey, Identity, TenantReader};
 use crate::body::Json;
-use crate::call::{Call, Reply};
+use crate::call::{ApiCall, Reply};
 use crate::capture::kept_output;
 use crate::problem::{Problem, Result};
-use crate::query::{FromQuery, Given, Param, ParamKind, TENANT, param};
+use crate::query::{FromQuery, Param, ParamKind, RawQuery, TENANT, param};
 
-/// Whose effect, and of which run where the key alone does not tell.
+/// The effect's tenant, and its run if the key alone is ambiguous.
 #[derive(Debug)]
 pub(crate) struct EffectQuery {
     tenant: Option<Tenant>,
@@ -30,7 +30,7 @@ impl FromQuery for EffectQuery {
         ),
     ];
 
-    fn read(given: &mut Given) -> Result<Self> {
+    fn read(given: &mut RawQuery) -> Result<Self> {
         Ok(Self { tenant: given.id("tenant")?, run_id: given.id("run_id")? })
     }
 }
@@ -42,7 +42,7 @@ impl EffectQuery {
     }
 }
 
-pub(crate) async fn show(app: App, call: Call<AnyKey, StepKey, EffectQuery>) -> Result<Reply<EffectView>> {
+pub(crate) async fn show(app: App, call: ApiCall<AnyKey, StepKey, EffectQuery>) -> Result<Reply<EffectView>> {
     let at = call.query.named(&call.who, None, call.path)?;
     let effect = app.store.effect(&at).await?;
     let run = RunRef { tenant: effect.tenant.clone(), run_id: effect.run_id.clone() };
@@ -53,7 +53,7 @@ pub(crate) async fn show(app: App, call: Call<AnyKey, StepKey, EffectQuery>) -> 
 
 pub(crate) async fn reconcile(
     app: App,
-    call: Call<TenantReader, StepKey, EffectQuery, Json<ReconcileRequest>>,
+    call: ApiCall<TenantReader, StepKey, EffectQuery, Json<ReconcileRequest>>,
 ) -> Result<Reply<EffectView>> {
     let ReconcileRequest { tenant, outcome, output, reason } = call.body.value;
     let at = call.query.named(&call.who, tenant.as_ref(), call.path)?;
@@ -68,7 +68,7 @@ pub(crate) async fn reconcile_as(
     output: Option<RawJson>,
     reason: Option<Text>,
 ) -> Result<EffectView> {
-    // What never happened gave nothing; an explicit null says no more than absence.
+    // An effect that did not happen has no output; an explicit null counts as none.
     if outcome == EffectOutcome::NotDone && output.as_ref().is_some_and(|raw| raw.get() != "null") {
         return Err(Problem::invalid_field("output", "goes with committed"));
     }

@@ -1,4 +1,4 @@
-//! `POST /v1/failures`: one failed attempt in one call, or many with a line each.
+//! `POST /v1/failures`: reports one failed attempt as JSON, or many as NDJSON.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::app::App;
 use crate::auth::{Identity, Worker};
 use crate::body::{JsonOrLines, lines, parse};
 use crate::budget::Holder;
-use crate::call::{Answer, Call, Reply, typed};
+use crate::call::{ApiCall, ApiResponse, Reply, typed};
 use crate::capture::{Captured, Context, new_run};
 use crate::prepare;
 use crate::problem::{Code, Problem, Result};
-use crate::query::OfTenant;
+use crate::query::TenantQuery;
 use crate::tasks::compute;
 
-/// How many reports of a batch are in the store's hands at a time.
+/// How many reports of a batch are sent to the store at a time.
 const BATCH_PIECE: usize = 1_000;
-/// What a line of an answer takes, more or less.
+/// The typical size of an answer line.
 const LINE_TYPICAL_BYTES: usize = 768;
 
 pub(crate) enum FailuresReply {
@@ -31,7 +31,7 @@ pub(crate) enum FailuresReply {
     Many(Vec<u8>),
 }
 
-impl Answer for FailuresReply {
+impl ApiResponse for FailuresReply {
     const MEDIA: &'static [&'static str] = &["application/json", "application/x-ndjson"];
 
     fn schema(generator: &mut SchemaGenerator) -> Schema {
@@ -46,7 +46,7 @@ impl Answer for FailuresReply {
     }
 }
 
-type ReportCall = Call<Worker, (), OfTenant, JsonOrLines<FailureReport>>;
+type ReportCall = ApiCall<Worker, (), TenantQuery, JsonOrLines<FailureReport>>;
 
 pub(crate) async fn report(app: App, call: ReportCall) -> Result<FailuresReply> {
     if call.body.many {
@@ -61,7 +61,7 @@ pub(crate) async fn report(app: App, call: ReportCall) -> Result<FailuresReply> 
 }
 
 /// Report → captured → classified → what the store takes.
-fn prepare(app: &App, who: &Identity, query: &OfTenant, raw: &[u8]) -> Result<Report> {
+fn prepare(app: &App, who: &Identity, query: &TenantQuery, raw: &[u8]) -> Result<Report> {
     let report: FailureReport = parse(raw)?;
     let tenant = who.tenant(&[query.tenant.as_ref(), report.tenant.as_ref()])?;
     let (fields, report) = split(report);
@@ -74,7 +74,7 @@ fn prepare(app: &App, who: &Identity, query: &OfTenant, raw: &[u8]) -> Result<Re
     Ok(Report { run, failed })
 }
 
-/// What describes the run; some of it describes the attempt as well.
+/// Takes the fields of the run; some of them describe the attempt as well.
 fn split(mut report: FailureReport) -> (RunFields, FailureReport) {
     let fields = report.take_run_fields();
     report.model.clone_from(&fields.model);
@@ -109,11 +109,11 @@ async fn report_many(app: &App, call: ReportCall) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The lines of a piece are read in one go: many small ones together are as large as one that is.
+/// Parses the lines of a piece in one go, as many small lines weigh as much as one large one.
 async fn report_piece(
     app: &App,
     holder: &Holder,
-    from: &Arc<(Identity, OfTenant)>,
+    from: &Arc<(Identity, TenantQuery)>,
     piece: Vec<Bytes>,
 ) -> Result<Vec<Result<Reported>>> {
     let (to, from) = (app.clone(), from.clone());
@@ -150,7 +150,7 @@ fn write_line(text: &mut Vec<u8>, answer: Result<Reported>) {
             let status = if fresh { StatusCode::CREATED } else { StatusCode::OK };
             let _ = write!(text, "{{\"status\":{},", status.as_u16());
             let answer_at = text.len();
-            // The answer's own bracket gives way to ours.
+            // Our opening bracket replaces the answer's own.
             let written = serde_json::to_writer(&mut *text, &answer);
             text.remove(answer_at);
             written

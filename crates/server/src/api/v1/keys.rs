@@ -7,14 +7,14 @@ use redrive_store::KeyRecord;
 use crate::app::App;
 use crate::auth::{Admin, new_key};
 use crate::body::Json;
-use crate::call::{Call, Reply};
-use crate::path::Named;
+use crate::call::{ApiCall, Reply};
+use crate::path::ServerId;
 use crate::problem::{Problem, Result};
 use crate::query::NoQuery;
 
 const ALL_TENANTS: &str = "*";
 
-pub(crate) async fn list(app: App, _: Call<Admin>) -> Result<Reply<KeysAnswer>> {
+pub(crate) async fn list(app: App, _: ApiCall<Admin>) -> Result<Reply<KeysAnswer>> {
     Ok(Reply::ok(KeysAnswer { keys: all(&app).await? }))
 }
 
@@ -22,11 +22,11 @@ pub(crate) async fn all(app: &App) -> Result<Vec<KeyView>> {
     Ok(app.store.keys().await?.into_iter().map(view).collect())
 }
 
-pub(crate) async fn create(app: App, call: Call<Admin, (), NoQuery, Json<CreateKey>>) -> Result<Reply<CreatedKey>> {
+pub(crate) async fn create(app: App, call: ApiCall<Admin, (), NoQuery, Json<CreateKey>>) -> Result<Reply<CreatedKey>> {
     Ok(Reply::new(make(&app, call.body.value).await?, true))
 }
 
-/// The secret is in the answer and nowhere else.
+/// Only this answer contains the secret.
 pub(crate) async fn make(app: &App, request: CreateKey) -> Result<CreatedKey> {
     let CreateKey { role, tenant, note, expires_at } = request;
     let now = app.store.now();
@@ -40,7 +40,7 @@ pub(crate) async fn make(app: &App, request: CreateKey) -> Result<CreatedKey> {
     Ok(created)
 }
 
-pub(crate) async fn revoke(app: App, call: Call<Admin, Named>) -> Result<Reply<KeyView>> {
+pub(crate) async fn revoke(app: App, call: ApiCall<Admin, ServerId>) -> Result<Reply<KeyView>> {
     Ok(Reply::ok(revoke_one(&app, call.path.0).await?))
 }
 

@@ -11,12 +11,12 @@ use redrive_core::wire::{
 };
 use redrive_store::{LeaseCall, UnderLease};
 
-use crate::budget::Reserved;
 use crate::app::App;
 use crate::auth::{Gate as _, Identity, Worker};
 use crate::body::Json;
-use crate::budget::Share;
-use crate::call::{Call, Reply};
+use crate::budget::BudgetShare;
+use crate::budget::Reserved;
+use crate::call::{ApiCall, Reply};
 use crate::capture::lease_token;
 use crate::limits::{
     HEARTBEATS_MAX, LEASE_PAYLOAD_MAX_BYTES, LEASES_DEFAULT, LEASES_MAX, WAIT_MS_MAX, WAITING_CALL_BYTES,
@@ -24,25 +24,25 @@ use crate::limits::{
 };
 use crate::prepare;
 use crate::problem::{Code, Problem, Result};
-use crate::query::OfTenant;
+use crate::query::TenantQuery;
 
-/// A hint may get lost or be another replica's: nobody waits longer than this without looking.
+/// Wake-ups may get lost or concern another replica, so a waiting call polls this often.
 const POLL_EVERY: Duration = Duration::from_millis(250);
-/// An answer with more is written where it keeps nobody waiting.
+/// Larger answers are serialised on a blocking thread.
 const LEASES_SMALL: usize = 100;
 const WAITING_RETRY_AFTER_S: u32 = 5;
-/// A storm of hints must not become a storm of looks.
+/// The least time between two polls, whatever the rate of wake-ups.
 const POLL_GAP: Duration = Duration::from_millis(10);
 
 pub(crate) async fn lease(
     app: App,
-    call: Call<Worker, (), OfTenant, Json<LeaseRequest>>,
+    call: ApiCall<Worker, (), TenantQuery, Json<LeaseRequest>>,
 ) -> Result<Reply<LeasesAnswer>> {
     if app.is_stopping() {
         return Err(Problem::plain(Code::Closing).retry_after_s(1));
     }
     let cost = WAITING_CALL_BYTES + WAITING_FACTOR * call.body.raw.len();
-    // A call that waits must not hold its body against those that report.
+    // A waiting call must not hold memory that reports need.
     let request = call.body.into_value();
     let wait = Duration::from_millis(wait_ms(&request)?);
     let asked = lease_call(&call.who, &call.query, request)?;
@@ -61,7 +61,7 @@ fn wait_ms(request: &LeaseRequest) -> Result<u64> {
     Ok(wait_ms)
 }
 
-fn lease_call(who: &Identity, query: &OfTenant, request: LeaseRequest) -> Result<LeaseCall> {
+fn lease_call(who: &Identity, query: &TenantQuery, request: LeaseRequest) -> Result<LeaseCall> {
     let named = match (&query.tenant, &request.tenant) {
         (Some(one), Some(other)) if one != other => return Err(Problem::plain(Code::WrongTenant)),
         (one, other) => one.as_ref().or(other.as_ref()),
@@ -90,7 +90,7 @@ fn lease_ms_in_range(lease_ms: Option<u64>) -> Result<()> {
     asked.check().map_err(|bad| Problem::invalid_field(bad.field, format_args!("must be {}", bad.must_be)))
 }
 
-/// Names, each once, or one `*` for every queue.
+/// Queue names without duplicates; `*` alone means every queue.
 fn queues(named: &[Label]) -> Result<Vec<QueueName>> {
     match named {
         [] => Err(Problem::invalid_field("queues", "must name a queue, or be [\"*\"] for all")),
@@ -107,16 +107,16 @@ fn queues(named: &[Label]) -> Result<Vec<QueueName>> {
     }
 }
 
-/// How long a call waits, and what it is counted for meanwhile.
+/// How long a call waits, and the memory it is charged for meanwhile.
 struct Waiting {
     time: Duration,
-    share: Share,
+    share: BudgetShare,
     cost: usize,
 }
 
 impl Waiting {
     fn begin(&mut self) -> Result<()> {
-        let many = "too many lease calls wait already: ask again later, or with fewer workers at a time";
+        let many = "too many lease calls are waiting: retry later, or with fewer workers";
         let full = |_| Problem::new(Code::Busy, many).retry_after_s(WAITING_RETRY_AFTER_S);
         self.share.grow(self.cost).map_err(full)
     }
@@ -152,14 +152,14 @@ async fn take(
             _ = stopping.wait_for(|stopping| *stopping) => return Ok((leases, None)),
             () = hint(&mut hints) => {}
         }
-        // A key that was revoked while its call waited gets nothing any more.
+        // The key may have been revoked while the call waited.
         app.keyring.identify_hash(who.key_hash(), app.store.as_ref()).await?;
     }
 }
 
 async fn hint(hints: &mut tokio::sync::watch::Receiver<u64>) {
     tokio::time::sleep(POLL_GAP).await;
-    // A closed channel gives no hints any more: then the time alone tells.
+    // A closed channel gives no wake-ups: poll by time alone.
     let changed = async {
         if hints.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -170,7 +170,7 @@ async fn hint(hints: &mut tokio::sync::watch::Receiver<u64>) {
 
 pub(crate) async fn renew(
     app: App,
-    call: Call<Worker, (), OfTenant, Json<HeartbeatsRequest>>,
+    call: ApiCall<Worker, (), TenantQuery, Json<HeartbeatsRequest>>,
 ) -> Result<Reply<HeartbeatsAnswer>> {
     let leases = call.body.value.leases;
     if leases.len() > HEARTBEATS_MAX {
@@ -192,7 +192,7 @@ pub(crate) async fn renew(
     Ok(Reply::ok(HeartbeatsAnswer { leases: answers.collect() }))
 }
 
-fn under_lease(who: &Identity, query: &OfTenant, beat: &LeaseBeat) -> Result<UnderLease> {
+fn under_lease(who: &Identity, query: &TenantQuery, beat: &LeaseBeat) -> Result<UnderLease> {
     let at = who.run(&[query.tenant.as_ref(), beat.tenant.as_ref()], beat.run_id.clone())?;
     Ok(UnderLease { at, lease: lease_token(&beat.lease)? })
 }

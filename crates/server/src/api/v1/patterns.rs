@@ -13,10 +13,10 @@ use redrive_store::{PatternAct, PatternFilter, PatternVerb, PatternsCall};
 use crate::app::App;
 use crate::auth::TenantReader;
 use crate::body::{Json, OptionalJson};
-use crate::call::{Call, Reply};
-use crate::path::Named;
+use crate::call::{ApiCall, Reply};
+use crate::path::ServerId;
 use crate::problem::{Code, Problem, Result};
-use crate::query::{CURSOR, FromQuery, Given, LIMIT, OfTenant, Param, ParamKind, TENANT, param};
+use crate::query::{CURSOR, FromQuery, LIMIT, Param, ParamKind, RawQuery, TENANT, TenantQuery, param};
 
 #[derive(Debug)]
 pub(crate) struct PatternListQuery {
@@ -35,7 +35,7 @@ impl FromQuery for PatternListQuery {
         CURSOR,
     ];
 
-    fn read(given: &mut Given) -> Result<Self> {
+    fn read(given: &mut RawQuery) -> Result<Self> {
         let q = given.take("q").filter(|q| !q.trim().is_empty());
         let filter = PatternFilter {
             states: given.list("state", "must be new, acknowledged, resolved or muted")?,
@@ -52,36 +52,36 @@ impl FromQuery for PatternListQuery {
     }
 }
 
-pub(crate) async fn list(app: App, call: Call<TenantReader, (), PatternListQuery>) -> Result<Reply<PatternsPage>> {
+pub(crate) async fn list(app: App, call: ApiCall<TenantReader, (), PatternListQuery>) -> Result<Reply<PatternsPage>> {
     let scope = call.who.scope(call.query.tenant.as_ref())?;
     Ok(Reply::ok(app.store.patterns(&scope, call.query.call).await?))
 }
 
-pub(crate) async fn show(app: App, call: Call<TenantReader, Named, OfTenant>) -> Result<Reply<PatternDetail>> {
+pub(crate) async fn show(app: App, call: ApiCall<TenantReader, ServerId, TenantQuery>) -> Result<Reply<PatternDetail>> {
     let scope = call.who.scope(call.query.tenant.as_ref())?;
     Ok(Reply::ok(app.store.pattern(&scope, &call.path.0).await?))
 }
 
-type PatternCall<B> = Call<TenantReader, Named, OfTenant, B>;
-type Acted = Result<Reply<PatternView>>;
+type PatternCall<B> = ApiCall<TenantReader, ServerId, TenantQuery, B>;
+type PatternResult = Result<Reply<PatternView>>;
 
-pub(crate) async fn acknowledge(app: App, call: PatternCall<OptionalJson<TriageRequest>>) -> Acted {
-    let Call { who, path, query, body: OptionalJson(TriageRequest { tenant, reason }) } = call;
+pub(crate) async fn acknowledge(app: App, call: PatternCall<OptionalJson<TriageRequest>>) -> PatternResult {
+    let ApiCall { who, path, query, body: OptionalJson(TriageRequest { tenant, reason }) } = call;
     act(&app, &who, path, &query, tenant, reason, PatternVerb::Acknowledge).await
 }
 
-pub(crate) async fn resolve(app: App, call: PatternCall<OptionalJson<ResolvePattern>>) -> Acted {
-    let Call { who, path, query, body: OptionalJson(ResolvePattern { tenant, reason, in_version }) } = call;
+pub(crate) async fn resolve(app: App, call: PatternCall<OptionalJson<ResolvePattern>>) -> PatternResult {
+    let ApiCall { who, path, query, body: OptionalJson(ResolvePattern { tenant, reason, in_version }) } = call;
     act(&app, &who, path, &query, tenant, reason, resolved(in_version)?).await
 }
 
-pub(crate) async fn mute(app: App, call: PatternCall<OptionalJson<MutePattern>>) -> Acted {
-    let Call { who, path, query, body: OptionalJson(MutePattern { tenant, reason, until }) } = call;
+pub(crate) async fn mute(app: App, call: PatternCall<OptionalJson<MutePattern>>) -> PatternResult {
+    let ApiCall { who, path, query, body: OptionalJson(MutePattern { tenant, reason, until }) } = call;
     act(&app, &who, path, &query, tenant, reason, muted(until, app.store.now())?).await
 }
 
-pub(crate) async fn assign(app: App, call: PatternCall<Json<AssignPattern>>) -> Acted {
-    let Call { who, path, query, body } = call;
+pub(crate) async fn assign(app: App, call: PatternCall<Json<AssignPattern>>) -> PatternResult {
+    let ApiCall { who, path, query, body } = call;
     let AssignPattern { tenant, reason, to } = body.into_value();
     if to.as_ref().is_some_and(|to| to.as_str().trim().is_empty()) {
         return Err(Problem::invalid_field("to", "must be a name, or null for nobody"));
@@ -89,21 +89,21 @@ pub(crate) async fn assign(app: App, call: PatternCall<Json<AssignPattern>>) -> 
     act(&app, &who, path, &query, tenant, reason, PatternVerb::Assign { to }).await
 }
 
-/// A note without words would be none.
-pub(crate) async fn note(app: App, call: PatternCall<OptionalJson<TriageRequest>>) -> Acted {
-    let Call { who, path, query, body: OptionalJson(TriageRequest { tenant, reason }) } = call;
+/// A note needs a text.
+pub(crate) async fn note(app: App, call: PatternCall<OptionalJson<TriageRequest>>) -> PatternResult {
+    let ApiCall { who, path, query, body: OptionalJson(TriageRequest { tenant, reason }) } = call;
     let noted = noted(reason.as_ref())?;
     act(&app, &who, path, &query, tenant, reason, noted).await
 }
 
-pub(crate) async fn merge(app: App, call: PatternCall<Json<MergePattern>>) -> Acted {
-    let Call { who, path, query, body } = call;
+pub(crate) async fn merge(app: App, call: PatternCall<Json<MergePattern>>) -> PatternResult {
+    let ApiCall { who, path, query, body } = call;
     let MergePattern { tenant, reason, into } = body.into_value();
     act(&app, &who, path, &query, tenant, reason, PatternVerb::Merge { into: into.to_string() }).await
 }
 
-pub(crate) async fn unmerge(app: App, call: PatternCall<OptionalJson<UnmergePattern>>) -> Acted {
-    let Call { who, path, query, body: OptionalJson(UnmergePattern { tenant, reason, fingerprint }) } = call;
+pub(crate) async fn unmerge(app: App, call: PatternCall<OptionalJson<UnmergePattern>>) -> PatternResult {
+    let ApiCall { who, path, query, body: OptionalJson(UnmergePattern { tenant, reason, fingerprint }) } = call;
     let fingerprint = fingerprint.map(|fingerprint| fingerprint.to_string());
     act(&app, &who, path, &query, tenant, reason, PatternVerb::Unmerge { fingerprint }).await
 }
@@ -130,12 +130,12 @@ pub(crate) fn noted(reason: Option<&Text>) -> Result<PatternVerb> {
 async fn act(
     app: &App,
     who: &TenantReader,
-    id: Named,
-    query: &OfTenant,
+    id: ServerId,
+    query: &TenantQuery,
     named: Option<Tenant>,
     reason: Option<Text>,
     verb: PatternVerb,
-) -> Acted {
+) -> PatternResult {
     let named = match (&query.tenant, &named) {
         (Some(one), Some(other)) if one != other => return Err(Problem::plain(Code::WrongTenant)),
         (one, other) => one.as_ref().or(other.as_ref()),
@@ -150,10 +150,10 @@ mod tests {
 
     #[test]
     fn a_filter_names_what_it_does_not_know() {
-        let query: PatternListQuery = Given::parse(Some("state=new,muted&reason=timeout&sort=open&q=key")).unwrap();
+        let query: PatternListQuery = RawQuery::parse(Some("state=new,muted&reason=timeout&sort=open&q=key")).unwrap();
         assert_eq!((query.call.filter.states.len(), query.call.sort), (2, PatternSort::Open));
         for (bad, name) in [("state=dead", "state"), ("sort=size", "sort"), ("reason=tired", "reason")] {
-            let problem = Given::parse::<PatternListQuery>(Some(bad)).unwrap_err().into_wire();
+            let problem = RawQuery::parse::<PatternListQuery>(Some(bad)).unwrap_err().into_wire();
             assert_eq!(problem.more["parameter"].as_str(), Some(name), "{bad}");
         }
     }

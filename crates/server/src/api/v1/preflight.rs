@@ -1,4 +1,4 @@
-//! `POST /v1/preflight`: will a payload fit its model, before anybody pays for finding out.
+//! `POST /v1/preflight`: whether a payload fits its model, before anybody pays for the call.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,14 +12,14 @@ use redrive_store::RunRef;
 use crate::app::App;
 use crate::auth::{Identity, Worker};
 use crate::body::Json;
-use crate::call::{Call, Reply};
+use crate::call::{ApiCall, Reply};
 use crate::problem::{Problem, Result};
-use crate::query::OfTenant;
+use crate::query::TenantQuery;
 use crate::tasks::compute;
 
 pub(crate) async fn post(
     app: App,
-    call: Call<Worker, (), OfTenant, Json<PreflightRequest>>,
+    call: ApiCall<Worker, (), TenantQuery, Json<PreflightRequest>>,
 ) -> Result<Reply<PreflightAnswer>> {
     let Json { value, raw, held: _held } = call.body;
     let tenant = call.who.tenant(&[call.query.tenant.as_ref(), value.tenant.as_ref()])?;
@@ -32,15 +32,15 @@ pub(crate) async fn post(
     Ok(Reply::ok(compute(&app, &call.who.holder(), raw.len(), move || answer(value, &policy, last.as_ref())).await?))
 }
 
-/// A payload that a provider has counted.
-struct Counted {
+/// A payload with the token count that a provider reported.
+struct CountedPayload {
     payload: RawJson,
     input_tokens: u64,
     model: Option<Label>,
 }
 
-/// The newest attempt of a run with a real count. A run that is not there, or not the worker's, corrects nothing.
-async fn last_real_count(app: &App, who: &Identity, tenant: Tenant, run_id: &RunId) -> Result<Option<Counted>> {
+/// The newest attempt with a reported count. A run that is absent or not the worker's own calibrates nothing.
+async fn last_real_count(app: &App, who: &Identity, tenant: Tenant, run_id: &RunId) -> Result<Option<CountedPayload>> {
     let at = RunRef { tenant, run_id: run_id.clone() };
     if who.may_read(app.store.as_ref(), &at).await.is_err() {
         return Ok(None);
@@ -52,10 +52,10 @@ async fn last_real_count(app: &App, who: &Identity, tenant: Tenant, run_id: &Run
     });
     let Some((attempt, input_tokens, model)) = counted else { return Ok(None) };
     let sent = app.store.sent(&at, attempt).await?;
-    Ok(sent.sent.or(sent.original).map(|payload| Counted { payload, input_tokens, model }))
+    Ok(sent.sent.or(sent.original).map(|payload| CountedPayload { payload, input_tokens, model }))
 }
 
-fn answer(request: PreflightRequest, policy: &Policy, last: Option<&Counted>) -> Result<PreflightAnswer> {
+fn answer(request: PreflightRequest, policy: &Policy, last: Option<&CountedPayload>) -> Result<PreflightAnswer> {
     let payload = payload(&request)?;
     let shape = &policy.payload;
     let model = request.model.as_ref().map(Label::as_str);
@@ -69,7 +69,7 @@ fn answer(request: PreflightRequest, policy: &Policy, last: Option<&Counted>) ->
     Ok(PreflightAnswer::of(found, request.run_id.filter(|_| calibration.is_some())))
 }
 
-/// JSON as it came; bytes that are no text are counted as what they look like.
+/// The payload as text; bytes are converted lossily.
 fn payload(request: &PreflightRequest) -> Result<String> {
     match (&request.payload, &request.payload_base64) {
         (Some(json), None) => Ok(json.get().to_owned()),

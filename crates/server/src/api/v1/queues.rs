@@ -6,9 +6,9 @@ use redrive_core::wire::{QueueSettings, QueueView, QueuesAnswer};
 use crate::app::App;
 use crate::auth::{Admin, Operator};
 use crate::body::Json;
-use crate::call::{Call, Reply};
+use crate::call::{ApiCall, Reply};
 use crate::problem::{Problem, Result};
-use crate::query::{CURSOR, FromQuery, Given, LIMIT, NoQuery, Param};
+use crate::query::{CURSOR, FromQuery, LIMIT, NoQuery, Param, RawQuery};
 
 pub(crate) struct QueuesQuery {
     pub(crate) limit: u32,
@@ -18,23 +18,23 @@ pub(crate) struct QueuesQuery {
 impl FromQuery for QueuesQuery {
     const PARAMS: &'static [Param] = &[LIMIT, CURSOR];
 
-    fn read(given: &mut Given) -> Result<Self> {
+    fn read(given: &mut RawQuery) -> Result<Self> {
         Ok(Self { limit: given.limit()?, cursor: given.take("cursor") })
     }
 }
 
-pub(crate) async fn list(app: App, call: Call<Operator, (), QueuesQuery>) -> Result<Reply<QueuesAnswer>> {
+pub(crate) async fn list(app: App, call: ApiCall<Operator, (), QueuesQuery>) -> Result<Reply<QueuesAnswer>> {
     let QueuesQuery { limit, cursor } = call.query;
     Ok(Reply::ok(app.store.queues(limit, cursor).await?))
 }
 
-pub(crate) async fn show(app: App, call: Call<Operator, QueueName>) -> Result<Reply<QueueView>> {
+pub(crate) async fn show(app: App, call: ApiCall<Operator, QueueName>) -> Result<Reply<QueueView>> {
     Ok(Reply::ok(app.store.queue(&call.path).await?))
 }
 
 pub(crate) async fn put(
     app: App,
-    call: Call<Admin, QueueName, NoQuery, Json<QueueSettings>>,
+    call: ApiCall<Admin, QueueName, NoQuery, Json<QueueSettings>>,
 ) -> Result<Reply<QueueView>> {
     Ok(Reply::ok(set(&app, call.path, call.body.value).await?))
 }

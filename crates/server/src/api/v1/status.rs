@@ -6,11 +6,11 @@ use redrive_store::StatsCall;
 
 use crate::app::App;
 use crate::auth::{AnyKey, TenantReader};
-use crate::call::{Call, Reply};
+use crate::call::{ApiCall, Reply};
 use crate::problem::{Problem, Result};
-use crate::query::{FromQuery, Given, OfTenant, Param, ParamKind, TENANT, param};
+use crate::query::{FromQuery, Param, ParamKind, RawQuery, TENANT, TenantQuery, param};
 
-pub(crate) async fn health(app: App, call: Call<TenantReader, (), OfTenant>) -> Result<Reply<HealthAnswer>> {
+pub(crate) async fn health(app: App, call: ApiCall<TenantReader, (), TenantQuery>) -> Result<Reply<HealthAnswer>> {
     let scope = call.who.scope(call.query.tenant.as_ref())?;
     Ok(Reply::ok(app.store.health(&scope).await?))
 }
@@ -28,7 +28,7 @@ impl FromQuery for StatsQuery {
         param("until", ParamKind::Time, "Up to this time; RFC 3339."),
     ];
 
-    fn read(given: &mut Given) -> Result<Self> {
+    fn read(given: &mut RawQuery) -> Result<Self> {
         let (since, until) =
             (given.one("since", "must be an RFC 3339 time")?, given.one("until", "must be an RFC 3339 time")?);
         if matches!((since, until), (Some(since), Some(until)) if since > until) {
@@ -38,7 +38,7 @@ impl FromQuery for StatsQuery {
     }
 }
 
-pub(crate) async fn stats(app: App, call: Call<TenantReader, (), StatsQuery>) -> Result<Reply<StatsAnswer>> {
+pub(crate) async fn stats(app: App, call: ApiCall<TenantReader, (), StatsQuery>) -> Result<Reply<StatsAnswer>> {
     let scope = call.who.scope(call.query.tenant.as_ref())?;
     Ok(Reply::ok(app.store.stats(&scope, call.query.call).await?))
 }
@@ -52,16 +52,16 @@ impl FromQuery for ChangesQuery {
     const PARAMS: &'static [Param] =
         &[TENANT, param("since", ParamKind::Cursor, "`next` of the answer before; absent: from now on.")];
 
-    fn read(given: &mut Given) -> Result<Self> {
+    fn read(given: &mut RawQuery) -> Result<Self> {
         Ok(Self { tenant: given.id("tenant")?, since: given.take("since") })
     }
 }
 
-pub(crate) async fn changes(app: App, call: Call<TenantReader, (), ChangesQuery>) -> Result<Reply<ChangesAnswer>> {
+pub(crate) async fn changes(app: App, call: ApiCall<TenantReader, (), ChangesQuery>) -> Result<Reply<ChangesAnswer>> {
     let scope = call.who.scope(call.query.tenant.as_ref())?;
     Ok(Reply::ok(app.store.changes(&scope, call.query.since).await?))
 }
 
-pub(crate) async fn limits(app: App, _: Call<AnyKey>) -> Result<Reply<LimitsAnswer>> {
+pub(crate) async fn limits(app: App, _: ApiCall<AnyKey>) -> Result<Reply<LimitsAnswer>> {
     Ok(Reply::ok(app.limits.answer()))
 }

@@ -6,9 +6,9 @@ use redrive_store::TenantScope;
 
 use crate::app::App;
 use crate::auth::{Identity, TenantReader};
-use crate::call::{Call, Reply};
+use crate::call::{ApiCall, Reply};
 use crate::problem::Result;
-use crate::query::{CURSOR, FromQuery, Given, LIMIT, NoQuery, Param};
+use crate::query::{CURSOR, FromQuery, LIMIT, NoQuery, Param, RawQuery};
 
 pub(crate) struct TenantsQuery {
     pub(crate) limit: u32,
@@ -18,13 +18,13 @@ pub(crate) struct TenantsQuery {
 impl FromQuery for TenantsQuery {
     const PARAMS: &'static [Param] = &[LIMIT, CURSOR];
 
-    fn read(given: &mut Given) -> Result<Self> {
+    fn read(given: &mut RawQuery) -> Result<Self> {
         Ok(Self { limit: given.limit()?, cursor: given.take("cursor") })
     }
 }
 
-/// A key of one tenant sees that one.
-pub(crate) async fn list(app: App, call: Call<TenantReader, (), TenantsQuery>) -> Result<Reply<TenantsAnswer>> {
+/// A tenant's key sees its own tenant.
+pub(crate) async fn list(app: App, call: ApiCall<TenantReader, (), TenantsQuery>) -> Result<Reply<TenantsAnswer>> {
     let TenantsQuery { limit, cursor } = call.query;
     Ok(Reply::ok(seen_by(&app, &call.who, limit, cursor).await?))
 }
@@ -48,7 +48,7 @@ async fn view(app: &App, tenant: Tenant) -> Result<TenantView> {
 }
 
 /// Another tenant is not found, whether it exists or not.
-pub(crate) async fn health(app: App, call: Call<TenantReader, Tenant, NoQuery>) -> Result<Reply<TenantHealth>> {
+pub(crate) async fn health(app: App, call: ApiCall<TenantReader, Tenant, NoQuery>) -> Result<Reply<TenantHealth>> {
     if call.who.own_tenant().is_some_and(|own| *own != call.path) {
         return Err(redrive_store::Error::NotFound("tenant").into());
     }

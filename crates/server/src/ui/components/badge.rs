@@ -1,4 +1,4 @@
-//! Colour is state and nothing else, always with a word, and with a shape where it matters.
+//! Badges. Colour means state only, and always comes with a word.
 
 use maud::{Markup, html};
 use redrive_core::breaker::StateName as BreakerState;
@@ -13,7 +13,7 @@ fn badge(class: &str, mark: &str, word: &str) -> Markup {
     }
 }
 
-/// The state with what makes it one's own: why it is dead, that it is held.
+/// The state, with why a run is dead or that it is held.
 pub(crate) fn state_badge(run: &RunSummary) -> Markup {
     match (run.state, run.dead_because) {
         (StateName::Dead, Some(because)) => because_badge(because),
@@ -33,7 +33,7 @@ pub(crate) fn state_word_badge(state: StateName) -> Markup {
     badge(class, mark, state.as_str())
 }
 
-/// What a person has to decide is amber, the rest of the dead is red.
+/// Amber if a person has to decide, red otherwise.
 pub(crate) fn because_badge(because: DeadBecause) -> Markup {
     match because {
         DeadBecause::Unsafe => badge("review", "◆", "unsafe"),
@@ -46,7 +46,7 @@ pub(crate) fn because_badge(because: DeadBecause) -> Markup {
     }
 }
 
-/// The usual severity is not worth a word.
+/// Normal and low severity have no badge.
 pub(crate) fn severity_badge(severity: Severity) -> Markup {
     match severity {
         Severity::Critical => badge("dead", "●", "critical"),

@@ -1,4 +1,4 @@
-//! Charts as SVG, drawn here: no script, no inline style. What they show is said in words and in a table, too.
+//! SVG charts without script or inline style. Each comes with a description and a table.
 
 use maud::{Markup, html};
 
@@ -7,16 +7,16 @@ const HEIGHT: f64 = 150.0;
 const LEFT: f64 = 36.0;
 const TOP: f64 = 8.0;
 
-/// One bar: its name, as many values as there are series, and what a line over the bars passes through.
-pub(crate) struct Bar {
+/// One bar: its name, a value for each series, and a point of the line over the bars.
+pub(crate) struct ChartBar {
     pub(crate) name: String,
     pub(crate) values: Vec<u64>,
     pub(crate) line: Option<u64>,
 }
 
-/// Stacked bars. `series` is a class and a word for each value; the first stands at the bottom. `line` is what the line
-/// over them is of.
-pub(crate) fn bars(about: &str, series: &[(&str, &str)], line: Option<&str>, bars: &[Bar]) -> Markup {
+/// Stacked bars. `series` has a class and a name for each value, from the bottom up. `line` names the line over the
+/// bars.
+pub(crate) fn bars(about: &str, series: &[(&str, &str)], line: Option<&str>, bars: &[ChartBar]) -> Markup {
     let heights = bars.iter().map(|bar| bar.values.iter().sum::<u64>().max(bar.line.unwrap_or(0)));
     let most = heights.max().unwrap_or(0);
     let top = nice(most);
@@ -58,16 +58,16 @@ fn grid(top: u64, step: u64) -> Markup {
     }
 }
 
-fn over(bars: &[Bar], top: u64) -> String {
+fn over(bars: &[ChartBar], top: u64) -> String {
     let middle = step(bars.len()) * 0.38;
-    let point = |(at, bar): (usize, &Bar)| {
+    let point = |(at, bar): (usize, &ChartBar)| {
         format!("{:.1},{:.1}", left(at, bars.len()) + middle, y_of(bar.line.unwrap_or(0), top))
     };
     let points: Vec<String> = bars.iter().enumerate().map(point).collect();
     points.join(" ")
 }
 
-fn stack(at: usize, all: usize, bar: &Bar, series: &[(&str, &str)], top: u64) -> Markup {
+fn stack(at: usize, all: usize, bar: &ChartBar, series: &[(&str, &str)], top: u64) -> Markup {
     let width = (step(all) * 0.76).max(1.0);
     let mut below = 0;
     let mut pieces = Vec::new();
@@ -98,7 +98,7 @@ fn y_of(value: u64, top: u64) -> f64 {
     HEIGHT - (HEIGHT - TOP) * value as f64 / top.max(1) as f64
 }
 
-/// The next number above that is even and reads well.
+/// The next round even number.
 fn nice(most: u64) -> u64 {
     let mut size = 1;
     loop {
@@ -115,7 +115,7 @@ fn number(value: f64) -> String {
     format!("{value:.1}")
 }
 
-/// A small line without axes; what it says stands beside it.
+/// A sparkline without axes.
 pub(crate) fn spark(values: &[u64]) -> Markup {
     let most = values.iter().copied().max().unwrap_or(0).max(1);
     let all = values.len().saturating_sub(1).max(1);
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_chart_has_its_table_and_no_inline_style() {
         let series = [("s-good", "recovered"), ("s-dead", "dead")];
-        let bar = Bar { name: "10:00".into(), values: vec![3, 1], line: Some(9) };
+        let bar = ChartBar { name: "10:00".into(), values: vec![3, 1], line: Some(9) };
         let shown = bars("Failures", &series, Some("failed"), &[bar]);
         let html = shown.into_string();
         assert!(html.contains("<td class=\"num\">3</td><td class=\"num\">1</td><td class=\"num\">9</td>"), "{html}");

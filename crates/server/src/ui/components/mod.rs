@@ -8,14 +8,14 @@ pub(crate) use badge::{
     because_badge, breaker_badge, operation_badge, outcome_badge, pattern_badges, severity_badge, state_badge,
     state_word_badge, will_badge,
 };
-pub(crate) use chart::{Bar, bars, spark};
+pub(crate) use chart::{ChartBar, bars, spark};
 pub(crate) use text::{
     ago, ahead, bytes, clock, exact, grouped, line, link_or_text, of, percent, prose, said, span, template, visible,
 };
 
 use maud::{Markup, html};
 
-/// The headline is the answer; below it why it may be believed; beside it what to do.
+/// The headline states the answer, with the evidence below and the actions beside it.
 pub(crate) fn head(headline: &Markup, why: &Markup, actions: &Markup) -> Markup {
     html! {
         div.head { div { h1 { (headline) } p { (why) } } div.bar { (actions) } }
@@ -32,7 +32,7 @@ pub(crate) fn panel(id: &str, title: &str, end: &Markup, body: &Markup) -> Marku
     }
 }
 
-/// Says why there is nothing, and how there would be something.
+/// An empty list: why it is empty and how to fill it.
 pub(crate) fn empty(headline: &str, what_to_do: &Markup) -> Markup {
     html! { div.empty { b { (headline) } p.muted { (what_to_do) } } }
 }
@@ -45,16 +45,16 @@ pub(crate) fn fact(name: &str, value: &Markup) -> Markup {
     html! { dt { (visible(name)) } dd { (value) } }
 }
 
-/// One filter, and the address of the list without it.
-pub(crate) struct Chip {
+/// An active filter, with a link to the list without it.
+pub(crate) struct FilterChip {
     pub(crate) name: String,
     pub(crate) value: String,
     pub(crate) without: String,
 }
 
-pub(crate) fn chips(chips: &[Chip]) -> Markup {
+pub(crate) fn chips(chips: &[FilterChip]) -> Markup {
     html! {
-        @for Chip { name, value, without } in chips {
+        @for FilterChip { name, value, without } in chips {
             span.chip {
                 (name) " " b { bdi { (visible(value)) } }
                 a href=(without) aria-label=(format!("remove {name} {}", visible(value))) { "×" }
@@ -63,7 +63,7 @@ pub(crate) fn chips(chips: &[Chip]) -> Markup {
     }
 }
 
-/// Where a list goes on.
+/// Links to the first and the next page of a list.
 pub(crate) fn pager(first: Option<&str>, next: Option<&str>) -> Markup {
     html! {
         @if first.is_some() || next.is_some() {
@@ -83,7 +83,7 @@ pub(crate) fn hidden(name: &str, value: &str) -> Markup {
     html! { input type="hidden" name=(name) value=(value); }
 }
 
-/// A line to type in, with what it is for above it.
+/// A text field with its label.
 pub(crate) fn field(name: &str, label: &str, value: &str, placeholder: &str) -> Markup {
     html! { label.field { span { (label) } input type="text" name=(name) value=(value) placeholder=(placeholder); } }
 }
@@ -97,7 +97,7 @@ pub(crate) fn reason_field(required: bool) -> Markup {
     }
 }
 
-/// One of a few words; the first is chosen unless another is named.
+/// A select field; the first option is the default.
 pub(crate) fn choice(name: &str, label: &str, options: &[(&str, &str)], chosen: &str) -> Markup {
     html! {
         label.field {

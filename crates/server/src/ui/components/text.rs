@@ -8,12 +8,12 @@ use redrive_core::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 
 const LINE_MAX_CHARS: usize = 180;
 
-/// Anybody's text on a page: kept apart from the direction of what stands around it.
+/// Reported text, isolated from the text direction around it.
 pub(crate) fn said(text: &str) -> Markup {
     html! { bdi { (visible(text)) } }
 }
 
-/// With everything that could not be seen written out, as in `\u202e`. For attributes, and for what is isolated already.
+/// Writes invisible characters as escapes such as `\u202e`. For attributes, and for text that is isolated already.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(hides_or_reorders) {
         return Cow::Borrowed(text);
@@ -38,7 +38,7 @@ fn hides_or_reorders(c: char) -> bool {
         )
 }
 
-/// The first line, as far as one needs to know it by.
+/// The first nonblank line, cut short.
 pub(crate) fn line(text: &str) -> Cow<'_, str> {
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     match first.char_indices().nth(LINE_MAX_CHARS) {
@@ -47,7 +47,7 @@ pub(crate) fn line(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A pattern's template, its masked parts shown as such.
+/// A pattern's template with its masked parts marked.
 pub(crate) fn template(text: &str) -> Markup {
     let mut rest = text;
     let mut parts = Vec::new();
@@ -69,7 +69,7 @@ fn next_mask(text: &str) -> Option<(&str, &str, &str)> {
     Some((&text[..begin], &text[begin..end], &text[end..]))
 }
 
-/// Our own prose: what stands in backticks is code.
+/// Our own prose; text in backticks becomes code.
 pub(crate) fn prose(text: &str) -> Markup {
     html! {
         @for (at, part) in text.split('`').enumerate() {
@@ -78,7 +78,7 @@ pub(crate) fn prose(text: &str) -> Markup {
     }
 }
 
-/// A link only where it leads to a web page; anything else (`javascript:`, a path on a disk) is text.
+/// A link for a web address; anything else, such as `javascript:`, stays text.
 pub(crate) fn link_or_text(text: &str) -> Markup {
     let leads = ["https://", "http://"].iter().any(|scheme| text.starts_with(scheme));
     html! {
@@ -106,7 +106,7 @@ pub(crate) fn of(n: u64, one: &str) -> String {
     format!("{} {one}{}", grouped(n), if n == 1 { "" } else { "s" })
 }
 
-/// A part of a whole to a tenth, none of nothing.
+/// A percentage with one decimal; none of zero.
 #[expect(clippy::cast_precision_loss, reason = "a share to a tenth needs no more than an f64 holds")]
 pub(crate) fn percent(part: u64, whole: u64) -> Option<String> {
     (whole > 0).then(|| format!("{:.1} %", part as f64 * 100.0 / whole as f64))
@@ -120,18 +120,18 @@ pub(crate) fn bytes(n: usize) -> String {
     }
 }
 
-/// `12 min ago`; for what lies ahead, `in 3 h`.
+/// `12 min ago`; a future time is `in 3 h`.
 pub(crate) fn ago(at: Timestamp, now: Timestamp) -> Markup {
     let words = if at > now { format!("in {}", span(at.since(now))) } else { past(now.since(at)) };
     html! { time.nowrap datetime=(at) title=(exact(at)) { (words) } }
 }
 
-/// Only where there is a time.
+/// The same for an optional time.
 pub(crate) fn ahead(at: Option<Timestamp>, now: Timestamp) -> Markup {
     html! { @if let Some(at) = at { (ago(at, now)) } @else { "until somebody says so" } }
 }
 
-/// The time of day, for a timeline; older than a day with its date.
+/// The time of day for a timeline, with the date if it is older than a day.
 pub(crate) fn clock(at: Timestamp, now: Timestamp) -> Markup {
     let text = at.to_string();
     let (date, time) = (text.get(5..10).unwrap_or_default(), text.get(11..19).unwrap_or_default());

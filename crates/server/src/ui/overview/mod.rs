@@ -12,19 +12,19 @@ use redrive_core::wire::{BreakerView, PatternDetail, RunSummary, Severity, Stats
 
 use self::read::OverviewData;
 use super::components::{
-    Bar, ago, ahead, bars, because_badge, breaker_badge, empty, exact, fact, facts, grouped, head, of, panel,
+    ChartBar, ago, ahead, bars, because_badge, breaker_badge, empty, exact, fact, facts, grouped, head, of, panel,
     pattern_badges, percent, said, severity_badge, span, spark, state_word_badge, template,
 };
 use super::layout::Tab;
 use super::links;
-use super::page::{Sheet, Visit};
+use super::page::{PageContent, PageRequest};
 use crate::app::App;
 use crate::problem::Result;
 
-/// Of a day.
+/// One day.
 const SPARK_HOURS: usize = 24;
 
-pub(crate) async fn get(app: App, visit: Visit) -> Result<Sheet> {
+pub(crate) async fn get(app: App, visit: PageRequest) -> Result<PageContent> {
     let seen = OverviewData::read(&app, &visit.who).await?;
     let main = html! {
         (headline(&seen))
@@ -33,7 +33,7 @@ pub(crate) async fn get(app: App, visit: Visit) -> Result<Sheet> {
         div.cols { (rates(&seen)) div.stack { (trouble_panel(&seen)) } }
         (causes(&seen))
     };
-    Ok(Sheet::new("Overview", Tab::Overview, main))
+    Ok(PageContent::new("Overview", Tab::Overview, main))
 }
 
 fn headline(seen: &OverviewData) -> Markup {
@@ -65,7 +65,7 @@ fn headline(seen: &OverviewData) -> Markup {
     head(&said, &why, &action)
 }
 
-/// Every number leads to the list behind it.
+/// Every number links to its list.
 fn figures(seen: &OverviewData) -> Markup {
     let figure = |to: &str, word: &str, number: &Markup, note: &Markup| {
         html! { a href=(to) { span.muted { (word) } b { (number) } span.faint { (note) } } }
@@ -91,7 +91,7 @@ fn time(ms: Option<u64>) -> String {
 
 fn rates(seen: &OverviewData) -> Markup {
     let series = [("s-good", "recovered"), ("s-wait", "retried"), ("s-dead", "dead")];
-    let shown: Vec<Bar> = seen.stats.hours.iter().map(bar).collect();
+    let shown: Vec<ChartBar> = seen.stats.hours.iter().map(bar).collect();
     let (failed, dead) = (seen.day.failed, seen.day.dead);
     let about = format!(
         "By the hour over the last 24 hours: {} failed attempts, {} retried, {} recovered, {} dead",
@@ -119,9 +119,9 @@ fn rates(seen: &OverviewData) -> Markup {
     panel("rates", "Last 24 hours", &legend, &body)
 }
 
-fn bar(point: &StatsPoint) -> Bar {
+fn bar(point: &StatsPoint) -> ChartBar {
     let hour = point.hour.to_string();
-    Bar {
+    ChartBar {
         name: hour.get(11..16).unwrap_or_default().to_owned(),
         values: vec![point.recovered, point.retried, point.dead],
         line: Some(point.failed),
@@ -182,7 +182,7 @@ fn cause(seen: &OverviewData, detail: &PatternDetail) -> Markup {
 
 const NAMED_MAX: usize = 4;
 
-/// In the order in which they hurt.
+/// By urgency.
 const KINDS: [(DeadBecause, &str, &str); 7] = [
     (
         DeadBecause::Unsafe,
@@ -265,7 +265,7 @@ fn row(to: &str, count: &str, badge: &Markup, says: &Markup, whom: &Markup, next
     }
 }
 
-/// Queues and tenants, as far as the newest name them.
+/// The queues and tenants of the sampled runs.
 fn whom(waiting: &[RunSummary], fits: impl Fn(&RunSummary) -> bool) -> Markup {
     let runs: Vec<&RunSummary> = waiting.iter().filter(|run| fits(run)).collect();
     let queues: BTreeSet<&str> = runs.iter().map(|run| run.queue.as_str()).collect();

@@ -1,4 +1,4 @@
-//! One look at the store for the front page: counters, a day of hours, and small samples. Nothing here grows with the
+//! The data of the front page: counters, a day of hourly statistics and small samples. Its size does not grow with the
 //! number of runs.
 
 use redrive_core::run::StateName;
@@ -15,15 +15,15 @@ use crate::auth::Visitor;
 use crate::problem::Result;
 
 const PATTERNS_SHOWN: u32 = 6;
-/// The newest runs that wait, to name whom they are of.
+/// How many of the newest waiting runs are read to name their queues and tenants.
 const WAITING_LOOKED_AT: u32 = 100;
-/// The newest that were settled, to say how long that took.
+/// How many of the newest settled runs the median time is taken from.
 const SETTLED_LOOKED_AT: u32 = 100;
 const TENANTS_LOOKED_AT: u32 = 100;
 
-/// Sums over the day.
+/// Totals of the last 24 hours.
 #[derive(Debug, Default)]
-pub(super) struct Day {
+pub(super) struct DayTotals {
     pub(super) failed: u64,
     pub(super) retried: u64,
     pub(super) recovered: u64,
@@ -34,18 +34,18 @@ pub(super) struct OverviewData {
     pub(super) now: Timestamp,
     pub(super) standing: Standing,
     pub(super) stats: StatsAnswer,
-    pub(super) day: Day,
-    /// Those with most open runs first.
+    pub(super) day: DayTotals,
+    /// By number of open runs.
     pub(super) patterns: Vec<PatternDetail>,
     pub(super) health: HealthAnswer,
     pub(super) breakers: Vec<BreakerView>,
-    /// The newest dead and in review.
+    /// The newest runs that are dead or in review.
     pub(super) waiting: Vec<RunSummary>,
-    /// The newest critical dead letters, and how many there are.
+    /// The newest critical dead letters with their total.
     pub(super) critical: RunsPage,
-    /// Those with most dead letters first; none for a tenant.
+    /// By number of dead letters; empty for a tenant.
     pub(super) tenants: Vec<TenantView>,
-    /// The median of the newest.
+    /// The median over the newest settled runs.
     pub(super) by_itself_ms: Option<u64>,
     pub(super) by_a_person_ms: Option<u64>,
 }
@@ -93,7 +93,7 @@ impl OverviewData {
         self.standing.of(StateName::Dead) + self.standing.of(StateName::Review)
     }
 
-    /// Of the runs that came to an end after a failure.
+    /// The share of recovered runs among those that ended after a failure.
     pub(super) fn recovery_rate(&self) -> Option<String> {
         percent(self.day.recovered, self.day.recovered + self.day.dead)
     }
@@ -112,7 +112,7 @@ async fn newest(app: &App, scope: &TenantScope, filter: RunFilter, most: u32) ->
         TenantScope::One(tenant) => Some(tenant.clone()),
         TenantScope::All => None,
     };
-    // How many there are of a state is on the page already.
+    // The totals by state are on the page already.
     let count = !filter.severities.is_empty();
     let page = PageCall { sort: Sort::NewestFirst, limit: most, cursor: None, count };
     Ok(app.store.runs(scope, RunFilter { tenant, ..filter }, page).await?)
@@ -129,8 +129,8 @@ async fn tenants(app: &App, scope: &TenantScope) -> Result<Vec<TenantView>> {
     }
 }
 
-fn day(stats: &StatsAnswer) -> Day {
-    stats.hours.iter().fold(Day::default(), |day, hour| Day {
+fn day(stats: &StatsAnswer) -> DayTotals {
+    stats.hours.iter().fold(DayTotals::default(), |day, hour| DayTotals {
         failed: day.failed + hour.failed,
         retried: day.retried + hour.retried,
         recovered: day.recovered + hour.recovered,

@@ -9,10 +9,10 @@ use redrive_core::wire::{EffectOutcome, Likeness, ReplayRequest};
 use redrive_store::{Act, EffectRef, RunRef, Triage};
 
 use super::super::components::{field, hidden, panel, post_form, reason_field, visible};
-use super::super::form::Done;
 use super::super::form::Form;
+use super::super::form::Notice;
 use super::super::links;
-use super::super::page::{Next, Visit};
+use super::super::page::{FormResult, PageRequest};
 use super::{RunPageData, named};
 use crate::api::v1::effects::reconcile_as;
 use crate::api::v1::runs::replay::replay_as;
@@ -22,22 +22,22 @@ use crate::auth::Visitor;
 use crate::body::parse_free;
 use crate::problem::{Problem, Result};
 
-type OnRun = Visit<(Tenant, RunId)>;
+type OnRun = PageRequest<(Tenant, RunId)>;
 
-async fn act(app: &App, visit: OnRun, reason: Option<Text>, triage: Triage, done: Done) -> Result<Next> {
+async fn act(app: &App, visit: OnRun, reason: Option<Text>, triage: Triage, done: Notice) -> Result<FormResult> {
     let at = named(&visit.who, visit.path)?;
     app.store.triage(Act { at: at.clone(), triage, actor: visit.who.actor(), reason }).await?;
     Ok(back(&at, done))
 }
 
-fn back(at: &RunRef, done: Done) -> Next {
-    Next::Go { to: links::run(&at.tenant, &at.run_id), done }
+fn back(at: &RunRef, done: Notice) -> FormResult {
+    FormResult::Go { to: links::run(&at.tenant, &at.run_id), done }
 }
 
 macro_rules! plain {
     ($($name:ident: $triage:expr, $done:ident;)+) => {$(
-        pub(crate) async fn $name(app: App, visit: OnRun, form: Form) -> Result<Next> {
-            act(&app, visit, form.text("reason"), $triage, Done::$done).await
+        pub(crate) async fn $name(app: App, visit: OnRun, form: Form) -> Result<FormResult> {
+            act(&app, visit, form.text("reason"), $triage, Notice::$done).await
         }
     )+};
 }
@@ -51,43 +51,43 @@ plain! {
     unmerge: Triage::Unmerge, Unmerged;
 }
 
-pub(crate) async fn note(app: App, visit: OnRun, form: Form) -> Result<Next> {
+pub(crate) async fn note(app: App, visit: OnRun, form: Form) -> Result<FormResult> {
     let reason = form.text("reason");
     let noted = noted(reason.as_ref())?;
-    act(&app, visit, reason, noted, Done::Noted).await
+    act(&app, visit, reason, noted, Notice::Noted).await
 }
 
-pub(crate) async fn assign(app: App, visit: OnRun, form: Form) -> Result<Next> {
+pub(crate) async fn assign(app: App, visit: OnRun, form: Form) -> Result<FormResult> {
     let triage = Triage::Assign { to: form.label("to") };
-    act(&app, visit, form.text("reason"), triage, Done::Assigned).await
+    act(&app, visit, form.text("reason"), triage, Notice::Assigned).await
 }
 
-pub(crate) async fn defer(app: App, visit: OnRun, form: Form) -> Result<Next> {
+pub(crate) async fn defer(app: App, visit: OnRun, form: Form) -> Result<FormResult> {
     let until = form.time("until")?.ok_or_else(|| Problem::invalid_field("until", "is missing"))?;
     let triage = deferred(until, visit.now)?;
-    act(&app, visit, form.text("reason"), triage, Done::Deferred).await
+    act(&app, visit, form.text("reason"), triage, Notice::Deferred).await
 }
 
-pub(crate) async fn reassign(app: App, visit: OnRun, form: Form) -> Result<Next> {
+pub(crate) async fn reassign(app: App, visit: OnRun, form: Form) -> Result<FormResult> {
     let triage = reassigned(form.label("agent"), form.id("queue")?)?;
-    act(&app, visit, form.text("reason"), triage, Done::Reassigned).await
+    act(&app, visit, form.text("reason"), triage, Notice::Reassigned).await
 }
 
-/// A typed name outweighs a chosen one: it was written last.
-pub(crate) async fn merge(app: App, visit: OnRun, form: Form) -> Result<Next> {
+/// A typed run id takes precedence over a selected one.
+pub(crate) async fn merge(app: App, visit: OnRun, form: Form) -> Result<FormResult> {
     let into = form.id("other")?.or(form.id("into")?);
     let into = into.ok_or_else(|| Problem::invalid_field("into", "is missing: choose a run, or name one"))?;
-    act(&app, visit, form.text("reason"), Triage::Merge { into }, Done::Merged).await
+    act(&app, visit, form.text("reason"), Triage::Merge { into }, Notice::Merged).await
 }
 
-pub(crate) async fn approve(app: App, visit: OnRun, form: Form) -> Result<Next> {
+pub(crate) async fn approve(app: App, visit: OnRun, form: Form) -> Result<FormResult> {
     let plan_hash = form.label("plan_hash").ok_or_else(|| Problem::invalid_field("plan_hash", "is missing"))?;
     let triage = Triage::Approve { plan_hash, own_too: visit.who.may_force() };
-    act(&app, visit, form.text("reason"), triage, Done::Approved).await
+    act(&app, visit, form.text("reason"), triage, Notice::Approved).await
 }
 
-/// Plain, forced, or with the fix that was looked at.
-pub(crate) async fn replay(app: App, visit: OnRun, form: Form) -> Result<Next> {
+/// A plain or forced replay, or one with the reviewed fix.
+pub(crate) async fn replay(app: App, visit: OnRun, form: Form) -> Result<FormResult> {
     let at = named(&visit.who, visit.path)?;
     let request = ReplayRequest {
         force: form.has("force"),
@@ -97,10 +97,10 @@ pub(crate) async fn replay(app: App, visit: OnRun, form: Form) -> Result<Next> {
     };
     let answer = replay_as(&app, &visit.who, &at, request, form.bytes).await?;
     let waits = answer.state == redrive_core::run::StateName::Review;
-    Ok(back(&at, if waits { Done::AwaitsApproval } else { Done::Replayed }))
+    Ok(back(&at, if waits { Notice::AwaitsApproval } else { Notice::Replayed }))
 }
 
-pub(crate) async fn reconcile(app: App, visit: OnRun, form: Form) -> Result<Next> {
+pub(crate) async fn reconcile(app: App, visit: OnRun, form: Form) -> Result<FormResult> {
     let at = named(&visit.who, visit.path)?;
     let key: StepKey = form.id("key")?.ok_or_else(|| Problem::invalid_field("key", "is missing"))?;
     let outcome = form.one("outcome").and_then(|word| word.parse::<EffectOutcome>().ok());
@@ -108,7 +108,7 @@ pub(crate) async fn reconcile(app: App, visit: OnRun, form: Form) -> Result<Next
     let output = form.one("output").map(|text| parse_free(text.as_bytes())).transpose()?;
     let effect = EffectRef { tenant: at.tenant.clone(), key, run_id: Some(at.run_id.clone()) };
     reconcile_as(&app, &visit.who, effect, outcome, output, form.text("reason")).await?;
-    Ok(back(&at, Done::Reconciled))
+    Ok(back(&at, Notice::Reconciled))
 }
 
 pub(super) fn panel_of(seen: &RunPageData, who: &Visitor) -> Markup {
@@ -191,7 +191,7 @@ fn reassign_form(seen: &RunPageData, who: &Visitor) -> Markup {
     verb("reassign", "Give to another agent or queue", &post_form(&action_path(seen, "reassign"), who.csrf(), &form))
 }
 
-/// With its candidates: what looks like the same work.
+/// Offers likely duplicates as targets.
 fn merge_form(seen: &RunPageData, who: &Visitor) -> Markup {
     let form = html! {
         p.muted { "It becomes part of another run of the same tenant; its later failures count there." }
@@ -214,7 +214,7 @@ fn note_form(seen: &RunPageData, who: &Visitor) -> Markup {
     verb("note", "Add a note", &post_form(&action_path(seen, "note"), who.csrf(), &form))
 }
 
-/// Past every guard, with a name and a reason.
+/// Overrides every guard; needs a reason.
 fn force_form(seen: &RunPageData, who: &Visitor) -> Markup {
     let form = html! {
         p.muted {

@@ -11,7 +11,7 @@ use super::super::components::{field, head, hidden, panel, reason_field, said};
 use super::super::form::Form;
 use super::super::layout::Tab;
 use super::super::links;
-use super::super::page::{Next, Sheet, Visit};
+use super::super::page::{FormResult, PageContent, PageRequest};
 use super::payload::diff as shown_diff;
 use super::{RunPageData, named, plan};
 use crate::api::v1::runs::replay::prepared;
@@ -20,31 +20,31 @@ use crate::auth::Visitor;
 use crate::body::parse_free;
 use crate::problem::{Problem, Result};
 
-type OnRun = Visit<(Tenant, RunId)>;
+type OnRun = PageRequest<(Tenant, RunId)>;
 
 /// Laid out to be edited only up to this; a larger one is edited as it is.
 const PRETTY_MAX_BYTES: usize = 256 * 1024;
 
-pub(crate) async fn get(app: App, visit: OnRun) -> Result<Sheet> {
+pub(crate) async fn get(app: App, visit: OnRun) -> Result<PageContent> {
     let at = named(&visit.who, visit.path)?;
     let _turn = app.answers.turn(visit.who.holder()).await?;
     let current = app.store.revision(&at, None).await?;
-    let draft = Draft { payload: pretty(&current), ..Draft::default() };
+    let draft = FixDraft { payload: pretty(&current), ..FixDraft::default() };
     Ok(sheet(&at, &visit.who, &current, &draft, None))
 }
 
 /// Shows what it would do; nothing is sent.
-pub(crate) async fn check(app: App, visit: OnRun, form: Form) -> Result<Next> {
+pub(crate) async fn check(app: App, visit: OnRun, form: Form) -> Result<FormResult> {
     let at = named(&visit.who, visit.path)?;
     let current = app.store.revision(&at, None).await?;
-    let draft = Draft::of(&form);
+    let draft = FixDraft::of(&form);
     let looked = look(&app, &visit.who, &at, &current, &form).await;
-    Ok(Next::Show(sheet(&at, &visit.who, &current, &draft, Some(looked))))
+    Ok(FormResult::Show(sheet(&at, &visit.who, &current, &draft, Some(looked))))
 }
 
-/// What was typed so far.
+/// The fields as typed.
 #[derive(Default)]
-struct Draft {
+struct FixDraft {
     payload: String,
     instruction: String,
     model: String,
@@ -53,7 +53,7 @@ struct Draft {
     from_step: String,
 }
 
-impl Draft {
+impl FixDraft {
     fn of(form: &Form) -> Self {
         let one = |name: &str| form.one(name).unwrap_or_default().to_owned();
         Self {
@@ -85,7 +85,7 @@ pub(super) fn request(form: &Form) -> Result<ReplayRequest> {
 }
 
 /// The differences and the plan, or what is wrong with the draft.
-struct Looked {
+struct FixReview {
     diff: Markup,
     plan: PlanAnswer,
     plan_shown: Markup,
@@ -93,7 +93,7 @@ struct Looked {
     payload: Option<String>,
 }
 
-async fn look(app: &App, who: &Visitor, at: &RunRef, current: &RevisionView, form: &Form) -> Result<Looked> {
+async fn look(app: &App, who: &Visitor, at: &RunRef, current: &RevisionView, form: &Form) -> Result<FixReview> {
     let mut wanted = request(form)?;
     let before = compact(current.payload.as_ref().map_or("null", |payload| payload.get()));
     let edited = wanted.fix.as_ref().and_then(|fix| fix.payload.as_ref()).map(|raw| compact(raw.get()));
@@ -110,10 +110,16 @@ async fn look(app: &App, who: &Visitor, at: &RunRef, current: &RevisionView, for
     let replay = prepared(app, at, wanted, form.bytes).await?;
     let plan = app.store.plan(at, replay).await?;
     let seen = RunPageData::read(app, who, at, DetailCall::default()).await?;
-    Ok(Looked { diff: shown_diff(&operations, more), plan_shown: plan::steps(&seen, &plan), plan, payload })
+    Ok(FixReview { diff: shown_diff(&operations, more), plan_shown: plan::steps(&seen, &plan), plan, payload })
 }
 
-fn sheet(at: &RunRef, who: &Visitor, current: &RevisionView, draft: &Draft, looked: Option<Result<Looked>>) -> Sheet {
+fn sheet(
+    at: &RunRef,
+    who: &Visitor,
+    current: &RevisionView,
+    draft: &FixDraft,
+    looked: Option<Result<FixReview>>,
+) -> PageContent {
     let run = links::run(&at.tenant, &at.run_id);
     let why = html! {
         "Edit what is to be different, look at the differences and the plan, then send. It becomes revision "
@@ -132,10 +138,10 @@ fn sheet(at: &RunRef, who: &Visitor, current: &RevisionView, draft: &Draft, look
             div.stack id="checked" data-fix="" aria-live="polite" { (checked(&run, who, draft, looked)) }
         }
     };
-    Sheet::new(format!("Fix {}", at.run_id), Tab::Runs, main)
+    PageContent::new(format!("Fix {}", at.run_id), Tab::Runs, main)
 }
 
-fn editor(run: &str, who: &Visitor, draft: &Draft) -> Markup {
+fn editor(run: &str, who: &Visitor, draft: &FixDraft) -> Markup {
     let body = html! {
         form.body id="draft" method="post" action=(format!("{run}/fix")) {
             (hidden("csrf", who.csrf()))
@@ -154,7 +160,7 @@ fn editor(run: &str, who: &Visitor, draft: &Draft) -> Markup {
     panel("editor", "What is to be different", &html! {}, &body)
 }
 
-fn checked(run: &str, who: &Visitor, draft: &Draft, looked: Option<Result<Looked>>) -> Markup {
+fn checked(run: &str, who: &Visitor, draft: &FixDraft, looked: Option<Result<FixReview>>) -> Markup {
     match looked {
         None => panel("differences", "Differences", &html! {}, &html! { div.body.muted { "Nothing is checked yet." } }),
         Some(Err(problem)) => panel("differences", "This can’t be sent", &html! {}, &wrong(&problem)),
@@ -172,8 +178,8 @@ fn wrong(problem: &Problem) -> Markup {
     html! { div.body { p.error { (said(&problem.detail)) } p.muted { (problem.code.help()) } } }
 }
 
-/// Exactly what was looked at: the plan's hash goes along.
-fn send(run: &str, who: &Visitor, draft: &Draft, looked: &Looked) -> Markup {
+/// Sends exactly the reviewed plan, by its hash.
+fn send(run: &str, who: &Visitor, draft: &FixDraft, looked: &FixReview) -> Markup {
     let pairs = [
         ("instruction", &draft.instruction),
         ("model", &draft.model),

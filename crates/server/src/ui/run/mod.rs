@@ -30,16 +30,16 @@ use super::components::{
 };
 use super::layout::Tab;
 use super::links;
-use super::page::{Sheet, Visit};
+use super::page::{PageContent, PageRequest};
 use crate::api::v1::runs::{read, replay};
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::problem::Result;
 
-/// Others of the same pattern that are named beside it.
+/// How many other runs of the same pattern are listed.
 const NEIGHBOURS: u32 = 6;
 
-/// A run as whoever looks may name it: another tenant's is not found, whether it exists or not.
+/// The run of a path. Another tenant's is not found, whether it exists or not.
 fn named(who: &Visitor, (tenant, run_id): (Tenant, RunId)) -> Result<RunRef> {
     if who.own_tenant().is_some_and(|own| *own != tenant) {
         return Err(redrive_store::Error::NotFound("run").into());
@@ -47,7 +47,7 @@ fn named(who: &Visitor, (tenant, run_id): (Tenant, RunId)) -> Result<RunRef> {
     who.run(&[Some(&tenant)], run_id)
 }
 
-/// All that the page shows.
+/// The data of the page.
 struct RunPageData {
     run: RunDetail,
     plan: Option<PlanAnswer>,
@@ -103,7 +103,7 @@ async fn queue_of(app: &App, who: &Visitor, run: &RunSummary) -> Option<QueueVie
     if who.is_operator() { app.store.queue(&run.queue).await.ok() } else { None }
 }
 
-pub(crate) async fn get(app: App, visit: Visit<(Tenant, RunId), read::PagesQuery>) -> Result<Sheet> {
+pub(crate) async fn get(app: App, visit: PageRequest<(Tenant, RunId), read::PagesQuery>) -> Result<PageContent> {
     let at = named(&visit.who, visit.path)?;
     let _turn = app.answers.turn(visit.who.holder()).await?;
     let seen = RunPageData::read(&app, &visit.who, &at, visit.query.0).await?;
@@ -124,7 +124,7 @@ pub(crate) async fn get(app: App, visit: Visit<(Tenant, RunId), read::PagesQuery
             }
         }
     };
-    Ok(Sheet::new(title, Tab::Runs, main))
+    Ok(PageContent::new(title, Tab::Runs, main))
 }
 
 fn heading(seen: &RunPageData, who: &Visitor) -> Markup {
@@ -141,7 +141,7 @@ fn heading(seen: &RunPageData, who: &Visitor) -> Markup {
     head(&name, &why, &next_actions(seen, who))
 }
 
-/// One primary button: the advised thing.
+/// One primary button for the advised action, and a few beside it.
 fn next_actions(seen: &RunPageData, who: &Visitor) -> Markup {
     let at = seen.at();
     html! {
@@ -243,7 +243,7 @@ fn facts_of(seen: &RunPageData, now: Timestamp) -> Markup {
     )
 }
 
-/// What whoever owns the queue wrote for this moment.
+/// The queue owner's instructions and runbook.
 fn guidance(seen: &RunPageData) -> Markup {
     let body = &seen.run.body;
     if body.instructions.is_none() && body.runbook.is_none() {
@@ -262,7 +262,7 @@ fn guidance(seen: &RunPageData) -> Markup {
     )
 }
 
-/// The pattern, its other runs, and what may be the same work.
+/// The pattern, its other runs and likely duplicates.
 fn like_this(seen: &RunPageData, now: Timestamp) -> Markup {
     let run = &seen.run.summary;
     let Some(pattern) = &run.pattern else { return html! {} };

@@ -12,7 +12,7 @@ use redrive_core::wire::{PayloadOmitted, RawJson};
 use super::super::components::{bytes, grouped, head, pager, panel, said, visible};
 use super::super::layout::Tab;
 use super::super::links;
-use super::super::page::{Sheet, Visit};
+use super::super::page::{PageContent, PageRequest};
 use super::timeline::words;
 use super::{RunPageData, named};
 use crate::api::v1::runs::read::read_sent;
@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::limits::REVISION_MAX;
 use crate::path::AttemptNumber;
 use crate::problem::{Problem, Result};
-use crate::query::{FromQuery, Given, Param, ParamKind, param};
+use crate::query::{FromQuery, Param, ParamKind, RawQuery, param};
 
 /// What a run's own page shows of it; the rest has a page of its own.
 const PREVIEW_NODES: usize = 120;
@@ -34,15 +34,15 @@ const ROW_BYTES: usize = 16;
 /// Levels that stand open.
 const OPEN_LEVELS: usize = 2;
 
-/// A payload as it is kept.
-pub(super) enum Kept<'a> {
+/// A stored payload.
+pub(super) enum StoredPayload<'a> {
     Json(&'a str),
     Bytes(Vec<u8>),
     Omitted(&'a PayloadOmitted),
     Nothing,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> StoredPayload<'a> {
     pub(super) fn of(json: Option<&'a RawJson>, base64: Option<&str>, omitted: Option<&'a PayloadOmitted>) -> Self {
         match (json, base64, omitted) {
             (Some(json), ..) => Self::Json(json.get()),
@@ -63,7 +63,7 @@ impl<'a> Kept<'a> {
 
 pub(super) fn panel_of(seen: &RunPageData) -> Markup {
     let body = &seen.run.body;
-    let kept = Kept::of(body.payload.as_ref(), body.payload_base64.as_deref(), body.payload_omitted.as_ref());
+    let kept = StoredPayload::of(body.payload.as_ref(), body.payload_base64.as_deref(), body.payload_omitted.as_ref());
     let page = format!("{}/payload", seen.at());
     let size = kept.bytes().len();
     let end = html! {
@@ -72,12 +72,12 @@ pub(super) fn panel_of(seen: &RunPageData) -> Markup {
         a href=(format!("{page}?view=hex")) { "hex" }
     };
     let shown = html! { div.body { @match &kept {
-        Kept::Json(text) if text.len() <= PREVIEW_BYTES => (tree(text, PREVIEW_NODES)),
-        Kept::Json(_) => p.muted { "Large: read it by piece with the links above." },
-        Kept::Bytes(all) => (hex(all, 0, 512)),
-        Kept::Omitted(omitted) => p.muted { "Too large to send: " (bytes(usize::try_from(omitted.bytes).unwrap_or(usize::MAX)))
+        StoredPayload::Json(text) if text.len() <= PREVIEW_BYTES => (tree(text, PREVIEW_NODES)),
+        StoredPayload::Json(_) => p.muted { "Large: read it by piece with the links above." },
+        StoredPayload::Bytes(all) => (hex(all, 0, 512)),
+        StoredPayload::Omitted(omitted) => p.muted { "Too large to send: " (bytes(usize::try_from(omitted.bytes).unwrap_or(usize::MAX)))
             ", SHA-256 " code { (visible(omitted.sha256.as_str())) } ". It can’t be replayed from here." },
-        Kept::Nothing => p.muted { "None was sent." },
+        StoredPayload::Nothing => p.muted { "None was sent." },
     } } };
     panel("payload", "Payload", &end, &shown)
 }
@@ -174,14 +174,14 @@ pub(super) fn hex(all: &[u8], from: usize, most: usize) -> Markup {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum View {
+enum PayloadView {
     Tree,
     Raw,
     Hex,
 }
 
 pub(crate) struct PayloadQuery {
-    view: View,
+    view: PayloadView,
     at: usize,
     revision: Option<u32>,
 }
@@ -193,11 +193,11 @@ impl FromQuery for PayloadQuery {
         param("revision", ParamKind::Number { min: 1, max: REVISION_MAX as u64 }, "As it was."),
     ];
 
-    fn read(given: &mut Given) -> Result<Self> {
+    fn read(given: &mut RawQuery) -> Result<Self> {
         let view = match given.take("view").as_deref() {
-            None | Some("tree") => View::Tree,
-            Some("raw") => View::Raw,
-            Some("hex") => View::Hex,
+            None | Some("tree") => PayloadView::Tree,
+            Some("raw") => PayloadView::Raw,
+            Some("hex") => PayloadView::Hex,
             Some(_) => return Err(Problem::invalid_parameter("view", "must be tree, raw or hex")),
         };
         let at = given.one("at", "must be a number")?.unwrap_or(0);
@@ -206,12 +206,12 @@ impl FromQuery for PayloadQuery {
     }
 }
 
-pub(crate) async fn payload_page(app: App, visit: Visit<(Tenant, RunId), PayloadQuery>) -> Result<Sheet> {
+pub(crate) async fn payload_page(app: App, visit: PageRequest<(Tenant, RunId), PayloadQuery>) -> Result<PageContent> {
     let at = named(&visit.who, visit.path)?;
     let _turn = app.answers.turn(visit.who.holder()).await?;
     let PayloadQuery { view, at: from, revision } = visit.query;
     let found = app.store.revision(&at, revision).await?;
-    let kept = Kept::of(found.payload.as_ref(), found.payload_base64.as_deref(), None);
+    let kept = StoredPayload::of(found.payload.as_ref(), found.payload_base64.as_deref(), None);
     let all = kept.bytes();
     let page = format!("{}/payload", links::run(&at.tenant, &at.run_id));
     let number = found.revision.to_string();
@@ -243,23 +243,25 @@ pub(crate) async fn payload_page(app: App, visit: Visit<(Tenant, RunId), Payload
         }, &body))
         (pager((from > 0).then(|| to(word(view), 0)).as_deref(), next.as_deref()))
     };
-    Ok(Sheet::new(format!("Payload of {}", at.run_id), Tab::Runs, main))
+    Ok(PageContent::new(format!("Payload of {}", at.run_id), Tab::Runs, main))
 }
 
-fn word(view: View) -> &'static str {
+fn word(view: PayloadView) -> &'static str {
     match view {
-        View::Tree => "tree",
-        View::Raw => "raw",
-        View::Hex => "hex",
+        PayloadView::Tree => "tree",
+        PayloadView::Raw => "raw",
+        PayloadView::Hex => "hex",
     }
 }
 
 /// And how many bytes a piece has, where it is shown by piece.
-fn shown(kept: &Kept<'_>, all: &[u8], view: View, from: usize) -> (Markup, Option<usize>) {
+fn shown(kept: &StoredPayload<'_>, all: &[u8], view: PayloadView, from: usize) -> (Markup, Option<usize>) {
     match (view, kept) {
-        (_, Kept::Nothing | Kept::Omitted(_)) => (html! { div.body.muted { "Nothing is kept here." } }, None),
-        (View::Tree, Kept::Json(text)) => (html! { div.body { (tree(text, TREE_NODES)) } }, None),
-        (View::Raw, Kept::Json(text)) => {
+        (_, StoredPayload::Nothing | StoredPayload::Omitted(_)) => {
+            (html! { div.body.muted { "Nothing is kept here." } }, None)
+        }
+        (PayloadView::Tree, StoredPayload::Json(text)) => (html! { div.body { (tree(text, TREE_NODES)) } }, None),
+        (PayloadView::Raw, StoredPayload::Json(text)) => {
             let begin = text.floor_char_boundary(from.min(text.len()));
             let end = text.floor_char_boundary(text.len().min(begin + RAW_PIECE_BYTES));
             (
@@ -267,13 +269,13 @@ fn shown(kept: &Kept<'_>, all: &[u8], view: View, from: usize) -> (Markup, Optio
                 Some((end - begin).max(1)),
             )
         }
-        (View::Hex, _) | (View::Tree | View::Raw, Kept::Bytes(_)) => {
+        (PayloadView::Hex, _) | (PayloadView::Tree | PayloadView::Raw, StoredPayload::Bytes(_)) => {
             (html! { div.body { (hex(all, from, HEX_PIECE_BYTES)) } }, Some(HEX_PIECE_BYTES))
         }
     }
 }
 
-pub(crate) async fn sent_page(app: App, visit: Visit<(Tenant, RunId, AttemptNumber)>) -> Result<Sheet> {
+pub(crate) async fn sent_page(app: App, visit: PageRequest<(Tenant, RunId, AttemptNumber)>) -> Result<PageContent> {
     let (tenant, run_id, AttemptNumber(attempt)) = visit.path;
     let at = named(&visit.who, (tenant, run_id))?;
     let _turn = app.answers.turn(visit.who.holder()).await?;
@@ -296,7 +298,7 @@ pub(crate) async fn sent_page(app: App, visit: Visit<(Tenant, RunId, AttemptNumb
             (panel("sent", "As it was sent", &html! {}, &html! { div.body { (tree(payload.get(), TREE_NODES)) } }))
         }
     };
-    Ok(Sheet::new(format!("Attempt {attempt} of {}", at.run_id), Tab::Runs, main))
+    Ok(PageContent::new(format!("Attempt {attempt} of {}", at.run_id), Tab::Runs, main))
 }
 
 /// By pointer, what was and what is.

@@ -18,12 +18,12 @@ const WHOLE_MAX: usize = 8;
 const ENTRIES_MAX: usize = 60;
 const TEXT_MAX_CHARS: usize = 2_000;
 
-enum Entry<'a> {
+enum TimelineEntry<'a> {
     Attempt(&'a AttemptView),
     Move(&'a HistoryEntry),
 }
 
-impl Entry<'_> {
+impl TimelineEntry<'_> {
     fn at(&self) -> Timestamp {
         match self {
             Self::Attempt(attempt) => attempt.recorded_at,
@@ -37,8 +37,8 @@ pub(super) fn panel_of(seen: &RunPageData, now: Timestamp) -> Markup {
     let is_attempt = |entry: &&HistoryEntry| {
         attempts.iter().any(|attempt| attempt.recorded_at == entry.at && attempt.outcome == entry.event)
     };
-    let moves = seen.run.body.history.iter().filter(|entry| !is_attempt(entry)).map(Entry::Move);
-    let mut entries: Vec<Entry<'_>> = attempts.iter().map(Entry::Attempt).chain(moves).collect();
+    let moves = seen.run.body.history.iter().filter(|entry| !is_attempt(entry)).map(TimelineEntry::Move);
+    let mut entries: Vec<TimelineEntry<'_>> = attempts.iter().map(TimelineEntry::Attempt).chain(moves).collect();
     // Newest first, also among those of one moment: both lists come oldest first, and the sort is stable.
     entries.reverse();
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.at()));
@@ -49,9 +49,9 @@ pub(super) fn panel_of(seen: &RunPageData, now: Timestamp) -> Markup {
             ol.timeline data-live="timeline" {
                 @for entry in entries.iter().take(ENTRIES_MAX) {
                     @match entry {
-                        Entry::Attempt(attempt) => (self::attempt(seen, attempt, now,
+                        TimelineEntry::Attempt(attempt) => (self::attempt(seen, attempt, now,
                             attempts.iter().position(|one| one.attempt == attempt.attempt).is_some_and(|at| at >= whole_from))),
-                        Entry::Move(entry) => (moved(entry, now)),
+                        TimelineEntry::Move(entry) => (moved(entry, now)),
                     }
                 }
             }
@@ -230,7 +230,7 @@ const LINES_MAX: usize = 400;
 /// Fewer than this are not worth folding.
 const FOLD_FROM: usize = 3;
 
-struct Piece<'a> {
+struct StackPiece<'a> {
     lines: Vec<&'a str>,
     library: bool,
 }
@@ -251,8 +251,8 @@ pub(super) fn folded(trace: &str) -> Markup {
 }
 
 /// A line of code below a frame is the frame's.
-fn pieces(trace: &str) -> Vec<Piece<'_>> {
-    let mut pieces: Vec<Piece<'_>> = Vec::new();
+fn pieces(trace: &str) -> Vec<StackPiece<'_>> {
+    let mut pieces: Vec<StackPiece<'_>> = Vec::new();
     let mut in_library = false;
     for line in trace.lines().take(LINES_MAX) {
         in_library = match is_own_frame(line) {
@@ -261,18 +261,18 @@ fn pieces(trace: &str) -> Vec<Piece<'_>> {
         };
         match pieces.last_mut() {
             Some(piece) if piece.library == in_library => piece.lines.push(line),
-            _ => pieces.push(Piece { lines: vec![line], library: in_library }),
+            _ => pieces.push(StackPiece { lines: vec![line], library: in_library }),
         }
     }
     pieces
 }
 
-fn frames(piece: &Piece<'_>) -> usize {
+fn frames(piece: &StackPiece<'_>) -> usize {
     piece.lines.iter().filter(|line| is_own_frame(line).is_some()).count()
 }
 
 /// ` of openai, httpx`
-fn of_whom(piece: &Piece<'_>) -> String {
+fn of_whom(piece: &StackPiece<'_>) -> String {
     let names: BTreeSet<&str> = piece.lines.iter().filter_map(|line| package(line)).take(20).collect();
     let names: Vec<&str> = names.into_iter().take(3).collect();
     if names.is_empty() { String::new() } else { format!(" of {}", visible(&names.join(", "))) }

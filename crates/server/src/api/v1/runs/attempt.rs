@@ -12,18 +12,18 @@ use redrive_store::{DetailCall, Fit, Start, UnderLease};
 use crate::app::App;
 use crate::auth::{Identity, Worker};
 use crate::body::Json;
-use crate::call::{Call, Reply};
+use crate::call::{ApiCall, Reply};
 use crate::capture::{self, Context, lease_token, new_step};
 use crate::prepare;
 use crate::problem::{Code, Problem, Result};
-use crate::query::OfTenant;
+use crate::query::TenantQuery;
 use crate::tasks::compute;
 
 pub(crate) async fn start(
     app: App,
-    call: Call<Worker, (), OfTenant, Json<StartRequest>>,
+    call: ApiCall<Worker, (), TenantQuery, Json<StartRequest>>,
 ) -> Result<Reply<StartAnswer>> {
-    // A start is a lease, and a server that stops gives none; enqueued work is kept.
+    // A start is a lease, and a stopping server gives none; enqueued work is accepted.
     if app.is_stopping() && call.body.value.mode == Mode::Start {
         return Err(Problem::plain(Code::Closing).retry_after_s(1));
     }
@@ -38,7 +38,7 @@ pub(crate) async fn start(
     let started = app.store.start(start).await?;
     let created = started.created;
     let mut answer = prepare::started(&app, started).await;
-    // Of a run that was there before its own attempts tell more.
+    // An existing run has attempts that tell more.
     answer.preflight = preflight.filter(|_| created);
     Ok(Reply::new(answer, created))
 }
@@ -53,7 +53,7 @@ fn start_of(tenant: Tenant, request: StartRequest, policy: &Policy) -> Result<(S
 
 fn under_lease(
     who: &Identity,
-    query: &OfTenant,
+    query: &TenantQuery,
     named: Option<&Tenant>,
     run_id: RunId,
     lease: &str,
@@ -64,14 +64,17 @@ fn under_lease(
 
 pub(crate) async fn heartbeat(
     app: App,
-    call: Call<Worker, RunId, OfTenant, Json<HeartbeatRequest>>,
+    call: ApiCall<Worker, RunId, TenantQuery, Json<HeartbeatRequest>>,
 ) -> Result<Reply<HeartbeatAnswer>> {
     let request = call.body.value;
     let under = under_lease(&call.who, &call.query, request.tenant.as_ref(), call.path, &request.lease)?;
     Ok(Reply::ok(HeartbeatAnswer { lease_expires_at: app.store.heartbeat(under).await? }))
 }
 
-pub(crate) async fn step(app: App, call: Call<Worker, RunId, OfTenant, Json<StepRequest>>) -> Result<Reply<StepView>> {
+pub(crate) async fn step(
+    app: App,
+    call: ApiCall<Worker, RunId, TenantQuery, Json<StepRequest>>,
+) -> Result<Reply<StepView>> {
     let request = call.body.value;
     let under = under_lease(&call.who, &call.query, request.tenant.as_ref(), call.path, &request.lease)?;
     let step = new_step(request.into(), "")?;
@@ -80,7 +83,7 @@ pub(crate) async fn step(app: App, call: Call<Worker, RunId, OfTenant, Json<Step
 
 pub(crate) async fn succeed(
     app: App,
-    call: Call<Worker, RunId, OfTenant, Json<SucceedRequest>>,
+    call: ApiCall<Worker, RunId, TenantQuery, Json<SucceedRequest>>,
 ) -> Result<Reply<SucceedAnswer>> {
     let Json { value, raw, held: _held } = call.body;
     let at = call.who.run(&[call.query.tenant.as_ref(), value.tenant.as_ref()], call.path)?;
@@ -94,12 +97,12 @@ pub(crate) async fn succeed(
 
 pub(crate) async fn fail(
     app: App,
-    call: Call<Worker, RunId, OfTenant, Json<FailRequest>>,
+    call: ApiCall<Worker, RunId, TenantQuery, Json<FailRequest>>,
 ) -> Result<Reply<FailureAnswer>> {
     let Json { value, raw, held: _held } = call.body;
     let under = under_lease(&call.who, &call.query, value.tenant.as_ref(), call.path, &value.lease)?;
     let (to, tenant, holder) = (app.clone(), under.at.tenant.clone(), call.who.holder());
-    // Only rules ask what else is known of the run.
+    // Only user rules look at the run.
     let little = DetailCall { limit: 1, ..DetailCall::default() };
     let run = if app.rules.is_some() { app.store.run_pages(&under.at, little).await.ok() } else { None };
     let failed = compute(&app, &holder, raw.len(), move || {
@@ -114,7 +117,7 @@ pub(crate) async fn fail(
 
 pub(crate) async fn release(
     app: App,
-    call: Call<Worker, RunId, OfTenant, Json<ReleaseRequest>>,
+    call: ApiCall<Worker, RunId, TenantQuery, Json<ReleaseRequest>>,
 ) -> Result<Reply<StateAnswer>> {
     let request = call.body.value;
     let under = under_lease(&call.who, &call.query, request.tenant.as_ref(), call.path, &request.lease)?;

@@ -8,10 +8,10 @@ use redrive_store::{DetailCall, PageCall, RunFilter, RunRef, Sent, TenantScope};
 use crate::app::App;
 use crate::auth::{AnyKey, Identity, TenantReader};
 use crate::budget::Holder;
-use crate::call::{Call, Reply};
-use crate::path::{AttemptNumber, RevisionOf};
+use crate::call::{ApiCall, Reply};
+use crate::path::{AttemptNumber, RevisionPath};
 use crate::problem::Result;
-use crate::query::{CURSOR, FromQuery, Given, LIMIT, OfTenant, Param, ParamKind, TENANT, param};
+use crate::query::{CURSOR, FromQuery, LIMIT, Param, ParamKind, RawQuery, TENANT, TenantQuery, param};
 use crate::tasks::compute;
 
 pub(crate) struct RunListQuery {
@@ -48,7 +48,7 @@ impl FromQuery for RunListQuery {
         ),
     ];
 
-    fn read(given: &mut Given) -> Result<Self> {
+    fn read(given: &mut RawQuery) -> Result<Self> {
         let cursor = given.take("cursor");
         let page = PageCall {
             sort: given.one("sort", "must be received, -received or due")?.unwrap_or(Sort::NewestFirst),
@@ -60,7 +60,7 @@ impl FromQuery for RunListQuery {
     }
 }
 
-fn filter(given: &mut Given) -> Result<RunFilter> {
+fn filter(given: &mut RawQuery) -> Result<RunFilter> {
     Ok(RunFilter {
         tenant: None,
         states: given.list("state", "must be states, separated by commas")?,
@@ -81,13 +81,13 @@ fn filter(given: &mut Given) -> Result<RunFilter> {
     })
 }
 
-fn labels(given: &mut Given, name: &str) -> Result<Vec<redrive_core::text::Label>> {
+fn labels(given: &mut RawQuery, name: &str) -> Result<Vec<redrive_core::text::Label>> {
     let words: Vec<String> = given.list(name, "must be words, separated by commas")?;
     Ok(words.iter().map(|word| word.as_str().into()).collect())
 }
 
 impl RunListQuery {
-    /// As whoever asks may see it.
+    /// Limits the query to what the caller may see.
     pub(crate) fn seen_by(self, who: &Identity) -> Result<(TenantScope, RunFilter, PageCall)> {
         let Self { tenant, mut filter, page } = self;
         let scope = who.scope(tenant.as_ref())?;
@@ -99,12 +99,12 @@ impl RunListQuery {
     }
 }
 
-pub(crate) async fn list(app: App, call: Call<TenantReader, (), RunListQuery>) -> Result<Reply<RunsPage>> {
+pub(crate) async fn list(app: App, call: ApiCall<TenantReader, (), RunListQuery>) -> Result<Reply<RunsPage>> {
     let (scope, filter, page) = call.query.seen_by(&call.who)?;
     Ok(Reply::ok(app.store.runs(&scope, filter, page).await?))
 }
 
-/// Which pages of a run's lists.
+/// Selects pages of a run's attempts, steps and history.
 #[derive(Debug)]
 pub(crate) struct RunDetailQuery {
     tenant: Option<Tenant>,
@@ -118,8 +118,8 @@ const STEPS_CURSOR: Param =
 const HISTORY_CURSOR: Param =
     param("history_cursor", ParamKind::Cursor, "`next_history_cursor` of the page before: older history.");
 
-/// What asks for pages of a run.
-pub(crate) fn detail_pages(given: &mut Given) -> Result<DetailCall> {
+/// Reads the cursors of a run's lists.
+pub(crate) fn detail_pages(given: &mut RawQuery) -> Result<DetailCall> {
     Ok(DetailCall {
         limit: given.limit()?,
         attempts_cursor: given.take(ATTEMPTS_CURSOR.name),
@@ -131,38 +131,38 @@ pub(crate) fn detail_pages(given: &mut Given) -> Result<DetailCall> {
 impl FromQuery for RunDetailQuery {
     const PARAMS: &'static [Param] = &[TENANT, LIMIT, ATTEMPTS_CURSOR, STEPS_CURSOR, HISTORY_CURSOR];
 
-    fn read(given: &mut Given) -> Result<Self> {
+    fn read(given: &mut RawQuery) -> Result<Self> {
         Ok(Self { tenant: given.id("tenant")?, pages: detail_pages(given)? })
     }
 }
 
-/// The same on a page of the desk, whose path names the tenant.
+/// The same for a page of the desk, whose path names the tenant.
 #[derive(Debug)]
 pub(crate) struct PagesQuery(pub DetailCall);
 
 impl FromQuery for PagesQuery {
     const PARAMS: &'static [Param] = &[LIMIT, ATTEMPTS_CURSOR, STEPS_CURSOR, HISTORY_CURSOR];
 
-    fn read(given: &mut Given) -> Result<Self> {
+    fn read(given: &mut RawQuery) -> Result<Self> {
         detail_pages(given).map(Self)
     }
 }
 
-pub(crate) async fn show(app: App, call: Call<AnyKey, RunId, RunDetailQuery>) -> Result<Reply<RunDetail>> {
+pub(crate) async fn show(app: App, call: ApiCall<AnyKey, RunId, RunDetailQuery>) -> Result<Reply<RunDetail>> {
     let at = call.who.run(&[call.query.tenant.as_ref()], call.path)?;
     call.who.may_read(app.store.as_ref(), &at).await?;
     let turn = app.answers.turn(call.who.holder()).await?;
     Ok(Reply::large(read_run(&app, &at, call.query.pages).await?).under(turn))
 }
 
-/// With what the rules say about it.
+/// A run with the guidance of the user rule that matched it.
 pub(crate) async fn read_run(app: &App, at: &RunRef, pages: DetailCall) -> Result<RunDetail> {
     let mut run = app.store.run_pages(at, pages).await?;
     add_guidance(app, &mut run.body);
     Ok(run)
 }
 
-/// The attempt keeps which rule matched; what that rule says is read from the configuration as it is now.
+/// The attempt stores the name of the rule; its guidance comes from the current configuration.
 fn add_guidance(app: &App, run: &mut RunBody) {
     let Some(verdict) = &run.verdict else { return };
     let Some(rule) = app.rules.as_ref().and_then(|rules| rules.by_name(&verdict.rule)) else { return };
@@ -171,7 +171,10 @@ fn add_guidance(app: &App, run: &mut RunBody) {
     run.runbook = rule.runbook.clone().or_else(|| run.runbook.take());
 }
 
-pub(crate) async fn sent(app: App, call: Call<AnyKey, (RunId, AttemptNumber), OfTenant>) -> Result<Reply<SentAnswer>> {
+pub(crate) async fn sent(
+    app: App,
+    call: ApiCall<AnyKey, (RunId, AttemptNumber), TenantQuery>,
+) -> Result<Reply<SentAnswer>> {
     let (run_id, AttemptNumber(attempt)) = call.path;
     let at = call.who.run(&[call.query.tenant.as_ref()], run_id)?;
     call.who.may_read(app.store.as_ref(), &at).await?;
@@ -209,14 +212,20 @@ fn sent_answer(at: RunRef, sent: Sent) -> SentAnswer {
     }
 }
 
-pub(crate) async fn revision(app: App, call: Call<TenantReader, RevisionOf, OfTenant>) -> Result<Reply<RevisionView>> {
-    let RevisionOf { run_id, revision } = call.path;
+pub(crate) async fn revision(
+    app: App,
+    call: ApiCall<TenantReader, RevisionPath, TenantQuery>,
+) -> Result<Reply<RevisionView>> {
+    let RevisionPath { run_id, revision } = call.path;
     let at = call.who.run(&[call.query.tenant.as_ref()], run_id)?;
     let turn = app.answers.turn(call.who.holder()).await?;
     Ok(Reply::ok(app.store.revision(&at, Some(revision)).await?).under(turn))
 }
 
-pub(crate) async fn duplicates(app: App, call: Call<TenantReader, RunId, OfTenant>) -> Result<Reply<DuplicatesAnswer>> {
+pub(crate) async fn duplicates(
+    app: App,
+    call: ApiCall<TenantReader, RunId, TenantQuery>,
+) -> Result<Reply<DuplicatesAnswer>> {
     let at = call.who.run(&[call.query.tenant.as_ref()], call.path)?;
     Ok(Reply::ok(app.store.duplicates(&at).await?))
 }
@@ -228,7 +237,7 @@ mod tests {
     #[test]
     fn a_run_filter_reads_comma_lists_and_names_bad_values() {
         let query: RunListQuery =
-            Given::parse(Some("state=dead,review&reason=timeout,x:mine&held=false&q=task-")).unwrap();
+            RawQuery::parse(Some("state=dead,review&reason=timeout,x:mine&held=false&q=task-")).unwrap();
         assert_eq!((query.filter.states.len(), query.filter.reasons.len()), (2, 2));
         assert_eq!((query.filter.held, query.filter.q.as_deref()), (Some(false), Some("task-")));
         for (bad, name) in [
@@ -240,19 +249,19 @@ mod tests {
             ("state=", "state"),
             ("count=2", "count"),
         ] {
-            let problem = Given::parse::<RunListQuery>(Some(bad)).err().unwrap().into_wire();
+            let problem = RawQuery::parse::<RunListQuery>(Some(bad)).err().unwrap().into_wire();
             assert_eq!(
                 (problem.code.as_str(), problem.more["parameter"].as_str()),
                 ("invalid_parameter", Some(name)),
                 "{bad}"
             );
         }
-        assert!(Given::parse::<RunListQuery>(Some(&format!("q={}", "x".repeat(201)))).is_err());
+        assert!(RawQuery::parse::<RunListQuery>(Some(&format!("q={}", "x".repeat(201)))).is_err());
     }
 
     #[test]
     fn the_total_is_counted_once_unless_asked_for() {
-        let count = |query| Given::parse::<RunListQuery>(Some(query)).map(|q| q.page.count).unwrap();
+        let count = |query| RawQuery::parse::<RunListQuery>(Some(query)).map(|q| q.page.count).unwrap();
         assert_eq!(
             [count(""), count("cursor=x"), count("cursor=x&count=true"), count("count=false")],
             [true, false, true, false]

@@ -9,10 +9,10 @@ use crate::app::App;
 use crate::auth::{Identity, TenantReader};
 use crate::body::HeldJson;
 use crate::budget::Holder;
-use crate::call::{Call, Reply};
+use crate::call::{ApiCall, Reply};
 use crate::capture;
 use crate::problem::{Code, Problem, Result};
-use crate::query::{FromQuery, Given, OfTenant, Param, ParamKind, TENANT, param};
+use crate::query::{FromQuery, Param, ParamKind, RawQuery, TENANT, TenantQuery, param};
 use crate::tasks::compute;
 
 pub(crate) struct PlanQuery {
@@ -32,14 +32,14 @@ impl FromQuery for PlanQuery {
         param("from_step", ParamKind::Name, "From a recorded step on, by its key or name."),
     ];
 
-    fn read(given: &mut Given) -> Result<Self> {
+    fn read(given: &mut RawQuery) -> Result<Self> {
         let mut label = |name: &str| given.take(name).map(|text| Label::from(text.as_str()));
         let (model, agent, from_step) = (label("model"), label("agent"), label("from_step"));
         Ok(Self { tenant: given.id("tenant")?, queue: given.id("queue")?, model, agent, from_step })
     }
 }
 
-pub(crate) async fn get_plan(app: App, call: Call<TenantReader, RunId, PlanQuery>) -> Result<Reply<PlanAnswer>> {
+pub(crate) async fn get_plan(app: App, call: ApiCall<TenantReader, RunId, PlanQuery>) -> Result<Reply<PlanAnswer>> {
     let PlanQuery { tenant, model, agent, queue, from_step } = call.query;
     let at = call.who.run(&[tenant.as_ref()], call.path)?;
     let request = ReplayRequest { model, agent, queue, from_step, ..ReplayRequest::default() };
@@ -48,7 +48,7 @@ pub(crate) async fn get_plan(app: App, call: Call<TenantReader, RunId, PlanQuery
 
 pub(crate) async fn post_plan(
     app: App,
-    call: Call<TenantReader, RunId, OfTenant, HeldJson<ReplayRequest>>,
+    call: ApiCall<TenantReader, RunId, TenantQuery, HeldJson<ReplayRequest>>,
 ) -> Result<Reply<PlanAnswer>> {
     let HeldJson { value: request, bytes, held: _held } = call.body;
     let at = call.who.run(&[call.query.tenant.as_ref(), request.tenant.as_ref()], call.path)?;
@@ -60,12 +60,12 @@ async fn plan(app: &App, at: &RunRef, request: ReplayRequest, bytes: usize) -> R
     Ok(Reply::large(app.store.plan(at, replay).await?))
 }
 
-/// How often a fix is made anew when somebody else's came first.
+/// How often a fix is retried after a conflict with another revision.
 const TRIES: usize = 3;
 
 pub(crate) async fn replay(
     app: App,
-    call: Call<TenantReader, RunId, OfTenant, HeldJson<ReplayRequest>>,
+    call: ApiCall<TenantReader, RunId, TenantQuery, HeldJson<ReplayRequest>>,
 ) -> Result<Reply<ReplayAnswer>> {
     let HeldJson { value: request, bytes, held: _held } = call.body;
     let named = [call.query.tenant.as_ref(), request.tenant.as_ref()];
@@ -74,7 +74,7 @@ pub(crate) async fn replay(
     Ok(Reply::ok(replay_as(&app, &call.who, &at, request, bytes).await?))
 }
 
-/// On the word of whoever asks; `bytes` is how much there was to read.
+/// Replays on behalf of a caller; `bytes` is the size of the request.
 pub(crate) async fn replay_as(
     app: &App,
     who: &Identity,
@@ -90,7 +90,7 @@ pub(crate) async fn replay_as(
     Ok(ReplayAnswer { run_id, tenant, state, attempt, revision, plan_hash, expires_at })
 }
 
-/// The role before the look-up, like everywhere.
+/// The role is checked before the look-up.
 fn may_force(who: &Identity, request: &ReplayRequest) -> Result<()> {
     if request.force && !who.may_force() {
         return Err(Problem::new(Code::Forbidden, "only an operator may force"));
@@ -130,7 +130,7 @@ async fn try_replay(
     Ok(app.store.triage(act).await)
 }
 
-/// The request with its fix made from the payload as it is now.
+/// The request with its fix applied to the current payload.
 pub(crate) async fn prepared(app: &App, at: &RunRef, request: ReplayRequest, bytes: usize) -> Result<Replay> {
     capture::check_replay(&request)?;
     let current = match &request.fix {

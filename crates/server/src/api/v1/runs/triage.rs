@@ -1,5 +1,5 @@
 //! `POST /v1/runs/{run_id}/` `cancel resolve discard note review approve reject defer reassign assign merge unmerge`:
-//! what a person decides.
+//! decisions of a person.
 
 use redrive_core::ids::{QueueName, RunId, Tenant};
 use redrive_core::text::{Label, Text};
@@ -12,73 +12,73 @@ use redrive_store::{Act, Triage};
 use crate::app::App;
 use crate::auth::{Identity, TenantReader};
 use crate::body::{Json, OptionalJson};
-use crate::call::{Call, Reply};
+use crate::call::{ApiCall, Reply};
 use crate::capture::not_blank;
 use crate::problem::{Code, Problem, Result};
-use crate::query::OfTenant;
+use crate::query::TenantQuery;
 
-type TriageCall<B = OptionalJson<TriageRequest>> = Call<TenantReader, RunId, OfTenant, B>;
-type Acted = Result<Reply<StateAnswer>>;
+type TriageCall<B = OptionalJson<TriageRequest>> = ApiCall<TenantReader, RunId, TenantQuery, B>;
+type TriageResult = Result<Reply<StateAnswer>>;
 
-pub(crate) async fn cancel(app: App, call: TriageCall) -> Acted {
+pub(crate) async fn cancel(app: App, call: TriageCall) -> TriageResult {
     plain(&app, call, Triage::Cancel).await
 }
 
-pub(crate) async fn resolve(app: App, call: TriageCall) -> Acted {
+pub(crate) async fn resolve(app: App, call: TriageCall) -> TriageResult {
     plain(&app, call, Triage::Resolve).await
 }
 
-pub(crate) async fn discard(app: App, call: TriageCall) -> Acted {
+pub(crate) async fn discard(app: App, call: TriageCall) -> TriageResult {
     plain(&app, call, Triage::Discard).await
 }
 
-/// A note without words would be none.
-pub(crate) async fn note(app: App, call: TriageCall) -> Acted {
+/// A note needs a text.
+pub(crate) async fn note(app: App, call: TriageCall) -> TriageResult {
     let noted = noted(call.body.0.reason.as_ref())?;
     plain(&app, call, noted).await
 }
 
-pub(crate) async fn review(app: App, call: TriageCall) -> Acted {
+pub(crate) async fn review(app: App, call: TriageCall) -> TriageResult {
     plain(&app, call, Triage::Review).await
 }
 
-pub(crate) async fn reject(app: App, call: TriageCall) -> Acted {
+pub(crate) async fn reject(app: App, call: TriageCall) -> TriageResult {
     plain(&app, call, Triage::Reject).await
 }
 
-pub(crate) async fn unmerge(app: App, call: TriageCall) -> Acted {
+pub(crate) async fn unmerge(app: App, call: TriageCall) -> TriageResult {
     plain(&app, call, Triage::Unmerge).await
 }
 
-/// Four eyes: only an operator may approve what the same key has asked for.
-pub(crate) async fn approve(app: App, call: TriageCall<Json<ApproveRequest>>) -> Acted {
-    let Call { who, path, query, body } = call;
+/// Only an operator may approve what the same key has asked for.
+pub(crate) async fn approve(app: App, call: TriageCall<Json<ApproveRequest>>) -> TriageResult {
+    let ApiCall { who, path, query, body } = call;
     let ApproveRequest { tenant, plan_hash, reason } = body.into_value();
     let triage = Triage::Approve { plan_hash, own_too: who.may_force() };
     act(&app, &who, path, &query, tenant, reason, triage).await
 }
 
-pub(crate) async fn defer(app: App, call: TriageCall<Json<DeferRequest>>) -> Acted {
-    let Call { who, path, query, body } = call;
+pub(crate) async fn defer(app: App, call: TriageCall<Json<DeferRequest>>) -> TriageResult {
+    let ApiCall { who, path, query, body } = call;
     let DeferRequest { tenant, until, reason } = body.into_value();
     act(&app, &who, path, &query, tenant, reason, deferred(until, app.store.now())?).await
 }
 
-pub(crate) async fn reassign(app: App, call: TriageCall<Json<ReassignRequest>>) -> Acted {
-    let Call { who, path, query, body } = call;
+pub(crate) async fn reassign(app: App, call: TriageCall<Json<ReassignRequest>>) -> TriageResult {
+    let ApiCall { who, path, query, body } = call;
     let ReassignRequest { tenant, agent, queue, reason } = body.into_value();
     act(&app, &who, path, &query, tenant, reason, reassigned(agent, queue)?).await
 }
 
-pub(crate) async fn assign(app: App, call: TriageCall<Json<AssignRequest>>) -> Acted {
-    let Call { who, path, query, body } = call;
+pub(crate) async fn assign(app: App, call: TriageCall<Json<AssignRequest>>) -> TriageResult {
+    let ApiCall { who, path, query, body } = call;
     let AssignRequest { tenant, to, reason } = body.into_value();
     not_blank("to", to.as_ref())?;
     act(&app, &who, path, &query, tenant, reason, Triage::Assign { to }).await
 }
 
-pub(crate) async fn merge(app: App, call: TriageCall<Json<MergeRequest>>) -> Acted {
-    let Call { who, path, query, body } = call;
+pub(crate) async fn merge(app: App, call: TriageCall<Json<MergeRequest>>) -> TriageResult {
+    let ApiCall { who, path, query, body } = call;
     let MergeRequest { tenant, into, reason } = body.into_value();
     act(&app, &who, path, &query, tenant, reason, Triage::Merge { into }).await
 }
@@ -104,8 +104,8 @@ pub(crate) fn reassigned(agent: Option<Label>, queue: Option<QueueName>) -> Resu
     Ok(Triage::Reassign { agent, queue })
 }
 
-async fn plain(app: &App, call: TriageCall, triage: Triage) -> Acted {
-    let Call { who, path, query, body: OptionalJson(TriageRequest { tenant, reason }) } = call;
+async fn plain(app: &App, call: TriageCall, triage: Triage) -> TriageResult {
+    let ApiCall { who, path, query, body: OptionalJson(TriageRequest { tenant, reason }) } = call;
     act(app, &who, path, &query, tenant, reason, triage).await
 }
 
@@ -113,11 +113,11 @@ async fn act(
     app: &App,
     who: &Identity,
     run_id: RunId,
-    query: &OfTenant,
+    query: &TenantQuery,
     tenant: Option<Tenant>,
     reason: Option<Text>,
     triage: Triage,
-) -> Acted {
+) -> TriageResult {
     let at = who.run(&[query.tenant.as_ref(), tenant.as_ref()], run_id)?;
     let act = Act { at, triage, actor: who.actor(), reason };
     Ok(Reply::ok(app.store.triage(act).await?.answer))
