@@ -68,7 +68,7 @@ const SIMULATION_SEEDS: &str = "1000";
 const QUICK_SIMULATION_SEEDS: &str = "40";
 /// Optimised for the simulation: the second build costs less than it saves. Their dependencies are shared with the other
 /// suites.
-const OPTIMISED: [&str; 4] = ["redrive-core", "redrive-store", "redrive-server", "redrive-sim"];
+const OPTIMISED: [&str; 5] = ["redrive-core", "redrive-engine", "redrive-store", "redrive-server", "redrive-sim"];
 
 /// Many seeds of the simulation, 1,000 operations each.
 const SIMULATION: Suite = Suite { name: "simulation", needs: &[], quick: true, command: simulation_command };

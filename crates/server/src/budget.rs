@@ -181,7 +181,7 @@ pub(crate) enum IfFull {
 #[derive(Debug)]
 pub(crate) struct Reserved {
     pub(crate) bytes: usize,
-    _share: Share,
+    _share: BudgetShare,
 }
 
 impl AnswerBudget {

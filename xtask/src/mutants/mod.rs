@@ -23,6 +23,7 @@ const GOAL: f64 = 90.0;
 const DEFAULT_SAMPLE: usize = 200;
 
 const CORE: &str = "redrive-core";
+const ENGINE: &str = "redrive-engine";
 const STORE: &str = "redrive-store";
 
 struct Module {
@@ -39,7 +40,7 @@ const MODULES: &[Module] = &[
     Module { name: "operation", files: &["crates/core/src/operation/*.rs"] },
     Module { name: "plan", files: &["crates/core/src/plan/*.rs"] },
     Module { name: "strategy", files: &["crates/core/src/strategy/*.rs"] },
-    Module { name: "transactions", files: &["crates/store/src/commands/*.rs", "crates/store/src/commands/*/*.rs"] },
+    Module { name: "transactions", files: &["crates/engine/src/*.rs", "crates/engine/src/*/*.rs"] },
 ];
 
 /// The suites that judge a mutant, the quickest first. The store's own judge what the domain's do not catch.
@@ -161,7 +162,7 @@ fn install_if_missing() -> Result<()> {
 
 fn list(module: &Module) -> Result<Vec<Mutant>> {
     let mut command = workspace::cargo()?;
-    command.args(["mutants", "--list", "--json", "--package", CORE, "--package", STORE]);
+    command.args(["mutants", "--list", "--json", "--package", CORE, "--package", ENGINE]);
     for file in module.files {
         command.args(["--file", file]);
     }

@@ -224,6 +224,7 @@ fn repeated_names_get_ordinals_and_replays_start_at_one() {
         (2, 1),
         "a later one moves nobody on"
     );
+    let one = |state, met| unnamed(1, state, met, true);
     assert_eq!(ordinal(&[one(EntryState::Committed, true)], started), 2);
     assert_eq!(ordinal(&[one(EntryState::Committed, false)], started), 1);
     // Two of them at once: the outcomes come in the order of the beginnings.

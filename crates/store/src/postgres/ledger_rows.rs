@@ -75,7 +75,8 @@ impl LedgerRows for PgRows<'_> {
     }
 
     fn step_holder(&mut self, tenant: i64, key: &str) -> Result<Option<StepRow>> {
-        Ok(self.steps(&HOLDER, &[&tenant, &key])?.pop())
+        let sql = self.locking(&HOLDER);
+        Ok(self.steps(sql, &[&tenant, &key])?.pop())
     }
 
     fn step_given_up(&mut self, tenant: i64, key: &str) -> Result<Option<StepRow>> {

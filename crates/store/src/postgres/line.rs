@@ -162,7 +162,7 @@ impl Line {
         match self.first_failure_ahead() {
             Some(error) => {
                 self.failure.get_or_insert(Failure::of(&error));
-                Err(error.into())
+                Err(database(error).into())
             }
             None => Ok(()),
         }
@@ -195,7 +195,7 @@ impl Line {
             // What was sent before it was answered before it, and says why if it failed.
             let error = self.first_failure_ahead().unwrap_or(error);
             self.failure.get_or_insert(Failure::of(&error));
-            error.into()
+            database(error).into()
         })
     }
 

@@ -128,7 +128,7 @@ impl Backend for SqliteStore {
         self.read(|conn| {
             let sql = format!("SELECT {OPERATION_COLUMNS} FROM operations WHERE open = 1 ORDER BY id");
             let mut read = conn.prepare_cached(&sql)?;
-            read.query_and_then([], |row| Ok(OperationRow::read(row)?))?.collect()
+            read.query_and_then([], |row| OperationRow::read(row))?.collect()
         })
         .await
     }

@@ -335,13 +335,12 @@ pub async fn calls_for_two_agents_at_once_get_their_own(world: World) {
         let agent = Some(Label::from(if n % 2 == 0 { "even" } else { "odd" }));
         world.store.start(enqueued(NewRun { agent, ..new_run(&format!("r-{n}")) })).await.unwrap();
     }
-    let calls = (0..60).map(|n| {
+    let mut calls = tokio::task::JoinSet::new();
+    for n in 0..60 {
         let (store, agent) = (world.store.clone(), if n % 2 == 0 { "even" } else { "odd" });
-        tokio::spawn(async move { (agent, store.lease(for_agent(agent, 1)).await.unwrap()) })
-    });
-    let calls: Vec<_> = calls.collect();
-    for call in calls {
-        let (agent, leased) = call.await.unwrap();
+        calls.spawn(async move { (agent, store.lease(for_agent(agent, 1)).await.unwrap()) });
+    }
+    for (agent, leased) in calls.join_all().await {
         let got: Vec<_> = leased.iter().map(|run| run.agent.as_ref().unwrap().as_str()).collect();
         assert_eq!(got, [agent]);
     }

@@ -33,7 +33,7 @@ async fn replicas_that_start_together_migrate_once() {
         store.ready().await.unwrap();
         store.close().await;
     }
-    assert_eq!(database.sql("SELECT count(*), max(version) FROM schema_version").unwrap(), "1|12");
+    assert_eq!(database.sql("SELECT count(*), max(version) FROM schema_version").unwrap(), "1|13");
 }
 
 #[tokio::test]
