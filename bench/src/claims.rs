@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use redrive_core::wire::LeasedRun;
-use redrive_store::{AttemptBody, LeaseCall, RunRef, Store, Success, TenantScope, encode};
+use redrive_engine::{AttemptBody, LeaseCall, RunRef, Store, Success, TenantScope, encode};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::figures::{Figures, median, median_ratio, per_second};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use redrive_core::run::StateName;
-use redrive_store::{Bulk, BulkReplay, NewOperation, Over, RunFilter, Store};
+use redrive_engine::{Bulk, BulkReplay, NewOperation, Over, RunFilter, Store};
 use rusqlite::{Connection, params};
 
 use crate::figures::{Figures, median, median_ratio, per_second};
@@ -148,7 +148,7 @@ fn raw_replay(folder: &Path, runs: u64) -> Result<Duration> {
         batch.runs.clone().try_for_each(|run| raw_item(&conn, run))?;
         conn.prepare_cached("COMMIT")?.execute([])?;
     }
-    let note = redrive_store::encode(b"\"Operation op-1.\"");
+    let note = redrive_engine::encode(b"\"Operation op-1.\"");
     for batch in &batches {
         conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         batch.runs.clone().try_for_each(|run| raw_move(&conn, run, &note))?;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use redrive_core::run::StateName;
 use redrive_core::wire::Sort;
-use redrive_store::{PageCall, RunFilter, Store, TenantScope};
+use redrive_engine::{PageCall, RunFilter, Store, TenantScope};
 
 use crate::figures::{Figures, median};
 use crate::process::{Server, StoreLocation};

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use redrive_core::policy::Policies;
+use redrive_engine::{Store, SystemClock, SystemDice};
 use redrive_store::sqlite::{Options, SqliteStore};
-use redrive_store::{Store, SystemClock, SystemDice};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params, params_from_iter};
 use sha2::{Digest as _, Sha256};

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use redrive_store::{Dice as _, SeededDice};
+use redrive_engine::{Dice as _, SeededDice};
 use rustix::time::{ClockId, clock_gettime};
 
 pub use targets::{TARGETS, Target};

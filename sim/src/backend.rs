@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 
 use redrive_core::policy::Policies;
 use redrive_core::time::Timestamp;
+use redrive_engine::{Clock, Dice, ManualClock, SeededDice, Store};
 use redrive_store::sqlite::{Options, SqliteStore};
-use redrive_store::{Clock, Dice, ManualClock, SeededDice, Store};
 use tempfile::TempDir;
 
 use crate::scheduler::alone;

@@ -7,7 +7,7 @@ use redrive_core::breaker::StateName as BreakerState;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{BreakerView, ItemOutcome, OperationState, RunDetail, Sort};
-use redrive_store::{ItemsCall, PageCall, RunFilter, TenantScope};
+use redrive_engine::{ItemsCall, PageCall, RunFilter, TenantScope};
 
 use crate::actors::operator;
 use crate::facts::{Key, RunFacts};

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use redrive_core::time::Timestamp;
-use redrive_store::LeaseToken;
+use redrive_engine::LeaseToken;
 
 use crate::net::Heard;
 use crate::runs::order_key;

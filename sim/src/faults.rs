@@ -16,7 +16,7 @@ use redrive_core::wire::{
     SucceedAnswer, TenantBreaker, TenantHealth, TenantsAnswer,
 };
 use redrive_engine::ports::backend::Reads;
-use redrive_store::{
+use redrive_engine::{
     Act, BreakerAct, DetailCall, EffectRef, Error, FailedAttempt, ItemsCall, KeyMark, KeyRecord, LeaseCall,
     NewOperation, NewSent, NewStep, PageCall, PatternAct, PatternsCall, Reconcile, Replay, Report, Reported, Result,
     RunFilter, RunRef, Sent, Standing, Start, Started, StatsCall, Store, Success, Swept, TenantScope, Triaged,

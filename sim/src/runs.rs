@@ -1,7 +1,7 @@
 //! The runs of a play: the same names in every tenant, some of each kind.
 
 use redrive_core::ids::{RunId, Tenant};
-use redrive_store::RunRef;
+use redrive_engine::RunRef;
 use serde_json::{Value, json};
 
 use crate::facts::Key;

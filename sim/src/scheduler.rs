@@ -12,7 +12,7 @@ use std::thread::{Thread, ThreadId};
 use std::time::Duration;
 
 use redrive_core::time::Timestamp;
-use redrive_store::{Clock, ManualClock};
+use redrive_engine::{Clock, ManualClock};
 
 use crate::backend::Chance;
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use redrive_core::run::StateName;
 use redrive_core::wire::{RunSummary, Sort};
 use redrive_engine::services::Job;
-use redrive_store::{PageCall, RunFilter, TenantScope};
+use redrive_engine::{PageCall, RunFilter, TenantScope};
 use serde_json::json;
 
 use crate::actors::operator::settle_doubts;

@@ -12,10 +12,10 @@ use redrive_core::policy::{BreakerLayer, Limits as TenantLimits, Policies, Polic
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{QueueSettings, Role};
 use redrive_engine::services::{self, Job};
+use redrive_engine::{SeededDice, Store};
 use redrive_server::auth::new_key;
 use redrive_server::router::router;
 use redrive_server::{App, Limits};
-use redrive_store::{SeededDice, Store};
 
 use crate::Plan;
 use crate::backend::{Backend, Chance};

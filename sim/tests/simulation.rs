@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use redrive_engine::{Clock as _, SystemClock};
 use redrive_sim::{Kind, Outcome, Plan, play, shrink};
-use redrive_store::{Clock as _, SystemClock};
 
 fn number(name: &str, otherwise: impl FnOnce() -> u64) -> u64 {
     std::env::var(name).ok().map_or_else(otherwise, |given| given.parse().expect("a number"))

@@ -1,6 +1,6 @@
 //! Chance from a seed. Threads and the machine add their own: a seed repeats what is asked, not when it is answered.
 
-use redrive_store::{Dice as _, SeededDice, SystemDice};
+use redrive_engine::{Dice as _, SeededDice, SystemDice};
 
 pub(crate) fn fresh() -> u64 {
     let mut bytes = [0; 4];

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use redrive_store::{Store as _, encode};
+use redrive_engine::{Store as _, encode};
 use tokio_postgres::{Client, Row};
 
 use super::raw::{Append, Bound, Deltas, Moved, StateDetail, send_and_commit};

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use private_postgres::Database;
-use redrive_store::Store;
+use redrive_engine::Store;
 
 use super::server::{Dataset, Postgres, connect, copy, number, open};
 use crate::Plan;

@@ -10,7 +10,7 @@ mod replicas;
 mod server;
 
 use anyhow::Result;
-use redrive_store::Store as _;
+use redrive_engine::Store as _;
 use server::{Dataset, Postgres, copy, open};
 
 use crate::Plan;

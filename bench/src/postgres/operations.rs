@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use redrive_store::Store as _;
+use redrive_engine::Store as _;
 use tokio_postgres::Client;
 
 use super::raw::{Bound, commit};
@@ -70,7 +70,7 @@ pub async fn raw_replay(client: &Client, runs: u64) -> Result<Duration> {
     for ids in &batches {
         ensure!(client.execute(&items, &[ids]).await? == ids.len() as u64, "an item is not there");
     }
-    let note = redrive_store::encode(b"\"Operation op-1.\"");
+    let note = redrive_engine::encode(b"\"Operation op-1.\"");
     for (ids, [tenants, queues, n], reasons) in batches.iter().zip(&counted).map(|(ids, (of, why))| (ids, of, why)) {
         let log: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
         let statements: [Bound<'_>; 5] = [

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use private_postgres::{Database, sql};
 use redrive_core::policy::Policies;
+use redrive_engine::{Store as _, SystemDice, encode};
 use redrive_store::postgres::{LINES, Options, PgStore};
-use redrive_store::{Store as _, SystemDice, encode};
 use tokio_postgres::{Client, NoTls};
 
 use crate::Plan;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use redrive_core::classify::user_rules::UserRules;
-use redrive_store::{Dice, Store, Turns};
+use redrive_engine::{Dice, Store, Turns};
 use tokio::sync::watch;
 
 use crate::api::probes::Readiness;

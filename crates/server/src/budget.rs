@@ -12,7 +12,7 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use redrive_core::ids::Tenant;
-use redrive_store::{Turn, Turns};
+use redrive_engine::{Turn, Turns};
 
 use crate::limits::{LARGE_ANSWER_BYTES, LARGE_READS_HOLDER_MAX, LARGE_READS_MAX, LARGE_READS_WAIT_MS, Limits};
 use crate::problem::{Code, Problem, Result};

@@ -3,7 +3,7 @@
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
-use redrive_store::Turn;
+use redrive_engine::Turn;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 

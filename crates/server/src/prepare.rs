@@ -11,7 +11,7 @@ use redrive_core::rewrite::{Room, measure, rewrite};
 use redrive_core::strategy::Failure;
 use redrive_core::verdict::Change;
 use redrive_core::wire::{HandedChange, LeasedRun, PreflightBrief, RawJson, StartAnswer};
-use redrive_store::{Fit, NewSent, PayloadKind, Report, RunRef, Started, UnderLease, decode, encode};
+use redrive_engine::{Fit, NewSent, PayloadKind, Report, RunRef, Started, UnderLease, decode, encode};
 use serde_json::value::RawValue;
 
 use crate::app::App;

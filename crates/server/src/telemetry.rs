@@ -8,7 +8,7 @@ use axum::response::{IntoResponse as _, Response};
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use redrive_core::ids::RunId;
-use redrive_store::Dice;
+use redrive_engine::Dice;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 use tracing::field::{Empty, display};
@@ -143,7 +143,7 @@ impl RequestIds {
 
 #[cfg(test)]
 mod tests {
-    use redrive_store::SeededDice;
+    use redrive_engine::SeededDice;
 
     use super::*;
 

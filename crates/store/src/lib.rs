@@ -10,4 +10,3 @@ pub mod sqlite;
 
 pub use failure::classify;
 pub use kept::check::Miscounted;
-pub use redrive_engine::*;

@@ -14,7 +14,7 @@ mod world;
 
 use redrive_core::text::{Label, Text};
 use redrive_core::wire::{BreakerAction, PatternState, Versions};
-use redrive_store::{BreakerAct, PatternAct, PatternVerb, Start, TenantScope};
+use redrive_engine::{BreakerAct, PatternAct, PatternVerb, Start, TenantScope};
 use rusqlite::{Connection, OpenFlags};
 
 use world::{World, numbered, start};

@@ -8,7 +8,7 @@ use redrive_core::pattern::{fingerprint, why_grouped};
 use redrive_core::reason::Reason;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
-use redrive_store::{LeaseToken, decode, encode};
+use redrive_engine::{LeaseToken, decode, encode};
 
 use super::{Ask, Target, halves, told};
 

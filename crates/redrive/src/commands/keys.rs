@@ -6,8 +6,8 @@ use redrive_core::ids::Tenant;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{CreatedKey, KeyView, KeysAnswer, Role};
+use redrive_engine::{KeyRecord, SystemDice};
 use redrive_server::auth;
-use redrive_store::{KeyRecord, SystemDice};
 
 use crate::args::word;
 use crate::commands::now;

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use redrive_core::time::Timestamp;
-use redrive_store::{Clock, SystemClock};
+use redrive_engine::{Clock, SystemClock};
 
 pub(crate) mod breakers;
 pub(crate) mod classify;

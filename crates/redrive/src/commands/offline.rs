@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use redrive_core::time::Timestamp;
 use redrive_core::wire::HealthAnswer;
+use redrive_engine::{KeyRecord, SystemClock};
 use redrive_store::copy::Place;
-use redrive_store::{KeyRecord, Miscounted, SystemClock, classify, postgres, sqlite};
+use redrive_store::{Miscounted, classify, postgres, sqlite};
 
 /// Whichever it is.
 pub(crate) enum OfflineStore {
@@ -32,42 +33,42 @@ macro_rules! either {
 }
 
 impl OfflineStore {
-    pub(crate) fn now(&mut self) -> redrive_store::Result<Timestamp> {
+    pub(crate) fn now(&mut self) -> redrive_engine::Result<Timestamp> {
         match self {
             Self::Folder(store) => Ok(store.now()),
             Self::Database(store) => store.now().map_err(classify),
         }
     }
 
-    pub(crate) fn keys(&mut self) -> redrive_store::Result<Vec<KeyRecord>> {
+    pub(crate) fn keys(&mut self) -> redrive_engine::Result<Vec<KeyRecord>> {
         either!(self, store => store.keys())
     }
 
-    pub(crate) fn put_key(&mut self, key: &KeyRecord) -> redrive_store::Result<()> {
+    pub(crate) fn put_key(&mut self, key: &KeyRecord) -> redrive_engine::Result<()> {
         either!(self, store => store.put_key(key))
     }
 
-    pub(crate) fn revoke_key(&mut self, id: &str) -> redrive_store::Result<bool> {
+    pub(crate) fn revoke_key(&mut self, id: &str) -> redrive_engine::Result<bool> {
         either!(self, store => store.revoke_key(id))
     }
 
-    pub(crate) fn queues(&mut self) -> redrive_store::Result<u64> {
+    pub(crate) fn queues(&mut self) -> redrive_engine::Result<u64> {
         either!(self, store => store.queues())
     }
 
-    pub(crate) fn health(&mut self) -> redrive_store::Result<HealthAnswer> {
+    pub(crate) fn health(&mut self) -> redrive_engine::Result<HealthAnswer> {
         either!(self, store => store.health())
     }
 
-    pub(crate) fn last_stamp(&mut self) -> redrive_store::Result<Option<Timestamp>> {
+    pub(crate) fn last_stamp(&mut self) -> redrive_engine::Result<Option<Timestamp>> {
         either!(self, store => store.last_stamp())
     }
 
-    pub(crate) fn miscounted(&mut self) -> redrive_store::Result<Miscounted> {
+    pub(crate) fn miscounted(&mut self) -> redrive_engine::Result<Miscounted> {
         either!(self, store => store.miscounted())
     }
 
-    pub(crate) fn recount(&mut self) -> redrive_store::Result<()> {
+    pub(crate) fn recount(&mut self) -> redrive_engine::Result<()> {
         either!(self, store => store.recount())
     }
 }

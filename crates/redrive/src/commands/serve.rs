@@ -11,11 +11,12 @@ use redrive_core::ids::QueueName;
 use redrive_core::policy::Policies;
 use redrive_core::text::Label;
 use redrive_core::wire::{QueueSettings, Role};
+use redrive_engine::{Dice, Store, SystemClock, SystemDice};
 use redrive_server::{Config, Limits, Server, auth};
 use redrive_store::copy::Place;
 use redrive_store::postgres::PgStore;
 use redrive_store::sqlite::SqliteStore;
-use redrive_store::{Dice, Store, SystemClock, SystemDice, postgres, sqlite};
+use redrive_store::{postgres, sqlite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{ConfigFile, ConfigPath, FlagSettings, Settings};

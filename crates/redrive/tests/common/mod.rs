@@ -17,7 +17,7 @@ pub mod lot;
 use std::path::Path;
 
 use redrive_core::time::Timestamp;
-use redrive_store::{Clock as _, SystemClock};
+use redrive_engine::{Clock as _, SystemClock};
 
 use crate::support::{Server, new_key, wait_for};
 

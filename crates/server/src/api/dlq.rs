@@ -2,7 +2,7 @@
 
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::wire::{DlqAnswer, DlqMessage, DlqStatus, RunSummary, Sort, TriageRequest};
-use redrive_store::{Act, PageCall, RunFilter, TenantScope, Triage};
+use redrive_engine::{Act, PageCall, RunFilter, TenantScope, Triage};
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
-use redrive_store::{Error, Store, TenantScope};
+use redrive_engine::{Error, Store, TenantScope};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use tokio::sync::Mutex;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::wire::Role;
-use redrive_store::{KeyMark, KeyRecord, RunRef, Store, TenantScope};
+use redrive_engine::{KeyMark, KeyRecord, RunRef, Store, TenantScope};
 
 use crate::app::App;
 use crate::budget::Holder;
@@ -146,7 +146,7 @@ impl Identity {
     pub(crate) async fn may_read(&self, store: &dyn Store, at: &RunRef) -> Result<()> {
         let Some(mark) = self.mark() else { return Ok(()) };
         let worked_on = store.was_worked_on_by(at, mark).await?;
-        worked_on.then_some(()).ok_or_else(|| redrive_store::Error::NotFound("run").into())
+        worked_on.then_some(()).ok_or_else(|| redrive_engine::Error::NotFound("run").into())
     }
 
     pub fn may_force(&self) -> bool {

@@ -13,7 +13,7 @@ use redrive_core::ids::Tenant;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Role;
-use redrive_store::{Dice, KeyRecord, Store};
+use redrive_engine::{Dice, KeyRecord, Store};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use tokio::time::Instant;
@@ -177,7 +177,7 @@ fn is_valid(key: &KeyRecord, now: Timestamp) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use redrive_store::SeededDice;
+    use redrive_engine::SeededDice;
 
     use super::*;
 

@@ -9,7 +9,7 @@ use http::HeaderMap;
 use http::header::COOKIE;
 use redrive_core::time::{HOUR_MS, MINUTE_MS, Timestamp};
 use redrive_core::wire::Role;
-use redrive_store::Dice;
+use redrive_engine::Dice;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
@@ -296,7 +296,7 @@ pub(crate) fn no_cookie(headers: &HeaderMap) -> String {
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
-    use redrive_store::SeededDice;
+    use redrive_engine::SeededDice;
 
     use super::*;
 

@@ -8,7 +8,7 @@ use redrive_core::strategy::Failure;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::ErrorReport;
-use redrive_store::AttemptBody;
+use redrive_engine::AttemptBody;
 
 /// Longer texts are not cached, so all keys together take at most 2 MiB.
 const TEXT_MAX_BYTES: usize = 2 * 1024;

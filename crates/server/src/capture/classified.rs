@@ -15,7 +15,7 @@ use redrive_core::time::{ClientTime, Timestamp};
 use redrive_core::wire::{
     ErrorReport, FailRequest, FailureReport, PayloadOmitted, RunDetail, RunFields, Severity, bounds,
 };
-use redrive_store::{AttemptBody, Digest, FailedAttempt, NewStep, encode};
+use redrive_engine::{AttemptBody, Digest, FailedAttempt, NewStep, encode};
 use serde::Serialize;
 
 use super::cache::{CacheKey, ClassificationCache};

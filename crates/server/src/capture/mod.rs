@@ -22,7 +22,7 @@ use redrive_core::policy::PolicyLayer;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{FailRequest, Mode, StartRequest, SucceedRequest};
-use redrive_store::{AttemptBody, FailedAttempt, Fit, LeaseToken, RunRef, Start, StartHow, Success};
+use redrive_engine::{AttemptBody, FailedAttempt, Fit, LeaseToken, RunRef, Start, StartHow, Success};
 use run::new_steps;
 
 use crate::problem::{Problem, Result};

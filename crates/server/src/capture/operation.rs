@@ -6,7 +6,7 @@ use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::bounds::FILTER_VALUES_MAX;
 use redrive_core::wire::{Canary, OneOrMany, OperationAction, OperationFilter, OperationRequest, ReplayRequest};
-use redrive_store::{Bulk, BulkReplay, NewOperation, Over, RunFilter, RunRef};
+use redrive_engine::{Bulk, BulkReplay, NewOperation, Over, RunFilter, RunRef};
 
 use super::replay::{check_replay, not_blank};
 use crate::limits::{CANARY_MAX_RUNS, OPERATION_IDS_MAX, SEARCH_MAX_BYTES};

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use redrive_core::wire::{PayloadOmitted, RawJson};
-use redrive_store::{Digest, Payload, PayloadKind, encode};
+use redrive_engine::{Digest, Payload, PayloadKind, encode};
 use sha2::{Digest as _, Sha256};
 
 use crate::problem::{Problem, Result};
@@ -72,7 +72,7 @@ pub(super) fn from_hex(text: &str) -> Option<[u8; 32]> {
 
 #[cfg(test)]
 mod tests {
-    use redrive_store::decode;
+    use redrive_engine::decode;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use redrive_core::patch::{self, BadPatch, Why};
 use redrive_core::text::Label;
 use redrive_core::wire::{Fix, ReplayRequest, RevisionView};
-use redrive_store::{FixedPayload, Replay, encode};
+use redrive_engine::{FixedPayload, Replay, encode};
 
 use super::classified::encoded;
 use super::payload::payload;
@@ -98,7 +98,7 @@ fn refused(bad: &BadPatch) -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use redrive_store::decode;
+    use redrive_engine::decode;
     use serde_json::Value;
 
     use super::*;

@@ -4,7 +4,7 @@ use redrive_core::ids::{CallId, QueueName, StepKey, Tenant};
 use redrive_core::ledger::may_be_given;
 use redrive_core::text::{Label, Text};
 use redrive_core::wire::{PayloadOmitted, RawJson, RunFields, Severity, StepReport, StepRequest, StepStatus};
-use redrive_store::{About, NewRun, NewStep, encode};
+use redrive_engine::{About, NewRun, NewStep, encode};
 
 use super::classified::encoded;
 use super::payload::{payload, sha256_hex};

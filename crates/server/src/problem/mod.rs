@@ -9,7 +9,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use redrive_core::lifecycle::Refused;
 use redrive_core::wire;
-use redrive_store::Error;
+use redrive_engine::Error;
 use serde_json::{Map, Value};
 
 pub(crate) type Result<T, E = Problem> = std::result::Result<T, E>;

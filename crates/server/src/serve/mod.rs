@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use listener::Listener;
 use redrive_core::classify::user_rules::UserRules;
-use redrive_store::{Dice, Store};
+use redrive_engine::{Dice, Store};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -39,7 +39,7 @@ pub enum StartError {
     #[error(transparent)]
     Limit(#[from] BadLimit),
     #[error("the store is not ready: {0}")]
-    Store(#[from] redrive_store::Error),
+    Store(#[from] redrive_engine::Error),
 }
 
 fn told(error: &io::Error) -> String {

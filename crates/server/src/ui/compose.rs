@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 use redrive_core::wire::{Canary, OneOrMany, OperationAction, OperationFilter, OperationRequest};
-use redrive_store::{Over, RunRef};
+use redrive_engine::{Over, RunRef};
 
 use super::components::{FilterChip, chips, choice, field, head, hidden, of, panel, said};
 use super::form::Form;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 use redrive_core::operation::Steer;
 use redrive_core::wire::{CanaryState, OperationAction, OperationItemsPage, OperationState, OperationView};
-use redrive_store::ItemsCall;
+use redrive_engine::ItemsCall;
 
 use super::components::{
     ago, empty, fact, facts, grouped, head, of, operation_badge, outcome_badge, pager, panel, percent, post_form, said,

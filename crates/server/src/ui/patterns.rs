@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use redrive_core::ids::Tenant;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{PatternDetail, PatternSort, PatternState, RunSummary, Sort, Versions};
-use redrive_store::{PageCall, PatternAct, PatternVerb, RunFilter, TenantScope};
+use redrive_engine::{PageCall, PatternAct, PatternVerb, RunFilter, TenantScope};
 
 use super::components::{
     ChartBar, ago, bars, choice, clock, empty, exact, fact, facts, field, grouped, head, hidden, line, of, pager,

@@ -10,7 +10,7 @@ use redrive_core::time::Timestamp;
 use redrive_core::verdict::Change;
 use redrive_core::wire::{CreateKey, CreatedKey, ErrorReport, KeyView, Role};
 use redrive_core::wording::advice;
-use redrive_store::AttemptBody;
+use redrive_engine::AttemptBody;
 
 use super::components::{ago, choice, fact, facts, field, head, panel, post_form, said, template, visible};
 use super::form::Form;

@@ -79,12 +79,12 @@ fn tenant_row(tenant: &TenantView, now: redrive_core::time::Timestamp) -> maud::
 pub(crate) async fn show(app: App, visit: PageRequest<Tenant>) -> Result<PageContent> {
     let tenant = visit.path;
     if visit.who.own_tenant().is_some_and(|own| *own != tenant) {
-        return Err(redrive_store::Error::NotFound("tenant").into());
+        return Err(redrive_engine::Error::NotFound("tenant").into());
     }
     let (health, breaker) = match (app.store.tenant_health(&tenant).await, app.store.tenant_breaker(&tenant).await) {
         (Ok(health), Ok(breaker)) => (health, breaker),
         // One's own tenant is there before its first report.
-        (Err(redrive_store::Error::NotFound(_)), _) if visit.who.own_tenant() == Some(&tenant) => {
+        (Err(redrive_engine::Error::NotFound(_)), _) if visit.who.own_tenant() == Some(&tenant) => {
             return Ok(unheard(&tenant));
         }
         (Err(error), _) | (_, Err(error)) => return Err(error.into()),

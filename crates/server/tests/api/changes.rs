@@ -1,7 +1,7 @@
 //! Each change end to end: a run fails as providers fail, its retry is leased, and the payload is the changed one.
 
 use redrive_core::verdict::Change;
-use redrive_store::{Fit, Start};
+use redrive_engine::{Fit, Start};
 use serde_json::{Value, json};
 
 use crate::world::World;

@@ -9,7 +9,7 @@ use redrive_core::wire::Role;
 use super::columns::{Columns as _, number, text};
 use super::fold::{FOLD_LOCK, hour_of_part, part_name};
 use super::rows::PgRows;
-use redrive_engine::error::PortResult as Result;
+use redrive_engine::error::{BoxError, PortResult as Result};
 use redrive_engine::model::{KeyRecord, Swept};
 use redrive_engine::ports::rows::EngineRows;
 use redrive_engine::runs::life::position;
@@ -124,7 +124,7 @@ impl EngineRows for PgRows<'_> {
              FROM (SELECT tokens, cost_micros FROM retry_spend WHERE tenant = $1 AND day = $2
                    UNION ALL SELECT tokens, cost_micros FROM spend_deltas WHERE tenant = $1 AND day = $2) AS spent";
         let Some(row) = self.ask_one(sql, &[&tenant, &day.as_millis()])? else { return Ok(Spend::default()) };
-        let sum = |at| Ok::<u64, crate::Error>(row.number_or_none(at)?.unwrap_or(0).cast_unsigned());
+        let sum = |at| Ok::<u64, BoxError>(row.number_or_none(at)?.unwrap_or(0).cast_unsigned());
         Ok(Spend { tokens: sum(0)?, cost: Usd::from_micros(sum(1)?) })
     }
 

@@ -362,9 +362,9 @@ mod tests {
         while store.fold().await.unwrap().more {}
         assert_eq!(database.sql("SELECT tenant, n FROM counts ORDER BY tenant").unwrap().trim(), "1|1\n2|3");
         assert_eq!(database.sql("SELECT source FROM set_aside").unwrap().trim(), "counter_deltas");
-        let health = store.health(&crate::TenantScope::All).await.unwrap();
+        let health = store.health(&TenantScope::All).await.unwrap();
         assert_eq!((health.set_aside, health.status.as_str()), (1, "attention"));
-        let of_tenant = store.health(&crate::TenantScope::One("acme".parse().unwrap())).await.unwrap();
+        let of_tenant = store.health(&TenantScope::One("acme".parse().unwrap())).await.unwrap();
         assert_eq!(of_tenant.set_aside, 0);
         store.close().await;
     }

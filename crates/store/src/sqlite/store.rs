@@ -163,11 +163,11 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::{Error, SystemClock, SystemDice};
     use redrive_engine::model::triage::Replay;
     use redrive_engine::model::{RunRef, TenantScope};
     use redrive_engine::ports::backend::Reads as _;
     use redrive_engine::store::Store as _;
+    use redrive_engine::{Error, SystemClock, SystemDice};
 
     /// Far longer than any of it takes: what waits for another fails here instead of for ever.
     const PATIENCE: Duration = Duration::from_secs(20);

@@ -7,7 +7,7 @@ use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::verdict::Action;
 use redrive_core::wire::{BreakerAction, BreakerScope, BreakerView, LeasedRun, QueueSettings, Sort};
-use redrive_store::{
+use redrive_engine::{
     BreakerAct, LeaseCall, NewRun, PageCall, RunFilter, Start, StartHow, TenantScope, Triage, UnderLease,
 };
 

@@ -4,7 +4,7 @@ use redrive_core::policy::{PolicyLayer, ReplayApproval};
 use redrive_core::run::StateName;
 use redrive_core::time::DAY_MS;
 use redrive_core::wire::{BreakerAction, ItemOutcome, OperationState, QueueSettings};
-use redrive_store::{NewOperation, TenantScope, Triage};
+use redrive_engine::{NewOperation, TenantScope, Triage};
 
 use crate::breakers::{broken, by_hand};
 use crate::operations::{dead, fail_all, items, make, over, replay, work};

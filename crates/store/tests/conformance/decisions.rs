@@ -6,7 +6,7 @@ use redrive_core::policy::{Budgets, PolicyLayer};
 use redrive_core::run::StateName;
 use redrive_core::verdict::Action;
 use redrive_core::wire::QueueSettings;
-use redrive_store::{FailedAttempt, NewRun, Report, RunFilter, Success, TenantScope};
+use redrive_engine::{FailedAttempt, NewRun, Report, RunFilter, Success, TenantScope};
 
 use crate::world::{World, failed, lease_call, new_run, success};
 
@@ -33,13 +33,13 @@ pub async fn a_fallback_queue_gets_the_run_and_its_counters(world: World) {
         assert_eq!(world.store.queue(&queue.parse().unwrap()).await.unwrap().scheduled, scheduled, "{queue}");
     }
     // It failed where it was: the hour's figures stay there.
-    let stats = |queue: &str| redrive_store::StatsCall { queue: Some(queue.parse().unwrap()), ..Default::default() };
+    let stats = |queue: &str| redrive_engine::StatsCall { queue: Some(queue.parse().unwrap()), ..Default::default() };
     let of = |queue: &'static str| world.store.stats(&TenantScope::All, stats(queue));
     let failures = |answer: redrive_core::wire::StatsAnswer| answer.hours.iter().map(|point| point.failed).sum::<u64>();
     assert_eq!(failures(of("default").await.unwrap()), 2);
     assert_eq!(failures(of("simple").await.unwrap()), 0);
     world.wait(30_000);
-    let call = redrive_store::LeaseCall { queues: vec!["simple".parse().unwrap()], ..lease_call(1) };
+    let call = redrive_engine::LeaseCall { queues: vec!["simple".parse().unwrap()], ..lease_call(1) };
     let leased = world.store.lease(call).await.unwrap();
     assert_eq!((leased.len(), leased[0].queue.as_str()), (1, "simple"));
     world.store.succeed(success(&crate::world::under(&leased[0]), "1")).await.unwrap();
@@ -60,7 +60,7 @@ pub async fn a_refused_success_is_a_failure_and_the_same_again_gets_its_answer(w
     assert_eq!(shown.body.attempts[0].output.as_ref().map(|output| output.get()), Some("\"\""));
     let dead = RunFilter { states: vec![StateName::Dead], ..RunFilter::default() };
     let page =
-        redrive_store::PageCall { sort: redrive_core::wire::Sort::NewestFirst, limit: 9, cursor: None, count: true };
+        redrive_engine::PageCall { sort: redrive_core::wire::Sort::NewestFirst, limit: 9, cursor: None, count: true };
     assert_eq!(world.store.runs(&TenantScope::All, dead, page).await.unwrap().total, Some(1));
     // Nobody has begun anew: a better answer of the same worker still counts, and the run has failed before.
     let better = world.store.succeed(success(&under, "\"42\"")).await.unwrap();

@@ -5,7 +5,7 @@ use redrive_core::run::StateName;
 use redrive_core::time::DAY_MS;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::StepStatus;
-use redrive_store::{Clock as _, Start, StartHow, TenantScope, UnderLease};
+use redrive_engine::{Clock as _, Start, StartHow, TenantScope, UnderLease};
 
 use crate::world::{LEASE_MS, World, at, start, step};
 

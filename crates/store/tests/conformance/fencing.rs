@@ -3,7 +3,7 @@
 use redrive_core::run::StateName;
 use redrive_core::wire::StepStatus::{Committed, Failed, Started, Unknown};
 use redrive_core::wire::{EffectOutcome, StepStatus};
-use redrive_store::{Error, FailedAttempt, LeaseToken, Report, Success, UnderLease};
+use redrive_engine::{Error, FailedAttempt, LeaseToken, Report, Success, UnderLease};
 
 use crate::reports::{BUG, TIMEOUT};
 use crate::world::{LEASE_MS, World, at, failed, new_run, step, success, unnamed};

@@ -7,7 +7,7 @@ use redrive_core::run::StateName;
 use redrive_core::text::{Label, Text};
 use redrive_core::verdict::{Change, DeadBecause};
 use redrive_core::wire::{QueueSettings, StepStatus, WarningCode};
-use redrive_store::{Error, FixedPayload, LeaseCall, PayloadKind, Replay, Report, TenantScope, Triage};
+use redrive_engine::{Error, FixedPayload, LeaseCall, PayloadKind, Replay, Report, TenantScope, Triage};
 
 use crate::reports::{BUG, TIMEOUT};
 use crate::world::{World, at, failed, new_run, payload, start, step, success};
@@ -105,7 +105,7 @@ pub async fn a_replay_changes_agent_queue_and_model_and_says_something(world: Wo
     assert_eq!(fix, "With an instruction, model larger, agent careful, queue simple.");
     let nowhere = Replay { queue: Some("nowhere".parse().unwrap()), force: true, ..Replay::default() };
     assert!(matches!(world.act("r1", with(nowhere)).await, Err(Error::NotFound("queue"))));
-    let everywhere = world.store.health(&redrive_store::TenantScope::All).await.unwrap();
+    let everywhere = world.store.health(&redrive_engine::TenantScope::All).await.unwrap();
     assert_eq!((everywhere.running, everywhere.dead), (1, 0), "counted where it is, and nowhere else");
 }
 
@@ -233,7 +233,7 @@ pub async fn a_plan_warns_of_its_own_tenants_order_key_only(world: World) {
         start
     };
     let begun = world.store.start(ordered("acme", "r1")).await.unwrap().answer;
-    let under = redrive_store::UnderLease { at: at("acme", "r1"), lease: begun.lease.unwrap().parse().unwrap() };
+    let under = redrive_engine::UnderLease { at: at("acme", "r1"), lease: begun.lease.unwrap().parse().unwrap() };
     world.store.fail(under, failed(BUG)).await.unwrap();
     world.store.start(ordered("globex", "r2")).await.unwrap();
     let warned = async || {

@@ -4,7 +4,7 @@ use redrive_core::breaker::StateName as Stands;
 use redrive_core::text::Text;
 use redrive_core::verdict::Action;
 use redrive_core::wire::{BreakerAction, LeasedRun, WarningCode};
-use redrive_store::{LeaseCall, Replay, TenantScope, Triage};
+use redrive_engine::{LeaseCall, Replay, TenantScope, Triage};
 
 use crate::breakers::{OWN, TIMED_OUT, broken, by_hand, enqueue, failures, of};
 use crate::world::{World, at, failed, lease_call, success, under};

@@ -3,7 +3,7 @@
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::wire::{LeasedRun, Sort};
-use redrive_store::{
+use redrive_engine::{
     Act, Fit, FixedPayload, LeaseCall, NewRun, PageCall, PayloadKind, Replay, RunFilter, Start, StartHow, TenantScope,
     Triage,
 };

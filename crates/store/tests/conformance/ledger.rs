@@ -7,7 +7,7 @@ use redrive_core::time::HOUR_MS;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::StepStatus::{Committed, Failed, Started, Unknown};
 use redrive_core::wire::{StepStatus, Versions};
-use redrive_store::{Error, FailedAttempt, LeaseCall, NewStep, Report, Start, Triage, UnderLease};
+use redrive_engine::{Error, FailedAttempt, LeaseCall, NewStep, Report, Start, Triage, UnderLease};
 
 use crate::reports::TIMEOUT;
 use crate::world::{LEASE_MS, World, failed, lease_call, new_run, report, start, step, success, under, unnamed};

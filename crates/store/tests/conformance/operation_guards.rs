@@ -5,7 +5,7 @@ use redrive_core::operation::Steer;
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::wire::{BreakerAction, Canary, ItemOutcome, OperationState, OperationView};
-use redrive_store::{Bulk, FixedPayload, NewOperation, PayloadKind, Replay, RunFilter, Triage};
+use redrive_engine::{Bulk, FixedPayload, NewOperation, PayloadKind, Replay, RunFilter, Triage};
 
 use crate::breakers::{TIMED_OUT, by_hand};
 use crate::operations::{

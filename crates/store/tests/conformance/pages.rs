@@ -1,7 +1,7 @@
 //! A run's lists, page by page, and what one read or one answer can come to.
 
 use redrive_core::wire::{EffectOutcome, HistoryEntry, RunBody, StepStatus};
-use redrive_store::{DetailCall, EffectRef, Error, LeaseCall, NewStep, Reconcile, Triage, encode};
+use redrive_engine::{DetailCall, EffectRef, Error, LeaseCall, NewStep, Reconcile, Triage, encode};
 
 use crate::world::{World, at, failed, lease_call, numbered, start, step};
 

@@ -3,7 +3,7 @@
 use redrive_core::text::{Label, Text};
 use redrive_core::time::{HOUR_MS, Timestamp};
 use redrive_core::wire::{PatternDetail, PatternEvent, PatternSort, PatternState, PatternView, Versions};
-use redrive_store::{
+use redrive_engine::{
     Error, LeaseCall, NewRun, PageCall, PatternAct, PatternFilter, PatternVerb, PatternsCall, Report, Result,
     RunFilter, Start, TenantScope, Triage,
 };
@@ -139,7 +139,7 @@ pub async fn a_worker_says_its_versions_when_it_begins(world: World) {
     resolve(&world, &id, &[("worker", "v2")]).await;
     let begin = Start { versions: versions(&[("worker", "v1")]), ..start("old") };
     let lease = world.store.start(begin).await.unwrap().answer.lease.unwrap().parse().unwrap();
-    let under_old = redrive_store::UnderLease { at: crate::world::at("acme", "old"), lease };
+    let under_old = redrive_engine::UnderLease { at: crate::world::at("acme", "old"), lease };
     world.store.fail(under_old, failed(BUG)).await.unwrap();
     // Never heard of before the fix was named, so later than it.
     assert!(came_back(&world, &id).await);

@@ -7,7 +7,7 @@ use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{ItemOutcome, QueueSettings, StepStatus};
-use redrive_store::{
+use redrive_engine::{
     Bulk, BulkReplay, Error, FailedAttempt, FixedPayload, NewRun, PayloadKind, Replay, Report, Result, Triage,
 };
 

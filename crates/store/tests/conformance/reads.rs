@@ -3,7 +3,7 @@
 use redrive_core::run::StateName;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{Severity, Sort};
-use redrive_store::{Error, LeaseCall, NewRun, PageCall, PatternsCall, Report, RunFilter, TenantScope, Triage};
+use redrive_engine::{Error, LeaseCall, NewRun, PageCall, PatternsCall, Report, RunFilter, TenantScope, Triage};
 
 use crate::reports::{BUG, TIMEOUT};
 use crate::world::{World, at, failed, lease_call, new_run, success, under};

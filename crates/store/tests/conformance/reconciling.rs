@@ -6,7 +6,7 @@ use redrive_core::text::Text;
 use redrive_core::wire::EffectOutcome::{self, NotDone};
 use redrive_core::wire::StepStatus::{Committed, Failed, Reconciled, Started, Unknown};
 use redrive_core::wire::{EffectView, StepStatus};
-use redrive_store::{EffectRef, Error, NewStep, Reconcile, Result, Triage, UnderLease, encode};
+use redrive_engine::{EffectRef, Error, NewStep, Reconcile, Result, Triage, UnderLease, encode};
 
 use crate::reports::TIMEOUT;
 use crate::world::{World, failed, step, unnamed};

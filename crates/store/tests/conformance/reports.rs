@@ -8,7 +8,7 @@ use redrive_core::reason::Reason;
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::verdict::{Action, DeadBecause};
-use redrive_store::{
+use redrive_engine::{
     Error, FixedPayload, PatternsCall, PayloadKind, Replay, Report, Success, TenantScope, Triage, UnderLease,
 };
 
@@ -203,7 +203,7 @@ pub async fn a_new_pattern_is_new_once_and_counted_for_its_tenant(world: World) 
     assert_eq!((first.pattern.new, second.pattern.new), (true, false));
     assert_eq!(first.pattern.id, second.pattern.id);
     let theirs = Report {
-        run: redrive_store::NewRun { tenant: "globex".parse().unwrap(), ..new_run("r1") },
+        run: redrive_engine::NewRun { tenant: "globex".parse().unwrap(), ..new_run("r1") },
         failed: failed(BUG),
     };
     let theirs = world.store.report(theirs).await.unwrap().answer;

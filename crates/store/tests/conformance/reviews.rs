@@ -6,7 +6,7 @@ use redrive_core::run::StateName;
 use redrive_core::text::{Label, Text};
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{EffectOutcome, QueueSettings, Severity, StepStatus};
-use redrive_store::{Act, Error, FixedPayload, PayloadKind, Replay, Report, Result, Triage, Triaged, encode};
+use redrive_engine::{Act, Error, FixedPayload, PayloadKind, Replay, Report, Result, Triage, Triaged, encode};
 
 use crate::reports::BUG;
 use crate::world::{World, at, failed, new_run, payload, step, success};

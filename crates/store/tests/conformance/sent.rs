@@ -7,7 +7,7 @@ use redrive_core::run::StateName;
 use redrive_core::strategy::Failure;
 use redrive_core::verdict::{Change, DeadBecause};
 use redrive_core::wire::{HandedChange, QueueSettings};
-use redrive_store::{Error, Fit, NewSent, RunRef, Start, StartHow, UnderLease, encode};
+use redrive_engine::{Error, Fit, NewSent, RunRef, Start, StartHow, UnderLease, encode};
 
 use crate::world::{World, new_run, report, start};
 

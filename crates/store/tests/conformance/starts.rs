@@ -4,7 +4,7 @@ use redrive_core::lifecycle::Refused;
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::verdict::DeadBecause;
-use redrive_store::{Error, PayloadKind, Start, StartHow, Triage, UnderLease};
+use redrive_engine::{Error, PayloadKind, Start, StartHow, Triage, UnderLease};
 
 use crate::reports::{BUG, TIMEOUT};
 use crate::world::{World, at, failed, payload, start, success};
@@ -75,7 +75,7 @@ pub async fn an_order_key_holds_for_starts_too(world: World) {
         start.run.tenant = tenant.parse().unwrap();
         start
     };
-    let held = |said: Result<redrive_store::Started, Error>| {
+    let held = |said: Result<redrive_engine::Started, Error>| {
         assert!(matches!(&said, Err(Error::Refused(Refused::Held(by))) if by == "order_key:cart-7"), "{said:?}");
     };
     let first = world.store.start(ordered("o-1", "acme")).await.unwrap().answer;

@@ -2,7 +2,7 @@
 
 use redrive_core::ids::QueueName;
 use redrive_core::wire::QueueSettings;
-use redrive_store::{
+use redrive_engine::{
     Error, LeaseCall, Report, Start, StartHow, TENANT_QUEUES_MAX, TENANT_REASONS_MAX, TenantScope, Triage,
 };
 

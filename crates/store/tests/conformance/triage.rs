@@ -3,7 +3,7 @@
 use redrive_core::lifecycle::Refused;
 use redrive_core::run::StateName;
 use redrive_core::wire::StepStatus;
-use redrive_store::{Error, Triage};
+use redrive_engine::{Error, Triage};
 
 use crate::reports::{BUG, TIMEOUT};
 use crate::world::{World, failed, step};

@@ -4,7 +4,7 @@ use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::wire::StepStatus::{Committed, Failed, Started, Unknown};
 use redrive_core::wire::{Likeness, QueueSettings, Sort};
-use redrive_store::{Error, FailedAttempt, PageCall, Report, RunFilter, TenantScope, Triage};
+use redrive_engine::{Error, FailedAttempt, PageCall, Report, RunFilter, TenantScope, Triage};
 
 use crate::reports::{BUG, TIMEOUT};
 use crate::world::{World, at, failed, new_run, numbered, report, step, success, unnamed};
@@ -59,7 +59,7 @@ fn verb(name: &str, world: &World) -> Triage {
     }
 }
 
-fn told(said: redrive_store::Result<StateName>) -> String {
+fn told(said: redrive_engine::Result<StateName>) -> String {
     match said {
         Ok(state) => state.to_string(),
         Err(Error::Refused(refused)) => format!("*{}*", refused.code()),
@@ -236,7 +236,7 @@ pub async fn runs_merge_within_a_tenant_never_into_themselves_and_come_apart_aga
         world.fail(run, BUG).await;
     }
     let theirs = Report {
-        run: redrive_store::NewRun { tenant: "globex".parse().unwrap(), ..new_run("theirs") },
+        run: redrive_engine::NewRun { tenant: "globex".parse().unwrap(), ..new_run("theirs") },
         failed: failed(BUG),
     };
     world.store.report(theirs).await.unwrap();
@@ -260,7 +260,7 @@ pub async fn duplicates_share_a_key_or_a_payload_that_failed_the_same_way(world:
     let send = async |run: &str, key: Option<&str>, bytes: &[u8], message: &str| {
         let mut report = report(run, message);
         report.run.idempotency_key = key.map(|key| key.parse().unwrap());
-        report.run.payload = crate::world::payload(redrive_store::PayloadKind::Json, bytes);
+        report.run.payload = crate::world::payload(redrive_engine::PayloadKind::Json, bytes);
         world.store.report(report).await.unwrap();
     };
     send("r1", Some("k"), b"[1]", BUG).await;

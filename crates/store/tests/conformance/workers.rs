@@ -5,7 +5,7 @@ use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{PayloadOmitted, Role, StepStatus};
-use redrive_store::{
+use redrive_engine::{
     AttemptBody, Error, FailedAttempt, KeyMark, KeyRecord, LeaseCall, LeaseToken, NewRun, NewStep, PayloadKind, Start,
     StartHow, Success, Triage, UnderLease, encode,
 };

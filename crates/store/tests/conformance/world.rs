@@ -12,13 +12,14 @@ use redrive_core::strategy::Failure;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{FailureAnswer, LeasedRun, QueueSettings, RunDetail, StartAnswer, StepStatus, Versions};
-use redrive_store::postgres::PgStore;
-use redrive_store::sqlite::SqliteStore;
-use redrive_store::{
+use redrive_engine::{
     About, Act, AttemptBody, Clock, FailedAttempt, Fit, LeaseCall, ManualClock, NewRun, NewStep, Payload, PayloadKind,
     Report, Result, RunRef, SeededDice, Start, StartHow, Store, Success, TenantScope, Triage, Triaged, UnderLease,
-    encode, postgres, sqlite,
+    encode,
 };
+use redrive_store::postgres::PgStore;
+use redrive_store::sqlite::SqliteStore;
+use redrive_store::{postgres, sqlite};
 use sha2::{Digest as _, Sha256};
 
 pub const NOON: i64 = 1_800_000_000_000;
@@ -225,7 +226,7 @@ pub fn lease_call(max: u32) -> LeaseCall {
     }
 }
 
-pub fn digest(bytes: &[u8]) -> redrive_store::Digest {
+pub fn digest(bytes: &[u8]) -> redrive_engine::Digest {
     let mut first = [0; 16];
     first.copy_from_slice(&Sha256::digest(bytes)[..16]);
     first

@@ -6,7 +6,7 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{EffectOutcome, EffectView, FailureAnswer, StateAnswer, StepStatus, StepView, SucceedAnswer};
-use redrive_store::{
+use redrive_engine::{
     Act, EffectRef, FailedAttempt, Fit, LeaseToken, NewRun, NewStep, PayloadKind, Reconcile, Report, Reported, Result,
     RunRef, Start, StartHow, Started, Store, Success, Triage, Triaged, UnderLease,
 };
@@ -195,7 +195,7 @@ fn success(at: RunRef, lease: Option<LeaseToken>, attempt: Option<u32>, words: u
     Success { lease, attempt, digest: digest_of_success(words), ..made }
 }
 
-pub fn digest_of_success(words: usize) -> redrive_store::Digest {
+pub fn digest_of_success(words: usize) -> redrive_engine::Digest {
     digest(format!("done {words}").as_bytes())
 }
 

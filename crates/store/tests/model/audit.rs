@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{RunSummary, Sort};
-use redrive_store::{Error, PageCall, RunFilter, TenantScope};
+use redrive_engine::{Error, PageCall, RunFilter, TenantScope};
 
 use crate::act::TENANTS;
 use crate::play::Play;

@@ -5,7 +5,7 @@ use redrive_core::lifecycle::Refused;
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
-use redrive_store::{Error, LeaseToken, Result, RunRef, Started, Triage, Triaged};
+use redrive_engine::{Error, LeaseToken, Result, RunRef, Started, Triage, Triaged};
 
 use crate::act::is_resumable;
 use crate::reference::{Ended, Live, Model, Run, is_callers, key, refused};

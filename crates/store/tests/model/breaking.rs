@@ -8,7 +8,7 @@ use redrive_core::policy::{BreakerLayer, Limits, Policies, PolicyLayer, TenantPo
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::BreakerAction;
-use redrive_store::{Act, BreakerAct, NewRun, Report, Start, StartHow, TenantScope, Triage, UnderLease};
+use redrive_engine::{Act, BreakerAct, NewRun, Report, Start, StartHow, TenantScope, Triage, UnderLease};
 
 use crate::breakers::{Breakers, End, MIN_ATTEMPTS, Watch};
 use crate::lot::Lot;
@@ -207,7 +207,7 @@ impl Breaking {
         let (left, then) = self.left;
         let more = self.now().since(then) as f64 / 1_000.0 * LEASES_PER_S;
         let left = (left + more).min(LEASES_PER_S);
-        let call = redrive_store::LeaseCall { lease_ms: Some(LEASE_MS), ..lease_call(max) };
+        let call = redrive_engine::LeaseCall { lease_ms: Some(LEASE_MS), ..lease_call(max) };
         let leased = self.world().store.lease(call).await.unwrap();
         let mut limited = 0;
         for leased in &leased {

@@ -2,7 +2,7 @@
 //! are all out within twenty leases after they fell due; with more of them, within their turns.
 
 use redrive_core::ids::Tenant;
-use redrive_store::{NewRun, Start, StartHow};
+use redrive_engine::{NewRun, Start, StartHow};
 
 use crate::lot::Lot;
 use crate::world::{World, lease_call, new_run, start, success, under};

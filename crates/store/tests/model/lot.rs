@@ -1,7 +1,7 @@
 //! Chance from one printed seed.
 #![allow(clippy::print_stdout, reason = "whoever reads a failure needs its seed")]
 
-use redrive_store::{Dice as _, SeededDice, SystemDice};
+use redrive_engine::{Dice as _, SeededDice, SystemDice};
 
 /// `REDRIVE_SEED`, or a new one; printed, so that a failure can be repeated.
 pub fn seed() -> u64 {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use redrive_core::run::StateName;
 use redrive_core::text::Text;
 use redrive_core::wire::StepStatus;
-use redrive_store::{Act, Error, NewStep, Store, Triage, UnderLease};
+use redrive_engine::{Act, Error, NewStep, Store, Triage, UnderLease};
 
 use crate::lot::Lot;
 use crate::play::at_once;

@@ -7,7 +7,7 @@ use redrive_core::operation::Steer;
 use redrive_core::run::StateName;
 use redrive_core::text::Text;
 use redrive_core::wire::{ItemOutcome, OperationState};
-use redrive_store::{Bulk, BulkReplay, ItemsCall, NewOperation, Over, RunFilter, RunRef, Triage};
+use redrive_engine::{Bulk, BulkReplay, ItemsCall, NewOperation, Over, RunFilter, RunRef, Triage};
 
 use crate::act::TENANTS;
 use crate::play::Play;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use redrive_core::run::StateName;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{EffectOutcome, StepStatus};
-use redrive_store::{NewStep, RunRef, UnderLease};
+use redrive_engine::{NewStep, RunRef, UnderLease};
 
 use crate::act::CALLS;
 use crate::lot::Lot;

@@ -2,7 +2,7 @@
 
 use redrive_core::run::StateName;
 use redrive_core::wire::StepStatus;
-use redrive_store::{Error, FailedAttempt, NewStep, RunRef, Success, Triage, UnderLease};
+use redrive_engine::{Error, FailedAttempt, NewStep, RunRef, Success, Triage, UnderLease};
 
 use crate::oracle::{Oracle, Scripted, scripted};
 use crate::world::{LEASE_MS, failed, success};

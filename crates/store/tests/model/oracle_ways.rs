@@ -3,7 +3,7 @@
 use redrive_core::run::StateName;
 use redrive_core::text::{Label, Text};
 use redrive_core::wire::{EffectOutcome, StepStatus};
-use redrive_store::{
+use redrive_engine::{
     Act, EffectRef, Error, Fit, NewRun, Reconcile, Replay, Result, RunRef, Start, StartHow, Triage, Triaged, UnderLease,
 };
 

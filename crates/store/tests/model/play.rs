@@ -10,7 +10,7 @@ use redrive_core::policy::Policies;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{EffectOutcome, QueueSettings, StepStatus};
-use redrive_store::{LeaseCall, LeaseToken, RunRef, TenantScope, Triage};
+use redrive_engine::{LeaseCall, LeaseToken, RunRef, TenantScope, Triage};
 
 use crate::act::{CALLS, Do, RUNS, STEP_KEYS, TENANTS, VERBS, WORDS, has_effects, report};
 use crate::lot::Lot;

@@ -8,7 +8,7 @@ use redrive_core::breaker::StateName as Stands;
 use redrive_core::policy::{BreakerLayer, Policies, PolicyLayer};
 use redrive_core::text::Text;
 use redrive_core::wire::BreakerView;
-use redrive_store::{Act, Error, RunRef, Start, StartHow, TenantScope, Triage, UnderLease};
+use redrive_engine::{Act, Error, RunRef, Start, StartHow, TenantScope, Triage, UnderLease};
 
 use crate::lot::Lot;
 use crate::play::{at_once, world_under};

@@ -10,7 +10,7 @@ use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::FailureAnswer;
-use redrive_store::{Digest, Error, LeaseToken, Reported, Result, RunRef};
+use redrive_engine::{Digest, Error, LeaseToken, Reported, Result, RunRef};
 
 use crate::act::{Do, Said, WORDS, is_resumable};
 use crate::steps::Step;

@@ -3,7 +3,7 @@
 
 use redrive_core::run::StateName;
 use redrive_core::wire::{EffectOutcome, EffectView, StepStatus, StepView};
-use redrive_store::{Error, LeaseToken, Result, RunRef};
+use redrive_engine::{Error, LeaseToken, Result, RunRef};
 
 use crate::act::is_effect;
 use crate::reference::{Model, Run, key};

@@ -5,7 +5,7 @@ use redrive_core::lifecycle::Refused;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::SucceedAnswer;
-use redrive_store::{Error, LeaseToken, Result, RunRef};
+use redrive_engine::{Error, LeaseToken, Result, RunRef};
 
 use crate::act::{Said, Verb, WORDS, digest_of_success};
 use crate::reference::{Ended, Model, Run, is_callers, key, refused};
@@ -45,7 +45,7 @@ impl Run {
         self.nobody_began_anew(lease) && self.kept.get(&lease.attempt).is_some_and(|kept| kept.outcome == "succeeded")
     }
 
-    fn succeeded(&mut self, attempt: u32, digest: redrive_store::Digest, now: Timestamp) -> StateName {
+    fn succeeded(&mut self, attempt: u32, digest: redrive_engine::Digest, now: Timestamp) -> StateName {
         if !self.is_closed() {
             self.state = if self.has_failed { StateName::Recovered } else { StateName::Succeeded };
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use private_postgres::{Database, Server};
 use redrive_core::policy::Policies;
 use redrive_engine::ports::backend::Reads as _;
+use redrive_engine::{Error, SeededDice, Store as _};
 use redrive_store::postgres::{LINES, Options, PgStore};
-use redrive_store::{Error, SeededDice, Store as _};
 
 use crate::opening::{options, until_somebody_waits};
 use crate::world::{World, at, numbered, report, start};

@@ -2,7 +2,7 @@
 //! rows say. What a claim writes before its end holds with the rest of it, or not at all.
 
 use redrive_core::run::StateName;
-use redrive_store::{LeaseCall, NewRun, PayloadKind, Start, StartHow};
+use redrive_engine::{LeaseCall, NewRun, PayloadKind, Start, StartHow};
 use tokio_postgres::NoTls;
 
 use crate::marks::entries_read;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use private_postgres::Server;
-use redrive_store::Store as _;
+use redrive_engine::Store as _;
 use redrive_store::postgres::PgStore;
 
 use crate::opening::options;

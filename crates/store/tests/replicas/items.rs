@@ -2,7 +2,7 @@
 //! small one does.
 
 use redrive_core::run::StateName;
-use redrive_store::{Bulk, BulkReplay, NewOperation, Over, RunFilter};
+use redrive_engine::{Bulk, BulkReplay, NewOperation, Over, RunFilter};
 
 use crate::marks::entries_read;
 use crate::world::{World, report};

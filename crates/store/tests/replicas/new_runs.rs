@@ -1,7 +1,7 @@
 //! Reports and starts are taken to be of new runs without a look, nearly always rightly. Where one is not, nothing that stood
 //! on it stays.
 
-use redrive_store::{Error, Report, Reported};
+use redrive_engine::{Error, Report, Reported};
 
 use crate::world::{World, report, start};
 

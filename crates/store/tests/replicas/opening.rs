@@ -6,8 +6,8 @@ use private_postgres::Database;
 use redrive_core::policy::Policies;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Role;
+use redrive_engine::{KeyRecord, SeededDice, Store as _, UnderLease};
 use redrive_store::postgres::{LINES, Options, PgStore};
-use redrive_store::{KeyRecord, SeededDice, Store as _, UnderLease};
 
 use crate::world::{LEASE_MS, at, start};
 

@@ -8,7 +8,7 @@ use redrive_core::policy::{Limits, Policies, PolicyLayer, TenantPolicy};
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::wire::{BreakerAction, LeasedRun, QueueSettings};
-use redrive_store::{BreakerAct, Error, FailedAttempt, NewRun, Report, Start, StartHow, Store};
+use redrive_engine::{BreakerAct, Error, FailedAttempt, NewRun, Report, Start, StartHow, Store};
 use tokio::task::JoinSet;
 
 use crate::world::{World, at, failed, lease_call, new_run, numbered, report, start, success, under};
@@ -149,7 +149,7 @@ async fn half_open_lets_one_through_over_all_replicas() {
     for n in 0..20 {
         let run = NewRun { tenant: "acme".parse().unwrap(), ..new_run(&format!("broke{n}")) };
         let lease = stores[n % 2].start(Start { run, ..start("r") }).await.unwrap().answer.lease.unwrap();
-        let under = redrive_store::UnderLease { at: at("acme", &format!("broke{n}")), lease: lease.parse().unwrap() };
+        let under = redrive_engine::UnderLease { at: at("acme", &format!("broke{n}")), lease: lease.parse().unwrap() };
         stores[n % 2].fail(under, failed(TIMED_OUT)).await.unwrap();
     }
     let tenant = "acme".parse().unwrap();

@@ -8,7 +8,7 @@ use redrive_core::text::{Label, Text};
 use redrive_core::wire::{
     ErrorReport, FailRequest, RawJson, Severity, StartRequest, StepReport, StepStatus, SucceedRequest, Usage,
 };
-use redrive_store::{Dice, SeededDice};
+use redrive_engine::{Dice, SeededDice};
 use serde_json::json;
 
 use super::causes::{AGENTS, Agent, CAUSES, Cause, Shape, TENANTS};

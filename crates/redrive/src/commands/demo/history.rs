@@ -11,8 +11,8 @@ use redrive_core::ids::RunId;
 use redrive_core::run::StateName;
 use redrive_core::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 use redrive_core::wire::{LeasedRun, QueueSettings};
+use redrive_engine::{LeaseCall, ManualClock, RunRef, Store, TenantScope, UnderLease};
 use redrive_server::capture;
-use redrive_store::{LeaseCall, ManualClock, RunRef, Store, TenantScope, UnderLease};
 
 use super::causes::{OWNERS, Shape};
 use super::fleet::{Fleet, Plan, SILENCES_MAX, Work};
@@ -246,8 +246,8 @@ where
 #[cfg(test)]
 mod tests {
     use redrive_core::policy::Policies;
+    use redrive_engine::{SeededDice, StatsCall};
     use redrive_store::sqlite::{Options, SqliteStore};
-    use redrive_store::{SeededDice, StatsCall};
 
     use super::*;
 

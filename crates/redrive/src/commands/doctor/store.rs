@@ -2,7 +2,7 @@
 
 use redrive_core::time::{MINUTE_MS, Timestamp};
 use redrive_core::wire::Role;
-use redrive_store::KeyRecord;
+use redrive_engine::KeyRecord;
 use redrive_store::sqlite::{self, Setup};
 
 use super::{Finding, Severity};

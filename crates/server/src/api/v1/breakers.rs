@@ -3,7 +3,7 @@
 use redrive_core::ids::Tenant;
 use redrive_core::text::Label;
 use redrive_core::wire::{BreakerAction, BreakerRequest, BreakerView, BreakersAnswer, TenantBreaker};
-use redrive_store::BreakerAct;
+use redrive_engine::BreakerAct;
 
 use crate::app::App;
 use crate::auth::{Identity, Operator, TenantReader};
@@ -23,7 +23,7 @@ pub(crate) async fn list(app: App, call: ApiCall<TenantReader, (), TenantQuery>)
 /// Another tenant is not found, whether it exists or not.
 pub(crate) async fn show(app: App, call: ApiCall<TenantReader, Tenant, NoQuery>) -> Result<Reply<TenantBreaker>> {
     if call.who.own_tenant().is_some_and(|own| *own != call.path) {
-        return Err(redrive_store::Error::NotFound("tenant").into());
+        return Err(redrive_engine::Error::NotFound("tenant").into());
     }
     Ok(Reply::ok(app.store.tenant_breaker(&call.path).await?))
 }

@@ -3,7 +3,7 @@
 use redrive_core::ids::{RunId, StepKey, Tenant};
 use redrive_core::text::Text;
 use redrive_core::wire::{EffectOutcome, EffectView, RawJson, ReconcileRequest};
-use redrive_store::{EffectRef, Reconcile, RunRef};
+use redrive_engine::{EffectRef, Reconcile, RunRef};
 
 use crate::app::App;
 use crate::auth::{AnyKey, Identity, TenantReader};
@@ -46,7 +46,7 @@ pub(crate) async fn show(app: App, call: ApiCall<AnyKey, StepKey, EffectQuery>) 
     let at = call.query.named(&call.who, None, call.path)?;
     let effect = app.store.effect(&at).await?;
     let run = RunRef { tenant: effect.tenant.clone(), run_id: effect.run_id.clone() };
-    let absent = |_| redrive_store::Error::NotFound("effect");
+    let absent = |_| redrive_engine::Error::NotFound("effect");
     call.who.may_read(app.store.as_ref(), &run).await.map_err(absent)?;
     Ok(Reply::ok(effect))
 }

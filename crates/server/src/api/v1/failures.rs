@@ -7,7 +7,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
 use redrive_core::wire::{FailureAnswer, FailureReport, RunFields};
-use redrive_store::{Report, Reported};
+use redrive_engine::{Report, Reported};
 use schemars::{Schema, SchemaGenerator};
 
 use crate::app::App;

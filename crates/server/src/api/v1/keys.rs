@@ -2,7 +2,7 @@
 
 use redrive_core::ids::Tenant;
 use redrive_core::wire::{CreateKey, CreatedKey, KeyView, KeysAnswer, Role};
-use redrive_store::KeyRecord;
+use redrive_engine::KeyRecord;
 
 use crate::app::App;
 use crate::auth::{Admin, new_key};
@@ -48,7 +48,7 @@ pub(crate) async fn revoke_one(app: &App, id: String) -> Result<KeyView> {
     let known = app.store.revoke_key(&id).await?;
     app.keyring.forget();
     let revoked = app.store.keys().await?.into_iter().find(|key| known && key.id == id);
-    let key = revoked.ok_or(redrive_store::Error::NotFound("key"))?;
+    let key = revoked.ok_or(redrive_engine::Error::NotFound("key"))?;
     Ok(view(key))
 }
 

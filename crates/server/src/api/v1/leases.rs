@@ -9,7 +9,7 @@ use redrive_core::text::Label;
 use redrive_core::wire::{
     BeatAnswer, HeartbeatsAnswer, HeartbeatsRequest, LeaseBeat, LeaseRequest, LeasedRun, LeasesAnswer,
 };
-use redrive_store::{LeaseCall, UnderLease};
+use redrive_engine::{LeaseCall, UnderLease};
 
 use crate::app::App;
 use crate::auth::{Gate as _, Identity, Worker};
@@ -182,7 +182,7 @@ pub(crate) async fn renew(
     let mut renewed = renewed.drain(..);
     let answers = leases.into_iter().zip(asked).map(|(beat, under)| {
         let answer =
-            under.and_then(|_| renewed.next().unwrap_or(Err(redrive_store::Error::Closing)).map_err(Problem::from));
+            under.and_then(|_| renewed.next().unwrap_or(Err(redrive_engine::Error::Closing)).map_err(Problem::from));
         let (lease_expires_at, code) = match answer {
             Ok(at) => (Some(at), None),
             Err(problem) => (None, Some(problem.code.as_str().to_owned())),

@@ -2,7 +2,7 @@
 
 use redrive_core::operation::Steer;
 use redrive_core::wire::{ItemOutcome, OperationItemsPage, OperationRequest, OperationView, OperationsPage};
-use redrive_store::ItemsCall;
+use redrive_engine::ItemsCall;
 
 use crate::app::App;
 use crate::auth::Operator;

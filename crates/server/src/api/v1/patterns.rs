@@ -8,7 +8,7 @@ use redrive_core::wire::{
     AssignPattern, MergePattern, MutePattern, PatternDetail, PatternSort, PatternView, PatternsPage, ResolvePattern,
     TriageRequest, UnmergePattern, Versions,
 };
-use redrive_store::{PatternAct, PatternFilter, PatternVerb, PatternsCall};
+use redrive_engine::{PatternAct, PatternFilter, PatternVerb, PatternsCall};
 
 use crate::app::App;
 use crate::auth::TenantReader;

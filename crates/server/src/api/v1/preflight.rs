@@ -7,7 +7,7 @@ use redrive_core::policy::Policy;
 use redrive_core::preflight::{Asked, check};
 use redrive_core::text::Label;
 use redrive_core::wire::{PreflightAnswer, PreflightRequest, RawJson};
-use redrive_store::RunRef;
+use redrive_engine::RunRef;
 
 use crate::app::App;
 use crate::auth::{Identity, Worker};

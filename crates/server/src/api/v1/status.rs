@@ -2,7 +2,7 @@
 
 use redrive_core::ids::Tenant;
 use redrive_core::wire::{ChangesAnswer, HealthAnswer, LimitsAnswer, StatsAnswer};
-use redrive_store::StatsCall;
+use redrive_engine::StatsCall;
 
 use crate::app::App;
 use crate::auth::{AnyKey, TenantReader};

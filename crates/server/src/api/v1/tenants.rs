@@ -2,7 +2,7 @@
 
 use redrive_core::ids::Tenant;
 use redrive_core::wire::{TenantHealth, TenantView, TenantsAnswer};
-use redrive_store::TenantScope;
+use redrive_engine::TenantScope;
 
 use crate::app::App;
 use crate::auth::{Identity, TenantReader};
@@ -40,7 +40,7 @@ async fn view(app: &App, tenant: Tenant) -> Result<TenantView> {
     let counts = app.store.health(&TenantScope::One(tenant.clone())).await?;
     let last_failure_at = match app.store.tenant_health(&tenant).await {
         Ok(health) => health.last_failure_at,
-        Err(redrive_store::Error::NotFound(_)) => None,
+        Err(redrive_engine::Error::NotFound(_)) => None,
         Err(error) => return Err(error.into()),
     };
     let (dead, scheduled, running) = (counts.dead, counts.scheduled, counts.running);
@@ -50,7 +50,7 @@ async fn view(app: &App, tenant: Tenant) -> Result<TenantView> {
 /// Another tenant is not found, whether it exists or not.
 pub(crate) async fn health(app: App, call: ApiCall<TenantReader, Tenant, NoQuery>) -> Result<Reply<TenantHealth>> {
     if call.who.own_tenant().is_some_and(|own| *own != call.path) {
-        return Err(redrive_store::Error::NotFound("tenant").into());
+        return Err(redrive_engine::Error::NotFound("tenant").into());
     }
     Ok(Reply::ok(app.store.tenant_health(&call.path).await?))
 }

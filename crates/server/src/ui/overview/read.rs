@@ -7,7 +7,7 @@ use redrive_core::wire::{
     BreakerView, HealthAnswer, PatternDetail, PatternSort, RunSummary, RunsPage, Severity, Sort, StatsAnswer,
     TenantView,
 };
-use redrive_store::{PageCall, PatternsCall, RunFilter, Standing, StatsCall, TenantScope};
+use redrive_engine::{PageCall, PatternsCall, RunFilter, Standing, StatsCall, TenantScope};
 
 use super::super::components::percent;
 use crate::app::App;

@@ -6,7 +6,7 @@ use redrive_core::ids::{RunId, StepKey, Tenant};
 use redrive_core::run::StateName;
 use redrive_core::text::Text;
 use redrive_core::wire::{EffectOutcome, Likeness, ReplayRequest};
-use redrive_store::{Act, EffectRef, RunRef, Triage};
+use redrive_engine::{Act, EffectRef, RunRef, Triage};
 
 use super::super::components::{field, hidden, panel, post_form, reason_field, visible};
 use super::super::form::Form;

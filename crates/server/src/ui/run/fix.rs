@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::json::{Tape, diff};
 use redrive_core::wire::{Fix, PlanAnswer, ReplayRequest, RevisionView};
-use redrive_store::{DetailCall, RunRef};
+use redrive_engine::{DetailCall, RunRef};
 
 use super::super::components::{field, head, hidden, panel, reason_field, said};
 use super::super::form::Form;

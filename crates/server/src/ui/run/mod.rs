@@ -22,7 +22,7 @@ use redrive_core::wire::{
     DuplicatesAnswer, Likeness, PlanAnswer, QueueView, ReplayRequest, RunDetail, RunSummary, Sort, StepStatus, StepView,
 };
 use redrive_core::wording::{advice, happened};
-use redrive_store::{DetailCall, PageCall, RunFilter, RunRef, TenantScope};
+use redrive_engine::{DetailCall, PageCall, RunFilter, RunRef, TenantScope};
 
 use super::components::{
     ago, exact, fact, facts, head, hidden, line, link_or_text, panel, post_form, said, severity_badge, state_badge,
@@ -42,7 +42,7 @@ const NEIGHBOURS: u32 = 6;
 /// The run of a path. Another tenant's is not found, whether it exists or not.
 fn named(who: &Visitor, (tenant, run_id): (Tenant, RunId)) -> Result<RunRef> {
     if who.own_tenant().is_some_and(|own| *own != tenant) {
-        return Err(redrive_store::Error::NotFound("run").into());
+        return Err(redrive_engine::Error::NotFound("run").into());
     }
     who.run(&[Some(&tenant)], run_id)
 }

@@ -7,7 +7,7 @@ use redrive_core::wire::{
     FailRequest, FailureAnswer, HeartbeatAnswer, HeartbeatRequest, Mode, PreflightBrief, ReleaseRequest, StartAnswer,
     StartRequest, StateAnswer, StepRequest, StepView, SucceedAnswer, SucceedRequest,
 };
-use redrive_store::{DetailCall, Fit, Start, UnderLease};
+use redrive_engine::{DetailCall, Fit, Start, UnderLease};
 
 use crate::app::App;
 use crate::auth::{Identity, Worker};

@@ -3,7 +3,7 @@
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::json::{Tape, diff};
 use redrive_core::wire::{DuplicatesAnswer, RevisionView, RunBody, RunDetail, RunsPage, SentAnswer, Sort};
-use redrive_store::{DetailCall, PageCall, RunFilter, RunRef, Sent, TenantScope};
+use redrive_engine::{DetailCall, PageCall, RunFilter, RunRef, Sent, TenantScope};
 
 use crate::app::App;
 use crate::auth::{AnyKey, Identity, TenantReader};

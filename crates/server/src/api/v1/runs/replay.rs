@@ -3,7 +3,7 @@
 use redrive_core::ids::{QueueName, RunId, Tenant};
 use redrive_core::text::Label;
 use redrive_core::wire::{PlanAnswer, ReplayAnswer, ReplayRequest};
-use redrive_store::{Act, Error, Replay, RunRef, Triage, Triaged};
+use redrive_engine::{Act, Error, Replay, RunRef, Triage, Triaged};
 
 use crate::app::App;
 use crate::auth::{Identity, TenantReader};
@@ -123,7 +123,7 @@ async fn try_replay(
     actor: &str,
     request: ReplayRequest,
     bytes: usize,
-) -> Result<redrive_store::Result<Triaged>> {
+) -> Result<redrive_engine::Result<Triaged>> {
     let reason = request.reason.clone();
     let replay = prepared(app, at, request, bytes).await?;
     let act = Act { at: at.clone(), triage: Triage::Replay(Box::new(replay)), actor: actor.to_owned(), reason };

@@ -7,7 +7,7 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     ApproveRequest, AssignRequest, DeferRequest, MergeRequest, ReassignRequest, StateAnswer, TriageRequest,
 };
-use redrive_store::{Act, Triage};
+use redrive_engine::{Act, Triage};
 
 use crate::app::App;
 use crate::auth::{Identity, TenantReader};
