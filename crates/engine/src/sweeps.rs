@@ -73,7 +73,7 @@ fn rescue(tx: &mut Tx<'_>, mut row: RunRow, absences: &[Absence]) -> Result<()> 
     let Some(event) = passed else { return tx.save_life(&row) };
     let (_, policy) = tx.rules_of(&row)?;
     let before = row.clone();
-    tx.look_at_the_tenant(&mut row, &policy)?;
+    tx.load_tenant_surroundings(&mut row, &policy)?;
     let Some(moved) = tx.ask_for_service(&row, &event, &policy)? else { return Ok(()) };
     if moved.verdict.is_none() {
         row.run = moved.run;

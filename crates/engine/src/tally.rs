@@ -8,7 +8,7 @@ use redrive_core::time::Timestamp;
 
 use crate::map::Map;
 use crate::model::HourlyKind;
-use crate::runs::life::position;
+use crate::runs::document::position;
 
 /// What a run is counted under.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -18,7 +18,7 @@ use crate::lease::walks::Walks;
 use crate::map::Map;
 use crate::model::KeyRecord;
 use crate::names::versions::SeenVersion;
-use crate::patterns::sightings::KnownPatterns;
+use crate::patterns::sightings::CachedPatterns;
 use crate::ports::backend::Pace;
 use crate::ports::rows::Rows;
 use crate::sweeps::reject_unleasable_of;
@@ -40,7 +40,7 @@ pub struct Queue {
 /// Names and policies met before: copies of rows that never change under us, since only the committer writes them.
 /// Dropped whenever a transaction is rolled back.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct TxCache {
     tenants: Map<Tenant, i64>,
     tenant_names: Map<i64, Tenant>,
     queues: Map<QueueName, Queue>,
@@ -51,7 +51,7 @@ pub struct Known {
     pub queues_used: HashSet<(i64, i64)>,
     /// Tenants and reasons of their own.
     pub reasons_used: HashSet<(i64, Reason)>,
-    pub patterns: KnownPatterns,
+    pub patterns: CachedPatterns,
     /// When the last lease call of each queue and tenant was noted.
     pub lease_calls: Map<(i64, i64), Timestamp>,
     /// The tenant that the last lease call of a scope ended with; only a place to begin.
@@ -63,7 +63,7 @@ pub struct Known {
     pub teller: Teller,
 }
 
-impl Known {
+impl TxCache {
     /// For a store that others write too: what they may have changed is looked at anew, queues only now and then.
     pub fn look_anew(&mut self, queues_too: bool) {
         self.patterns.forget();
@@ -87,7 +87,7 @@ pub struct Tx<'a> {
     pub now: Timestamp,
     pub dice: &'a dyn Dice,
     pub policies: &'a Policies,
-    pub known: &'a mut Known,
+    pub known: &'a mut TxCache,
     pub tally: Tally,
     /// When the batch has to end.
     pub pace: &'a dyn Pace,

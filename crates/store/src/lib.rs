@@ -2,11 +2,11 @@
 
 mod commit;
 mod failure;
-mod kept;
+mod shared;
 
 pub mod copy;
 pub mod postgres;
 pub mod sqlite;
 
 pub use failure::classify;
-pub use kept::check::Miscounted;
+pub use shared::check::Miscounted;

@@ -11,7 +11,7 @@ use redrive_core::wire::{StartAnswer, Versions};
 use crate::breakers::{Gate, Probes};
 use crate::error::{Error, Result};
 use crate::ingest::rejected;
-use crate::lease::handing_out;
+use crate::lease::contents;
 use crate::model::{Digest, Fit, HourlyKind, LeaseToken, NewRun, PayloadKind, Start, StartHow, Started};
 use crate::runs::run_row::RunRow;
 use crate::tx::Tx;
@@ -212,7 +212,7 @@ pub fn answer(tx: &mut Tx<'_>, row: &RunRow, created: bool, payload_differs: boo
         replay: held.is_some_and(|lease| lease.replay),
         lease: held.and_then(|_| token(row)).map(|token| token.to_string()),
         lease_expires_at: held.map(|lease| lease.expires_at),
-        changes: handing_out::wanted(row),
+        changes: contents::wanted(row),
         steps: Vec::new(),
         versions_changed: Vec::new(),
         payload: None,

@@ -10,9 +10,9 @@ use redrive_core::wire::{FailureAnswer, StateAnswer, StepView, SucceedAnswer};
 
 use crate::error::{Error, Result};
 use crate::ingest::report;
-use crate::ledger::guarded;
+use crate::ledger::record;
 use crate::model::{Digest, FailedAttempt, HourlyKind, LeaseToken, NewStep, Success, UnderLease};
-use crate::runs::attempts::{Ending, Kept};
+use crate::runs::attempts::{Ending, StoredAttempt};
 use crate::runs::run_row::RunRow;
 use crate::sweeps;
 use crate::triage::refuse;
@@ -72,14 +72,14 @@ pub fn step(tx: &mut Tx<'_>, under: &UnderLease, step: &NewStep) -> Result<StepV
     let (_, policy) = tx.rules_of(&row)?;
     row.run = row.ask(&Event::Progress, &policy, tx.now)?.run;
     let attempt = row.run.attempt;
-    let view = guarded::record(tx, &mut row, step, attempt, under.lease.epoch)?;
+    let view = record::record(tx, &mut row, step, attempt, under.lease.epoch)?;
     tx.save_life(&row)?;
     Ok(view)
 }
 
 /// A lease that we granted may still say how what it began has ended.
 fn late_outcomes(tx: &mut Tx<'_>, row: &mut RunRow, under: &UnderLease, steps: &[NewStep]) -> Result<bool> {
-    if is_ours(row, under.lease) { guarded::record_late(tx, row, under, steps) } else { Ok(false) }
+    if is_ours(row, under.lease) { record::record_late(tx, row, under, steps) } else { Ok(false) }
 }
 
 pub fn fail(tx: &mut Tx<'_>, under: &UnderLease, failed: &FailedAttempt) -> Result<FailureAnswer> {
@@ -107,7 +107,7 @@ pub fn fail(tx: &mut Tx<'_>, under: &UnderLease, failed: &FailedAttempt) -> Resu
 }
 
 /// An attempt ends once: the same words again are a lost answer, other words are a mistake that nobody should miss.
-fn same_end(kept: &Kept, digest: &Digest) -> Result<()> {
+fn same_end(kept: &StoredAttempt, digest: &Digest) -> Result<()> {
     if kept.is(digest) { Ok(()) } else { Err(Error::AttemptConflict { attempt: kept.attempt }) }
 }
 
@@ -121,7 +121,7 @@ pub fn release(tx: &mut Tx<'_>, under: &UnderLease) -> Result<StateAnswer> {
         Standing::Live => {
             let before = row.clone();
             let (_, policy) = tx.rules_of(&row)?;
-            tx.look_at_the_tenant(&mut row, &policy)?;
+            tx.load_tenant_surroundings(&mut row, &policy)?;
             let moved = row.ask(&Event::Release { jitter: tx.dice.jitter() }, &policy, tx.now)?;
             if moved.verdict.is_some() {
                 return release_as_failure(tx, &before, row, moved, under);
@@ -221,7 +221,7 @@ fn succeed_by_caller(tx: &mut Tx<'_>, success: &Success) -> Result<SucceedAnswer
 }
 
 /// The answer to a success that was refused, again.
-fn refused_before(kept: &Kept) -> Result<SucceedAnswer> {
+fn refused_before(kept: &StoredAttempt) -> Result<SucceedAnswer> {
     Ok(SucceedAnswer { state: kept.state, late: false, verdict: kept.verdict()?.map(Told::into_verdict) })
 }
 

@@ -4,7 +4,7 @@ use redrive_core::breaker::{ByHand, Event, Key, Scope};
 use redrive_core::text::Label;
 use redrive_core::wire::{BreakerAction, BreakerView};
 
-use crate::breakers::{kept, views};
+use crate::breakers::{stored, views};
 use crate::error::{Error, Result};
 use crate::model::breakers::BreakerAct;
 use crate::tx::Tx;
@@ -29,8 +29,8 @@ pub fn operate(tx: &mut Tx<'_>, act: &BreakerAct) -> Result<BreakerView> {
     match act.action {
         // The opening has written itself down.
         BreakerAction::Open => {}
-        BreakerAction::Close => kept::note(tx, &key.name(), &act.actor, "closed", act.reason.as_ref())?,
-        BreakerAction::Reset => kept::note(tx, &key.name(), &act.actor, "reset", act.reason.as_ref())?,
+        BreakerAction::Close => stored::note(tx, &key.name(), &act.actor, "closed", act.reason.as_ref())?,
+        BreakerAction::Reset => stored::note(tx, &key.name(), &act.actor, "reset", act.reason.as_ref())?,
     }
     views::view(tx, &key)
 }

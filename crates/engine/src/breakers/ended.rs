@@ -4,7 +4,7 @@ use redrive_core::breaker::{Counts, Event, Key, Probe, Scope, StateName, counts}
 use redrive_core::policy::Policy;
 use redrive_core::reason::Reason;
 
-use crate::breakers::kept;
+use crate::breakers::stored;
 use crate::error::Result;
 use crate::runs::run_row::RunRow;
 use crate::tx::Tx;
@@ -100,7 +100,7 @@ impl Tx<'_> {
         let parts = known.open.iter().filter(|key| key.environment == wide.environment).filter(is_part);
         for key in parts.filter(|key| !by_hand(key)).cloned().collect::<Vec<_>>() {
             self.move_breaker(&key, &Event::Reset, &settings)?;
-            kept::note(self, &key.name(), "engine", "taken_over", None)?;
+            stored::note(self, &key.name(), "engine", "taken_over", None)?;
         }
         Ok(())
     }

@@ -2,16 +2,16 @@
 //! them stays in memory, so that while all are closed nobody reads anything.
 
 mod by_hand;
+mod cache;
 mod ended;
 mod gate;
-mod kept;
-mod known;
 mod release;
+mod stored;
 mod views;
 
 pub use by_hand::operate;
+pub use cache::Breakers;
 pub use gate::{Gate, Probes};
-pub use kept::{CorruptBreaker, ReadBreakers, fold, trim_events};
-pub use known::Breakers;
 pub use release::release_held;
+pub use stored::{CorruptBreaker, ReadBreakers, fold, trim_events};
 pub use views::{breakers, tenant_breaker};

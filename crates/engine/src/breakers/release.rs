@@ -8,7 +8,7 @@ use redrive_core::lifecycle::Event as Move;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 
-use crate::breakers::known::{Offer, Releasing};
+use crate::breakers::cache::{Offer, Releasing};
 use crate::error::Result;
 use crate::model::Swept;
 use crate::runs::run_row::RunRow;

@@ -11,7 +11,7 @@ use redrive_core::wire::{FailureAnswer, Versions};
 use crate::error::{Error, Reported, Result};
 use crate::model::{Digest, FailedAttempt, HourlyKind, NewRun, Report};
 use crate::patterns::sightings::{Sighted, Sighting};
-use crate::runs::attempts::{Ending, Kept};
+use crate::runs::attempts::{Ending, StoredAttempt};
 use crate::runs::run_row::RunRow;
 use crate::triage::merges;
 use crate::tx::Tx;
@@ -55,7 +55,7 @@ pub fn report_of(tx: &mut Tx<'_>, reports: &[Report], at: usize) -> Result<Repor
 
 enum Identity {
     New(u32),
-    Again(Kept),
+    Again(StoredAttempt),
 }
 
 /// Which attempt a report speaks of.
@@ -85,7 +85,7 @@ fn identify(tx: &mut Tx<'_>, row: &RunRow, failed: &FailedAttempt) -> Result<Ide
 }
 
 /// The same words again are the same failure until its retry is due, and for a minute at least.
-pub fn is_resend(tx: &Tx<'_>, kept: &Kept) -> Result<bool> {
+pub fn is_resend(tx: &Tx<'_>, kept: &StoredAttempt) -> Result<bool> {
     let due = kept.verdict()?.and_then(|told| told.next_attempt_at);
     let until = kept.recorded_at.plus_ms(RESEND_MIN_MS);
     Ok(tx.now < due.map_or(until, |due| due.max(until)))
@@ -128,7 +128,7 @@ pub fn record(
     row.step.clone_from(&reported.step);
     let (queue, policy) = tx.rules_of(&row)?;
     tx.attempt_ended(&row, epoch, Some(&reported.failure.reason), &policy)?;
-    tx.look_around(&mut row, (&queue, &policy), &reported.failure, new)?;
+    tx.load_surroundings(&mut row, (&queue, &policy), &reported.failure, new)?;
     let event = Event::Fail { failure: &reported.failure, attempt, jitter: tx.dice.jitter() };
     let moved = row.ask(&event, &policy, tx.now)?;
     let failed = Failed {

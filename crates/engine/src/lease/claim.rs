@@ -16,7 +16,7 @@ use redrive_core::wire::{HandedChange, Versions};
 use crate::attempt::start::token;
 use crate::breakers::{Gate, Probes};
 use crate::error::{Error, Result};
-use crate::lease::handing_out;
+use crate::lease::contents;
 use crate::lease::walks::{DuePlace, Filter, Lap, Walk};
 use crate::model::{HourlyKind, LeaseCall, LeaseToken, TenantScope};
 use crate::ports::rows::{Candidate, DueCall, DueHint, DueLook};
@@ -474,7 +474,7 @@ fn deal_rounds(tx: &mut Tx<'_>, deal: &mut Deal<'_>, tenants: &[i64]) -> Result<
     let places: Vec<(i64, i64)> = tenants.iter().flat_map(places).collect();
     deal.passable = (PASSED_MAX / places.len().max(1)).max(PASSED_MIN);
     let looks: Vec<DueLook> = places.into_iter().map(|place| look_at(place, &deal.sight(tx, place).walk)).collect();
-    tx.rows.expect_due(DueHint { looks: &looks, agents, most, window: most + deal.passable })?;
+    tx.rows.prefetch_due(DueHint { looks: &looks, agents, most, window: most + deal.passable })?;
     while !hungry.is_empty() && deal.runs_left > 0 {
         let (each, over) = (deal.runs_left / hungry.len(), deal.runs_left % hungry.len());
         let mut still = Vec::new();
@@ -487,7 +487,7 @@ fn deal_rounds(tx: &mut Tx<'_>, deal: &mut Deal<'_>, tenants: &[i64]) -> Result<
                 continue;
             }
             let got = deal_to(tx, deal, *tenant, share.min(deal.runs_left))?;
-            tx.rows.so_far()?;
+            tx.rows.flush_hint()?;
             if got.len() == share {
                 still.push(at);
             } else {
@@ -611,7 +611,7 @@ fn granted(tx: &mut Tx<'_>, call: &LeaseCall, candidate: Candidate) -> Result<Gr
         replay,
         lease: token(&row).ok_or_else(|| Error::Unexpected("a run under way without a lease".into()))?,
         lease_expires_at,
-        changes: handing_out::wanted(&row),
+        changes: contents::wanted(&row),
         versions: call.versions.clone(),
     })
 }

@@ -6,8 +6,8 @@ use redrive_core::time::DAY_MS;
 use redrive_core::wire::EffectView;
 
 use crate::error::{Error, Result};
-use crate::ledger::guarded;
-use crate::ledger::step_room;
+use crate::ledger::output_budget;
+use crate::ledger::record;
 use crate::ledger::steps::StepRow;
 use crate::model::{EffectRef, Reconcile, Swept};
 use crate::ports::rows::{Rows, SettledEntry};
@@ -45,11 +45,11 @@ fn find(rows: &mut dyn Rows, at: &EffectRef) -> Result<StepRow> {
 /// `POST /v1/effects/{key}/reconcile`. The run stays where it is; its guard, and what a replay would do, change.
 pub fn reconcile(tx: &mut Tx<'_>, act: &Reconcile) -> Result<EffectView> {
     let found = find(tx.rows, &act.at)?;
-    if let Recorded::Now(state) = guarded::reconciled(&found, act.outcome)? {
+    if let Recorded::Now(state) = record::reconciled(&found, act.outcome)? {
         let mut run = found.run.map(|run| tx.rows.run_by_number(run)).transpose()?.flatten();
         let before = run.clone();
         let too_much = match &mut run {
-            Some(row) => step_room::count(row, Some(&found), act.output.as_deref())?,
+            Some(row) => output_budget::count(row, Some(&found), act.output.as_deref())?,
             None => None,
         };
         let output = act.output.as_deref().filter(|_| too_much.is_none());

@@ -1,6 +1,6 @@
 //! The ledger of steps and effects: recorded once, never repeated by us.
 
 pub mod effects;
-pub mod guarded;
-pub mod step_room;
+pub mod output_budget;
+pub mod record;
 pub mod steps;

@@ -13,7 +13,7 @@ use crate::model::triage::{FixedPayload, Replay, Triage};
 use crate::model::{Digest, Payload, PayloadKind};
 use crate::operations::guard::UNREADABLE;
 use crate::runs::attempts;
-use crate::runs::payload::KeptPayload;
+use crate::runs::payload::StoredPayload;
 
 /// How much payload one piece may hold in memory.
 pub const PIECE_MAX_BYTES: usize = 8 << 20;
@@ -63,7 +63,7 @@ pub fn patched(
     show: bool,
 ) -> Result<(Made, Option<OperationSample>)> {
     let Patched { from_revision, run_id, tenant, payload } = of;
-    let payload = match payload.and_then(KeptPayload::into_wire) {
+    let payload = match payload.and_then(StoredPayload::into_wire) {
         Ok((payload, _)) => payload,
         Err(error) if error.is_passing() => return Err(error),
         Err(_) => return Ok((Made::Not(UNREADABLE), None)),
@@ -88,7 +88,7 @@ pub struct Patched {
     pub run_id: RunId,
     pub tenant: Tenant,
     /// As it was read; what is stored may be damaged.
-    pub payload: Result<KeptPayload>,
+    pub payload: Result<StoredPayload>,
 }
 
 fn code_of(why: Why) -> &'static str {

@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use crate::error::{Error, Result};
 use crate::map::Map;
 use crate::ports::rows::PatternChange;
-use crate::runs::life::word;
+use crate::runs::document::word;
 use crate::tx::Tx;
 
 /// Who is named for what nobody did.
@@ -54,7 +54,7 @@ pub struct Fix {
 
 /// A fingerprint's pattern as its rows have it.
 #[derive(Debug, Clone)]
-pub struct KnownPattern {
+pub struct CachedPattern {
     pub sighted: Sighted,
     pub state: i64,
     pub muted_until: Option<i64>,
@@ -64,7 +64,7 @@ pub struct KnownPattern {
 
 /// Patterns met before. Whoever changes what is known of one lets go of all: people are slow, failures are not.
 #[derive(Debug, Default)]
-pub struct KnownPatterns(Map<(i64, u64, u8), Arc<KnownPattern>>);
+pub struct CachedPatterns(Map<(i64, u64, u8), Arc<CachedPattern>>);
 
 /// Of one pattern; what is older is pushed out by what is newer.
 const EVENTS_KEPT_MAX: usize = 1_000;
@@ -72,7 +72,7 @@ const EVENTS_KEPT_MAX: usize = 1_000;
 /// Beyond this the memory starts anew.
 const REMEMBERED_MAX: usize = 10_000;
 
-impl KnownPatterns {
+impl CachedPatterns {
     pub fn forget(&mut self) {
         self.0.clear();
     }
@@ -91,7 +91,7 @@ impl Tx<'_> {
         Ok(known.sighted.clone())
     }
 
-    fn known_pattern(&mut self, seen: &Sighting<'_>) -> Result<Option<Arc<KnownPattern>>> {
+    fn known_pattern(&mut self, seen: &Sighting<'_>) -> Result<Option<Arc<CachedPattern>>> {
         let key = (seen.tenant, seen.fingerprint.hash, seen.fingerprint.version);
         if let Some(known) = self.known.patterns.0.get(&key) {
             return Ok(Some(known.clone()));

@@ -12,7 +12,7 @@ use crate::model::patterns::{PatternAct, PatternVerb};
 use crate::patterns::sightings::state_now;
 use crate::ports::rows::PatternChange;
 use crate::runs::attempts::json;
-use crate::runs::life::position;
+use crate::runs::document::position;
 use crate::tx::Tx;
 
 /// A pattern as an act finds it.

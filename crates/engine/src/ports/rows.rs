@@ -23,9 +23,9 @@ use crate::ledger::steps::StepRow;
 use crate::model::{KeyRecord, NewRun, NewSent, RunFilter, Swept};
 use crate::names::tenant_names::NameKind;
 use crate::operations::row::OperationRow;
-use crate::patterns::sightings::KnownPattern;
+use crate::patterns::sightings::CachedPattern;
 use crate::patterns::verbs::Found;
-use crate::runs::attempts::Kept;
+use crate::runs::attempts::StoredAttempt;
 use crate::runs::run_row::RunRow;
 use crate::tally::Tally;
 
@@ -33,8 +33,8 @@ use crate::breakers::{CorruptBreaker, ReadBreakers};
 pub use crate::runs::set_aside::ReadRuns;
 
 pub use crate::runs::records::{
-    Candidate, Changed, DueCall, DueHint, DueLook, DueRuns, KeptRequest, MovedEntry, NewAttempt, NewEntry, NewMove,
-    NewOperationRow, NewRequest, NewRevision, Own, PatternChange, SettledEntry, Stood, outcome_column, status_column,
+    Candidate, Changed, DueCall, DueHint, DueLook, DueRuns, MovedEntry, NewAttempt, NewEntry, NewMove, NewOperationRow,
+    NewRequest, NewRevision, Own, PatternChange, SettledEntry, Stood, StoredRequest, outcome_column, status_column,
 };
 
 /// All of them.
@@ -110,7 +110,7 @@ pub trait RunRows {
     fn insert_run(&mut self, row: &RunRow, new: &NewRun, now: Timestamp) -> Result<()>;
     fn update_run(&mut self, row: &RunRow, changed: Changed, now: Timestamp) -> Result<()>;
     /// A long command says that what it did so far may be written: a store that writes at its commit may begin.
-    fn so_far(&mut self) -> Result<()> {
+    fn flush_hint(&mut self) -> Result<()> {
         Ok(())
     }
     fn set_severity(&mut self, run: i64, severity: Severity) -> Result<()>;
@@ -132,7 +132,7 @@ pub trait WaitingRows {
     /// The next tenant after one with scheduled runs in any of the queues, and when the first of them is due.
     fn next_tenant(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<Option<(i64, Timestamp)>>;
     /// Due runs of these are about to be asked for.
-    fn expect_due(&mut self, hint: DueHint<'_>) -> Result<()>;
+    fn prefetch_due(&mut self, hint: DueHint<'_>) -> Result<()>;
     /// Under way since a lease call, which nobody else with the same name makes before the commit.
     fn leased_by(&mut self, request: &str) -> Result<ReadRuns<Candidate>>;
     /// The next queue after one with scheduled runs that no worker can be given.
@@ -166,10 +166,10 @@ pub trait WaitingRows {
 
 /// Attempts, and what they were given.
 pub trait AttemptRows {
-    fn attempt(&mut self, run: i64, attempt: u32) -> Result<Option<Kept>>;
+    fn attempt(&mut self, run: i64, attempt: u32) -> Result<Option<StoredAttempt>>;
     /// The last one on record up to and including `attempt`.
-    fn last_attempt(&mut self, run: i64, attempt: u32) -> Result<Option<Kept>>;
-    fn last_failure(&mut self, run: i64) -> Result<Option<Kept>>;
+    fn last_attempt(&mut self, run: i64, attempt: u32) -> Result<Option<StoredAttempt>>;
+    fn last_failure(&mut self, run: i64) -> Result<Option<StoredAttempt>>;
     /// `AttemptOrigin` of the last one on record, as JSON.
     fn last_origin(&mut self, run: i64) -> Result<Option<String>>;
     /// A late one replaces the silence that was put in its place.
@@ -226,7 +226,7 @@ pub trait LedgerRows {
 }
 
 pub trait PatternRows {
-    fn pattern_of(&mut self, tenant: i64, fingerprint: &Fingerprint) -> Result<Option<KnownPattern>>;
+    fn pattern_of(&mut self, tenant: i64, fingerprint: &Fingerprint) -> Result<Option<CachedPattern>>;
     /// With its alias, counted by the batch that made it.
     fn insert_pattern(
         &mut self,
@@ -313,7 +313,7 @@ pub trait BreakerRows {
 pub trait ReviewRows {
     /// A request before it is replaced.
     fn put_request(&mut self, asked: &NewRequest<'_>, now: Timestamp) -> Result<()>;
-    fn request_of(&mut self, run: i64) -> Result<Option<KeptRequest>>;
+    fn request_of(&mut self, run: i64) -> Result<Option<StoredRequest>>;
     fn postpone_request(&mut self, run: i64, expires_at: Timestamp) -> Result<()>;
     fn delete_request(&mut self, run: i64) -> Result<()>;
     /// Runs whose request has lapsed, the oldest first.
@@ -352,7 +352,7 @@ pub trait OperationRows {
     /// How runs stand, for a set that holds them: nothing of them is written, and nobody waits for it.
     fn runs_as_they_stand(&mut self, operation: i64, runs: &[i64]) -> Result<ReadRuns<RunRow>>;
     /// These runs are about to be looked at one by one, and moved.
-    fn expect_runs(&mut self, operation: i64, runs: &[i64]) -> Result<()>;
+    fn prefetch_runs(&mut self, operation: i64, runs: &[i64]) -> Result<()>;
     /// Those of the runs that the filter finds now; `made_at`: when the operation was made.
     fn still_match(&mut self, filter: &RunFilter, made_at: Timestamp, runs: &[i64]) -> Result<HashSet<i64>>;
     /// Ends claims on operations: one replica's, or everybody's.

@@ -35,7 +35,7 @@ pub struct Ending<'a> {
 
 /// An attempt as it was kept.
 #[derive(Debug, Clone)]
-pub struct Kept {
+pub struct StoredAttempt {
     pub attempt: u32,
     pub outcome: Outcome,
     pub digest: Option<Vec<u8>>,
@@ -48,7 +48,7 @@ pub struct Kept {
     pub origin: String,
 }
 
-impl Kept {
+impl StoredAttempt {
     pub fn is(&self, digest: &Digest) -> bool {
         self.digest.as_deref() == Some(digest.as_slice())
     }
@@ -94,7 +94,7 @@ impl Tx<'_> {
     }
 
     /// The answer that a failed attempt got.
-    pub fn stored_answer(&mut self, row: &RunRow, kept: &Kept) -> Result<FailureAnswer> {
+    pub fn stored_answer(&mut self, row: &RunRow, kept: &StoredAttempt) -> Result<FailureAnswer> {
         let (tenant, _) = self.names_of(row)?;
         let missing = || Error::Unexpected(format!("attempt {} of {} has no verdict", kept.attempt, row.run_id));
         let pattern = kept.pattern.ok_or_else(missing)?;

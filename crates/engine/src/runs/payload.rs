@@ -10,14 +10,14 @@ use crate::model::{About, PayloadKind};
 
 /// A payload as it was kept.
 #[derive(Debug, Clone)]
-pub struct KeptPayload {
+pub struct StoredPayload {
     pub kind: PayloadKind,
     pub about: About,
     /// The JSON token or the bytes, as they came.
     pub bytes: Vec<u8>,
 }
 
-impl KeptPayload {
+impl StoredPayload {
     /// Of a run that came without one, and with nothing else to say.
     pub fn none() -> Self {
         Self { kind: PayloadKind::None, about: About::default(), bytes: Vec::new() }

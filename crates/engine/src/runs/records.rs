@@ -13,7 +13,7 @@ use crate::lease::walks::DuePlace;
 use crate::ledger::steps::{Mover, StepRow};
 use crate::model::{Digest, NewStep, Payload};
 use crate::operations::row::OperationRow;
-use crate::runs::life::position;
+use crate::runs::document::position;
 use crate::runs::run_row::RunRow;
 use crate::runs::set_aside::ReadRuns;
 
@@ -25,7 +25,7 @@ pub enum Changed {
     /// Where it stands.
     ByMove,
     /// A lease's times and a run's effect counts: no list shows any of it.
-    Life,
+    RunDocument,
 }
 
 /// What a run's row holds that few commands read.
@@ -199,7 +199,7 @@ pub struct NewRequest<'a> {
 
 /// What was asked for, as it was kept.
 #[derive(Debug)]
-pub struct KeptRequest {
+pub struct StoredRequest {
     pub actor: String,
     pub request: Option<Vec<u8>>,
     pub payload: Option<Payload>,

@@ -15,7 +15,7 @@ use crate::clock::Dice;
 use crate::error::{Error, Result};
 use crate::model::{KeyMark, LeaseToken, NewRun, PayloadKind, RunRef};
 use crate::ports::rows::Changed;
-use crate::runs::life::{Life, StateColumns, position};
+use crate::runs::document::{RunDocument, StateColumns, position};
 use crate::tally::Standing;
 use crate::tx::{Queue, Tx};
 
@@ -89,7 +89,7 @@ impl RunRow {
 
     /// What only the transition table reads, as the row keeps it.
     pub fn life(&self) -> Result<String> {
-        let mut life = Life::of(&self.run, self.worker.clone(), self.start_id.clone());
+        let mut life = RunDocument::of(&self.run, self.worker.clone(), self.start_id.clone());
         life.payload_bytes = self.payload_bytes;
         life.keys.clone_from(&self.keys);
         life.step_bytes = self.step_bytes;
@@ -224,7 +224,7 @@ impl Tx<'_> {
     /// Keeps a lease's new times and a run's effect counts: no state changes, so no counter does and no list index is
     /// touched.
     pub fn save_life(&mut self, row: &RunRow) -> Result<()> {
-        Ok(self.rows.update_run(row, Changed::Life, self.now)?)
+        Ok(self.rows.update_run(row, Changed::RunDocument, self.now)?)
     }
 
     pub fn names_of(&mut self, row: &RunRow) -> Result<(Tenant, QueueName)> {

@@ -10,8 +10,8 @@ use redrive_core::text::Text;
 
 use crate::error::{Error, Result};
 use crate::ingest::report::record;
-use crate::ledger::guarded;
-use crate::ledger::step_room;
+use crate::ledger::output_budget;
+use crate::ledger::record;
 use crate::ledger::steps::StepRow;
 use crate::model::FailedAttempt;
 use crate::model::triage::Act;
@@ -48,7 +48,7 @@ pub fn pass_on(tx: &mut Tx<'_>, part: &RunRow, into: &RunId, failed: &FailedAtte
         return Ok(());
     }
     let Ok(attempt) = next_attempt(&target.run) else { return Ok(()) };
-    let (run, keys) = (target.id, guarded::keys_in_list(&failed.steps));
+    let (run, keys) = (target.id, record::keys_in_list(&failed.steps));
     let mut before = Vec::with_capacity(keys.len());
     for key in keys {
         before.push((tx.rows.step_of_run(run, &key)?, key));
@@ -114,7 +114,7 @@ pub fn take_steps_back(tx: &mut Tx<'_>, part: &RunRow, into: &RunId, act: &Act) 
             continue;
         }
         let own = tx.rows.step_of_run(target.id, &entry.key)?;
-        step_room::count(&mut target, own.as_ref(), None)?;
+        output_budget::count(&mut target, own.as_ref(), None)?;
         let now = (entry.effect, entry.state);
         match noted.own {
             Some(own) => redrive_core::ledger::recount(&mut target.run.effects, Some(now), (entry.effect, own)),

@@ -60,7 +60,7 @@ pub fn refuse(
     };
     let (queue, policy) = tx.rules_of(&row)?;
     tx.attempt_ended(&row, epoch, Some(&failure.reason), &policy)?;
-    tx.look_around(&mut row, (&queue, &policy), &failure, None)?;
+    tx.load_surroundings(&mut row, (&queue, &policy), &failure, None)?;
     let event = Event::Fail { failure: &failure, attempt, jitter: tx.dice.jitter() };
     let moved = row.ask(&event, &policy, tx.now)?;
     let body = body_with_error(success, objection)?;

@@ -10,7 +10,7 @@ use crate::codec::{decode, encode};
 use crate::error::{Error, Result};
 use crate::model::triage::{FixedPayload, Replay};
 use crate::model::{HourlyKind, Swept};
-use crate::ports::rows::{KeptRequest, NewRequest};
+use crate::ports::rows::{NewRequest, StoredRequest};
 use crate::runs::attempts::json;
 use crate::runs::run_row::RunRow;
 use crate::runs::set_aside::{CorruptRun, READ_AGAIN_MS, unless_corrupt};
@@ -39,7 +39,7 @@ impl Tx<'_> {
 
     /// What waits for approval; a run that a person put aside waits to be replayed as it is.
     pub fn asked_for(&mut self, row: &RunRow) -> Result<Option<Asked>> {
-        let Some(KeptRequest { actor, request, payload }) = self.rows.request_of(row.id)? else { return Ok(None) };
+        let Some(StoredRequest { actor, request, payload }) = self.rows.request_of(row.id)? else { return Ok(None) };
         let request: ReplayRequest = match request {
             Some(stored) => {
                 serde_json::from_slice(&decode(&stored)?).map_err(|e| Error::Unexpected(format!("request: {e}")))?

@@ -3,9 +3,9 @@
 use std::sync::LazyLock;
 
 use super::columns::{packed_json, whole};
-use super::look::Look;
-use crate::kept::attempts::{ENDED, EndedAttempt, LATE_SIZES, SIZES, ended_attempt, with_late};
-use crate::kept::pages::{Before, Page};
+use super::snapshot::Snapshot;
+use crate::shared::attempts::{ENDED, EndedAttempt, LATE_SIZES, SIZES, ended_attempt, with_late};
+use crate::shared::pages::{Before, Page};
 use redrive_engine::error::PortResult as Result;
 
 static OLDER: LazyLock<String> =
@@ -20,15 +20,19 @@ static LATE: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Those of the page, the first first.
-pub(super) async fn ended_attempts(look: &Look<'_>, run: i64, before: &Before) -> Result<(Page, Vec<EndedAttempt>)> {
-    let page = Page::of(&look.rows(&OLDER, &[&run, &before.attempt, &before.rows()]).await?, before.limit)?;
+pub(super) async fn ended_attempts(
+    snapshot: &Snapshot<'_>,
+    run: i64,
+    before: &Before,
+) -> Result<(Page, Vec<EndedAttempt>)> {
+    let page = Page::of(&snapshot.rows(&OLDER, &[&run, &before.attempt, &before.rows()]).await?, before.limit)?;
     let Some((first, last)) = page.span() else { return Ok((page, Vec::new())) };
-    let rows = look.rows(&OF_PAGE, &[&run, &first, &last]).await?;
+    let rows = snapshot.rows(&OF_PAGE, &[&run, &first, &last]).await?;
     let mut attempts = rows.iter().map(ended_attempt).collect::<Result<Vec<_>>>()?;
     // The newest that came after its lease had ended, of each.
-    let late = Page::of(&look.rows(&LATE, &[&run, &first, &last]).await?, before.limit)?;
+    let late = Page::of(&snapshot.rows(&LATE, &[&run, &first, &last]).await?, before.limit)?;
     if !late.places.is_empty() {
-        let rows = look.rows("SELECT attempt, body FROM late_failures WHERE id = ANY($1)", &[&late.places]).await?;
+        let rows = snapshot.rows("SELECT attempt, body FROM late_failures WHERE id = ANY($1)", &[&late.places]).await?;
         let read = rows.iter().map(|row| Ok((whole(row, 0, "attempt")?, packed_json(row, 1, "late failure")?)));
         with_late(&mut attempts, read.collect::<Result<Vec<_>>>()?);
     }

@@ -1,6 +1,6 @@
 //! Attempts, payloads and history.
 
-use crate::kept::records::{ATTEMPT_COLUMNS, Record as _};
+use crate::shared::records::{ATTEMPT_COLUMNS, Record as _};
 use std::sync::LazyLock;
 
 use redrive_core::lifecycle::Outcome;
@@ -9,13 +9,13 @@ use redrive_core::time::Timestamp;
 
 use super::columns::{bytes, owned};
 use super::rows::PgRows;
-use super::sheet::{SheetAttempt, SheetMove, SheetPayload, SheetSent};
+use super::unit_of_work::{SheetAttempt, SheetMove, SheetPayload, SheetSent};
 use redrive_engine::codec::encode;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::{NewSent, PayloadKind};
 use redrive_engine::ports::rows::{AttemptRows, NewAttempt, NewMove, NewRevision};
-use redrive_engine::runs::attempts::Kept;
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::attempts::StoredAttempt;
+use redrive_engine::runs::document::position;
 
 static ONE: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE run = $1 AND attempt = $2"));
@@ -28,54 +28,62 @@ static LAST_OF: LazyLock<String> = LazyLock::new(|| {
 
 impl PgRows<'_> {
     /// The last one up to `last` that this batch has kept, and that is `wanted`.
-    fn kept_now(&self, run: i64, last: u32, wanted: impl Fn(&Kept) -> bool) -> Option<&Kept> {
-        let mut newest_first = self.sheet.out.attempts.range((run, 0)..=(run, last)).rev();
+    fn kept_now(&self, run: i64, last: u32, wanted: impl Fn(&StoredAttempt) -> bool) -> Option<&StoredAttempt> {
+        let mut newest_first = self.unit.out.attempts.range((run, 0)..=(run, last)).rev();
         newest_first.find(|(_, attempt)| wanted(&attempt.kept)).map(|(_, attempt)| &attempt.kept)
     }
 
     /// Of two that may be the last, the later one.
-    fn later(&self, run: i64, last: u32, stored: Option<Kept>, wanted: impl Fn(&Kept) -> bool) -> Option<Kept> {
+    fn later(
+        &self,
+        run: i64,
+        last: u32,
+        stored: Option<StoredAttempt>,
+        wanted: impl Fn(&StoredAttempt) -> bool,
+    ) -> Option<StoredAttempt> {
         match (self.kept_now(run, last, wanted), stored) {
             (Some(now), Some(stored)) if stored.attempt > now.attempt => Some(stored),
             (Some(now), _) => Some(now.clone()),
             // The batch may have put another end in its place.
-            (None, stored) => stored.filter(|kept| !self.sheet.out.attempts.contains_key(&(run, kept.attempt))),
+            (None, stored) => stored.filter(|kept| !self.unit.out.attempts.contains_key(&(run, kept.attempt))),
         }
     }
 
     fn is_new(&self, run: i64) -> bool {
-        self.sheet.runs.get(&run).is_some_and(|kept| kept.new.is_some())
+        self.unit.runs.get(&run).is_some_and(|kept| kept.new.is_some())
     }
 }
 
 impl AttemptRows for PgRows<'_> {
-    fn attempt(&mut self, run: i64, attempt: u32) -> Result<Option<Kept>> {
+    fn attempt(&mut self, run: i64, attempt: u32) -> Result<Option<StoredAttempt>> {
         let id = (run, attempt);
-        if let Some(kept) = self.sheet.out.attempts.get(&id) {
+        if let Some(kept) = self.unit.out.attempts.get(&id) {
             return Ok(Some(kept.kept.clone()));
         }
         if self.is_new(run) {
             return Ok(None);
         }
-        if let Some(known) = self.sheet.attempts.get(&id) {
+        if let Some(known) = self.unit.attempts.get(&id) {
             return Ok(known.clone());
         }
-        let found = self.ask_one(&ONE, &[&run, &i64::from(attempt)])?.map(|row| Kept::read(&row)).transpose()?;
-        self.sheet.attempts.insert(id, found.clone());
+        let found =
+            self.ask_one(&ONE, &[&run, &i64::from(attempt)])?.map(|row| StoredAttempt::read(&row)).transpose()?;
+        self.unit.attempts.insert(id, found.clone());
         Ok(found)
     }
 
-    fn last_attempt(&mut self, run: i64, attempt: u32) -> Result<Option<Kept>> {
-        let stored = self.ask_one(&LAST, &[&run, &i64::from(attempt)])?.map(|row| Kept::read(&row)).transpose()?;
+    fn last_attempt(&mut self, run: i64, attempt: u32) -> Result<Option<StoredAttempt>> {
+        let stored =
+            self.ask_one(&LAST, &[&run, &i64::from(attempt)])?.map(|row| StoredAttempt::read(&row)).transpose()?;
         Ok(self.later(run, attempt, stored, |_| true))
     }
 
-    fn last_failure(&mut self, run: i64) -> Result<Option<Kept>> {
+    fn last_failure(&mut self, run: i64) -> Result<Option<StoredAttempt>> {
         let failed = position(Outcome::ALL, &Outcome::Failed);
-        let stored = match self.sheet.last_failures.get(&run) {
+        let stored = match self.unit.last_failures.get(&run) {
             Some(known) => known.clone(),
             None if self.is_new(run) => None,
-            None => self.ask_one(&LAST_OF, &[&run, &failed])?.map(|row| Kept::read(&row)).transpose()?,
+            None => self.ask_one(&LAST_OF, &[&run, &failed])?.map(|row| StoredAttempt::read(&row)).transpose()?,
         };
         Ok(self.later(run, u32::MAX, stored, |kept| kept.outcome == Outcome::Failed))
     }
@@ -90,7 +98,7 @@ impl AttemptRows for PgRows<'_> {
 
     fn put_attempt(&mut self, ended: &NewAttempt<'_>, now: Timestamp) -> Result<()> {
         let kept = SheetAttempt {
-            kept: Kept {
+            kept: StoredAttempt {
                 attempt: ended.attempt,
                 outcome: ended.outcome,
                 digest: ended.digest.map(|digest| digest.to_vec()),
@@ -106,7 +114,7 @@ impl AttemptRows for PgRows<'_> {
             body: ended.body.to_vec(),
             late: ended.late,
         };
-        self.sheet.out.attempts.insert((ended.run, ended.attempt), kept);
+        self.unit.out.attempts.insert((ended.run, ended.attempt), kept);
         Ok(())
     }
 
@@ -118,7 +126,7 @@ impl AttemptRows for PgRows<'_> {
     }
 
     fn payload_digest(&mut self, run: i64, revision: u32) -> Result<Option<Vec<u8>>> {
-        if let Some(payload) = self.sheet.out.payloads.get(&(run, revision)) {
+        if let Some(payload) = self.unit.out.payloads.get(&(run, revision)) {
             return Ok(Some(payload.digest.clone()));
         }
         let sql = "SELECT digest FROM payloads WHERE run = $1 AND revision = $2";
@@ -127,7 +135,7 @@ impl AttemptRows for PgRows<'_> {
     }
 
     fn about_of(&mut self, run: i64, revision: u32) -> Result<Option<Vec<u8>>> {
-        if let Some(payload) = self.sheet.out.payloads.get(&(run, revision)) {
+        if let Some(payload) = self.unit.out.payloads.get(&(run, revision)) {
             return Ok(Some(payload.about.clone()));
         }
         let sql = "SELECT about FROM payloads WHERE run = $1 AND revision = $2";
@@ -142,7 +150,7 @@ impl AttemptRows for PgRows<'_> {
             about: made.about.clone(),
             body: made.payload.encoded.clone(),
         };
-        self.sheet.out.payloads.insert((made.run, made.revision), payload);
+        self.unit.out.payloads.insert((made.run, made.revision), payload);
         let sql = "INSERT INTO revisions (run, revision, at, actor, patch) VALUES ($1, $2, $3, $4, $5)";
         self.run(sql, &[&made.run, &i64::from(made.revision), &now.as_millis(), &made.actor, &made.patch])?;
         Ok(())
@@ -150,7 +158,7 @@ impl AttemptRows for PgRows<'_> {
 
     fn put_sent(&mut self, run: i64, attempt: u32, epoch: u64, sent: &NewSent) -> Result<()> {
         let new = SheetSent { epoch: epoch.cast_signed(), changes: sent.changes.clone(), body: sent.body.clone() };
-        let kept = self.sheet.out.sent.entry((run, attempt));
+        let kept = self.unit.out.sent.entry((run, attempt));
         // A released attempt's number is given out again: the newer lease's payload is what it got.
         kept.and_modify(|kept| {
             if new.epoch > kept.epoch {
@@ -162,7 +170,7 @@ impl AttemptRows for PgRows<'_> {
     }
 
     fn insert_move(&mut self, moved: &NewMove<'_>, now: Timestamp) -> Result<()> {
-        self.sheet.out.moves.push(SheetMove {
+        self.unit.out.moves.push(SheetMove {
             run: moved.run,
             at: now.as_millis(),
             from: position(StateName::ALL, &moved.from),

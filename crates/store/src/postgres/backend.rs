@@ -34,7 +34,7 @@ use tokio::sync::watch;
 use super::connection::{ANSWER_MAX, within};
 use super::store::{PgStore, read};
 use super::{
-    changes, detail, duplicates, figures, handing_out, hours, keys, list, operation_find, operation_list,
+    changes, detail, duplicates, figures, hours, keys, lease_contents, list, operation_find, operation_list,
     pattern_detail, pattern_list, queue_list, revisions, sent,
 };
 
@@ -107,54 +107,54 @@ impl Backend for PgStore {
     }
 
     async fn complete_start(&self, _: Owner, begun: Begun) -> Result<Started> {
-        read!(self, look => handing_out::complete_start(&look, begun))
+        read!(self, snapshot => lease_contents::complete_start(&snapshot, begun))
     }
 
     async fn complete_leases(&self, _: Owner, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
-        read!(self, look => handing_out::complete_leases(&look, granted))
+        read!(self, snapshot => lease_contents::complete_leases(&snapshot, granted))
     }
 
     async fn pattern_view(&self, scope: &TenantScope, id: &str) -> Result<PatternView> {
         let (scope, id, now) = (scope.clone(), id.to_owned(), self.shared.time.now());
-        read!(self, look => pattern_list::one_pattern(&look, &scope, &id, now))
+        read!(self, snapshot => pattern_list::one_pattern(&snapshot, &scope, &id, now))
     }
 
     async fn operation_view(&self, id: i64) -> Result<OperationView> {
-        read!(self, look => operation_list::one(&look, id))
+        read!(self, snapshot => operation_list::one(&snapshot, id))
     }
 
     async fn operation_items(&self, id: i64, call: ItemsCall) -> Result<OperationItemsPage> {
-        read!(self, look => operation_list::items(&look, id, &call))
+        read!(self, snapshot => operation_list::items(&snapshot, id, &call))
     }
 
     async fn open_operations(&self) -> Result<Vec<OperationRow>> {
-        read!(self, look => operation_list::open(&look))
+        read!(self, snapshot => operation_list::open(&snapshot))
     }
 
     async fn operation_row(&self, id: i64) -> Result<OperationRow> {
-        read!(self, look => operation_list::find(&look, id))
+        read!(self, snapshot => operation_list::find(&snapshot, id))
     }
 
     async fn operation_spec(&self, id: i64) -> Result<NewOperation> {
-        read!(self, look => operation_list::spec(&look, id))
+        read!(self, snapshot => operation_list::spec(&snapshot, id))
     }
 
     async fn find_piece(&self, row: OperationRow, spec: Arc<NewOperation>) -> Result<Found> {
-        read!(self, look => operation_find::find_piece(&look, &row, &spec))
+        read!(self, snapshot => operation_find::find_piece(&snapshot, &row, &spec))
     }
 
     async fn find_turn(&self, row: OperationRow, spec: Arc<NewOperation>) -> Result<Turn> {
         let now = self.shared.time.now();
-        read!(self, look => operation_find::find_turn(&look, &row, &spec, now))
+        read!(self, snapshot => operation_find::find_turn(&snapshot, &row, &spec, now))
     }
 
     async fn find_outcomes(&self, id: i64, spec: Arc<NewOperation>) -> Result<Option<Outcomes>> {
         // What commits appended has to be in the log before it is read.
         self.log_changes().await?;
-        let (row, outcomes) = read!(self, look => async {
-            let row = operation_list::find(&look, id).await?;
+        let (row, outcomes) = read!(self, snapshot => async {
+            let row = operation_list::find(&snapshot, id).await?;
             let from = self.followed.from(id, row.changes_seen);
-            let outcomes = operation_find::find_outcomes(&look, &row, &spec, from).await?;
+            let outcomes = operation_find::find_outcomes(&snapshot, &row, &spec, from).await?;
             Ok((row, outcomes))
         })?;
         self.followed.keep(id, &outcomes);
@@ -163,21 +163,21 @@ impl Backend for PgStore {
 
     async fn tenant_health(&self, tenant: &Tenant, limits: Limits) -> Result<TenantHealth> {
         let (tenant, now) = (tenant.clone(), self.shared.time.now());
-        read!(self, look => figures::tenant_health(&look, &tenant, limits, now))
+        read!(self, snapshot => figures::tenant_health(&snapshot, &tenant, limits, now))
     }
 
     async fn queue_settings(&self, _: &Tenant, name: &QueueName) -> Result<Option<QueueSettings>> {
         let name = name.clone();
-        read!(self, look => queue_list::settings_of(&look, &name))
+        read!(self, snapshot => queue_list::settings_of(&snapshot, &name))
     }
 
     async fn declared_queue_settings(&self) -> Result<Vec<QueueSettings>> {
-        read!(self, look => queue_list::declared_settings(&look))
+        read!(self, snapshot => queue_list::declared_settings(&snapshot))
     }
 
     async fn queue_of(&self, at: &RunRef) -> Result<Option<QueueName>> {
         let at = at.clone();
-        read!(self, look => queue_list::queue_of(&look, &at))
+        read!(self, snapshot => queue_list::queue_of(&snapshot, &at))
     }
 
     async fn ready(&self) -> Result<()> {
@@ -194,7 +194,7 @@ impl Backend for PgStore {
         }
         self.committer.close().await;
         self.batch_readers.close().await;
-        self.telling.close().await;
+        self.notifier.close().await;
         self.readers.close();
         self.key_readers.close();
         drop(self.folding.lock().await.take());
@@ -205,90 +205,90 @@ impl Backend for PgStore {
 impl Reads for PgStore {
     async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage> {
         let (scope, now) = (scope.clone(), self.shared.time.now());
-        read!(self, look => list::list_runs(&look, &scope, &filter, &page, now))
+        read!(self, snapshot => list::list_runs(&snapshot, &scope, &filter, &page, now))
     }
 
     async fn run_pages(&self, at: &RunRef, call: DetailCall) -> Result<RunDetail> {
         let at = at.clone();
-        read!(self, look => detail::run_detail(&look, &at, &call))
+        read!(self, snapshot => detail::run_detail(&snapshot, &at, &call))
     }
 
     async fn was_worked_on_by(&self, at: &RunRef, key: KeyMark) -> Result<bool> {
         let at = at.clone();
-        read!(self, look => detail::was_worked_on_by(&look, &at, key))
+        read!(self, snapshot => detail::was_worked_on_by(&snapshot, &at, key))
     }
 
     async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent> {
         let at = at.clone();
-        read!(self, look => sent::sent(&look, &at, attempt))
+        read!(self, snapshot => sent::sent(&snapshot, &at, attempt))
     }
 
     async fn revision(&self, at: &RunRef, revision: Option<u32>) -> Result<RevisionView> {
         let at = at.clone();
-        read!(self, look => revisions::revision(&look, &at, revision))
+        read!(self, snapshot => revisions::revision(&snapshot, &at, revision))
     }
 
     async fn duplicates(&self, at: &RunRef) -> Result<DuplicatesAnswer> {
         let at = at.clone();
-        read!(self, look => duplicates::duplicates(&look, &at))
+        read!(self, snapshot => duplicates::duplicates(&snapshot, &at))
     }
 
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage> {
         let (scope, now) = (scope.clone(), self.shared.time.now());
-        read!(self, look => pattern_list::list_patterns(&look, &scope, &call, now))
+        read!(self, snapshot => pattern_list::list_patterns(&snapshot, &scope, &call, now))
     }
 
     async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail> {
         let (scope, id, now) = (scope.clone(), id.to_owned(), self.shared.time.now());
-        read!(self, look => pattern_detail::pattern_detail(&look, &scope, &id, now))
+        read!(self, snapshot => pattern_detail::pattern_detail(&snapshot, &scope, &id, now))
     }
 
     async fn operations(&self, limit: u32, cursor: Option<String>) -> Result<OperationsPage> {
-        read!(self, look => operation_list::list(&look, limit, cursor.as_deref()))
+        read!(self, snapshot => operation_list::list(&snapshot, limit, cursor.as_deref()))
     }
 
     async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer> {
-        read!(self, look => figures::list_tenants(&look, limit, cursor.as_deref()))
+        read!(self, snapshot => figures::list_tenants(&snapshot, limit, cursor.as_deref()))
     }
 
     async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer> {
         let (scope, now) = (scope.clone(), self.shared.time.now());
-        read!(self, look => figures::health(&look, &scope, now))
+        read!(self, snapshot => figures::health(&snapshot, &scope, now))
     }
 
     async fn standing(&self, scope: &TenantScope) -> Result<Standing> {
         let scope = scope.clone();
-        read!(self, look => figures::how_it_stands(&look, &scope))
+        read!(self, snapshot => figures::how_it_stands(&snapshot, &scope))
     }
 
     async fn stats(&self, scope: &TenantScope, call: StatsCall) -> Result<StatsAnswer> {
         let (scope, now) = (scope.clone(), self.shared.time.now());
-        read!(self, look => hours::stats(&look, &scope, &call, now))
+        read!(self, snapshot => hours::stats(&snapshot, &scope, &call, now))
     }
 
     async fn changes(&self, scope: &TenantScope, since: Option<String>) -> Result<ChangesAnswer> {
         let scope = scope.clone();
         self.log_changes().await?;
-        read!(self, look => changes::changes(&look, &scope, since.as_deref()))
+        read!(self, snapshot => changes::changes(&snapshot, &scope, since.as_deref()))
     }
 
     async fn queues(&self, limit: u32, cursor: Option<String>) -> Result<QueuesAnswer> {
-        read!(self, look => queue_list::list_queues(&look, limit, cursor.as_deref()))
+        read!(self, snapshot => queue_list::list_queues(&snapshot, limit, cursor.as_deref()))
     }
 
     async fn queue(&self, name: &QueueName) -> Result<QueueView> {
         let name = name.clone();
-        read!(self, look => queue_list::one_queue(&look, &name))
+        read!(self, snapshot => queue_list::one_queue(&snapshot, &name))
     }
 
     async fn keys(&self) -> Result<Vec<KeyRecord>> {
-        read!(self, look => keys::list_keys(&look))
+        read!(self, snapshot => keys::list_keys(&snapshot))
     }
 
     async fn key_by_hash(&self, hash: [u8; 32]) -> Result<Option<KeyRecord>> {
         let read = async {
             let view = self.key_readers.view().await?;
-            let answer = keys::key_by_hash(&view.look(), &hash).await;
+            let answer = keys::key_by_hash(&view.snapshot(), &hash).await;
             view.done(answer).await
         };
         within(ANSWER_MAX, read).await

@@ -9,15 +9,15 @@ use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
 use super::committer::Shared;
-use super::expected::Names;
+use super::due_watermarks::DueWatermarks;
 use super::failure::classify;
-use super::line::{Failure, Line};
-use super::marks::Marks;
+use super::prefetch::Names;
 use super::rows::PgRows;
+use super::writer_connection::{Failure, WriterConnection};
 use redrive_engine::error::{Error, Result};
 use redrive_engine::ports::backend::Unpaced;
 use redrive_engine::tally::Tally;
-use redrive_engine::tx::{Known, Tx};
+use redrive_engine::tx::{Tx, TxCache};
 
 /// Connections, each with a thread.
 const READERS: usize = 2;
@@ -39,7 +39,7 @@ impl BatchReaders {
         let queue = Arc::new(Mutex::new(queue));
         let mut threads = Vec::new();
         for n in 0..READERS {
-            let (mut reader, queue) = (BatchReader { shared: shared.clone(), line: None }, queue.clone());
+            let (mut reader, queue) = (BatchReader { shared: shared.clone(), connection: None }, queue.clone());
             let thread =
                 std::thread::Builder::new().name(format!("batch-reader-{n}")).spawn(move || reader.work(&queue));
             threads.push(thread.map_err(|e| Error::Unexpected(format!("no thread for a reader: {e}")))?);
@@ -73,7 +73,7 @@ impl BatchReaders {
 
 struct BatchReader {
     shared: Arc<Shared>,
-    line: Option<Line>,
+    connection: Option<WriterConnection>,
 }
 
 impl BatchReader {
@@ -83,37 +83,41 @@ impl BatchReader {
             let Ok(job) = next else { return };
             if catch_unwind(AssertUnwindSafe(|| job(self))).is_err() {
                 tracing::error!("a read panicked");
-                self.line = None;
+                self.connection = None;
             }
         }
     }
 
     /// A connection that was lost while nobody used it costs nothing but another one.
     fn read<T>(&mut self, act: &mut impl FnMut(&mut Tx<'_>) -> Result<T>) -> Result<T> {
-        let was_open = self.line.is_some();
+        let was_open = self.connection.is_some();
         let (answer, how) = self.try_read(act);
         if answer.is_err() && how == Some(Failure::Lost) && was_open { self.try_read(act).0 } else { answer }
     }
 
     fn try_read<T>(&mut self, act: &mut impl FnMut(&mut Tx<'_>) -> Result<T>) -> (Result<T>, Option<Failure>) {
-        let kept = self.line.take().filter(|line| !line.is_closed());
-        let mut line = match kept.map_or_else(|| Line::open(&self.shared.address), Ok) {
-            Ok(line) => line,
+        let kept = self.connection.take().filter(|connection| !connection.is_closed());
+        let mut connection = match kept.map_or_else(|| WriterConnection::open(&self.shared.address), Ok) {
+            Ok(connection) => connection,
             Err(error) => return (Err(classify(error)), Some(Failure::Lost)),
         };
-        let answer = self.read_over(&mut line, act);
-        let how = line.take_failure();
-        if how != Some(Failure::Lost) && line.roll_back() {
-            self.line = Some(line);
+        let answer = self.read_over(&mut connection, act);
+        let how = connection.take_failure();
+        if how != Some(Failure::Lost) && connection.roll_back() {
+            self.connection = Some(connection);
         }
         (answer, how)
     }
 
-    fn read_over<T>(&self, line: &mut Line, act: &mut impl FnMut(&mut Tx<'_>) -> Result<T>) -> Result<T> {
-        let begun = line.wait(line.session.client.batch_execute(BEGIN));
-        line.noted(begun)?;
-        let (names, mut marks, mut known) = (Names::default(), Marks::default(), Known::default());
-        let mut rows = PgRows::reading(line, &names, &mut marks, self.shared.quiet.clone());
+    fn read_over<T>(
+        &self,
+        connection: &mut WriterConnection,
+        act: &mut impl FnMut(&mut Tx<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let begun = connection.wait(connection.session.client.batch_execute(BEGIN));
+        connection.noted(begun)?;
+        let (names, mut watermarks, mut known) = (Names::default(), DueWatermarks::default(), TxCache::default());
+        let mut rows = PgRows::reading(connection, &names, &mut watermarks, self.shared.quiet.clone());
         let answer = act(&mut Tx {
             rows: &mut rows,
             now: self.shared.time.now(),

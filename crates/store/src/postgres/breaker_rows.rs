@@ -1,6 +1,6 @@
 //! Breakers: read by every batch that asks them, moved by one batch at a time over all replicas.
 
-use crate::kept::records::{BREAKER_COLUMNS, BREAKER_ENTRY, read_entry, read_into};
+use crate::shared::records::{BREAKER_COLUMNS, BREAKER_ENTRY, read_entry, read_into};
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
@@ -38,7 +38,7 @@ static EVENTS: LazyLock<String> =
 
 /// What a batch has done to breakers.
 #[derive(Default)]
-pub(super) struct BreakerSheet {
+pub(super) struct BreakerWork {
     pub(super) locked: bool,
     /// As they stood when the batch began.
     pub(super) read: Option<(Vec<Row>, Vec<Row>)>,
@@ -54,7 +54,7 @@ pub(super) struct BreakerSheet {
     pub(super) quiet: Vec<(Key, Option<Breaker>)>,
 }
 
-impl BreakerSheet {
+impl BreakerWork {
     fn is_read(&self, tenant: i64) -> bool {
         self.tenants.binary_search(&tenant).is_ok()
     }
@@ -63,7 +63,7 @@ impl BreakerSheet {
 impl PgRows<'_> {
     /// The breakers of everybody that watch the runs of the batch.
     fn shared_names(&self) -> HashSet<Label> {
-        let runs = self.sheet.runs.values().map(|run| &run.row);
+        let runs = self.unit.runs.values().map(|run| &run.row);
         let watched: HashSet<_> = runs
             .filter(|row| row.provider.is_some() || row.model.is_some())
             .map(|row| (&row.environment, &row.provider, &row.model))
@@ -91,8 +91,8 @@ impl BreakerRows for PgRows<'_> {
                 let shared = self.shared_names();
                 self.breakers.asked.extend(shared);
                 let names: Vec<&[u8]> = self.breakers.asked.iter().map(|name| name.as_str().as_bytes()).collect();
-                let last = self.line.query(GENERATION, &[])?;
-                (last, self.line.query(&CONCERNED, &[&self.breakers.tenants, &names])?)
+                let last = self.connection.query(GENERATION, &[])?;
+                (last, self.connection.query(&CONCERNED, &[&self.breakers.tenants, &names])?)
             }
         };
         let (last, shared) =

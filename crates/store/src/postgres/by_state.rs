@@ -4,20 +4,20 @@ use std::collections::HashMap;
 
 use redrive_core::run::StateName;
 
-pub(super) use crate::kept::by_state::{ByState, Count};
+pub(super) use crate::shared::by_state::{ByState, Count};
 
 use super::columns::number;
-use super::look::Look;
 use super::lookup::Whose;
+use super::snapshot::Snapshot;
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::runs::life::{position, word};
+use redrive_engine::runs::document::{position, word};
 
 /// The counters that a scope may see.
-pub(super) async fn counts(look: &Look<'_>, whose: Whose) -> Result<Vec<Count>> {
+pub(super) async fn counts(snapshot: &Snapshot<'_>, whose: Whose) -> Result<Vec<Count>> {
     match whose {
         Whose::Nobody => Ok(Vec::new()),
         Whose::All => {
-            let rows = look
+            let rows = snapshot
                 .rows(
                     "SELECT 0::bigint, state, queue, detail, sum(n)::bigint FROM (
                          SELECT state, queue, detail, n FROM totals
@@ -29,15 +29,19 @@ pub(super) async fn counts(look: &Look<'_>, whose: Whose) -> Result<Vec<Count>> 
             rows.iter().map(|row| Ok(count(row)?.1)).collect()
         }
         Whose::One(tenant) => {
-            Ok(counts_of(look, &[tenant], StateName::ALL).await?.into_iter().map(|(_, count)| count).collect())
+            Ok(counts_of(snapshot, &[tenant], StateName::ALL).await?.into_iter().map(|(_, count)| count).collect())
         }
     }
 }
 
 /// Of these tenants, each with its own.
-pub(super) async fn counts_of(look: &Look<'_>, tenants: &[i64], states: &[StateName]) -> Result<Vec<(i64, Count)>> {
+pub(super) async fn counts_of(
+    snapshot: &Snapshot<'_>,
+    tenants: &[i64],
+    states: &[StateName],
+) -> Result<Vec<(i64, Count)>> {
     let states: Vec<i64> = states.iter().map(|state| position(StateName::ALL, state)).collect();
-    let rows = look
+    let rows = snapshot
         .rows(
             "SELECT tenant, state, queue, detail, sum(n)::bigint FROM (
                  SELECT tenant, state, queue, detail, n FROM counts WHERE state = ANY($2) AND tenant = ANY($1)
@@ -56,9 +60,9 @@ fn count(row: &tokio_postgres::Row) -> Result<(i64, Count)> {
 }
 
 /// Every queue's, over all tenants.
-pub(super) async fn by_queue(look: &Look<'_>) -> Result<HashMap<i64, ByState>> {
+pub(super) async fn by_queue(snapshot: &Snapshot<'_>) -> Result<HashMap<i64, ByState>> {
     let mut standings: HashMap<i64, ByState> = HashMap::new();
-    for count in counts(look, Whose::All).await? {
+    for count in counts(snapshot, Whose::All).await? {
         standings.entry(count.queue).or_default().add(count.state, count.n);
     }
     Ok(standings)

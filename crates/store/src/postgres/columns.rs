@@ -3,7 +3,7 @@
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
 
-pub(super) use crate::kept::columns::*;
+pub(super) use crate::shared::columns::*;
 
 use redrive_engine::error::PortResult as Result;
 

@@ -10,7 +10,7 @@ use redrive_core::policy::Policies;
 use tokio::sync::{oneshot, watch};
 
 use super::address::Address;
-use super::expected::report_writer;
+use super::prefetch::report_writer;
 use super::quiet::Quiet;
 use super::time::Time;
 use super::wakeups::Wakeups;
@@ -89,7 +89,7 @@ impl Committer {
         let mut threads = Vec::new();
         let (recover, recovered) = watch::channel(0);
         let recover = Arc::new(recover);
-        let mut line = |name: String| {
+        let mut connection = |name: String| {
             let commands = Arc::new(CommandQueue::default());
             let queue = commands.clone();
             let status = WriterStatus::new(recover.clone());
@@ -101,8 +101,8 @@ impl Committer {
             threads.push(thread.map_err(|e| Error::Unexpected(format!("no thread for a committer: {e}")))?);
             Ok::<_, Error>(WriterQueue { commands, status })
         };
-        let reports = (0..lines.max(1)).map(|n| line(format!("committer-{n}"))).collect::<Result<_>>()?;
-        let (claims, desk) = (line("claims".into())?, line("desk".into())?);
+        let reports = (0..lines.max(1)).map(|n| connection(format!("committer-{n}"))).collect::<Result<_>>()?;
+        let (claims, desk) = (connection("claims".into())?, connection("desk".into())?);
         Ok(Self { reports, claims, desk, turn: AtomicUsize::new(0), recovered, threads: Mutex::new(threads) })
     }
 
@@ -145,11 +145,11 @@ impl Committer {
 
     /// Returns once every line for reports has come through a transaction: heartbeats get through.
     pub(super) async fn pass_reports(&self) -> Result<()> {
-        for line in &self.reports {
+        for connection in &self.reports {
             let (reply, answer) = oneshot::channel();
             let command = Box::new(Call::new(|_: &mut Tx<'_>| Ok(()), reply));
-            line.commands.push_group(&Owner::System, [Queued { command, prefetch: Prefetch::default() }])?;
-            answer.await.map_or_else(|_| Err(unanswered(line.commands.is_closed())), |(answer, _)| answer)?;
+            connection.commands.push_group(&Owner::System, [Queued { command, prefetch: Prefetch::default() }])?;
+            answer.await.map_or_else(|_| Err(unanswered(connection.commands.is_closed())), |(answer, _)| answer)?;
         }
         Ok(())
     }
@@ -164,22 +164,22 @@ impl Committer {
         let (group, answered) = Group::of(count);
         // One line for all of them: what came together is numbered in its order.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.reports.len().max(1);
-        let line = self.reports.get(turn).unwrap_or(&self.desk);
+        let connection = self.reports.get(turn).unwrap_or(&self.desk);
         // On the account of the tenant that it begins with: only keys that span tenants send mixed ones.
         let owner = acts.first().map_or(Owner::System, |(route, _)| route.owner.clone());
         // A line that has ended leaves its part unanswered.
-        let room = line.commands.room_for_group(&owner).await;
+        let room = connection.commands.room_for_group(&owner).await;
         if room.is_ok() {
             let member = |(at, (route, act)): (usize, (Route, F))| Queued {
                 command: Box::new(Member::new(act, at, group.clone())) as Box<dyn Command>,
                 prefetch: route.prefetch,
             };
-            let _ = line.commands.push_group(&owner, acts.into_iter().enumerate().map(member));
+            let _ = connection.commands.push_group(&owner, acts.into_iter().enumerate().map(member));
         }
         drop(group);
         let mut answers = answered.await.unwrap_or_default();
         answers.resize_with(count, || None);
-        let is_closed = line.commands.is_closed();
+        let is_closed = connection.commands.is_closed();
         answers
             .into_iter()
             .map(|answer| answer.map_or_else(|| Err(unanswered(is_closed)), |(answer, _)| answer))
@@ -188,8 +188,8 @@ impl Committer {
 
     /// Answers what is queued, then ends. Waits for the threads.
     pub(super) async fn close(&self) {
-        for line in self.all() {
-            line.commands.close();
+        for connection in self.all() {
+            connection.commands.close();
         }
         let threads = self.threads.lock().map(|mut threads| std::mem::take(&mut *threads)).unwrap_or_default();
         let _ = tokio::task::spawn_blocking(move || threads.into_iter().map(JoinHandle::join).count()).await;

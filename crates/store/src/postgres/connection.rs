@@ -10,7 +10,7 @@ use tokio_postgres::{Client, NoTls};
 
 use super::address::Address;
 use super::failure::classify;
-use super::look::{Look, Statements};
+use super::snapshot::{Snapshot, Statements};
 use redrive_engine::error::{Error, PortResult, Result};
 
 /// The oldest PostgreSQL that is tried against.
@@ -50,8 +50,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn look(&self) -> Look<'_> {
-        Look::new(&self.client, &self.statements)
+    pub(super) fn snapshot(&self) -> Snapshot<'_> {
+        Snapshot::new(&self.client, &self.statements)
     }
 }
 

@@ -6,31 +6,31 @@ use redrive_core::wire::Sort;
 
 use super::columns::number;
 use super::filter::Wanted;
-use super::look::Look;
 use super::params::{Params, Value};
 use super::predicate::Answered;
 use super::scan::Scan;
-use crate::kept::counts::{Total, fits, or_all};
-use crate::kept::filter::{COUNT_LOOKS_MAX, COUNT_MAX};
+use super::snapshot::Snapshot;
+use crate::shared::counts::{Total, fits, or_all};
+use crate::shared::filter::{COUNT_LOOKS_MAX, COUNT_MAX};
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::document::position;
 
-pub(super) async fn total(look: &Look<'_>, wanted: &Wanted, sort: Sort) -> Result<Total> {
+pub(super) async fn total(snapshot: &Snapshot<'_>, wanted: &Wanted, sort: Sort) -> Result<Total> {
     if !wanted.is_counted() {
-        return count_up(look, wanted, sort).await;
+        return count_up(snapshot, wanted, sort).await;
     }
     let hidden = async {
         match wanted.hide_deferred {
-            Some(now) => hidden(look, wanted, now).await,
+            Some(now) => hidden(snapshot, wanted, now).await,
             None => Ok(0),
         }
     };
-    let (n, hidden) = tokio::try_join!(kept(look, wanted, sort), hidden)?;
+    let (n, hidden) = tokio::try_join!(kept(snapshot, wanted, sort), hidden)?;
     Ok(Total::kept(n.saturating_sub(hidden), wanted.details.is_some() || wanted.held.is_some()))
 }
 
 /// The kept counters of a filter, and what came since they were folded.
-async fn kept(look: &Look<'_>, wanted: &Wanted, sort: Sort) -> Result<u64> {
+async fn kept(snapshot: &Snapshot<'_>, wanted: &Wanted, sort: Sort) -> Result<u64> {
     let mut params = Params::default();
     let mut all = vec![format!("state = ANY({})", params.numbers(&or_all(wanted.states.as_deref())))];
     let table = if wanted.tenant.is_some() { "counts" } else { "totals" };
@@ -54,7 +54,7 @@ async fn kept(look: &Look<'_>, wanted: &Wanted, sort: Sort) -> Result<u64> {
          ) counted GROUP BY state, detail"
     );
     let mut n = 0_i64;
-    for row in look.rows_of(&sql, &params).await? {
+    for row in snapshot.rows_of(&sql, &params).await? {
         if fits(number(&row, 0)?, number(&row, 1)?, wanted.held, sort) {
             n += number(&row, 2)?;
         }
@@ -63,7 +63,7 @@ async fn kept(look: &Look<'_>, wanted: &Wanted, sort: Sort) -> Result<u64> {
 }
 
 /// How many of them the default list hides.
-async fn hidden(look: &Look<'_>, wanted: &Wanted, now: Timestamp) -> Result<u64> {
+async fn hidden(snapshot: &Snapshot<'_>, wanted: &Wanted, now: Timestamp) -> Result<u64> {
     let mut params = Params::default();
     let seen = Wanted { hide_deferred: None, ..wanted.clone() };
     let and = seen.residual(Answered::default(), &mut params).map_or(String::new(), |sql| format!(" AND {sql}"));
@@ -72,13 +72,13 @@ async fn hidden(look: &Look<'_>, wanted: &Wanted, now: Timestamp) -> Result<u64>
     let sql = format!(
         "SELECT count(*) FROM runs WHERE runs.deferred_until > {now} AND runs.state IN ({dead}, {review}){and}"
     );
-    let rows = look.rows_of(&sql, &params).await?;
+    let rows = snapshot.rows_of(&sql, &params).await?;
     let n = rows.first().map_or(Ok(0), |row| number(row, 0))?;
     Ok(u64::try_from(n).unwrap_or(0))
 }
 
-async fn count_up(look: &Look<'_>, wanted: &Wanted, sort: Sort) -> Result<Total> {
-    let mut scan = Scan::begin(look, wanted, sort, None, usize::MAX).await?;
+async fn count_up(snapshot: &Snapshot<'_>, wanted: &Wanted, sort: Sort) -> Result<Total> {
+    let mut scan = Scan::begin(snapshot, wanted, sort, None, usize::MAX).await?;
     let mut n = 0;
     for _ in 0..COUNT_LOOKS_MAX {
         let Some(candidate) = scan.next().await? else { return Ok(Total { n, capped: false }) };

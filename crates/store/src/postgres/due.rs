@@ -3,13 +3,13 @@
 use redrive_core::time::Timestamp;
 
 use super::columns::{number, time};
-use super::look::Look;
+use super::snapshot::Snapshot;
 use redrive_engine::error::PortResult as Result;
 
 /// The tenants with a due time in a queue, each with its oldest: one look each, since the index has a tenant's
 /// oldest first.
-pub(super) async fn oldest_by_tenant(look: &Look<'_>, queue: i64) -> Result<Vec<(i64, Timestamp)>> {
-    let rows = look
+pub(super) async fn oldest_by_tenant(snapshot: &Snapshot<'_>, queue: i64) -> Result<Vec<(i64, Timestamp)>> {
+    let rows = snapshot
         .rows(
             "WITH RECURSIVE step (tenant, due) AS (
                  (SELECT tenant, due FROM runs WHERE queue = $1 AND due IS NOT NULL ORDER BY queue, tenant, due LIMIT 1)
@@ -27,9 +27,9 @@ pub(super) async fn oldest_by_tenant(look: &Look<'_>, queue: i64) -> Result<Vec<
 }
 
 /// When the longest waiting run of a tenant in a queue is or was due.
-pub(super) async fn oldest_due(look: &Look<'_>, queue: i64, tenant: i64) -> Result<Option<Timestamp>> {
+pub(super) async fn oldest_due(snapshot: &Snapshot<'_>, queue: i64, tenant: i64) -> Result<Option<Timestamp>> {
     let sql = "SELECT due FROM runs WHERE queue = $1 AND tenant = $2 AND due IS NOT NULL ORDER BY due LIMIT 1";
-    look.row(sql, &[&queue, &tenant]).await?.map(|row| time(&row, 0)).transpose()
+    snapshot.row(sql, &[&queue, &tenant]).await?.map(|row| time(&row, 0)).transpose()
 }
 
 /// Those that are there for a tenant, by its own names: others' cost nothing.
@@ -39,10 +39,10 @@ pub(super) const QUEUES_OF: &str = "SELECT id FROM queues WHERE declared = 1
          WHERE tenant_names.tenant = $1 AND tenant_names.kind = 0
      ORDER BY 1";
 
-pub(super) async fn queue_numbers_of(look: &Look<'_>, tenant: i64) -> Result<Vec<i64>> {
-    look.rows(QUEUES_OF, &[&tenant]).await?.iter().map(|row| number(row, 0)).collect()
+pub(super) async fn queue_numbers_of(snapshot: &Snapshot<'_>, tenant: i64) -> Result<Vec<i64>> {
+    snapshot.rows(QUEUES_OF, &[&tenant]).await?.iter().map(|row| number(row, 0)).collect()
 }
 
-pub(super) async fn queue_numbers(look: &Look<'_>) -> Result<Vec<i64>> {
-    look.rows("SELECT id FROM queues ORDER BY id", &[]).await?.iter().map(|row| number(row, 0)).collect()
+pub(super) async fn queue_numbers(snapshot: &Snapshot<'_>) -> Result<Vec<i64>> {
+    snapshot.rows("SELECT id FROM queues ORDER BY id", &[]).await?.iter().map(|row| number(row, 0)).collect()
 }

@@ -5,14 +5,14 @@ use redrive_core::wire::{Duplicate, DuplicatesAnswer, Likeness};
 use tokio_postgres::Row;
 
 use super::columns::{Columns as _, bytes, number, owned_or_none};
-use super::look::Look;
 use super::lookup::run_number;
 use super::received::last_id;
+use super::snapshot::Snapshot;
 use super::summary::summaries;
-use crate::kept::duplicates::{ALIKE_RUNS, DUPLICATES_MAX, Found, NEAR_RUNS, together};
+use crate::shared::duplicates::{ALIKE_RUNS, DUPLICATES_MAX, Found, NEAR_RUNS, together};
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::{PayloadKind, RunRef};
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::document::position;
 
 /// What a run is compared by.
 struct Own {
@@ -25,21 +25,21 @@ struct Own {
 }
 
 /// `GET …/duplicates`.
-pub(super) async fn duplicates(look: &Look<'_>, at: &RunRef) -> Result<DuplicatesAnswer> {
-    let own = own(look, run_number(look, at).await?).await?;
-    let (found, more) = together(near(look, &own).await?, alike(look, &own).await?);
+pub(super) async fn duplicates(snapshot: &Snapshot<'_>, at: &RunRef) -> Result<DuplicatesAnswer> {
+    let own = own(snapshot, run_number(snapshot, at).await?).await?;
+    let (found, more) = together(near(snapshot, &own).await?, alike(snapshot, &own).await?);
     let numbers: Vec<i64> = found.iter().map(|(run, _)| *run).collect();
-    let runs = summaries(look, &numbers).await?;
+    let runs = summaries(snapshot, &numbers).await?;
     let duplicates = found.into_iter().zip(runs).map(|((_, same), run)| Duplicate { same, run }).collect();
     Ok(DuplicatesAnswer { duplicates, more })
 }
 
-async fn own(look: &Look<'_>, id: i64) -> Result<Own> {
-    let run = look.row("SELECT tenant, idempotency_key, pattern FROM runs WHERE id = $1", &[&id]).await?;
+async fn own(snapshot: &Snapshot<'_>, id: i64) -> Result<Own> {
+    let run = snapshot.row("SELECT tenant, idempotency_key, pattern FROM runs WHERE id = $1", &[&id]).await?;
     let run = run.ok_or(Error::NotFound("run"))?;
     let none = position(PayloadKind::ALL, &PayloadKind::None);
     let sql = "SELECT digest FROM payloads WHERE run = $1 AND revision = 1 AND kind <> $2";
-    let payload = look.row(sql, &[&id, &none]).await?;
+    let payload = snapshot.row(sql, &[&id, &none]).await?;
     Ok(Own {
         id,
         tenant: number(&run, 0)?,
@@ -50,7 +50,7 @@ async fn own(look: &Look<'_>, id: i64) -> Result<Own> {
 }
 
 /// Received about when it was: whoever sends twice mostly does so soon.
-async fn near(look: &Look<'_>, own: &Own) -> Result<Found> {
+async fn near(snapshot: &Snapshot<'_>, own: &Own) -> Result<Found> {
     let Some(key) = &own.key else { return Ok(Found { runs: Vec::new(), all_seen: true }) };
     let (first, last) = (own.id - NEAR_RUNS, own.id + NEAR_RUNS);
     let sql = format!(
@@ -58,14 +58,14 @@ async fn near(look: &Look<'_>, own: &Own) -> Result<Found> {
          ORDER BY id DESC LIMIT {}",
         DUPLICATES_MAX + 1
     );
-    let rows = look.rows(&sql, &[&first, &last, &own.tenant, key, &own.id]).await?;
+    let rows = snapshot.rows(&sql, &[&first, &last, &own.tenant, key, &own.id]).await?;
     let like = |row: &Row| Ok((number(row, 0)?, Likeness::IdempotencyKey));
     let runs = rows.iter().map(like).collect::<Result<Vec<_>>>()?;
-    Ok(Found { runs, all_seen: first <= 1 && last_id(look).await? <= last })
+    Ok(Found { runs, all_seen: first <= 1 && last_id(snapshot).await? <= last })
 }
 
 /// Failed the same way: the newest runs of its pattern, each held against the key and the payload.
-async fn alike(look: &Look<'_>, own: &Own) -> Result<Found> {
+async fn alike(snapshot: &Snapshot<'_>, own: &Own) -> Result<Found> {
     let Some(pattern) = own.pattern else { return Ok(Found { runs: Vec::new(), all_seen: true }) };
     let sql = format!(
         "WITH near AS (
@@ -81,7 +81,7 @@ async fn alike(look: &Look<'_>, own: &Own) -> Result<Found> {
          ORDER BY id DESC LIMIT {}",
         DUPLICATES_MAX + 1
     );
-    let rows = look.rows(&sql, &[&pattern, &own.key, &own.payload, &own.id]).await?;
+    let rows = snapshot.rows(&sql, &[&pattern, &own.key, &own.payload, &own.id]).await?;
     let seen = match rows.first() {
         Some(row) => number(row, 2)?,
         None => 0,

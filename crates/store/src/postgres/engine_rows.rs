@@ -12,7 +12,7 @@ use super::rows::PgRows;
 use redrive_engine::error::{BoxError, PortResult as Result};
 use redrive_engine::model::{KeyRecord, Swept};
 use redrive_engine::ports::rows::EngineRows;
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::document::position;
 use redrive_engine::tally::Tally;
 
 fn limit(most: usize) -> i64 {
@@ -129,7 +129,7 @@ impl EngineRows for PgRows<'_> {
     }
 
     fn fold(&mut self, tally: Tally, now: Timestamp) -> Result<()> {
-        self.sheet.out.tally = Some((tally, now));
+        self.unit.out.tally = Some((tally, now));
         Ok(())
     }
 }

@@ -7,16 +7,16 @@ use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{Severity, Sort};
 
 use super::columns::number;
-use super::look::Look;
 use super::lookup::{Whose, whose};
 use super::params::Value;
 use super::received::{OUT_OF_ORDER_MS, any_deferred, first_received_from, last_id};
-use crate::kept::filter::{listed, states, urgent};
-use crate::kept::words::Words;
+use super::snapshot::Snapshot;
+use crate::shared::filter::{listed, states, urgent};
+use crate::shared::words::Words;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::ingest::fingerprints::FingerprintKey;
 use redrive_engine::model::{RunFilter, TenantScope};
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::document::position;
 
 /// What a filter asks for. Whatever narrows to nothing is not here: see [`wanted`].
 #[derive(Debug, Clone)]
@@ -52,16 +52,16 @@ impl Wanted {
 
 /// None when nothing can match: another's tenant, a name that nobody has used, states that exclude each other.
 pub(super) async fn wanted(
-    look: &Look<'_>,
+    snapshot: &Snapshot<'_>,
     scope: &TenantScope,
     filter: &RunFilter,
     sort: Sort,
     now: Timestamp,
 ) -> Result<Option<Wanted>> {
-    let Some(tenant) = tenant(look, scope, filter).await? else { return Ok(None) };
-    let (queues, patterns) = (queues(look, filter).await?, patterns(look, filter, tenant).await?);
+    let Some(tenant) = tenant(snapshot, scope, filter).await? else { return Ok(None) };
+    let (queues, patterns) = (queues(snapshot, filter).await?, patterns(snapshot, filter, tenant).await?);
     let states = states(filter, sort);
-    let ids = ids(look, filter).await?;
+    let ids = ids(snapshot, filter).await?;
     let nothing = |list: &Option<Vec<i64>>| list.as_ref().is_some_and(Vec::is_empty);
     if nothing(&queues) || nothing(&patterns) || nothing(&states) || ids.is_some_and(|(lo, hi)| lo > hi) {
         return Ok(None);
@@ -75,7 +75,7 @@ pub(super) async fn wanted(
         details: listed(filter.dead_because.iter().map(|because| position(DeadBecause::ALL, because))),
         reasons: filter.reasons.iter().map(ToString::to_string).collect(),
         held: filter.held,
-        hide_deferred: (filter.states.is_empty() && any_deferred(look, now).await?).then_some(now),
+        hide_deferred: (filter.states.is_empty() && any_deferred(snapshot, now).await?).then_some(now),
         ids,
         since: filter.since,
         until: filter.until,
@@ -85,10 +85,10 @@ pub(super) async fn wanted(
 }
 
 /// Whose runs: all tenants', one's, or nobody's.
-async fn tenant(look: &Look<'_>, scope: &TenantScope, filter: &RunFilter) -> Result<Option<Option<i64>>> {
-    let seen = whose(look, scope).await?;
+async fn tenant(snapshot: &Snapshot<'_>, scope: &TenantScope, filter: &RunFilter) -> Result<Option<Option<i64>>> {
+    let seen = whose(snapshot, scope).await?;
     let named = match &filter.tenant {
-        Some(named) => Some(whose(look, &TenantScope::One(named.clone())).await?),
+        Some(named) => Some(whose(snapshot, &TenantScope::One(named.clone())).await?),
         None => None,
     };
     Ok(match (seen, named) {
@@ -100,19 +100,19 @@ async fn tenant(look: &Look<'_>, scope: &TenantScope, filter: &RunFilter) -> Res
     })
 }
 
-async fn queues(look: &Look<'_>, filter: &RunFilter) -> Result<Option<Vec<i64>>> {
+async fn queues(snapshot: &Snapshot<'_>, filter: &RunFilter) -> Result<Option<Vec<i64>>> {
     if filter.queues.is_empty() {
         return Ok(None);
     }
     let names: Vec<&str> = filter.queues.iter().map(|queue| queue.as_str()).collect();
-    let rows = look.rows("SELECT id FROM queues WHERE name = ANY($1)", &[&names]).await?;
+    let rows = snapshot.rows("SELECT id FROM queues WHERE name = ANY($1)", &[&names]).await?;
     let numbers = rows.iter().map(|row| number(row, 0)).collect::<Result<Vec<_>>>()?;
     Ok(Some(listed(numbers.into_iter()).unwrap_or_default()))
 }
 
 /// Ids and fingerprints. A fingerprint stands for the whole pattern that it belongs to by now, and a pattern for all
 /// that was merged into it; one that is itself a part stands for its own runs.
-async fn patterns(look: &Look<'_>, filter: &RunFilter, tenant: Option<i64>) -> Result<Option<Vec<i64>>> {
+async fn patterns(snapshot: &Snapshot<'_>, filter: &RunFilter, tenant: Option<i64>) -> Result<Option<Vec<i64>>> {
     if filter.patterns.is_empty() {
         return Ok(None);
     }
@@ -122,7 +122,7 @@ async fn patterns(look: &Look<'_>, filter: &RunFilter, tenant: Option<i64>) -> R
              SELECT id FROM named UNION SELECT p.id FROM patterns p JOIN named ON p.merged_into = named.id";
         // No id of ours holds NUL, and PostgreSQL takes none in a text.
         if !name.contains('\0') {
-            rows.extend(look.rows(by_id, &[name, &tenant]).await?);
+            rows.extend(snapshot.rows(by_id, &[name, &tenant]).await?);
         }
         let Some(FingerprintKey { version, hash }) = FingerprintKey::parse(name) else { continue };
         let by_fingerprint = "WITH own AS (SELECT id FROM patterns WHERE fp_hash = $1 AND fp_version = $2 \
@@ -130,7 +130,7 @@ async fn patterns(look: &Look<'_>, filter: &RunFilter, tenant: Option<i64>) -> R
                  UNION SELECT pattern FROM pattern_alias WHERE tenant = $3 AND fp_hash = $1 AND fp_version = $2), \
              head AS (SELECT DISTINCT coalesce(p.merged_into, p.id) AS id FROM patterns p JOIN own ON own.id = p.id) \
              SELECT id FROM head UNION SELECT p.id FROM patterns p JOIN head ON p.merged_into = head.id";
-        rows.extend(look.rows(by_fingerprint, &[&hash, &i64::from(version), &tenant]).await?);
+        rows.extend(snapshot.rows(by_fingerprint, &[&hash, &i64::from(version), &tenant]).await?);
     }
     let numbers = rows.iter().map(|row| number(row, 0)).collect::<Result<Vec<_>>>()?;
     Ok(Some(listed(numbers.into_iter()).unwrap_or_default()))
@@ -138,17 +138,17 @@ async fn patterns(look: &Look<'_>, filter: &RunFilter, tenant: Option<i64>) -> R
 
 /// Ids rise with the time of receipt, by and large: the span is wide enough, and the rows' own time decides. `since` is
 /// within, `until` is not.
-async fn ids(look: &Look<'_>, filter: &RunFilter) -> Result<Option<(i64, i64)>> {
+async fn ids(snapshot: &Snapshot<'_>, filter: &RunFilter) -> Result<Option<(i64, i64)>> {
     if filter.since.is_none() && filter.until.is_none() {
         return Ok(None);
     }
-    let last = last_id(look).await?;
+    let last = last_id(snapshot).await?;
     let from = match filter.since {
-        Some(since) => first_received_from(look, since.minus_ms(OUT_OF_ORDER_MS), last).await?,
+        Some(since) => first_received_from(snapshot, since.minus_ms(OUT_OF_ORDER_MS), last).await?,
         None => 1,
     };
     let before = match filter.until {
-        Some(until) => first_received_from(look, until.plus_ms(OUT_OF_ORDER_MS), last).await?,
+        Some(until) => first_received_from(snapshot, until.plus_ms(OUT_OF_ORDER_MS), last).await?,
         None => last.saturating_add(1),
     };
     Ok(Some((from, before.saturating_sub(1))))

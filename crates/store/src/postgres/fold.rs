@@ -7,7 +7,7 @@ use tokio_postgres::Transaction;
 
 use super::columns::number;
 use super::failure::classify;
-use crate::kept::patterns::PATTERN_HOURS_KEPT_MS;
+use crate::shared::patterns::PATTERN_HOURS_KEPT_MS;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::Swept;
 

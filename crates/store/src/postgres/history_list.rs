@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::HistoryEntry;
 
-use super::look::Look;
-use crate::kept::history::{ENDS, MOVES, ended, moved};
-use crate::kept::pages::{Before, history};
+use super::snapshot::Snapshot;
+use crate::shared::history::{ENDS, MOVES, ended, moved};
+use crate::shared::pages::{Before, history};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::RunRef;
 
@@ -18,15 +18,15 @@ static MOVED: LazyLock<String> =
 
 /// A page of it, and where the next one begins.
 pub(super) async fn history_of(
-    look: &Look<'_>,
+    snapshot: &Snapshot<'_>,
     run: i64,
     at: &RunRef,
     received_at: Timestamp,
     before: &Before,
 ) -> Result<(Vec<HistoryEntry>, Option<String>)> {
     let [attempt, id] = before.history;
-    let ends = look.rows(&ENDED, &[&run, &attempt, &before.rows()]).await?;
-    let moves = look.rows(&MOVED, &[&run, &id, &before.rows()]).await?;
+    let ends = snapshot.rows(&ENDED, &[&run, &attempt, &before.rows()]).await?;
+    let moves = snapshot.rows(&MOVED, &[&run, &id, &before.rows()]).await?;
     let ends = ends.iter().map(ended).collect::<Result<Vec<_>>>()?;
     let moves = moves.iter().map(moved).collect::<Result<Vec<_>>>()?;
     Ok(history(before, at, received_at, ends, moves))

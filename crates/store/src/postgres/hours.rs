@@ -5,14 +5,19 @@ use redrive_core::wire::StatsAnswer;
 
 use super::by_state::counts;
 use super::columns::{text, time, whole};
-use super::look::Look;
 use super::lookup::{Whose, queue_number, whose};
-use crate::kept::hours::{HourSums, Hours, answer, asked, asked_queue};
+use super::snapshot::Snapshot;
+use crate::shared::hours::{HourSums, Hours, answer, asked, asked_queue};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::{HourlyKind, StatsCall, TenantScope};
 
 /// One look an hour, so that a tenant's figures cost the same beside any number of others.
-pub(super) async fn hour_sums(look: &Look<'_>, whose: Whose, queue: Option<i64>, hours: Hours) -> Result<HourSums> {
+pub(super) async fn hour_sums(
+    snapshot: &Snapshot<'_>,
+    whose: Whose,
+    queue: Option<i64>,
+    hours: Hours,
+) -> Result<HourSums> {
     let mut sums = HourSums::default();
     let tenant = match whose {
         Whose::Nobody => return Ok(sums),
@@ -32,7 +37,7 @@ pub(super) async fn hour_sums(look: &Look<'_>, whose: Whose, queue: Option<i64>,
          ) counted GROUP BY hour, reason"
     );
     let asked: Vec<i64> = hours.each().map(Timestamp::as_millis).collect();
-    for row in look.rows(&sql, &[&asked, &tenant, &queue]).await? {
+    for row in snapshot.rows(&sql, &[&asked, &tenant, &queue]).await? {
         for (column, kind) in (2..).zip(HourlyKind::ALL) {
             sums.add(time(&row, 0)?, *kind, text(&row, 1)?, whole(&row, column, "events")?);
         }
@@ -41,17 +46,17 @@ pub(super) async fn hour_sums(look: &Look<'_>, whose: Whose, queue: Option<i64>,
 }
 
 pub(super) async fn stats(
-    look: &Look<'_>,
+    snapshot: &Snapshot<'_>,
     scope: &TenantScope,
     call: &StatsCall,
     now: Timestamp,
 ) -> Result<StatsAnswer> {
-    let whose = whose(look, scope).await?;
+    let whose = whose(snapshot, scope).await?;
     let queue = match &call.queue {
-        Some(name) => Some(asked_queue(queue_number(look, name).await?, whose)?),
+        Some(name) => Some(asked_queue(queue_number(snapshot, name).await?, whose)?),
         None => None,
     };
     let hours = asked(call, now);
-    let sums = hour_sums(look, whose, queue, hours).await?;
-    answer(hours, &sums, &counts(look, whose).await?, queue)
+    let sums = hour_sums(snapshot, whose, queue, hours).await?;
+    answer(hours, &sums, &counts(snapshot, whose).await?, queue)
 }

@@ -8,12 +8,12 @@ use redrive_core::wire::Sort;
 
 use super::due::{oldest_by_tenant, queue_numbers, queue_numbers_of};
 use super::filter::Wanted;
-use super::look::Look;
 use super::params::Params;
 use super::predicate::{Answered, names_begin};
 use super::scan::Place;
-use crate::kept::counts::or_all;
-use crate::kept::filter::{IS_URGENT, PATTERN_LANES_MAX, urgent_lanes};
+use super::snapshot::Snapshot;
+use crate::shared::counts::or_all;
+use crate::shared::filter::{IS_URGENT, PATTERN_LANES_MAX, urgent_lanes};
 use redrive_engine::error::PortResult as Result;
 
 pub(super) const MISS: i64 = 0;
@@ -46,8 +46,8 @@ struct Way {
     answered: Answered,
 }
 
-pub(super) async fn lanes(look: &Look<'_>, wanted: &Wanted, sort: Sort) -> Result<Lanes> {
-    let way = if sort == Sort::Due { by_due(look, wanted).await? } else { by_number(wanted) };
+pub(super) async fn lanes(snapshot: &Snapshot<'_>, wanted: &Wanted, sort: Sort) -> Result<Lanes> {
+    let way = if sort == Sort::Due { by_due(snapshot, wanted).await? } else { by_number(wanted) };
     let mut hit_params = Params::default();
     let hit = hit(wanted, way.answered, &mut hit_params);
     Ok(Lanes {
@@ -97,17 +97,17 @@ fn by_number(wanted: &Wanted) -> Way {
 }
 
 /// One lane for each tenant with due work in each queue.
-async fn by_due(look: &Look<'_>, wanted: &Wanted) -> Result<Way> {
+async fn by_due(snapshot: &Snapshot<'_>, wanted: &Wanted) -> Result<Way> {
     let queues = match (&wanted.queues, wanted.tenant) {
         (Some(queues), _) => queues.clone(),
-        (None, Some(tenant)) => queue_numbers_of(look, tenant).await?,
-        (None, None) => queue_numbers(look).await?,
+        (None, Some(tenant)) => queue_numbers_of(snapshot, tenant).await?,
+        (None, None) => queue_numbers(snapshot).await?,
     };
     let mut fixed = Vec::new();
     for queue in queues {
         let tenants = match wanted.tenant {
             Some(tenant) => vec![tenant],
-            None => oldest_by_tenant(look, queue).await?.into_iter().map(|(tenant, _)| tenant).collect(),
+            None => oldest_by_tenant(snapshot, queue).await?.into_iter().map(|(tenant, _)| tenant).collect(),
         };
         fixed.extend(tenants.into_iter().map(|tenant| vec![queue, tenant]));
     }

@@ -1,7 +1,7 @@
 //! The ledger: asked entry by entry, since few attempts report steps; doubts about what is still open wait for the end of
 //! the batch, since every attempt has an end.
 
-use crate::kept::records::{MERGED_STEPS, Record as _, STEP_COLUMNS, STEP_FACTS, read_merged};
+use crate::shared::records::{MERGED_STEPS, Record as _, STEP_COLUMNS, STEP_FACTS, read_merged};
 use std::sync::LazyLock;
 
 use redrive_core::ids::CallId;
@@ -9,14 +9,14 @@ use redrive_core::ledger::EntryState;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::StepStatus;
 
-use super::line::Values;
 use super::rows::PgRows;
+use super::writer_connection::Values;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::ledger::steps::{StepRow, versions_column};
 use redrive_engine::ports::rows::{
     LedgerRows, MergedStep, MovedEntry, NewEntry, SettledEntry, outcome_column, status_column,
 };
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::document::position;
 
 static OF_RUN_BY_KEY: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {STEP_COLUMNS} FROM steps WHERE run = $1 AND key = $2"));
@@ -46,12 +46,12 @@ impl PgRows<'_> {
 
     /// Entries of runs that were just made, or whose doubts are not written yet, are asked for after that.
     fn write_doubts(&mut self) -> Result<()> {
-        if self.sheet.out.doubts.is_empty() { Ok(()) } else { self.write_out() }
+        if self.unit.out.doubts.is_empty() { Ok(()) } else { self.write_out() }
     }
 
     /// A run without entries needs no look.
     fn has_no_steps(&self, run: i64) -> bool {
-        self.sheet.runs.get(&run).is_some_and(|kept| kept.new.is_some() && !kept.has_steps)
+        self.unit.runs.get(&run).is_some_and(|kept| kept.new.is_some() && !kept.has_steps)
     }
 }
 
@@ -64,7 +64,7 @@ impl LedgerRows for PgRows<'_> {
     }
 
     fn steps_of_run(&mut self, run: i64) -> Result<Vec<StepRow>> {
-        if self.sheet.no_steps.contains(&run) || self.has_no_steps(run) {
+        if self.unit.no_steps.contains(&run) || self.has_no_steps(run) {
             return Ok(Vec::new());
         }
         self.steps(&OF_RUN, &[&run])
@@ -89,10 +89,10 @@ impl LedgerRows for PgRows<'_> {
                  began_at, at, used_at, used_epoch, output, omitted_bytes, omitted_sha256, verify, versions,
                  call_id)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14, $5, $15, $16, $17, $18, $19, $20)";
-        if let Some(kept) = self.sheet.runs.get_mut(&new.row.id) {
+        if let Some(kept) = self.unit.runs.get_mut(&new.row.id) {
             kept.has_steps = true;
         }
-        self.sheet.no_steps.remove(&new.row.id);
+        self.unit.no_steps.remove(&new.row.id);
         let now = now.as_millis();
         let omitted = new.step.output_omitted.as_ref();
         let began_at = (new.state == EntryState::Started).then_some(now);
@@ -185,9 +185,9 @@ impl LedgerRows for PgRows<'_> {
 
     fn doubt_open_effects(&mut self, run: i64, now: Timestamp) -> Result<()> {
         // A run that has none under way, as its row says, has none to doubt.
-        let none = self.sheet.runs.get(&run).is_some_and(|kept| kept.row.run.effects.open == 0 && !kept.has_steps);
+        let none = self.unit.runs.get(&run).is_some_and(|kept| kept.row.run.effects.open == 0 && !kept.has_steps);
         if !none {
-            self.sheet.out.doubts.insert(run, now.as_millis());
+            self.unit.out.doubts.insert(run, now.as_millis());
         }
         Ok(())
     }

@@ -6,17 +6,17 @@ use redrive_core::wire::{RunsPage, Sort};
 
 use super::counts::total;
 use super::filter::{Wanted, wanted};
-use super::look::Look;
 use super::scan::{Place, Scan};
+use super::snapshot::Snapshot;
 use super::summary::summaries;
-use crate::kept::cursor::{seal_numbers, unseal_numbers};
-use crate::kept::filter::{LOOKS_MAX, PAGE_MAX, question};
+use crate::shared::cursor::{seal_numbers, unseal_numbers};
+use crate::shared::filter::{LOOKS_MAX, PAGE_MAX, question};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::{PageCall, RunFilter, TenantScope};
 
 /// Sorted by due time, the list has only what has one: scheduled and not held.
 pub(super) async fn list_runs(
-    look: &Look<'_>,
+    snapshot: &Snapshot<'_>,
     scope: &TenantScope,
     filter: &RunFilter,
     page: &PageCall,
@@ -24,14 +24,14 @@ pub(super) async fn list_runs(
 ) -> Result<RunsPage> {
     let question = question(scope, filter, page.sort);
     let after = page.cursor.as_deref().map(|cursor| unseal_numbers(&question, cursor)).transpose()?;
-    let Some(wanted) = wanted(look, scope, filter, page.sort, now).await? else { return Ok(nothing(page.count)) };
+    let Some(wanted) = wanted(snapshot, scope, filter, page.sort, now).await? else { return Ok(nothing(page.count)) };
     let after = after.map(|[first, second]| Place(first, second));
     let limit = usize::try_from(page.limit.clamp(1, PAGE_MAX)).unwrap_or(1);
     // Asked for together: on the way to the database and back, a second question costs nothing.
-    let count = async { if page.count { total(look, &wanted, page.sort).await.map(Some) } else { Ok(None) } };
-    let (found, total) = tokio::try_join!(find(look, &wanted, page.sort, after, limit), count)?;
+    let count = async { if page.count { total(snapshot, &wanted, page.sort).await.map(Some) } else { Ok(None) } };
+    let (found, total) = tokio::try_join!(find(snapshot, &wanted, page.sort, after, limit), count)?;
     Ok(RunsPage {
-        runs: summaries(look, &found.runs).await?,
+        runs: summaries(snapshot, &found.runs).await?,
         next_cursor: found.go_on.map(|Place(first, second)| seal_numbers(&question, &[first, second])),
         total: total.map(|total| total.n),
         total_capped: total.is_some_and(|total| total.capped),
@@ -48,8 +48,14 @@ struct Found {
     go_on: Option<Place>,
 }
 
-async fn find(look: &Look<'_>, wanted: &Wanted, sort: Sort, after: Option<Place>, limit: usize) -> Result<Found> {
-    let mut scan = Scan::begin(look, wanted, sort, after, limit + 1).await?;
+async fn find(
+    snapshot: &Snapshot<'_>,
+    wanted: &Wanted,
+    sort: Sort,
+    after: Option<Place>,
+    limit: usize,
+) -> Result<Found> {
+    let mut scan = Scan::begin(snapshot, wanted, sort, after, limit + 1).await?;
     let (mut runs, mut last) = (Vec::with_capacity(limit), after);
     for _ in 0..LOOKS_MAX {
         let Some(candidate) = scan.next().await? else { return Ok(Found { runs, go_on: None }) };

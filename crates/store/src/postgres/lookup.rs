@@ -2,25 +2,25 @@
 
 use redrive_core::ids::{QueueName, Tenant};
 
-pub(super) use crate::kept::lookup::Whose;
+pub(super) use crate::shared::lookup::Whose;
 
 use super::columns::number;
-use super::look::Look;
+use super::snapshot::Snapshot;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::{RunRef, TenantScope};
 
-pub(super) async fn tenant_number(look: &Look<'_>, tenant: &Tenant) -> Result<Option<i64>> {
-    let found = look.row("SELECT id FROM tenants WHERE name = $1", &[&tenant.as_str()]).await?;
+pub(super) async fn tenant_number(snapshot: &Snapshot<'_>, tenant: &Tenant) -> Result<Option<i64>> {
+    let found = snapshot.row("SELECT id FROM tenants WHERE name = $1", &[&tenant.as_str()]).await?;
     found.map(|row| number(&row, 0)).transpose()
 }
 
-pub(super) async fn queue_number(look: &Look<'_>, queue: &QueueName) -> Result<Option<i64>> {
-    let found = look.row("SELECT id FROM queues WHERE name = $1", &[&queue.as_str()]).await?;
+pub(super) async fn queue_number(snapshot: &Snapshot<'_>, queue: &QueueName) -> Result<Option<i64>> {
+    let found = snapshot.row("SELECT id FROM queues WHERE name = $1", &[&queue.as_str()]).await?;
     found.map(|row| number(&row, 0)).transpose()
 }
 
-pub(super) async fn run_number(look: &Look<'_>, at: &RunRef) -> Result<i64> {
-    let found = look
+pub(super) async fn run_number(snapshot: &Snapshot<'_>, at: &RunRef) -> Result<i64> {
+    let found = snapshot
         .row(
             "SELECT id FROM runs WHERE tenant = (SELECT id FROM tenants WHERE name = $1)
                  AND run_id >= $2 AND run_id <= $2 ORDER BY run_id LIMIT 1",
@@ -30,9 +30,9 @@ pub(super) async fn run_number(look: &Look<'_>, at: &RunRef) -> Result<i64> {
     number(&found.ok_or(Error::NotFound("run"))?, 0)
 }
 
-pub(super) async fn whose(look: &Look<'_>, scope: &TenantScope) -> Result<Whose> {
+pub(super) async fn whose(snapshot: &Snapshot<'_>, scope: &TenantScope) -> Result<Whose> {
     match scope {
         TenantScope::All => Ok(Whose::All),
-        TenantScope::One(tenant) => Ok(tenant_number(look, tenant).await?.map_or(Whose::Nobody, Whose::One)),
+        TenantScope::One(tenant) => Ok(tenant_number(snapshot, tenant).await?.map_or(Whose::Nobody, Whose::One)),
     }
 }

@@ -86,8 +86,9 @@ async fn step(session: &Session, at: u32, migration: &Migration) -> Result<()> {
 
 /// One by one, so that a kill may come between any two. No migration has a semicolon inside of a statement.
 fn statements(sql: &str) -> impl Iterator<Item = &str> {
-    sql.split(";\n")
-        .filter(|statement| statement.lines().any(|line| !line.trim().is_empty() && !line.starts_with("--")))
+    sql.split(";\n").filter(|statement| {
+        statement.lines().any(|connection| !connection.trim().is_empty() && !connection.starts_with("--"))
+    })
 }
 
 /// For those who only visit: neither older nor newer than what this binary knows.

@@ -14,13 +14,13 @@ use super::columns::{Columns as _, bytes, number, packed_json_or_none, parsed, t
 use super::failure::classify;
 use super::filter::wanted;
 use super::lanes::{ASK_TEMPLATE, HIT, hit};
-use super::look::Look;
 use super::operation_rows::stood;
 use super::params::Params;
 use super::pieces::payload_of;
 use super::predicate::Answered;
 use super::scan::{Place, Scan};
-use crate::kept::changes::run_numbers;
+use super::snapshot::Snapshot;
+use crate::shared::changes::run_numbers;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::operations::{NewOperation, Over};
 use redrive_engine::model::{RunFilter, RunRef, TenantScope};
@@ -30,24 +30,24 @@ use redrive_engine::operations::moves::{Item, Turn, room};
 use redrive_engine::operations::patch::{Made, PIECE_MAX_BYTES, Patched, SAMPLES_MAX, patch_of, patched};
 use redrive_engine::operations::row::OperationRow;
 use redrive_engine::operations::settle::{CHANGED_LOOKS_MAX, CanaryLook, Outcomes, Settled};
-use redrive_engine::runs::life::{position, word};
+use redrive_engine::runs::document::{position, word};
 
 /// Commits of the log that one look reads.
 const COMMITS: u32 = 500;
 
 /// Looks for the next piece.
-pub(super) async fn find_piece(look: &Look<'_>, row: &OperationRow, spec: &NewOperation) -> Result<Found> {
+pub(super) async fn find_piece(snapshot: &Snapshot<'_>, row: &OperationRow, spec: &NewOperation) -> Result<Found> {
     let mut found = match &spec.over {
-        Over::Filter(filter) => by_filter(look, row, filter).await?,
-        Over::Runs(runs) => by_name(look, row, runs).await?,
+        Over::Filter(filter) => by_filter(snapshot, row, filter).await?,
+        Over::Runs(runs) => by_name(snapshot, row, runs).await?,
     };
     let Some(patch) = patch_of(&spec.bulk) else { return Ok(found) };
-    let (mut bytes, shown) = (0, samples(look, row.id).await?.len());
+    let (mut bytes, shown) = (0, samples(snapshot, row.id).await?.len());
     for at in 0..found.runs.len() {
         let Some((run, _)) = found.runs.get(at) else { break };
         let last = *run;
         let show = shown + found.samples.len() < SAMPLES_MAX;
-        let (made_of_it, sample) = patched_run(look, last, patch, show).await?;
+        let (made_of_it, sample) = patched_run(snapshot, last, patch, show).await?;
         bytes += made_of_it.bytes();
         if let Some((_, made)) = found.runs.get_mut(at) {
             *made = made_of_it;
@@ -61,21 +61,21 @@ pub(super) async fn find_piece(look: &Look<'_>, row: &OperationRow, spec: &NewOp
     Ok(found)
 }
 
-async fn samples(look: &Look<'_>, id: i64) -> Result<Vec<OperationSample>> {
-    let found = look.row("SELECT samples FROM operations WHERE id = $1", &[&id]).await?;
+async fn samples(snapshot: &Snapshot<'_>, id: i64) -> Result<Vec<OperationSample>> {
+    let found = snapshot.row("SELECT samples FROM operations WHERE id = $1", &[&id]).await?;
     let samples = found.map(|row| packed_json_or_none(&row, 0, "samples")).transpose()?;
     Ok(samples.flatten().unwrap_or_default())
 }
 
-async fn by_filter(look: &Look<'_>, row: &OperationRow, filter: &RunFilter) -> Result<Found> {
+async fn by_filter(snapshot: &Snapshot<'_>, row: &OperationRow, filter: &RunFilter) -> Result<Found> {
     let from = row.prepared_to;
     let mut found = Found { from, to: from, runs: Vec::new(), missing: 0, samples: Vec::new(), whole: true };
-    let Some(mut wanted) = wanted(look, &TenantScope::All, filter, Sort::Received, row.created_at).await? else {
+    let Some(mut wanted) = wanted(snapshot, &TenantScope::All, filter, Sort::Received, row.created_at).await? else {
         return Ok(found);
     };
     let (first, last) = wanted.ids.unwrap_or((1, i64::MAX));
     wanted.ids = Some((first, last.min(row.last_run)));
-    let mut scan = Scan::begin(look, &wanted, Sort::Received, Some(Place(from, 0)), PIECE_RUNS).await?;
+    let mut scan = Scan::begin(snapshot, &wanted, Sort::Received, Some(Place(from, 0)), PIECE_RUNS).await?;
     for _ in 0..LOOKS_MAX {
         let Some(candidate) = scan.next().await? else { return Ok(found) };
         // One more than a piece holds tells whether anything is left.
@@ -91,7 +91,7 @@ async fn by_filter(look: &Look<'_>, row: &OperationRow, filter: &RunFilter) -> R
     Ok(found)
 }
 
-async fn by_name(look: &Look<'_>, row: &OperationRow, runs: &[RunRef]) -> Result<Found> {
+async fn by_name(snapshot: &Snapshot<'_>, row: &OperationRow, runs: &[RunRef]) -> Result<Found> {
     let from = usize::try_from(row.prepared_to).unwrap_or(usize::MAX);
     let piece = runs.get(from..).unwrap_or_default();
     let piece = piece.get(..PIECE_RUNS).unwrap_or(piece);
@@ -107,7 +107,7 @@ async fn by_name(look: &Look<'_>, row: &OperationRow, runs: &[RunRef]) -> Result
                    SELECT id FROM runs WHERE tenant = q_tenant AND run_id >= q_run AND run_id <= q_run
                    ORDER BY run_id LIMIT 1) AS run
                ORDER BY place";
-    let rows = look.rows(sql, &[&tenants, &names]).await?;
+    let rows = snapshot.rows(sql, &[&tenants, &names]).await?;
     let found = rows.iter().map(|row| Ok((number(row, 0)?, Made::Nothing))).collect::<Result<Vec<_>>>()?;
     Ok(Found {
         from: row.prepared_to,
@@ -121,7 +121,7 @@ async fn by_name(look: &Look<'_>, row: &OperationRow, runs: &[RunRef]) -> Result
 
 /// The items whose turn it is.
 pub(super) async fn find_turn(
-    look: &Look<'_>,
+    snapshot: &Snapshot<'_>,
     row: &OperationRow,
     spec: &NewOperation,
     now: Timestamp,
@@ -135,7 +135,7 @@ pub(super) async fn find_turn(
     let sql = "SELECT run, state, attempt, decisions FROM operation_items
          WHERE operation = $1 AND run > $2 AND outcome = $3 ORDER BY run LIMIT $4";
     let most = i64::try_from(room).unwrap_or(i64::MAX);
-    let rows = look.rows(sql, &[&row.id, &row.moved_to, &waiting, &most]).await?;
+    let rows = snapshot.rows(sql, &[&row.id, &row.moved_to, &waiting, &most]).await?;
     turn.last = rows.len() < room;
     let (patch, mut bytes) = (patch_of(&spec.bulk), 0);
     for found in &rows {
@@ -145,7 +145,7 @@ pub(super) async fn find_turn(
         }
         let run = number(found, 0)?;
         let made = match patch {
-            Some(patch) => patched_run(look, run, patch, false).await?.0,
+            Some(patch) => patched_run(snapshot, run, patch, false).await?.0,
             None => Made::Nothing,
         };
         bytes += made.bytes();
@@ -156,45 +156,45 @@ pub(super) async fn find_turn(
 
 /// Patches the payload of a run as it is.
 async fn patched_run(
-    look: &Look<'_>,
+    snapshot: &Snapshot<'_>,
     run: i64,
     patch: (&[Operation], usize),
     show: bool,
 ) -> Result<(Made, Option<OperationSample>)> {
     let sql = "SELECT runs.revision, runs.run_id, tenants.name FROM runs JOIN tenants ON tenants.id = runs.tenant
                WHERE runs.id = $1";
-    let Some(row) = look.row(sql, &[&run]).await? else { return Ok((Made::Nothing, None)) };
+    let Some(row) = snapshot.row(sql, &[&run]).await? else { return Ok((Made::Nothing, None)) };
     let read = (whole(&row, 0, "revision"), parsed(&row, 1, "run_id"), parsed(&row, 2, "tenant"));
     let (Ok(from_revision), Ok(run_id), Ok(tenant)) = read else { return Ok((Made::Not(UNREADABLE), None)) };
-    let payload = payload_of(look, run, from_revision).await.map_err(classify);
+    let payload = payload_of(snapshot, run, from_revision).await.map_err(classify);
     Ok(patched(Patched { from_revision, run_id, tenant, payload }, patch, show)?)
 }
 
 /// What has become of what was moved.
 pub(super) async fn find_outcomes(
-    look: &Look<'_>,
+    snapshot: &Snapshot<'_>,
     row: &OperationRow,
     spec: &NewOperation,
     from: i64,
 ) -> Result<Outcomes> {
     let mut outcomes = Outcomes::after(row, from);
     if row.unsettled() > 0 {
-        follow(look, row, &mut outcomes).await?;
+        follow(snapshot, row, &mut outcomes).await?;
     }
     // Judged only while it runs: looked at in a pause it would be worth a commit, over and over, and change nothing.
     let awaited =
         row.state == OperationState::Running && row.canary == Some(CanaryState::Waiting) && row.canary_until.is_some();
     if let Some(canary) = spec.canary.as_ref().filter(|_| awaited) {
-        outcomes.canary = Some(canary_look(look, row.id, canary).await?);
+        outcomes.canary = Some(canary_look(snapshot, row.id, canary).await?);
     }
     Ok(outcomes)
 }
 
-async fn follow(look: &Look<'_>, row: &OperationRow, outcomes: &mut Outcomes) -> Result<()> {
+async fn follow(snapshot: &Snapshot<'_>, row: &OperationRow, outcomes: &mut Outcomes) -> Result<()> {
     let sql = format!("SELECT seq, runs FROM changes WHERE seq > $1 ORDER BY seq LIMIT {COMMITS}");
     let mut looks = 0;
     loop {
-        let commits = look.rows(&sql, &[&outcomes.to]).await?;
+        let commits = snapshot.rows(&sql, &[&outcomes.to]).await?;
         if commits.is_empty() {
             return Ok(());
         }
@@ -202,7 +202,7 @@ async fn follow(look: &Look<'_>, row: &OperationRow, outcomes: &mut Outcomes) ->
         for commit in &commits {
             runs.extend(run_numbers(bytes(commit, 1)?)?);
         }
-        let ended = moved(look, row, &runs).await?;
+        let ended = moved(snapshot, row, &runs).await?;
         for commit in &commits {
             if looks >= CHANGED_LOOKS_MAX {
                 outcomes.more = true;
@@ -219,7 +219,7 @@ async fn follow(look: &Look<'_>, row: &OperationRow, outcomes: &mut Outcomes) ->
 
 /// Items that were moved and have come to an end. An operation's own moves are in the log as well: most of what is named
 /// there still waits, which its run alone says. Of the canary it is the first attempt that says it.
-async fn moved(look: &Look<'_>, operation: &OperationRow, runs: &[i64]) -> Result<HashMap<i64, Settled>> {
+async fn moved(snapshot: &Snapshot<'_>, operation: &OperationRow, runs: &[i64]) -> Result<HashMap<i64, Settled>> {
     let moved = position(ItemOutcome::ALL, &ItemOutcome::Moved);
     let ended = StateName::ALL.iter().filter(|state| settled(**state).is_some());
     let ended: Vec<i64> = ended.map(|state| position(StateName::ALL, state)).collect();
@@ -232,7 +232,7 @@ async fn moved(look: &Look<'_>, operation: &OperationRow, runs: &[i64]) -> Resul
              WHERE operation = $1 AND run >= q_run AND run <= q_run ORDER BY run LIMIT 1) AS item
          WHERE item.outcome = $3"
     );
-    let rows = look.rows(&sql, &[&operation.id, &runs, &moved, &ended, &operation.canary_last]).await?;
+    let rows = snapshot.rows(&sql, &[&operation.id, &runs, &moved, &ended, &operation.canary_last]).await?;
     let mut found = HashMap::new();
     for row in &rows {
         let run = number(row, 0)?;
@@ -258,7 +258,7 @@ fn outcome_of(column: i64) -> Result<Option<Outcome>> {
 }
 
 /// The canary's runs: few enough to look at all of them.
-async fn canary_look(look: &Look<'_>, operation: i64, canary: &Canary) -> Result<CanaryLook> {
+async fn canary_look(snapshot: &Snapshot<'_>, operation: i64, canary: &Canary) -> Result<CanaryLook> {
     let outcomes = [ItemOutcome::Moved, ItemOutcome::Succeeded, ItemOutcome::Failed]
         .map(|outcome| position(ItemOutcome::ALL, &outcome));
     let sql = format!(
@@ -266,7 +266,7 @@ async fn canary_look(look: &Look<'_>, operation: i64, canary: &Canary) -> Result
          FROM operation_items AS item WHERE item.operation = $1 AND item.outcome = ANY($2)
          ORDER BY item.run LIMIT $3"
     );
-    let rows = look.rows(&sql, &[&operation, &outcomes.as_slice(), &i64::from(canary.size)]).await?;
+    let rows = snapshot.rows(&sql, &[&operation, &outcomes.as_slice(), &i64::from(canary.size)]).await?;
     let mut found = CanaryLook::default();
     for row in &rows {
         let recorded = word(ItemOutcome::ALL, number(row, 1)?, "outcome")?;
@@ -278,13 +278,13 @@ async fn canary_look(look: &Look<'_>, operation: i64, canary: &Canary) -> Result
 
 /// Those of the runs that the filter finds.
 pub(super) async fn matching(
-    look: &Look<'_>,
+    snapshot: &Snapshot<'_>,
     filter: &RunFilter,
     made_at: Timestamp,
     runs: &[i64],
 ) -> Result<HashSet<i64>> {
     let mut found = HashSet::new();
-    let Some(wanted) = wanted(look, &TenantScope::All, filter, Sort::Received, made_at).await? else {
+    let Some(wanted) = wanted(snapshot, &TenantScope::All, filter, Sort::Received, made_at).await? else {
         return Ok(found);
     };
     let mut params = Params::default();
@@ -292,7 +292,7 @@ pub(super) async fn matching(
     let among = params.numbers(runs);
     let sql = format!("SELECT runs.id, ({hit})::bigint, runs.pattern FROM runs WHERE runs.id = ANY({among})");
     let mut by_template: HashMap<i64, Vec<i64>> = HashMap::new();
-    for row in look.rows_of(&sql, &params).await? {
+    for row in snapshot.rows_of(&sql, &params).await? {
         let run = number(&row, 0)?;
         match (number(&row, 1)?, row.number_or_none(2)?) {
             (HIT, _) => drop(found.insert(run)),
@@ -302,7 +302,7 @@ pub(super) async fn matching(
     }
     if let Some(words) = wanted.words.as_ref().filter(|_| !by_template.is_empty()) {
         let patterns: Vec<i64> = by_template.keys().copied().collect();
-        for row in look.rows("SELECT id, template FROM patterns WHERE id = ANY($1)", &[&patterns]).await? {
+        for row in snapshot.rows("SELECT id, template FROM patterns WHERE id = ANY($1)", &[&patterns]).await? {
             if words.are_in(text(&row, 1)?) {
                 found.extend(by_template.remove(&number(&row, 0)?).unwrap_or_default());
             }

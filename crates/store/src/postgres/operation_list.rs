@@ -1,14 +1,14 @@
 //! Operations and their items, to be read.
 
-use crate::kept::records::{OPERATION_COLUMN_COUNT, OPERATION_COLUMNS, Record as _};
+use crate::shared::records::{OPERATION_COLUMN_COUNT, OPERATION_COLUMNS, Record as _};
 use redrive_core::wire::{OperationItemsPage, OperationSample, OperationView, OperationsPage};
 use tokio_postgres::Row;
 
 use super::columns::{packed_json, packed_json_or_none};
-use super::look::Look;
-use crate::kept::cursor::{seal_numbers, unseal_numbers};
-use crate::kept::filter::PAGE_MAX;
-use crate::kept::operations::{self, ITEM_LOOKS_MAX, ITEMS, Items, OPERATIONS};
+use super::snapshot::Snapshot;
+use crate::shared::cursor::{seal_numbers, unseal_numbers};
+use crate::shared::filter::PAGE_MAX;
+use crate::shared::operations::{self, ITEM_LOOKS_MAX, ITEMS, Items, OPERATIONS};
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::operations::{ItemsCall, NewOperation};
 use redrive_engine::operations::row::{OperationRow, number_of};
@@ -16,26 +16,26 @@ use redrive_engine::operations::row::{OperationRow, number_of};
 /// The row, then what was asked for and what it would do.
 const WHOLE: &str = "spec, samples FROM operations";
 
-pub(super) async fn one(look: &Look<'_>, id: i64) -> Result<OperationView> {
-    let found = look.row(&format!("SELECT {OPERATION_COLUMNS}, {WHOLE} WHERE id = $1"), &[&id]).await?;
+pub(super) async fn one(snapshot: &Snapshot<'_>, id: i64) -> Result<OperationView> {
+    let found = snapshot.row(&format!("SELECT {OPERATION_COLUMNS}, {WHOLE} WHERE id = $1"), &[&id]).await?;
     view(&found.ok_or(Error::NotFound("operation"))?)
 }
 
-pub(super) async fn find(look: &Look<'_>, id: i64) -> Result<OperationRow> {
-    let found = look.row(&format!("SELECT {OPERATION_COLUMNS} FROM operations WHERE id = $1"), &[&id]).await?;
+pub(super) async fn find(snapshot: &Snapshot<'_>, id: i64) -> Result<OperationRow> {
+    let found = snapshot.row(&format!("SELECT {OPERATION_COLUMNS} FROM operations WHERE id = $1"), &[&id]).await?;
     OperationRow::read(&found.ok_or(Error::NotFound("operation"))?)
 }
 
 /// What was asked for.
-pub(super) async fn spec(look: &Look<'_>, id: i64) -> Result<NewOperation> {
-    let found = look.row("SELECT spec FROM operations WHERE id = $1", &[&id]).await?;
+pub(super) async fn spec(snapshot: &Snapshot<'_>, id: i64) -> Result<NewOperation> {
+    let found = snapshot.row("SELECT spec FROM operations WHERE id = $1", &[&id]).await?;
     packed_json(&found.ok_or(Error::NotFound("operation"))?, 0, "operation")
 }
 
 /// Operations that somebody has to look at.
-pub(super) async fn open(look: &Look<'_>) -> Result<Vec<OperationRow>> {
+pub(super) async fn open(snapshot: &Snapshot<'_>) -> Result<Vec<OperationRow>> {
     let rows =
-        look.rows(&format!("SELECT {OPERATION_COLUMNS} FROM operations WHERE open = 1 ORDER BY id"), &[]).await?;
+        snapshot.rows(&format!("SELECT {OPERATION_COLUMNS} FROM operations WHERE open = 1 ORDER BY id"), &[]).await?;
     rows.iter().map(OperationRow::read).collect()
 }
 
@@ -46,14 +46,14 @@ fn view(row: &Row) -> Result<OperationView> {
 }
 
 /// Newest first.
-pub(super) async fn list(look: &Look<'_>, limit: u32, cursor: Option<&str>) -> Result<OperationsPage> {
+pub(super) async fn list(snapshot: &Snapshot<'_>, limit: u32, cursor: Option<&str>) -> Result<OperationsPage> {
     let before = match cursor {
         Some(cursor) => unseal_numbers::<1>(OPERATIONS, cursor)?[0],
         None => i64::MAX,
     };
     let limit = limit.clamp(1, PAGE_MAX);
     let sql = format!("SELECT {OPERATION_COLUMNS}, {WHOLE} WHERE id < $1 ORDER BY id DESC LIMIT {}", limit + 1);
-    let rows = look.rows(&sql, &[&before]).await?;
+    let rows = snapshot.rows(&sql, &[&before]).await?;
     let shown = usize::try_from(limit).unwrap_or(usize::MAX);
     let more = rows.len() > shown;
     let operations = rows.iter().take(shown).map(view).collect::<Result<Vec<_>>>()?;
@@ -61,15 +61,15 @@ pub(super) async fn list(look: &Look<'_>, limit: u32, cursor: Option<&str>) -> R
     Ok(OperationsPage { operations, next_cursor: last.map(|last| seal_numbers(OPERATIONS, &[last])) })
 }
 
-pub(super) async fn items(look: &Look<'_>, id: i64, call: &ItemsCall) -> Result<OperationItemsPage> {
-    find(look, id).await?;
+pub(super) async fn items(snapshot: &Snapshot<'_>, id: i64, call: &ItemsCall) -> Result<OperationItemsPage> {
+    find(snapshot, id).await?;
     let mut items = Items::begin(id, call)?;
     // A page's worth at a time: what is looked for may be rare.
     let piece = usize::try_from(call.limit.clamp(1, PAGE_MAX)).unwrap_or(1) + 1;
     let sql = format!("{ITEMS} WHERE item.operation = $1 AND item.run > $2 ORDER BY item.run LIMIT {piece}");
     let mut looks = 0;
     while looks < ITEM_LOOKS_MAX {
-        let rows = look.rows(&sql, &[&id, &items.last]).await?;
+        let rows = snapshot.rows(&sql, &[&id, &items.last]).await?;
         looks += rows.len();
         for row in &rows {
             if !items.take(row)? {

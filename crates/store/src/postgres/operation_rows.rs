@@ -1,6 +1,6 @@
 //! Operations and their items.
 
-use crate::kept::records::{OPERATION_COLUMNS, Record as _};
+use crate::shared::records::{OPERATION_COLUMNS, Record as _};
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
@@ -19,7 +19,7 @@ use redrive_engine::model::RunFilter;
 use redrive_engine::operations::row::OperationRow;
 use redrive_engine::ports::rows::{NewOperationRow, OperationRows, ReadRuns, Stood};
 use redrive_engine::runs::attempts::json;
-use redrive_engine::runs::life::{position, word};
+use redrive_engine::runs::document::{position, word};
 use redrive_engine::runs::run_row::RunRow;
 
 static ONE: LazyLock<String> =
@@ -164,20 +164,20 @@ impl OperationRows for PgRows<'_> {
         self.glance_at(runs)
     }
 
-    fn expect_runs(&mut self, operation: i64, runs: &[i64]) -> Result<()> {
+    fn prefetch_runs(&mut self, operation: i64, runs: &[i64]) -> Result<()> {
         self.lock_runs(runs)?;
         self.read_items(operation, runs)?;
         // Known under the lock alone: without it a worker may write a step the moment after, and another command of this
         // batch would not see it.
         let sql = "SELECT DISTINCT run FROM steps WHERE run = ANY($1)";
         let with_steps = self.ask(sql, &[&runs])?.iter().map(|row| number(row, 0)).collect::<Result<HashSet<_>>>()?;
-        self.sheet.no_steps.extend(runs.iter().copied().filter(|run| !with_steps.contains(run)));
+        self.unit.no_steps.extend(runs.iter().copied().filter(|run| !with_steps.contains(run)));
         Ok(())
     }
 
     fn still_match(&mut self, filter: &RunFilter, made_at: Timestamp, runs: &[i64]) -> Result<HashSet<i64>> {
         self.write_out()?;
-        self.line.look(async |look| matching(&look, filter, made_at, runs).await)
+        self.connection.snapshot(async |snapshot| matching(&snapshot, filter, made_at, runs).await)
     }
 
     fn release_claims(&mut self, of: Option<&str>) -> Result<()> {
@@ -254,7 +254,7 @@ impl PgRows<'_> {
                  SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::text[]),
                      unnest($5::bigint[]), unnest($6::bigint[]), unnest($7::bigint[])";
             let why: Vec<Option<&str>> = new.iter().map(|item| item.3.as_deref()).collect();
-            self.line.execute(
+            self.connection.execute(
                 sql,
                 &[
                     &column(&new, |item| item.0),
@@ -276,7 +276,7 @@ impl PgRows<'_> {
             let why: Vec<Option<&str>> = moved.iter().map(|item| item.3.as_deref()).collect();
             let values: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
                 [&column(&moved, |item| item.0), &column(&moved, |item| item.1), &column(&moved, |item| item.2), &why];
-            self.line.execute(sql, &values)?;
+            self.connection.execute(sql, &values)?;
         }
         Ok(())
     }

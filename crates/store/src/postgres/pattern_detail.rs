@@ -6,32 +6,32 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{MergedPattern, PatternBody, PatternDetail, PatternEntry, PatternHour};
 
 use super::columns::{time, whole};
-use super::look::Look;
 use super::pattern_list::shown;
-use crate::kept::patterns::{EVENTS_MAX, PARTS_MAX, Shown, each_hour, event, hours_told, last_events, part};
+use super::snapshot::Snapshot;
+use crate::shared::patterns::{EVENTS_MAX, PARTS_MAX, Shown, each_hour, event, hours_told, last_events, part};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::TenantScope;
 
 pub(super) async fn pattern_detail(
-    look: &Look<'_>,
+    snapshot: &Snapshot<'_>,
     scope: &TenantScope,
     id: &str,
     now: Timestamp,
 ) -> Result<PatternDetail> {
-    let Shown { view, rows } = shown(look, scope, id, now).await?;
-    let parts = parts(look, &rows).await?;
+    let Shown { view, rows } = shown(snapshot, scope, id, now).await?;
+    let parts = parts(snapshot, &rows).await?;
     let all: Vec<i64> = rows.iter().copied().chain(parts.iter().map(|(id, _)| *id)).collect();
     let body = PatternBody {
-        hours: hours(look, &all, now).await?,
+        hours: hours(snapshot, &all, now).await?,
         merged: parts.into_iter().map(|(_, part)| part).take(PARTS_MAX).collect(),
-        events: events_of(look, &rows).await?,
+        events: events_of(snapshot, &rows).await?,
     };
     Ok(PatternDetail { pattern: view, body })
 }
 
 /// Head by head, the most frequent first.
-async fn parts(look: &Look<'_>, heads: &[i64]) -> Result<Vec<(i64, MergedPattern)>> {
-    let rows = look
+async fn parts(snapshot: &Snapshot<'_>, heads: &[i64]) -> Result<Vec<(i64, MergedPattern)>> {
+    let rows = snapshot
         .rows(
             "WITH new AS (
                  SELECT pattern, sum(count)::bigint AS count, sum(open)::bigint AS open FROM pattern_deltas GROUP BY pattern
@@ -46,7 +46,7 @@ async fn parts(look: &Look<'_>, heads: &[i64]) -> Result<Vec<(i64, MergedPattern
     rows.iter().map(part).collect()
 }
 
-async fn hours(look: &Look<'_>, patterns: &[i64], now: Timestamp) -> Result<Vec<PatternHour>> {
+async fn hours(snapshot: &Snapshot<'_>, patterns: &[i64], now: Timestamp) -> Result<Vec<PatternHour>> {
     let (first, _) = hours_told(now);
     // The hour under way is still on the pattern itself, and what came since the last fold beside it.
     let sql = "SELECT hour, sum(n)::bigint FROM (
@@ -55,14 +55,14 @@ async fn hours(look: &Look<'_>, patterns: &[i64], now: Timestamp) -> Result<Vec<
                    UNION ALL SELECT hour, count FROM pattern_deltas WHERE pattern = ANY($1) AND hour >= $2
                ) counted GROUP BY hour";
     let mut failed: BTreeMap<Timestamp, u64> = BTreeMap::new();
-    for row in look.rows(sql, &[&patterns, &first.as_millis()]).await? {
+    for row in snapshot.rows(sql, &[&patterns, &first.as_millis()]).await? {
         failed.insert(time(&row, 0)?, whole(&row, 1, "failures")?);
     }
     Ok(each_hour(&failed, now))
 }
 
 /// Of all these patterns together, the oldest first.
-async fn events_of(look: &Look<'_>, patterns: &[i64]) -> Result<Vec<PatternEntry>> {
+async fn events_of(snapshot: &Snapshot<'_>, patterns: &[i64]) -> Result<Vec<PatternEntry>> {
     let sql = format!(
         "SELECT e.at, t.name, e.actor, e.event, e.about, e.note FROM unnest($1::bigint[]) WITH ORDINALITY
              AS asked (pattern, place)
@@ -71,6 +71,6 @@ async fn events_of(look: &Look<'_>, patterns: &[i64]) -> Result<Vec<PatternEntry
          ) e
          JOIN patterns p ON p.id = e.pattern JOIN tenants t ON t.id = p.tenant ORDER BY asked.place, e.id"
     );
-    let rows = look.rows(&sql, &[&patterns]).await?;
+    let rows = snapshot.rows(&sql, &[&patterns]).await?;
     Ok(last_events(rows.iter().map(event).collect::<Result<_>>()?))
 }

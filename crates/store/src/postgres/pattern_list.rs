@@ -7,17 +7,17 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{PatternSort, PatternState, PatternView, PatternsPage};
 
 use super::columns::{number, text, whole};
-use super::look::Look;
 use super::lookup::{Whose, whose};
 use super::params::{Params, Value};
-use crate::kept::cursor::{seal_numbers, unseal_numbers};
-use crate::kept::filter::PAGE_MAX;
-use crate::kept::patterns::{Shown, rolled_up, urgency, view};
+use super::snapshot::Snapshot;
+use crate::shared::cursor::{seal_numbers, unseal_numbers};
+use crate::shared::filter::PAGE_MAX;
+use crate::shared::patterns::{Shown, rolled_up, urgency, view};
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::ingest::fingerprints::FingerprintKey;
 use redrive_engine::model::TenantScope;
 use redrive_engine::model::patterns::{PatternFilter, PatternsCall};
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::document::position;
 
 const FIRST: [i64; 3] = [i64::MAX; 3];
 
@@ -25,7 +25,7 @@ type Placed = ([i64; 3], PatternView);
 
 /// The greatest first.
 pub(super) async fn list_patterns(
-    look: &Look<'_>,
+    snapshot: &Snapshot<'_>,
     scope: &TenantScope,
     call: &PatternsCall,
     now: Timestamp,
@@ -33,10 +33,10 @@ pub(super) async fn list_patterns(
     let question = format!("patterns {scope:?} {:?} {}", call.filter, call.sort);
     let after = call.cursor.as_deref().map_or(Ok(FIRST), |cursor| unseal_numbers(&question, cursor))?;
     let limit = call.limit.clamp(1, PAGE_MAX);
-    let mut rows = match whose(look, scope).await? {
+    let mut rows = match whose(snapshot, scope).await? {
         Whose::Nobody => Vec::new(),
-        Whose::One(tenant) => of_tenant(look, tenant, call, after, limit + 1, now).await?,
-        Whose::All => over_all(look, call, after, limit + 1, now).await?,
+        Whose::One(tenant) => of_tenant(snapshot, tenant, call, after, limit + 1, now).await?,
+        Whose::All => over_all(snapshot, call, after, limit + 1, now).await?,
     };
     let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);
     if more {
@@ -84,7 +84,7 @@ fn sorted_by(sort: PatternSort) -> &'static str {
 }
 
 async fn of_tenant(
-    look: &Look<'_>,
+    snapshot: &Snapshot<'_>,
     tenant: i64,
     call: &PatternsCall,
     after: [i64; 3],
@@ -95,7 +95,7 @@ async fn of_tenant(
     let at = params.number(now.as_millis());
     let table = shown_table(&format!("p.tenant = {}", params.number(tenant)), &at);
     let key = sorted_by(call.sort);
-    let mut wanted = narrow(look, &call.filter, &mut params).await?;
+    let mut wanted = narrow(snapshot, &call.filter, &mut params).await?;
     if !call.filter.states.is_empty() {
         let states: Vec<i64> = call.filter.states.iter().map(|s| position(PatternState::ALL, s)).collect();
         wanted.push(format!("shown_state = ANY({})", params.numbers(&states)));
@@ -106,17 +106,17 @@ async fn of_tenant(
         "{table} SELECT {key}, id FROM shown WHERE merged_into IS NULL AND {} ORDER BY {key} DESC, id DESC LIMIT {most}",
         wanted.join(" AND ")
     );
-    let rows = look.rows_of(&sql, &params).await?;
+    let rows = snapshot.rows_of(&sql, &params).await?;
     let places = rows.iter().map(|row| Ok([number(row, 0)?, number(row, 1)?, 0])).collect::<Result<Vec<_>>>()?;
     let ids: Vec<i64> = places.iter().map(|[_, id, _]| *id).collect();
-    let mut views: HashMap<i64, PatternView> = views(look, &ids, now).await?.into_iter().collect();
+    let mut views: HashMap<i64, PatternView> = views(snapshot, &ids, now).await?.into_iter().collect();
     Ok(places.into_iter().filter_map(|place| Some((place, views.remove(&place[1])?))).collect())
 }
 
 /// One row for each fingerprint. The grouping reads every pattern: there are as many as kinds of failure, not as
 /// many as failures.
 async fn over_all(
-    look: &Look<'_>,
+    snapshot: &Snapshot<'_>,
     call: &PatternsCall,
     after: [i64; 3],
     most: u32,
@@ -130,7 +130,7 @@ async fn over_all(
         PatternSort::Count => "sum(shown_count)::bigint",
         PatternSort::Open => "sum(shown_open)::bigint",
     };
-    let mut wanted = narrow(look, &call.filter, &mut params).await?;
+    let mut wanted = narrow(snapshot, &call.filter, &mut params).await?;
     wanted.push("merged_into IS NULL".to_owned());
     let states: Vec<i64> = call.filter.states.iter().map(|state| i64::from(urgency(*state))).collect();
     let urgent =
@@ -146,10 +146,10 @@ async fn over_all(
         urgency_sql(),
         wanted.join(" AND ")
     );
-    let rows = look.rows_of(&sql, &params).await?;
+    let rows = snapshot.rows_of(&sql, &params).await?;
     let mut placed = Vec::new();
     let keys = rows.iter().map(key_at_one).collect::<Result<Vec<_>>>()?;
-    let mut rolled = roll_up(look, &keys, now).await?;
+    let mut rolled = roll_up(snapshot, &keys, now).await?;
     for (row, key) in rows.iter().zip(keys) {
         if let Some(shown) = rolled.remove(&key) {
             placed.push(([number(row, 0)?, number(row, 1)?, number(row, 2)?], shown.view));
@@ -170,7 +170,7 @@ fn urgency_sql() -> String {
 }
 
 /// What a filter asks of each row, but for its state. Words are looked for here and not in SQL: a template is bytes.
-async fn narrow(look: &Look<'_>, filter: &PatternFilter, params: &mut Params) -> Result<Vec<String>> {
+async fn narrow(snapshot: &Snapshot<'_>, filter: &PatternFilter, params: &mut Params) -> Result<Vec<String>> {
     let mut all = Vec::new();
     if !filter.reasons.is_empty() {
         let reasons = filter.reasons.iter().map(|reason| reason.as_str().to_owned()).collect();
@@ -179,7 +179,7 @@ async fn narrow(look: &Look<'_>, filter: &PatternFilter, params: &mut Params) ->
     if let Some(q) = &filter.q {
         let q = q.to_lowercase();
         let mut ids = Vec::new();
-        for row in look.rows("SELECT id, template FROM patterns WHERE merged_into IS NULL", &[]).await? {
+        for row in snapshot.rows("SELECT id, template FROM patterns WHERE merged_into IS NULL", &[]).await? {
             if text(&row, 1)?.to_lowercase().contains(&q) {
                 ids.push(number(&row, 0)?);
             }
@@ -190,7 +190,7 @@ async fn narrow(look: &Look<'_>, filter: &PatternFilter, params: &mut Params) ->
 }
 
 /// The patterns of these numbers, the last seen first.
-async fn views(look: &Look<'_>, ids: &[i64], now: Timestamp) -> Result<Vec<(i64, PatternView)>> {
+async fn views(snapshot: &Snapshot<'_>, ids: &[i64], now: Timestamp) -> Result<Vec<(i64, PatternView)>> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
@@ -202,14 +202,14 @@ async fn views(look: &Look<'_>, ids: &[i64], now: Timestamp) -> Result<Vec<(i64,
          FROM shown JOIN tenants ON tenants.id = shown.tenant LEFT JOIN patterns head ON head.id = shown.merged_into
          WHERE shown.id = ANY($2) ORDER BY shown.all_group DESC, shown.id"
     );
-    let rows = look.rows(&sql, &[&now.as_millis(), &ids]).await?;
+    let rows = snapshot.rows(&sql, &[&now.as_millis(), &ids]).await?;
     rows.iter().map(|row| Ok((number(row, 14)?, view(row)?))).collect()
 }
 
 /// By a pattern's id or a fingerprint.
-pub(super) async fn shown(look: &Look<'_>, scope: &TenantScope, id: &str, now: Timestamp) -> Result<Shown> {
+pub(super) async fn shown(snapshot: &Snapshot<'_>, scope: &TenantScope, id: &str, now: Timestamp) -> Result<Shown> {
     let missing = || Error::NotFound("pattern");
-    let tenant = match whose(look, scope).await? {
+    let tenant = match whose(snapshot, scope).await? {
         Whose::Nobody => return Err(missing().into()),
         Whose::All => None,
         Whose::One(tenant) => Some(tenant),
@@ -219,38 +219,47 @@ pub(super) async fn shown(look: &Look<'_>, scope: &TenantScope, id: &str, now: T
         return Err(missing().into());
     }
     let by_id = "SELECT id FROM patterns WHERE public_id = $1 AND tenant = coalesce($2, tenant)";
-    let mut found = look.row(by_id, &[&id, &tenant]).await?;
+    let mut found = snapshot.row(by_id, &[&id, &tenant]).await?;
     if found.is_none() {
         let key = FingerprintKey::parse(id).ok_or_else(missing)?;
         let Some(tenant) = tenant else {
-            return Ok(roll_up(look, &[key], now).await?.remove(&key).ok_or_else(missing)?);
+            return Ok(roll_up(snapshot, &[key], now).await?.remove(&key).ok_or_else(missing)?);
         };
         let by_alias = "SELECT coalesce(own.merged_into, own.id) FROM pattern_alias a
              JOIN patterns own ON own.id = a.pattern WHERE a.tenant = $1 AND a.fp_hash = $2 AND a.fp_version = $3";
-        found = look.row(by_alias, &[&tenant, &key.hash, &i64::from(key.version)]).await?;
+        found = snapshot.row(by_alias, &[&tenant, &key.hash, &i64::from(key.version)]).await?;
     }
     let found = number(&found.ok_or_else(missing)?, 0)?;
-    let (row, view) = views(look, &[found], now).await?.pop().ok_or_else(missing)?;
+    let (row, view) = views(snapshot, &[found], now).await?.pop().ok_or_else(missing)?;
     Ok(Shown { view, rows: vec![row] })
 }
 
-pub(super) async fn one_pattern(look: &Look<'_>, scope: &TenantScope, id: &str, now: Timestamp) -> Result<PatternView> {
-    shown(look, scope, id, now).await.map(|shown| shown.view)
+pub(super) async fn one_pattern(
+    snapshot: &Snapshot<'_>,
+    scope: &TenantScope,
+    id: &str,
+    now: Timestamp,
+) -> Result<PatternView> {
+    shown(snapshot, scope, id, now).await.map(|shown| shown.view)
 }
 
 /// Each fingerprint's patterns of all tenants as one.
-async fn roll_up(look: &Look<'_>, keys: &[FingerprintKey], now: Timestamp) -> Result<HashMap<FingerprintKey, Shown>> {
+async fn roll_up(
+    snapshot: &Snapshot<'_>,
+    keys: &[FingerprintKey],
+    now: Timestamp,
+) -> Result<HashMap<FingerprintKey, Shown>> {
     let (hashes, versions): (Vec<i64>, Vec<i64>) = keys.iter().map(|key| (key.hash, i64::from(key.version))).unzip();
     let sql = "SELECT patterns.id, patterns.fp_hash, patterns.fp_version FROM unnest($1::bigint[], $2::bigint[])
              AS asked (hash, version)
          JOIN patterns ON patterns.fp_hash = asked.hash AND patterns.fp_version = asked.version";
     let mut of: HashMap<i64, FingerprintKey> = HashMap::new();
-    for row in look.rows(sql, &[&hashes, &versions]).await? {
+    for row in snapshot.rows(sql, &[&hashes, &versions]).await? {
         of.insert(number(&row, 0)?, key_at_one(&row)?);
     }
     let ids: Vec<i64> = of.keys().copied().collect();
     let mut parts: HashMap<FingerprintKey, Vec<(i64, PatternView)>> = HashMap::new();
-    for (id, view) in views(look, &ids, now).await? {
+    for (id, view) in views(snapshot, &ids, now).await? {
         if let Some(key) = of.get(&id) {
             parts.entry(*key).or_default().push((id, view));
         }

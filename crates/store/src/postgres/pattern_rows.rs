@@ -1,6 +1,6 @@
 //! Patterns. Their figures are deltas until somebody folds them, so a failure locks no pattern's row.
 
-use crate::kept::records::{PATTERN_FOUND, PATTERN_KNOWN, Record as _};
+use crate::shared::records::{PATTERN_FOUND, PATTERN_KNOWN, Record as _};
 use std::sync::LazyLock;
 
 use redrive_core::pattern::Fingerprint;
@@ -12,16 +12,16 @@ use redrive_core::wire::{PatternEvent, PatternRef, PatternState};
 
 use super::columns::{number, owned};
 use super::fold::FOLD_LOCK;
-use super::line::Values;
 use super::rows::PgRows;
-use super::sheet::{SheetPattern, SheetPatternEvent};
+use super::unit_of_work::{SheetPattern, SheetPatternEvent};
+use super::writer_connection::Values;
 use redrive_engine::codec::encode;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::ingest::fingerprints::FingerprintKey;
-use redrive_engine::patterns::sightings::{KnownPattern, Sighted};
+use redrive_engine::patterns::sightings::{CachedPattern, Sighted};
 use redrive_engine::patterns::verbs::Found;
 use redrive_engine::ports::rows::{PatternChange, PatternRows};
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::document::position;
 
 static ONE: LazyLock<String> = LazyLock::new(|| {
     format!(
@@ -43,21 +43,21 @@ impl PgRows<'_> {
     /// What is not folded yet stays so until the commit: who moves groups looks at both.
     fn keep_from_folding(&mut self) -> Result<()> {
         self.write_out()?;
-        self.sheet.patterns.clear();
+        self.unit.patterns.clear();
         self.run("SELECT pg_advisory_xact_lock($1)", &[&FOLD_LOCK]).map(drop)
     }
 }
 
 impl PatternRows for PgRows<'_> {
-    fn pattern_of(&mut self, tenant: i64, fingerprint: &Fingerprint) -> Result<Option<KnownPattern>> {
+    fn pattern_of(&mut self, tenant: i64, fingerprint: &Fingerprint) -> Result<Option<CachedPattern>> {
         let key = (tenant, fingerprint.hash, fingerprint.version);
-        if let Some(known) = self.sheet.patterns.get(&key) {
+        if let Some(known) = self.unit.patterns.get(&key) {
             return Ok(known.clone());
         }
         let (hash, version) = (fingerprint.hash.cast_signed(), i64::from(fingerprint.version));
         let found = self.ask_one(&ONE, &[&tenant, &hash, &version])?;
-        let found = found.map(|row| KnownPattern::read(&row)).transpose()?;
-        self.sheet.patterns.insert(key, found.clone());
+        let found = found.map(|row| CachedPattern::read(&row)).transpose()?;
+        self.unit.patterns.insert(key, found.clone());
         Ok(found)
     }
 
@@ -74,9 +74,9 @@ impl PatternRows for PgRows<'_> {
         let shown = PatternRef { id: public_id.to_owned(), template: fingerprint.template.clone(), new: false };
         let new = position(PatternState::ALL, &PatternState::New);
         let sighted = Sighted { id, head: id, shown };
-        let known = KnownPattern { sighted, state: new, muted_until: None, before_mute: None, fix: None };
-        self.sheet.patterns.insert((tenant, fingerprint.hash, fingerprint.version), Some(known));
-        self.sheet.out.patterns.push(SheetPattern {
+        let known = CachedPattern { sighted, state: new, muted_until: None, before_mute: None, fix: None };
+        self.unit.patterns.insert((tenant, fingerprint.hash, fingerprint.version), Some(known));
+        self.unit.out.patterns.push(SheetPattern {
             id,
             public_id: public_id.to_owned(),
             tenant,
@@ -93,7 +93,7 @@ impl PatternRows for PgRows<'_> {
     fn pattern_shown(&mut self, pattern: i64, new: bool) -> Result<PatternRef> {
         let sql = "SELECT head.public_id, head.template FROM patterns own
              JOIN patterns head ON head.id = coalesce(own.merged_into, own.id) WHERE own.id = $1";
-        if let Some(made) = self.sheet.out.patterns.iter().find(|made| made.id == pattern) {
+        if let Some(made) = self.unit.out.patterns.iter().find(|made| made.id == pattern) {
             let template = String::from_utf8_lossy(&made.template).into_owned();
             return Ok(PatternRef { id: made.public_id.clone(), template, new });
         }
@@ -120,7 +120,7 @@ impl PatternRows for PgRows<'_> {
         note: Option<&Text>,
         now: Timestamp,
     ) -> Result<()> {
-        self.sheet.out.pattern_events.push(SheetPatternEvent {
+        self.unit.out.pattern_events.push(SheetPatternEvent {
             pattern,
             at: now.as_millis(),
             event: position(PatternEvent::ALL, &event),
@@ -152,7 +152,7 @@ impl PatternRows for PgRows<'_> {
 
     fn change_pattern(&mut self, pattern: i64, change: &PatternChange<'_>) -> Result<()> {
         self.write_out()?;
-        self.sheet.patterns.clear();
+        self.unit.patterns.clear();
         let number = |state| position(PatternState::ALL, &state);
         match change {
             PatternChange::State(state) => self.run(

@@ -4,8 +4,8 @@ use redrive_core::run::StateName;
 
 use super::filter::Wanted;
 use super::params::{Params, Value};
-use crate::kept::words::Words;
-use redrive_engine::runs::life::{HELD, position};
+use crate::shared::words::Words;
+use redrive_engine::runs::document::{HELD, position};
 
 /// What an index already answers.
 #[derive(Debug, Clone, Copy, Default)]

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::address::Address;
 use super::connection::{Session, connect};
-use super::look::Look;
+use super::snapshot::Snapshot;
 use redrive_engine::error::{Error, PortResult, Result};
 
 /// Reads that go on at once; others wait their turn.
@@ -75,8 +75,8 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn look(&self) -> Look<'_> {
-        self.session.look()
+    pub(super) fn snapshot(&self) -> Snapshot<'_> {
+        self.session.snapshot()
     }
 
     /// Ends the read, and gives the connection back. Nobody waits for the end: whoever reads next is behind it.

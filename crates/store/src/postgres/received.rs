@@ -3,7 +3,7 @@
 use redrive_core::time::{MINUTE_MS, Timestamp};
 
 use super::columns::number;
-use super::look::Look;
+use super::snapshot::Snapshot;
 use redrive_engine::error::PortResult as Result;
 
 /// Several commit at once, so numbers rise with the time of receipt only by and large: what lies further apart than this
@@ -11,15 +11,15 @@ use redrive_engine::error::PortResult as Result;
 pub(super) const OUT_OF_ORDER_MS: u64 = MINUTE_MS;
 
 /// The newest run's number; 0 when there is none.
-pub(super) async fn last_id(look: &Look<'_>) -> Result<i64> {
-    let found = look.row("SELECT coalesce(max(id), 0) FROM runs", &[]).await?;
+pub(super) async fn last_id(snapshot: &Snapshot<'_>) -> Result<i64> {
+    let found = snapshot.row("SELECT coalesce(max(id), 0) FROM runs", &[]).await?;
     found.map_or(Ok(0), |row| number(&row, 0))
 }
 
 /// The first number whose run was received at `at` or later; one past `last` when there is none. Halving finds it, in the
 /// database: some twenty looks at a million runs.
-pub(super) async fn first_received_from(look: &Look<'_>, at: Timestamp, last: i64) -> Result<i64> {
-    let found = look
+pub(super) async fn first_received_from(snapshot: &Snapshot<'_>, at: Timestamp, last: i64) -> Result<i64> {
+    let found = snapshot
         .row(
             "WITH RECURSIVE halved (low, high) AS (
                  SELECT 1::bigint, $2::bigint + 1
@@ -39,7 +39,7 @@ pub(super) async fn first_received_from(look: &Look<'_>, at: Timestamp, last: i6
     found.map_or(Ok(1), |row| number(&row, 0))
 }
 
-pub(super) async fn any_deferred(look: &Look<'_>, now: Timestamp) -> Result<bool> {
+pub(super) async fn any_deferred(snapshot: &Snapshot<'_>, now: Timestamp) -> Result<bool> {
     let sql = "SELECT 1::bigint FROM runs WHERE deferred_until > $1 ORDER BY deferred_until LIMIT 1";
-    Ok(look.row(sql, &[&now.as_millis()]).await?.is_some())
+    Ok(snapshot.row(sql, &[&now.as_millis()]).await?.is_some())
 }

@@ -6,8 +6,8 @@ use super::columns::{Columns as _, bytes, number, owned};
 use super::rows::PgRows;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::{Digest, Payload, PayloadKind};
-use redrive_engine::ports::rows::{KeptRequest, NewRequest, ReviewRows};
-use redrive_engine::runs::life::{position, word};
+use redrive_engine::ports::rows::{NewRequest, ReviewRows, StoredRequest};
+use redrive_engine::runs::document::{position, word};
 
 impl ReviewRows for PgRows<'_> {
     fn put_request(&mut self, asked: &NewRequest<'_>, now: Timestamp) -> Result<()> {
@@ -33,7 +33,7 @@ impl ReviewRows for PgRows<'_> {
         Ok(())
     }
 
-    fn request_of(&mut self, run: i64) -> Result<Option<KeptRequest>> {
+    fn request_of(&mut self, run: i64) -> Result<Option<StoredRequest>> {
         let sql = "SELECT actor, request, kind, digest, body FROM reviews WHERE run = $1";
         let Some(found) = self.ask_one(sql, &[&run])? else { return Ok(None) };
         let payload = match found.number_or_none(2)? {
@@ -46,7 +46,7 @@ impl ReviewRows for PgRows<'_> {
             None => None,
         };
         let request = found.bytes_or_none(1)?.map(<[u8]>::to_vec);
-        Ok(Some(KeptRequest { actor: owned(&found, 0)?, request, payload }))
+        Ok(Some(StoredRequest { actor: owned(&found, 0)?, request, payload }))
     }
 
     fn postpone_request(&mut self, run: i64, expires_at: Timestamp) -> Result<()> {

@@ -3,29 +3,29 @@
 use redrive_core::wire::RevisionView;
 
 use super::columns::{owned, packed_json_or_none, time};
-use super::look::Look;
 use super::lookup::run_number;
 use super::pieces::payload_of;
+use super::snapshot::Snapshot;
 use super::summary::summary;
-use crate::kept::history::REPORTER;
+use crate::shared::history::REPORTER;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::RunRef;
 
 /// `GET …/revisions/{revision}`.
-pub(super) async fn revision(look: &Look<'_>, at: &RunRef, revision: Option<u32>) -> Result<RevisionView> {
-    let run = run_number(look, at).await?;
-    let summary = summary(look, run).await?;
+pub(super) async fn revision(snapshot: &Snapshot<'_>, at: &RunRef, revision: Option<u32>) -> Result<RevisionView> {
+    let run = run_number(snapshot, at).await?;
+    let summary = summary(snapshot, run).await?;
     let revision = revision.unwrap_or(summary.revision);
     if !(1..=summary.revision).contains(&revision) {
         return Err(Error::NotFound("revision").into());
     }
     let sql = "SELECT at, actor, patch FROM revisions WHERE run = $1 AND revision = $2";
-    let made = look.row(sql, &[&run, &i64::from(revision)]).await?;
+    let made = snapshot.row(sql, &[&run, &i64::from(revision)]).await?;
     let (at, actor, json_patch) = match made {
         Some(row) => (time(&row, 0)?, owned(&row, 1)?, packed_json_or_none(&row, 2, "patch")?),
         None => (summary.received_at, REPORTER.to_owned(), None),
     };
-    let (payload, payload_base64) = payload_of(look, run, revision).await?.into_wire()?;
+    let (payload, payload_base64) = payload_of(snapshot, run, revision).await?.into_wire()?;
     Ok(RevisionView {
         run_id: summary.run_id,
         tenant: summary.tenant,

@@ -8,46 +8,56 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::time::Timestamp;
 use tokio_postgres::Row;
 
-use super::breaker_rows::BreakerSheet;
+use super::breaker_rows::BreakerWork;
 use super::columns::{number, owned};
 use super::due::QUEUES_OF;
-use super::expected::Names;
-use super::line::{Line, Values};
-use super::marks::Marks;
+use super::due_watermarks::DueWatermarks;
 use super::operation_rows::Items;
+use super::prefetch::Names;
 use super::quiet::Quiet;
-use super::sheet::Sheet;
+use super::unit_of_work::UnitOfWork;
 use super::waiting_rows::Claim;
+use super::writer_connection::{Values, WriterConnection};
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::names::tenant_names::NameKind;
 use redrive_engine::ports::rows::NameRows;
 
 /// The rows of one open transaction.
 pub(super) struct PgRows<'a> {
-    pub(super) line: &'a mut Line,
+    pub(super) connection: &'a mut WriterConnection,
     /// Of tenants that this line has met.
     pub(super) names: &'a Names,
-    pub(super) sheet: Sheet,
+    pub(super) unit: UnitOfWork,
     /// Breakers that have seen nothing but successes, over all batches of this replica.
     pub(super) quiet: Arc<Quiet>,
-    pub(super) breakers: BreakerSheet,
+    pub(super) breakers: BreakerWork,
     pub(super) claim: Claim,
     pub(super) items: Items,
     /// How far back due runs have to be looked for.
-    pub(super) marks: &'a mut Marks,
+    pub(super) watermarks: &'a mut DueWatermarks,
     /// What is read stays as it is until the commit; false where nothing is written.
     locks: bool,
 }
 
 impl<'a> PgRows<'a> {
-    pub(super) fn new(line: &'a mut Line, names: &'a Names, marks: &'a mut Marks, quiet: Arc<Quiet>) -> Self {
-        let (sheet, breakers, claim) = (Sheet::default(), BreakerSheet::default(), Claim::default());
-        Self { line, names, sheet, quiet, breakers, claim, items: Items::default(), marks, locks: true }
+    pub(super) fn new(
+        connection: &'a mut WriterConnection,
+        names: &'a Names,
+        watermarks: &'a mut DueWatermarks,
+        quiet: Arc<Quiet>,
+    ) -> Self {
+        let (unit, breakers, claim) = (UnitOfWork::default(), BreakerWork::default(), Claim::default());
+        Self { connection, names, unit, quiet, breakers, claim, items: Items::default(), watermarks, locks: true }
     }
 
     /// For whoever only reads: nobody waits for it, and it waits for nobody.
-    pub(super) fn reading(line: &'a mut Line, names: &'a Names, marks: &'a mut Marks, quiet: Arc<Quiet>) -> Self {
-        Self { locks: false, ..Self::new(line, names, marks, quiet) }
+    pub(super) fn reading(
+        connection: &'a mut WriterConnection,
+        names: &'a Names,
+        watermarks: &'a mut DueWatermarks,
+        quiet: Arc<Quiet>,
+    ) -> Self {
+        Self { locks: false, ..Self::new(connection, names, watermarks, quiet) }
     }
 
     pub(super) fn only_reads(&self) -> bool {
@@ -61,21 +71,21 @@ impl<'a> PgRows<'a> {
 
     /// Asks for what the batch did not read before, and has not changed.
     pub(super) fn ask(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<Row>> {
-        self.line.query(sql, values)
+        self.connection.query(sql, values)
     }
 
     pub(super) fn ask_one(&mut self, sql: &str, values: Values<'_>) -> Result<Option<Row>> {
-        self.line.row(sql, values)
+        self.connection.row(sql, values)
     }
 
     /// Asks for what the batch may have changed: that is written first.
     pub(super) fn ask_after(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<Row>> {
         self.write_out()?;
-        self.line.query(sql, values)
+        self.connection.query(sql, values)
     }
 
     pub(super) fn run(&mut self, sql: &str, values: Values<'_>) -> Result<u64> {
-        self.line.execute(sql, values)
+        self.connection.execute(sql, values)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Runs: locked when they are read, changed in memory.
 
-use crate::kept::records::{Record as _, read_run};
+use crate::shared::records::{Record as _, read_run};
 use std::sync::LazyLock;
 
 use redrive_core::ids::{OrderKey, RunId};
@@ -10,11 +10,11 @@ use redrive_core::wire::Severity;
 
 use super::columns::{number, parsed};
 use super::rows::PgRows;
-use super::sheet::{COLUMNS, Dirty, Named, NewColumns, Sheet, SheetPayload, SheetRun};
+use super::unit_of_work::{COLUMNS, Dirty, Named, NewColumns, SheetPayload, SheetRun, UnitOfWork};
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::{NewRun, PayloadKind};
 use redrive_engine::ports::rows::{Changed, Own, ReadRuns, RunRows};
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::document::position;
 use redrive_engine::runs::run_row::RunRow;
 use redrive_engine::runs::set_aside::unless_corrupt;
 
@@ -27,7 +27,7 @@ static BY_NAME: LazyLock<String> = LazyLock::new(|| {
 static BY_NUMBER: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = $1 FOR UPDATE", *COLUMNS));
 static GLANCE: LazyLock<String> =
-    LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = $1", crate::kept::records::RUN_COLUMNS));
+    LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = $1", crate::shared::records::RUN_COLUMNS));
 static GLANCES: LazyLock<String> = LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = ANY($1)", *COLUMNS));
 /// Locked in one order over all batches, so that no two wait for each other.
 static BY_NUMBERS: LazyLock<String> =
@@ -40,11 +40,11 @@ pub(super) const NEXT_NUMBERS: &str =
 impl PgRows<'_> {
     /// Reads and locks runs that are about to be looked at one by one.
     pub(super) fn lock_runs(&mut self, runs: &[i64]) -> Result<()> {
-        let missing: Vec<i64> = runs.iter().copied().filter(|run| !self.sheet.runs.contains_key(run)).collect();
+        let missing: Vec<i64> = runs.iter().copied().filter(|run| !self.unit.runs.contains_key(run)).collect();
         if !missing.is_empty() {
             for row in self.ask(self.locking(&BY_NUMBERS), &[&missing])? {
                 // One that can't be read says so when it is asked for.
-                let _corrupt = unless_corrupt(self.sheet.take_in(&row))?;
+                let _corrupt = unless_corrupt(self.unit.take_in(&row))?;
             }
         }
         Ok(())
@@ -52,7 +52,7 @@ impl PgRows<'_> {
 
     /// Looks without locking: whoever holds the run may be waiting for what we hold.
     fn glance(&mut self, run: i64) -> Result<Option<RunRow>> {
-        if let Some(known) = self.sheet.row(run) {
+        if let Some(known) = self.unit.row(run) {
             return Ok(Some(known));
         }
         self.ask_one(&GLANCE, &[&run])?.map(|row| RunRow::read(&row)).transpose()
@@ -60,12 +60,12 @@ impl PgRows<'_> {
 
     /// The same for many; what else is asked of them on the way is remembered.
     pub(super) fn glance_at(&mut self, runs: &[i64]) -> Result<ReadRuns<RunRow>> {
-        let mut found = ReadRuns::all(runs.iter().filter_map(|run| self.sheet.row(*run)).collect());
-        let others: Vec<i64> = runs.iter().copied().filter(|run| !self.sheet.runs.contains_key(run)).collect();
+        let mut found = ReadRuns::all(runs.iter().filter_map(|run| self.unit.row(*run)).collect());
+        let others: Vec<i64> = runs.iter().copied().filter(|run| !self.unit.runs.contains_key(run)).collect();
         for row in self.ask(&GLANCES, &[&others])? {
-            match unless_corrupt(read_run(&row, |row| Ok((RunRow::read(row)?, Sheet::own(row)?))))? {
+            match unless_corrupt(read_run(&row, |row| Ok((RunRow::read(row)?, UnitOfWork::own(row)?))))? {
                 Ok((run, own)) => {
-                    self.sheet.glanced.insert(run.id, own);
+                    self.unit.glanced.insert(run.id, own);
                     found.rows.push(run);
                 }
                 Err(corrupt) => found.corrupt.push(corrupt),
@@ -80,9 +80,9 @@ impl PgRows<'_> {
 
     fn change_of(&mut self, run: i64, dirty: Dirty, change: impl FnOnce(&mut SheetRun)) -> Result<()> {
         self.lock_runs(&[run])?;
-        let kept = self.sheet.runs.get_mut(&run).ok_or_else(|| Error::Unexpected(format!("no run {run}")))?;
+        let kept = self.unit.runs.get_mut(&run).ok_or_else(|| Error::Unexpected(format!("no run {run}")))?;
         change(kept);
-        self.sheet.changed_runs += usize::from(kept.dirty == Dirty::No);
+        self.unit.changed_runs += usize::from(kept.dirty == Dirty::No);
         kept.dirty = kept.dirty.max(dirty);
         Ok(())
     }
@@ -91,15 +91,15 @@ impl PgRows<'_> {
 impl RunRows for PgRows<'_> {
     fn find_run(&mut self, tenant: i64, run_id: &RunId) -> Result<Option<RunRow>> {
         let name = (tenant, run_id.clone());
-        match self.sheet.named.get(&name) {
-            Some(Named::Run(run)) => return Ok(self.sheet.row(*run)),
+        match self.unit.named.get(&name) {
+            Some(Named::Run(run)) => return Ok(self.unit.row(*run)),
             Some(Named::Nobody | Named::Unasked) => return Ok(None),
             None => {}
         }
         match self.ask_one(self.locking(&BY_NAME), &[&tenant, &run_id.as_str()])? {
-            Some(row) => self.sheet.read(&row).map(Some),
+            Some(row) => self.unit.read(&row).map(Some),
             None => {
-                self.sheet.named.insert(name, Named::Nobody);
+                self.unit.named.insert(name, Named::Nobody);
                 Ok(None)
             }
         }
@@ -111,17 +111,17 @@ impl RunRows for PgRows<'_> {
     }
 
     fn run_by_number(&mut self, run: i64) -> Result<Option<RunRow>> {
-        if let Some(known) = self.sheet.row(run) {
+        if let Some(known) = self.unit.row(run) {
             return Ok(Some(known));
         }
         match self.ask_one(self.locking(&BY_NUMBER), &[&run])? {
-            Some(row) => self.sheet.read(&row).map(Some),
+            Some(row) => self.unit.read(&row).map(Some),
             None => Ok(None),
         }
     }
 
     fn next_run_number(&mut self) -> Result<i64> {
-        if let Some(next) = self.sheet.numbers.pop() {
+        if let Some(next) = self.unit.numbers.pop() {
             return Ok(next);
         }
         let next = self.ask_one(NEXT_NUMBERS, &[&1_i64])?;
@@ -140,7 +140,7 @@ impl RunRows for PgRows<'_> {
             customer: new.customer.clone(),
             idempotency_key: new.idempotency_key.as_ref().map(|key| key.as_str().to_owned()),
         };
-        self.sheet.named.insert((row.tenant, row.run_id.clone()), Named::Run(row.id));
+        self.unit.named.insert((row.tenant, row.run_id.clone()), Named::Run(row.id));
         let kept = SheetRun {
             row: row.clone(),
             own,
@@ -150,7 +150,7 @@ impl RunRows for PgRows<'_> {
             dirty: Dirty::Whole,
             has_steps: false,
         };
-        self.sheet.runs.insert(row.id, Box::new(kept));
+        self.unit.runs.insert(row.id, Box::new(kept));
         if new.payload.kind == PayloadKind::None && new.about.is_empty() {
             return Ok(());
         }
@@ -160,14 +160,14 @@ impl RunRows for PgRows<'_> {
             about: new.about.clone(),
             body: new.payload.encoded.clone(),
         };
-        self.sheet.out.payloads.insert((row.id, row.run.revision), payload);
+        self.unit.out.payloads.insert((row.id, row.run.revision), payload);
         Ok(())
     }
 
     fn update_run(&mut self, row: &RunRow, changed: Changed, now: Timestamp) -> Result<()> {
         let dirty = match changed {
             Changed::ByFailure => Dirty::Whole,
-            Changed::ByMove | Changed::Life => Dirty::Moved,
+            Changed::ByMove | Changed::RunDocument => Dirty::Moved,
         };
         self.change_of(row.id, dirty, |kept| {
             kept.row = row.clone();
@@ -175,7 +175,7 @@ impl RunRows for PgRows<'_> {
         })
     }
 
-    fn so_far(&mut self) -> Result<()> {
+    fn flush_hint(&mut self) -> Result<()> {
         self.write_ahead()
     }
 
@@ -200,11 +200,11 @@ impl RunRows for PgRows<'_> {
     }
 
     fn own_of(&mut self, run: i64) -> Result<Option<Own>> {
-        if let Some(glanced) = self.sheet.glanced.get(&run).filter(|_| !self.sheet.runs.contains_key(&run)) {
+        if let Some(glanced) = self.unit.glanced.get(&run).filter(|_| !self.unit.runs.contains_key(&run)) {
             return Ok(Some(glanced.clone()));
         }
         self.lock_runs(&[run])?;
-        Ok(self.sheet.runs.get(&run).map(|kept| kept.own.clone()))
+        Ok(self.unit.runs.get(&run).map(|kept| kept.own.clone()))
     }
 
     fn busy(&mut self, tenant: i64, order_key: &OrderKey, but: i64) -> Result<Option<RunId>> {

@@ -8,10 +8,10 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::Severity;
 
 use super::array::{Column, column};
-use super::sheet::{Dirty, Sheet, SheetRun};
+use super::unit_of_work::{Dirty, SheetRun, UnitOfWork};
 use super::write::Write;
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::runs::life::{StateColumns, position};
+use redrive_engine::runs::document::{StateColumns, position};
 use redrive_engine::runs::numbers::key_hash;
 
 /// All that this may send.
@@ -30,7 +30,7 @@ pub(super) struct Changed<'a> {
     pub(super) moved: Vec<Run<'a>>,
 }
 
-impl Sheet {
+impl UnitOfWork {
     pub(super) fn changed(&self) -> Result<Changed<'_>> {
         let mut changed = Changed { new: Vec::new(), known: Vec::new(), moved: Vec::new() };
         for kept in self.runs.values().map(|kept| &**kept).filter(|kept| kept.dirty != Dirty::No) {

@@ -10,8 +10,8 @@ use tokio_postgres::Row;
 use super::columns::{Columns as _, number, text, whole};
 use super::filter::Wanted;
 use super::lanes::{ASK_TEMPLATE, HIT, Lanes, MISS, lanes};
-use super::look::Look;
-use crate::kept::words::Words;
+use super::snapshot::Snapshot;
+use crate::shared::words::Words;
 use redrive_engine::error::{Error, PortResult as Result};
 
 const PIECE_MAX_ROWS: usize = 1_024;
@@ -29,7 +29,7 @@ pub(super) struct Candidate {
 }
 
 pub(super) struct Scan<'a> {
-    look: &'a Look<'a>,
+    snapshot: &'a Snapshot<'a>,
     wanted: &'a Wanted,
     sort: Sort,
     lanes: Lanes,
@@ -51,13 +51,13 @@ struct Lane {
 impl<'a> Scan<'a> {
     /// Begins after `after`; `hint` is about how many rows will be taken.
     pub(super) async fn begin(
-        look: &'a Look<'a>,
+        snapshot: &'a Snapshot<'a>,
         wanted: &'a Wanted,
         sort: Sort,
         after: Option<Place>,
         hint: usize,
     ) -> Result<Self> {
-        let lanes = lanes(look, wanted, sort).await?;
+        let lanes = lanes(snapshot, wanted, sort).await?;
         let many = lanes.fixed.len() > 16;
         // A page's worth of each of a few lanes costs less than a second look; of many lanes it would not.
         let piece = if many { hint / lanes.fixed.len() + 1 } else { hint }.min(PIECE_MAX_ROWS);
@@ -65,7 +65,7 @@ impl<'a> Scan<'a> {
             lanes.fixed.iter().map(|_| Lane { ahead: VecDeque::new(), last: after, read_out: false }).collect();
         let heads = BinaryHeap::with_capacity(at.len());
         let templates = HashMap::new();
-        let mut scan = Self { look, wanted, sort, lanes, at, heads, templates, piece };
+        let mut scan = Self { snapshot, wanted, sort, lanes, at, heads, templates, piece };
         let all: Vec<usize> = (0..scan.at.len()).collect();
         scan.read_on(&all).await?;
         Ok(scan)
@@ -92,7 +92,7 @@ impl<'a> Scan<'a> {
             return Ok(());
         }
         let (sql, params) = self.lanes.read(&which, self.piece);
-        let rows = self.look.rows_of(&sql, &params).await?;
+        let rows = self.snapshot.rows_of(&sql, &params).await?;
         if let Some(words) = &self.wanted.words {
             self.read_templates(&rows, words).await?;
         }
@@ -124,7 +124,7 @@ impl<'a> Scan<'a> {
         if unknown.is_empty() {
             return Ok(());
         }
-        for row in self.look.rows("SELECT id, template FROM patterns WHERE id = ANY($1)", &[&unknown]).await? {
+        for row in self.snapshot.rows("SELECT id, template FROM patterns WHERE id = ANY($1)", &[&unknown]).await? {
             self.templates.insert(number(&row, 0)?, words.are_in(text(&row, 1)?));
         }
         Ok(())

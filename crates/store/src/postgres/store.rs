@@ -11,10 +11,10 @@ use super::batch_readers::BatchReaders;
 use super::committer::{Committer, Shared};
 use super::connection::{ANSWER_MAX, Session, within};
 use super::failure::database;
+use super::notifier::Notifier;
 use super::place::is_half_copied;
 use super::quiet::Quiet;
 use super::readers::{KEY_READERS, READERS, Readers};
-use super::telling::Telling;
 use super::time::Time;
 use super::wakeups::Wakeups;
 use super::{fold, migrate, queue_list};
@@ -49,7 +49,7 @@ pub struct PgStore {
     /// Who asks is found out beside whatever others read.
     pub(super) key_readers: Readers,
     pub(super) shared: Arc<Shared>,
-    pub(super) telling: Telling,
+    pub(super) notifier: Notifier,
     pub(super) policy_cache: PolicyCache,
     pub(super) followed: Followed,
     /// Whoever folds what was appended: a connection that is made when it is needed.
@@ -60,10 +60,10 @@ pub struct PgStore {
 
 /// Reads over a connection of its own, at one moment.
 macro_rules! read {
-    ($store:expr, $look:ident => $read:expr) => {{
+    ($store:expr, $snapshot:ident => $read:expr) => {{
         let read = async {
             let view = $store.readers.view().await?;
-            let $look = view.look();
+            let $snapshot = view.snapshot();
             let answer = $read.await;
             view.done(answer).await
         };
@@ -100,8 +100,8 @@ impl PgStore {
         });
         let committer = Committer::start(&shared, lines)?;
         let batch_readers = BatchReaders::start(&shared)?;
-        let telling = Telling::start(address, wakeups)?;
-        let policy_cache = PolicyCache::new(configured, &queue_list::declared_settings(&session.look()).await?);
+        let notifier = Notifier::start(address, wakeups)?;
+        let policy_cache = PolicyCache::new(configured, &queue_list::declared_settings(&session.snapshot()).await?);
         let (followed, folding) = (Followed::default(), Mutex::new(Some(session)));
         let worker = OnceLock::new();
         Ok(Self {
@@ -110,7 +110,7 @@ impl PgStore {
             readers,
             key_readers,
             shared,
-            telling,
+            notifier,
             policy_cache,
             followed,
             folding,

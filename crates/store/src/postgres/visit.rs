@@ -5,15 +5,15 @@ use redrive_core::wire::{HealthAnswer, Role};
 
 use super::address::Address;
 use super::columns::{Columns as _, number, owned};
-use super::line::Line;
+use super::writer_connection::WriterConnection;
 use super::{figures, keys, migrate, queue_list, time};
-use crate::kept::check::{Miscounted, closed_states};
+use crate::shared::check::{Miscounted, closed_states};
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::{KeyRecord, TenantScope};
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::document::position;
 
 pub struct Visit {
-    line: Line,
+    connection: WriterConnection,
     name: String,
 }
 
@@ -52,11 +52,12 @@ const SETUP: &str = "SELECT current_setting('server_version'), (current_setting(
 impl Visit {
     pub fn open(url: &str) -> Result<Self> {
         let address = Address::parse(url)?;
-        let mut line = Line::open(&address)?;
-        line.wait_however_long();
-        line.wait(migrate::require_current(&line.session))?;
-        line.wait(line.session.client.batch_execute("SET statement_timeout = 0; SET lock_timeout = 20000"))?;
-        Ok(Self { line, name: address.name() })
+        let mut connection = WriterConnection::open(&address)?;
+        connection.wait_however_long();
+        connection.wait(migrate::require_current(&connection.session))?;
+        connection
+            .wait(connection.session.client.batch_execute("SET statement_timeout = 0; SET lock_timeout = 20000"))?;
+        Ok(Self { connection, name: address.name() })
     }
 
     /// Which database it is; never with the password.
@@ -66,19 +67,21 @@ impl Visit {
 
     /// By the database's clock.
     pub fn now(&mut self) -> Result<Timestamp> {
-        let row =
-            self.line.row(time::NOW, &[])?.ok_or_else(|| Error::Unexpected("a clock that says nothing".into()))?;
+        let row = self
+            .connection
+            .row(time::NOW, &[])?
+            .ok_or_else(|| Error::Unexpected("a clock that says nothing".into()))?;
         number(&row, 0).map(Timestamp::from_millis)
     }
 
     pub fn keys(&mut self) -> Result<Vec<KeyRecord>> {
-        self.line.wait(keys::list_keys(&self.line.session.look()))
+        self.connection.wait(keys::list_keys(&self.connection.session.snapshot()))
     }
 
     pub fn put_key(&mut self, key: &KeyRecord) -> Result<()> {
         let sql = "INSERT INTO keys (id, hash, role, tenant, note, created_at, expires_at, revoked_at, lineage)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
-        self.line.execute(
+        self.connection.execute(
             sql,
             &[
                 &key.id,
@@ -99,17 +102,19 @@ impl Visit {
     pub fn revoke_key(&mut self, id: &str) -> Result<bool> {
         let now = self.now()?.as_millis();
         let sql = "UPDATE keys SET revoked_at = coalesce(revoked_at, $1) WHERE id = $2";
-        Ok(self.line.execute(sql, &[&now, &id])? == 1)
+        Ok(self.connection.execute(sql, &[&now, &id])? == 1)
     }
 
     pub fn setup(&mut self) -> Result<Setup> {
-        let schema = self.line.wait(migrate::version(&self.line.session))?;
-        let row = self.line.row(SETUP, &[])?.ok_or_else(|| Error::Unexpected("settings that say nothing".into()))?;
+        let schema = self.connection.wait(migrate::version(&self.connection.session))?;
+        let row =
+            self.connection.row(SETUP, &[])?.ok_or_else(|| Error::Unexpected("settings that say nothing".into()))?;
         let flag = |at| number(&row, at).map(|n| n != 0);
         let count = |at| number(&row, at).map(|n| u64::try_from(n).unwrap_or(0));
         let invalid = "SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
              WHERE NOT indisvalid AND relnamespace = current_schema()::regnamespace ORDER BY 1";
-        let invalid_indexes = self.line.query(invalid, &[])?.iter().map(|row| owned(row, 0)).collect::<Result<_>>()?;
+        let invalid_indexes =
+            self.connection.query(invalid, &[])?.iter().map(|row| owned(row, 0)).collect::<Result<_>>()?;
         Ok(Setup {
             server_version: owned(&row, 0)?,
             schema,
@@ -128,17 +133,17 @@ impl Visit {
     }
 
     pub fn queues(&mut self) -> Result<u64> {
-        self.line.wait(queue_list::count_queues(&self.line.session.look()))
+        self.connection.wait(queue_list::count_queues(&self.connection.session.snapshot()))
     }
 
     pub fn health(&mut self) -> Result<HealthAnswer> {
         let now = self.now()?;
-        self.line.wait(figures::health(&self.line.session.look(), &TenantScope::All, now))
+        self.connection.wait(figures::health(&self.connection.session.snapshot(), &TenantScope::All, now))
     }
 
     /// When a server last said that it was there.
     pub fn last_stamp(&mut self) -> Result<Option<Timestamp>> {
-        let row = self.line.row("SELECT max(at) FROM stamps", &[])?;
+        let row = self.connection.row("SELECT max(at) FROM stamps", &[])?;
         Ok(row.map(|row| row.number_or_none(0)).transpose()?.flatten().map(Timestamp::from_millis))
     }
 
@@ -171,7 +176,7 @@ impl Visit {
             off(kept, counted),
             off(totals, counted_totals)
         );
-        let row = self.line.row(&sql, &[])?.ok_or_else(|| Error::Unexpected("a count of nothing".into()))?;
+        let row = self.connection.row(&sql, &[])?.ok_or_else(|| Error::Unexpected("a count of nothing".into()))?;
         Miscounted::read(&row)
     }
 
@@ -192,9 +197,9 @@ impl Visit {
              ) counted WHERE counted.id = patterns.id AND counted.open <> patterns.open;
              COMMIT"
         );
-        let done = self.line.wait(self.line.session.client.batch_execute(&sql));
+        let done = self.connection.wait(self.connection.session.client.batch_execute(&sql));
         if done.is_err() {
-            self.line.roll_back();
+            self.connection.roll_back();
         }
         Ok(done?)
     }

@@ -1,6 +1,6 @@
 //! Runs that wait for their time. Whoever claims steps over what another is claiming, and over what was claimed long ago.
 
-use crate::kept::records::read_run;
+use crate::shared::records::read_run;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::sync::LazyLock;
@@ -12,17 +12,17 @@ use tokio_postgres::Row;
 
 use super::array::column;
 use super::columns::{bytes, label, number, parsed_or_none, text};
-use super::line::Values;
-use super::marks::TENANTS_MAX;
+use super::due_watermarks::TENANTS_MAX;
 use super::rows::PgRows;
-use super::sheet::{COLUMN_COUNT, COLUMNS, Sheet};
+use super::unit_of_work::{COLUMN_COUNT, COLUMNS, UnitOfWork};
+use super::writer_connection::Values;
 use redrive_engine::codec::{HEAD_BYTES, decoded_len};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::lease::walks::{DuePlace, Filter};
 use redrive_engine::map::Map;
 use redrive_engine::model::PayloadKind;
 use redrive_engine::ports::rows::{Candidate, DueCall, DueHint, DueLook, DueRuns, ReadRuns, WaitingRows};
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::document::position;
 use redrive_engine::runs::run_row::RunRow;
 use redrive_engine::runs::set_aside::{CorruptRun, unless_corrupt};
 
@@ -217,9 +217,9 @@ struct Piece {
 }
 
 /// A due run as it was read; it is on the sheet from here on.
-fn candidate(sheet: &mut Sheet, row: &Row) -> Result<Candidate> {
+fn candidate(unit: &mut UnitOfWork, row: &Row) -> Result<Candidate> {
     let idempotency_key = read_run(row, |row| parsed_or_none(row, COLUMN_COUNT, "idempotency key"))?;
-    let kept = sheet.take_in(row)?;
+    let kept = unit.take_in(row)?;
     Ok(Candidate {
         row: kept.row.clone(),
         order_key: kept.own.order_key.as_ref().map(|key| key.as_str().to_owned()),
@@ -236,7 +236,7 @@ fn limit(most: usize) -> i64 {
 impl PgRows<'_> {
     fn runs_where(&mut self, sql: &str, values: Values<'_>) -> Result<ReadRuns<RunRow>> {
         let found = self.ask_after(sql, values)?;
-        Ok(ReadRuns::collect(found.iter().map(|row| self.sheet.read(row)))?)
+        Ok(ReadRuns::collect(found.iter().map(|row| self.unit.read(row)))?)
     }
 
     /// The tenants after `after`, read in pieces: from the beginning first, since a round ends there.
@@ -253,8 +253,8 @@ impl PgRows<'_> {
     }
 
     fn read_tenants(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<Tenants> {
-        let marks = self.marks.of(queues, now);
-        let rows = self.ask_after(TENANTS, &[&queues, &marks.at, &after, &limit(TENANTS_MAX)])?;
+        let watermarks = self.watermarks.of(queues, now);
+        let rows = self.ask_after(TENANTS, &[&queues, &watermarks.at, &after, &limit(TENANTS_MAX)])?;
         let mut oldest: BTreeMap<i64, i64> = BTreeMap::new();
         let mut of_queue: Map<i64, Piece> = Map::default();
         let mut places = Map::default();
@@ -271,7 +271,7 @@ impl PgRows<'_> {
         let cut = of_queue.values().filter(|piece| piece.tenants >= TENANTS_MAX).map(|piece| piece.last).min();
         if after == i64::MIN && cut.is_none() {
             let oldest = queues.iter().map(|queue| (*queue, of_queue.get(queue).map(|piece| piece.oldest)));
-            self.marks.looked(oldest.collect(), marks.whole, now);
+            self.watermarks.looked(oldest.collect(), watermarks.whole, now);
         }
         let found = oldest.into_iter().filter(|(tenant, _)| cut.is_none_or(|cut| *tenant <= cut)).collect();
         Ok(Tenants { queues: queues.to_vec(), after, found, places, all: cut.is_none() })
@@ -282,14 +282,14 @@ impl PgRows<'_> {
         let filter = Filter::of(agents);
         let mut looks = looks.to_vec();
         looks.sort_unstable_by_key(DueLook::place);
-        looks.dedup_by_key(|look| look.place());
-        let begin = |look: &DueLook| {
-            let mark = DuePlace { due: self.marks.at(look.queue, look.until), id: i64::MIN };
-            look.after.max(mark)
+        looks.dedup_by_key(|snapshot| snapshot.place());
+        let begin = |snapshot: &DueLook| {
+            let mark = DuePlace { due: self.watermarks.at(snapshot.queue, snapshot.until), id: i64::MIN };
+            snapshot.after.max(mark)
         };
         let (dues, ids): (Vec<i64>, Vec<i64>) = looks.iter().map(begin).map(|after| (after.due, after.id)).unzip();
-        let (queues, tenants) = (column(&looks, |look| look.queue), column(&looks, |look| look.tenant));
-        let untils = column(&looks, |look| look.until.as_millis());
+        let (queues, tenants) = (column(&looks, |snapshot| snapshot.queue), column(&looks, |snapshot| snapshot.tenant));
+        let untils = column(&looks, |snapshot| snapshot.until.as_millis());
         let agents: Option<Vec<&[u8]>> =
             agents.map(|agents| agents.iter().map(|agent| agent.as_str().as_bytes()).collect());
         self.write_out()?;
@@ -297,7 +297,7 @@ impl PgRows<'_> {
         let mut ends: Map<(i64, i64), End> = Map::default();
         let (most, window) = (limit(most), limit(window));
         let values: Values<'_> = &[&queues, &tenants, &dues, &ids, &untils, &agents, &most, &window];
-        self.line.each_row(&DUE, values, |row| {
+        self.connection.each_row(&DUE, values, |row| {
             let window_row = WindowRow::read(row)?;
             let end = ends.entry(window_row.of).or_default();
             (end.last, end.of_window) = (Some(window_row.run), window_row.nth >= window);
@@ -305,7 +305,7 @@ impl PgRows<'_> {
                 return Ok(());
             }
             end.found += 1;
-            match unless_corrupt(candidate(&mut self.sheet, row))? {
+            match unless_corrupt(candidate(&mut self.unit, row))? {
                 Ok(candidate) => candidates.push(candidate),
                 Err(corrupt) => self.claim.corrupt.entry(window_row.of).or_default().push(corrupt),
             }
@@ -377,13 +377,16 @@ impl WaitingRows for PgRows<'_> {
         Ok(next.map(|(tenant, due)| (*tenant, Timestamp::from_millis(*due))))
     }
 
-    fn expect_due(&mut self, hint: DueHint<'_>) -> Result<()> {
+    fn prefetch_due(&mut self, hint: DueHint<'_>) -> Result<()> {
         let filter = Filter::of(hint.agents);
-        let looks = hint.looks.iter().copied().filter(|look| !self.has_looked(look, filter));
-        let nothing =
-            |look: &DueLook| self.claim.tenants.as_ref().is_some_and(|t| t.has_nothing(look.place(), look.until));
+        let looks = hint.looks.iter().copied().filter(|snapshot| !self.has_looked(snapshot, filter));
+        let nothing = |snapshot: &DueLook| {
+            self.claim.tenants.as_ref().is_some_and(|t| t.has_nothing(snapshot.place(), snapshot.until))
+        };
         let (without, looks): (Vec<_>, Vec<_>) = looks.partition(nothing);
-        self.claim.due.extend(without.into_iter().map(|look| (look.place(), Looked::nothing(look, filter))));
+        self.claim
+            .due
+            .extend(without.into_iter().map(|snapshot| (snapshot.place(), Looked::nothing(snapshot, filter))));
         if looks.is_empty() { Ok(()) } else { self.load_due(&DueHint { looks: &looks, ..hint }) }
     }
 
@@ -391,7 +394,7 @@ impl WaitingRows for PgRows<'_> {
         // The same call at another replica is waited for: its leases are the answer.
         self.ask("SELECT pg_advisory_xact_lock(hashtextextended($1, 26))", &[&request])?;
         let found = self.ask_after(&LEASED_BY, &[&request])?;
-        Ok(ReadRuns::collect(found.iter().map(|row| candidate(&mut self.sheet, row)))?)
+        Ok(ReadRuns::collect(found.iter().map(|row| candidate(&mut self.unit, row)))?)
     }
 
     fn next_unleasable(&mut self, after: i64) -> Result<Option<i64>> {
@@ -496,8 +499,8 @@ impl WaitingRows for PgRows<'_> {
         let take_out = "UPDATE runs SET due = NULL, wake = NULL, held_by = NULL, unleasable = NULL WHERE id = $1";
         self.run(take_out, &[&run])?;
         // What was read of it before is not so any more.
-        if let Some(kept) = self.sheet.runs.remove(&run) {
-            self.sheet.named.remove(&(kept.row.tenant, kept.row.run_id));
+        if let Some(kept) = self.unit.runs.remove(&run) {
+            self.unit.named.remove(&(kept.row.tenant, kept.row.run_id));
         }
         Ok(())
     }
@@ -521,8 +524,8 @@ impl WaitingRows for PgRows<'_> {
 
 impl PgRows<'_> {
     /// Whether the due runs of a look were read in this batch, for the same agents.
-    fn has_looked(&self, look: &DueLook, filter: Filter) -> bool {
-        self.claim.due.get(&look.place()).is_some_and(|looked| looked.covers(look, filter))
+    fn has_looked(&self, snapshot: &DueLook, filter: Filter) -> bool {
+        self.claim.due.get(&snapshot.place()).is_some_and(|looked| looked.covers(snapshot, filter))
     }
 
     /// What was read and nobody has been given since; of an order key that this batch has dealt, nothing. With where the
@@ -533,7 +536,7 @@ impl PgRows<'_> {
         let ordered = looked.found.iter().any(|candidate| candidate.order_key.is_some());
         let dealt = if ordered { self.keys_dealt(tenant) } else { HashSet::new() };
         let still = |candidate: &&Candidate| {
-            let known = self.sheet.runs.get(&candidate.row.id).and_then(|kept| DuePlace::of(&kept.row));
+            let known = self.unit.runs.get(&candidate.row.id).and_then(|kept| DuePlace::of(&kept.row));
             let due = known.is_some_and(|place| place > after && place.due <= until.as_millis());
             due && candidate.order_key.as_deref().is_none_or(|key| !dealt.contains(key))
         };
@@ -541,7 +544,7 @@ impl PgRows<'_> {
     }
 
     fn keys_dealt(&self, tenant: i64) -> HashSet<&str> {
-        let runs = self.sheet.runs.values();
+        let runs = self.unit.runs.values();
         let leased = runs.filter(|kept| kept.row.tenant == tenant && kept.row.run.lease().is_some());
         leased.filter_map(|kept| kept.own.order_key.as_ref()).map(|key| key.as_str()).collect()
     }

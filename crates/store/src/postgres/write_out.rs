@@ -10,13 +10,13 @@ use redrive_core::wire::{PatternState, StepStatus};
 
 use super::array::column;
 use super::counter_deltas;
-use super::line::Line;
 use super::rows::PgRows;
 use super::runs_out::{self, insert_runs, move_runs, update_runs};
-use super::sheet::{Dirty, Out, Sheet, SheetAttempt, SheetPattern};
+use super::unit_of_work::{Dirty, Out, SheetAttempt, SheetPattern, UnitOfWork};
 use super::write::Write;
+use super::writer_connection::WriterConnection;
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::document::position;
 
 /// So many runs that a long command has moved go out while it goes on: the database writes while we decide. A debug build
 /// sends hardly any together, so that every suite sees it.
@@ -25,23 +25,23 @@ const AHEAD_RUNS: usize = if cfg!(debug_assertions) { 2 } else { 256 };
 impl PgRows<'_> {
     /// Writes what is still only in memory, for a statement that has to see it.
     pub(super) fn write_out(&mut self) -> Result<()> {
-        if self.sheet.is_written() {
+        if self.unit.is_written() {
             return Ok(());
         }
         self.send_out()?;
-        self.line.settle()?;
-        self.sheet.wrote();
+        self.connection.settle()?;
+        self.unit.wrote();
         Ok(())
     }
 
     /// The same without waiting, where enough has come together: whether it could be written is known at the commit.
     pub(super) fn write_ahead(&mut self) -> Result<()> {
-        if self.sheet.changed_runs < AHEAD_RUNS {
+        if self.unit.changed_runs < AHEAD_RUNS {
             return Ok(());
         }
         self.send_out()?;
-        self.line.let_go();
-        self.sheet.wrote();
+        self.connection.let_go();
+        self.unit.wrote();
         Ok(())
     }
 
@@ -49,27 +49,28 @@ impl PgRows<'_> {
     /// behind it a rollback.
     pub(super) fn commit(&mut self) -> Result<()> {
         self.send_out()?;
-        self.line.send_commit();
-        self.line.settle()
+        self.connection.send_commit();
+        self.connection.settle()
     }
 
     fn send_out(&mut self) -> Result<()> {
-        let writes = self.sheet.writes()?;
-        prepare(self.line)?;
-        self.line.send(writes);
+        let writes = self.unit.writes()?;
+        prepare(self.connection)?;
+        self.connection.send(writes);
         Ok(())
     }
 }
 
 /// Before the first is sent: nothing may overtake another, least of all the commit.
-pub(super) fn prepare(line: &mut Line) -> Result<()> {
+pub(super) fn prepare(connection: &mut WriterConnection) -> Result<()> {
     let all = STATEMENTS.iter().chain(counter_deltas::STATEMENTS).copied();
     let all = all.chain(runs_out::statements()).chain([PUT_ATTEMPTS.as_str()]);
-    let prepared = line.wait(line.session.statements.prepare_all(&line.session.client, "writes", all));
-    line.noted(prepared)
+    let prepared =
+        connection.wait(connection.session.statements.prepare_all(&connection.session.client, "writes", all));
+    connection.noted(prepared)
 }
 
-impl Sheet {
+impl UnitOfWork {
     fn is_written(&self) -> bool {
         self.out.is_empty() && !self.runs.values().any(|kept| kept.dirty != Dirty::No)
     }
@@ -291,10 +292,10 @@ fn sent_payloads(out: &Out) -> Write {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use redrive_engine::runs::attempts::Kept;
+    use redrive_engine::runs::attempts::StoredAttempt;
 
     fn ended(attempt: u32, late: bool) -> SheetAttempt {
-        let kept = Kept {
+        let kept = StoredAttempt {
             attempt,
             outcome: Outcome::Succeeded,
             digest: None,

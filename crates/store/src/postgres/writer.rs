@@ -9,12 +9,12 @@ use std::time::Duration;
 use redrive_core::time::{SECOND_MS, Timestamp};
 
 use super::committer::{Queued, Shared};
-use super::expected::{self, Asking, Names};
+use super::due_watermarks::DueWatermarks;
 use super::failure::classify;
-use super::line::{Failure, Line};
-use super::marks::Marks;
+use super::prefetch::{self, Asking, Names};
 use super::rows::PgRows;
 use super::write_out;
+use super::writer_connection::{Failure, WriterConnection};
 use crate::commit::command::answer;
 use crate::commit::queue::CommandQueue;
 use crate::commit::writer_status::WriterStatus;
@@ -24,7 +24,7 @@ use redrive_engine::failpoint;
 use redrive_engine::ports::backend::Unpaced;
 use redrive_engine::ports::rows::EngineRows as _;
 use redrive_engine::tally::Tally;
-use redrive_engine::tx::{Known, Tx};
+use redrive_engine::tx::{Tx, TxCache};
 
 /// Commands in one transaction.
 pub(super) const BATCH_MAX_COMMANDS: usize = 1_024;
@@ -72,10 +72,10 @@ fn with_those_behind(first: Queued, queue: &CommandQueue<Queued>) -> Vec<Queued>
 /// A line's thread.
 pub(super) struct Writer {
     shared: Arc<Shared>,
-    line: Option<Line>,
-    known: Known,
+    connection: Option<WriterConnection>,
+    known: TxCache,
     names: Names,
-    marks: Marks,
+    watermarks: DueWatermarks,
     queues_set: u64,
     queues_known_at: Timestamp,
     reconnect_in: Duration,
@@ -96,10 +96,10 @@ impl Writer {
     pub(super) fn new(shared: Arc<Shared>, status: Arc<WriterStatus>) -> Self {
         Self {
             shared,
-            line: None,
-            known: Known::default(),
+            connection: None,
+            known: TxCache::default(),
             names: Names::default(),
-            marks: Marks::default(),
+            watermarks: DueWatermarks::default(),
             queues_set: 0,
             queues_known_at: Timestamp::default(),
             reconnect_in: RECONNECT_FIRST,
@@ -117,20 +117,20 @@ impl Writer {
             if catch_unwind(AssertUnwindSafe(|| self.commit_all(commands))).is_err() {
                 tracing::error!("a writer panicked; it goes on with the next batch");
                 self.known.forget();
-                self.line = None;
+                self.connection = None;
             }
         }
     }
 
     /// What the first batch needs is there before it comes. Where that can't be had now, the first batch tries again.
     fn make_ready(&mut self) {
-        let ready = self.connected().and_then(|()| match &mut self.line {
-            Some(line) => expected::prepare(line).and_then(|()| write_out::prepare(line)),
+        let ready = self.connected().and_then(|()| match &mut self.connection {
+            Some(connection) => prefetch::prepare(connection).and_then(|()| write_out::prepare(connection)),
             None => Ok(()),
         });
         if let Err(error) = ready {
             tracing::debug!(%error, "a line is not ready yet");
-            self.line = None;
+            self.connection = None;
         }
     }
 
@@ -165,7 +165,7 @@ impl Writer {
     /// Once more, as long as the only trouble is that others were there first.
     fn transact_anew(&mut self, commands: &mut [Queued]) -> std::result::Result<(), Failed> {
         let (mut tries, mut lost) = (0, 0);
-        let was_connected = self.line.is_some();
+        let was_connected = self.connection.is_some();
         loop {
             let done = self.transact(commands);
             tries += 1;
@@ -188,10 +188,10 @@ impl Writer {
         self.connected().map_err(|error| Failed { error: classify(error), how: Failure::Lost })?;
         let done = catch_unwind(AssertUnwindSafe(|| self.try_transact(commands))).unwrap_or_else(|_| {
             // It may have been cut off in the middle of a statement.
-            self.line = None;
+            self.connection = None;
             Err(Error::Unexpected("a command panicked".into()).into())
         });
-        let noted = self.line.as_mut().and_then(Line::take_failure);
+        let noted = self.connection.as_mut().and_then(WriterConnection::take_failure);
         let Err(error) = done else {
             self.status.committed();
             self.asking = self.asking.saturating_sub(1);
@@ -202,26 +202,28 @@ impl Writer {
         if matches!(how, Failure::NotNew | Failure::Command) {
             self.asking = ASK_AFTER_SURPRISE;
         }
-        let usable = |line: &mut Line| how != Failure::Lost && !line.is_closed() && line.roll_back();
-        if !self.line.as_mut().is_some_and(usable) {
+        let usable = |connection: &mut WriterConnection| {
+            how != Failure::Lost && !connection.is_closed() && connection.roll_back()
+        };
+        if !self.connection.as_mut().is_some_and(usable) {
             // With a transaction that may be open it is of no use to anybody.
-            self.line = None;
+            self.connection = None;
         }
         Err(Failed { error: classify(error), how })
     }
 
     fn connected(&mut self) -> Result<()> {
-        if self.line.as_ref().is_some_and(|line| !line.is_closed()) {
+        if self.connection.as_ref().is_some_and(|connection| !connection.is_closed()) {
             return Ok(());
         }
-        self.line = None;
-        match Line::open(&self.shared.address) {
-            Ok(line) => {
+        self.connection = None;
+        match WriterConnection::open(&self.shared.address) {
+            Ok(connection) => {
                 // It may lead to another database, which took over and has not seen all that the last one had.
                 self.names = Names::default();
-                self.marks = Marks::default();
+                self.watermarks = DueWatermarks::default();
                 self.known.forget();
-                self.line = Some(line);
+                self.connection = Some(connection);
                 self.reconnect_in = RECONNECT_FIRST;
                 Ok(())
             }
@@ -247,15 +249,15 @@ impl Writer {
         self.commit_sent = false;
         self.look_anew();
         let asking = if self.asking > 0 { Asking::All } else { Asking::ButTheNew };
-        let Self { shared, line: Some(line), known, names, marks, commit_sent, .. } = self else {
+        let Self { shared, connection: Some(connection), known, names, watermarks, commit_sent, .. } = self else {
             return Err(Error::Unavailable("there is no connection".into()).into());
         };
         let unmet = names.unmet(commands.iter().map(|queued| &queued.prefetch));
         if !unmet.is_empty() {
-            let met = line.wait(unmet.meet(&line.session, shared.time.now()));
-            names.met(&line.noted(met)?)?;
+            let met = connection.wait(unmet.meet(&connection.session, shared.time.now()));
+            names.met(&connection.noted(met)?)?;
         }
-        let mut rows = PgRows::new(line, names, marks, shared.quiet.clone());
+        let mut rows = PgRows::new(connection, names, watermarks, shared.quiet.clone());
         let now = shared.time.read(rows.begin(commands.iter().map(|queued| &queued.prefetch), asking)?);
         let mut batch = Tx {
             rows: &mut rows,
@@ -275,7 +277,7 @@ impl Writer {
         breakers::fold(&mut batch)?;
         let Tx { wake, tally, .. } = batch;
         if !rows.new_ones_are_made() {
-            return Err(rows.line.not_new().into());
+            return Err(rows.connection.not_new().into());
         }
         rows.fold(tally, now)?;
         failpoint::pass("before_commit");

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use rusqlite::{CachedStatement, Connection, Params};
 
 use super::columns::{packed_json, whole};
-use crate::kept::attempts::{ENDED, EndedAttempt, LATE_SIZES, SIZES, ended_attempt, with_late};
-use crate::kept::pages::{Before, Page, sized};
+use crate::shared::attempts::{ENDED, EndedAttempt, LATE_SIZES, SIZES, ended_attempt, with_late};
+use crate::shared::pages::{Before, Page, sized};
 use redrive_engine::error::PortResult as Result;
 
 static OLDER: LazyLock<String> =

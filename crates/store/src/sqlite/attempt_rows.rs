@@ -1,6 +1,6 @@
 //! Rows of attempts, payloads and history.
 
-use crate::kept::records::{ATTEMPT_COLUMNS, Record as _};
+use crate::shared::records::{ATTEMPT_COLUMNS, Record as _};
 use redrive_core::lifecycle::Outcome;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
@@ -11,28 +11,28 @@ use redrive_engine::codec::encode;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::{Digest, NewSent, PayloadKind};
 use redrive_engine::ports::rows::{AttemptRows, NewAttempt, NewMove, NewRevision};
-use redrive_engine::runs::attempts::Kept;
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::attempts::StoredAttempt;
+use redrive_engine::runs::document::position;
 
 impl SqliteRows<'_> {
-    fn kept(&self, condition: &str, values: impl Params) -> Result<Option<Kept>> {
+    fn kept(&self, condition: &str, values: impl Params) -> Result<Option<StoredAttempt>> {
         let mut find =
             self.conn.prepare_cached(&format!("SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE {condition}"))?;
         let mut rows = find.query(values)?;
-        rows.next()?.map(Kept::read).transpose()
+        rows.next()?.map(StoredAttempt::read).transpose()
     }
 }
 
 impl AttemptRows for SqliteRows<'_> {
-    fn attempt(&mut self, run: i64, attempt: u32) -> Result<Option<Kept>> {
+    fn attempt(&mut self, run: i64, attempt: u32) -> Result<Option<StoredAttempt>> {
         self.kept("run = ?1 AND attempt = ?2", [run, attempt.into()])
     }
 
-    fn last_attempt(&mut self, run: i64, attempt: u32) -> Result<Option<Kept>> {
+    fn last_attempt(&mut self, run: i64, attempt: u32) -> Result<Option<StoredAttempt>> {
         self.kept("run = ?1 AND attempt <= ?2 ORDER BY attempt DESC LIMIT 1", [run, attempt.into()])
     }
 
-    fn last_failure(&mut self, run: i64) -> Result<Option<Kept>> {
+    fn last_failure(&mut self, run: i64) -> Result<Option<StoredAttempt>> {
         let values = [run, position(Outcome::ALL, &Outcome::Failed)];
         self.kept("run = ?1 AND outcome = ?2 ORDER BY attempt DESC LIMIT 1", values)
     }

@@ -1,6 +1,6 @@
 //! SQLite as the engine's backend: commands go to the committer, reads to the readers, and each call is a line or two.
 
-use crate::kept::records::{OPERATION_COLUMNS, Record as _};
+use crate::shared::records::{OPERATION_COLUMNS, Record as _};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -33,7 +33,7 @@ use tokio::sync::watch;
 
 use crate::sqlite::store::SqliteStore;
 use crate::sqlite::{
-    changes, detail, duplicates, figures, handing_out, hours, keys, list, operation_find, operation_list,
+    changes, detail, duplicates, figures, hours, keys, lease_contents, list, operation_find, operation_list,
     operation_rows, pattern_detail, pattern_list, queue_list, revisions, sent,
 };
 
@@ -104,11 +104,11 @@ impl Backend for SqliteStore {
     }
 
     async fn complete_start(&self, owner: Owner, begun: Begun) -> Result<Started> {
-        self.read_for(owner, move |conn| handing_out::complete_start(conn, begun)).await
+        self.read_for(owner, move |conn| lease_contents::complete_start(conn, begun)).await
     }
 
     async fn complete_leases(&self, owner: Owner, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
-        self.read_for(owner, move |conn| handing_out::complete_leases(conn, granted)).await
+        self.read_for(owner, move |conn| lease_contents::complete_leases(conn, granted)).await
     }
 
     async fn pattern_view(&self, scope: &TenantScope, id: &str) -> Result<PatternView> {

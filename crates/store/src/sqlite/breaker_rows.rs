@@ -1,6 +1,6 @@
 //! Breakers' rows. There is one writer, so nobody has to be kept from moving one.
 
-use crate::kept::records::{BREAKER_COLUMNS, BREAKER_ENTRY, read_entry, read_into};
+use crate::shared::records::{BREAKER_COLUMNS, BREAKER_ENTRY, read_entry, read_into};
 use redrive_core::breaker::{Breaker, Key, Scope};
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use redrive_core::run::StateName;
 use rusqlite::Connection;
 
-pub(super) use crate::kept::by_state::{ByState, Count};
+pub(super) use crate::shared::by_state::{ByState, Count};
 
-use super::life::{position, word};
 use super::lookup::Whose;
 use redrive_engine::error::PortResult as Result;
+use redrive_engine::runs::document::{position, word};
 
 /// The counters that a scope may see.
 pub(super) fn counts(conn: &Connection, whose: Whose) -> Result<Vec<Count>> {

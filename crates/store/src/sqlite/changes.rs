@@ -5,11 +5,11 @@ use std::sync::LazyLock;
 use redrive_core::wire::{ChangeEntry, ChangesAnswer};
 use rusqlite::{Connection, OptionalExtension};
 
-pub(super) use crate::kept::changes::run_numbers;
+pub(super) use crate::shared::changes::run_numbers;
 
 use super::columns::{bytes, number};
 use super::lookup::{Whose, whose};
-use crate::kept::changes::{CHANGE, Log, Moved, change_of};
+use crate::shared::changes::{CHANGE, Log, Moved, change_of};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::TenantScope;
 

@@ -2,7 +2,7 @@
 
 use rusqlite::Row;
 
-pub(super) use crate::kept::columns::*;
+pub(super) use crate::shared::columns::*;
 
 use redrive_engine::error::PortResult as Result;
 

@@ -21,7 +21,7 @@ use redrive_engine::error::{BoxError, Error, Result};
 use redrive_engine::failpoint;
 use redrive_engine::ports::backend::{Owner, Pace, Unpaced};
 use redrive_engine::tally::Tally;
-use redrive_engine::tx::{Known, Tx};
+use redrive_engine::tx::{Tx, TxCache};
 
 /// Commands in one transaction. The more there are, the more often they share the pages that they change; of more than
 /// these, not all pages would fit into the cache.
@@ -55,7 +55,7 @@ impl Committer {
         leave_the_log(&conn)?;
         let (recover, recovered) = watch::channel(0);
         let status = WriterStatus::new(Arc::new(recover));
-        let (known, memory) = (Known::default(), Memory::default());
+        let (known, memory) = (TxCache::default(), Memory::default());
         let mut desk = Desk { conn, checkpointer, clock, dice, policies, known, memory, wake, status: status.clone() };
         let (running, queue) = (status.running(), commands.clone());
         let thread = std::thread::Builder::new()
@@ -154,7 +154,7 @@ struct Desk {
     clock: Arc<dyn Clock>,
     dice: Arc<dyn Dice>,
     policies: Policies,
-    known: Known,
+    known: TxCache,
     memory: Memory,
     wake: watch::Sender<u64>,
     status: Arc<WriterStatus>,

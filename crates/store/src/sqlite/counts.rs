@@ -6,15 +6,15 @@ use redrive_core::wire::Sort;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
-pub(super) use crate::kept::filter::COUNT_MAX;
+pub(super) use crate::shared::filter::COUNT_MAX;
 
 use super::filter::Wanted;
-use super::life::position;
 use super::predicate::Clause;
 use super::scan::Scan;
-use crate::kept::counts::{Total, fits, or_all};
-use crate::kept::filter::COUNT_LOOKS_MAX;
+use crate::shared::counts::{Total, fits, or_all};
+use crate::shared::filter::COUNT_LOOKS_MAX;
 use redrive_engine::error::PortResult as Result;
+use redrive_engine::runs::document::position;
 
 pub(super) fn total(conn: &Connection, wanted: &Wanted, sort: Sort) -> Result<Total> {
     if !wanted.is_counted() {

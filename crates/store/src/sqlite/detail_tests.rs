@@ -8,11 +8,11 @@ use rusqlite::params;
 use super::detail::run_detail;
 use super::fixture::{Fixture, NOW_MS, Seed};
 use super::ledger_rows::entries_of;
-use super::life::position;
 use redrive_engine::codec::encode;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::ledger::steps::views;
 use redrive_engine::model::{DetailCall, PayloadKind, RunRef};
+use redrive_engine::runs::document::position;
 
 const VERDICT: &str = r#"{"action":"retry","reason":"timeout","category":"transient","rule":"builtin.timeout",
     "why":"It timed out; another try may help.","recommended_action":"retry_with_backoff","next_attempt_at":null,

@@ -5,13 +5,13 @@
 use redrive_core::wire::{Duplicate, DuplicatesAnswer, Likeness};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::kept::duplicates::{ALIKE_RUNS, DUPLICATES_MAX, Found, NEAR_RUNS, together};
-use crate::sqlite::life::position;
+use crate::shared::duplicates::{ALIKE_RUNS, DUPLICATES_MAX, Found, NEAR_RUNS, together};
 use crate::sqlite::lookup::run_number;
 use crate::sqlite::received::last_id;
 use crate::sqlite::summary::summary;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::{PayloadKind, RunRef};
+use redrive_engine::runs::document::position;
 
 /// What a run is compared by.
 struct Own {

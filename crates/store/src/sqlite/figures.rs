@@ -13,7 +13,7 @@ use super::hours::{Hours, hour_sums};
 use super::list::PAGE_MAX;
 use super::lookup::{Whose, tenant_number, whose};
 use super::pattern_clock::GROUP_SEEN_LAG_MS;
-use crate::kept::figures::{
+use crate::shared::figures::{
     self, CALLS, LeaseCalls, QUEUES_NAMED_MAX, SEEN, SET_ASIDE, SHOWN, SeenQueue, numbers_seen, seen_queue,
 };
 use redrive_engine::error::{Error, PortResult as Result};

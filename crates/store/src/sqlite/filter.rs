@@ -7,14 +7,14 @@ use redrive_core::wire::{Severity, Sort};
 use rusqlite::Connection;
 
 use super::fingerprints::FingerprintKey;
-use super::life::position;
 use super::lookup::{Whose, queue_number, whose};
 use super::predicate::Clause;
 use super::received::{any_deferred, first_received_from, last_id};
 use super::words::Words;
-use crate::kept::filter::{listed, states, urgent};
+use crate::shared::filter::{listed, states, urgent};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::{RunFilter, TenantScope};
+use redrive_engine::runs::document::position;
 
 /// What a filter asks for. Whatever narrows to nothing is not here: see [`wanted`].
 #[derive(Debug, Clone)]

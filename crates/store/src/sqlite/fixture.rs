@@ -8,11 +8,11 @@ use redrive_core::wire::{PatternState, Severity};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::fingerprints::FingerprintKey;
-use super::life::{HELD, position};
 use super::lookup::key_hash;
 use super::migrate::migrate;
 use redrive_engine::codec::encode;
 use redrive_engine::model::{PayloadKind, TenantScope};
+use redrive_engine::runs::document::{HELD, position};
 
 pub(super) const NOW_MS: i64 = 1_800_000_000_000;
 

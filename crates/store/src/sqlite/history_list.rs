@@ -6,10 +6,10 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::HistoryEntry;
 use rusqlite::Connection;
 
-pub(super) use crate::kept::history::REPORTER;
+pub(super) use crate::shared::history::REPORTER;
 
-use crate::kept::history::{ENDS, MOVES, ended, moved};
-use crate::kept::pages::{Before, history};
+use crate::shared::history::{ENDS, MOVES, ended, moved};
+use crate::shared::pages::{Before, history};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::RunRef;
 

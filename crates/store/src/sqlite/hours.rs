@@ -4,12 +4,12 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::StatsAnswer;
 use rusqlite::Connection;
 
-pub(super) use crate::kept::hours::{HourSums, Hours};
+pub(super) use crate::shared::hours::{HourSums, Hours};
 
 use super::by_state::counts;
 use super::columns::{text, whole};
 use super::lookup::{Whose, queue_number, whose};
-use crate::kept::hours::{answer, asked, asked_queue};
+use crate::shared::hours::{answer, asked, asked_queue};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::{HourlyKind, StatsCall, TenantScope};
 

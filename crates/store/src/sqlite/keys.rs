@@ -4,10 +4,10 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::Role;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::life::position;
-use crate::kept::keys::{KEYS, key_of};
+use crate::shared::keys::{KEYS, key_of};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::KeyRecord;
+use redrive_engine::runs::document::position;
 
 /// All keys, the oldest first.
 pub(super) fn list_keys(conn: &Connection) -> Result<Vec<KeyRecord>> {

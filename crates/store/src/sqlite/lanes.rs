@@ -8,8 +8,8 @@ use super::due::{oldest_by_tenant, queue_numbers, queue_numbers_of};
 use super::filter::Wanted;
 use super::predicate::{Answered, Clause};
 use super::words::names_begin;
-use crate::kept::counts::or_all;
-use crate::kept::filter::{IS_URGENT, PATTERN_LANES_MAX, urgent_lanes};
+use crate::shared::counts::or_all;
+use crate::shared::filter::{IS_URGENT, PATTERN_LANES_MAX, urgent_lanes};
 use redrive_engine::error::PortResult as Result;
 
 /// The lanes of a list, and the statements that read a piece of one. Their values in order: those of `hit`, the

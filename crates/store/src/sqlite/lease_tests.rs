@@ -15,7 +15,7 @@ use redrive_engine::lease::claim::{Granted, Rest, lease};
 use redrive_engine::model::LeaseCall;
 use redrive_engine::ports::backend::{Pace, Unpaced};
 use redrive_engine::tally::Tally;
-use redrive_engine::tx::{Known, Tx};
+use redrive_engine::tx::{Tx, TxCache};
 
 use super::waiting_rows::{DUE_AFTER, DUE_AT_FRONT, END_AFTER, END_AT_FRONT};
 
@@ -49,7 +49,7 @@ fn call(max: u32) -> LeaseCall {
 
 /// How many each piece gave.
 fn lease_all(fixture: &Fixture, call: &LeaseCall, pace: &dyn Pace) -> (Vec<usize>, Vec<Granted>) {
-    lease_on(fixture, call, pace, &mut Known::default(), || {})
+    lease_on(fixture, call, pace, &mut TxCache::default(), || {})
 }
 
 /// With what is known from before; says when a command has ended.
@@ -57,7 +57,7 @@ fn lease_on(
     fixture: &Fixture,
     call: &LeaseCall,
     pace: &dyn Pace,
-    known: &mut Known,
+    known: &mut TxCache,
     mut ended: impl FnMut(),
 ) -> (Vec<usize>, Vec<Granted>) {
     let mut memory = Memory::default();
@@ -134,7 +134,7 @@ fn for_agent(agent: &str) -> LeaseCall {
 }
 
 /// The most steps of one command, and how many commands it took.
-fn passed(fixture: &Fixture, known: &mut Known) -> (i32, usize) {
+fn passed(fixture: &Fixture, known: &mut TxCache) -> (i32, usize) {
     let (mut most, call) = (0, for_agent("mine"));
     steps(fixture);
     let (pieces, granted) = lease_on(fixture, &call, &Unpaced, known, || most = most.max(steps(fixture)));
@@ -145,14 +145,14 @@ fn passed(fixture: &Fixture, known: &mut Known) -> (i32, usize) {
 #[test]
 fn no_command_pays_for_the_whole_wall() {
     let (few, many) = (wall(2_000), wall(5_000));
-    let [few, many] = [&few, &many].map(|fixture| passed(fixture, &mut Known::default()));
+    let [few, many] = [&few, &many].map(|fixture| passed(fixture, &mut TxCache::default()));
     assert!(many.0 <= few.0 + few.0 / 20, "the longest command took {} steps, and {} behind more runs", few.0, many.0);
     assert!(many.1 > 2 * few.1, "{} and {} commands", few.1, many.1);
 }
 
 #[test]
 fn the_next_call_goes_on_where_the_last_one_ended() {
-    let (fixture, mut known) = (wall(3_000), Known::default());
+    let (fixture, mut known) = (wall(3_000), TxCache::default());
     fixture.add(&Seed { state: StateName::Scheduled, due: NOW_MS - 1, ..Seed::default() });
     fixture.conn.execute("UPDATE runs SET agent = 'mine' WHERE agent IS NULL", []).unwrap();
     assert!(passed(&fixture, &mut known).1 > 1);
@@ -161,7 +161,7 @@ fn the_next_call_goes_on_where_the_last_one_ended() {
 
 #[test]
 fn a_call_that_gets_nothing_has_looked_at_everything_once() {
-    let (fixture, mut known) = (wall(3_000), Known::default());
+    let (fixture, mut known) = (wall(3_000), TxCache::default());
     passed(&fixture, &mut known);
     let nobody = lease_on(&fixture, &for_agent("nobody"), &Unpaced, &mut known, || {});
     assert!(nobody.1.is_empty() && nobody.0.len() < 10, "{:?}", nobody.0);

@@ -1,6 +1,6 @@
 //! The ledger's rows.
 
-use crate::kept::records::{
+use crate::shared::records::{
     MERGED_STEPS, Record as _, STEP_COLUMNS, STEP_FACTS, STEP_SIZES, STEP_VERSIONS, STEP_VERSIONS_MAX, read_merged,
     recorded_versions,
 };
@@ -11,13 +11,13 @@ use redrive_core::wire::{StepStatus, Versions};
 use rusqlite::{Connection, Params, params};
 
 use super::rows::SqliteRows;
-use crate::kept::pages::{Before, Page, sized};
+use crate::shared::pages::{Before, Page, sized};
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::ledger::steps::{StepRow, versions_column};
 use redrive_engine::ports::rows::{
     LedgerRows, MergedStep, MovedEntry, NewEntry, SettledEntry, outcome_column, status_column,
 };
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::document::position;
 
 /// Every entry of a run, in the order in which they began.
 pub(super) fn entries_of(conn: &Connection, run: i64) -> Result<Vec<StepRow>> {

@@ -5,14 +5,14 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{RunsPage, Sort};
 use rusqlite::Connection;
 
-pub(super) use crate::kept::filter::PAGE_MAX;
+pub(super) use crate::shared::filter::PAGE_MAX;
 
 use super::counts::total;
 use super::cursor::{seal_numbers, unseal_numbers};
 use super::filter::{Wanted, wanted};
 use super::scan::{Place, Scan};
 use super::summary::summaries;
-use crate::kept::filter::{LOOKS_MAX, question};
+use crate::shared::filter::{LOOKS_MAX, question};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::{PageCall, RunFilter, TenantScope};
 

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use redrive_core::ids::{QueueName, Tenant};
 use rusqlite::{Connection, OptionalExtension, params};
 
-pub(super) use crate::kept::lookup::{Whose, key_hash};
+pub(super) use crate::shared::lookup::{Whose, key_hash};
 
 use super::names::NAMED;
 use redrive_engine::error::{Error, PortResult as Result};

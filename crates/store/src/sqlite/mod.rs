@@ -26,11 +26,11 @@ mod filter;
 #[cfg(test)]
 mod fixture;
 mod folder;
-mod handing_out;
 mod history_list;
 mod hours;
 mod keys;
 mod lanes;
+mod lease_contents;
 #[cfg(test)]
 mod lease_tests;
 mod ledger_rows;
@@ -68,9 +68,8 @@ mod visit;
 mod waiting_rows;
 mod words;
 
-use crate::kept::cursor;
+use crate::shared::cursor;
 use redrive_engine::ingest::fingerprints;
-use redrive_engine::runs::life;
 
 pub(crate) use connection::classify;
 pub(crate) use place::FolderPlace;

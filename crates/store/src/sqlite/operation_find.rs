@@ -32,7 +32,7 @@ use redrive_engine::operations::patch::{Made, PIECE_MAX_BYTES, Patched, SAMPLES_
 use redrive_engine::operations::row::OperationRow;
 use redrive_engine::operations::settle::{CHANGED_LOOKS_MAX, CanaryLook, Outcomes, Settled};
 use redrive_engine::ports::rows::Stood;
-use redrive_engine::runs::life::{position, word};
+use redrive_engine::runs::document::{position, word};
 
 /// Looks for the next piece.
 pub(super) fn find_piece(conn: &Connection, row: &OperationRow, spec: &NewOperation) -> Result<Found> {

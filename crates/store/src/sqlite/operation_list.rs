@@ -1,13 +1,13 @@
 //! Operations and their items, to be read.
 
-use crate::kept::records::{OPERATION_COLUMNS, Record as _};
+use crate::shared::records::{OPERATION_COLUMNS, Record as _};
 use redrive_core::wire::{OperationItemsPage, OperationView, OperationsPage};
 use rusqlite::{Connection, params};
 
 use super::cursor::{seal_numbers, unseal_numbers};
 use super::list::PAGE_MAX;
 use super::operation_rows::{find, samples_of, spec};
-use crate::kept::operations::{self, ITEM_LOOKS_MAX, ITEMS, Items, OPERATIONS};
+use crate::shared::operations::{self, ITEM_LOOKS_MAX, ITEMS, Items, OPERATIONS};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::operations::ItemsCall;
 use redrive_engine::operations::row::{OperationRow, number_of};

@@ -1,6 +1,6 @@
 //! Rows of operations and their items.
 
-use crate::kept::records::{OPERATION_COLUMNS, Record as _};
+use crate::shared::records::{OPERATION_COLUMNS, Record as _};
 use std::collections::HashSet;
 
 use redrive_core::run::StateName;
@@ -20,7 +20,7 @@ use redrive_engine::model::operations::NewOperation;
 use redrive_engine::operations::row::OperationRow;
 use redrive_engine::ports::rows::{NewOperationRow, OperationRows, ReadRuns, RunRows as _, Stood};
 use redrive_engine::runs::attempts;
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::document::position;
 use redrive_engine::runs::run_row::RunRow;
 
 pub(super) fn find(conn: &Connection, id: i64) -> Result<OperationRow> {
@@ -170,7 +170,7 @@ impl OperationRows for SqliteRows<'_> {
     }
 
     /// Reading one by one costs nothing here.
-    fn expect_runs(&mut self, _: i64, _: &[i64]) -> Result<()> {
+    fn prefetch_runs(&mut self, _: i64, _: &[i64]) -> Result<()> {
         Ok(())
     }
 

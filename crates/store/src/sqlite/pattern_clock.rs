@@ -4,7 +4,7 @@
 use redrive_core::time::Timestamp;
 use rusqlite::{Connection, params};
 
-pub(super) use crate::kept::patterns::{GROUP_SEEN_LAG_MS, PATTERN_HOURS_KEPT_MS};
+pub(super) use crate::shared::patterns::{GROUP_SEEN_LAG_MS, PATTERN_HOURS_KEPT_MS};
 
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::map::Map;

@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 use super::columns::whole;
 use super::pattern_events::events_of;
 use super::pattern_list::{Shown, shown};
-use crate::kept::patterns::{PARTS_MAX, each_hour, hours_told, part};
+use crate::shared::patterns::{PARTS_MAX, each_hour, hours_told, part};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::TenantScope;
 

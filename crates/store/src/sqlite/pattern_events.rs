@@ -3,7 +3,7 @@
 use redrive_core::wire::PatternEntry;
 use rusqlite::{Connection, params};
 
-use crate::kept::patterns::{EVENTS_MAX, event, last_events};
+use crate::shared::patterns::{EVENTS_MAX, event, last_events};
 use redrive_engine::error::PortResult as Result;
 
 /// Of all these patterns together, the oldest first.

@@ -6,18 +6,18 @@ use redrive_core::wire::{PatternSort, PatternState, PatternView, PatternsPage};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
-pub(super) use crate::kept::patterns::Shown;
+pub(super) use crate::shared::patterns::Shown;
 
 use super::cursor::{seal_numbers, unseal_numbers};
 use super::fingerprints::FingerprintKey;
-use super::life::position;
 use super::list::PAGE_MAX;
 use super::lookup::{Whose, whose};
 use super::predicate::Clause;
-use crate::kept::patterns::{rolled_up, urgency, view};
+use crate::shared::patterns::{rolled_up, urgency, view};
 use redrive_engine::error::{BoxError, Error, PortResult as Result};
 use redrive_engine::model::TenantScope;
 use redrive_engine::model::patterns::{PatternFilter, PatternsCall};
+use redrive_engine::runs::document::position;
 
 const FIRST: [i64; 3] = [i64::MAX; 3];
 const COUNT: &str = "(p.count + coalesce((SELECT sum(m.count) FROM patterns m WHERE m.merged_into = p.id), 0))";

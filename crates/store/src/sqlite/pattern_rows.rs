@@ -1,6 +1,6 @@
 //! Patterns' rows.
 
-use crate::kept::records::{PATTERN_FOUND, PATTERN_KNOWN, Record as _};
+use crate::shared::records::{PATTERN_FOUND, PATTERN_KNOWN, Record as _};
 use redrive_core::pattern::Fingerprint;
 use redrive_core::reason::Category;
 use redrive_core::strategy::Failure;
@@ -14,10 +14,10 @@ use super::rows::SqliteRows;
 use redrive_engine::codec::encode;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::ingest::fingerprints::FingerprintKey;
-use redrive_engine::patterns::sightings::KnownPattern;
+use redrive_engine::patterns::sightings::CachedPattern;
 use redrive_engine::patterns::verbs::Found;
 use redrive_engine::ports::rows::{PatternChange, PatternRows};
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::document::position;
 
 impl SqliteRows<'_> {
     fn patterns_where(&self, condition: &str, values: impl Params) -> Result<Vec<Found>> {
@@ -27,14 +27,14 @@ impl SqliteRows<'_> {
 }
 
 impl PatternRows for SqliteRows<'_> {
-    fn pattern_of(&mut self, tenant: i64, fingerprint: &Fingerprint) -> Result<Option<KnownPattern>> {
+    fn pattern_of(&mut self, tenant: i64, fingerprint: &Fingerprint) -> Result<Option<CachedPattern>> {
         let mut find = self.conn.prepare_cached(&format!(
             "SELECT {PATTERN_KNOWN} FROM pattern_alias a JOIN patterns own ON own.id = a.pattern
                  JOIN patterns head ON head.id = coalesce(own.merged_into, own.id)
              WHERE a.tenant = ?1 AND a.fp_hash = ?2 AND a.fp_version = ?3"
         ))?;
         let mut rows = find.query(params![tenant, fingerprint.hash.cast_signed(), fingerprint.version])?;
-        rows.next()?.map(KnownPattern::read).transpose()
+        rows.next()?.map(CachedPattern::read).transpose()
     }
 
     fn insert_pattern(

@@ -8,11 +8,11 @@ use rusqlite::params;
 use super::changes::changes;
 use super::fixture::{Fixture, Seed, now, tenant};
 use super::keys::{insert_key, key_by_hash, list_keys, revoke_key};
-use super::life::position;
 use super::pattern_list::{list_patterns, one_pattern};
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::patterns::PatternsCall;
 use redrive_engine::model::{KeyRecord, TenantScope};
+use redrive_engine::runs::document::position;
 
 fn with_patterns() -> Fixture {
     let fixture = Fixture::new();

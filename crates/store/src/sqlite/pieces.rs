@@ -1,6 +1,6 @@
 //! Pieces of a run that answers to workers and to people share. Each takes the run's own number.
 
-use crate::kept::records::kept_payload;
+use crate::shared::records::read_payload;
 use std::sync::LazyLock;
 
 use redrive_core::lifecycle::Outcome;
@@ -8,19 +8,19 @@ use redrive_core::verdict::Verdict;
 use redrive_core::wire::{ErrorReport, RawJson};
 use rusqlite::{Connection, OptionalExtension};
 
-pub(super) use redrive_engine::runs::payload::{KeptPayload, raw_json};
+pub(super) use redrive_engine::runs::payload::{StoredPayload, raw_json};
 
 use super::columns::packed_json;
-use super::life::position;
-use crate::kept::pages::NEWEST_ATTEMPTS;
+use crate::shared::pages::NEWEST_ATTEMPTS;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::AttemptBody;
+use redrive_engine::runs::document::position;
 
 /// The payload of a revision; a run that came without one, and with nothing else to say, has no row for it.
-pub(super) fn payload_of(conn: &Connection, run: i64, revision: u32) -> Result<KeptPayload> {
+pub(super) fn payload_of(conn: &Connection, run: i64, revision: u32) -> Result<StoredPayload> {
     let mut find = conn.prepare_cached("SELECT kind, about, body FROM payloads WHERE run = ? AND revision = ?")?;
-    let kept = find.query_row([run, revision.into()], |row| Ok(kept_payload(row))).optional()?;
-    kept.unwrap_or_else(|| Ok(KeptPayload::none()))
+    let kept = find.query_row([run, revision.into()], |row| Ok(read_payload(row))).optional()?;
+    kept.unwrap_or_else(|| Ok(StoredPayload::none()))
 }
 
 /// Looked for among the newest, so that a run of a million attempts costs no more than one of a thousand.

@@ -5,7 +5,7 @@ use redrive_core::time::Timestamp;
 use rusqlite::types::Value;
 
 use super::filter::Wanted;
-use super::life::{HELD, position};
+use redrive_engine::runs::document::{HELD, position};
 
 /// A condition on one row, and its values in order.
 #[derive(Debug, Clone, Default)]

@@ -10,8 +10,8 @@ use super::by_state::by_queue;
 use super::columns::{json, parsed, text};
 use super::lookup::{key_hash, tenant_number};
 use super::names::NAMED;
-use crate::kept::filter::PAGE_MAX;
-use crate::kept::queues::{QUEUES, after, page, view};
+use crate::shared::filter::PAGE_MAX;
+use crate::shared::queues::{QUEUES, after, page, view};
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::RunRef;
 

@@ -49,34 +49,34 @@ fn expect(conn: &Connection, pragma: &str, wanted: i64) -> PortResult<()> {
 
 /// A small pool of readers. One owner has at most half of them at a time.
 pub(super) struct Readers {
-    shelf: Arc<Shelf>,
+    shelf: Arc<ReaderPool>,
     turns: Turns<Owner>,
 }
 
-struct Shelf {
+struct ReaderPool {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
 }
 
-impl Shelf {
+impl ReaderPool {
     /// An idle connection, or a new one in place of one that a panic took.
-    fn take(self: &Arc<Self>) -> Result<Lent> {
+    fn take(self: &Arc<Self>) -> Result<PooledReader> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let conn = match idle {
             Some(conn) => conn,
             None => open_reader(&self.path)?,
         };
-        Ok(Lent { conn: Some(conn), shelf: Arc::clone(self) })
+        Ok(PooledReader { conn: Some(conn), shelf: Arc::clone(self) })
     }
 }
 
 /// A connection on loan: it comes back when it is dropped, unless its reader panicked in the middle of something.
-struct Lent {
+struct PooledReader {
     conn: Option<Connection>,
-    shelf: Arc<Shelf>,
+    shelf: Arc<ReaderPool>,
 }
 
-impl Drop for Lent {
+impl Drop for PooledReader {
     fn drop(&mut self) {
         if let Some(conn) = self.conn.take().filter(|_| !std::thread::panicking()) {
             self.shelf.idle.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
@@ -88,7 +88,7 @@ impl Readers {
     /// `count` connections to a store that the writer has already opened.
     pub(super) fn open(path: &Path, count: usize) -> Result<Self> {
         let idle = (0..count).map(|_| open_reader(path)).collect::<PortResult<Vec<_>>>()?;
-        let shelf = Arc::new(Shelf { path: path.to_owned(), idle: Mutex::new(idle) });
+        let shelf = Arc::new(ReaderPool { path: path.to_owned(), idle: Mutex::new(idle) });
         Ok(Self { shelf, turns: Turns::new(count, count.div_ceil(2)) })
     }
 

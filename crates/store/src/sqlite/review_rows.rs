@@ -7,8 +7,8 @@ use rusqlite::{Connection, params};
 use super::rows::SqliteRows;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::{Digest, Payload, PayloadKind};
-use redrive_engine::ports::rows::{KeptRequest, NewRequest, ReviewRows};
-use redrive_engine::runs::life::{ReviewLife, position, word};
+use redrive_engine::ports::rows::{NewRequest, ReviewRows, StoredRequest};
+use redrive_engine::runs::document::{ReviewDocument, position, word};
 
 impl ReviewRows for SqliteRows<'_> {
     fn put_request(&mut self, asked: &NewRequest<'_>, now: Timestamp) -> Result<()> {
@@ -29,7 +29,7 @@ impl ReviewRows for SqliteRows<'_> {
         Ok(())
     }
 
-    fn request_of(&mut self, run: i64) -> Result<Option<KeptRequest>> {
+    fn request_of(&mut self, run: i64) -> Result<Option<StoredRequest>> {
         let mut find =
             self.conn.prepare_cached("SELECT actor, request, kind, digest, body FROM reviews WHERE run = ?1")?;
         let mut rows = find.query([run])?;
@@ -43,7 +43,7 @@ impl ReviewRows for SqliteRows<'_> {
             }),
             None => None,
         };
-        Ok(Some(KeptRequest { actor: found.get(0)?, request: found.get(1)?, payload }))
+        Ok(Some(StoredRequest { actor: found.get(0)?, request: found.get(1)?, payload }))
     }
 
     fn postpone_request(&mut self, run: i64, expires_at: Timestamp) -> Result<()> {
@@ -65,8 +65,8 @@ impl ReviewRows for SqliteRows<'_> {
 }
 
 /// What a run's page shows of its review.
-pub(super) fn review_view(conn: &Connection, run: i64, review: &ReviewLife) -> Result<ReviewView> {
+pub(super) fn review_view(conn: &Connection, run: i64, review: &ReviewDocument) -> Result<ReviewView> {
     let mut find = conn.prepare_cached("SELECT at, actor, request FROM reviews WHERE run = ?1")?;
     let mut rows = find.query([run])?;
-    crate::kept::detail::review_view(rows.next()?, review)
+    crate::shared::detail::review_view(rows.next()?, review)
 }

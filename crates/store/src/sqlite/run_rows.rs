@@ -1,6 +1,6 @@
 //! Runs' rows.
 
-use crate::kept::records::{RUN_COLUMNS, Record as _};
+use crate::shared::records::{RUN_COLUMNS, Record as _};
 use std::sync::LazyLock;
 
 use redrive_core::ids::{OrderKey, RunId};
@@ -16,7 +16,7 @@ use super::rows::SqliteRows;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::{NewRun, PayloadKind};
 use redrive_engine::ports::rows::{Changed, Own, RunRows};
-use redrive_engine::runs::life::{StateColumns, position, word};
+use redrive_engine::runs::document::{StateColumns, position, word};
 use redrive_engine::runs::numbers::key_hash;
 use redrive_engine::runs::run_row::RunRow;
 
@@ -82,7 +82,7 @@ impl RunRows for SqliteRows<'_> {
         let changed = match changed {
             Changed::ByFailure => self.update_all(row, now)?,
             Changed::ByMove => self.update_move(row, now)?,
-            Changed::Life => self.update_life(row, now)?,
+            Changed::RunDocument => self.update_life(row, now)?,
         };
         if changed == 1 {
             Ok(())

@@ -4,17 +4,17 @@ use redrive_core::wire::{HandedChange, RawJson};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::columns::{json, packed, packed_json, text, whole};
-use super::life::Life;
 use super::lookup::run_number;
 use super::pieces::{payload_of, raw_json};
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::{AttemptOrigin, DETAIL_PAGE_MAX, RunRef, Sent};
+use redrive_engine::runs::document::RunDocument;
 
 /// A payload in place of the revision's, with its changes.
-pub(super) type Kept = (Vec<HandedChange>, RawJson);
+pub(super) type StoredAttempt = (Vec<HandedChange>, RawJson);
 
 /// What went out under that lease, where it was another payload.
-pub(super) fn kept(conn: &Connection, run: i64, attempt: u32, epoch: Option<u64>) -> Result<Option<Kept>> {
+pub(super) fn kept(conn: &Connection, run: i64, attempt: u32, epoch: Option<u64>) -> Result<Option<StoredAttempt>> {
     let mut find = conn.prepare_cached(
         "SELECT changes, body FROM sent WHERE run = ?1 AND attempt = ?2 AND (?3 IS NULL OR epoch = ?3)",
     )?;
@@ -49,7 +49,7 @@ fn revision_of(conn: &Connection, run: i64, attempt: u32) -> Result<Option<u32>>
     }
     let mut standing = conn.prepare_cached("SELECT revision, life FROM runs WHERE id = ? AND attempt = ?")?;
     let found = standing.query_row(params![run, attempt], |row| {
-        Ok(whole(row, 0, "revision").and_then(|revision| Ok((revision, json::<Life>(text(row, 1)?, "life")?))))
+        Ok(whole(row, 0, "revision").and_then(|revision| Ok((revision, json::<RunDocument>(text(row, 1)?, "life")?))))
     });
     let under_way = found.optional()?.transpose()?;
     Ok(under_way.filter(|(_, life)| life.lease.is_some()).map(|(revision, _)| revision))

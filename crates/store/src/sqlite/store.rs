@@ -20,7 +20,7 @@ use redrive_engine::policies::PolicyCache;
 use redrive_engine::ports::backend::{Owner, Unpaced};
 use redrive_engine::ports::rows::OperationRows as _;
 use redrive_engine::tally::Tally;
-use redrive_engine::tx::{Known, Tx};
+use redrive_engine::tx::{Tx, TxCache};
 
 /// What a store needs to open.
 pub struct Options {
@@ -129,7 +129,7 @@ impl SqliteStore {
     ) -> Result<T> {
         let (now, dice, policies) = (self.clock.now(), self.dice.clone(), self.policies.clone());
         let read = move |conn: &rusqlite::Connection| {
-            let (mut memory, mut known) = (Memory::default(), Known::default());
+            let (mut memory, mut known) = (Memory::default(), TxCache::default());
             let mut rows = SqliteRows::new(conn, &mut memory);
             Ok(act(&mut Tx {
                 rows: &mut rows,

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use redrive_core::wire::RunSummary;
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::kept::summary::{SUMMARY, summary_of};
+use crate::shared::summary::{SUMMARY, summary_of};
 use redrive_engine::error::{Error, PortResult as Result};
 
 static BY_NUMBER: LazyLock<String> = LazyLock::new(|| format!("{SUMMARY} WHERE runs.id = ?"));

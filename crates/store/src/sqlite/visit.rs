@@ -6,7 +6,7 @@ use std::sync::Arc;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::HealthAnswer;
 
-use crate::kept::check::{Miscounted, closed_states};
+use crate::shared::check::{Miscounted, closed_states};
 use crate::sqlite::{connection, figures, folder, keys, migrate, queue_list};
 use redrive_engine::clock::Clock;
 use redrive_engine::error::PortResult as Result;

@@ -1,6 +1,6 @@
 //! Runs that wait for their time: one index seek for each step, however many runs lie between.
 
-use crate::kept::records::{RUN_COLUMN_COUNT, RUN_COLUMNS, Record as _, read_run};
+use crate::shared::records::{RUN_COLUMN_COUNT, RUN_COLUMNS, Record as _, read_run};
 use std::sync::LazyLock;
 
 use redrive_core::run::StateName;
@@ -14,7 +14,7 @@ use redrive_engine::error::PortResult as Result;
 use redrive_engine::lease::walks::DuePlace;
 use redrive_engine::model::PayloadKind;
 use redrive_engine::ports::rows::{Candidate, DueCall, DueHint, DueLook, DueRuns, ReadRuns, WaitingRows};
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::document::position;
 use redrive_engine::runs::run_row::RunRow;
 
 const NEXT_TENANT: &str = "SELECT tenant, due FROM runs INDEXED BY runs_due
@@ -111,7 +111,7 @@ impl WaitingRows for SqliteRows<'_> {
     }
 
     /// Reading one by one costs nothing here.
-    fn expect_due(&mut self, _: DueHint<'_>) -> Result<()> {
+    fn prefetch_due(&mut self, _: DueHint<'_>) -> Result<()> {
         Ok(())
     }
 
@@ -268,7 +268,7 @@ mod tests {
     use redrive_engine::model::{LeaseCall, TenantScope};
     use redrive_engine::ports::backend::Unpaced;
     use redrive_engine::tally::Tally;
-    use redrive_engine::tx::{Known, Tx};
+    use redrive_engine::tx::{Tx, TxCache};
 
     /// What is said stands, and rows from before it was said are looked up.
     #[test]
@@ -294,7 +294,7 @@ mod tests {
             let insert = "INSERT INTO queues (id, name, settings, created_at) VALUES (?1, 'q' || ?1, '{}', 0)";
             fixture.conn.execute(insert, [100 + n]).unwrap();
         }
-        let (mut memory, mut known) = (Memory::default(), Known::default());
+        let (mut memory, mut known) = (Memory::default(), TxCache::default());
         let mut rows = SqliteRows::new(&fixture.conn, &mut memory);
         let (dice, policies) = (SeededDice::new(7), Policies::default());
         let mut batch = Tx {

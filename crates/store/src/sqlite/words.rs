@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension};
 
-pub(super) use crate::kept::words::Words;
+pub(super) use crate::shared::words::Words;
 
 use super::predicate::Clause;
 use redrive_engine::error::PortResult as Result;

@@ -5,7 +5,7 @@ use redrive_core::run::StateName;
 use redrive_engine::{LeaseCall, NewRun, PayloadKind, Start, StartHow};
 use tokio_postgres::NoTls;
 
-use crate::marks::entries_read;
+use crate::due_watermarks::entries_read;
 use crate::opening::until_somebody_waits;
 use crate::world::{World, lease_call, new_run, payload, start};
 

@@ -4,7 +4,7 @@
 use redrive_core::run::StateName;
 use redrive_engine::{Bulk, BulkReplay, NewOperation, Over, RunFilter};
 
-use crate::marks::entries_read;
+use crate::due_watermarks::entries_read;
 use crate::world::{World, report};
 
 /// As many as one piece holds.

@@ -13,9 +13,9 @@
 
 mod away;
 mod claims;
+mod due_watermarks;
 mod encryption;
 mod items;
-mod marks;
 mod new_runs;
 mod opening;
 mod races;

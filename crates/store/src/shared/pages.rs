@@ -6,7 +6,7 @@ use redrive_core::wire::HistoryEntry;
 
 use super::cursor::{seal_numbers, unseal_numbers};
 use super::history::received;
-use crate::kept::columns::{Columns, number};
+use crate::shared::columns::{Columns, number};
 use redrive_engine::codec::decoded_len;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::{DetailCall, RunRef};

@@ -10,11 +10,11 @@ use redrive_core::wire::{HealthAnswer, QueueAlert, QueueSettings, TenantHealth, 
 use super::by_state::{Count, standing};
 use super::hours::HourSums;
 use super::lookup::Whose;
-use crate::kept::columns::{Columns, json, number, parsed, text, time};
+use crate::shared::columns::{Columns, json, number, parsed, text, time};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::HourlyKind;
 use redrive_engine::model::standing::Standing;
-use redrive_engine::runs::life::{HELD, position};
+use redrive_engine::runs::document::{HELD, position};
 
 /// Due work and no lease call for this long: nobody seems to be there.
 const NO_WORKER_AFTER_MS: u64 = 5 * MINUTE_MS;

@@ -2,7 +2,7 @@
 
 use redrive_core::run::StateName;
 
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::document::position;
 
 /// Runs by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -7,12 +7,12 @@ use redrive_core::reason::Category;
 use redrive_core::time::{DAY_MS, HOUR_MS, SECOND_MS, Timestamp};
 use redrive_core::wire::{MergedPattern, PatternEntry, PatternEvent, PatternHour, PatternState, PatternView};
 
-use crate::kept::columns::{
+use crate::shared::columns::{
     Columns, flag, json, label_or_none, number, owned, owned_or_none, packed_note, parsed, time, time_or_none, whole,
 };
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::ingest::fingerprints::FingerprintKey;
-use redrive_engine::runs::life::word;
+use redrive_engine::runs::document::word;
 
 /// How far back a pattern's failures are told by the hour.
 pub(crate) const PATTERN_HOURS_KEPT_MS: u64 = 7 * DAY_MS;

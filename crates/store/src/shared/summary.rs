@@ -5,12 +5,12 @@ use redrive_core::run::StateName;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{RunSummary, Severity};
 
-use crate::kept::columns::{
+use crate::shared::columns::{
     Columns, label, label_or_none, number, owned_or_none, parsed, parsed_or_empty, parsed_or_none, time, time_or_none,
     whole,
 };
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::runs::life::word;
+use redrive_engine::runs::document::word;
 
 /// Of all runs; a condition follows.
 pub(crate) const SUMMARY: &str = "SELECT \

@@ -11,18 +11,18 @@ use redrive_core::wire::{HistoryEntry, QueueSettings, RawJson, ReviewView, RunBo
 
 use super::attempts::{EndedAttempt, under_way};
 use super::pages::Next;
-use crate::kept::columns::{Columns, json, number, owned, packed_json_or_none, parsed_or_none, text, time};
+use crate::shared::columns::{Columns, json, number, owned, packed_json_or_none, parsed_or_none, text, time};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::ledger::steps::{StepRow, views};
 use redrive_engine::model::KeyMark;
-use redrive_engine::runs::life::{Life, ReviewLife};
-use redrive_engine::runs::payload::KeptPayload;
+use redrive_engine::runs::document::{ReviewDocument, RunDocument};
+use redrive_engine::runs::payload::StoredPayload;
 
 /// What the run's row holds beside its summary.
 pub(crate) struct Inner {
     pub(crate) tenant: i64,
     order_key: Option<OrderKey>,
-    life: Life,
+    life: RunDocument,
     settings: QueueSettings,
 }
 
@@ -34,7 +34,7 @@ pub(crate) const INNER: &str = "SELECT runs.order_key, runs.life, queues.setting
 pub(crate) const LIFE: &str = "SELECT life FROM runs";
 
 pub(crate) fn worked_on_by(row: &impl Columns, key: KeyMark) -> Result<bool> {
-    let life: Life = json(text(row, 0)?, "life")?;
+    let life: RunDocument = json(text(row, 0)?, "life")?;
     Ok(life.keys.contains(&key))
 }
 
@@ -49,7 +49,7 @@ impl Inner {
     }
 
     /// The review that the run is in.
-    pub(crate) fn review(&self, summary: &RunSummary) -> Option<&ReviewLife> {
+    pub(crate) fn review(&self, summary: &RunSummary) -> Option<&ReviewDocument> {
         self.life.review.as_ref().filter(|_| summary.state == StateName::Review)
     }
 }
@@ -57,7 +57,7 @@ impl Inner {
 /// What was found, table by table.
 pub(crate) struct Pieces {
     pub(crate) inner: Inner,
-    pub(crate) payload: KeptPayload,
+    pub(crate) payload: StoredPayload,
     pub(crate) ended: Vec<EndedAttempt>,
     /// The newest of all, also where the page has older ones.
     pub(crate) verdict: Option<Verdict>,
@@ -120,7 +120,7 @@ pub(crate) fn body(summary: &RunSummary, pieces: Pieces) -> Result<RunBody> {
 }
 
 /// What a run's page shows of its review. `row`: when, by whom, and what was asked for; none where that is gone.
-pub(crate) fn review_view(row: Option<&impl Columns>, review: &ReviewLife) -> Result<ReviewView> {
+pub(crate) fn review_view(row: Option<&impl Columns>, review: &ReviewDocument) -> Result<ReviewView> {
     let (asked_at, asked_by, proposed): (Timestamp, String, Option<RawJson>) = match row {
         Some(row) => (time(row, 0)?, owned(row, 1)?, packed_json_or_none(row, 2, "request")?),
         None => (Timestamp::default(), String::new(), None),

@@ -6,10 +6,10 @@ use redrive_core::run::StateName;
 use redrive_core::wire::{ChangeEntry, ChangesAnswer};
 
 use super::cursor::{seal_numbers, unseal_numbers};
-use crate::kept::columns::{Columns, number, parsed, parsed_or_empty, time, unexpected, whole};
+use crate::shared::columns::{Columns, number, parsed, parsed_or_empty, time, unexpected, whole};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::TenantScope;
-use redrive_engine::runs::life::word;
+use redrive_engine::runs::document::word;
 
 /// An answer stops after the commit that reaches this many runs.
 const RUNS_MAX: usize = 1_000;

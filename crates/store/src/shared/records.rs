@@ -19,12 +19,12 @@ use redrive_engine::ingest::fingerprints::FingerprintKey;
 use redrive_engine::ledger::steps::StepRow;
 use redrive_engine::model::PayloadKind;
 use redrive_engine::operations::row::OperationRow;
-use redrive_engine::patterns::sightings::{Fix, KnownPattern, Sighted};
+use redrive_engine::patterns::sightings::{CachedPattern, Fix, Sighted};
 use redrive_engine::patterns::verbs::Found;
 use redrive_engine::ports::rows::MergedStep;
-use redrive_engine::runs::attempts::Kept;
-use redrive_engine::runs::life::{Life, StateColumns, word};
-use redrive_engine::runs::payload::KeptPayload;
+use redrive_engine::runs::attempts::StoredAttempt;
+use redrive_engine::runs::document::{RunDocument, StateColumns, word};
+use redrive_engine::runs::payload::StoredPayload;
 use redrive_engine::runs::run_row::RunRow;
 
 use super::columns::{
@@ -58,7 +58,7 @@ impl Record for RunRow {
 }
 
 fn read_run_columns(row: &impl Columns) -> Result<RunRow> {
-    let life: Life = json(text(row, 17)?, "a run's life")?;
+    let life: RunDocument = json(text(row, 17)?, "a run's life")?;
     let columns = StateColumns {
         state: word(StateName::ALL, number(row, 4)?, "state")?,
         detail: number(row, 5)?,
@@ -96,13 +96,13 @@ fn read_run_columns(row: &impl Columns) -> Result<RunRow> {
     })
 }
 
-/// The columns of [`Kept`].
+/// The columns of [`StoredAttempt`].
 pub(crate) const ATTEMPT_COLUMNS: &str =
     "attempt, outcome, digest, state, recorded_at, pattern, pattern_new, verdict, origin";
 /// How many they are.
 pub(crate) const ATTEMPT_COLUMN_COUNT: usize = 9;
 
-impl Record for Kept {
+impl Record for StoredAttempt {
     fn read(row: &impl Columns) -> Result<Self> {
         Ok(Self {
             attempt: whole(row, 0, "attempt")?,
@@ -204,11 +204,11 @@ impl Record for Found {
     }
 }
 
-/// The columns of [`KnownPattern::read`], of a pattern `own` and its head.
+/// The columns of [`CachedPattern::read`], of a pattern `own` and its head.
 pub(crate) const PATTERN_KNOWN: &str = "own.id, head.id, head.public_id, head.template, head.state, head.muted_until, \
      head.before_mute, head.resolved_at, head.resolved_in";
 
-impl Record for KnownPattern {
+impl Record for CachedPattern {
     fn read(row: &impl Columns) -> Result<Self> {
         let shown = PatternRef { id: owned(row, 2)?, template: owned(row, 3)?, new: false };
         Ok(Self {
@@ -305,8 +305,8 @@ pub(crate) fn read_entry(row: &impl Columns) -> Result<BreakerEntry> {
     })
 }
 
-pub(crate) fn kept_payload(row: &impl Columns) -> Result<KeptPayload> {
-    Ok(KeptPayload {
+pub(crate) fn read_payload(row: &impl Columns) -> Result<StoredPayload> {
+    Ok(StoredPayload {
         kind: word(PayloadKind::ALL, number(row, 0)?, "payload kind")?,
         about: packed_json(row, 1, "about")?,
         bytes: packed(row, 2)?,

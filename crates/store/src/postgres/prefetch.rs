@@ -1,7 +1,7 @@
 //! What the commands of a batch are going to ask for, read for all of them at once before the first one runs. A command
 //! that asks for more gets it there and then; this only saves the way.
 
-use crate::kept::records::{ATTEMPT_COLUMN_COUNT, ATTEMPT_COLUMNS, PATTERN_KNOWN, Record as _};
+use crate::shared::records::{ATTEMPT_COLUMN_COUNT, ATTEMPT_COLUMNS, PATTERN_KNOWN, Record as _};
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
@@ -15,18 +15,18 @@ use super::array::column;
 use super::breaker_rows::{CONCERNED, GENERATION};
 use super::columns::{number, parsed};
 use super::connection::Session;
-use super::line::Line;
 use super::rows::PgRows;
 use super::run_rows::NEXT_NUMBERS;
-use super::sheet::{COLUMNS, Named, PatternKey};
 use super::time::NOW;
+use super::unit_of_work::{COLUMNS, Named, PatternKey};
+use super::writer_connection::WriterConnection;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::map::Map;
 use redrive_engine::model::RunRef;
-use redrive_engine::patterns::sightings::KnownPattern;
+use redrive_engine::patterns::sightings::CachedPattern;
 use redrive_engine::ports::backend::Prefetch;
-use redrive_engine::runs::attempts::Kept;
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::attempts::StoredAttempt;
+use redrive_engine::runs::document::position;
 
 /// Which of so many report writers a command goes to: the same run always to the same one, so that its commands keep their
 /// order and do not wait for each other.
@@ -133,18 +133,18 @@ impl PgRows<'_> {
     /// Opens the transaction, reads and locks what its commands expect, and says what time it is: once the locks are held.
     pub(super) fn begin<'e>(&mut self, expects: impl Iterator<Item = &'e Prefetch>, asking: Asking) -> Result<i64> {
         let wanted = Wanted::of(expects, self.names, asking);
-        prepare(self.line)?;
+        prepare(self.connection)?;
         let mut tenants: Vec<i64> = wanted.runs.iter().map(|run| run.tenant).collect();
         tenants.dedup();
-        let opened = self.line.wait(open(&self.line.session, &wanted, &tenants));
-        let opened = self.line.noted(opened)?;
-        self.sheet.make_room(wanted.runs.len());
+        let opened = self.connection.wait(open(&self.connection.session, &wanted, &tenants));
+        let opened = self.connection.noted(opened)?;
+        self.unit.make_room(wanted.runs.len());
         for row in &opened.runs {
-            self.sheet.take_in(row)?;
+            self.unit.take_in(row)?;
         }
         self.take_patterns(&wanted, &opened.patterns)?;
         for row in opened.numbers.iter().rev() {
-            self.sheet.numbers.push(number(row, 0)?);
+            self.unit.numbers.push(number(row, 0)?);
         }
         (self.breakers.read, self.breakers.tenants) = (Some(opened.breakers), tenants);
         let again = self.what_is_there(&wanted);
@@ -153,13 +153,13 @@ impl PgRows<'_> {
     }
 
     fn take_patterns(&mut self, wanted: &Wanted<'_>, rows: &[Row]) -> Result<()> {
-        let known = &mut self.sheet.patterns;
+        let known = &mut self.unit.patterns;
         known.extend(wanted.patterns.iter().map(|key| (*key, None)));
         for row in rows {
             let version = u8::try_from(number(row, KNOWN_COUNT + 2)?)
                 .map_err(|_| Error::Unexpected("a fingerprint's version".into()))?;
             let key = (number(row, KNOWN_COUNT)?, number(row, KNOWN_COUNT + 1)?.cast_unsigned(), version);
-            known.insert(key, Some(KnownPattern::read(row)?));
+            known.insert(key, Some(CachedPattern::read(row)?));
         }
         Ok(())
     }
@@ -171,7 +171,7 @@ impl PgRows<'_> {
             // One that was not there when its name was asked for is not there for this batch; whoever makes it meanwhile is
             // met at the insert.
             let nobody = if *read { Named::Nobody } else { Named::Unasked };
-            let found = self.sheet.named.entry((*tenant, (*run_id).clone())).or_insert(nobody);
+            let found = self.unit.named.entry((*tenant, (*run_id).clone())).or_insert(nobody);
             if let (Named::Run(run), true) = (*found, *last_failure) {
                 again.push(run);
             }
@@ -181,7 +181,7 @@ impl PgRows<'_> {
 
     /// Whether each run that was taken to be new has become one: what was done to another for its sake stands on nothing.
     pub(super) fn new_ones_are_made(&self) -> bool {
-        self.sheet.named.values().all(|named| *named != Named::Unasked)
+        self.unit.named.values().all(|named| *named != Named::Unasked)
     }
 
     fn take_last_failures(&mut self, again: &[i64]) -> Result<()> {
@@ -189,12 +189,12 @@ impl PgRows<'_> {
             return Ok(());
         }
         let failed = position(Outcome::ALL, &Outcome::Failed);
-        let mut found: HashMap<i64, Kept> = HashMap::new();
+        let mut found: HashMap<i64, StoredAttempt> = HashMap::new();
         for row in self.ask(&LAST_FAILURES, &[&again, &failed])? {
-            found.insert(number(&row, ATTEMPT_COLUMN_COUNT)?, Kept::read(&row)?);
+            found.insert(number(&row, ATTEMPT_COLUMN_COUNT)?, StoredAttempt::read(&row)?);
         }
         for run in again {
-            self.sheet.last_failures.insert(*run, found.remove(run));
+            self.unit.last_failures.insert(*run, found.remove(run));
         }
         Ok(())
     }
@@ -209,10 +209,10 @@ struct Opened {
 }
 
 /// Before the first is sent: nothing may overtake the beginning.
-pub(super) fn prepare(line: &mut Line) -> Result<()> {
+pub(super) fn prepare(connection: &mut WriterConnection) -> Result<()> {
     let all = [RUNS.as_str(), PATTERNS.as_str(), NOW, NEXT_NUMBERS, GENERATION, CONCERNED.as_str()];
-    let prepared = line.wait(line.session.statements.prepare_all(&line.session.client, "reads", all));
-    line.noted(prepared)
+    let prepared = connection.wait(connection.session.statements.prepare_all(&connection.session.client, "reads", all));
+    connection.noted(prepared)
 }
 
 async fn open(

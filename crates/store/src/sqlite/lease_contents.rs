@@ -10,7 +10,7 @@ use crate::sqlite::sent;
 use redrive_engine::attempt::start::Begun;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::lease::claim::Granted;
-use redrive_engine::lease::handing_out::{Carried, handed_out, wants_last_error, with_last_error};
+use redrive_engine::lease::contents::{RunContents, handed_out, wants_last_error, with_last_error};
 use redrive_engine::ledger::steps::{changed, views};
 use redrive_engine::model::Started;
 
@@ -22,7 +22,7 @@ fn complete_lease(conn: &Connection, granted: Granted) -> Result<LeasedRun> {
     let payload = payload_of(conn, granted.row, granted.revision)?;
     let entries = entries_of(conn, granted.row)?;
     let last_error = error_for(conn, granted.row, &granted.changes)?;
-    Ok(granted.carrying(Carried { payload, entries, last_error })?)
+    Ok(granted.carrying(RunContents { payload, entries, last_error })?)
 }
 
 /// What the last failed attempt said, where a change gives it to the model.

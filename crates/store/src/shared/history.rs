@@ -7,11 +7,11 @@ use redrive_core::time::Timestamp;
 use redrive_core::verdict::Verdict;
 use redrive_core::wire::HistoryEntry;
 
-use crate::kept::columns::{Columns, json, number, owned, packed_json_or_none, packed_note, text, time};
+use crate::shared::columns::{Columns, json, number, owned, packed_json_or_none, packed_note, text, time};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::ledger::steps::WORKER;
 use redrive_engine::model::AttemptOrigin;
-use redrive_engine::runs::life::word;
+use redrive_engine::runs::document::word;
 
 /// Who acted when nobody gave a name.
 pub(crate) const REPORTER: &str = "reporter";

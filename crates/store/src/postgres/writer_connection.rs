@@ -18,7 +18,7 @@ use tokio_postgres::types::ToSql;
 use super::address::Address;
 use super::connection::{COMMIT_ANSWER_MAX, Session, connect};
 use super::failure::{classify, database, is_unavailable};
-use super::look::Look;
+use super::snapshot::Snapshot;
 use super::write::Write;
 use redrive_engine::error::{Error, PortResult as Result};
 
@@ -73,7 +73,7 @@ fn source_is_ours(error: &tokio_postgres::Error) -> bool {
     std::error::Error::source(error).is_some_and(|source| !source.is::<std::io::Error>())
 }
 
-pub(super) struct Line {
+pub(super) struct WriterConnection {
     /// Sent before the last statement, in their order.
     ahead: Vec<Sent>,
     /// Before the runtime: what drives it goes last.
@@ -86,7 +86,7 @@ pub(super) struct Line {
     failure: Option<Failure>,
 }
 
-impl Line {
+impl WriterConnection {
     pub(super) fn open(address: &Address) -> Result<Self> {
         let runtime = Builder::new_current_thread()
             .enable_io()
@@ -98,10 +98,10 @@ impl Line {
         let session = runtime.block_on(connect(address, drive))?;
         let driver = driver.ok_or_else(|| Error::Unexpected("nothing moves a connection's bytes".into()))?;
         let (ahead, session) = (Vec::new(), Arc::new(session));
-        let mut line = Self { ahead, session, runtime, driver, answer_max: COMMIT_ANSWER_MAX, failure: None };
-        let set = line.wait(line.session.client.batch_execute(SETTINGS));
-        line.noted(set)?;
-        Ok(line)
+        let mut connection = Self { ahead, session, runtime, driver, answer_max: COMMIT_ANSWER_MAX, failure: None };
+        let set = connection.wait(connection.session.client.batch_execute(SETTINGS));
+        connection.noted(set)?;
+        Ok(connection)
     }
 
     /// For somebody who reads everything there is.
@@ -235,9 +235,9 @@ impl Line {
     }
 
     /// Reads as readers do, within the transaction that is open.
-    pub(super) fn look<T>(&mut self, read: impl AsyncFnOnce(Look<'_>) -> Result<T>) -> Result<T> {
+    pub(super) fn snapshot<T>(&mut self, read: impl AsyncFnOnce(Snapshot<'_>) -> Result<T>) -> Result<T> {
         let Session { client, statements } = &*self.session;
-        let found = self.wait(read(Look::new(client, statements)));
+        let found = self.wait(read(Snapshot::new(client, statements)));
         found.map_err(|error| {
             let (how, error) = match (self.first_failure_ahead(), classify(error)) {
                 (Some(first), _) => (Failure::of(&first), database(first)),
@@ -276,20 +276,20 @@ mod tests {
     #[test]
     fn a_database_that_does_not_answer_is_lost() {
         let database = private_postgres::Database::fresh().unwrap();
-        let mut line = Line::open(&Address::parse(database.url()).unwrap()).unwrap();
-        line.answer_max = Duration::from_millis(50);
-        let refused = Error::from(line.query("SELECT pg_sleep(3600)", &[]).unwrap_err());
+        let mut connection = WriterConnection::open(&Address::parse(database.url()).unwrap()).unwrap();
+        connection.answer_max = Duration::from_millis(50);
+        let refused = Error::from(connection.query("SELECT pg_sleep(3600)", &[]).unwrap_err());
         assert!(matches!(refused, Error::Unavailable(_)), "{refused:?}");
-        assert_eq!((line.take_failure(), line.is_closed()), (Some(Failure::Lost), true));
+        assert_eq!((connection.take_failure(), connection.is_closed()), (Some(Failure::Lost), true));
     }
 
     const INSERT: &str = "INSERT INTO met (name) VALUES ($1)";
 
-    fn line_with_names(database: &private_postgres::Database) -> Line {
+    fn line_with_names(database: &private_postgres::Database) -> WriterConnection {
         database.sql("CREATE TABLE met (name TEXT CONSTRAINT runs_key UNIQUE)").unwrap();
-        let mut line = Line::open(&Address::parse(database.url()).unwrap()).unwrap();
-        line.execute(INSERT, &[&"before"]).unwrap();
-        line
+        let mut connection = WriterConnection::open(&Address::parse(database.url()).unwrap()).unwrap();
+        connection.execute(INSERT, &[&"before"]).unwrap();
+        connection
     }
 
     fn meet(name: &'static str) -> Write {
@@ -299,39 +299,39 @@ mod tests {
     #[test]
     fn what_was_sent_ahead_is_there_for_what_comes_next() {
         let database = private_postgres::Database::fresh().unwrap();
-        let mut line = line_with_names(&database);
-        line.send(vec![meet("a"), meet("b")]);
-        let seen: i64 = line.row("SELECT count(*) FROM met", &[]).unwrap().unwrap().get(0);
-        assert_eq!((seen, line.settle().is_ok()), (3, true));
+        let mut connection = line_with_names(&database);
+        connection.send(vec![meet("a"), meet("b")]);
+        let seen: i64 = connection.row("SELECT count(*) FROM met", &[]).unwrap().unwrap().get(0);
+        assert_eq!((seen, connection.settle().is_ok()), (3, true));
     }
 
     #[test]
     fn what_failed_first_says_why_whatever_comes_behind_it() {
         let database = private_postgres::Database::fresh().unwrap();
-        let mut line = line_with_names(&database);
-        line.execute("BEGIN", &[]).unwrap();
-        line.send(vec![meet("a"), meet("before"), meet("b")]);
-        let refused = line.row("SELECT count(*) FROM met", &[]).unwrap_err();
+        let mut connection = line_with_names(&database);
+        connection.execute("BEGIN", &[]).unwrap();
+        connection.send(vec![meet("a"), meet("before"), meet("b")]);
+        let refused = connection.row("SELECT count(*) FROM met", &[]).unwrap_err();
         assert!(refused.to_string().contains("runs_key"), "{refused}");
-        assert_eq!(line.take_failure(), Some(Failure::NotNew));
-        assert!(line.roll_back() && line.settle().is_ok());
-        let seen: i64 = line.row("SELECT count(*) FROM met", &[]).unwrap().unwrap().get(0);
+        assert_eq!(connection.take_failure(), Some(Failure::NotNew));
+        assert!(connection.roll_back() && connection.settle().is_ok());
+        let seen: i64 = connection.row("SELECT count(*) FROM met", &[]).unwrap().unwrap().get(0);
         assert_eq!(seen, 1);
     }
 
     #[test]
     fn rows_that_end_in_an_error_are_an_error() {
         let database = private_postgres::Database::fresh().unwrap();
-        let mut line = Line::open(&Address::parse(database.url()).unwrap()).unwrap();
+        let mut connection = WriterConnection::open(&Address::parse(database.url()).unwrap()).unwrap();
         let mut taken = 0;
-        let cut = line.each_row("SELECT 1 / (3 - n) FROM generate_series(1, 5) AS n", &[], |_| {
+        let cut = connection.each_row("SELECT 1 / (3 - n) FROM generate_series(1, 5) AS n", &[], |_| {
             taken += 1;
             Ok(())
         });
         assert!(cut.is_err_and(|error| error.to_string().contains("division by zero")));
-        assert_eq!((taken, line.take_failure()), (2, Some(Failure::Command)));
-        let not_ours = line.each_row("SELECT 1", &[], |_| Err(Error::Busy.into()));
+        assert_eq!((taken, connection.take_failure()), (2, Some(Failure::Command)));
+        let not_ours = connection.each_row("SELECT 1", &[], |_| Err(Error::Busy.into()));
         assert!(matches!(not_ours.map_err(Error::from), Err(Error::Busy)));
-        assert!(line.row("SELECT 1", &[]).unwrap().is_some());
+        assert!(connection.row("SELECT 1", &[]).unwrap().is_some());
     }
 }

@@ -4,7 +4,7 @@ use redrive_core::run::StateName;
 use redrive_core::wire::Sort;
 
 use super::filter::COUNT_MAX;
-use redrive_engine::runs::life::{HELD, position};
+use redrive_engine::runs::document::{HELD, position};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Total {

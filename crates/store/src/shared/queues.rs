@@ -5,7 +5,7 @@ use redrive_core::wire::{QueueSettings, QueueView, QueuesAnswer};
 
 use super::by_state::ByState;
 use super::cursor::{seal, unseal};
-use crate::kept::columns::{Columns, json, parsed, text, time, time_or_none};
+use crate::shared::columns::{Columns, json, parsed, text, time, time_or_none};
 use redrive_engine::error::{Error, PortResult as Result};
 
 /// What [`view`] reads.

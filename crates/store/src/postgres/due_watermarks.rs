@@ -14,7 +14,7 @@ const WHOLE_EVERY_MS: u64 = 20 * SECOND_MS;
 const SLACK_MS: u64 = 60 * SECOND_MS;
 
 #[derive(Debug, Default)]
-pub(super) struct Marks {
+pub(super) struct DueWatermarks {
     at: HashMap<i64, i64>,
     whole_at: HashMap<i64, Timestamp>,
 }
@@ -26,7 +26,7 @@ pub(super) struct From {
     pub(super) whole: bool,
 }
 
-impl Marks {
+impl DueWatermarks {
     /// Where a look at a queue begins.
     pub(super) fn at(&self, queue: i64, now: Timestamp) -> i64 {
         let fresh = self.whole_at.get(&queue).is_some_and(|at| *at <= now && now.since(*at) < WHOLE_EVERY_MS);

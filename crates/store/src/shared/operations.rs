@@ -4,11 +4,11 @@ use redrive_core::wire::{CanaryView, ItemOutcome, OperationItem, OperationItemsP
 
 use super::cursor::{seal_numbers, unseal_numbers};
 use super::filter::PAGE_MAX;
-use crate::kept::columns::{Columns, json, number, owned_or_none, parsed_or_none};
+use crate::shared::columns::{Columns, json, number, owned_or_none, parsed_or_none};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::operations::{ItemsCall, NewOperation};
 use redrive_engine::operations::row::{OperationRow, public_id};
-use redrive_engine::runs::life::word;
+use redrive_engine::runs::document::word;
 
 /// What a cursor into the list is sealed for.
 pub(crate) const OPERATIONS: &str = "operations";

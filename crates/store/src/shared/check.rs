@@ -2,9 +2,9 @@
 
 use redrive_core::run::StateName;
 
-use crate::kept::columns::{Columns, whole};
+use crate::shared::columns::{Columns, whole};
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::document::position;
 
 /// How many counters are not what a recount says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -8,11 +8,11 @@ use redrive_core::time::Timestamp;
 use redrive_core::verdict::Verdict;
 use redrive_core::wire::{AttemptView, ErrorReport, PayloadOmitted, RunSummary};
 
-use crate::kept::columns::{Columns, json, number, packed_json, packed_json_or_none, text, time, whole};
+use crate::shared::columns::{Columns, json, number, packed_json, packed_json_or_none, text, time, whole};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::ingest::fingerprints::FingerprintKey;
 use redrive_engine::model::{AttemptBody, AttemptOrigin};
-use redrive_engine::runs::life::{Life, word};
+use redrive_engine::runs::document::{RunDocument, word};
 
 /// An attempt that has ended.
 pub(crate) struct EndedAttempt {
@@ -78,7 +78,7 @@ pub(crate) fn with_late(attempts: &mut [EndedAttempt], late: impl IntoIterator<I
 }
 
 /// The attempt that somebody is at, where there is one.
-pub(crate) fn under_way(summary: &RunSummary, life: &Life) -> Option<AttemptView> {
+pub(crate) fn under_way(summary: &RunSummary, life: &RunDocument) -> Option<AttemptView> {
     let lease = life.lease.as_ref().filter(|_| summary.state == StateName::Running)?;
     let began_at = Timestamp::from_millis(lease.b);
     let origin = AttemptOrigin {

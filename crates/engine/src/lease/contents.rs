@@ -6,7 +6,7 @@ use redrive_core::wire::{ErrorReport, HandedChange, LeasedRun};
 use crate::error::Result;
 use crate::lease::claim::Granted;
 use crate::ledger::steps::{StepRow, changed, views};
-use crate::runs::payload::KeptPayload;
+use crate::runs::payload::StoredPayload;
 use crate::runs::run_row::RunRow;
 
 /// The trace link, where the producer gave one.
@@ -15,16 +15,16 @@ const TRACE: &str = "trace";
 const LAST_ERROR_MAX_BYTES: usize = 2_000;
 
 /// What was read of a run for its worker.
-pub struct Carried {
-    pub payload: KeptPayload,
+pub struct RunContents {
+    pub payload: StoredPayload,
     pub entries: Vec<StepRow>,
     /// Read only where [`wants_last_error`].
     pub last_error: Option<ErrorReport>,
 }
 
 impl Granted {
-    pub fn carrying(self, carried: Carried) -> Result<LeasedRun> {
-        let Carried { payload: kept, entries, last_error } = carried;
+    pub fn carrying(self, carried: RunContents) -> Result<LeasedRun> {
+        let RunContents { payload: kept, entries, last_error } = carried;
         let about = kept.about.clone();
         let (payload, payload_base64) = kept.into_wire()?;
         Ok(LeasedRun {

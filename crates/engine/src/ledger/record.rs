@@ -7,7 +7,7 @@ use redrive_core::text::Text;
 use redrive_core::wire::{StepView, Versions};
 
 use crate::error::{Error, Result};
-use crate::ledger::step_room;
+use crate::ledger::output_budget;
 use crate::ledger::steps::{Mover, StepRow, WORKER, is_effect};
 use crate::model::{NewStep, UnderLease};
 use crate::ports::rows::{MovedEntry, NewEntry};
@@ -29,8 +29,8 @@ pub fn record(tx: &mut Tx<'_>, row: &mut RunRow, step: &NewStep, attempt: u32, e
         tx.note_move(row, row, WORKER, "reconcile", Some(&Text::from(note.as_str())))?;
     }
     match keep(tx, row, step, by, &key, found, recorded)? {
-        Kept::Recorded(view) => Ok(*view),
-        Kept::NoRoom(state) => {
+        StoredAttempt::Recorded(view) => Ok(*view),
+        StoredAttempt::NoRoom(state) => {
             // An intent that is refused was not begun; whatever else is said has happened.
             if state.known() != Known::Open {
                 ledger::count_unrecorded(&mut row.run.effects, (is_effect(step, None), state));
@@ -42,7 +42,7 @@ pub fn record(tx: &mut Tx<'_>, row: &mut RunRow, step: &NewStep, attempt: u32, e
 }
 
 /// What became of a step.
-enum Kept {
+enum StoredAttempt {
     Recorded(Box<StepView>),
     /// The run has as many steps as it can have; this is how it would stand.
     NoRoom(EntryState),
@@ -57,8 +57,8 @@ fn keep(
     key: &str,
     found: Option<StepRow>,
     recorded: Recorded,
-) -> Result<Kept> {
-    let view = |entry: &StepRow, replayed| Ok(Kept::Recorded(Box::new(entry.view(replayed)?)));
+) -> Result<StoredAttempt> {
+    let view = |entry: &StepRow, replayed| Ok(StoredAttempt::Recorded(Box::new(entry.view(replayed)?)));
     let (state, holds) = match (recorded, &found) {
         (Recorded::Replayed | Recorded::Same, Some(found)) => {
             tx.rows.touch_step(found, by.epoch, tx.now)?;
@@ -71,9 +71,9 @@ fn keep(
     let own = found.filter(|found| found.run == Some(row.id));
     let own = if own.is_some() { own } else { tx.rows.step_of_run(row.id, key)? };
     if own.is_none() && row.step_count >= RUN_STEPS_MAX {
-        return Ok(Kept::NoRoom(state));
+        return Ok(StoredAttempt::NoRoom(state));
     }
-    let step = &*step_room::fit(row, own.as_ref(), step)?;
+    let step = &*output_budget::fit(row, own.as_ref(), step)?;
     match &own {
         Some(own) => tx.move_step(own, by, step, state, holds)?,
         None => {
@@ -127,7 +127,7 @@ pub fn record_late(tx: &mut Tx<'_>, row: &mut RunRow, under: &UnderLease, steps:
             let holds = tx.rows.step_holder(row.tenant, &key)?.is_none_or(|holder| holder.id == found.id);
             let versions = found.versions()?;
             let by = Mover { attempt: found.attempt, epoch, versions: &versions };
-            let step = &*step_room::fit(row, Some(&found), step)?;
+            let step = &*output_budget::fit(row, Some(&found), step)?;
             tx.move_step(&found, by, step, state, holds)?;
             let after = (is_effect(step, Some(&found)), state);
             ledger::recount(&mut row.run.effects, Some((found.effect, found.state)), after);
@@ -182,7 +182,7 @@ impl Tx<'_> {
                 .map_err(|refused| as_error(refused, found.as_ref()))?;
             if recorded != Recorded::Same || found.is_some() {
                 // The end of an attempt is never refused for its steps.
-                if let Kept::NoRoom(state) = keep(self, row, step, by, &key, found, recorded)? {
+                if let StoredAttempt::NoRoom(state) = keep(self, row, step, by, &key, found, recorded)? {
                     ledger::count_unrecorded(&mut row.run.effects, (is_effect(step, None), state));
                     dropped += 1;
                 }

@@ -68,12 +68,12 @@ impl Statements {
 
 /// What reads are written over.
 #[derive(Clone, Copy)]
-pub(super) struct Look<'a> {
+pub(super) struct Snapshot<'a> {
     client: &'a Client,
     statements: &'a Statements,
 }
 
-impl<'a> Look<'a> {
+impl<'a> Snapshot<'a> {
     pub(super) fn new(client: &'a Client, statements: &'a Statements) -> Self {
         Self { client, statements }
     }

@@ -7,7 +7,7 @@ use redrive_core::policy::BreakerSettings;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 
-use crate::breakers::kept::{self, ReadBreakers};
+use crate::breakers::stored::{self, ReadBreakers};
 use crate::error::Result;
 use crate::runs::run_row::RunRow;
 use crate::tx::Tx;
@@ -218,7 +218,7 @@ impl Tx<'_> {
         let said = if changed { in_words(&before, &after, event) } else { None };
         known.all.insert(name, after);
         if let Some((actor, event, note)) = said {
-            kept::note(self, &key.name(), &actor, event, note.as_ref())?;
+            stored::note(self, &key.name(), &actor, event, note.as_ref())?;
         }
         Ok(state)
     }

@@ -2,12 +2,12 @@
 
 use redrive_core::wire::Role;
 
-use crate::kept::columns::{
+use crate::shared::columns::{
     Columns, bytes, label_or_none, number, owned, parsed_or_none, time, time_or_none, unexpected,
 };
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::KeyRecord;
-use redrive_engine::runs::life::word;
+use redrive_engine::runs::document::word;
 
 /// Of what [`key_of`] reads; a condition or an order follows.
 pub(crate) const KEYS: &str =

@@ -1,7 +1,7 @@
 //! What a transaction has read and is about to write. Commands work on it in memory; what they changed goes out in a few
 //! statements at the end, or before a statement that has to see it.
 
-use crate::kept::records::Record as _;
+use crate::shared::records::Record as _;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::LazyLock;
 
@@ -10,14 +10,14 @@ use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Severity;
 
-use crate::kept::columns::{Columns, label_or_none, number, parsed_or_none, time};
-use crate::kept::records;
+use crate::shared::columns::{Columns, label_or_none, number, parsed_or_none, time};
+use crate::shared::records;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::map::Map;
-use redrive_engine::patterns::sightings::KnownPattern;
+use redrive_engine::patterns::sightings::CachedPattern;
 use redrive_engine::ports::rows::Own;
-use redrive_engine::runs::attempts::Kept;
-use redrive_engine::runs::life::word;
+use redrive_engine::runs::attempts::StoredAttempt;
+use redrive_engine::runs::document::word;
 use redrive_engine::runs::run_row::RunRow;
 use redrive_engine::tally::Tally;
 
@@ -51,7 +51,7 @@ pub(super) struct NewColumns {
 
 /// An attempt that ended, as its row will be.
 pub(super) struct SheetAttempt {
-    pub(super) kept: Kept,
+    pub(super) kept: StoredAttempt,
     pub(super) epoch: Option<i64>,
     pub(super) fingerprint: Option<(i64, i64)>,
     pub(super) body: Vec<u8>,
@@ -116,7 +116,7 @@ pub(super) enum Named {
 }
 
 #[derive(Default)]
-pub(super) struct Sheet {
+pub(super) struct UnitOfWork {
     /// Each in a place of its own: a map that holds them itself moves them all whenever it grows.
     pub(super) runs: Map<i64, Box<SheetRun>>,
     /// How many of those that were there before have been changed and not been sent.
@@ -128,10 +128,10 @@ pub(super) struct Sheet {
     /// Numbers that no run has yet.
     pub(super) numbers: Vec<i64>,
     /// By run and number; none where there is no such attempt.
-    pub(super) attempts: Map<(i64, u32), Option<Kept>>,
+    pub(super) attempts: Map<(i64, u32), Option<StoredAttempt>>,
     /// By run.
-    pub(super) last_failures: Map<i64, Option<Kept>>,
-    pub(super) patterns: Map<PatternKey, Option<KnownPattern>>,
+    pub(super) last_failures: Map<i64, Option<StoredAttempt>>,
+    pub(super) patterns: Map<PatternKey, Option<CachedPattern>>,
     /// Runs that are known to have no entry in the ledger.
     pub(super) no_steps: HashSet<i64>,
     pub(super) out: Out,
@@ -159,7 +159,7 @@ pub(super) static COLUMNS: LazyLock<String> = LazyLock::new(|| {
 /// How many they are.
 pub(super) const COLUMN_COUNT: usize = records::RUN_COLUMN_COUNT + 6;
 
-impl Sheet {
+impl UnitOfWork {
     /// For so many runs that are about to come.
     pub(super) fn make_room(&mut self, runs: usize) {
         self.runs.reserve(runs);

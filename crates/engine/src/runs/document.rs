@@ -23,7 +23,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 /// A run's inner life. Field names are short because every row carries them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Life {
+pub struct RunDocument {
     #[serde(default, skip_serializing_if = "is_default", rename = "e")]
     pub epoch: u64,
     #[serde(default, skip_serializing_if = "is_default", rename = "ea")]
@@ -67,9 +67,9 @@ pub struct Life {
     #[serde(default, skip_serializing_if = "is_default", rename = "rp")]
     pub replay: bool,
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "l")]
-    pub lease: Option<LeaseLife>,
+    pub lease: Option<LeaseDocument>,
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "rv")]
-    pub review: Option<ReviewLife>,
+    pub review: Option<ReviewDocument>,
     /// Merged: when it would have been due, had it been scheduled before.
     #[serde(default, skip_serializing_if = "is_default", rename = "md")]
     pub due_before_merge: Timestamp,
@@ -121,7 +121,7 @@ pub struct Life {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LeaseLife {
+pub struct LeaseDocument {
     pub x: i64,
     pub ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -136,7 +136,7 @@ pub struct LeaseLife {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ReviewLife {
+pub struct ReviewDocument {
     pub proposed: String,
     pub plan_hash: String,
     pub asked_at: i64,
@@ -150,7 +150,7 @@ pub struct ReviewLife {
     pub force: bool,
 }
 
-/// The columns that, with [`Life`], make a run.
+/// The columns that, with [`RunDocument`], make a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StateColumns {
     pub state: StateName,
@@ -206,7 +206,7 @@ pub fn word<T: Copy>(all: &[T], number: i64, what: &str) -> Result<T> {
     found.ok_or_else(|| Error::Unexpected(format!("{what} {number}")))
 }
 
-impl Life {
+impl RunDocument {
     pub fn of(run: &Run, worker: Option<Label>, start_id: Option<Label>) -> Self {
         let mut life = Self {
             epoch: run.epoch,
@@ -240,9 +240,9 @@ impl Life {
             State::Scheduled(scheduled) => life.replay = scheduled.replay,
             State::Running(lease) => {
                 life.replay = lease.replay;
-                life.lease = Some(LeaseLife::of(lease));
+                life.lease = Some(LeaseDocument::of(lease));
             }
-            State::Review(review) => life.review = Some(ReviewLife::of(review)),
+            State::Review(review) => life.review = Some(ReviewDocument::of(review)),
             State::Merged(Merged { before: BeforeMerge::Dead(because), .. }) => life.before_merge = Some(*because),
             State::Merged(Merged { before: BeforeMerge::Closed(closed), .. }) => {
                 life.closed_before_merge = Some(*closed);
@@ -337,7 +337,7 @@ impl Life {
     }
 }
 
-impl LeaseLife {
+impl LeaseDocument {
     fn of(lease: &Lease) -> Self {
         Self {
             x: lease.expires_at.as_millis(),
@@ -366,7 +366,7 @@ impl LeaseLife {
     }
 }
 
-impl ReviewLife {
+impl ReviewDocument {
     fn of(review: &Review) -> Self {
         Self {
             proposed: review.proposed.clone(),

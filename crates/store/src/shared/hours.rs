@@ -8,10 +8,10 @@ use redrive_core::wire::{StatsAnswer, StatsPoint};
 
 use super::by_state::{Count, standing};
 use super::lookup::Whose;
-use crate::kept::columns::unexpected;
+use crate::shared::columns::unexpected;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::{HourlyKind, StatsCall};
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::document::position;
 
 /// No queue has this number.
 const NO_QUEUE: i64 = 0;

@@ -13,14 +13,14 @@ use crate::tx::{Queue, Tx};
 
 impl Tx<'_> {
     /// Fills in what the policy needs to judge `failure`; a run that is not in the store yet is `new`.
-    pub fn look_around(
+    pub fn load_surroundings(
         &mut self,
         row: &mut RunRow,
         (queue, policy): (&Queue, &Policy),
         failure: &Failure,
         new: Option<&NewRun>,
     ) -> Result<()> {
-        self.look_at_the_tenant(row, policy)?;
+        self.load_tenant_surroundings(row, policy)?;
         let routed = !policy.ladder.is_empty() || policy.fallback_queue.is_some() || !policy.agents.is_empty();
         let changed = failure.category != Category::Transient || policy.strategies.contains_key(&failure.reason);
         if !changed || !(routed || failure.reason == Reason::ContextOverflow) {
@@ -40,7 +40,7 @@ impl Tx<'_> {
     }
 
     /// What the tenant's retries have used, where anybody has set them a cap, and what holds them.
-    pub fn look_at_the_tenant(&mut self, row: &mut RunRow, policy: &Policy) -> Result<()> {
+    pub fn load_tenant_surroundings(&mut self, row: &mut RunRow, policy: &Policy) -> Result<()> {
         if policy.budget.look_at_the_tenant() {
             row.run.around.tenant_spent = self.spent_today(row.tenant)?;
         }

@@ -20,12 +20,12 @@ const TELL_EVERY: Duration = Duration::from_millis(100);
 /// How long to wait before connecting again.
 const RECONNECT: Duration = Duration::from_secs(1);
 
-pub(super) struct Telling {
+pub(super) struct Notifier {
     stop: watch::Sender<bool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Telling {
+impl Notifier {
     pub(super) fn start(address: Address, wakeups: Wakeups) -> Result<Self> {
         let (stop, stopped) = watch::channel(false);
         let thread = std::thread::Builder::new()
@@ -129,9 +129,9 @@ mod tests {
     #[test]
     fn the_listening_thread_ends_with_its_store() {
         let nowhere = Address::parse("postgres://nobody@127.0.0.1:1/nothing").unwrap();
-        let telling = Telling::start(nowhere, Wakeups::new()).unwrap();
-        let thread = telling.thread.lock().unwrap().take().unwrap();
-        drop(telling);
+        let notifier = Notifier::start(nowhere, Wakeups::new()).unwrap();
+        let thread = notifier.thread.lock().unwrap().take().unwrap();
+        drop(notifier);
         thread.join().unwrap();
     }
 }

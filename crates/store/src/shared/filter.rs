@@ -3,9 +3,9 @@
 use redrive_core::run::StateName;
 use redrive_core::wire::{Severity, Sort};
 
-use crate::kept::counts::or_all;
+use crate::shared::counts::or_all;
 use redrive_engine::model::{RunFilter, TenantScope};
-use redrive_engine::runs::life::position;
+use redrive_engine::runs::document::position;
 
 pub(crate) const PAGE_MAX: u32 = 500;
 /// Rows that one page may look at.
@@ -66,7 +66,7 @@ mod tests {
 
     use super::{IS_URGENT, urgent};
     use redrive_engine::model::RunFilter;
-    use redrive_engine::runs::life::position;
+    use redrive_engine::runs::document::position;
 
     #[test]
     fn what_is_above_normal_is_urgent_and_nothing_else() {

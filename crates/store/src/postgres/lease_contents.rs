@@ -1,6 +1,6 @@
 //! What runs carry when they are handed to a worker: read for all of them at once, after the commit that grants them.
 
-use crate::kept::records::{Record as _, STEP_COLUMNS, kept_payload};
+use crate::shared::records::{Record as _, STEP_COLUMNS, read_payload};
 use std::sync::LazyLock;
 
 use redrive_core::lifecycle::Outcome;
@@ -10,19 +10,19 @@ use tokio_postgres::types::ToSql;
 
 use super::columns::{number, packed, packed_json};
 use super::failure::classify;
-use super::look::Look;
 use super::pieces::payload_of;
+use super::snapshot::Snapshot;
 use super::steps::entries_of;
-use crate::kept::pages::NEWEST_ATTEMPTS;
+use crate::shared::pages::NEWEST_ATTEMPTS;
 use redrive_engine::attempt::start::Begun;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::lease::claim::Granted;
-use redrive_engine::lease::handing_out::{Carried, handed_out, wants_last_error, with_last_error};
+use redrive_engine::lease::contents::{RunContents, handed_out, wants_last_error, with_last_error};
 use redrive_engine::ledger::steps::{StepRow, changed, views};
 use redrive_engine::map::Map;
 use redrive_engine::model::{AttemptBody, Started};
-use redrive_engine::runs::life::position;
-use redrive_engine::runs::payload::{KeptPayload, raw_json};
+use redrive_engine::runs::document::position;
+use redrive_engine::runs::payload::{StoredPayload, raw_json};
 
 const PAYLOADS: &str =
     "SELECT payload.*, q_run FROM unnest($1::bigint[], $2::bigint[]) AS q(q_run, q_revision) CROSS JOIN LATERAL (
@@ -31,11 +31,11 @@ static STEPS: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {STEP_COLUMNS} FROM steps WHERE run = ANY($1) ORDER BY id"));
 
 /// Reads what runs carry, for all of them at once, and puts both together.
-pub(super) async fn complete_leases(look: &Look<'_>, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
-    let mut carriage = Carriage::read(look, &granted).await?;
+pub(super) async fn complete_leases(snapshot: &Snapshot<'_>, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
+    let mut carriage = LeaseContents::read(snapshot, &granted).await?;
     let mut leased = Vec::with_capacity(granted.len());
     for granted in granted {
-        let (run, last_error) = (granted.row, last_error(look, granted.row, &granted.changes).await);
+        let (run, last_error) = (granted.row, last_error(snapshot, granted.row, &granted.changes).await);
         let carried = last_error.and_then(|last_error| carriage.of_run(run, last_error)).map_err(classify);
         leased.push((run, carried.and_then(|carried| granted.carrying(carried))));
     }
@@ -43,22 +43,22 @@ pub(super) async fn complete_leases(look: &Look<'_>, granted: Vec<Granted>) -> R
 }
 
 /// Payloads and steps, by run.
-struct Carriage {
-    payloads: Map<i64, Result<KeptPayload>>,
+struct LeaseContents {
+    payloads: Map<i64, Result<StoredPayload>>,
     entries: Map<i64, Result<Vec<StepRow>>>,
 }
 
-impl Carriage {
-    async fn read(look: &Look<'_>, granted: &[Granted]) -> Result<Self> {
+impl LeaseContents {
+    async fn read(snapshot: &Snapshot<'_>, granted: &[Granted]) -> Result<Self> {
         let revision = |granted: &Granted| (granted.row, i64::from(granted.revision));
         let (runs, revisions): (Vec<i64>, Vec<i64>) = granted.iter().map(revision).unzip();
         let of_runs: [&(dyn ToSql + Sync); 1] = [&runs];
         let of_revisions: [&(dyn ToSql + Sync); 2] = [&runs, &revisions];
-        let (kept, steps) = tokio::try_join!(look.rows(PAYLOADS, &of_revisions), look.rows(&STEPS, &of_runs))?;
+        let (kept, steps) = tokio::try_join!(snapshot.rows(PAYLOADS, &of_revisions), snapshot.rows(&STEPS, &of_runs))?;
         let mut carriage = Self { payloads: Map::default(), entries: Map::default() };
         carriage.payloads.reserve(kept.len());
         for row in kept {
-            carriage.payloads.insert(number(&row, 3)?, kept_payload(&row));
+            carriage.payloads.insert(number(&row, 3)?, read_payload(&row));
         }
         for row in steps {
             let entries = carriage.entries.entry(number(&row, 1)?).or_insert_with(|| Ok(Vec::new()));
@@ -71,9 +71,9 @@ impl Carriage {
         Ok(carriage)
     }
 
-    fn of_run(&mut self, run: i64, last_error: Option<ErrorReport>) -> Result<Carried> {
-        let payload = self.payloads.remove(&run).unwrap_or_else(|| Ok(KeptPayload::none()))?;
-        Ok(Carried { payload, entries: self.entries.remove(&run).unwrap_or_else(|| Ok(Vec::new()))?, last_error })
+    fn of_run(&mut self, run: i64, last_error: Option<ErrorReport>) -> Result<RunContents> {
+        let payload = self.payloads.remove(&run).unwrap_or_else(|| Ok(StoredPayload::none()))?;
+        Ok(RunContents { payload, entries: self.entries.remove(&run).unwrap_or_else(|| Ok(Vec::new()))?, last_error })
     }
 }
 
@@ -93,54 +93,54 @@ static LAST_VERDICT: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// What was decided last.
-pub(super) async fn last_verdict(look: &Look<'_>, run: i64) -> Result<Option<Verdict>> {
-    look.row(&LAST_VERDICT, &[&run]).await?.map(|row| packed_json(&row, 0, "verdict")).transpose()
+pub(super) async fn last_verdict(snapshot: &Snapshot<'_>, run: i64) -> Result<Option<Verdict>> {
+    snapshot.row(&LAST_VERDICT, &[&run]).await?.map(|row| packed_json(&row, 0, "verdict")).transpose()
 }
 
 /// The body of the last attempt that ended so.
-pub(super) async fn last_body(look: &Look<'_>, run: i64, outcome: Outcome) -> Result<Option<AttemptBody>> {
-    let found = look.row(&LAST_BODY, &[&run, &position(Outcome::ALL, &outcome)]).await?;
+pub(super) async fn last_body(snapshot: &Snapshot<'_>, run: i64, outcome: Outcome) -> Result<Option<AttemptBody>> {
+    let found = snapshot.row(&LAST_BODY, &[&run, &position(Outcome::ALL, &outcome)]).await?;
     found.map(|row| packed_json(&row, 0, "attempt")).transpose()
 }
 
 /// What the last failed attempt said, where a change gives it to the model.
-async fn last_error(look: &Look<'_>, run: i64, changes: &[HandedChange]) -> Result<Option<ErrorReport>> {
+async fn last_error(snapshot: &Snapshot<'_>, run: i64, changes: &[HandedChange]) -> Result<Option<ErrorReport>> {
     if !wants_last_error(changes) {
         return Ok(None);
     }
-    Ok(last_body(look, run, Outcome::Failed).await?.and_then(|body| body.error))
+    Ok(last_body(snapshot, run, Outcome::Failed).await?.and_then(|body| body.error))
 }
 
 /// Adds to the start of a known run, or of one whose payload has to be changed, what was recorded of it.
-pub(super) async fn complete_start(look: &Look<'_>, begun: Begun) -> Result<Started> {
+pub(super) async fn complete_start(snapshot: &Snapshot<'_>, begun: Begun) -> Result<Started> {
     let run = begun.run;
     let epoch = begun.answer.lease.as_ref().map(|_| begun.epoch);
     let (payload_differs, closed) = (begun.payload_differs, begun.closed);
-    let entries = entries_of(look, run).await?;
+    let entries = entries_of(snapshot, run).await?;
     let versions_changed = changed(&entries, &begun.versions)?;
     let mut started = begun.into_started();
     let answer = &mut started.answer;
     answer.versions_changed = versions_changed;
     answer.steps = views(&entries)?;
     if closed {
-        answer.output = last_body(look, run, Outcome::Succeeded).await?.and_then(|body| body.output);
+        answer.output = last_body(snapshot, run, Outcome::Succeeded).await?.and_then(|body| body.output);
     }
     // The same start again gets what it got before.
     if let Some(epoch) = epoch {
         let sql = "SELECT changes, body FROM sent WHERE run = $1 AND attempt = $2 AND epoch = $3";
-        let sent = look.row(sql, &[&run, &i64::from(answer.attempt), &epoch.cast_signed()]).await?;
+        let sent = snapshot.row(sql, &[&run, &i64::from(answer.attempt), &epoch.cast_signed()]).await?;
         if let Some(row) = sent {
             answer.changes = packed_json(&row, 0, "changes")?;
             answer.payload = Some(raw_json(packed(&row, 1)?, "sent")?);
             return Ok(started);
         }
     }
-    let error = last_error(look, run, &answer.changes).await?;
+    let error = last_error(snapshot, run, &answer.changes).await?;
     answer.changes = with_last_error(std::mem::take(&mut answer.changes), error.as_ref());
     started.to_prepare = epoch.is_some() && !answer.changes.is_empty();
     if payload_differs || started.to_prepare {
         let answer = &mut started.answer;
-        (answer.payload, answer.payload_base64) = payload_of(look, run, answer.revision).await?.into_wire()?;
+        (answer.payload, answer.payload_base64) = payload_of(snapshot, run, answer.revision).await?.into_wire()?;
     }
     Ok(started)
 }
