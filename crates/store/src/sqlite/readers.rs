@@ -49,7 +49,7 @@ fn expect(conn: &Connection, pragma: &str, wanted: i64) -> PortResult<()> {
 
 /// A small pool of readers. One owner has at most half of them at a time.
 pub(super) struct Readers {
-    shelf: Arc<ReaderPool>,
+    pool: Arc<ReaderPool>,
     turns: Turns<Owner>,
 }
 
@@ -66,20 +66,20 @@ impl ReaderPool {
             Some(conn) => conn,
             None => open_reader(&self.path)?,
         };
-        Ok(PooledReader { conn: Some(conn), shelf: Arc::clone(self) })
+        Ok(PooledReader { conn: Some(conn), pool: Arc::clone(self) })
     }
 }
 
 /// A connection on loan: it comes back when it is dropped, unless its reader panicked in the middle of something.
 struct PooledReader {
     conn: Option<Connection>,
-    shelf: Arc<ReaderPool>,
+    pool: Arc<ReaderPool>,
 }
 
 impl Drop for PooledReader {
     fn drop(&mut self) {
         if let Some(conn) = self.conn.take().filter(|_| !std::thread::panicking()) {
-            self.shelf.idle.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
+            self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
         }
     }
 }
@@ -88,8 +88,8 @@ impl Readers {
     /// `count` connections to a store that the writer has already opened.
     pub(super) fn open(path: &Path, count: usize) -> Result<Self> {
         let idle = (0..count).map(|_| open_reader(path)).collect::<PortResult<Vec<_>>>()?;
-        let shelf = Arc::new(ReaderPool { path: path.to_owned(), idle: Mutex::new(idle) });
-        Ok(Self { shelf, turns: Turns::new(count, count.div_ceil(2)) })
+        let pool = Arc::new(ReaderPool { path: path.to_owned(), idle: Mutex::new(idle) });
+        Ok(Self { pool, turns: Turns::new(count, count.div_ceil(2)) })
     }
 
     /// Runs `read` beside the other tasks, in one transaction: all it sees is of one moment.
@@ -99,13 +99,13 @@ impl Readers {
         read: impl FnOnce(&Connection) -> PortResult<T> + Send + 'static,
     ) -> Result<T> {
         let turn = self.turns.take(owner).await.ok_or(Error::Closing)?;
-        let shelf = Arc::clone(&self.shelf);
+        let pool = Arc::clone(&self.pool);
         let reading = tokio::task::spawn_blocking(move || {
             // Held here and not by the caller, who may stop waiting before the read ends.
             let _turn = turn;
             give_way();
-            let lent = shelf.take()?;
-            let conn = lent.conn.as_ref().ok_or(Error::Closing)?;
+            let reader = pool.take()?;
+            let conn = reader.conn.as_ref().ok_or(Error::Closing)?;
             read(&*conn.unchecked_transaction()?)
         });
         match reading.await {
@@ -117,7 +117,7 @@ impl Readers {
     /// Refuses new reads; those under way end by themselves.
     pub(super) fn close(&self) {
         self.turns.close();
-        self.shelf.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
