@@ -11,12 +11,17 @@ use redrive_core::text::Text;
 use redrive_core::time::{DAY_MS, Timestamp};
 use redrive_core::wire::FailureAnswer;
 
+use crate::breakers::ended;
 use crate::codec::encode;
 use crate::error::{Error, Result};
 use crate::ingest::report::{Failed, settle};
 use crate::model::{AttemptBody, HourlyKind, Swept};
 use crate::runs::attempts::json;
+use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
+use crate::runs::set_aside;
+use crate::runs::surroundings;
+use crate::triage::verbs;
 use crate::tx::{Queue, Tx};
 
 /// Beyond so many the oldest are forgotten, and count as time in which somebody was there.
@@ -44,7 +49,7 @@ pub fn note_absence(tx: &mut Tx<'_>) -> Result<()> {
 pub fn rescue_expired(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
     note_absence(tx)?;
     let (now, most) = (tx.now, tx.pace.piece(most));
-    let rows = tx.readable(|rows| rows.to_wake(now, most))?;
+    let rows = set_aside::readable(tx, |rows| rows.to_wake(now, most))?;
     let looked_at = rows.len();
     // A deadline counts from the attempt's beginning, the other limits from their end.
     let judged_from = |lease: &Lease| match lease.deadline_at <= now {
@@ -63,21 +68,21 @@ pub fn rescue_expired(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
 
 fn rescue(tx: &mut Tx<'_>, mut row: RunRow, absences: &[Absence]) -> Result<()> {
     let Some(lease) = row.run.lease() else {
-        return tx.set_run_aside(row.id, "its lease ran out, and it is not running");
+        return set_aside::set_run_aside(tx, row.id, "its lease ran out, and it is not running");
     };
     let jitter = tx.dice.jitter();
     let lease = lease.attended(tx.now, absences);
     let passed = what_passed(&lease, tx.now, absences, jitter);
     row.run.state = State::Running(lease);
     // Only the deadline had come, and our absences have moved it on.
-    let Some(event) = passed else { return tx.save_life(&row) };
-    let (_, policy) = tx.rules_of(&row)?;
+    let Some(event) = passed else { return run_row::save_life(tx, &row) };
+    let (_, policy) = run_row::rules_of(tx, &row)?;
     let before = row.clone();
-    tx.load_tenant_surroundings(&mut row, &policy)?;
-    let Some(moved) = tx.ask_for_service(&row, &event, &policy)? else { return Ok(()) };
+    surroundings::load_tenant_surroundings(tx, &mut row, &policy)?;
+    let Some(moved) = set_aside::ask_for_service(tx, &row, &event, &policy)? else { return Ok(()) };
     if moved.verdict.is_none() {
         row.run = moved.run;
-        return tx.save_life(&row);
+        return run_row::save_life(tx, &row);
     }
     let (attempt, epoch) = (row.run.attempt, row.run.epoch);
     settle_found(tx, &before, row, moved, attempt, epoch).map(|_| ())
@@ -93,8 +98,8 @@ pub fn settle_found(
     epoch: u64,
 ) -> Result<FailureAnswer> {
     let verdict = moved.verdict.as_ref().ok_or_else(|| Error::Unexpected("a failure without a verdict".into()))?;
-    let (_, policy) = tx.rules_of(before)?;
-    tx.attempt_ended(before, Some(epoch), Some(&verdict.reason), &policy)?;
+    let (_, policy) = run_row::rules_of(tx, before)?;
+    ended::attempt_ended(tx, before, Some(epoch), Some(&verdict.reason), &policy)?;
     let failure = Failure::found(verdict.reason.clone(), &verdict.rule);
     let fingerprint = Fingerprint {
         version: FINGERPRINT_VERSION,
@@ -131,7 +136,7 @@ fn in_words(rule: &str) -> &'static str {
 pub fn reject_unclaimed(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
     note_absence(tx)?;
     let most = tx.pace.piece(most);
-    tx.read_set_aside_again(most)?;
+    set_aside::read_set_aside_again(tx, most)?;
     let absences = tx.rows.absences_since(Timestamp::default())?;
     let mut swept = Swept::default();
     // What its queue's workers can't be given is no work that waits: it is found here when the queue's rules have changed.
@@ -151,7 +156,7 @@ pub fn reject_unclaimed(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
         let known = tx.queue_by_id(queue)?;
         let patience = tx.policy(&known, tenant)?.unclaimed_after_ms;
         let oldest = attended_since(tx.now, patience, &absences);
-        for row in tx.readable(|rows| rows.overdue(queue, tenant, oldest, most - swept.moved))? {
+        for row in set_aside::readable(tx, |rows| rows.overdue(queue, tenant, oldest, most - swept.moved))? {
             swept.looked_at += 1;
             swept.moved += 1;
             reject(tx, row, &absences)?;
@@ -168,38 +173,37 @@ pub fn reject_unleasable_of(tx: &mut Tx<'_>, queue: &Queue, most: usize) -> Resu
     if queue.settings.retry_by != RetryBy::Worker {
         return Ok(0);
     }
-    let rows = tx.readable(|rows| rows.unleasable(queue.id, most))?;
+    let rows = set_aside::readable(tx, |rows| rows.unleasable(queue.id, most))?;
     let found = rows.len();
     for mut row in rows {
         let before = row.clone();
-        let (_, policy) = tx.rules_of(&row)?;
+        let (_, policy) = run_row::rules_of(tx, &row)?;
         if reject_unleasable(&mut row.run, &policy) {
-            tx.save(&before, &row)?;
-            tx.note_rejected(&before, &row)?;
+            run_row::save(tx, &before, &row)?;
+            note_rejected(tx, &before, &row)?;
         }
     }
     Ok(found)
 }
 
-impl Tx<'_> {
-    /// Says why a run is a dead letter that no worker could be given.
-    pub fn note_rejected(&mut self, before: &RunRow, row: &RunRow) -> Result<()> {
-        self.tally.happened(self.now, row.tenant, row.queue, HourlyKind::Dead, None);
-        let note =
-            Text::from("Its payload was too large to send, so no worker can be given it: fix it with a payload.");
-        self.note_move(before, row, "engine", "not_replayable", Some(&note))
-    }
+/// Says why a run is a dead letter that no worker could be given.
+pub fn note_rejected(tx: &mut Tx<'_>, before: &RunRow, row: &RunRow) -> Result<()> {
+    tx.tally.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
+    let note = Text::from("Its payload was too large to send, so no worker can be given it: fix it with a payload.");
+    verbs::note_move(tx, before, row, "engine", "not_replayable", Some(&note))
 }
 
 fn reject(tx: &mut Tx<'_>, mut row: RunRow, absences: &[Absence]) -> Result<()> {
     let before = row.clone();
-    let (_, policy) = tx.rules_of(&row)?;
-    let Some(moved) = tx.ask_for_service(&row, &Event::Unclaimed { absences }, &policy)? else { return Ok(()) };
+    let (_, policy) = run_row::rules_of(tx, &row)?;
+    let Some(moved) = set_aside::ask_for_service(tx, &row, &Event::Unclaimed { absences }, &policy)? else {
+        return Ok(());
+    };
     row.run = moved.run;
     row.failed_with(&Reason::Unclaimed, Category::Permanent);
-    tx.save(&before, &row)?;
+    run_row::save(tx, &before, &row)?;
     let note = Text::from("Nobody began it in time: is a worker leasing this queue?");
-    tx.note_move(&before, &row, "engine", "unclaimed", Some(&note))?;
+    verbs::note_move(tx, &before, &row, "engine", "unclaimed", Some(&note))?;
     if row.run.state.name() == StateName::Dead {
         tx.tally.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
     }

@@ -8,12 +8,17 @@ use redrive_core::text::Label;
 use redrive_core::verdict::Told;
 use redrive_core::wire::{StartAnswer, Versions};
 
+use crate::breakers::gate;
 use crate::breakers::{Gate, Probes};
 use crate::error::{Error, Result};
 use crate::ingest::rejected;
 use crate::lease::contents;
 use crate::model::{Digest, Fit, HourlyKind, LeaseToken, NewRun, PayloadKind, Start, StartHow, Started};
+use crate::names::tenant_names;
+use crate::names::versions;
+use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
+use crate::sweeps;
 use crate::tx::Tx;
 
 /// What the committer knows of a start; the recorded steps, a changed payload or an output are read afterwards.
@@ -55,16 +60,16 @@ impl Begun {
 /// `POST /v1/runs`.
 pub fn start(tx: &mut Tx<'_>, start: &Start) -> Result<Begun> {
     let tenant = tx.tenant(&start.run.tenant)?;
-    match tx.find_run_of(tenant, &start.run.run_id)? {
+    match run_row::find_run_of(tx, tenant, &start.run.run_id)? {
         Some(row) => known(tx, row, start),
         None => unknown(tx, tenant, start),
     }
 }
 
 fn unknown(tx: &mut Tx<'_>, tenant: i64, start: &Start) -> Result<Begun> {
-    let queue = tx.queue_to_start_in(tenant, &start.run.queue)?;
+    let queue = tenant_names::queue_to_start_in(tx, tenant, &start.run.queue)?;
     let policy = tx.policy(&queue, tenant)?;
-    let mut row = tx.new_run(&start.run, tenant, queue.id)?;
+    let mut row = run_row::new_run(tx, &start.run, tenant, queue.id)?;
     row.run.idle_ms = start.idle_ms;
     row.run.deadline_ms = start.deadline_ms;
     match &start.fit {
@@ -75,9 +80,9 @@ fn unknown(tx: &mut Tx<'_>, tenant: i64, start: &Start) -> Result<Begun> {
     match &start.how {
         StartHow::Start { start_id, lease_ms } => {
             order_key_is_free(tx, &row, start.run.order_key.as_ref())?;
-            let probes = tx.gate_as_advice(&row, &policy)?;
+            let probes = gate::gate_as_advice(tx, &row, &policy)?;
             begin(tx, &mut row, &policy, start_id.as_ref(), *lease_ms, &start.versions)?;
-            tx.begun(&mut row, probes, &policy)?;
+            gate::begun(tx, &mut row, probes, &policy)?;
         }
         StartHow::Enqueue { due_at } => {
             let due = due_at.unwrap_or(tx.now).max(tx.now);
@@ -87,15 +92,15 @@ fn unknown(tx: &mut Tx<'_>, tenant: i64, start: &Start) -> Result<Begun> {
     }
     let before = row.clone();
     let rejected = reject_unleasable(&mut row.run, &policy);
-    tx.insert_run(&row, &start.run)?;
+    run_row::insert_run(tx, &row, &start.run)?;
     if rejected {
-        tx.note_rejected(&before, &row)?;
+        sweeps::note_rejected(tx, &before, &row)?;
     }
     answer(tx, &row, true, false)
 }
 
 fn known(tx: &mut Tx<'_>, mut row: RunRow, start: &Start) -> Result<Begun> {
-    let (_, policy) = tx.rules_of(&row)?;
+    let (_, policy) = run_row::rules_of(tx, &row)?;
     let differs = payload_differs(tx, &row, &start.run)?;
     let StartHow::Start { start_id, lease_ms } = &start.how else {
         // Whoever enqueues owns nothing, also where somebody is at work.
@@ -112,8 +117,8 @@ fn known(tx: &mut Tx<'_>, mut row: RunRow, start: &Start) -> Result<Begun> {
             }
             let probes = may_begin(tx, &row, &policy)?;
             begin(tx, &mut row, &policy, start_id.as_ref(), *lease_ms, &start.versions)?;
-            tx.begun(&mut row, probes, &policy)?;
-            tx.save(&before, &row)?;
+            gate::begun(tx, &mut row, probes, &policy)?;
+            run_row::save(tx, &before, &row)?;
             answer(tx, &row, false, differs)
         }
         State::Running(_) if start_id.is_some() && row.start_id == *start_id => answer(tx, &row, false, differs),
@@ -145,12 +150,12 @@ fn order_key_is_free(tx: &mut Tx<'_>, row: &RunRow, order_key: Option<&OrderKey>
 /// Whether a run that is due may begin. One that a breaker holds is held from now on; to a caller that is advice.
 fn may_begin(tx: &mut Tx<'_>, row: &RunRow, policy: &Policy) -> Result<Probes> {
     if policy.retry_by == RetryBy::Caller {
-        return tx.gate_as_advice(row, policy);
+        return gate::gate_as_advice(tx, row, policy);
     }
     let due = row.run.due_at().is_some_and(|due| due <= tx.now);
-    match tx.gate(row)? {
+    match gate::gate(tx, row)? {
         Gate::Held(by) if due => {
-            tx.hold(row.clone(), by.clone())?;
+            gate::hold(tx, row.clone(), by.clone())?;
             Err(Refused::Held(by.to_string()).into())
         }
         // What is not due, or held already, is refused for that.
@@ -180,7 +185,7 @@ fn begin(
     row.worker = None;
     row.request = None;
     row.versions.clone_from(versions);
-    tx.see_versions(row.tenant, versions)?;
+    versions::see_versions(tx, row.tenant, versions)?;
     tx.tally.happened(tx.now, row.tenant, row.queue, HourlyKind::Started, None);
     Ok(())
 }

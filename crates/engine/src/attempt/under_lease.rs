@@ -8,19 +8,26 @@ use redrive_core::time::Timestamp;
 use redrive_core::verdict::{DeadBecause, Told};
 use redrive_core::wire::{FailureAnswer, StateAnswer, StepView, SucceedAnswer};
 
+use crate::attempt::spend;
+use crate::breakers::ended;
 use crate::error::{Error, Result};
 use crate::ingest::report;
 use crate::ledger::record;
+use crate::ledger::steps;
 use crate::model::{Digest, FailedAttempt, HourlyKind, LeaseToken, NewStep, Success, UnderLease};
+use crate::runs::attempts;
 use crate::runs::attempts::{Ending, StoredAttempt};
+use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
+use crate::runs::surroundings;
 use crate::sweeps;
 use crate::triage::refuse;
+use crate::triage::verbs;
 use crate::tx::Tx;
 
 /// The run that a lease names, and how a call under it stands.
 fn fenced(tx: &mut Tx<'_>, under: &UnderLease, verb: Verb) -> Result<(RunRow, Standing)> {
-    let row = tx.require_leased(&under.at, under.lease)?;
+    let row = run_row::require_leased(tx, &under.at, under.lease)?;
     let stands = if is_ours(&row, under.lease) { standing(&row.run, under.lease.epoch, verb) } else { Standing::Lost };
     Ok((row, stands))
 }
@@ -55,9 +62,9 @@ pub fn heartbeat(tx: &mut Tx<'_>, under: &UnderLease) -> Result<Timestamp> {
     if stands != Standing::Live {
         return Err(lost(&row, stands));
     }
-    let (_, policy) = tx.rules_of(&row)?;
+    let (_, policy) = run_row::rules_of(tx, &row)?;
     row.run = row.ask(&Event::Heartbeat, &policy, tx.now)?.run;
-    tx.save_life(&row)?;
+    run_row::save_life(tx, &row)?;
     row.run.lease().map(|lease| lease.expires_at).ok_or_else(|| Refused::NotRunning.into())
 }
 
@@ -69,11 +76,11 @@ pub fn step(tx: &mut Tx<'_>, under: &UnderLease, step: &NewStep) -> Result<StepV
             false => Err(lost(&row, stands)),
         };
     }
-    let (_, policy) = tx.rules_of(&row)?;
+    let (_, policy) = run_row::rules_of(tx, &row)?;
     row.run = row.ask(&Event::Progress, &policy, tx.now)?.run;
     let attempt = row.run.attempt;
     let view = record::record(tx, &mut row, step, attempt, under.lease.epoch)?;
-    tx.save_life(&row)?;
+    run_row::save_life(tx, &row)?;
     Ok(view)
 }
 
@@ -95,7 +102,7 @@ pub fn fail(tx: &mut Tx<'_>, under: &UnderLease, failed: &FailedAttempt) -> Resu
             let kept = kept.filter(|kept| kept.outcome == Outcome::Failed);
             let kept = kept.ok_or(Error::LeaseLost { recorded: false })?;
             same_end(&kept, &failed.digest)?;
-            tx.stored_answer(&row, &kept)
+            attempts::stored_answer(tx, &row, &kept)
         }
         Standing::LateFailure => {
             keep_late_failure(tx, &row, under.lease.attempt, under.lease.epoch, &failed.body)?;
@@ -120,19 +127,19 @@ pub fn release(tx: &mut Tx<'_>, under: &UnderLease) -> Result<StateAnswer> {
     match stands {
         Standing::Live => {
             let before = row.clone();
-            let (_, policy) = tx.rules_of(&row)?;
-            tx.load_tenant_surroundings(&mut row, &policy)?;
+            let (_, policy) = run_row::rules_of(tx, &row)?;
+            surroundings::load_tenant_surroundings(tx, &mut row, &policy)?;
             let moved = row.ask(&Event::Release { jitter: tx.dice.jitter() }, &policy, tx.now)?;
             if moved.verdict.is_some() {
                 return release_as_failure(tx, &before, row, moved, under);
             }
-            tx.carry_out(&row, &moved.effects)?;
+            steps::carry_out(tx, &row, &moved.effects)?;
             row.run = moved.run;
             row.worker = None;
             row.start_id = None;
-            tx.save(&before, &row)?;
+            run_row::save(tx, &before, &row)?;
             if matches!(row.run.state, State::Dead { because: DeadBecause::Rejected }) {
-                tx.note_rejected(&before, &row)?;
+                sweeps::note_rejected(tx, &before, &row)?;
             }
         }
         Standing::Again => {}
@@ -191,8 +198,8 @@ pub fn succeed(tx: &mut Tx<'_>, success: &Success) -> Result<SucceedAnswer> {
 }
 
 fn succeed_by_caller(tx: &mut Tx<'_>, success: &Success) -> Result<SucceedAnswer> {
-    let row = tx.require_run(&success.at)?;
-    let (queue, _) = tx.rules_of(&row)?;
+    let row = run_row::require_run(tx, &success.at)?;
+    let (queue, _) = run_row::rules_of(tx, &row)?;
     if queue.settings.retry_by != RetryBy::Caller {
         return Err(Error::LeaseNeeded);
     }
@@ -234,7 +241,7 @@ fn record_success(
     late: bool,
 ) -> Result<SucceedAnswer> {
     row.touch(success.by);
-    let (_, policy) = tx.rules_of(&row)?;
+    let (_, policy) = run_row::rules_of(tx, &row)?;
     if let Some(objection) = refuse::objection(tx, &row, success, &policy)? {
         if !late {
             return refuse::refuse(tx, row, success, &objection, attempt, epoch);
@@ -249,10 +256,10 @@ fn record_success(
     }
     let before = row.clone();
     // What was counted as silent is not counted again.
-    tx.attempt_ended(&row, epoch.filter(|_| !late), None, &policy)?;
-    tx.keep_steps(&mut row, attempt, epoch.unwrap_or(0), &before.versions, &success.steps)?;
+    ended::attempt_ended(tx, &row, epoch.filter(|_| !late), None, &policy)?;
+    record::keep_steps(tx, &mut row, attempt, epoch.unwrap_or(0), &before.versions, &success.steps)?;
     let moved = row.ask(&Event::Succeed { attempt }, &policy, tx.now)?;
-    tx.carry_out(&row, &moved.effects)?;
+    steps::carry_out(tx, &row, &moved.effects)?;
     row.run = moved.run;
     row.worker = None;
     row.start_id = None;
@@ -272,15 +279,15 @@ fn record_success(
     };
     if late {
         // The record that stood in its place gives way; that it was there stays in the history.
-        tx.note_move(&before, &row, "worker", "late_success", None)?;
+        verbs::note_move(tx, &before, &row, "worker", "late_success", None)?;
     }
-    tx.keep_attempt(&before, &row, &ending)?;
-    tx.save(&before, &row)?;
+    attempts::keep_attempt(tx, &before, &row, &ending)?;
+    run_row::save(tx, &before, &row)?;
     if before.run.state.name() != state {
         let kind = if state == StateName::Recovered { HourlyKind::Recovered } else { HourlyKind::Succeeded };
         tx.tally.happened(tx.now, row.tenant, row.queue, kind, None);
         if row.run.was_retry() {
-            tx.spend(row.tenant, success.observed.spent);
+            spend::spend(tx, row.tenant, success.observed.spent);
         }
     }
     Ok(SucceedAnswer { state, late, verdict: None })

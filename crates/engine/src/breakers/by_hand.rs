@@ -4,6 +4,7 @@ use redrive_core::breaker::{ByHand, Event, Key, Scope};
 use redrive_core::text::Label;
 use redrive_core::wire::{BreakerAction, BreakerView};
 
+use crate::breakers::cache;
 use crate::breakers::{stored, views};
 use crate::error::{Error, Result};
 use crate::model::breakers::BreakerAct;
@@ -15,9 +16,9 @@ pub fn operate(tx: &mut Tx<'_>, act: &BreakerAct) -> Result<BreakerView> {
         // Nobody makes a tenant by freezing it.
         tx.find_tenant(tenant)?.ok_or(Error::NotFound("tenant"))?;
     }
-    tx.lock_breakers()?;
+    cache::lock_breakers(tx)?;
     let key = Key { environment: act.environment.clone(), scope: scope(act) };
-    let settings = tx.settings_of(&key);
+    let settings = cache::settings_of(tx, &key);
     let event = match act.action {
         BreakerAction::Open => {
             let by = ByHand { actor: act.actor.clone(), reason: act.reason.clone() };
@@ -25,7 +26,7 @@ pub fn operate(tx: &mut Tx<'_>, act: &BreakerAct) -> Result<BreakerView> {
         }
         BreakerAction::Close | BreakerAction::Reset => Event::Reset,
     };
-    tx.move_breaker(&key, &event, &settings)?;
+    cache::move_breaker(tx, &key, &event, &settings)?;
     match act.action {
         // The opening has written itself down.
         BreakerAction::Open => {}

@@ -89,170 +89,163 @@ impl Breakers {
     }
 }
 
-impl Tx<'_> {
-    pub fn load_breakers(&mut self) -> Result<()> {
-        if self.known.breakers.loaded { Ok(()) } else { self.read_breakers() }
-    }
+pub fn load_breakers(tx: &mut Tx<'_>) -> Result<()> {
+    if tx.known.breakers.loaded { Ok(()) } else { read_breakers(tx) }
+}
 
-    fn read_breakers(&mut self) -> Result<()> {
-        let (read, last) = self.rows.breakers()?;
-        let all = self.readable_breakers(read)?;
-        self.known.breakers.load(all, last);
-        self.known.breakers.blank = self.rows.blank_since(last);
-        Ok(())
-    }
+fn read_breakers(tx: &mut Tx<'_>) -> Result<()> {
+    let (read, last) = tx.rows.breakers()?;
+    let all = readable_breakers(tx, read)?;
+    tx.known.breakers.load(all, last);
+    tx.known.breakers.blank = tx.rows.blank_since(last);
+    Ok(())
+}
 
-    /// Those whose rows can be read. The others are set aside, and count as closed from here on.
-    pub fn readable_breakers(&mut self, read: ReadBreakers) -> Result<Vec<(Key, Breaker)>> {
-        for corrupt in &read.corrupt {
-            if self.rows.set_breaker_aside(corrupt, self.now)? {
-                let (breaker, why) = (String::from_utf8_lossy(&corrupt.name), &corrupt.why);
-                tracing::error!(%breaker, why, "breaker set aside: its row can't be read");
-            }
-        }
-        Ok(read.all)
-    }
-
-    /// Looks up those that are not known yet.
-    pub fn know_breakers(&mut self, keys: &[Key]) -> Result<()> {
-        self.load_breakers()?;
-        let known = &self.known.breakers;
-        let is_unknown = |key: &&Key| !known.all.contains_key(*key) && !known.asked.contains(*key);
-        let unknown: Vec<Key> = keys.iter().filter(is_unknown).cloned().collect();
-        if unknown.is_empty() {
-            return Ok(());
-        }
-        let found = self.rows.breakers_named(&unknown)?;
-        let found = self.readable_breakers(found)?;
-        let known = &mut self.known.breakers;
-        known.make_room();
-        for (key, breaker) in found {
-            known.all.entry(key).or_insert(breaker);
-        }
-        known.asked.extend(unknown);
-        Ok(())
-    }
-
-    /// All that have a row: a tenant's, or everybody's.
-    pub fn know_breakers_in(&mut self, tenant: Option<i64>) -> Result<()> {
-        let found = self.rows.breakers_in(tenant)?;
-        for (key, breaker) in self.readable_breakers(found)? {
-            self.known.breakers.all.entry(key).or_insert(breaker);
-        }
-        Ok(())
-    }
-
-    /// Whether a tenant has as many breakers as it may.
-    pub fn has_all_breakers(&mut self, tenant: i64) -> Result<bool> {
-        let count = match self.known.breakers.counted.get(&tenant) {
-            Some(count) => *count,
-            None => self.rows.breaker_count(tenant)?,
-        };
-        self.known.breakers.counted.insert(tenant, count);
-        Ok(count >= BREAKERS_PER_TENANT_MAX)
-    }
-
-    /// From here to the commit nobody else moves a breaker, and what is known of them is how they stand.
-    pub fn lock_breakers(&mut self) -> Result<()> {
-        if self.rows.lock_breakers()? { self.read_breakers() } else { self.load_breakers() }
-    }
-
-    /// Whether anything is held back at all.
-    pub fn any_breaker_open(&mut self) -> Result<bool> {
-        self.load_breakers()?;
-        Ok(!self.known.breakers.open.is_empty())
-    }
-
-    /// The generation in which an attempt begins now.
-    pub fn generation(&mut self) -> Result<u64> {
-        self.load_breakers()?;
-        Ok(self.known.breakers.last)
-    }
-
-    /// The breakers that watch a run, in the order in which they are asked.
-    pub fn keys_of(&mut self, row: &RunRow) -> Result<Vec<Key>> {
-        let tenant = self.tenant_name(row.tenant)?;
-        let key = |scope| Key { environment: row.environment.clone(), scope };
-        let mut keys = vec![key(Scope::Tenant { tenant: tenant.clone() })];
-        if row.provider.is_some() || row.model.is_some() {
-            let named = |name: &Option<Label>| name.clone().unwrap_or_else(|| Label::from(""));
-            let (provider, model) = (named(&row.provider), named(&row.model));
-            keys.push(key(Scope::Everywhere { provider: provider.clone(), model: model.clone() }));
-            keys.push(key(Scope::Model { tenant, provider, model }));
-        }
-        Ok(keys)
-    }
-
-    /// Moves a breaker; one that was not there has seen nothing yet. A change of state is written down.
-    pub fn move_breaker(&mut self, key: &Key, event: &Event, settings: &BreakerSettings) -> Result<StateName> {
-        self.know_breakers(std::slice::from_ref(key))?;
-        let known = &mut self.known.breakers;
-        let (name, before) = match known.all.remove_entry(key) {
-            Some(known) => known,
-            None => {
-                let quiet = self.rows.quiet_breaker(key)?;
-                (key.clone(), quiet.unwrap_or_else(|| Breaker::new(known.blank, self.now)))
-            }
-        };
-        let turn = Turn {
-            settings,
-            shared: key.tenant().is_none(),
-            now: self.now,
-            jitter: self.dice.jitter(),
-            next: known.last + 1,
-        };
-        let after = apply(&before, event, turn);
-        let (state, changed) = (after.name(), after.generation != before.generation);
-        if changed {
-            known.last += 1;
-            known.last_changed = true;
-        }
-        if after.is_closed() {
-            known.open.remove(key);
-        } else {
-            known.open.insert(key.clone());
-        }
-        if after != before {
-            known.dirty.insert(key.clone());
-        }
-        let said = if changed { in_words(&before, &after, event) } else { None };
-        known.all.insert(name, after);
-        if let Some((actor, event, note)) = said {
-            stored::note(self, &key.name(), &actor, event, note.as_ref())?;
-        }
-        Ok(state)
-    }
-
-    /// What time alone has changed.
-    pub fn tick(&mut self, key: &Key, settings: &BreakerSettings) -> Result<()> {
-        if self.known.breakers.all.get(key).is_some_and(|breaker| breaker.is_up(self.now)) {
-            self.move_breaker(key, &Event::Tick, settings)?;
-        }
-        Ok(())
-    }
-
-    /// What time alone has changed, for whoever only looks: nothing of it is written.
-    pub fn look_ahead(&mut self, key: &Key, settings: &BreakerSettings) {
-        let known = &mut self.known.breakers;
-        let turn = Turn {
-            settings,
-            shared: key.tenant().is_none(),
-            now: self.now,
-            // No time is drawn: it only looks.
-            jitter: 0.0,
-            next: known.last + 1,
-        };
-        if let Some(breaker) = known.all.get_mut(key).filter(|breaker| breaker.is_up(self.now)) {
-            *breaker = apply(breaker, &Event::Tick, turn);
+/// Those whose rows can be read. The others are set aside, and count as closed from here on.
+pub fn readable_breakers(tx: &mut Tx<'_>, read: ReadBreakers) -> Result<Vec<(Key, Breaker)>> {
+    for corrupt in &read.corrupt {
+        if tx.rows.set_breaker_aside(corrupt, tx.now)? {
+            let (breaker, why) = (String::from_utf8_lossy(&corrupt.name), &corrupt.why);
+            tracing::error!(%breaker, why, "breaker set aside: its row can't be read");
         }
     }
+    Ok(read.all)
+}
 
-    /// What holds for a breaker that no run is at hand for.
-    pub fn settings_of(&mut self, key: &Key) -> BreakerSettings {
-        match key.tenant() {
-            Some(tenant) => self.policies.resolve(Default::default(), &Default::default(), tenant).breaker,
-            None => self.policies.shared_breakers(),
+/// Looks up those that are not known yet.
+pub fn know_breakers(tx: &mut Tx<'_>, keys: &[Key]) -> Result<()> {
+    load_breakers(tx)?;
+    let known = &tx.known.breakers;
+    let is_unknown = |key: &&Key| !known.all.contains_key(*key) && !known.asked.contains(*key);
+    let unknown: Vec<Key> = keys.iter().filter(is_unknown).cloned().collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let found = tx.rows.breakers_named(&unknown)?;
+    let found = readable_breakers(tx, found)?;
+    let known = &mut tx.known.breakers;
+    known.make_room();
+    for (key, breaker) in found {
+        known.all.entry(key).or_insert(breaker);
+    }
+    known.asked.extend(unknown);
+    Ok(())
+}
+
+/// All that have a row: a tenant's, or everybody's.
+pub fn know_breakers_in(tx: &mut Tx<'_>, tenant: Option<i64>) -> Result<()> {
+    let found = tx.rows.breakers_in(tenant)?;
+    for (key, breaker) in readable_breakers(tx, found)? {
+        tx.known.breakers.all.entry(key).or_insert(breaker);
+    }
+    Ok(())
+}
+
+/// Whether a tenant has as many breakers as it may.
+pub fn has_all_breakers(tx: &mut Tx<'_>, tenant: i64) -> Result<bool> {
+    let count = match tx.known.breakers.counted.get(&tenant) {
+        Some(count) => *count,
+        None => tx.rows.breaker_count(tenant)?,
+    };
+    tx.known.breakers.counted.insert(tenant, count);
+    Ok(count >= BREAKERS_PER_TENANT_MAX)
+}
+
+/// From here to the commit nobody else moves a breaker, and what is known of them is how they stand.
+pub fn lock_breakers(tx: &mut Tx<'_>) -> Result<()> {
+    if tx.rows.lock_breakers()? { read_breakers(tx) } else { load_breakers(tx) }
+}
+
+/// Whether anything is held back at all.
+pub fn any_breaker_open(tx: &mut Tx<'_>) -> Result<bool> {
+    load_breakers(tx)?;
+    Ok(!tx.known.breakers.open.is_empty())
+}
+
+/// The generation in which an attempt begins now.
+pub fn generation(tx: &mut Tx<'_>) -> Result<u64> {
+    load_breakers(tx)?;
+    Ok(tx.known.breakers.last)
+}
+
+/// The breakers that watch a run, in the order in which they are asked.
+pub fn keys_of(tx: &mut Tx<'_>, row: &RunRow) -> Result<Vec<Key>> {
+    let tenant = tx.tenant_name(row.tenant)?;
+    let key = |scope| Key { environment: row.environment.clone(), scope };
+    let mut keys = vec![key(Scope::Tenant { tenant: tenant.clone() })];
+    if row.provider.is_some() || row.model.is_some() {
+        let named = |name: &Option<Label>| name.clone().unwrap_or_else(|| Label::from(""));
+        let (provider, model) = (named(&row.provider), named(&row.model));
+        keys.push(key(Scope::Everywhere { provider: provider.clone(), model: model.clone() }));
+        keys.push(key(Scope::Model { tenant, provider, model }));
+    }
+    Ok(keys)
+}
+
+/// Moves a breaker; one that was not there has seen nothing yet. A change of state is written down.
+pub fn move_breaker(tx: &mut Tx<'_>, key: &Key, event: &Event, settings: &BreakerSettings) -> Result<StateName> {
+    know_breakers(tx, std::slice::from_ref(key))?;
+    let known = &mut tx.known.breakers;
+    let (name, before) = match known.all.remove_entry(key) {
+        Some(known) => known,
+        None => {
+            let quiet = tx.rows.quiet_breaker(key)?;
+            (key.clone(), quiet.unwrap_or_else(|| Breaker::new(known.blank, tx.now)))
         }
+    };
+    let turn =
+        Turn { settings, shared: key.tenant().is_none(), now: tx.now, jitter: tx.dice.jitter(), next: known.last + 1 };
+    let after = apply(&before, event, turn);
+    let (state, changed) = (after.name(), after.generation != before.generation);
+    if changed {
+        known.last += 1;
+        known.last_changed = true;
+    }
+    if after.is_closed() {
+        known.open.remove(key);
+    } else {
+        known.open.insert(key.clone());
+    }
+    if after != before {
+        known.dirty.insert(key.clone());
+    }
+    let said = if changed { in_words(&before, &after, event) } else { None };
+    known.all.insert(name, after);
+    if let Some((actor, event, note)) = said {
+        stored::note(tx, &key.name(), &actor, event, note.as_ref())?;
+    }
+    Ok(state)
+}
+
+/// What time alone has changed.
+pub fn tick(tx: &mut Tx<'_>, key: &Key, settings: &BreakerSettings) -> Result<()> {
+    if tx.known.breakers.all.get(key).is_some_and(|breaker| breaker.is_up(tx.now)) {
+        move_breaker(tx, key, &Event::Tick, settings)?;
+    }
+    Ok(())
+}
+
+/// What time alone has changed, for whoever only looks: nothing of it is written.
+pub fn look_ahead(tx: &mut Tx<'_>, key: &Key, settings: &BreakerSettings) {
+    let known = &mut tx.known.breakers;
+    let turn = Turn {
+        settings,
+        shared: key.tenant().is_none(),
+        now: tx.now,
+        // No time is drawn: it only looks.
+        jitter: 0.0,
+        next: known.last + 1,
+    };
+    if let Some(breaker) = known.all.get_mut(key).filter(|breaker| breaker.is_up(tx.now)) {
+        *breaker = apply(breaker, &Event::Tick, turn);
+    }
+}
+
+/// What holds for a breaker that no run is at hand for.
+pub fn settings_of(tx: &mut Tx<'_>, key: &Key) -> BreakerSettings {
+    match key.tenant() {
+        Some(tenant) => tx.policies.resolve(Default::default(), &Default::default(), tenant).breaker,
+        None => tx.policies.shared_breakers(),
     }
 }
 

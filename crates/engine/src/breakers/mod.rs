@@ -1,13 +1,13 @@
 //! Breakers: counted with the end of each attempt, asked before each begin, kept in the same commit. What is known of
 //! them stays in memory, so that while all are closed nobody reads anything.
 
-mod by_hand;
-mod cache;
-mod ended;
-mod gate;
-mod release;
-mod stored;
-mod views;
+pub mod by_hand;
+pub mod cache;
+pub mod ended;
+pub mod gate;
+pub mod release;
+pub mod stored;
+pub mod views;
 
 pub use by_hand::operate;
 pub use cache::Breakers;

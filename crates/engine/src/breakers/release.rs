@@ -8,10 +8,15 @@ use redrive_core::lifecycle::Event as Move;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 
+use crate::breakers::cache;
 use crate::breakers::cache::{Offer, Releasing};
+use crate::breakers::gate;
 use crate::error::Result;
+use crate::ledger::steps;
 use crate::model::Swept;
+use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
+use crate::runs::set_aside;
 use crate::tx::Tx;
 
 /// How far apart released runs come up: five hundred a second of one holder.
@@ -23,11 +28,11 @@ const PROBE_TAKEN_WITHIN_MS: u64 = 30_000;
 
 pub fn release_held(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
     let most = tx.pace.piece(most);
-    tx.lock_breakers()?;
+    cache::lock_breakers(tx)?;
     for key in tx.known.breakers.open.iter().cloned().collect::<Vec<_>>() {
-        let settings = tx.settings_of(&key);
-        tx.tick(&key, &settings)?;
-        tx.free_lost_probe(&key, &settings)?;
+        let settings = cache::settings_of(tx, &key);
+        cache::tick(tx, &key, &settings)?;
+        gate::free_lost_probe(tx, &key, &settings)?;
     }
     let open: HashMap<Label, Key> = tx.known.breakers.open.iter().map(|key| (key.name(), key.clone())).collect();
     let mut swept = Swept::default();
@@ -81,7 +86,7 @@ fn let_go(tx: &mut Tx<'_>, holder: &Label, most: usize) -> Result<usize> {
     let share = most.div_ceil(tenants.len().max(1));
     let mut hands = Vec::new();
     for tenant in tenants {
-        hands.push(VecDeque::from(tx.readable(|rows| rows.held_runs(holder, tenant, share))?));
+        hands.push(VecDeque::from(set_aside::readable(tx, |rows| rows.held_runs(holder, tenant, share))?));
     }
     let mut moved = 0;
     while moved < most && hands.iter().any(|hand| !hand.is_empty()) {
@@ -119,7 +124,7 @@ fn offer(tx: &mut Tx<'_>, holder: &Label, most: usize) -> Result<usize> {
     let share = count.div_ceil(tenants.len().max(1));
     let mut moved = 0;
     for tenant in tenants {
-        for row in tx.readable(|rows| rows.held_runs(holder, tenant, share.min(count - moved)))? {
+        for row in set_aside::readable(tx, |rows| rows.held_runs(holder, tenant, share.min(count - moved)))? {
             moved += 1;
             (at.after, at.offer) = (tenant, Some(Offer { run: row.id, runs: moved, at: now }));
             unhold(tx, row, now)?;
@@ -131,9 +136,9 @@ fn offer(tx: &mut Tx<'_>, holder: &Label, most: usize) -> Result<usize> {
 
 fn unhold(tx: &mut Tx<'_>, mut row: RunRow, due: Timestamp) -> Result<()> {
     let before = row.clone();
-    let (_, policy) = tx.rules_of(&row)?;
-    let Some(moved) = tx.ask_for_service(&row, &Move::Unhold { due }, &policy)? else { return Ok(()) };
-    tx.carry_out(&row, &moved.effects)?;
+    let (_, policy) = run_row::rules_of(tx, &row)?;
+    let Some(moved) = set_aside::ask_for_service(tx, &row, &Move::Unhold { due }, &policy)? else { return Ok(()) };
+    steps::carry_out(tx, &row, &moved.effects)?;
     row.run = moved.run;
-    tx.save(&before, &row)
+    run_row::save(tx, &before, &row)
 }

@@ -4,6 +4,7 @@ use redrive_core::breaker::{Breaker, Key};
 use redrive_core::text::{Label, Text};
 use redrive_core::time::{DAY_MS, MINUTE_MS};
 
+use crate::breakers::cache;
 use crate::error::Result;
 use crate::model::Swept;
 use crate::ports::rows::PutBreaker;
@@ -71,12 +72,12 @@ pub fn trim_events(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
 fn forget_quiet(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
     let now = tx.now;
     let idle = tx.rows.idle_breakers(now.minus_ms(IDLE_MS), most)?;
-    let idle: Vec<Key> = tx.readable_breakers(idle)?.into_iter().map(|(key, _)| key).collect();
+    let idle: Vec<Key> = cache::readable_breakers(tx, idle)?.into_iter().map(|(key, _)| key).collect();
     if idle.is_empty() {
         return Ok(Swept::default());
     }
-    tx.lock_breakers()?;
-    tx.know_breakers(&idle)?;
+    cache::lock_breakers(tx)?;
+    cache::know_breakers(tx, &idle)?;
     let (looked_at, mut moved) = (idle.len(), 0);
     for key in idle {
         let known = &mut tx.known.breakers;

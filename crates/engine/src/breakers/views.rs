@@ -5,6 +5,7 @@ use redrive_core::ids::Tenant;
 use redrive_core::text::Label;
 use redrive_core::wire::{BreakerEntry, BreakerScope, BreakerView, BreakersAnswer, TenantBreaker};
 
+use crate::breakers::cache;
 use crate::breakers::gate::worst;
 use crate::error::{Error, Result};
 use crate::model::TenantScope;
@@ -69,12 +70,12 @@ pub fn tenant_breaker(tx: &mut Tx<'_>, tenant: &Tenant) -> Result<TenantBreaker>
 
 /// What is worth a look, as it stands now, in the order of their names.
 fn standing(tx: &mut Tx<'_>, tenant: Option<&Tenant>, wanted: impl Fn(&Key) -> bool) -> Result<Vec<Key>> {
-    tx.load_breakers()?;
+    cache::load_breakers(tx)?;
     match tenant {
-        None => tx.know_breakers_in(None)?,
+        None => cache::know_breakers_in(tx, None)?,
         Some(tenant) => {
             if let Some(number) = tx.find_tenant(tenant)? {
-                tx.know_breakers_in(Some(number))?;
+                cache::know_breakers_in(tx, Some(number))?;
             }
         }
     }
@@ -83,8 +84,8 @@ fn standing(tx: &mut Tx<'_>, tenant: Option<&Tenant>, wanted: impl Fn(&Key) -> b
         known.iter().filter(|(key, breaker)| wanted(key) && !breaker.is_blank()).map(|(key, _)| key.clone()).collect();
     keys.sort();
     for key in &keys {
-        let settings = tx.settings_of(key);
-        tx.look_ahead(key, &settings);
+        let settings = cache::settings_of(tx, key);
+        cache::look_ahead(tx, key, &settings);
     }
     Ok(keys)
 }

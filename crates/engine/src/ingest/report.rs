@@ -8,11 +8,21 @@ use redrive_core::time::{MINUTE_MS, Timestamp};
 use redrive_core::verdict::{Action, Target};
 use redrive_core::wire::{FailureAnswer, Versions};
 
+use crate::attempt::spend;
+use crate::breakers::ended;
+use crate::breakers::gate;
 use crate::error::{Error, Reported, Result};
+use crate::ledger::record;
+use crate::ledger::steps;
 use crate::model::{Digest, FailedAttempt, HourlyKind, NewRun, Report};
+use crate::names::tenant_names;
+use crate::patterns::sightings;
 use crate::patterns::sightings::{Sighted, Sighting};
+use crate::runs::attempts;
 use crate::runs::attempts::{Ending, StoredAttempt};
+use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
+use crate::runs::surroundings;
 use crate::triage::merges;
 use crate::tx::Tx;
 
@@ -22,19 +32,19 @@ const RESEND_MIN_MS: u64 = MINUTE_MS;
 /// `POST /v1/failures`.
 pub fn report(tx: &mut Tx<'_>, report: &Report) -> Result<Reported> {
     let tenant = tx.tenant(&report.run.tenant)?;
-    let Some(mut row) = tx.find_run_of(tenant, &report.run.run_id)? else {
-        let (queue, is_other) = tx.queue_to_fail_in(tenant, &report.run.queue)?;
+    let Some(mut row) = run_row::find_run_of(tx, tenant, &report.run.run_id)? else {
+        let (queue, is_other) = tenant_names::queue_to_fail_in(tx, tenant, &report.run.queue)?;
         let attempt = report.failed.attempt.unwrap_or(1);
-        let row = tx.new_run(&report.run, tenant, queue.id)?;
+        let row = run_row::new_run(tx, &report.run, tenant, queue.id)?;
         let id = row.id;
         let answer = record(tx, &row.clone(), row, &report.failed, attempt, None, Some(&report.run))?;
         if is_other {
-            tx.note_other_queue(id, answer.state, &report.run.queue)?;
+            tenant_names::note_other_queue(tx, id, answer.state, &report.run.queue)?;
         }
         return Ok(Reported { answer, fresh: true });
     };
     match identify(tx, &row, &report.failed)? {
-        Identity::Again(kept) => Ok(Reported { answer: tx.stored_answer(&row, &kept)?, fresh: false }),
+        Identity::Again(kept) => Ok(Reported { answer: attempts::stored_answer(tx, &row, &kept)?, fresh: false }),
         Identity::New(attempt) => {
             let before = row.clone();
             row.touch(report.run.by);
@@ -116,19 +126,19 @@ pub fn record(
     epoch: Option<u64>,
     new: Option<&NewRun>,
 ) -> Result<FailureAnswer> {
-    let reported = &*tx.within_reasons(row.tenant, reported)?;
+    let reported = &*tenant_names::within_reasons(tx, row.tenant, reported)?;
     if !reported.steps.is_empty() {
         // Under a lease the worker has said at the beginning what it runs.
         let versions = if epoch.is_some() { before.versions.clone() } else { reported.versions.clone() };
-        tx.keep_steps(&mut row, attempt, epoch.unwrap_or(0), &versions, &reported.steps)?;
+        record::keep_steps(tx, &mut row, attempt, epoch.unwrap_or(0), &versions, &reported.steps)?;
     }
     row.model = reported.model.clone().or(row.model);
     row.provider = reported.provider.clone().or(row.provider);
     row.tool.clone_from(&reported.tool);
     row.step.clone_from(&reported.step);
-    let (queue, policy) = tx.rules_of(&row)?;
-    tx.attempt_ended(&row, epoch, Some(&reported.failure.reason), &policy)?;
-    tx.load_surroundings(&mut row, (&queue, &policy), &reported.failure, new)?;
+    let (queue, policy) = run_row::rules_of(tx, &row)?;
+    ended::attempt_ended(tx, &row, epoch, Some(&reported.failure.reason), &policy)?;
+    surroundings::load_surroundings(tx, &mut row, (&queue, &policy), &reported.failure, new)?;
     let event = Event::Fail { failure: &reported.failure, attempt, jitter: tx.dice.jitter() };
     let moved = row.ask(&event, &policy, tx.now)?;
     let failed = Failed {
@@ -161,29 +171,36 @@ pub fn settle(
 ) -> Result<FailureAnswer> {
     let verdict = moved.verdict.ok_or_else(|| Error::Unexpected("a failure without a verdict".into()))?;
     let verdict = tx.known.teller.tell(verdict).map_err(|e| Error::Unexpected(format!("a verdict: {e}")))?;
-    let pattern = tx.sight(&Sighting {
-        tenant: row.tenant,
-        run_id: &row.run_id,
-        fingerprint: failed.fingerprint,
-        failure: failed.failure,
-        // Under a lease the worker has said at the beginning what it runs.
-        versions: if failed.versions.is_empty() && failed.epoch.is_some() { &before.versions } else { failed.versions },
-        began_at: began_at(tx.now, before, failed),
-    })?;
-    tx.carry_out(&row, &moved.effects)?;
+    let pattern = sightings::sight(
+        tx,
+        &Sighting {
+            tenant: row.tenant,
+            run_id: &row.run_id,
+            fingerprint: failed.fingerprint,
+            failure: failed.failure,
+            // Under a lease the worker has said at the beginning what it runs.
+            versions: if failed.versions.is_empty() && failed.epoch.is_some() {
+                &before.versions
+            } else {
+                failed.versions
+            },
+            began_at: began_at(tx.now, before, failed),
+        },
+    )?;
+    steps::carry_out(tx, &row, &moved.effects)?;
     row.run = moved.run;
     if row.run.was_retry() {
-        tx.spend(row.tenant, failed.failure.spent);
+        spend::spend(tx, row.tenant, failed.failure.spent);
     }
     // A run that a person holds, or that counts for another, stays where it is.
     let goes = row.run.state.name() == StateName::Scheduled;
     let target = if goes { verdict.target.clone() } else { Target::default() };
-    tx.redirect(&mut row, &target)?;
+    surroundings::redirect(tx, &mut row, &target)?;
     row.worker = None;
     row.start_id = None;
     row.failed_with(&verdict.reason, verdict.category);
     row.pattern = Some(pattern.id);
-    let breaker = tx.breaker_state(&row)?;
+    let breaker = gate::breaker_state(tx, &row)?;
     let ending = Ending {
         attempt: failed.attempt,
         late: false,
@@ -197,12 +214,12 @@ pub fn settle(
         breaker,
         body: failed.body,
     };
-    tx.keep_attempt(before, &row, &ending)?;
+    attempts::keep_attempt(tx, before, &row, &ending)?;
     match failed.new {
-        Some(new) => tx.insert_run(&row, new)?,
-        None => tx.save(before, &row)?,
+        Some(new) => run_row::insert_run(tx, &row, new)?,
+        None => run_row::save(tx, before, &row)?,
     }
-    tx.keep_place(&row, &target)?;
+    surroundings::keep_place(tx, &row, &target)?;
     count_failure(tx, before, &row, &pattern, verdict.action);
     Ok(FailureAnswer {
         run_id: row.run_id.clone(),

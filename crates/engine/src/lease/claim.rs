@@ -14,14 +14,20 @@ use redrive_core::time::{SECOND_MS, Timestamp};
 use redrive_core::wire::{HandedChange, Versions};
 
 use crate::attempt::start::token;
+use crate::breakers::gate;
 use crate::breakers::{Gate, Probes};
 use crate::error::{Error, Result};
 use crate::lease::contents;
+use crate::lease::limits;
 use crate::lease::walks::{DuePlace, Filter, Lap, Walk};
 use crate::model::{HourlyKind, LeaseCall, LeaseToken, TenantScope};
+use crate::names::tenant_names;
+use crate::names::versions;
 use crate::ports::rows::{Candidate, DueCall, DueHint, DueLook};
 use crate::runs::attempts::json;
+use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
+use crate::runs::set_aside;
 use crate::tx::{Queue, Tx};
 
 /// A queue's last lease call is noted this often; nobody needs it finer.
@@ -198,7 +204,7 @@ impl Deal<'_> {
         }
         let call = DueCall { at: look_at(place, &sight.walk), agents, most, window };
         let mut end = None;
-        let found = tx.readable(|rows| {
+        let found = set_aside::readable(tx, |rows| {
             let due = rows.due_runs(call)?;
             end = due.end;
             Ok(due.runs)
@@ -222,7 +228,7 @@ impl Deal<'_> {
         if let Some(left) = self.allowed.get(&tenant) {
             return Ok(*left);
         }
-        let left = tx.allowance(tenant)?;
+        let left = limits::allowance(tx, tenant)?;
         self.allowed.insert(tenant, left);
         Ok(left)
     }
@@ -235,7 +241,7 @@ impl Deal<'_> {
             self.done.insert(row.tenant);
         }
         self.held += 1;
-        tx.hold(row, by)
+        gate::hold(tx, row, by)
     }
 }
 
@@ -333,7 +339,7 @@ fn scope_of(tx: &mut Tx<'_>, call: &LeaseCall) -> Result<Option<i64>> {
 /// The leases of the same call, should its answer have got lost: those that live.
 fn leased_before(tx: &mut Tx<'_>, call: &LeaseCall, request: &Label) -> Result<Vec<Granted>> {
     let mut again = Vec::new();
-    for candidate in tx.readable(|rows| rows.leased_by(request.as_str()))? {
+    for candidate in set_aside::readable(tx, |rows| rows.leased_by(request.as_str()))? {
         if candidate.row.request() == Some(request.as_str()) {
             again.push(granted(tx, call, candidate)?);
         }
@@ -384,7 +390,7 @@ fn offered(tx: &mut Tx<'_>, call: &LeaseCall) -> Result<Offered> {
         let queues = leasable_queues(tx, call)?;
         return Ok(Offered::Queues(queues.into_iter().map(|queue| queue.id).collect()));
     }
-    tx.note_lease_call(ALL, ALL, &call.versions)?;
+    note_lease_call(tx, ALL, ALL, &call.versions)?;
     let (mut places, mut at) = (BTreeMap::<i64, Vec<i64>>::new(), (i64::MIN, i64::MIN));
     while let Some((place, due)) = tx.rows.next_waiting(at)? {
         at = place;
@@ -411,32 +417,30 @@ fn leasable_queues(tx: &mut Tx<'_>, call: &LeaseCall) -> Result<Vec<Queue>> {
     }
     for name in &call.queues {
         // A name that only another tenant uses is unknown to this one.
-        let named = if scope == ALL { tx.find_queue(name)? } else { tx.queue_seen_by(scope, name)? };
+        let named = if scope == ALL { tx.find_queue(name)? } else { tenant_names::queue_seen_by(tx, scope, name)? };
         queues.extend(named);
     }
     let mut met = HashSet::new();
     queues.retain(|queue| queue.settings.retry_by == RetryBy::Worker && met.insert(queue.id));
     if call.queues.is_empty() {
-        tx.note_lease_call(ALL, scope, &call.versions)?;
+        note_lease_call(tx, ALL, scope, &call.versions)?;
     }
     for queue in queues.iter().filter(|_| !call.queues.is_empty()) {
-        tx.note_lease_call(queue.id, scope, &call.versions)?;
+        note_lease_call(tx, queue.id, scope, &call.versions)?;
     }
     Ok(queues)
 }
 
-impl Tx<'_> {
-    fn note_lease_call(&mut self, queue: i64, tenant: i64, versions: &Versions) -> Result<()> {
-        let noted = self.known.lease_calls.get(&(queue, tenant));
-        if noted.is_some_and(|at| self.now.since(*at) < CALL_NOTED_EVERY_MS) {
-            return Ok(());
-        }
-        // What workers run with is what a replay would run with; one that does not say takes nobody's word back.
-        let versions = if versions.is_empty() { None } else { Some(json(versions)?) };
-        self.rows.note_lease_call(queue, tenant, versions.as_deref(), self.now)?;
-        self.known.lease_calls.insert((queue, tenant), self.now);
-        Ok(())
+fn note_lease_call(tx: &mut Tx<'_>, queue: i64, tenant: i64, versions: &Versions) -> Result<()> {
+    let noted = tx.known.lease_calls.get(&(queue, tenant));
+    if noted.is_some_and(|at| tx.now.since(*at) < CALL_NOTED_EVERY_MS) {
+        return Ok(());
     }
+    // What workers run with is what a replay would run with; one that does not say takes nobody's word back.
+    let versions = if versions.is_empty() { None } else { Some(json(versions)?) };
+    tx.rows.note_lease_call(queue, tenant, versions.as_deref(), tx.now)?;
+    tx.known.lease_calls.insert((queue, tenant), tx.now);
+    Ok(())
 }
 
 /// Up to so many tenants with due work, beginning after the one served last.
@@ -537,7 +541,7 @@ fn deal_some(tx: &mut Tx<'_>, deal: &mut Deal<'_>, tenant: i64, share: usize) ->
             deal.pass(&candidate.row);
             continue;
         }
-        let probes = match tx.gate(&candidate.row)? {
+        let probes = match gate::gate(tx, &candidate.row)? {
             Gate::Open(probes) => probes,
             Gate::Held(by) => {
                 deal.pass(&candidate.row);
@@ -577,19 +581,19 @@ fn grant(tx: &mut Tx<'_>, deal: &Deal<'_>, candidate: Candidate, probes: Probes)
     let call = deal.call;
     let mut row = candidate.row;
     let before = row.clone();
-    let (_, policy) = tx.rules_of(&row)?;
+    let (_, policy) = run_row::rules_of(tx, &row)?;
     let begin = Begin { lease_ms: call.lease_ms.unwrap_or(policy.lease_ms), ..Begin::default() };
     row.run = row.ask(&Event::Begin(begin), &policy, tx.now)?.run;
     row.ensure_lease_secret(tx.dice);
     row.worker.clone_from(&call.worker);
     row.touch(call.by);
     row.versions.clone_from(&call.versions);
-    tx.see_versions(row.tenant, &call.versions)?;
+    versions::see_versions(tx, row.tenant, &call.versions)?;
     row.start_id = None;
     row.request.clone_from(&deal.request);
-    tx.begun(&mut row, probes, &policy)?;
-    tx.count_lease(row.tenant)?;
-    tx.save(&before, &row)?;
+    gate::begun(tx, &mut row, probes, &policy)?;
+    limits::count_lease(tx, row.tenant)?;
+    run_row::save(tx, &before, &row)?;
     tx.tally.happened(tx.now, row.tenant, row.queue, HourlyKind::Started, None);
     granted(tx, call, Candidate { row, ..candidate })
 }

@@ -31,42 +31,40 @@ impl Buckets {
     }
 }
 
-impl Tx<'_> {
-    fn limits(&mut self, tenant: i64) -> Result<Limits> {
-        if let Some(limits) = self.known.limits.get(&tenant) {
-            return Ok(*limits);
-        }
-        let name = self.tenant_name(tenant)?;
-        let limits = self.policies.limits_of(&name);
-        self.known.limits.insert(tenant, limits);
-        Ok(limits)
+fn limits(tx: &mut Tx<'_>, tenant: i64) -> Result<Limits> {
+    if let Some(limits) = tx.known.limits.get(&tenant) {
+        return Ok(*limits);
     }
+    let name = tx.tenant_name(tenant)?;
+    let limits = tx.policies.limits_of(&name);
+    tx.known.limits.insert(tenant, limits);
+    Ok(limits)
+}
 
-    /// How many runs the tenant may be given in this call; any number where nobody has set it a limit.
-    pub fn allowance(&mut self, tenant: i64) -> Result<usize> {
-        let Limits { max_running, leases_per_s } = self.limits(tenant)?;
-        let slots = match max_running {
-            Some(most) => self.running(tenant)?.map_or(0, |running| most.saturating_sub(running)),
-            None => u64::MAX,
-        };
-        let now = self.now;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole leases, never negative")]
-        let tokens = leases_per_s.map(|rate| self.known.buckets.refilled(tenant, rate, now).left as u64);
-        Ok(usize::try_from(slots.min(tokens.unwrap_or(u64::MAX))).unwrap_or(usize::MAX))
-    }
+/// How many runs the tenant may be given in this call; any number where nobody has set it a limit.
+pub fn allowance(tx: &mut Tx<'_>, tenant: i64) -> Result<usize> {
+    let Limits { max_running, leases_per_s } = limits(tx, tenant)?;
+    let slots = match max_running {
+        Some(most) => running(tx, tenant)?.map_or(0, |running| most.saturating_sub(running)),
+        None => u64::MAX,
+    };
+    let now = tx.now;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole leases, never negative")]
+    let tokens = leases_per_s.map(|rate| tx.known.buckets.refilled(tenant, rate, now).left as u64);
+    Ok(usize::try_from(slots.min(tokens.unwrap_or(u64::MAX))).unwrap_or(usize::MAX))
+}
 
-    /// The tenant was given a run.
-    pub fn count_lease(&mut self, tenant: i64) -> Result<()> {
-        let now = self.now;
-        if let Some(rate) = self.limits(tenant)?.leases_per_s {
-            self.known.buckets.refilled(tenant, rate, now).left -= 1.0;
-        }
-        Ok(())
+/// The tenant was given a run.
+pub fn count_lease(tx: &mut Tx<'_>, tenant: i64) -> Result<()> {
+    let now = tx.now;
+    if let Some(rate) = limits(tx, tenant)?.leases_per_s {
+        tx.known.buckets.refilled(tenant, rate, now).left -= 1.0;
     }
+    Ok(())
+}
 
-    /// Attempts under way: the kept counter, and what this batch has changed of it.
-    fn running(&mut self, tenant: i64) -> Result<Option<u64>> {
-        let Some(kept) = self.rows.running(tenant)? else { return Ok(None) };
-        Ok(Some(u64::try_from(kept + self.tally.running(tenant)).unwrap_or(0)))
-    }
+/// Attempts under way: the kept counter, and what this batch has changed of it.
+fn running(tx: &mut Tx<'_>, tenant: i64) -> Result<Option<u64>> {
+    let Some(kept) = tx.rows.running(tenant)? else { return Ok(None) };
+    Ok(Some(u64::try_from(kept + tx.tally.running(tenant)).unwrap_or(0)))
 }

@@ -11,6 +11,8 @@ use crate::ledger::record;
 use crate::ledger::steps::StepRow;
 use crate::model::{EffectRef, Reconcile, Swept};
 use crate::ports::rows::{Rows, SettledEntry};
+use crate::runs::run_row;
+use crate::triage::verbs;
 use crate::tx::Tx;
 
 /// How long an entry whose run is gone is kept after its last use.
@@ -59,8 +61,8 @@ pub fn reconcile(tx: &mut Tx<'_>, act: &Reconcile) -> Result<EffectView> {
         if let (Some(before), Some(mut row)) = (before, run) {
             let (old, new) = ((found.effect, found.state), (found.effect, state));
             redrive_core::ledger::recount(&mut row.run.effects, Some(old), new);
-            tx.save(&before, &row)?;
-            tx.note_move(&before, &row, &act.actor, "reconcile", Some(&note(&found, act)))?;
+            run_row::save(tx, &before, &row)?;
+            verbs::note_move(tx, &before, &row, &act.actor, "reconcile", Some(&note(&found, act)))?;
         }
     }
     effect(tx.rows, &act.at)

@@ -8,10 +8,13 @@ use redrive_core::wire::{StepView, Versions};
 
 use crate::error::{Error, Result};
 use crate::ledger::output_budget;
+use crate::ledger::steps;
 use crate::ledger::steps::{Mover, StepRow, WORKER, is_effect};
 use crate::model::{NewStep, UnderLease};
 use crate::ports::rows::{MovedEntry, NewEntry};
+use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
+use crate::triage::verbs;
 use crate::tx::Tx;
 
 /// `POST …/steps` under a live lease. The caller keeps the run afterwards.
@@ -20,13 +23,13 @@ pub fn record(tx: &mut Tx<'_>, row: &mut RunRow, step: &NewStep, attempt: u32, e
     let key = key_of(tx, row, step, report, epoch)?;
     let versions = row.versions.clone();
     let by = Mover { attempt, epoch, versions: &versions };
-    let found = tx.find_step(row, step, &key)?;
+    let found = steps::find_step(tx, row, step, &key)?;
     let entry = found.as_ref().map(|found| found.entry(row.id, step));
     let recorded = ledger::apply(entry.as_ref(), report, By::Live { epoch })
         .map_err(|refused| as_error(refused, found.as_ref()))?;
     if let (Recorded::Now(EntryState::Reconciled(_)), Some(found)) = (recorded, &found) {
         let note = format!("{} {}, found by its check", found.key, step.status);
-        tx.note_move(row, row, WORKER, "reconcile", Some(&Text::from(note.as_str())))?;
+        verbs::note_move(tx, row, row, WORKER, "reconcile", Some(&Text::from(note.as_str())))?;
     }
     match keep(tx, row, step, by, &key, found, recorded)? {
         StoredAttempt::Recorded(view) => Ok(*view),
@@ -34,7 +37,7 @@ pub fn record(tx: &mut Tx<'_>, row: &mut RunRow, step: &NewStep, attempt: u32, e
             // An intent that is refused was not begun; whatever else is said has happened.
             if state.known() != Known::Open {
                 ledger::count_unrecorded(&mut row.run.effects, (is_effect(step, None), state));
-                tx.save_life(row)?;
+                run_row::save_life(tx, row)?;
             }
             Err(Error::TooManySteps { most: RUN_STEPS_MAX })
         }
@@ -75,7 +78,7 @@ fn keep(
     }
     let step = &*output_budget::fit(row, own.as_ref(), step)?;
     match &own {
-        Some(own) => tx.move_step(own, by, step, state, holds)?,
+        Some(own) => move_step(tx, own, by, step, state, holds)?,
         None => {
             let effect = is_effect(step, None);
             let new = NewEntry { row, by, key, step, effect, state, holds: holds && state.holds() };
@@ -128,73 +131,70 @@ pub fn record_late(tx: &mut Tx<'_>, row: &mut RunRow, under: &UnderLease, steps:
             let versions = found.versions()?;
             let by = Mover { attempt: found.attempt, epoch, versions: &versions };
             let step = &*output_budget::fit(row, Some(&found), step)?;
-            tx.move_step(&found, by, step, state, holds)?;
+            move_step(tx, &found, by, step, state, holds)?;
             let after = (is_effect(step, Some(&found)), state);
             ledger::recount(&mut row.run.effects, Some((found.effect, found.state)), after);
             let note = format!("{} {}", found.key, step.status);
-            tx.note_move(row, row, WORKER, "late_outcome", Some(&Text::from(note.as_str())))?;
+            verbs::note_move(tx, row, row, WORKER, "late_outcome", Some(&Text::from(note.as_str())))?;
         }
     }
     if any {
-        tx.save_life(row)?;
+        run_row::save_life(tx, row)?;
     }
     Ok(any)
 }
 
-impl Tx<'_> {
-    /// Moves an entry on by a worker's word; the check stays unless another is declared.
-    fn move_step(
-        &mut self,
-        found: &StepRow,
-        by: Mover<'_>,
-        step: &NewStep,
-        state: EntryState,
-        holds: bool,
-    ) -> Result<()> {
-        let moved = MovedEntry {
-            found,
-            by,
-            step,
-            effect: is_effect(step, Some(found)),
-            state,
-            holds: holds && state.holds(),
-            settled_by: state.outcome().map(|_| WORKER),
-        };
-        Ok(self.rows.move_step(&moved, self.now)?)
-    }
+/// Moves an entry on by a worker's word; the check stays unless another is declared.
+fn move_step(
+    tx: &mut Tx<'_>,
+    found: &StepRow,
+    by: Mover<'_>,
+    step: &NewStep,
+    state: EntryState,
+    holds: bool,
+) -> Result<()> {
+    let moved = MovedEntry {
+        found,
+        by,
+        step,
+        effect: is_effect(step, Some(found)),
+        state,
+        holds: holds && state.holds(),
+        settled_by: state.outcome().map(|_| WORKER),
+    };
+    Ok(tx.rows.move_step(&moved, tx.now)?)
+}
 
-    /// Steps reported with the end of an attempt: the list names them all, so an unnamed one is known by its place.
-    pub fn keep_steps(
-        &mut self,
-        row: &mut RunRow,
-        attempt: u32,
-        epoch: u64,
-        versions: &Versions,
-        steps: &[NewStep],
-    ) -> Result<()> {
-        let by = Mover { attempt, epoch, versions };
-        let mut dropped = 0;
-        for (at, step) in steps.iter().enumerate() {
-            let key = key_in_list(steps, at);
-            let found = self.find_step(row, step, &key)?;
-            let entry = found.as_ref().map(|found| found.entry(row.id, step));
-            let recorded = ledger::apply(entry.as_ref(), report_of(step)?, By::End { epoch })
-                .map_err(|refused| as_error(refused, found.as_ref()))?;
-            if recorded != Recorded::Same || found.is_some() {
-                // The end of an attempt is never refused for its steps.
-                if let StoredAttempt::NoRoom(state) = keep(self, row, step, by, &key, found, recorded)? {
-                    ledger::count_unrecorded(&mut row.run.effects, (is_effect(step, None), state));
-                    dropped += 1;
-                }
+/// Steps reported with the end of an attempt: the list names them all, so an unnamed one is known by its place.
+pub fn keep_steps(
+    tx: &mut Tx<'_>,
+    row: &mut RunRow,
+    attempt: u32,
+    epoch: u64,
+    versions: &Versions,
+    steps: &[NewStep],
+) -> Result<()> {
+    let by = Mover { attempt, epoch, versions };
+    let mut dropped = 0;
+    for (at, step) in steps.iter().enumerate() {
+        let key = key_in_list(steps, at);
+        let found = steps::find_step(tx, row, step, &key)?;
+        let entry = found.as_ref().map(|found| found.entry(row.id, step));
+        let recorded = ledger::apply(entry.as_ref(), report_of(step)?, By::End { epoch })
+            .map_err(|refused| as_error(refused, found.as_ref()))?;
+        if recorded != Recorded::Same || found.is_some() {
+            // The end of an attempt is never refused for its steps.
+            if let StoredAttempt::NoRoom(state) = keep(tx, row, step, by, &key, found, recorded)? {
+                ledger::count_unrecorded(&mut row.run.effects, (is_effect(step, None), state));
+                dropped += 1;
             }
         }
-        if dropped > 0 {
-            let note =
-                format!("{dropped} steps of attempt {attempt} are not kept: the run has {RUN_STEPS_MAX} already.");
-            self.note_move(row, row, "engine", "step_limit", Some(&Text::from(note.as_str())))?;
-        }
-        Ok(())
     }
+    if dropped > 0 {
+        let note = format!("{dropped} steps of attempt {attempt} are not kept: the run has {RUN_STEPS_MAX} already.");
+        verbs::note_move(tx, row, row, "engine", "step_limit", Some(&Text::from(note.as_str())))?;
+    }
+    Ok(())
 }
 
 fn report_of(step: &NewStep) -> Result<Report> {

@@ -158,30 +158,28 @@ pub struct Mover<'a> {
     pub versions: &'a Versions,
 }
 
-impl Tx<'_> {
-    /// The entry that a worker means: what the run itself has done, otherwise by an effect's own key over all runs of
-    /// the tenant, otherwise within the run.
-    pub fn find_step(&mut self, row: &RunRow, step: &NewStep, key: &str) -> Result<Option<StepRow>> {
-        let own = self.rows.step_of_run(row.id, key)?;
-        let is_done = own.as_ref().is_some_and(|own| own.state.will() == Will::Skip);
-        if is_done || !is_effect(step, own.as_ref()) || !step.has_own_key() {
-            return Ok(own);
-        }
-        Ok(self.rows.step_holder(row.tenant, key)?.or(own))
+/// The entry that a worker means: what the run itself has done, otherwise by an effect's own key over all runs of
+/// the tenant, otherwise within the run.
+pub fn find_step(tx: &mut Tx<'_>, row: &RunRow, step: &NewStep, key: &str) -> Result<Option<StepRow>> {
+    let own = tx.rows.step_of_run(row.id, key)?;
+    let is_done = own.as_ref().is_some_and(|own| own.state.will() == Will::Skip);
+    if is_done || !is_effect(step, own.as_ref()) || !step.has_own_key() {
+        return Ok(own);
     }
+    Ok(tx.rows.step_holder(row.tenant, key)?.or(own))
+}
 
-    /// Does what a move asks beside keeping the run.
-    pub fn carry_out(&mut self, row: &RunRow, effects: &[Effect]) -> Result<()> {
-        for effect in effects {
-            match effect {
-                Effect::DoubtOpenEffects => self.rows.doubt_open_effects(row.id, self.now)?,
-                Effect::Wake => self.wake = true,
-                // Whoever ends an attempt keeps its record: only they have its body.
-                Effect::AttemptEnded { .. } => {}
-            }
+/// Does what a move asks beside keeping the run.
+pub fn carry_out(tx: &mut Tx<'_>, row: &RunRow, effects: &[Effect]) -> Result<()> {
+    for effect in effects {
+        match effect {
+            Effect::DoubtOpenEffects => tx.rows.doubt_open_effects(row.id, tx.now)?,
+            Effect::Wake => tx.wake = true,
+            // Whoever ends an attempt keeps its record: only they have its body.
+            Effect::AttemptEnded { .. } => {}
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Once an effect, always one; what does not say is what it was, and a new one is an effect.

@@ -31,53 +31,51 @@ pub fn newest_of<'a>(
     Ok(all)
 }
 
-impl Tx<'_> {
-    /// Of each kind among `kinds`, the version that the tenant met last.
-    pub fn newest_seen<'a>(&mut self, tenant: i64, kinds: impl IntoIterator<Item = &'a String>) -> Result<Versions> {
-        newest_of(kinds, |kind| Ok(self.rows.newest_version(tenant, kind)?))
-    }
+/// Of each kind among `kinds`, the version that the tenant met last.
+pub fn newest_seen<'a>(tx: &mut Tx<'_>, tenant: i64, kinds: impl IntoIterator<Item = &'a String>) -> Result<Versions> {
+    newest_of(kinds, |kind| Ok(tx.rows.newest_version(tenant, kind)?))
+}
 
-    /// Notes versions not met before. A version that was is a look into memory and no more.
-    pub fn see_versions(&mut self, tenant: i64, versions: &Versions) -> Result<()> {
-        for (kind, version) in versions.iter().take(KINDS_MAX) {
-            let seen = (tenant, kind.clone(), version.to_string());
-            if self.known.versions.contains(&seen) {
-                continue;
-            }
-            let numbered = self.rows.insert_version(tenant, kind, version.as_str(), self.now)?;
-            if numbered.is_some_and(|number| number % TRIMMED_EVERY == 0) {
-                self.forget_versions(tenant, kind)?;
-            }
-            if self.known.versions.len() >= REMEMBERED_MAX {
-                self.known.versions.clear();
-            }
-            self.known.versions.insert(seen);
+/// Notes versions not met before. A version that was is a look into memory and no more.
+pub fn see_versions(tx: &mut Tx<'_>, tenant: i64, versions: &Versions) -> Result<()> {
+    for (kind, version) in versions.iter().take(KINDS_MAX) {
+        let seen = (tenant, kind.clone(), version.to_string());
+        if tx.known.versions.contains(&seen) {
+            continue;
         }
-        Ok(())
+        let numbered = tx.rows.insert_version(tenant, kind, version.as_str(), tx.now)?;
+        if numbered.is_some_and(|number| number % TRIMMED_EVERY == 0) {
+            forget_versions(tx, tenant, kind)?;
+        }
+        if tx.known.versions.len() >= REMEMBERED_MAX {
+            tx.known.versions.clear();
+        }
+        tx.known.versions.insert(seen);
     }
+    Ok(())
+}
 
-    /// The oldest go. A version that comes back after it was forgotten counts as new.
-    fn forget_versions(&mut self, tenant: i64, kind: &str) -> Result<()> {
-        if self.rows.forget_versions(tenant, kind, KEPT_MAX)? {
-            self.known.versions.clear();
-        }
-        Ok(())
+/// The oldest go. A version that comes back after it was forgotten counts as new.
+fn forget_versions(tx: &mut Tx<'_>, tenant: i64, kind: &str) -> Result<()> {
+    if tx.rows.forget_versions(tenant, kind, KEPT_MAX)? {
+        tx.known.versions.clear();
     }
+    Ok(())
+}
 
-    /// Whether what was carried has the fix: of every kind named, that version or one first seen after it.
-    pub fn has_fix(&mut self, tenant: i64, fixed_in: &Versions, carried: &Versions) -> Result<bool> {
-        for (kind, fixed) in fixed_in {
-            let Some(version) = carried.get(kind) else { return Ok(false) };
-            if version == fixed {
-                continue;
-            }
-            let mut order = |version: &str| self.rows.version_order(tenant, kind, version);
-            // One that was forgotten is older than all that are known.
-            match (order(version.as_str())?, order(fixed.as_str())?) {
-                (Some(carried), fixed) if fixed.is_none_or(|fixed| fixed <= carried) => {}
-                (Some(_) | None, _) => return Ok(false),
-            }
+/// Whether what was carried has the fix: of every kind named, that version or one first seen after it.
+pub fn has_fix(tx: &mut Tx<'_>, tenant: i64, fixed_in: &Versions, carried: &Versions) -> Result<bool> {
+    for (kind, fixed) in fixed_in {
+        let Some(version) = carried.get(kind) else { return Ok(false) };
+        if version == fixed {
+            continue;
         }
-        Ok(true)
+        let mut order = |version: &str| tx.rows.version_order(tenant, kind, version);
+        // One that was forgotten is older than all that are known.
+        match (order(version.as_str())?, order(fixed.as_str())?) {
+            (Some(carried), fixed) if fixed.is_none_or(|fixed| fixed <= carried) => {}
+            (Some(_) | None, _) => return Ok(false),
+        }
     }
+    Ok(true)
 }

@@ -10,6 +10,7 @@ use crate::map::Map;
 use crate::model::operations::{NewOperation, Over};
 use crate::operations::guard::{NOT_FOUND, UNREADABLE, obstacle};
 use crate::operations::patch::{Made, bind, verb};
+use crate::operations::row;
 use crate::operations::row::{OperationRow, add};
 use crate::ports::rows::Stood;
 use crate::runs::run_row::RunRow;
@@ -46,7 +47,7 @@ pub fn still_matching(
 
 /// Judges and keeps a piece. False when somebody else has got further meanwhile, and nothing is kept.
 pub fn keep(tx: &mut Tx<'_>, id: i64, spec: &NewOperation, found: &Found) -> Result<bool> {
-    let mut row = tx.operation(id)?;
+    let mut row = row::operation(tx, id)?;
     let wanted = match row.state {
         OperationState::Preview | OperationState::Running | OperationState::Paused => true,
         OperationState::Stopped | OperationState::Cancelled | OperationState::Completed => false,

@@ -5,8 +5,10 @@ use redrive_core::lifecycle::Event;
 
 use crate::error::{Error, Result};
 use crate::model::triage::Triage;
+use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
 use crate::triage::merges;
+use crate::triage::plans;
 use crate::triage::verbs::reassigned;
 use crate::tx::Tx;
 
@@ -32,7 +34,7 @@ pub fn obstacle(tx: &mut Tx<'_>, row: &RunRow, triage: &Triage) -> Result<Option
 fn asked(tx: &mut Tx<'_>, row: &RunRow, triage: &Triage) -> Result<()> {
     let event = match triage {
         Triage::Replay(replay) => {
-            let permitted = tx.permit_of(row, &replay.proposed())?;
+            let permitted = plans::permit_of(tx, row, &replay.proposed())?;
             return permitted.permit.refused.map_or(Ok(()), |refused| Err(refused.into()));
         }
         Triage::Cancel => Event::Cancel,
@@ -46,7 +48,7 @@ fn asked(tx: &mut Tx<'_>, row: &RunRow, triage: &Triage) -> Result<()> {
         Triage::Merge { into } => merges::merge(tx, row, into)?,
         Triage::Note | Triage::Review | Triage::Approve { .. } => return Ok(()),
     };
-    let (_, policy) = tx.rules_of(row)?;
+    let (_, policy) = run_row::rules_of(tx, row)?;
     row.ask(&event, &policy, tx.now)?;
     Ok(())
 }

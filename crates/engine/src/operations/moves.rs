@@ -14,6 +14,7 @@ use crate::model::triage::{Act, Triage};
 use crate::operations::freeze::{PIECE_RUNS, still_matching};
 use crate::operations::guard::{CHANGED, DECIDED_SINCE, GONE, NO_LONGER_MATCHES, UNREADABLE, obstacle, refusal};
 use crate::operations::patch::{Made, bind, verb};
+use crate::operations::row;
 use crate::operations::row::{OperationRow, add, public_id};
 use crate::operations::settle::conclude;
 use crate::ports::rows::Stood;
@@ -56,7 +57,7 @@ pub fn room(row: &OperationRow, spec: &NewOperation, now: Timestamp) -> usize {
 
 /// Moves a piece, if the operation still stands where it was looked at and nobody has stopped it.
 pub fn take(tx: &mut Tx<'_>, id: i64, replica: &str, spec: &NewOperation, turn: &Turn) -> Result<Option<usize>> {
-    let mut row = tx.operation(id)?;
+    let mut row = row::operation(tx, id)?;
     let ours = row.state == OperationState::Running && !row.preparing && !row.is_anothers(replica, tx.now);
     if !ours || row.moved_to != turn.from {
         return Ok(None);

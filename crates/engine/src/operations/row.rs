@@ -89,11 +89,9 @@ impl OperationRow {
     }
 }
 
-impl Tx<'_> {
-    /// Nobody else changes it until the commit.
-    pub fn operation(&mut self, id: i64) -> Result<OperationRow> {
-        self.rows.operation(id)?.ok_or(Error::NotFound("operation"))
-    }
+/// Nobody else changes it until the commit.
+pub fn operation(tx: &mut Tx<'_>, id: i64) -> Result<OperationRow> {
+    tx.rows.operation(id)?.ok_or(Error::NotFound("operation"))
 }
 
 pub fn public_id(id: i64) -> String {

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::map::Map;
 use crate::model::operations::NewOperation;
 use crate::operations::moves::settle_item;
+use crate::operations::row;
 use crate::operations::row::OperationRow;
 use crate::runs::attempts::json;
 use crate::tx::Tx;
@@ -164,7 +165,7 @@ pub fn keep(
     spec: &NewOperation,
     outcomes: &Outcomes,
 ) -> Result<Option<usize>> {
-    let mut row = tx.operation(id)?;
+    let mut row = row::operation(tx, id)?;
     if row.changes_seen != outcomes.from || row.is_anothers(replica, tx.now) {
         return Ok(None);
     }

@@ -4,11 +4,12 @@ use redrive_core::operation::{Pace, Steer, steer as decide};
 use redrive_core::wire::OperationState;
 
 use crate::error::{Error, Result};
+use crate::operations::row;
 use crate::operations::settle::conclude;
 use crate::tx::Tx;
 
 pub fn steer(tx: &mut Tx<'_>, id: i64, by: Steer) -> Result<()> {
-    let mut row = tx.operation(id)?;
+    let mut row = row::operation(tx, id)?;
     let to = decide(row.state, by).ok_or(Error::OperationIs(row.state))?;
     if to == row.state {
         return Ok(());
@@ -35,7 +36,7 @@ pub fn steer(tx: &mut Tx<'_>, id: i64, by: Steer) -> Result<()> {
 
 /// It can't be worked: it stops where it is, and nobody looks at it again.
 pub fn stop(tx: &mut Tx<'_>, id: i64, because: &str) -> Result<()> {
-    let mut row = tx.operation(id)?;
+    let mut row = row::operation(tx, id)?;
     match row.state {
         OperationState::Preview | OperationState::Running | OperationState::Paused => {
             row.state = OperationState::Stopped;

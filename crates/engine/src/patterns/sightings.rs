@@ -17,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::error::{Error, Result};
 use crate::map::Map;
+use crate::names::versions;
 use crate::ports::rows::PatternChange;
 use crate::runs::document::word;
 use crate::tx::Tx;
@@ -78,73 +79,67 @@ impl CachedPatterns {
     }
 }
 
-impl Tx<'_> {
-    pub fn sight(&mut self, seen: &Sighting<'_>) -> Result<Sighted> {
-        self.see_versions(seen.tenant, seen.versions)?;
-        let Some(known) = self.known_pattern(seen)? else { return self.first_sight(seen) };
-        if let Some(fix) = &known.fix
-            && state_now(known.state, known.muted_until, known.before_mute, self.now)? == PatternState::Resolved
-            && self.is_regression(seen, fix)?
-        {
-            self.come_back(seen, known.sighted.head)?;
-        }
-        Ok(known.sighted.clone())
+pub fn sight(tx: &mut Tx<'_>, seen: &Sighting<'_>) -> Result<Sighted> {
+    versions::see_versions(tx, seen.tenant, seen.versions)?;
+    let Some(known) = known_pattern(tx, seen)? else { return first_sight(tx, seen) };
+    if let Some(fix) = &known.fix
+        && state_now(known.state, known.muted_until, known.before_mute, tx.now)? == PatternState::Resolved
+        && is_regression(tx, seen, fix)?
+    {
+        come_back(tx, seen, known.sighted.head)?;
     }
+    Ok(known.sighted.clone())
+}
 
-    fn known_pattern(&mut self, seen: &Sighting<'_>) -> Result<Option<Arc<CachedPattern>>> {
-        let key = (seen.tenant, seen.fingerprint.hash, seen.fingerprint.version);
-        if let Some(known) = self.known.patterns.0.get(&key) {
-            return Ok(Some(known.clone()));
-        }
-        let Some(read) = self.rows.pattern_of(seen.tenant, seen.fingerprint)?.map(Arc::new) else { return Ok(None) };
-        if self.known.patterns.0.len() >= REMEMBERED_MAX {
-            self.known.patterns.forget();
-        }
-        self.known.patterns.0.insert(key, read.clone());
-        Ok(Some(read))
+fn known_pattern(tx: &mut Tx<'_>, seen: &Sighting<'_>) -> Result<Option<Arc<CachedPattern>>> {
+    let key = (seen.tenant, seen.fingerprint.hash, seen.fingerprint.version);
+    if let Some(known) = tx.known.patterns.0.get(&key) {
+        return Ok(Some(known.clone()));
     }
+    let Some(read) = tx.rows.pattern_of(seen.tenant, seen.fingerprint)?.map(Arc::new) else { return Ok(None) };
+    if tx.known.patterns.0.len() >= REMEMBERED_MAX {
+        tx.known.patterns.forget();
+    }
+    tx.known.patterns.0.insert(key, read.clone());
+    Ok(Some(read))
+}
 
-    /// With versions: a failure that has the fix. Without: an attempt that began after it; one that was under way
-    /// already could not have had it.
-    fn is_regression(&mut self, seen: &Sighting<'_>, fix: &Fix) -> Result<bool> {
-        match &fix.versions {
-            Some(versions) => self.has_fix(seen.tenant, versions, seen.versions),
-            // Reported without a beginning, it was reported after the resolve was committed.
-            None => Ok(seen.began_at.is_none_or(|began_at| began_at > fix.at)),
-        }
+/// With versions: a failure that has the fix. Without: an attempt that began after it; one that was under way
+/// already could not have had it.
+fn is_regression(tx: &mut Tx<'_>, seen: &Sighting<'_>, fix: &Fix) -> Result<bool> {
+    match &fix.versions {
+        Some(versions) => versions::has_fix(tx, seen.tenant, versions, seen.versions),
+        // Reported without a beginning, it was reported after the resolve was committed.
+        None => Ok(seen.began_at.is_none_or(|began_at| began_at > fix.at)),
     }
+}
 
-    fn come_back(&mut self, seen: &Sighting<'_>, head: i64) -> Result<()> {
-        self.known.patterns.forget();
-        self.rows.change_pattern(head, &PatternChange::CameBack)?;
-        self.note_pattern(head, ENGINE, PatternEvent::Regression, Some(&about_run(seen)), None)
-    }
+fn come_back(tx: &mut Tx<'_>, seen: &Sighting<'_>, head: i64) -> Result<()> {
+    tx.known.patterns.forget();
+    tx.rows.change_pattern(head, &PatternChange::CameBack)?;
+    note_pattern(tx, head, ENGINE, PatternEvent::Regression, Some(&about_run(seen)), None)
+}
 
-    fn first_sight(&mut self, seen: &Sighting<'_>) -> Result<Sighted> {
-        let Sighting { tenant, fingerprint, failure, .. } = *seen;
-        let public_id = public_id(&self.tenant_name(tenant)?, fingerprint);
-        let id = self.rows.insert_pattern(&public_id, tenant, fingerprint, failure, self.now)?;
-        self.note_pattern(id, ENGINE, PatternEvent::New, Some(&about_run(seen)), None)?;
-        let shown = PatternRef { id: public_id, template: fingerprint.template.clone(), new: true };
-        Ok(Sighted { id, head: id, shown })
-    }
+fn first_sight(tx: &mut Tx<'_>, seen: &Sighting<'_>) -> Result<Sighted> {
+    let Sighting { tenant, fingerprint, failure, .. } = *seen;
+    let public_id = public_id(&tx.tenant_name(tenant)?, fingerprint);
+    let id = tx.rows.insert_pattern(&public_id, tenant, fingerprint, failure, tx.now)?;
+    note_pattern(tx, id, ENGINE, PatternEvent::New, Some(&about_run(seen)), None)?;
+    let shown = PatternRef { id: public_id, template: fingerprint.template.clone(), new: true };
+    Ok(Sighted { id, head: id, shown })
+}
 
-    pub fn note_pattern(
-        &mut self,
-        pattern: i64,
-        actor: &str,
-        event: PatternEvent,
-        about: Option<&str>,
-        note: Option<&Text>,
-    ) -> Result<()> {
-        self.rows.insert_pattern_event(pattern, actor, event, about, note, self.now)?;
-        // Its first one pushes nothing out.
-        if event == PatternEvent::New {
-            Ok(())
-        } else {
-            Ok(self.rows.forget_pattern_events(pattern, EVENTS_KEPT_MAX)?)
-        }
-    }
+pub fn note_pattern(
+    tx: &mut Tx<'_>,
+    pattern: i64,
+    actor: &str,
+    event: PatternEvent,
+    about: Option<&str>,
+    note: Option<&Text>,
+) -> Result<()> {
+    tx.rows.insert_pattern_event(pattern, actor, event, about, note, tx.now)?;
+    // Its first one pushes nothing out.
+    if event == PatternEvent::New { Ok(()) } else { Ok(tx.rows.forget_pattern_events(pattern, EVENTS_KEPT_MAX)?) }
 }
 
 /// A mute that is over is over without anybody writing it down.

@@ -9,6 +9,8 @@ use crate::error::{Error, Result};
 use crate::ingest::fingerprints::FingerprintKey;
 use crate::model::TenantScope;
 use crate::model::patterns::{PatternAct, PatternVerb};
+use crate::names::versions;
+use crate::patterns::sightings;
 use crate::patterns::sightings::state_now;
 use crate::ports::rows::PatternChange;
 use crate::runs::attempts::json;
@@ -31,7 +33,7 @@ pub struct Found {
 /// Answers with the name of what to show.
 pub fn triage_pattern(tx: &mut Tx<'_>, act: &PatternAct) -> Result<String> {
     tx.known.patterns.forget();
-    let found = tx.patterns_named(&act.scope, &act.id)?;
+    let found = patterns_named(tx, &act.scope, &act.id)?;
     match &act.verb {
         PatternVerb::Merge { into } => merge_all(tx, act, found, into),
         PatternVerb::Unmerge { fingerprint } => unmerge_all(tx, act, found, fingerprint.as_deref()),
@@ -65,11 +67,11 @@ fn apply(tx: &mut Tx<'_>, act: &PatternAct, pattern: &Found) -> Result<()> {
             None
         }
         PatternVerb::Resolve { in_version } => {
-            tx.resolve_pattern(pattern, in_version)?;
+            resolve_pattern(tx, pattern, in_version)?;
             (!in_version.is_empty()).then(|| in_words(in_version))
         }
         PatternVerb::Mute { until } => {
-            tx.mute_pattern(pattern, *until)?;
+            mute_pattern(tx, pattern, *until)?;
             until.map(|until| format!("until {until}"))
         }
         PatternVerb::Assign { to } => {
@@ -78,7 +80,7 @@ fn apply(tx: &mut Tx<'_>, act: &PatternAct, pattern: &Found) -> Result<()> {
         }
         PatternVerb::Note | PatternVerb::Merge { .. } | PatternVerb::Unmerge { .. } => None,
     };
-    tx.note_pattern(pattern.id, &act.actor, act.verb.event(), about.as_deref(), act.reason.as_ref())
+    sightings::note_pattern(tx, pattern.id, &act.actor, act.verb.event(), about.as_deref(), act.reason.as_ref())
 }
 
 fn in_words(versions: &Versions) -> String {
@@ -90,7 +92,7 @@ fn in_words(versions: &Versions) -> String {
 fn merge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<Found>, into: &str) -> Result<String> {
     let mut shown = None;
     for pattern in heads(found)? {
-        let Some(target) = tx.pattern_of_tenant(pattern.tenant, into)? else { continue };
+        let Some(target) = pattern_of_tenant(tx, pattern.tenant, into)? else { continue };
         let (head, head_id) = target.merged.clone().unwrap_or((target.id, target.public_id.clone()));
         if head == pattern.id {
             return Err(Error::MergeRefused("a pattern can't become part of itself"));
@@ -98,8 +100,8 @@ fn merge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<Found>, into: &str) -
         tx.rows.merge_pattern(pattern.id, head)?;
         let note = act.reason.as_ref();
         let (to, from) = (format!("into {head_id}"), format!("with {}", pattern.public_id));
-        tx.note_pattern(pattern.id, &act.actor, PatternEvent::Merge, Some(&to), note)?;
-        tx.note_pattern(head, &act.actor, PatternEvent::Merge, Some(&from), note)?;
+        sightings::note_pattern(tx, pattern.id, &act.actor, PatternEvent::Merge, Some(&to), note)?;
+        sightings::note_pattern(tx, head, &act.actor, PatternEvent::Merge, Some(&from), note)?;
         shown = Some(if act.scope == TenantScope::All { into.to_owned() } else { head_id });
     }
     shown.ok_or(Error::NotFound("pattern"))
@@ -108,71 +110,69 @@ fn merge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<Found>, into: &str) -
 fn unmerge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<Found>, only: Option<&str>) -> Result<String> {
     let mut any = false;
     for pattern in found {
-        for (part, head, head_id) in tx.parts_to_take_out(&pattern, only)? {
+        for (part, head, head_id) in parts_to_take_out(tx, &pattern, only)? {
             any = true;
             tx.rows.unmerge_pattern(part.id, head)?;
             let note = act.reason.as_ref();
             let (from, out) = (format!("from {head_id}"), format!("without {}", part.public_id));
-            tx.note_pattern(part.id, &act.actor, PatternEvent::Unmerge, Some(&from), note)?;
-            tx.note_pattern(head, &act.actor, PatternEvent::Unmerge, Some(&out), note)?;
+            sightings::note_pattern(tx, part.id, &act.actor, PatternEvent::Unmerge, Some(&from), note)?;
+            sightings::note_pattern(tx, head, &act.actor, PatternEvent::Unmerge, Some(&out), note)?;
         }
     }
     if any { Ok(act.id.clone()) } else { Err(Error::MergeRefused("there is nothing to take apart")) }
 }
 
-impl Tx<'_> {
-    /// One tenant's, or for all tenants those of a fingerprint; a pattern's id names one in either case.
-    fn patterns_named(&mut self, scope: &TenantScope, id: &str) -> Result<Vec<Found>> {
-        let missing = || Error::NotFound("pattern");
-        let tenant = match scope {
-            TenantScope::One(tenant) => Some(self.find_tenant(tenant)?.ok_or_else(missing)?),
-            TenantScope::All => None,
-        };
-        if let Some(tenant) = tenant {
-            return self.pattern_of_tenant(tenant, id)?.map(|found| vec![found]).ok_or_else(missing);
-        }
-        if let Some(found) = self.rows.pattern_by_id(id)? {
-            return Ok(vec![found]);
-        }
-        let found = self.rows.patterns_by_key(FingerprintKey::parse(id).ok_or_else(missing)?)?;
-        if found.is_empty() { Err(missing()) } else { Ok(found) }
+/// One tenant's, or for all tenants those of a fingerprint; a pattern's id names one in either case.
+fn patterns_named(tx: &mut Tx<'_>, scope: &TenantScope, id: &str) -> Result<Vec<Found>> {
+    let missing = || Error::NotFound("pattern");
+    let tenant = match scope {
+        TenantScope::One(tenant) => Some(tx.find_tenant(tenant)?.ok_or_else(missing)?),
+        TenantScope::All => None,
+    };
+    if let Some(tenant) = tenant {
+        return pattern_of_tenant(tx, tenant, id)?.map(|found| vec![found]).ok_or_else(missing);
     }
+    if let Some(found) = tx.rows.pattern_by_id(id)? {
+        return Ok(vec![found]);
+    }
+    let found = tx.rows.patterns_by_key(FingerprintKey::parse(id).ok_or_else(missing)?)?;
+    if found.is_empty() { Err(missing()) } else { Ok(found) }
+}
 
-    fn pattern_of_tenant(&mut self, tenant: i64, id: &str) -> Result<Option<Found>> {
-        // We named it ourselves: what is no id names nothing, and PostgreSQL takes no NUL in a text.
-        if id.parse::<RunId>().is_err() {
-            return Ok(None);
-        }
-        if let Some(found) = self.rows.pattern_by_id(id)?.filter(|found| found.tenant == tenant) {
-            return Ok(Some(found));
-        }
-        let Some(key) = FingerprintKey::parse(id) else { return Ok(None) };
-        Ok(self.rows.pattern_by_alias(tenant, key)?)
+fn pattern_of_tenant(tx: &mut Tx<'_>, tenant: i64, id: &str) -> Result<Option<Found>> {
+    // We named it ourselves: what is no id names nothing, and PostgreSQL takes no NUL in a text.
+    if id.parse::<RunId>().is_err() {
+        return Ok(None);
     }
+    if let Some(found) = tx.rows.pattern_by_id(id)?.filter(|found| found.tenant == tenant) {
+        return Ok(Some(found));
+    }
+    let Some(key) = FingerprintKey::parse(id) else { return Ok(None) };
+    Ok(tx.rows.pattern_by_alias(tenant, key)?)
+}
 
-    /// The pattern itself where it is a part, otherwise its parts; with a fingerprint only the one of it.
-    fn parts_to_take_out(&mut self, pattern: &Found, only: Option<&str>) -> Result<Vec<(Found, i64, String)>> {
-        if let Some((head, head_id)) = &pattern.merged {
-            return Ok(vec![(pattern.clone(), *head, head_id.clone())]);
-        }
-        let parts = self.rows.parts_of_pattern(pattern.id)?;
-        let wanted = |part: &Found| only.is_none_or(|only| part.key.to_string() == only || part.public_id == only);
-        Ok(parts.into_iter().filter(wanted).map(|part| (part, pattern.id, pattern.public_id.clone())).collect())
+/// The pattern itself where it is a part, otherwise its parts; with a fingerprint only the one of it.
+fn parts_to_take_out(tx: &mut Tx<'_>, pattern: &Found, only: Option<&str>) -> Result<Vec<(Found, i64, String)>> {
+    if let Some((head, head_id)) = &pattern.merged {
+        return Ok(vec![(pattern.clone(), *head, head_id.clone())]);
     }
+    let parts = tx.rows.parts_of_pattern(pattern.id)?;
+    let wanted = |part: &Found| only.is_none_or(|only| part.key.to_string() == only || part.public_id == only);
+    Ok(parts.into_iter().filter(wanted).map(|part| (part, pattern.id, pattern.public_id.clone())).collect())
+}
 
-    /// A version that is named counts as seen: what comes after it is newer, whether or not it was ever met.
-    fn resolve_pattern(&mut self, pattern: &Found, in_version: &Versions) -> Result<()> {
-        self.see_versions(pattern.tenant, in_version)?;
-        let versions = (!in_version.is_empty()).then(|| json(in_version)).transpose()?;
-        let resolved = PatternChange::Resolved { at: self.now, in_versions: versions.as_deref() };
-        Ok(self.rows.change_pattern(pattern.id, &resolved)?)
-    }
+/// A version that is named counts as seen: what comes after it is newer, whether or not it was ever met.
+fn resolve_pattern(tx: &mut Tx<'_>, pattern: &Found, in_version: &Versions) -> Result<()> {
+    versions::see_versions(tx, pattern.tenant, in_version)?;
+    let versions = (!in_version.is_empty()).then(|| json(in_version)).transpose()?;
+    let resolved = PatternChange::Resolved { at: tx.now, in_versions: versions.as_deref() };
+    Ok(tx.rows.change_pattern(pattern.id, &resolved)?)
+}
 
-    fn mute_pattern(&mut self, pattern: &Found, until: Option<Timestamp>) -> Result<()> {
-        let (state, muted_until, before) = pattern.state;
-        let now = state_now(state, muted_until, before, self.now)?;
-        // Muted once more: what was before the first time comes back.
-        let before = if now == PatternState::Muted { before } else { Some(position(PatternState::ALL, &now)) };
-        Ok(self.rows.change_pattern(pattern.id, &PatternChange::Muted { until, before })?)
-    }
+fn mute_pattern(tx: &mut Tx<'_>, pattern: &Found, until: Option<Timestamp>) -> Result<()> {
+    let (state, muted_until, before) = pattern.state;
+    let now = state_now(state, muted_until, before, tx.now)?;
+    // Muted once more: what was before the first time comes back.
+    let before = if now == PatternState::Muted { before } else { Some(position(PatternState::ALL, &now)) };
+    Ok(tx.rows.change_pattern(pattern.id, &PatternChange::Muted { until, before })?)
 }

@@ -12,6 +12,7 @@ use crate::codec::{decode, encode};
 use crate::error::{Error, Result};
 use crate::model::{AttemptOrigin, Digest};
 use crate::ports::rows::NewAttempt;
+use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
 use crate::tx::Tx;
 
@@ -67,47 +68,45 @@ impl StoredAttempt {
     }
 }
 
-impl Tx<'_> {
-    /// Keeps the end of an attempt of `row`, which already stands where the move left it; `before` is how it stood
-    /// while the attempt was under way.
-    pub fn keep_attempt(&mut self, before: &RunRow, row: &RunRow, ending: &Ending<'_>) -> Result<()> {
-        let origin = json(&origin(before, row, ending))?;
-        let verdict = ending.verdict.map(|told| encode(told.json().as_bytes()));
-        Ok(self.rows.put_attempt(
-            &NewAttempt {
-                run: row.id,
-                attempt: ending.attempt,
-                late: ending.late,
-                outcome: ending.outcome,
-                epoch: ending.epoch,
-                digest: ending.digest,
-                state: row.run.state.name(),
-                fingerprint: ending.fingerprint,
-                pattern: ending.pattern,
-                pattern_new: ending.pattern_new,
-                origin,
-                verdict,
-                body: ending.body,
-            },
-            self.now,
-        )?)
-    }
+/// Keeps the end of an attempt of `row`, which already stands where the move left it; `before` is how it stood
+/// while the attempt was under way.
+pub fn keep_attempt(tx: &mut Tx<'_>, before: &RunRow, row: &RunRow, ending: &Ending<'_>) -> Result<()> {
+    let origin = json(&origin(before, row, ending))?;
+    let verdict = ending.verdict.map(|told| encode(told.json().as_bytes()));
+    Ok(tx.rows.put_attempt(
+        &NewAttempt {
+            run: row.id,
+            attempt: ending.attempt,
+            late: ending.late,
+            outcome: ending.outcome,
+            epoch: ending.epoch,
+            digest: ending.digest,
+            state: row.run.state.name(),
+            fingerprint: ending.fingerprint,
+            pattern: ending.pattern,
+            pattern_new: ending.pattern_new,
+            origin,
+            verdict,
+            body: ending.body,
+        },
+        tx.now,
+    )?)
+}
 
-    /// The answer that a failed attempt got.
-    pub fn stored_answer(&mut self, row: &RunRow, kept: &StoredAttempt) -> Result<FailureAnswer> {
-        let (tenant, _) = self.names_of(row)?;
-        let missing = || Error::Unexpected(format!("attempt {} of {} has no verdict", kept.attempt, row.run_id));
-        let pattern = kept.pattern.ok_or_else(missing)?;
-        Ok(FailureAnswer {
-            run_id: row.run_id.clone(),
-            tenant,
-            state: kept.state,
-            attempt: kept.attempt,
-            verdict: kept.verdict()?.ok_or_else(missing)?,
-            pattern: self.rows.pattern_shown(pattern, kept.pattern_new)?,
-            breaker: kept.breaker()?.to_string(),
-        })
-    }
+/// The answer that a failed attempt got.
+pub fn stored_answer(tx: &mut Tx<'_>, row: &RunRow, kept: &StoredAttempt) -> Result<FailureAnswer> {
+    let (tenant, _) = run_row::names_of(tx, row)?;
+    let missing = || Error::Unexpected(format!("attempt {} of {} has no verdict", kept.attempt, row.run_id));
+    let pattern = kept.pattern.ok_or_else(missing)?;
+    Ok(FailureAnswer {
+        run_id: row.run_id.clone(),
+        tenant,
+        state: kept.state,
+        attempt: kept.attempt,
+        verdict: kept.verdict()?.ok_or_else(missing)?,
+        pattern: tx.rows.pattern_shown(pattern, kept.pattern_new)?,
+        breaker: kept.breaker()?.to_string(),
+    })
 }
 
 fn origin(before: &RunRow, row: &RunRow, ending: &Ending<'_>) -> AttemptOrigin {

@@ -9,30 +9,26 @@ use crate::runs::attempts::json;
 use crate::runs::run_row::RunRow;
 use crate::tx::Tx;
 
-impl Tx<'_> {
-    /// Keeps the payload of `row`'s revision, made from the one before; what else is said of it stays.
-    pub fn keep_revision(&mut self, row: &mut RunRow, fix: &FixedPayload, actor: &str) -> Result<()> {
-        let about = About { payload_omitted: None, ..self.about_of(row.id, fix.from_revision)? };
-        let made = NewRevision {
-            run: row.id,
-            revision: row.run.revision,
-            payload: &fix.payload,
-            about: encode(json(&about)?.as_bytes()),
-            actor,
-            patch: fix.patch.as_deref(),
-        };
-        self.rows.insert_revision(&made, self.now)?;
-        row.payload_bytes = Some(fix.payload.bytes());
-        Ok(())
-    }
+/// Keeps the payload of `row`'s revision, made from the one before; what else is said of it stays.
+pub fn keep_revision(tx: &mut Tx<'_>, row: &mut RunRow, fix: &FixedPayload, actor: &str) -> Result<()> {
+    let about = About { payload_omitted: None, ..about_of(tx, row.id, fix.from_revision)? };
+    let made = NewRevision {
+        run: row.id,
+        revision: row.run.revision,
+        payload: &fix.payload,
+        about: encode(json(&about)?.as_bytes()),
+        actor,
+        patch: fix.patch.as_deref(),
+    };
+    tx.rows.insert_revision(&made, tx.now)?;
+    row.payload_bytes = Some(fix.payload.bytes());
+    Ok(())
+}
 
-    /// What a run said of itself beside its payload.
-    pub fn about_of(&mut self, run: i64, revision: u32) -> Result<About> {
-        match self.rows.about_of(run, revision)?.filter(|about| !about.is_empty()) {
-            Some(about) => {
-                serde_json::from_slice(&decode(&about)?).map_err(|e| Error::Unexpected(format!("about: {e}")))
-            }
-            None => Ok(About::default()),
-        }
+/// What a run said of itself beside its payload.
+pub fn about_of(tx: &mut Tx<'_>, run: i64, revision: u32) -> Result<About> {
+    match tx.rows.about_of(run, revision)?.filter(|about| !about.is_empty()) {
+        Some(about) => serde_json::from_slice(&decode(&about)?).map_err(|e| Error::Unexpected(format!("about: {e}"))),
+        None => Ok(About::default()),
     }
 }

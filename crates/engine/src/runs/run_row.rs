@@ -152,89 +152,87 @@ impl RunRow {
     }
 }
 
-impl Tx<'_> {
-    pub fn find_run(&mut self, tenant: &Tenant, run_id: &RunId) -> Result<Option<RunRow>> {
-        let Some(tenant) = self.find_tenant(tenant)? else { return Ok(None) };
-        self.find_run_of(tenant, run_id)
-    }
+pub fn find_run(tx: &mut Tx<'_>, tenant: &Tenant, run_id: &RunId) -> Result<Option<RunRow>> {
+    let Some(tenant) = tx.find_tenant(tenant)? else { return Ok(None) };
+    find_run_of(tx, tenant, run_id)
+}
 
-    pub fn find_run_of(&mut self, tenant: i64, run_id: &RunId) -> Result<Option<RunRow>> {
-        Ok(self.rows.find_run(tenant, run_id)?)
-    }
+pub fn find_run_of(tx: &mut Tx<'_>, tenant: i64, run_id: &RunId) -> Result<Option<RunRow>> {
+    Ok(tx.rows.find_run(tenant, run_id)?)
+}
 
-    pub fn require_run(&mut self, at: &RunRef) -> Result<RunRow> {
-        self.find_run(&at.tenant, &at.run_id)?.ok_or(Error::NotFound("run"))
-    }
+pub fn require_run(tx: &mut Tx<'_>, at: &RunRef) -> Result<RunRow> {
+    find_run(tx, &at.tenant, &at.run_id)?.ok_or(Error::NotFound("run"))
+}
 
-    /// The run that a call under a lease names.
-    pub fn require_leased(&mut self, at: &RunRef, lease: LeaseToken) -> Result<RunRow> {
-        let Some(tenant) = self.find_tenant(&at.tenant)? else { return Err(Error::NotFound("run")) };
-        self.rows.find_leased(tenant, &at.run_id, lease.run)?.ok_or(Error::NotFound("run"))
-    }
+/// The run that a call under a lease names.
+pub fn require_leased(tx: &mut Tx<'_>, at: &RunRef, lease: LeaseToken) -> Result<RunRow> {
+    let Some(tenant) = tx.find_tenant(&at.tenant)? else { return Err(Error::NotFound("run")) };
+    tx.rows.find_leased(tenant, &at.run_id, lease.run)?.ok_or(Error::NotFound("run"))
+}
 
-    /// A run that is not in the store yet: numbered now, written once it stands where its first move leaves it.
-    pub fn new_run(&mut self, new: &NewRun, tenant: i64, queue: i64) -> Result<RunRow> {
-        let run = Run {
-            resumable: new.resumable.unwrap_or(false),
-            replayable: new.payload.kind != PayloadKind::Omitted,
-            ..Run::new(self.now)
-        };
-        Ok(RunRow {
-            id: self.rows.next_run_number()?,
-            tenant,
-            queue,
-            run_id: new.run_id.clone(),
-            run,
-            reason: Arc::from(""),
-            category: -1,
-            pattern: None,
-            model: new.model.clone(),
-            provider: new.provider.clone(),
-            tool: None,
-            step: None,
-            worker: None,
-            start_id: None,
-            request: None,
-            versions: Versions::new(),
-            environment: new.environment.clone(),
-            generation: 0,
-            payload_bytes: Some(new.payload.bytes()),
-            keys: new.by.into_iter().collect(),
-            step_bytes: 0,
-            lease_secret: None,
-            step_count: 0,
-        })
-    }
+/// A run that is not in the store yet: numbered now, written once it stands where its first move leaves it.
+pub fn new_run(tx: &mut Tx<'_>, new: &NewRun, tenant: i64, queue: i64) -> Result<RunRow> {
+    let run = Run {
+        resumable: new.resumable.unwrap_or(false),
+        replayable: new.payload.kind != PayloadKind::Omitted,
+        ..Run::new(tx.now)
+    };
+    Ok(RunRow {
+        id: tx.rows.next_run_number()?,
+        tenant,
+        queue,
+        run_id: new.run_id.clone(),
+        run,
+        reason: Arc::from(""),
+        category: -1,
+        pattern: None,
+        model: new.model.clone(),
+        provider: new.provider.clone(),
+        tool: None,
+        step: None,
+        worker: None,
+        start_id: None,
+        request: None,
+        versions: Versions::new(),
+        environment: new.environment.clone(),
+        generation: 0,
+        payload_bytes: Some(new.payload.bytes()),
+        keys: new.by.into_iter().collect(),
+        step_bytes: 0,
+        lease_secret: None,
+        step_count: 0,
+    })
+}
 
-    /// Writes a row that was read as `before`, and counts what changed.
-    pub fn save(&mut self, before: &RunRow, row: &RunRow) -> Result<()> {
-        let same = before.failure_columns() == row.failure_columns();
-        self.rows.update_run(row, if same { Changed::ByMove } else { Changed::ByFailure }, self.now)?;
-        self.tally.moved(row.id, Some(&before.standing()), &row.standing());
-        Ok(())
-    }
+/// Writes a row that was read as `before`, and counts what changed.
+pub fn save(tx: &mut Tx<'_>, before: &RunRow, row: &RunRow) -> Result<()> {
+    let same = before.failure_columns() == row.failure_columns();
+    tx.rows.update_run(row, if same { Changed::ByMove } else { Changed::ByFailure }, tx.now)?;
+    tx.tally.moved(row.id, Some(&before.standing()), &row.standing());
+    Ok(())
+}
 
-    /// Writes a new run with its payload.
-    pub fn insert_run(&mut self, row: &RunRow, new: &NewRun) -> Result<()> {
-        self.rows.insert_run(row, new, self.now)?;
-        self.tally.moved(row.id, None, &row.standing());
-        Ok(())
-    }
+/// Writes a new run with its payload.
+pub fn insert_run(tx: &mut Tx<'_>, row: &RunRow, new: &NewRun) -> Result<()> {
+    tx.rows.insert_run(row, new, tx.now)?;
+    tx.tally.moved(row.id, None, &row.standing());
+    Ok(())
+}
 
-    /// Keeps a lease's new times and a run's effect counts: no state changes, so no counter does and no list index is
-    /// touched.
-    pub fn save_life(&mut self, row: &RunRow) -> Result<()> {
-        Ok(self.rows.update_run(row, Changed::RunDocument, self.now)?)
-    }
+/// Keeps a lease's new times and a run's effect counts: no state changes, so no counter does and no list index is
+/// touched.
+pub fn save_life(tx: &mut Tx<'_>, row: &RunRow) -> Result<()> {
+    Ok(tx.rows.update_run(row, Changed::RunDocument, tx.now)?)
+}
 
-    pub fn names_of(&mut self, row: &RunRow) -> Result<(Tenant, QueueName)> {
-        Ok((self.tenant_name(row.tenant)?, self.queue_by_id(row.queue)?.name))
-    }
+pub fn names_of(tx: &mut Tx<'_>, row: &RunRow) -> Result<(Tenant, QueueName)> {
+    Ok((tx.tenant_name(row.tenant)?, tx.queue_by_id(row.queue)?.name))
+}
 
-    /// A run's queue, with the policy that holds for it there.
-    pub fn rules_of(&mut self, row: &RunRow) -> Result<(Queue, std::sync::Arc<Policy>)> {
-        let queue = self.queue_by_id(row.queue)?;
-        let policy = self.policy(&queue, row.tenant)?;
-        Ok((queue, policy))
-    }
+/// A run's queue, with the policy that holds for it there.
+pub fn rules_of(tx: &mut Tx<'_>, row: &RunRow) -> Result<(Queue, std::sync::Arc<Policy>)> {
+    let queue = tx.queue_by_id(row.queue)?;
+    let policy = tx.policy(&queue, row.tenant)?;
+    Ok((queue, policy))
 }

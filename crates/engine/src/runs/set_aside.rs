@@ -52,46 +52,44 @@ pub fn unless_corrupt<T>(read: Result<T, impl Into<Error>>) -> Result<Result<T, 
     }
 }
 
-impl Tx<'_> {
-    /// The runs that a service asked for. Those that can't be read are set aside, and the ones behind them come up.
-    pub fn readable<T>(&mut self, mut ask: impl FnMut(&mut dyn Rows) -> PortResult<ReadRuns<T>>) -> Result<Vec<T>> {
-        for _ in 1..ASKS_MAX {
-            let found = ask(self.rows)?;
-            if found.corrupt.is_empty() {
-                return Ok(found.rows);
-            }
-            self.set_all_aside(&found.corrupt)?;
+/// The runs that a service asked for. Those that can't be read are set aside, and the ones behind them come up.
+pub fn readable<T>(tx: &mut Tx<'_>, mut ask: impl FnMut(&mut dyn Rows) -> PortResult<ReadRuns<T>>) -> Result<Vec<T>> {
+    for _ in 1..ASKS_MAX {
+        let found = ask(tx.rows)?;
+        if found.corrupt.is_empty() {
+            return Ok(found.rows);
         }
-        let found = ask(self.rows)?;
-        self.set_all_aside(&found.corrupt)?;
-        Ok(found.rows)
+        set_all_aside(tx, &found.corrupt)?;
     }
+    let found = ask(tx.rows)?;
+    set_all_aside(tx, &found.corrupt)?;
+    Ok(found.rows)
+}
 
-    fn set_all_aside(&mut self, corrupt: &[CorruptRun]) -> Result<()> {
-        corrupt.iter().try_for_each(|CorruptRun { run, why }| self.set_run_aside(*run, why))
+fn set_all_aside(tx: &mut Tx<'_>, corrupt: &[CorruptRun]) -> Result<()> {
+    corrupt.iter().try_for_each(|CorruptRun { run, why }| set_run_aside(tx, *run, why))
+}
+
+pub fn set_run_aside(tx: &mut Tx<'_>, run: i64, why: &str) -> Result<()> {
+    tracing::error!(run, why, "run set aside: its row can't be read");
+    Ok(tx.rows.set_run_aside(run, why, tx.now)?)
+}
+
+/// What becomes of a run that a service has found. One that its own state contradicts is set aside, and none comes back.
+pub fn ask_for_service(tx: &mut Tx<'_>, row: &RunRow, event: &Event<'_>, policy: &Policy) -> Result<Option<Moved>> {
+    match row.ask(event, policy, tx.now) {
+        Ok(moved) => Ok(Some(moved)),
+        Err(refused) => set_run_aside(tx, row.id, &refused.to_string()).map(|()| None),
     }
+}
 
-    pub fn set_run_aside(&mut self, run: i64, why: &str) -> Result<()> {
-        tracing::error!(run, why, "run set aside: its row can't be read");
-        Ok(self.rows.set_run_aside(run, why, self.now)?)
-    }
-
-    /// What becomes of a run that a service has found. One that its own state contradicts is set aside, and none comes back.
-    pub fn ask_for_service(&mut self, row: &RunRow, event: &Event<'_>, policy: &Policy) -> Result<Option<Moved>> {
-        match row.ask(event, policy, self.now) {
-            Ok(moved) => Ok(Some(moved)),
-            Err(refused) => self.set_run_aside(row.id, &refused.to_string()).map(|()| None),
+/// Puts runs that can be read by now back to where services find them.
+pub fn read_set_aside_again(tx: &mut Tx<'_>, most: usize) -> Result<()> {
+    for run in tx.rows.put_runs_back(tx.now.minus_ms(READ_AGAIN_MS), most)? {
+        match unless_corrupt(tx.rows.run_by_number(run))? {
+            Ok(_) => tracing::info!(run, "run put back: its row can be read again"),
+            Err(CorruptRun { run, why }) => tx.rows.set_run_aside(run, &why, tx.now)?,
         }
     }
-
-    /// Puts runs that can be read by now back to where services find them.
-    pub fn read_set_aside_again(&mut self, most: usize) -> Result<()> {
-        for run in self.rows.put_runs_back(self.now.minus_ms(READ_AGAIN_MS), most)? {
-            match unless_corrupt(self.rows.run_by_number(run))? {
-                Ok(_) => tracing::info!(run, "run put back: its row can be read again"),
-                Err(CorruptRun { run, why }) => self.rows.set_run_aside(run, &why, self.now)?,
-            }
-        }
-        Ok(())
-    }
+    Ok(())
 }

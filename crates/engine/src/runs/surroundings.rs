@@ -6,68 +6,69 @@ use redrive_core::reason::{Category, Reason};
 use redrive_core::strategy::Failure;
 use redrive_core::verdict::Target;
 
+use crate::attempt::spend;
+use crate::breakers::gate;
 use crate::error::Result;
 use crate::model::NewRun;
+use crate::names::tenant_names;
 use crate::runs::run_row::RunRow;
 use crate::tx::{Queue, Tx};
 
-impl Tx<'_> {
-    /// Fills in what the policy needs to judge `failure`; a run that is not in the store yet is `new`.
-    pub fn load_surroundings(
-        &mut self,
-        row: &mut RunRow,
-        (queue, policy): (&Queue, &Policy),
-        failure: &Failure,
-        new: Option<&NewRun>,
-    ) -> Result<()> {
-        self.load_tenant_surroundings(row, policy)?;
-        let routed = !policy.ladder.is_empty() || policy.fallback_queue.is_some() || !policy.agents.is_empty();
-        let changed = failure.category != Category::Transient || policy.strategies.contains_key(&failure.reason);
-        if !changed || !(routed || failure.reason == Reason::ContextOverflow) {
-            return Ok(());
-        }
-        let around = &mut row.run.around;
-        around.model.clone_from(&row.model);
-        if !routed {
-            return Ok(());
-        }
-        around.queue = Some(queue.name.clone());
-        (around.agent, around.task_type) = match new {
-            Some(new) => (new.agent.clone(), new.task_type.clone()),
-            None => self.rows.own_of(row.id)?.map(|own| (own.agent, own.task_type)).unwrap_or_default(),
-        };
-        Ok(())
+/// Fills in what the policy needs to judge `failure`; a run that is not in the store yet is `new`.
+pub fn load_surroundings(
+    tx: &mut Tx<'_>,
+    row: &mut RunRow,
+    (queue, policy): (&Queue, &Policy),
+    failure: &Failure,
+    new: Option<&NewRun>,
+) -> Result<()> {
+    load_tenant_surroundings(tx, row, policy)?;
+    let routed = !policy.ladder.is_empty() || policy.fallback_queue.is_some() || !policy.agents.is_empty();
+    let changed = failure.category != Category::Transient || policy.strategies.contains_key(&failure.reason);
+    if !changed || !(routed || failure.reason == Reason::ContextOverflow) {
+        return Ok(());
     }
+    let around = &mut row.run.around;
+    around.model.clone_from(&row.model);
+    if !routed {
+        return Ok(());
+    }
+    around.queue = Some(queue.name.clone());
+    (around.agent, around.task_type) = match new {
+        Some(new) => (new.agent.clone(), new.task_type.clone()),
+        None => tx.rows.own_of(row.id)?.map(|own| (own.agent, own.task_type)).unwrap_or_default(),
+    };
+    Ok(())
+}
 
-    /// What the tenant's retries have used, where anybody has set them a cap, and what holds them.
-    pub fn load_tenant_surroundings(&mut self, row: &mut RunRow, policy: &Policy) -> Result<()> {
-        if policy.budget.look_at_the_tenant() {
-            row.run.around.tenant_spent = self.spent_today(row.tenant)?;
-        }
-        self.look_at_breakers(row, policy)
+/// What the tenant's retries have used, where anybody has set them a cap, and what holds them.
+pub fn load_tenant_surroundings(tx: &mut Tx<'_>, row: &mut RunRow, policy: &Policy) -> Result<()> {
+    if policy.budget.look_at_the_tenant() {
+        row.run.around.tenant_spent = spend::spent_today(tx, row.tenant)?;
     }
+    gate::look_at_breakers(tx, row, policy)
+}
 
-    /// Sends a run where its verdict says, before it is kept.
-    pub fn redirect(&mut self, row: &mut RunRow, target: &Target) -> Result<()> {
-        if target.model.is_some() {
-            row.model.clone_from(&target.model);
-        }
-        if let Some(queue) = &target.queue {
-            let to = self.queue_sent_to(row.tenant, queue)?.id;
-            if to != row.queue {
-                let from = self.queue_by_id(row.queue)?.name;
-                row.run.leave_queue(&from);
-                row.queue = to;
-            }
-        }
-        Ok(())
+/// Sends a run where its verdict says, before it is kept.
+pub fn redirect(tx: &mut Tx<'_>, row: &mut RunRow, target: &Target) -> Result<()> {
+    if target.model.is_some() {
+        row.model.clone_from(&target.model);
     }
+    if let Some(queue) = &target.queue {
+        let to = tenant_names::queue_sent_to(tx, row.tenant, queue)?.id;
+        if to != row.queue {
+            let from = tx.queue_by_id(row.queue)?.name;
+            row.run.leave_queue(&from);
+            row.queue = to;
+        }
+    }
+    Ok(())
+}
 
-    /// The columns that nothing else of a run's life changes.
-    pub fn keep_place(&mut self, row: &RunRow, target: &Target) -> Result<()> {
-        if target.agent.is_none() && target.queue.is_none() {
-            return Ok(());
-        }
-        Ok(self.rows.set_place(row.id, target.agent.as_ref(), row.queue)?)
+/// The columns that nothing else of a run's life changes.
+pub fn keep_place(tx: &mut Tx<'_>, row: &RunRow, target: &Target) -> Result<()> {
+    if target.agent.is_none() && target.queue.is_none() {
+        return Ok(());
     }
+    Ok(tx.rows.set_place(row.id, target.agent.as_ref(), row.queue)?)
 }

@@ -16,7 +16,9 @@ use crate::ledger::steps::StepRow;
 use crate::model::FailedAttempt;
 use crate::model::triage::Act;
 use crate::ports::rows::MergedStep;
+use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
+use crate::triage::verbs;
 use crate::tx::Tx;
 
 /// A chain is at most this long: each link was a person's act.
@@ -27,7 +29,7 @@ pub fn merge<'a>(tx: &mut Tx<'_>, row: &RunRow, into: &RunId) -> Result<Event<'a
     if row.run_id == *into {
         return Err(Error::MergeRefused("a run can't be merged into itself"));
     }
-    let target = tx.find_run_of(row.tenant, into)?.ok_or(Error::NotFound("run to merge into"))?;
+    let target = run_row::find_run_of(tx, row.tenant, into)?.ok_or(Error::NotFound("run to merge into"))?;
     match &target.run.state {
         State::Merged(merged) => Err(Refused::MergedInto(merged.into.clone()).into()),
         State::Scheduled(_)
@@ -62,7 +64,7 @@ pub fn pass_on(tx: &mut Tx<'_>, part: &RunRow, into: &RunId, failed: &FailedAtte
 fn whole(tx: &mut Tx<'_>, tenant: i64, into: &RunId) -> Result<Option<RunRow>> {
     let mut into = into.clone();
     for _ in 0..CHAIN_MAX {
-        let Some(target) = tx.find_run_of(tenant, &into)? else { return Ok(None) };
+        let Some(target) = run_row::find_run_of(tx, tenant, &into)? else { return Ok(None) };
         match target.merged_into() {
             Some(further) => into = further.clone(),
             None => return Ok(Some(target)),
@@ -127,9 +129,9 @@ pub fn take_steps_back(tx: &mut Tx<'_>, part: &RunRow, into: &RunId, act: &Act) 
         taken += 1;
     }
     if taken > 0 {
-        tx.save(&before, &target)?;
+        run_row::save(tx, &before, &target)?;
         let note = format!("{} is no part of it any more: {taken} of its steps are taken back.", part.run_id);
-        tx.note_move(&before, &target, &act.actor, "unmerge", Some(&Text::from(note.as_str())))?;
+        verbs::note_move(tx, &before, &target, &act.actor, "unmerge", Some(&Text::from(note.as_str())))?;
     }
     Ok(())
 }

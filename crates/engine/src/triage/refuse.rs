@@ -10,13 +10,17 @@ use redrive_core::strategy::Failure;
 use redrive_core::text::Text;
 use redrive_core::wire::{ErrorReport, StepStatus, SucceedAnswer, Versions};
 
+use crate::breakers::ended;
 use crate::codec::{decode, encode};
 use crate::error::{Error, Result};
 use crate::ingest::report::{Failed, settle};
+use crate::ledger::record;
 use crate::ledger::steps::is_effect;
 use crate::model::{AttemptBody, NewStep, Success};
 use crate::runs::attempts::json;
+use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
+use crate::runs::surroundings;
 use crate::tx::Tx;
 
 /// Asks whether the success counts, with what the store knows beside the report.
@@ -49,7 +53,7 @@ pub fn refuse(
     epoch: Option<u64>,
 ) -> Result<SucceedAnswer> {
     let before = row.clone();
-    tx.keep_steps(&mut row, attempt, epoch.unwrap_or(0), &before.versions, &success.steps)?;
+    record::keep_steps(tx, &mut row, attempt, epoch.unwrap_or(0), &before.versions, &success.steps)?;
     let rule = objection.detector.rule();
     let evidence = Evidence { error_type: Some(&rule), ..Evidence::of(&objection.message) };
     let fingerprint = fingerprint(&evidence, &objection.reason());
@@ -58,9 +62,9 @@ pub fn refuse(
         refused: success.observed.output_hash,
         ..Failure::objected(objection, &fingerprint)
     };
-    let (queue, policy) = tx.rules_of(&row)?;
-    tx.attempt_ended(&row, epoch, Some(&failure.reason), &policy)?;
-    tx.load_surroundings(&mut row, (&queue, &policy), &failure, None)?;
+    let (queue, policy) = run_row::rules_of(tx, &row)?;
+    ended::attempt_ended(tx, &row, epoch, Some(&failure.reason), &policy)?;
+    surroundings::load_surroundings(tx, &mut row, (&queue, &policy), &failure, None)?;
     let event = Event::Fail { failure: &failure, attempt, jitter: tx.dice.jitter() };
     let moved = row.ask(&event, &policy, tx.now)?;
     let body = body_with_error(success, objection)?;

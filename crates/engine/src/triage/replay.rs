@@ -9,10 +9,17 @@ use redrive_core::text::{Label, Text};
 use redrive_core::verdict::DeadBecause;
 
 use crate::error::{Error, Result};
+use crate::ledger::steps;
 use crate::model::triage::{Act, Replay};
+use crate::runs::revisions;
+use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
+use crate::runs::surroundings;
+use crate::triage::plans;
 use crate::triage::plans::{Permitted, Planned};
+use crate::triage::reviews;
 use crate::triage::reviews::Asked;
+use crate::triage::verbs;
 use crate::triage::verbs::note_with;
 use crate::tx::Tx;
 
@@ -23,18 +30,18 @@ pub fn replay(tx: &mut Tx<'_>, row: RunRow, act: &Act, replay: &Replay) -> Resul
     }
     let proposed = replay.proposed();
     if let Some(asked) = &replay.plan_hash {
-        let hash = tx.plan_of(&row, &proposed)?.plan.hash;
+        let hash = plans::plan_of(tx, &row, &proposed)?.plan.hash;
         if asked.as_str() != hash {
             return Err(Error::PlanChanged { hash });
         }
     }
-    let permitted = tx.permit_of(&row, &proposed)?;
+    let permitted = plans::permit_of(tx, &row, &proposed)?;
     if !replay.force {
         guard(tx, &row, &permitted)?;
     }
     let moved = would_move(tx, &row, &proposed, &permitted)?;
     if permitted.permit.approval_needed {
-        let planned = tx.plan_of(&row, &proposed)?;
+        let planned = plans::plan_of(tx, &row, &proposed)?;
         return put_aside(tx, row, act, Some(replay), &planned);
     }
     let event = if replay.force { "force_replay" } else { "replay" };
@@ -49,9 +56,9 @@ fn guard(tx: &mut Tx<'_>, row: &RunRow, permitted: &Permitted) -> Result<()> {
     if matches!(refused, Refused::ReplaysUsed(_)) && !parked && !waits {
         let mut parked = row.clone();
         parked.run = row.ask(&Event::Park, &permitted.policy, tx.now)?.run;
-        tx.save(row, &parked)?;
-        tx.forget_request(row.id)?;
-        tx.note_move(row, &parked, "engine", "parked", Some(&Text::from(refused.to_string().as_str())))?;
+        run_row::save(tx, row, &parked)?;
+        reviews::forget_request(tx, row.id)?;
+        verbs::note_move(tx, row, &parked, "engine", "parked", Some(&Text::from(refused.to_string().as_str())))?;
     }
     Err(refused.clone().into())
 }
@@ -64,7 +71,7 @@ fn would_move(tx: &Tx<'_>, row: &RunRow, proposed: &Proposed, permitted: &Permit
 
 /// `POST …/review`: no replay is proposed but the plain one.
 pub fn review(tx: &mut Tx<'_>, row: RunRow, act: &Act) -> Result<RunRow> {
-    let planned = tx.plan_of(&row, &Replay::default().proposed())?;
+    let planned = plans::plan_of(tx, &row, &Replay::default().proposed())?;
     put_aside(tx, row, act, None, &planned)
 }
 
@@ -88,11 +95,11 @@ fn put_aside(
         force: replay.is_some_and(|replay| replay.force),
     };
     row.run = row.ask(&Event::Review(asked), &planned.policy, tx.now)?.run;
-    tx.save(&before, &row)?;
-    tx.ask_for(&row, replay, &act.actor, expires_at)?;
+    run_row::save(tx, &before, &row)?;
+    reviews::ask_for(tx, &row, replay, &act.actor, expires_at)?;
     match replay.map(|replay| asked_in_words(replay, row.run.revision + 1)) {
         Some(what) => note_with(tx, &before, &row, act, "review", &what)?,
-        None => tx.note_move(&before, &row, &act.actor, "review", act.reason.as_ref())?,
+        None => verbs::note_move(tx, &before, &row, &act.actor, "review", act.reason.as_ref())?,
     }
     Ok(row)
 }
@@ -103,13 +110,14 @@ pub fn approve(tx: &mut Tx<'_>, mut row: RunRow, act: &Act, plan_hash: &Label, o
         return Err(Refused::WrongState(row.run.state.name()).into());
     };
     let force = review.force;
-    let asked = tx.asked_for(&row)?.ok_or_else(|| Error::Unexpected("a review without its request".into()))?;
+    let asked =
+        reviews::asked_for(tx, &row)?.ok_or_else(|| Error::Unexpected("a review without its request".into()))?;
     let Asked { actor, replay } = asked;
     if actor == act.actor && !own_too {
         return Err(Error::OwnRequest);
     }
-    let planned = tx.plan_of(&row, &replay.proposed())?;
-    tx.attend_review(&mut row)?;
+    let planned = plans::plan_of(tx, &row, &replay.proposed())?;
+    reviews::attend_review(tx, &mut row)?;
     let before = row.clone();
     if let State::Review(review) = &mut row.run.state {
         review.plan_hash.clone_from(&planned.plan.hash);
@@ -123,13 +131,13 @@ pub fn approve(tx: &mut Tx<'_>, mut row: RunRow, act: &Act, plan_hash: &Label, o
             carry_out(tx, &before, moved, act, &replay, &planned.plan.again, "approve")
         }
         Err(Refused::PlanChanged) => {
-            tx.ask_again(&before, &mut row, planned.policy.approval.expires_ms)?;
+            reviews::ask_again(tx, &before, &mut row, planned.policy.approval.expires_ms)?;
             let note = format!("The approval was for plan {plan_hash}, and the plan is {}.", planned.plan.hash);
-            tx.note_move(&before, &row, &act.actor, "plan_changed", Some(&Text::from(note.as_str())))?;
+            verbs::note_move(tx, &before, &row, &act.actor, "plan_changed", Some(&Text::from(note.as_str())))?;
             Err(Error::PlanChanged { hash: planned.plan.hash })
         }
         Err(Refused::ReviewExpired) => {
-            tx.let_lapse(before)?;
+            reviews::let_lapse(tx, before)?;
             Err(Refused::ReviewExpired.into())
         }
         Err(refused) => Err(refused.into()),
@@ -147,24 +155,24 @@ fn carry_out(
     event: &str,
 ) -> Result<RunRow> {
     let mut row = before.clone();
-    tx.carry_out(&row, &moved.effects)?;
+    steps::carry_out(tx, &row, &moved.effects)?;
     row.run = moved.run;
-    tx.redirect(&mut row, &replay.target())?;
+    surroundings::redirect(tx, &mut row, &replay.target())?;
     if let Some(fix) = &replay.fix {
-        tx.keep_revision(&mut row, fix, &act.actor)?;
+        revisions::keep_revision(tx, &mut row, fix, &act.actor)?;
     }
     for key in again {
         tx.rows.do_step_again(row.id, key.as_str())?;
     }
-    tx.save(before, &row)?;
-    tx.keep_place(&row, &replay.target())?;
+    run_row::save(tx, before, &row)?;
+    surroundings::keep_place(tx, &row, &replay.target())?;
     if matches!(before.run.state, State::Review(_)) {
-        tx.forget_request(row.id)?;
+        reviews::forget_request(tx, row.id)?;
     }
     if let Some(what) = in_words(replay, row.run.revision) {
-        tx.note_move(before, before, &act.actor, "fix", Some(&Text::from(what.as_str())))?;
+        verbs::note_move(tx, before, before, &act.actor, "fix", Some(&Text::from(what.as_str())))?;
     }
-    tx.note_move(before, &row, &act.actor, event, act.reason.as_ref())?;
+    verbs::note_move(tx, before, &row, &act.actor, event, act.reason.as_ref())?;
     Ok(row)
 }
 

@@ -12,9 +12,12 @@ use crate::model::triage::{FixedPayload, Replay};
 use crate::model::{HourlyKind, Swept};
 use crate::ports::rows::{NewRequest, StoredRequest};
 use crate::runs::attempts::json;
+use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
+use crate::runs::set_aside;
 use crate::runs::set_aside::{CorruptRun, READ_AGAIN_MS, unless_corrupt};
 use crate::sweeps::note_absence;
+use crate::triage::verbs;
 use crate::tx::Tx;
 
 /// What somebody asked for.
@@ -25,88 +28,92 @@ pub struct Asked {
 
 const LAPSED: &str = "Nobody approved it in time.";
 
-impl Tx<'_> {
-    /// Keeps what is asked for; a request before it is replaced.
-    pub fn ask_for(&mut self, row: &RunRow, replay: Option<&Replay>, actor: &str, expires_at: Timestamp) -> Result<()> {
-        // Whoever asks for a plain replay has nothing more to say.
-        let request = replay.map(|replay| match replay.request.as_slice() {
-            [] => encode(b"{}"),
-            said => said.to_vec(),
-        });
-        let payload = replay.and_then(|replay| replay.fix.as_ref()).map(|fix| &fix.payload);
-        Ok(self.rows.put_request(&NewRequest { run: row.id, actor, expires_at, request, payload }, self.now)?)
-    }
+/// Keeps what is asked for; a request before it is replaced.
+pub fn ask_for(
+    tx: &mut Tx<'_>,
+    row: &RunRow,
+    replay: Option<&Replay>,
+    actor: &str,
+    expires_at: Timestamp,
+) -> Result<()> {
+    // Whoever asks for a plain replay has nothing more to say.
+    let request = replay.map(|replay| match replay.request.as_slice() {
+        [] => encode(b"{}"),
+        said => said.to_vec(),
+    });
+    let payload = replay.and_then(|replay| replay.fix.as_ref()).map(|fix| &fix.payload);
+    Ok(tx.rows.put_request(&NewRequest { run: row.id, actor, expires_at, request, payload }, tx.now)?)
+}
 
-    /// What waits for approval; a run that a person put aside waits to be replayed as it is.
-    pub fn asked_for(&mut self, row: &RunRow) -> Result<Option<Asked>> {
-        let Some(StoredRequest { actor, request, payload }) = self.rows.request_of(row.id)? else { return Ok(None) };
-        let request: ReplayRequest = match request {
-            Some(stored) => {
-                serde_json::from_slice(&decode(&stored)?).map_err(|e| Error::Unexpected(format!("request: {e}")))?
-            }
-            None => ReplayRequest::default(),
-        };
-        let fix = match payload {
-            Some(payload) => Some(FixedPayload {
-                from_revision: row.run.revision,
-                payload,
-                patch: request.fix.as_ref().map(patch_of).transpose()?.flatten(),
-            }),
-            None => None,
-        };
-        let replay = Replay {
-            force: matches!(&row.run.state, State::Review(review) if review.force),
-            plan_hash: None,
-            fix,
-            instruction: request.instruction,
-            model: request.model,
-            agent: request.agent,
-            queue: request.queue,
-            from_step: request.from_step,
-            request: Vec::new(),
-        };
-        Ok(Some(Asked { actor, replay }))
-    }
-
-    pub fn forget_request(&mut self, run: i64) -> Result<()> {
-        Ok(self.rows.delete_request(run)?)
-    }
-
-    /// The plan has changed since it was asked about: the question stands anew, for the plan as it is.
-    pub fn ask_again(&mut self, before: &RunRow, row: &mut RunRow, expires_ms: u64) -> Result<()> {
-        let expires_at = self.now.plus_ms(expires_ms);
-        if let State::Review(review) = &mut row.run.state {
-            (review.asked_at, review.expires_at, review.absent_ms) = (self.now, expires_at, 0);
+/// What waits for approval; a run that a person put aside waits to be replayed as it is.
+pub fn asked_for(tx: &mut Tx<'_>, row: &RunRow) -> Result<Option<Asked>> {
+    let Some(StoredRequest { actor, request, payload }) = tx.rows.request_of(row.id)? else { return Ok(None) };
+    let request: ReplayRequest = match request {
+        Some(stored) => {
+            serde_json::from_slice(&decode(&stored)?).map_err(|e| Error::Unexpected(format!("request: {e}")))?
         }
-        self.rows.postpone_request(row.id, expires_at)?;
-        self.save(before, row)
-    }
+        None => ReplayRequest::default(),
+    };
+    let fix = match payload {
+        Some(payload) => Some(FixedPayload {
+            from_revision: row.run.revision,
+            payload,
+            patch: request.fix.as_ref().map(patch_of).transpose()?.flatten(),
+        }),
+        None => None,
+    };
+    let replay = Replay {
+        force: matches!(&row.run.state, State::Review(review) if review.force),
+        plan_hash: None,
+        fix,
+        instruction: request.instruction,
+        model: request.model,
+        agent: request.agent,
+        queue: request.queue,
+        from_step: request.from_step,
+        request: Vec::new(),
+    };
+    Ok(Some(Asked { actor, replay }))
+}
 
-    /// A review whose time has come, with an end that does not count our absences.
-    pub fn attend_review(&mut self, row: &mut RunRow) -> Result<()> {
-        let now = self.now;
-        if let State::Review(review) = &mut row.run.state
-            && review.expires_at <= now
-        {
-            note_absence(self)?;
-            *review = review.attended(now, &self.rows.absences_since(review.asked_at)?);
-        }
-        Ok(())
-    }
+pub fn forget_request(tx: &mut Tx<'_>, run: i64) -> Result<()> {
+    Ok(tx.rows.delete_request(run)?)
+}
 
-    /// Ends a review whose time is up.
-    pub fn let_lapse(&mut self, mut row: RunRow) -> Result<()> {
-        let before = row.clone();
-        let (_, policy) = self.rules_of(&row)?;
-        row.run = row.ask(&Event::ReviewExpired, &policy, self.now)?.run;
-        self.save(&before, &row)?;
-        self.forget_request(row.id)?;
-        self.note_move(&before, &row, "engine", "review_expired", Some(&Text::from(LAPSED)))?;
-        if row.run.state.name() == StateName::Dead {
-            self.tally.happened(self.now, row.tenant, row.queue, HourlyKind::Dead, None);
-        }
-        Ok(())
+/// The plan has changed since it was asked about: the question stands anew, for the plan as it is.
+pub fn ask_again(tx: &mut Tx<'_>, before: &RunRow, row: &mut RunRow, expires_ms: u64) -> Result<()> {
+    let expires_at = tx.now.plus_ms(expires_ms);
+    if let State::Review(review) = &mut row.run.state {
+        (review.asked_at, review.expires_at, review.absent_ms) = (tx.now, expires_at, 0);
     }
+    tx.rows.postpone_request(row.id, expires_at)?;
+    run_row::save(tx, before, row)
+}
+
+/// A review whose time has come, with an end that does not count our absences.
+pub fn attend_review(tx: &mut Tx<'_>, row: &mut RunRow) -> Result<()> {
+    let now = tx.now;
+    if let State::Review(review) = &mut row.run.state
+        && review.expires_at <= now
+    {
+        note_absence(tx)?;
+        *review = review.attended(now, &tx.rows.absences_since(review.asked_at)?);
+    }
+    Ok(())
+}
+
+/// Ends a review whose time is up.
+pub fn let_lapse(tx: &mut Tx<'_>, mut row: RunRow) -> Result<()> {
+    let before = row.clone();
+    let (_, policy) = run_row::rules_of(tx, &row)?;
+    row.run = row.ask(&Event::ReviewExpired, &policy, tx.now)?.run;
+    run_row::save(tx, &before, &row)?;
+    forget_request(tx, row.id)?;
+    verbs::note_move(tx, &before, &row, "engine", "review_expired", Some(&Text::from(LAPSED)))?;
+    if row.run.state.name() == StateName::Dead {
+        tx.tally.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
+    }
+    Ok(())
 }
 
 /// A patch as revisions keep it.
@@ -128,11 +135,11 @@ pub fn expire_reviews(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
         let (mut row, review) = match unless_corrupt(in_review(tx, run))? {
             Ok(Some(found)) => found,
             Ok(None) => {
-                tx.forget_request(run)?;
+                forget_request(tx, run)?;
                 continue;
             }
             Err(CorruptRun { run, why }) => {
-                tx.set_run_aside(run, &why)?;
+                set_aside::set_run_aside(tx, run, &why)?;
                 tx.rows.postpone_request(run, tx.now.plus_ms(READ_AGAIN_MS))?;
                 continue;
             }
@@ -141,11 +148,11 @@ pub fn expire_reviews(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
         let expires_at = review.expires_at;
         row.run.state = State::Review(review);
         if expires_at <= tx.now {
-            tx.let_lapse(row)?;
+            let_lapse(tx, row)?;
             swept.moved += 1;
         } else {
             tx.rows.postpone_request(run, expires_at)?;
-            tx.save_life(&row)?;
+            run_row::save_life(tx, &row)?;
         }
     }
     Ok(swept)

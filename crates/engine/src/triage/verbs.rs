@@ -10,17 +10,24 @@ use redrive_core::verdict::Target;
 use crate::attempt::under_lease::state_answer;
 use crate::codec::encode;
 use crate::error::Result;
+use crate::ledger::steps;
 use crate::model::triage::{Act, Triage, Triaged};
 use crate::model::{AttemptBody, HourlyKind};
 use crate::ports::rows::NewMove;
+use crate::runs::attempts;
 use crate::runs::attempts::{Ending, json};
+use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
+use crate::runs::surroundings;
+use crate::sweeps;
+use crate::triage::plans;
+use crate::triage::reviews;
 use crate::triage::{merges, replay};
 use crate::tx::Tx;
 
 /// `POST /v1/runs/{run_id}/` and the verb.
 pub fn triage(tx: &mut Tx<'_>, act: &Act) -> Result<Triaged> {
-    let row = tx.require_run(&act.at)?;
+    let row = run_row::require_run(tx, &act.at)?;
     let row = act_on(tx, row, act)?;
     triaged(tx, &row)
 }
@@ -34,7 +41,7 @@ pub fn act_on(tx: &mut Tx<'_>, row: RunRow, act: &Act) -> Result<RunRow> {
         Triage::Reassign { agent, queue } => reassign(tx, row, act, agent.as_ref(), queue.as_ref())?,
         Triage::Assign { to } => assign(tx, row, act, to.as_ref())?,
         Triage::Note => {
-            tx.note_move(&row, &row, &act.actor, "note", act.reason.as_ref())?;
+            note_move(tx, &row, &row, &act.actor, "note", act.reason.as_ref())?;
             row
         }
         Triage::Cancel => plain(tx, row, act, &Event::Cancel)?,
@@ -61,18 +68,18 @@ pub fn act_on(tx: &mut Tx<'_>, row: RunRow, act: &Act) -> Result<RunRow> {
 /// A move that changes nothing but where the run is.
 fn plain(tx: &mut Tx<'_>, mut row: RunRow, act: &Act, event: &Event<'_>) -> Result<RunRow> {
     let before = row.clone();
-    let (_, policy) = tx.rules_of(&row)?;
+    let (_, policy) = run_row::rules_of(tx, &row)?;
     let moved = row.ask(event, &policy, tx.now)?;
-    tx.carry_out(&row, &moved.effects)?;
+    steps::carry_out(tx, &row, &moved.effects)?;
     row.run = moved.run;
     if before.run.lease().is_some() {
         end_cancelled(tx, &before, &mut row)?;
     }
-    tx.save(&before, &row)?;
+    run_row::save(tx, &before, &row)?;
     if before.run.state.name() == StateName::Review && row.run.state.name() != StateName::Review {
-        tx.forget_request(row.id)?;
+        reviews::forget_request(tx, row.id)?;
     }
-    tx.note_move(&before, &row, &act.actor, event.name().as_str(), act.reason.as_ref())?;
+    note_move(tx, &before, &row, &act.actor, event.name().as_str(), act.reason.as_ref())?;
     if row.run.state.name() == StateName::Dead && before.run.state.name() != StateName::Dead {
         tx.tally.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
     }
@@ -90,14 +97,14 @@ fn reassign(
     let before = row.clone();
     row.run = reassigned(tx, &row, queue)?.run;
     let target = Target { agent: agent.cloned(), model: None, queue: queue.cloned() };
-    tx.redirect(&mut row, &target)?;
-    let (_, policy) = tx.rules_of(&row)?;
+    surroundings::redirect(tx, &mut row, &target)?;
+    let (_, policy) = run_row::rules_of(tx, &row)?;
     reject_unleasable(&mut row.run, &policy);
-    tx.save(&before, &row)?;
-    tx.keep_place(&row, &target)?;
+    run_row::save(tx, &before, &row)?;
+    surroundings::keep_place(tx, &row, &target)?;
     tx.wake |= row.run.due_at().is_some();
     if row.run.state.name() == StateName::Dead && before.run.state.name() != StateName::Dead {
-        tx.note_rejected(&before, &row)?;
+        sweeps::note_rejected(tx, &before, &row)?;
     }
     let to = [agent.map(|agent| format!("agent {agent}")), queue.map(|queue| format!("queue {queue}"))];
     let to = to.into_iter().flatten().collect::<Vec<_>>().join(", ");
@@ -107,16 +114,16 @@ fn reassign(
 
 /// Whether a run may go to another agent, or to the queue named.
 pub fn reassigned(tx: &mut Tx<'_>, row: &RunRow, queue: Option<&QueueName>) -> Result<Moved> {
-    let queue = tx.target_queue(row, queue)?;
-    let policy = tx.replay_rules(row, &queue)?;
-    let severity = tx.severity_for(row, &policy)?;
+    let queue = plans::target_queue(tx, row, queue)?;
+    let policy = plans::replay_rules(tx, row, &queue)?;
+    let severity = plans::severity_for(tx, row, &policy)?;
     Ok(row.ask(&Event::Reassign { severity }, &policy, tx.now)?)
 }
 
 fn assign(tx: &mut Tx<'_>, mut row: RunRow, act: &Act, to: Option<&Label>) -> Result<RunRow> {
-    let (_, policy) = tx.rules_of(&row)?;
+    let (_, policy) = run_row::rules_of(tx, &row)?;
     row.run = row.ask(&Event::Assign, &policy, tx.now)?.run;
-    tx.save_life(&row)?;
+    run_row::save_life(tx, &row)?;
     tx.rows.set_assigned(row.id, to, tx.now)?;
     tx.tally.moved(row.id, Some(&row.standing()), &row.standing());
     let said = to.map_or_else(|| "To nobody.".to_owned(), |to| format!("To {to}."));
@@ -135,7 +142,7 @@ pub fn note_with(tx: &mut Tx<'_>, before: &RunRow, row: &RunRow, act: &Act, even
         }
         None => Some(Text::from(what)),
     };
-    tx.note_move(before, row, &act.actor, event, note.as_ref())
+    note_move(tx, before, row, &act.actor, event, note.as_ref())
 }
 
 fn triaged(tx: &mut Tx<'_>, row: &RunRow) -> Result<Triaged> {
@@ -170,23 +177,21 @@ fn end_cancelled(tx: &mut Tx<'_>, before: &RunRow, row: &mut RunRow) -> Result<(
         breaker: BreakerState::Closed,
         body: &body,
     };
-    tx.keep_attempt(before, row, &ending)?;
+    attempts::keep_attempt(tx, before, row, &ending)?;
     row.worker = None;
     row.start_id = None;
     Ok(())
 }
 
-impl Tx<'_> {
-    /// Writes a move that is not an attempt into the history.
-    pub fn note_move(
-        &mut self,
-        before: &RunRow,
-        row: &RunRow,
-        actor: &str,
-        event: &str,
-        note: Option<&Text>,
-    ) -> Result<()> {
-        let (from, to) = (before.run.state.name(), row.run.state.name());
-        Ok(self.rows.insert_move(&NewMove { run: row.id, actor, event, from, to, note }, self.now)?)
-    }
+/// Writes a move that is not an attempt into the history.
+pub fn note_move(
+    tx: &mut Tx<'_>,
+    before: &RunRow,
+    row: &RunRow,
+    actor: &str,
+    event: &str,
+    note: Option<&Text>,
+) -> Result<()> {
+    let (from, to) = (before.run.state.name(), row.run.state.name());
+    Ok(tx.rows.insert_move(&NewMove { run: row.id, actor, event, from, to, note }, tx.now)?)
 }

@@ -349,7 +349,9 @@ mod tests {
         let at = RunRef { tenant: "acme".parse().unwrap(), run_id: "r1".parse().unwrap() };
         let mut route = Route::run(&at);
         route.prefetch.may_create = true;
-        let found = store.committer.commit(route, move |tx| tx.find_run(&at.tenant, &at.run_id));
+        let found = store
+            .committer
+            .commit(route, move |tx| redrive_engine::runs::run_row::find_run(tx, &at.tenant, &at.run_id));
         assert!(found.await.unwrap().is_some());
         store.close().await;
     }

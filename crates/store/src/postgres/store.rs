@@ -179,6 +179,7 @@ mod tests {
     use redrive_core::wire::Severity;
 
     use redrive_engine::ports::backend::{Lane, Reads as _};
+    use redrive_engine::runs::run_row;
     use redrive_engine::store::Store as _;
 
     use super::*;
@@ -270,8 +271,8 @@ mod tests {
         let make = move |batch: &mut Tx<'_>| {
             let (tenant, queue) = (batch.tenant(&run.tenant)?, batch.queue(&QueueName::default_queue())?);
             let new = new_run(&run);
-            let row = batch.new_run(&new, tenant, queue.id)?;
-            batch.insert_run(&row, &new)
+            let row = run_row::new_run(batch, &new, tenant, queue.id)?;
+            run_row::insert_run(batch, &row, &new)
         };
         store.write(make).await.unwrap();
         let mut wakes = Vec::new();
@@ -284,7 +285,7 @@ mod tests {
             let stall = move |batch: &mut Tx<'_>| {
                 if let Some(waits) = waits.take() {
                     if lane == Lane::Desk {
-                        batch.require_run(&run)?;
+                        run_row::require_run(batch, &run)?;
                     }
                     begun.send(()).unwrap();
                     let _ = waits.recv();
