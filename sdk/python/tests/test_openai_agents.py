@@ -98,6 +98,28 @@ class OpenAIAgents(FrameworkCase):
         seen = self.run_agent("limit", Agent("biller", model=self.model(), tools=[tool]))
         self.assertEqual((seen["state"], seen["dead_because"], self.statuses(seen)), ("dead", "unsafe", [("wire", "unknown")]))
 
+    def test_an_async_effect_past_an_outer_limit_is_unknown(self) -> None:
+        begun = asyncio.Event()
+
+        async def wire(amount: int) -> str:
+            """Wires an amount."""
+            begun.set()
+            await asyncio.Event().wait()
+            return "never"
+
+        async def work() -> None:
+            agent = Agent("biller", model=self.model(), tools=[function_tool(wire)])
+            async with self.client.run("outer", queue="agents", payload=7):
+                working = asyncio.ensure_future(Runner.run(agent, "Wire it.", hooks=Hooks(effects=["wire"])))
+                await begun.wait()
+                await asyncio.wait_for(working, 0.1)
+
+        self.provider.says(call("wire", amount=7), text("It is wired."))
+        with self.assertRaises(asyncio.TimeoutError):
+            asyncio.run(work())
+        seen = self.settled("outer", "dead")
+        self.assertEqual((seen["reason"], seen["dead_because"], self.statuses(seen)), ("timeout", "unsafe", [("wire", "unknown")]))
+
     def test_a_tool_that_may_raise_leaves_its_exception_unchanged(self) -> None:
         self.effects = ["breaks"]
         self.provider.says(FIRST, call("breaks", invoice=7), text("I have sent it."))
