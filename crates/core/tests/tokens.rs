@@ -10,7 +10,7 @@ type Sample = (&'static str, &'static str, u64);
 
 const PROSE: &[Sample] = &[
     ("english", include_str!("tokens/english.txt"), 35),
-    ("markdown", include_str!("../../../ARCHITECTURE.md"), 35),
+    ("markdown", include_str!("tokens/markdown.txt"), 35),
     ("german", include_str!("tokens/german.txt"), 55),
     ("french", include_str!("tokens/french.txt"), 65),
     ("spanish", include_str!("tokens/spanish.txt"), 65),
