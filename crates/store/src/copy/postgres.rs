@@ -9,7 +9,7 @@ use tokio_postgres::{Client, Transaction};
 use super::progress::{self, Reached, another_source};
 use super::tables::{NUMBERED, Table};
 use super::value::{Cells, Column, Kind, Value};
-use crate::postgres::fold;
+use crate::postgres::commit::fold;
 use crate::shared::columns::{Columns as _, number, owned};
 use redrive_engine::error::{BoxError, Error, PortResult as Result};
 

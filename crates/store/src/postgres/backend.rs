@@ -31,12 +31,23 @@ use redrive_engine::ports::backend::{Backend, Owner, Reads, Route};
 use redrive_engine::tx::Tx;
 use tokio::sync::watch;
 
-use super::connection::{ANSWER_MAX, within};
-use super::store::{PgStore, read};
-use super::{
-    changes, detail, duplicates, figures, hours, keys, lease_contents, list, operation_find, operation_list,
-    pattern_detail, pattern_list, queue_list, revisions, sent,
-};
+use crate::postgres::connection::{ANSWER_MAX, within};
+use crate::postgres::reads::changes;
+use crate::postgres::reads::detail;
+use crate::postgres::reads::duplicates;
+use crate::postgres::reads::figures;
+use crate::postgres::reads::hours;
+use crate::postgres::reads::keys;
+use crate::postgres::reads::lease_contents;
+use crate::postgres::reads::list;
+use crate::postgres::reads::operation_find;
+use crate::postgres::reads::operations;
+use crate::postgres::reads::pattern_detail;
+use crate::postgres::reads::patterns;
+use crate::postgres::reads::queues;
+use crate::postgres::reads::revisions;
+use crate::postgres::reads::sent;
+use crate::postgres::store::{PgStore, read};
 
 /// How long a closing store takes to give up its operations.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
@@ -116,27 +127,27 @@ impl Backend for PgStore {
 
     async fn pattern_view(&self, scope: &TenantScope, id: &str) -> Result<PatternView> {
         let (scope, id, now) = (scope.clone(), id.to_owned(), self.shared.time.now());
-        read!(self, snapshot => pattern_list::one_pattern(&snapshot, &scope, &id, now))
+        read!(self, snapshot => patterns::one_pattern(&snapshot, &scope, &id, now))
     }
 
     async fn operation_view(&self, id: i64) -> Result<OperationView> {
-        read!(self, snapshot => operation_list::one(&snapshot, id))
+        read!(self, snapshot => operations::one(&snapshot, id))
     }
 
     async fn operation_items(&self, id: i64, call: ItemsCall) -> Result<OperationItemsPage> {
-        read!(self, snapshot => operation_list::items(&snapshot, id, &call))
+        read!(self, snapshot => operations::items(&snapshot, id, &call))
     }
 
     async fn open_operations(&self) -> Result<Vec<OperationRow>> {
-        read!(self, snapshot => operation_list::open(&snapshot))
+        read!(self, snapshot => operations::open(&snapshot))
     }
 
     async fn operation_row(&self, id: i64) -> Result<OperationRow> {
-        read!(self, snapshot => operation_list::find(&snapshot, id))
+        read!(self, snapshot => operations::find(&snapshot, id))
     }
 
     async fn operation_spec(&self, id: i64) -> Result<NewOperation> {
-        read!(self, snapshot => operation_list::spec(&snapshot, id))
+        read!(self, snapshot => operations::spec(&snapshot, id))
     }
 
     async fn find_piece(&self, row: OperationRow, spec: Arc<NewOperation>) -> Result<Found> {
@@ -152,7 +163,7 @@ impl Backend for PgStore {
         // What commits appended has to be in the log before it is read.
         self.log_changes().await?;
         let (row, outcomes) = read!(self, snapshot => async {
-            let row = operation_list::find(&snapshot, id).await?;
+            let row = operations::find(&snapshot, id).await?;
             let from = self.followed.from(id, row.changes_seen);
             let outcomes = operation_find::find_outcomes(&snapshot, &row, &spec, from).await?;
             Ok((row, outcomes))
@@ -168,16 +179,16 @@ impl Backend for PgStore {
 
     async fn queue_settings(&self, _: &Tenant, name: &QueueName) -> Result<Option<QueueSettings>> {
         let name = name.clone();
-        read!(self, snapshot => queue_list::settings_of(&snapshot, &name))
+        read!(self, snapshot => queues::settings_of(&snapshot, &name))
     }
 
     async fn declared_queue_settings(&self) -> Result<Vec<QueueSettings>> {
-        read!(self, snapshot => queue_list::declared_settings(&snapshot))
+        read!(self, snapshot => queues::declared_settings(&snapshot))
     }
 
     async fn queue_of(&self, at: &RunRef) -> Result<Option<QueueName>> {
         let at = at.clone();
-        read!(self, snapshot => queue_list::queue_of(&snapshot, &at))
+        read!(self, snapshot => queues::queue_of(&snapshot, &at))
     }
 
     async fn ready(&self) -> Result<()> {
@@ -235,7 +246,7 @@ impl Reads for PgStore {
 
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage> {
         let (scope, now) = (scope.clone(), self.shared.time.now());
-        read!(self, snapshot => pattern_list::list_patterns(&snapshot, &scope, &call, now))
+        read!(self, snapshot => patterns::list_patterns(&snapshot, &scope, &call, now))
     }
 
     async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail> {
@@ -244,7 +255,7 @@ impl Reads for PgStore {
     }
 
     async fn operations(&self, limit: u32, cursor: Option<String>) -> Result<OperationsPage> {
-        read!(self, snapshot => operation_list::list(&snapshot, limit, cursor.as_deref()))
+        read!(self, snapshot => operations::list(&snapshot, limit, cursor.as_deref()))
     }
 
     async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer> {
@@ -273,12 +284,12 @@ impl Reads for PgStore {
     }
 
     async fn queues(&self, limit: u32, cursor: Option<String>) -> Result<QueuesAnswer> {
-        read!(self, snapshot => queue_list::list_queues(&snapshot, limit, cursor.as_deref()))
+        read!(self, snapshot => queues::list_queues(&snapshot, limit, cursor.as_deref()))
     }
 
     async fn queue(&self, name: &QueueName) -> Result<QueueView> {
         let name = name.clone();
-        read!(self, snapshot => queue_list::one_queue(&snapshot, &name))
+        read!(self, snapshot => queues::one_queue(&snapshot, &name))
     }
 
     async fn keys(&self) -> Result<Vec<KeyRecord>> {

@@ -6,19 +6,21 @@ use std::sync::{Arc, OnceLock};
 use redrive_core::policy::Policies;
 use tokio::sync::Mutex;
 
-use super::address::Address;
-use super::batch_readers::BatchReaders;
-use super::committer::{Committer, Shared};
-use super::connection::{ANSWER_MAX, Session, within};
-use super::failure::database;
-use super::notifier::Notifier;
-use super::place::is_half_copied;
-use super::quiet::Quiet;
-use super::readers::{KEY_READERS, READERS, Readers};
-use super::time::Time;
-use super::wakeups::Wakeups;
-use super::{fold, migrate, queue_list};
 use crate::copy::half_copied;
+use crate::postgres::commit::committer::{Committer, Shared};
+use crate::postgres::commit::fold;
+use crate::postgres::commit::quiet::Quiet;
+use crate::postgres::commit::wakeups::Wakeups;
+use crate::postgres::connection::address::Address;
+use crate::postgres::connection::batch_readers::BatchReaders;
+use crate::postgres::connection::clock::Time;
+use crate::postgres::connection::failure::database;
+use crate::postgres::connection::notifier::Notifier;
+use crate::postgres::connection::place::is_half_copied;
+use crate::postgres::connection::readers::{KEY_READERS, READERS, Readers};
+use crate::postgres::connection::{ANSWER_MAX, Session, within};
+use crate::postgres::reads::queues;
+use crate::postgres::schema;
 use redrive_engine::clock::{Clock, Dice};
 use redrive_engine::error::{PortResult, Result};
 use redrive_engine::model::Swept;
@@ -43,19 +45,19 @@ pub struct Options {
 pub const LINES: usize = 2;
 
 pub struct PgStore {
-    pub(super) committer: Committer,
-    pub(super) batch_readers: BatchReaders,
-    pub(super) readers: Readers,
+    pub(crate) committer: Committer,
+    pub(crate) batch_readers: BatchReaders,
+    pub(crate) readers: Readers,
     /// Who asks is found out beside whatever others read.
-    pub(super) key_readers: Readers,
-    pub(super) shared: Arc<Shared>,
-    pub(super) notifier: Notifier,
-    pub(super) policy_cache: PolicyCache,
-    pub(super) followed: Followed,
+    pub(crate) key_readers: Readers,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) notifier: Notifier,
+    pub(crate) policy_cache: PolicyCache,
+    pub(crate) followed: Followed,
     /// Whoever folds what was appended: a connection that is made when it is needed.
-    pub(super) folding: Mutex<Option<Session>>,
+    pub(crate) folding: Mutex<Option<Session>>,
     /// The name under which this replica works on operations.
-    pub(super) worker: OnceLock<String>,
+    pub(crate) worker: OnceLock<String>,
 }
 
 /// Reads over a connection of its own, at one moment.
@@ -70,7 +72,7 @@ macro_rules! read {
         $crate::postgres::connection::within($crate::postgres::connection::ANSWER_MAX, read).await
     }};
 }
-pub(super) use read;
+pub(crate) use read;
 
 impl PgStore {
     /// Connects, brings the schema up and starts the committer.
@@ -80,12 +82,12 @@ impl PgStore {
         let readers = Readers::new(address.clone(), READERS);
         let key_readers = Readers::new(address.clone(), KEY_READERS);
         let session = readers.connect().await?;
-        migrate::migrate(&session).await?;
+        schema::migrate(&session).await?;
         if is_half_copied(&session.client).await? {
             return Err(half_copied());
         }
         let time = Time::of(clock);
-        let now = session.client.query_one(super::time::NOW, &[]).await.map_err(database)?;
+        let now = session.client.query_one(crate::postgres::connection::clock::NOW, &[]).await.map_err(database)?;
         time.read(now.get(0));
         let configured = policies.clone();
         let wakeups = Wakeups::new();
@@ -101,7 +103,7 @@ impl PgStore {
         let committer = Committer::start(&shared, lines)?;
         let batch_readers = BatchReaders::start(&shared)?;
         let notifier = Notifier::start(address, wakeups)?;
-        let policy_cache = PolicyCache::new(configured, &queue_list::declared_settings(&session.snapshot()).await?);
+        let policy_cache = PolicyCache::new(configured, &queues::declared_settings(&session.snapshot()).await?);
         let (followed, folding) = (Followed::default(), Mutex::new(Some(session)));
         let worker = OnceLock::new();
         Ok(Self {
@@ -119,7 +121,7 @@ impl PgStore {
     }
 
     /// Whatever is not about one run alone.
-    pub(super) async fn write<T: Send + 'static>(
+    pub(crate) async fn write<T: Send + 'static>(
         &self,
         act: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -144,7 +146,7 @@ impl PgStore {
     }
 
     /// Puts what commits appended into the log of changes, so that whoever reads it next misses nothing.
-    pub(super) async fn log_changes(&self) -> Result<()> {
+    pub(crate) async fn log_changes(&self) -> Result<()> {
         within(ANSWER_MAX, self.log_what_changed()).await
     }
 

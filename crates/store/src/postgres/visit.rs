@@ -3,10 +3,14 @@
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{HealthAnswer, Role};
 
-use super::address::Address;
-use super::columns::{Columns as _, number, owned};
-use super::writer_connection::WriterConnection;
-use super::{figures, keys, migrate, queue_list, time};
+use crate::postgres::commit::writer_connection::WriterConnection;
+use crate::postgres::connection::address::Address;
+use crate::postgres::connection::clock;
+use crate::postgres::reads::columns::{Columns as _, number, owned};
+use crate::postgres::reads::figures;
+use crate::postgres::reads::keys;
+use crate::postgres::reads::queues;
+use crate::postgres::schema;
 use crate::shared::check::{Miscounted, closed_states};
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::{KeyRecord, TenantScope};
@@ -54,7 +58,7 @@ impl Visit {
         let address = Address::parse(url)?;
         let mut connection = WriterConnection::open(&address)?;
         connection.wait_however_long();
-        connection.wait(migrate::require_current(&connection.session))?;
+        connection.wait(schema::require_current(&connection.session))?;
         connection
             .wait(connection.session.client.batch_execute("SET statement_timeout = 0; SET lock_timeout = 20000"))?;
         Ok(Self { connection, name: address.name() })
@@ -69,7 +73,7 @@ impl Visit {
     pub fn now(&mut self) -> Result<Timestamp> {
         let row = self
             .connection
-            .row(time::NOW, &[])?
+            .row(clock::NOW, &[])?
             .ok_or_else(|| Error::Unexpected("a clock that says nothing".into()))?;
         number(&row, 0).map(Timestamp::from_millis)
     }
@@ -106,7 +110,7 @@ impl Visit {
     }
 
     pub fn setup(&mut self) -> Result<Setup> {
-        let schema = self.connection.wait(migrate::version(&self.connection.session))?;
+        let schema = self.connection.wait(schema::version(&self.connection.session))?;
         let row =
             self.connection.row(SETUP, &[])?.ok_or_else(|| Error::Unexpected("settings that say nothing".into()))?;
         let flag = |at| number(&row, at).map(|n| n != 0);
@@ -133,7 +137,7 @@ impl Visit {
     }
 
     pub fn queues(&mut self) -> Result<u64> {
-        self.connection.wait(queue_list::count_queues(&self.connection.session.snapshot()))
+        self.connection.wait(queues::count_queues(&self.connection.session.snapshot()))
     }
 
     pub fn health(&mut self) -> Result<HealthAnswer> {

@@ -31,11 +31,23 @@ use redrive_engine::ports::backend::{Backend, Owner, Reads, Route};
 use redrive_engine::tx::Tx;
 use tokio::sync::watch;
 
+use crate::sqlite::reads::changes;
+use crate::sqlite::reads::detail;
+use crate::sqlite::reads::duplicates;
+use crate::sqlite::reads::figures;
+use crate::sqlite::reads::hours;
+use crate::sqlite::reads::keys;
+use crate::sqlite::reads::lease_contents;
+use crate::sqlite::reads::list;
+use crate::sqlite::reads::operation_find;
+use crate::sqlite::reads::operations;
+use crate::sqlite::reads::pattern_detail;
+use crate::sqlite::reads::patterns;
+use crate::sqlite::reads::queues;
+use crate::sqlite::reads::revisions;
+use crate::sqlite::reads::sent;
+use crate::sqlite::rows::operations as row_reader;
 use crate::sqlite::store::SqliteStore;
-use crate::sqlite::{
-    changes, detail, duplicates, figures, hours, keys, lease_contents, list, operation_find, operation_list,
-    operation_rows, pattern_detail, pattern_list, queue_list, revisions, sent,
-};
 
 impl Backend for SqliteStore {
     fn now(&self) -> Timestamp {
@@ -113,15 +125,15 @@ impl Backend for SqliteStore {
 
     async fn pattern_view(&self, scope: &TenantScope, id: &str) -> Result<PatternView> {
         let (scope, id, now) = (scope.clone(), id.to_owned(), self.clock.now());
-        self.read_for(&scope.clone(), move |conn| pattern_list::one_pattern(conn, &scope, &id, now)).await
+        self.read_for(&scope.clone(), move |conn| patterns::one_pattern(conn, &scope, &id, now)).await
     }
 
     async fn operation_view(&self, id: i64) -> Result<OperationView> {
-        self.read(move |conn| operation_list::one(conn, id)).await
+        self.read(move |conn| operations::one(conn, id)).await
     }
 
     async fn operation_items(&self, id: i64, call: ItemsCall) -> Result<OperationItemsPage> {
-        self.read(move |conn| operation_list::items(conn, id, &call)).await
+        self.read(move |conn| operations::items(conn, id, &call)).await
     }
 
     async fn open_operations(&self) -> Result<Vec<OperationRow>> {
@@ -134,11 +146,11 @@ impl Backend for SqliteStore {
     }
 
     async fn operation_row(&self, id: i64) -> Result<OperationRow> {
-        self.read(move |conn| operation_rows::find(conn, id)).await
+        self.read(move |conn| row_reader::find(conn, id)).await
     }
 
     async fn operation_spec(&self, id: i64) -> Result<NewOperation> {
-        self.read(move |conn| operation_rows::spec(conn, id)).await
+        self.read(move |conn| row_reader::spec(conn, id)).await
     }
 
     async fn find_piece(&self, row: OperationRow, spec: Arc<NewOperation>) -> Result<Found> {
@@ -153,7 +165,7 @@ impl Backend for SqliteStore {
     async fn find_outcomes(&self, id: i64, spec: Arc<NewOperation>) -> Result<Option<Outcomes>> {
         let (now, followed) = (self.clock.now(), self.followed.clone());
         self.read(move |conn| {
-            let row = operation_rows::find(conn, id)?;
+            let row = row_reader::find(conn, id)?;
             let outcomes = operation_find::find_outcomes(conn, &row, &spec, followed.from(id, row.changes_seen))?;
             followed.keep(id, &outcomes);
             Ok((row.open && outcomes.tell(&row, &spec, now)).then_some(outcomes))
@@ -168,16 +180,16 @@ impl Backend for SqliteStore {
 
     async fn queue_settings(&self, tenant: &Tenant, name: &QueueName) -> Result<Option<QueueSettings>> {
         let name = name.clone();
-        self.read_for(tenant, move |conn| queue_list::settings_of(conn, &name)).await
+        self.read_for(tenant, move |conn| queues::settings_of(conn, &name)).await
     }
 
     async fn declared_queue_settings(&self) -> Result<Vec<QueueSettings>> {
-        self.read(queue_list::declared_settings).await
+        self.read(queues::declared_settings).await
     }
 
     async fn queue_of(&self, at: &RunRef) -> Result<Option<QueueName>> {
         let at = at.clone();
-        self.read_for(&at.tenant.clone(), move |conn| queue_list::queue_of(conn, &at)).await
+        self.read_for(&at.tenant.clone(), move |conn| queues::queue_of(conn, &at)).await
     }
 
     async fn ready(&self) -> Result<()> {
@@ -225,7 +237,7 @@ impl Reads for SqliteStore {
 
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage> {
         let (scope, now) = (scope.clone(), self.clock.now());
-        self.read_for(&scope.clone(), move |conn| pattern_list::list_patterns(conn, &scope, &call, now)).await
+        self.read_for(&scope.clone(), move |conn| patterns::list_patterns(conn, &scope, &call, now)).await
     }
 
     async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail> {
@@ -234,7 +246,7 @@ impl Reads for SqliteStore {
     }
 
     async fn operations(&self, limit: u32, cursor: Option<String>) -> Result<OperationsPage> {
-        self.read(move |conn| operation_list::list(conn, limit, cursor.as_deref())).await
+        self.read(move |conn| operations::list(conn, limit, cursor.as_deref())).await
     }
 
     async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer> {
@@ -263,12 +275,12 @@ impl Reads for SqliteStore {
     }
 
     async fn queues(&self, limit: u32, cursor: Option<String>) -> Result<QueuesAnswer> {
-        self.read(move |conn| queue_list::list_queues(conn, limit, cursor.as_deref())).await
+        self.read(move |conn| queues::list_queues(conn, limit, cursor.as_deref())).await
     }
 
     async fn queue(&self, name: &QueueName) -> Result<QueueView> {
         let name = name.clone();
-        self.read(move |conn| queue_list::one_queue(conn, &name)).await
+        self.read(move |conn| queues::one_queue(conn, &name)).await
     }
 
     async fn keys(&self) -> Result<Vec<KeyRecord>> {

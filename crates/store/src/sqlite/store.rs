@@ -7,12 +7,15 @@ use redrive_core::policy::Policies;
 use redrive_core::time::Timestamp;
 
 use crate::copy::{half_copied, is_half_copied};
-use crate::sqlite::checkpointer::Checkpointer;
-use crate::sqlite::committer::Committer;
-use crate::sqlite::folder::{self, Held};
-use crate::sqlite::readers::{KEY_READERS, READERS, Readers};
+use crate::sqlite::commit::checkpointer::Checkpointer;
+use crate::sqlite::commit::committer::Committer;
+use crate::sqlite::connection;
+use crate::sqlite::connection::folder::{self, Held};
+use crate::sqlite::connection::readers::{KEY_READERS, READERS, Readers};
+use crate::sqlite::reads::queues;
+use crate::sqlite::rows::run_names;
 use crate::sqlite::rows::{Memory, SqliteRows};
-use crate::sqlite::{connection, migrate, names, queue_list};
+use crate::sqlite::schema;
 use redrive_engine::clock::{Clock, Dice, SteadyClock};
 use redrive_engine::error::{PortResult, Result};
 use redrive_engine::operations::settle::Followed;
@@ -32,15 +35,15 @@ pub struct Options {
 }
 
 pub struct SqliteStore {
-    pub(super) committer: Committer,
-    pub(super) readers: Readers,
+    pub(crate) committer: Committer,
+    pub(crate) readers: Readers,
     /// Who asks is found out beside whatever others read.
-    pub(super) key_readers: Readers,
-    pub(super) dice: Arc<dyn Dice>,
-    pub(super) policies: Arc<Policies>,
-    pub(super) clock: Arc<SteadyClock>,
-    pub(super) policy_cache: PolicyCache,
-    pub(super) followed: Arc<Followed>,
+    pub(crate) key_readers: Readers,
+    pub(crate) dice: Arc<dyn Dice>,
+    pub(crate) policies: Arc<Policies>,
+    pub(crate) clock: Arc<SteadyClock>,
+    pub(crate) policy_cache: PolicyCache,
+    pub(crate) followed: Arc<Followed>,
     /// Let go last: the folder is ours while anything of it is open.
     _held: Held,
 }
@@ -64,17 +67,17 @@ impl SqliteStore {
         folder::close_to_others(&folder);
         let path = folder::database(&folder);
         let mut conn = connection::open_writer(&path, true)?;
-        migrate::migrate(&mut conn)?;
+        schema::migrate(&mut conn)?;
         if is_half_copied(&conn)? {
             return Err(half_copied());
         }
-        names::settle(&conn)?;
+        run_names::settle(&conn)?;
         // Whoever had the folder before is gone, and works on nothing any more.
         SqliteRows::new(&conn, &mut Memory::default()).release_claims(None)?;
         set(&conn)?;
         let readers = Readers::open(&path, READERS)?;
         let key_readers = Readers::open(&path, KEY_READERS)?;
-        let policy_cache = PolicyCache::new(policies.clone(), &queue_list::declared_settings(&conn)?);
+        let policy_cache = PolicyCache::new(policies.clone(), &queues::declared_settings(&conn)?);
         // What was written has been: nothing that follows may seem to come before it.
         let clock = Arc::new(SteadyClock::new(clock, newest_time(&conn)?));
         let beside = connection::open_writer(&path, false)?;
@@ -97,7 +100,7 @@ impl SqliteStore {
 
     /// What no tenant asked for.
     #[cfg(test)]
-    pub(super) async fn write<T: Send + 'static>(
+    pub(crate) async fn write<T: Send + 'static>(
         &self,
         act: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -105,7 +108,7 @@ impl SqliteStore {
     }
 
     /// What no tenant asked for.
-    pub(super) async fn read<T: Send + 'static>(
+    pub(crate) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&rusqlite::Connection) -> PortResult<T> + Send + 'static,
     ) -> Result<T> {
@@ -113,7 +116,7 @@ impl SqliteStore {
     }
 
     /// On the owner's account, in its turn among others.
-    pub(super) async fn read_for<T: Send + 'static>(
+    pub(crate) async fn read_for<T: Send + 'static>(
         &self,
         owner: impl Into<Owner>,
         read: impl FnOnce(&rusqlite::Connection) -> PortResult<T> + Send + 'static,
@@ -122,7 +125,7 @@ impl SqliteStore {
     }
 
     /// A command that only reads, beside the writer.
-    pub(super) async fn read_transaction<T: Send + 'static>(
+    pub(crate) async fn read_transaction<T: Send + 'static>(
         &self,
         owner: impl Into<Owner>,
         mut act: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,

@@ -7,7 +7,12 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::HealthAnswer;
 
 use crate::shared::check::{Miscounted, closed_states};
-use crate::sqlite::{connection, figures, folder, keys, migrate, queue_list};
+use crate::sqlite::connection;
+use crate::sqlite::connection::folder;
+use crate::sqlite::reads::figures;
+use crate::sqlite::reads::keys;
+use crate::sqlite::reads::queues;
+use crate::sqlite::schema;
 use redrive_engine::clock::Clock;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::{KeyRecord, TenantScope};
@@ -36,7 +41,7 @@ pub struct Setup {
 impl Visit {
     pub fn open(folder: &Path, clock: Arc<dyn Clock>) -> Result<Self> {
         let conn = connection::open_writer(&folder::visit(folder)?, false)?;
-        migrate::require_current(&conn)?;
+        schema::require_current(&conn)?;
         Ok(Self { conn, clock })
     }
 
@@ -61,7 +66,7 @@ impl Visit {
         let page_bytes = number("page_size")?;
         Ok(Setup {
             sqlite_version: rusqlite::version(),
-            schema: migrate::version(&self.conn)?,
+            schema: schema::version(&self.conn)?,
             journal_mode: self.conn.pragma_query_value(None, "journal_mode", |row| row.get(0))?,
             synchronous: self.conn.pragma_query_value(None, "synchronous", |row| row.get(0))?,
             bytes: number("page_count")? * page_bytes,
@@ -103,7 +108,7 @@ impl Visit {
     }
 
     pub fn queues(&self) -> Result<u64> {
-        queue_list::count_queues(&self.conn)
+        queues::count_queues(&self.conn)
     }
 
     pub fn health(&self) -> Result<HealthAnswer> {

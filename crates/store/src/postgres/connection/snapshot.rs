@@ -1,0 +1,95 @@
+//! A look into the database: a connection of the readers' pool with a transaction open that sees one moment.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row, Statement};
+
+use crate::postgres::reads::params::Params;
+use redrive_engine::error::PortResult as Result;
+
+/// Lists put their statement together from the filter; past so many the memory starts anew.
+const STATEMENTS_MAX: usize = 256;
+
+/// Statements that a connection has prepared.
+#[derive(Default)]
+pub(crate) struct Statements(Mutex<Prepared>);
+
+#[derive(Default)]
+struct Prepared {
+    by_text: HashMap<Arc<str>, Statement>,
+    /// Lists of which every one is among them.
+    lists: HashSet<&'static str>,
+}
+
+impl Statements {
+    fn known(&self) -> MutexGuard<'_, Prepared> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) async fn prepared(&self, client: &Client, sql: &str) -> Result<Statement, tokio_postgres::Error> {
+        if let Some(known) = self.known().by_text.get(sql) {
+            return Ok(known.clone());
+        }
+        let statement = client.prepare(sql).await?;
+        let mut known = self.known();
+        if known.by_text.len() >= STATEMENTS_MAX {
+            *known = Prepared::default();
+        }
+        known.by_text.insert(sql.into(), statement.clone());
+        Ok(statement)
+    }
+
+    pub(crate) fn knows(&self, sql: &str) -> bool {
+        self.known().by_text.contains_key(sql)
+    }
+
+    /// Prepares a list that is about to be sent in one go: of these none waits for its preparation then, and overtakes
+    /// another.
+    pub(crate) async fn prepare_all(
+        &self,
+        client: &Client,
+        list: &'static str,
+        all: impl IntoIterator<Item = &str, IntoIter: Clone>,
+    ) -> Result<(), tokio_postgres::Error> {
+        if self.known().lists.contains(list) {
+            return Ok(());
+        }
+        let all = all.into_iter();
+        // Twice, since the memory may start anew on the way; there is room for them afterwards.
+        for sql in all.clone().chain(all) {
+            self.prepared(client, sql).await?;
+        }
+        self.known().lists.insert(list);
+        Ok(())
+    }
+}
+
+/// What reads are written over.
+#[derive(Clone, Copy)]
+pub(crate) struct Snapshot<'a> {
+    client: &'a Client,
+    statements: &'a Statements,
+}
+
+impl<'a> Snapshot<'a> {
+    pub(crate) fn new(client: &'a Client, statements: &'a Statements) -> Self {
+        Self { client, statements }
+    }
+
+    pub(crate) async fn rows(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
+        let statement = self.statements.prepared(self.client, sql).await?;
+        Ok(self.client.query(&statement, values).await?)
+    }
+
+    /// The first row, if there is one.
+    pub(crate) async fn row(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>> {
+        Ok(self.rows(sql, values).await?.into_iter().next())
+    }
+
+    /// With the values that a filter put together.
+    pub(crate) async fn rows_of(&self, sql: &str, params: &Params) -> Result<Vec<Row>> {
+        self.rows(sql, &params.as_sql()).await
+    }
+}

@@ -1,0 +1,624 @@
+//! Runs that wait for their time. Whoever claims steps over what another is claiming, and over what was claimed long ago.
+
+use crate::shared::records::read_run;
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Bound;
+use std::sync::LazyLock;
+
+use redrive_core::run::StateName;
+use redrive_core::text::Label;
+use redrive_core::time::Timestamp;
+use tokio_postgres::Row;
+
+use crate::postgres::commit::array::column;
+use crate::postgres::commit::due_watermarks::TENANTS_MAX;
+use crate::postgres::commit::unit_of_work::{COLUMN_COUNT, COLUMNS, UnitOfWork};
+use crate::postgres::commit::writer_connection::Values;
+use crate::postgres::reads::columns::{bytes, label, number, parsed_or_none, text};
+use crate::postgres::rows::PgRows;
+use redrive_engine::codec::{HEAD_BYTES, decoded_len};
+use redrive_engine::error::PortResult as Result;
+use redrive_engine::lease::walks::{DuePlace, Filter};
+use redrive_engine::map::Map;
+use redrive_engine::model::PayloadKind;
+use redrive_engine::ports::rows::{Candidate, DueCall, DueHint, DueLook, DueRuns, ReadRuns, WaitingRows};
+use redrive_engine::runs::document::position;
+use redrive_engine::runs::run_row::RunRow;
+use redrive_engine::runs::set_aside::{CorruptRun, unless_corrupt};
+
+/// The tenants after one that have scheduled runs in a queue, each with its oldest: one look into the index each.
+const TENANTS: &str = "SELECT q_queue, tenant, due FROM unnest($1::bigint[], $2::bigint[]) AS q(q_queue, q_mark)
+     CROSS JOIN LATERAL (
+         WITH RECURSIVE found AS (
+             (SELECT tenant, due FROM runs WHERE queue = q_queue AND tenant > $3 AND due >= q_mark
+              ORDER BY tenant, due LIMIT 1)
+             UNION ALL
+             SELECT next.tenant, next.due FROM found CROSS JOIN LATERAL (
+                 SELECT runs.tenant, runs.due FROM runs
+                 WHERE queue = q_queue AND runs.tenant > found.tenant AND runs.due >= q_mark
+                 ORDER BY runs.tenant, runs.due LIMIT 1) AS next
+         ) SELECT tenant, due FROM found LIMIT $4) AS t";
+
+/// Every (queue, tenant) with scheduled runs: one look into the index each.
+const WAITING: &str = "WITH RECURSIVE found AS (
+         (SELECT queue, tenant, due FROM runs WHERE due IS NOT NULL ORDER BY queue, tenant, due LIMIT 1)
+         UNION ALL
+         SELECT next.queue, next.tenant, next.due FROM found CROSS JOIN LATERAL (
+             SELECT runs.queue, runs.tenant, runs.due FROM runs
+             WHERE runs.due IS NOT NULL AND (runs.queue, runs.tenant) > (found.queue, found.tenant)
+             ORDER BY runs.queue, runs.tenant, runs.due LIMIT 1) AS next
+     ) SELECT queue, tenant, due FROM found";
+
+/// Due runs of many tenants, so many each out of a window of so many more. Rows of the window come one by one, and only
+/// those that can be had are locked; the last row of a full window comes in any case, empty where its run can't be had. A
+/// run is asked for by its number alone: for the others the planner took any index that begins with the tenant while the
+/// table was new. How long their payloads are their rows say: reading it here would come to a page
+/// of payloads for each run, one after the other, and whoever hands them out reads those beside the commit.
+static DUE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {columns}, idempotency_key, q_queue, q_tenant, w_due, w_id, w_nth
+         FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
+             AS q(q_queue, q_tenant, q_due, q_id, q_until)
+         CROSS JOIN LATERAL (
+             SELECT r.*, w_due, w_id, w_nth FROM (
+                 SELECT due AS w_due, id AS w_id, row_number() OVER (ORDER BY due, id) AS w_nth FROM (
+                     SELECT due, id FROM runs
+                     WHERE queue = q_queue AND tenant = q_tenant AND (due, id) > (q_due, q_id) AND due <= q_until
+                     ORDER BY due, id LIMIT $8) AS due_runs) AS w
+             LEFT JOIN LATERAL (
+                 SELECT {columns}, idempotency_key FROM runs
+                 WHERE id = w_id AND due IS NOT DISTINCT FROM w_due AND queue IS NOT DISTINCT FROM q_queue
+                     AND unleasable IS NULL AND ($6::bytea[] IS NULL OR agent = ANY($6))
+                     AND (order_key IS NULL OR NOT EXISTS (
+                         SELECT 1 FROM runs busy WHERE busy.tenant = q_tenant AND busy.order_key = runs.order_key
+                             AND busy.order_key IS NOT NULL AND busy.wake IS NOT NULL))
+                 LIMIT 1 FOR UPDATE SKIP LOCKED) AS r ON true
+             WHERE r.id IS NOT NULL OR w_nth = $8
+             LIMIT $7) AS found",
+        columns = *COLUMNS
+    )
+});
+/// Of rows that do not say it.
+static PAYLOAD_BYTES: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT q_run, payload.* FROM unnest($1::bigint[], $2::bigint[]) AS q(q_run, q_revision) CROSS JOIN LATERAL (
+             SELECT length(body)::bigint, substr(body, 1, {HEAD_BYTES}) FROM payloads
+             WHERE run = q_run AND revision = q_revision AND kind <> $3 LIMIT 1) AS payload"
+    )
+});
+
+static LEASED_BY: LazyLock<String> = LazyLock::new(|| {
+    let columns = &*COLUMNS;
+    format!(
+        "SELECT {columns}, idempotency_key FROM runs
+         WHERE lease_request = $1 AND lease_request IS NOT NULL AND wake IS NOT NULL ORDER BY tenant, run_id FOR UPDATE"
+    )
+});
+static UNLEASABLE: LazyLock<String> = LazyLock::new(|| {
+    let columns = &*COLUMNS;
+    format!("SELECT {columns} FROM runs WHERE unleasable IS NOT NULL AND queue = $1 LIMIT $2 FOR UPDATE SKIP LOCKED")
+});
+static OVERDUE: LazyLock<String> = LazyLock::new(|| {
+    let columns = &*COLUMNS;
+    format!(
+        "SELECT {columns} FROM runs WHERE queue = $1 AND tenant = $2 AND due <= $3
+         ORDER BY due LIMIT $4 FOR UPDATE SKIP LOCKED"
+    )
+});
+static TO_WAKE: LazyLock<String> = LazyLock::new(|| {
+    let columns = &*COLUMNS;
+    format!("SELECT {columns} FROM runs WHERE wake <= $1 ORDER BY wake LIMIT $2 FOR UPDATE SKIP LOCKED")
+});
+static HELD: LazyLock<String> = LazyLock::new(|| {
+    let columns = &*COLUMNS;
+    format!(
+        "SELECT {columns} FROM runs WHERE held_by = $1 AND held_by IS NOT NULL AND tenant = $2
+         ORDER BY id LIMIT $3 FOR UPDATE SKIP LOCKED"
+    )
+});
+
+/// What a claim has looked at.
+#[derive(Default)]
+pub(crate) struct Claim {
+    tenants: Option<Tenants>,
+    /// Every (queue, tenant) that has scheduled runs, with its oldest due time.
+    waiting: Option<BTreeMap<(i64, i64), i64>>,
+    /// Runs that were read for a queue and a tenant.
+    due: Map<(i64, i64), Looked>,
+    /// Due runs that can't be read, by queue and tenant.
+    corrupt: Map<(i64, i64), Vec<CorruptRun>>,
+}
+
+/// What a look for due runs has found.
+struct Looked {
+    /// Where it began and ended, and for which agents.
+    at: DueLook,
+    filter: Filter,
+    found: Vec<Candidate>,
+    /// The last run that it came to, unless all was looked at.
+    end: Option<DuePlace>,
+    /// It found as many as it was asked for.
+    is_full: bool,
+}
+
+impl Looked {
+    /// Nothing was due.
+    fn nothing(at: DueLook, filter: Filter) -> Self {
+        Self { at, filter, found: Vec::new(), end: None, is_full: false }
+    }
+
+    /// Whether it came to all that this one would come to first.
+    fn covers(&self, at: &DueLook, filter: Filter) -> bool {
+        let same = self.filter == filter && self.at.until == at.until && self.at.after <= at.after;
+        same && self.end.is_none_or(|end| at.after < end)
+    }
+}
+
+/// The tenants after a place that have scheduled runs in some queues.
+struct Tenants {
+    queues: Vec<i64>,
+    after: i64,
+    /// In order, each with its oldest due time.
+    found: Vec<(i64, i64)>,
+    /// Which of them has scheduled runs in which queue, and since when the oldest is due.
+    places: Map<(i64, i64), i64>,
+    /// There are no others.
+    all: bool,
+}
+
+impl Tenants {
+    fn reaches(&self, after: i64) -> bool {
+        self.after <= after && (self.all || self.found.last().is_some_and(|(last, _)| *last > after))
+    }
+
+    /// A moment ago nothing was due there; what has come since is found by the next claim.
+    fn has_nothing(&self, (queue, tenant): (i64, i64), now: Timestamp) -> bool {
+        let looked = self.queues.contains(&queue) && self.found.binary_search_by_key(&tenant, |(own, _)| *own).is_ok();
+        looked && self.places.get(&(queue, tenant)).is_none_or(|due| *due > now.as_millis())
+    }
+}
+
+/// A row of a window: a run that a look came to.
+struct WindowRow {
+    /// Queue and tenant.
+    of: (i64, i64),
+    run: DuePlace,
+    /// From 1 on.
+    nth: i64,
+    can_be_had: bool,
+}
+
+impl WindowRow {
+    fn read(row: &Row) -> Result<Self> {
+        let at = |n| number(row, COLUMN_COUNT + 1 + n);
+        Ok(Self {
+            of: (at(0)?, at(1)?),
+            run: DuePlace { due: at(2)?, id: at(3)? },
+            nth: at(4)?,
+            can_be_had: row.try_get::<_, Option<i64>>(0)?.is_some(),
+        })
+    }
+}
+
+/// How far the rows of a look went.
+#[derive(Clone, Copy, Default)]
+struct End {
+    found: i64,
+    last: Option<DuePlace>,
+    /// The window was full with the last one.
+    of_window: bool,
+}
+
+/// What was read of one queue.
+struct Piece {
+    tenants: usize,
+    last: i64,
+    oldest: i64,
+}
+
+/// A due run as it was read; it is on the sheet from here on.
+fn candidate(unit: &mut UnitOfWork, row: &Row) -> Result<Candidate> {
+    let idempotency_key = read_run(row, |row| parsed_or_none(row, COLUMN_COUNT, "idempotency key"))?;
+    let kept = unit.take_in(row)?;
+    Ok(Candidate {
+        row: kept.row.clone(),
+        order_key: kept.own.order_key.as_ref().map(|key| key.as_str().to_owned()),
+        agent: kept.own.agent.clone(),
+        idempotency_key,
+        bytes: kept.row.payload_bytes.unwrap_or(0),
+    })
+}
+
+fn limit(most: usize) -> i64 {
+    i64::try_from(most).unwrap_or(i64::MAX)
+}
+
+impl PgRows<'_> {
+    fn runs_where(&mut self, sql: &str, values: Values<'_>) -> Result<ReadRuns<RunRow>> {
+        let found = self.ask_after(sql, values)?;
+        Ok(ReadRuns::collect(found.iter().map(|row| self.unit.read(row)))?)
+    }
+
+    /// The tenants after `after`, read in pieces: from the beginning first, since a round ends there.
+    fn tenants_after(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<&[(i64, i64)]> {
+        if self.claim.tenants.as_ref().is_none_or(|known| known.queues != queues) {
+            self.claim.tenants = Some(self.read_tenants(queues, i64::MIN, now)?);
+        }
+        if self.claim.tenants.as_ref().is_none_or(|known| !known.reaches(after)) {
+            self.claim.tenants = Some(self.read_tenants(queues, after, now)?);
+        }
+        let found = self.claim.tenants.as_ref().map_or(&[][..], |known| known.found.as_slice());
+        let from = found.partition_point(|(tenant, _)| *tenant <= after);
+        Ok(found.get(from..).unwrap_or_default())
+    }
+
+    fn read_tenants(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<Tenants> {
+        let watermarks = self.watermarks.of(queues, now);
+        let rows = self.ask_after(TENANTS, &[&queues, &watermarks.at, &after, &limit(TENANTS_MAX)])?;
+        let mut oldest: BTreeMap<i64, i64> = BTreeMap::new();
+        let mut of_queue: Map<i64, Piece> = Map::default();
+        let mut places = Map::default();
+        for row in &rows {
+            let (queue, tenant, due) = (number(row, 0)?, number(row, 1)?, number(row, 2)?);
+            let seen = oldest.entry(tenant).or_insert(due);
+            *seen = due.min(*seen);
+            places.insert((queue, tenant), due);
+            let piece = of_queue.entry(queue).or_insert(Piece { tenants: 0, last: tenant, oldest: due });
+            piece.tenants += 1;
+            (piece.last, piece.oldest) = (piece.last.max(tenant), piece.oldest.min(due));
+        }
+        // Past the end of a piece that is full nothing is known of that queue.
+        let cut = of_queue.values().filter(|piece| piece.tenants >= TENANTS_MAX).map(|piece| piece.last).min();
+        if after == i64::MIN && cut.is_none() {
+            let oldest = queues.iter().map(|queue| (*queue, of_queue.get(queue).map(|piece| piece.oldest)));
+            self.watermarks.looked(oldest.collect(), watermarks.whole, now);
+        }
+        let found = oldest.into_iter().filter(|(tenant, _)| cut.is_none_or(|cut| *tenant <= cut)).collect();
+        Ok(Tenants { queues: queues.to_vec(), after, found, places, all: cut.is_none() })
+    }
+
+    fn load_due(&mut self, hint: &DueHint<'_>) -> Result<()> {
+        let DueHint { looks, agents, most, window } = *hint;
+        let filter = Filter::of(agents);
+        let mut looks = looks.to_vec();
+        looks.sort_unstable_by_key(DueLook::place);
+        looks.dedup_by_key(|snapshot| snapshot.place());
+        let begin = |snapshot: &DueLook| {
+            let mark = DuePlace { due: self.watermarks.at(snapshot.queue, snapshot.until), id: i64::MIN };
+            snapshot.after.max(mark)
+        };
+        let (dues, ids): (Vec<i64>, Vec<i64>) = looks.iter().map(begin).map(|after| (after.due, after.id)).unzip();
+        let (queues, tenants) = (column(&looks, |snapshot| snapshot.queue), column(&looks, |snapshot| snapshot.tenant));
+        let untils = column(&looks, |snapshot| snapshot.until.as_millis());
+        let agents: Option<Vec<&[u8]>> =
+            agents.map(|agents| agents.iter().map(|agent| agent.as_str().as_bytes()).collect());
+        self.write_out()?;
+        let mut candidates = Vec::new();
+        let mut ends: Map<(i64, i64), End> = Map::default();
+        let (most, window) = (limit(most), limit(window));
+        let values: Values<'_> = &[&queues, &tenants, &dues, &ids, &untils, &agents, &most, &window];
+        self.connection.each_row(&DUE, values, |row| {
+            let window_row = WindowRow::read(row)?;
+            let end = ends.entry(window_row.of).or_default();
+            (end.last, end.of_window) = (Some(window_row.run), window_row.nth >= window);
+            if !window_row.can_be_had {
+                return Ok(());
+            }
+            end.found += 1;
+            match unless_corrupt(candidate(&mut self.unit, row))? {
+                Ok(candidate) => candidates.push(candidate),
+                Err(corrupt) => self.claim.corrupt.entry(window_row.of).or_default().push(corrupt),
+            }
+            Ok(())
+        })?;
+        self.look_up_bytes(&mut candidates)?;
+        let mut found: Map<(i64, i64), Vec<Candidate>> = Map::default();
+        for candidate in candidates {
+            found.entry((candidate.row.queue, candidate.row.tenant)).or_default().push(candidate);
+        }
+        for at in looks {
+            let found = self.one_at_a_time(at.tenant, found.remove(&at.place()).unwrap_or_default())?;
+            let end = ends.get(&at.place()).copied().unwrap_or_default();
+            let is_full = end.found >= most;
+            let end = end.last.filter(|_| is_full || end.of_window);
+            self.claim.due.insert(at.place(), Looked { at, filter, found, end, is_full });
+        }
+        Ok(())
+    }
+
+    /// How long payloads are whose runs do not say it.
+    fn look_up_bytes(&mut self, candidates: &mut [Candidate]) -> Result<()> {
+        let mut unsaid: Vec<&mut Candidate> =
+            candidates.iter_mut().filter(|candidate| candidate.row.payload_bytes.is_none()).collect();
+        if unsaid.is_empty() {
+            return Ok(());
+        }
+        let runs: Vec<i64> = unsaid.iter().map(|candidate| candidate.row.id).collect();
+        let revisions: Vec<i64> = unsaid.iter().map(|candidate| candidate.row.run.revision.into()).collect();
+        let none = position(PayloadKind::ALL, &PayloadKind::None);
+        let mut found: Map<i64, usize> = Map::default();
+        for row in self.ask(&PAYLOAD_BYTES, &[&runs, &revisions, &none])? {
+            let stored = usize::try_from(number(&row, 1)?).unwrap_or(0);
+            found.insert(number(&row, 0)?, decoded_len(stored, bytes(&row, 2)?));
+        }
+        for candidate in &mut unsaid {
+            candidate.bytes = found.get(&candidate.row.id).copied().unwrap_or(0);
+        }
+        Ok(())
+    }
+
+    /// Of runs with an order key only those whose key nobody else is dealing out right now, or has just dealt out.
+    fn one_at_a_time(&mut self, tenant: i64, mut candidates: Vec<Candidate>) -> Result<Vec<Candidate>> {
+        let mut keys: Vec<String> = candidates.iter().filter_map(|candidate| candidate.order_key.clone()).collect();
+        if keys.is_empty() {
+            return Ok(candidates);
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        let sql = "SELECT key FROM unnest($2::text[]) AS key
+             WHERE pg_try_advisory_xact_lock(hashtextextended(key, $1))";
+        let ours = self.ask(sql, &[&tenant, &keys])?;
+        let ours = ours.iter().map(|row| text(row, 0).map(str::to_owned)).collect::<Result<Vec<_>>>()?;
+        // Looked at again under the lock: whoever had it may have committed meanwhile.
+        let sql = "SELECT order_key FROM runs WHERE tenant = $1 AND order_key = ANY($2) AND order_key IS NOT NULL
+             AND wake IS NOT NULL";
+        let busy = self.ask(sql, &[&tenant, &ours])?;
+        let busy = busy.iter().map(|row| text(row, 0).map(str::to_owned)).collect::<Result<Vec<_>>>()?;
+        candidates.retain(|candidate| {
+            candidate.order_key.as_ref().is_none_or(|key| ours.contains(key) && !busy.contains(key))
+        });
+        Ok(candidates)
+    }
+}
+
+impl WaitingRows for PgRows<'_> {
+    fn next_tenant(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<Option<(i64, Timestamp)>> {
+        let next = self.tenants_after(queues, after, now)?.first();
+        Ok(next.map(|(tenant, due)| (*tenant, Timestamp::from_millis(*due))))
+    }
+
+    fn prefetch_due(&mut self, hint: DueHint<'_>) -> Result<()> {
+        let filter = Filter::of(hint.agents);
+        let looks = hint.looks.iter().copied().filter(|snapshot| !self.has_looked(snapshot, filter));
+        let nothing = |snapshot: &DueLook| {
+            self.claim.tenants.as_ref().is_some_and(|t| t.has_nothing(snapshot.place(), snapshot.until))
+        };
+        let (without, looks): (Vec<_>, Vec<_>) = looks.partition(nothing);
+        self.claim
+            .due
+            .extend(without.into_iter().map(|snapshot| (snapshot.place(), Looked::nothing(snapshot, filter))));
+        if looks.is_empty() { Ok(()) } else { self.load_due(&DueHint { looks: &looks, ..hint }) }
+    }
+
+    fn leased_by(&mut self, request: &str) -> Result<ReadRuns<Candidate>> {
+        // The same call at another replica is waited for: its leases are the answer.
+        self.ask("SELECT pg_advisory_xact_lock(hashtextextended($1, 26))", &[&request])?;
+        let found = self.ask_after(&LEASED_BY, &[&request])?;
+        Ok(ReadRuns::collect(found.iter().map(|row| candidate(&mut self.unit, row)))?)
+    }
+
+    fn next_unleasable(&mut self, after: i64) -> Result<Option<i64>> {
+        let sql = "SELECT queue FROM runs WHERE unleasable IS NOT NULL AND queue > $1 ORDER BY queue LIMIT 1";
+        self.ask_after(sql, &[&after])?.first().map(|row| number(row, 0)).transpose()
+    }
+
+    fn unleasable(&mut self, queue: i64, most: usize) -> Result<ReadRuns<RunRow>> {
+        self.runs_where(&UNLEASABLE, &[&queue, &limit(most)])
+    }
+
+    fn due_runs(&mut self, call: DueCall<'_>) -> Result<DueRuns> {
+        let (place, filter) = (call.at.place(), Filter::of(call.agents));
+        let DueCall { agents, most, window, .. } = call;
+        let hint = DueHint { looks: &[call.at], agents, most, window };
+        if !self.has_looked(&call.at, filter) {
+            self.load_due(&hint)?;
+        }
+        let (mut left, mut end, is_full) = self.still_due(call);
+        // Runs that can't be read come first: once they are set aside, those behind them are asked for.
+        if left.len() < most && is_full && !self.claim.corrupt.contains_key(&place) {
+            self.load_due(&hint)?;
+            (left, end, _) = self.still_due(call);
+        }
+        let corrupt = self.claim.corrupt.remove(&place).unwrap_or_default();
+        Ok(DueRuns { runs: ReadRuns { rows: left, corrupt }, end })
+    }
+
+    fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<((i64, i64), Timestamp)>> {
+        if self.claim.waiting.is_none() {
+            let mut waiting = BTreeMap::new();
+            for row in self.ask_after(WAITING, &[])? {
+                waiting.insert((number(&row, 0)?, number(&row, 1)?), number(&row, 2)?);
+            }
+            self.claim.waiting = Some(waiting);
+        }
+        let after = (Bound::Excluded(at), Bound::Unbounded);
+        let next = self.claim.waiting.as_ref().and_then(|waiting| waiting.range(after).next());
+        Ok(next.map(|(place, due)| (*place, Timestamp::from_millis(*due))))
+    }
+
+    fn overdue(&mut self, queue: i64, tenant: i64, by: Timestamp, most: usize) -> Result<ReadRuns<RunRow>> {
+        let oldest = self.claim.waiting.as_ref().and_then(|waiting| waiting.get(&(queue, tenant)));
+        if oldest.is_some_and(|oldest| *oldest > by.as_millis()) {
+            return Ok(ReadRuns::all(Vec::new()));
+        }
+        self.runs_where(&OVERDUE, &[&queue, &tenant, &by.as_millis(), &limit(most)])
+    }
+
+    fn to_wake(&mut self, now: Timestamp, most: usize) -> Result<ReadRuns<RunRow>> {
+        self.runs_where(&TO_WAKE, &[&now.as_millis(), &limit(most)])
+    }
+
+    fn next_holder(&mut self, after: &Label) -> Result<Option<Label>> {
+        let sql = "SELECT held_by FROM runs WHERE held_by IS NOT NULL AND held_by > $1 ORDER BY held_by LIMIT 1";
+        let found = self.ask_after(sql, &[&after.as_str().as_bytes()])?;
+        found.first().map(|row| label(row, 0)).transpose()
+    }
+
+    fn next_held_tenant(&mut self, holder: &Label, after: i64) -> Result<Option<i64>> {
+        let sql = "SELECT tenant FROM runs WHERE held_by = $1 AND held_by IS NOT NULL AND tenant > $2
+             ORDER BY tenant LIMIT 1";
+        let found = self.ask_after(sql, &[&holder.as_str().as_bytes(), &after])?;
+        found.first().map(|row| number(row, 0)).transpose()
+    }
+
+    fn held_runs(&mut self, holder: &Label, tenant: i64, most: usize) -> Result<ReadRuns<RunRow>> {
+        self.runs_where(&HELD, &[&holder.as_str().as_bytes(), &tenant, &limit(most)])
+    }
+
+    fn held_count(&mut self, holder: &Label, tenant: Option<i64>, most: u64) -> Result<u64> {
+        let of_tenant = if tenant.is_some() { "AND tenant = $3" } else { "AND $3::bigint IS NULL" };
+        let sql = format!(
+            "SELECT count(*) FROM (
+                 SELECT 1 FROM runs WHERE held_by = $1 AND held_by IS NOT NULL {of_tenant} LIMIT $2) AS held"
+        );
+        let found = self.ask_after(&sql, &[&holder.as_str().as_bytes(), &most.cast_signed(), &tenant])?;
+        found.first().map_or(Ok(0), |row| number(row, 0).map(i64::cast_unsigned))
+    }
+
+    fn running(&mut self, tenant: i64) -> Result<Option<i64>> {
+        // Until the commit: two that look at once would both give away the last place.
+        let sql = "SELECT pg_try_advisory_xact_lock(hashtextextended('max_running', $1))";
+        let alone = self.ask_one(sql, &[&tenant])?.map_or(Ok(false), |row| row.try_get(0))?;
+        if !alone {
+            return Ok(None);
+        }
+        let sql = "SELECT (coalesce((SELECT sum(n) FROM counts WHERE state = $1 AND tenant = $2), 0)
+             + coalesce((SELECT sum(n) FROM counter_deltas WHERE state = $1 AND tenant = $2), 0))::bigint";
+        let running = position(StateName::ALL, &StateName::Running);
+        self.ask_one(sql, &[&running, &tenant])?.map(|row| number(&row, 0)).transpose()
+    }
+
+    fn set_run_aside(&mut self, run: i64, why: &str, now: Timestamp) -> Result<()> {
+        let keep = "INSERT INTO runs_set_aside AS kept (run, at, why, due, wake, held_by, unleasable, updated_at)
+             SELECT id, $2, $3, due, wake, held_by, unleasable, updated_at FROM runs WHERE id = $1
+             ON CONFLICT (run) DO UPDATE SET at = excluded.at, why = excluded.why,
+                 due = coalesce(excluded.due, kept.due), wake = coalesce(excluded.wake, kept.wake),
+                 held_by = coalesce(excluded.held_by, kept.held_by),
+                 unleasable = coalesce(excluded.unleasable, kept.unleasable), updated_at = excluded.updated_at";
+        self.run(keep, &[&run, &now.as_millis(), &why.replace('\0', "")])?;
+        let take_out = "UPDATE runs SET due = NULL, wake = NULL, held_by = NULL, unleasable = NULL WHERE id = $1";
+        self.run(take_out, &[&run])?;
+        // What was read of it before is not so any more.
+        if let Some(kept) = self.unit.runs.remove(&run) {
+            self.unit.named.remove(&(kept.row.tenant, kept.row.run_id));
+        }
+        Ok(())
+    }
+
+    fn put_runs_back(&mut self, before: Timestamp, most: usize) -> Result<Vec<i64>> {
+        let find = "SELECT run FROM runs_set_aside WHERE at <= $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED";
+        let found = self.ask(find, &[&before.as_millis(), &limit(most)])?;
+        let runs = found.iter().map(|row| number(row, 0)).collect::<Result<Vec<_>>>()?;
+        if !runs.is_empty() {
+            let put_back = "UPDATE runs SET due = kept.due, wake = kept.wake, held_by = kept.held_by,
+                     unleasable = kept.unleasable
+                 FROM runs_set_aside AS kept
+                 WHERE runs.id = kept.run AND kept.run = ANY($1) AND runs.updated_at = kept.updated_at
+                     AND runs.due IS NULL AND runs.wake IS NULL AND runs.held_by IS NULL";
+            self.run(put_back, &[&runs])?;
+            self.run("DELETE FROM runs_set_aside WHERE run = ANY($1)", &[&runs])?;
+        }
+        Ok(runs)
+    }
+}
+
+impl PgRows<'_> {
+    /// Whether the due runs of a look were read in this batch, for the same agents.
+    fn has_looked(&self, snapshot: &DueLook, filter: Filter) -> bool {
+        self.claim.due.get(&snapshot.place()).is_some_and(|looked| looked.covers(snapshot, filter))
+    }
+
+    /// What was read and nobody has been given since; of an order key that this batch has dealt, nothing. With where the
+    /// look ended, and whether it found all that it was asked for.
+    fn still_due(&self, call: DueCall<'_>) -> (Vec<Candidate>, Option<DuePlace>, bool) {
+        let DueLook { tenant, after, until, .. } = call.at;
+        let Some(looked) = self.claim.due.get(&call.at.place()) else { return (Vec::new(), None, false) };
+        let ordered = looked.found.iter().any(|candidate| candidate.order_key.is_some());
+        let dealt = if ordered { self.keys_dealt(tenant) } else { HashSet::new() };
+        let still = |candidate: &&Candidate| {
+            let known = self.unit.runs.get(&candidate.row.id).and_then(|kept| DuePlace::of(&kept.row));
+            let due = known.is_some_and(|place| place > after && place.due <= until.as_millis());
+            due && candidate.order_key.as_deref().is_none_or(|key| !dealt.contains(key))
+        };
+        (looked.found.iter().filter(still).take(call.most).cloned().collect(), looked.end, looked.is_full)
+    }
+
+    fn keys_dealt(&self, tenant: i64) -> HashSet<&str> {
+        let runs = self.unit.runs.values();
+        let leased = runs.filter(|kept| kept.row.tenant == tenant && kept.row.run.lease().is_some());
+        leased.filter_map(|kept| kept.own.order_key.as_ref()).map(|key| key.as_str()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use private_postgres::Database;
+    use redrive_core::policy::Policies;
+
+    use super::*;
+    use crate::postgres::store::{LINES, Options, PgStore};
+    use redrive_engine::clock::SeededDice;
+    use redrive_engine::lease::claim::{Rest, lease};
+    use redrive_engine::model::{LeaseCall, TenantScope};
+    use redrive_engine::ports::backend::Route;
+    use redrive_engine::store::Store as _;
+
+    /// How many commands a call took that passed over so many runs, and how many entries of the index of due runs it read.
+    async fn passed(runs: usize) -> (usize, i64) {
+        let database = Database::fresh().unwrap();
+        let (url, dice) = (database.url().to_owned(), Arc::new(SeededDice::new(7)));
+        let options = Options { url, clock: None, dice, policies: Policies::default(), lines: LINES };
+        let store = PgStore::open(options).await.unwrap();
+        database
+            .sql(&format!(
+                "INSERT INTO tenants (id, name, created_at) VALUES (1, 'acme', 0);
+                 INSERT INTO queues (id, name, settings, created_at) VALUES (1, 'default', '{{}}', 0);
+                 INSERT INTO runs (id, tenant, queue, key_hash, run_id, state, detail, due, attempt, revision, reason,
+                     category, severity, received_at, updated_at, environment, replays, life, agent)
+                 SELECT n, 1, 1, n, 'r' || n, 0, 0, 1000, 1, 1, '', -1, 1, 0, 0, 'production', 0, '{{}}',
+                     CASE WHEN n > {runs} THEN 'mine' ELSE 'other' END::bytea
+                 FROM generate_series(1, {runs} + 1) AS n"
+            ))
+            .unwrap();
+        let call = Arc::new(LeaseCall {
+            scope: TenantScope::All,
+            queues: vec!["default".parse().unwrap()],
+            agents: Some(vec![Label::from("mine")]),
+            max: 1,
+            lease_ms: None,
+            worker: None,
+            versions: Default::default(),
+            payload_max_bytes: 1 << 20,
+            by: None,
+            request_id: None,
+        });
+        let (mut commands, mut rest, mut granted) = (0, Some(Rest::all(&call)), Vec::new());
+        while let Some(before) = rest {
+            let call = call.clone();
+            let command = move |batch: &mut redrive_engine::tx::Tx<'_>| lease(batch, &call, &before);
+            let dealt = store.committer.commit(Route::claims(&TenantScope::All), command).await.unwrap();
+            (commands, rest) = (commands + 1, dealt.rest);
+            granted.extend(dealt.granted.into_iter().map(|granted| granted.run_id.to_string()));
+        }
+        assert_eq!(granted, [format!("r{}", runs + 1)]);
+        store.close().await;
+        let ours = "SELECT count(*) FROM pg_stat_activity
+             WHERE datname = current_database() AND application_name = 'redrive'";
+        let mut looks = 0;
+        while database.sql(ours).unwrap() != "0" {
+            looks += 1;
+            assert!(looks < 200, "a session of a closed store stays");
+        }
+        let read = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'runs_due'";
+        (commands, database.sql(read).unwrap().parse().unwrap())
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_command_pays_for_the_whole_wall() {
+        let (commands, read) = passed(5_000).await;
+        assert!((9..20).contains(&commands), "{commands} commands");
+        assert!(read < 2 * 5_000, "each run is passed over once: {read} entries");
+    }
+}

@@ -1,0 +1,46 @@
+//! A store opened whole, by somebody who does not serve it.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use crate::sqlite::connection;
+use crate::sqlite::connection::folder::{self, Held};
+use crate::sqlite::schema;
+use redrive_engine::error::PortResult as Result;
+
+/// A folder taken, with its one connection.
+pub(crate) struct FolderPlace {
+    pub(crate) conn: Connection,
+    name: String,
+    /// Let go last: the folder is ours while anything of it is open.
+    _held: Held,
+}
+
+impl FolderPlace {
+    /// `create`: made where it is not there, and brought up to this binary's schema.
+    pub(crate) fn open(folder: &Path, create: bool) -> Result<Self> {
+        let path = if create {
+            folder::create(folder)?;
+            folder::database(folder)
+        } else {
+            folder::visit(folder)?
+        };
+        let held = folder::hold(folder)?;
+        folder::close_to_others(folder);
+        let mut conn = connection::open_writer(&path, create)?;
+        if create {
+            schema::migrate(&mut conn)?;
+        } else {
+            schema::require_current(&conn)?;
+        }
+        // What points at what is checked once, at the end.
+        conn.pragma_update(None, "foreign_keys", false)?;
+        let name = std::fs::canonicalize(&path).unwrap_or(path).display().to_string();
+        Ok(Self { conn, name, _held: held })
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.name.clone()
+    }
+}

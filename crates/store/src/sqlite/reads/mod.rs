@@ -1,0 +1,32 @@
+//! What people and programs read, beside the writer.
+
+pub(crate) mod attempts;
+pub(crate) mod by_state;
+pub(crate) mod changes;
+pub(crate) mod columns;
+pub(crate) mod counts;
+pub(crate) mod detail;
+pub(crate) mod due;
+pub(crate) mod duplicates;
+pub(crate) mod figures;
+pub(crate) mod filter;
+pub(crate) mod history;
+pub(crate) mod hours;
+pub(crate) mod keys;
+pub(crate) mod lanes;
+pub(crate) mod lease_contents;
+pub(crate) mod list;
+pub(crate) mod lookup;
+pub(crate) mod operation_find;
+pub(crate) mod operations;
+pub(crate) mod pattern_detail;
+pub(crate) mod patterns;
+pub(crate) mod payloads;
+pub(crate) mod predicate;
+pub(crate) mod queues;
+pub(crate) mod received;
+pub(crate) mod revisions;
+pub(crate) mod scan;
+pub(crate) mod sent;
+pub(crate) mod summary;
+pub(crate) mod words;
