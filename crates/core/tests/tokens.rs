@@ -21,9 +21,9 @@ const PROSE: &[Sample] = &[
 const CODE: &[Sample] = &[
     ("python", include_str!("tokens/python.txt"), 40),
     ("typescript", include_str!("tokens/typescript.txt"), 40),
-    ("rust", include_str!("../src/lifecycle/attempts.rs"), 40),
-    ("more rust", include_str!("../src/classify/facts.rs"), 40),
-    ("sql", include_str!("../../store/src/sqlite/migrations/0001_runs.sql"), 40),
+    ("rust", include_str!("tokens/rust.txt"), 40),
+    ("more rust", include_str!("tokens/more_rust.txt"), 40),
+    ("sql", include_str!("tokens/sql.txt"), 40),
     ("toml", include_str!("../../redrive/src/config/example.toml"), 40),
 ];
 const DATA: &[Sample] = &[
