@@ -55,6 +55,7 @@ impl App {
     pub fn new(store: Arc<dyn Store>, dice: Arc<dyn Dice>, rules: Option<Arc<UserRules>>, limits: Limits) -> Self {
         let in_flight_bytes = MemoryBudget::new(limits.in_flight_max_bytes, limits.in_flight_holder_max_bytes());
         let answers = AnswerBudget::new(&limits);
+        let metrics = Metrics::new(&store.metrics());
         let request_ids = RequestIds::new(dice.as_ref());
         Self(Arc::new(AppState {
             store,
@@ -69,7 +70,7 @@ impl App {
             waiting_bytes: MemoryBudget::new(WAITING_BYTES, WAITING_HOLDER_BYTES),
             large_work: large_work(),
             answers,
-            metrics: Metrics::default(),
+            metrics,
             request_ids,
             readiness: Readiness::default(),
             stopping: watch::Sender::new(false),

@@ -10,6 +10,7 @@ use redrive_core::wire::{
     BeatAnswer, HeartbeatsAnswer, HeartbeatsRequest, LeaseBeat, LeaseRequest, LeasedRun, LeasesAnswer,
 };
 use redrive_engine::{LeaseCall, UnderLease};
+use tokio::time::Instant;
 
 use crate::app::App;
 use crate::auth::{Gate as _, Identity, Worker};
@@ -129,6 +130,7 @@ async fn take(
     asked: LeaseCall,
     mut waiting: Waiting,
 ) -> Result<(Vec<LeasedRun>, Option<Reserved>)> {
+    let began = Instant::now();
     let mut hints = app.store.wakeups();
     let mut stopping = app.stopping();
     let time_up = tokio::time::sleep(waiting.time);
@@ -139,6 +141,9 @@ async fn take(
         // What was leased has to be told, however large it is: so the answers before it have to be read first.
         let reserved = app.answers.reserve(&who.holder(), asked.payload_max_bytes)?;
         let leases = app.store.lease(LeaseCall { payload_max_bytes: reserved.bytes, ..asked.clone() }).await?;
+        if !leases.is_empty() {
+            app.metrics.record_lease_wait(began.elapsed());
+        }
         if !leases.is_empty() || waiting.time.is_zero() || time_up.is_elapsed() {
             return Ok((leases, Some(reserved)));
         }
