@@ -14,8 +14,8 @@ use hyper::body::{Frame, SizeHint};
 use redrive_core::ids::Tenant;
 use redrive_engine::{Turn, Turns};
 
-use crate::limits::{LARGE_ANSWER_BYTES, LARGE_READS_HOLDER_MAX, LARGE_READS_MAX, LARGE_READS_WAIT_MS, Limits};
-use crate::problem::{Code, Problem, Result};
+use crate::limits::{LARGE_ANSWER_BYTES, LARGE_READS_HOLDER_MAX, LARGE_READS_MAX, LARGE_READS_WAIT_MS, ServerLimits};
+use crate::problem::{Code, HttpProblem, Result};
 
 /// Who holds memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -185,7 +185,7 @@ pub(crate) struct Reserved {
 }
 
 impl AnswerBudget {
-    pub(crate) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &ServerLimits) -> Self {
         let bytes = MemoryBudget::new(limits.answers_max_bytes, limits.answers_max_bytes / 4);
         Self { bytes, turns: Turns::new(LARGE_READS_MAX, LARGE_READS_HOLDER_MAX) }
     }
@@ -236,9 +236,9 @@ impl AnswerBudget {
     }
 }
 
-fn busy() -> Problem {
+fn busy() -> HttpProblem {
     let many = "too many large answers are still being sent: read those first, then retry";
-    Problem::new(Code::Busy, many).retry_after_s(RETRY_AFTER_S)
+    HttpProblem::new(Code::Busy, many).retry_after_s(RETRY_AFTER_S)
 }
 
 /// A body whose bytes keep their share until they are sent.
@@ -310,7 +310,7 @@ mod tests {
     }
 
     fn answers_of(max_bytes: usize) -> AnswerBudget {
-        AnswerBudget::new(&Limits { answers_max_bytes: max_bytes, ..Limits::default() })
+        AnswerBudget::new(&ServerLimits { answers_max_bytes: max_bytes, ..ServerLimits::default() })
     }
 
     fn answer(bytes: usize) -> Response {

@@ -63,9 +63,9 @@ pub const WAITING_BYTES: usize = 64 * MIB;
 /// Memory of one tenant's waiting lease calls.
 pub const WAITING_HOLDER_BYTES: usize = 16 * MIB;
 
-/// Limits that a deployment may set.
+/// ServerLimits that a deployment may set.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct ServerLimits {
     pub body_max_bytes: usize,
     /// All bodies in memory together.
     pub in_flight_max_bytes: usize,
@@ -91,7 +91,7 @@ pub struct Limits {
     pub grace_ms: u64,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             body_max_bytes: 16 * MIB,
@@ -118,7 +118,7 @@ pub struct BadLimit {
     must: &'static str,
 }
 
-impl Limits {
+impl ServerLimits {
     pub fn check(&self) -> Result<(), BadLimit> {
         let demand = |holds: bool, limit, must| holds.then_some(()).ok_or(BadLimit { limit, must });
         demand(self.body_max_bytes > 0, "body_max_bytes", "must be at least 1")?;
@@ -169,8 +169,8 @@ mod tests {
 
     #[test]
     fn limits_too_tight_for_one_body_are_refused() {
-        assert_eq!(Limits::default().check(), Ok(()));
-        let tight = Limits { in_flight_max_bytes: 1, ..Limits::default() };
+        assert_eq!(ServerLimits::default().check(), Ok(()));
+        let tight = ServerLimits { in_flight_max_bytes: 1, ..ServerLimits::default() };
         assert_eq!(
             tight.check().map_err(|e| e.to_string()),
             Err("`in_flight_max_bytes` must hold at least one body of body_max_bytes".into())

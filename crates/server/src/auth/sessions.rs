@@ -13,10 +13,10 @@ use redrive_engine::Dice;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use super::identity::Identity;
+use super::caller::Principal;
 use super::keys::{hash_secret, is_well_formed};
 use crate::app::App;
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 use crate::telemetry::record_caller;
 
 pub const LINK_MS: u64 = 15 * MINUTE_MS;
@@ -40,13 +40,13 @@ struct Link {
     until: Timestamp,
 }
 
-struct Session {
+struct BrowserSession {
     key: KeyHash,
     begun: Timestamp,
     seen: Timestamp,
 }
 
-impl Session {
+impl BrowserSession {
     fn is_over(&self, now: Timestamp) -> bool {
         now.since(self.seen) >= SESSION_IDLE_MS || now.since(self.begun) >= SESSION_MS
     }
@@ -55,7 +55,7 @@ impl Session {
 #[derive(Default)]
 struct SessionTables {
     links: HashMap<TokenHash, Link>,
-    sessions: HashMap<TokenHash, Session>,
+    sessions: HashMap<TokenHash, BrowserSession>,
 }
 
 impl SessionTables {
@@ -63,7 +63,7 @@ impl SessionTables {
         let token = new_token(dice);
         self.sessions.retain(|_, session| !session.is_over(now));
         self.make_room_for(key);
-        self.sessions.insert(hash_secret(&token), Session { key, begun: now, seen: now });
+        self.sessions.insert(hash_secret(&token), BrowserSession { key, begun: now, seen: now });
         token
     }
 
@@ -166,36 +166,36 @@ const FOLLOWS: &str = "x-redrive-follows";
 /// A person who is logged in; made from a session, never from a bearer key.
 #[derive(Debug, Clone)]
 pub(crate) struct Visitor {
-    identity: Identity,
+    principal: Principal,
     /// The token that every form of this session carries.
     csrf: String,
 }
 
 impl std::ops::Deref for Visitor {
-    type Target = Identity;
+    type Target = Principal;
 
-    fn deref(&self) -> &Identity {
-        &self.identity
+    fn deref(&self) -> &Principal {
+        &self.principal
     }
 }
 
 impl Visitor {
     /// A key that is revoked or has expired ends its sessions.
     pub(crate) async fn admit(app: &App, headers: &HeaderMap) -> Result<Self> {
-        let Some(token) = session_token(headers) else { return Err(Problem::plain(Code::Unauthorized)) };
+        let Some(token) = session_token(headers) else { return Err(HttpProblem::plain(Code::Unauthorized)) };
         let now = app.store.now();
         let key = match headers.contains_key(FOLLOWS) {
             true => app.sessions.key_behind(token, now),
             false => app.sessions.key_of(token, now),
         };
-        let Some(key) = key else { return Err(Problem::plain(Code::Unauthorized)) };
+        let Some(key) = key else { return Err(HttpProblem::plain(Code::Unauthorized)) };
         let known = app.keyring.identify_hash(key, app.store.as_ref()).await;
         if known.as_ref().is_err_and(|problem| problem.code == Code::Unauthorized) {
             app.sessions.end(token);
         }
-        let identity = known?;
-        record_caller(&identity);
-        Ok(Self { identity: for_people(identity)?, csrf: csrf_of(token) })
+        let principal = known?;
+        record_caller(&principal);
+        Ok(Self { principal: for_people(principal)?, csrf: csrf_of(token) })
     }
 
     pub(crate) fn csrf(&self) -> &str {
@@ -218,17 +218,17 @@ impl Visitor {
 /// Starts a session for this key; every invalid key gets the same refusal.
 pub(crate) async fn log_in(app: &App, secret: &str) -> Result<String> {
     if !is_well_formed(secret) {
-        return Err(Problem::plain(Code::Unauthorized));
+        return Err(HttpProblem::plain(Code::Unauthorized));
     }
     let hash = hash_secret(secret);
     for_people(app.keyring.identify_hash(hash, app.store.as_ref()).await?)?;
     Ok(app.sessions.begin_for(hash, app.store.now(), app.dice.as_ref()))
 }
 
-fn for_people(identity: Identity) -> Result<Identity> {
-    match identity.role() {
-        Role::Tenant | Role::Operator | Role::Admin => Ok(identity),
-        Role::Worker => Err(Problem::plain(Code::Forbidden)),
+fn for_people(principal: Principal) -> Result<Principal> {
+    match principal.role() {
+        Role::Tenant | Role::Operator | Role::Admin => Ok(principal),
+        Role::Worker => Err(HttpProblem::plain(Code::Forbidden)),
     }
 }
 

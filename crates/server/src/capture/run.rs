@@ -9,7 +9,7 @@ use redrive_engine::{About, NewRun, NewStep, encode};
 use super::classified::encoded;
 use super::payload::{payload, sha256_hex};
 use crate::limits::{STEP_CHECK_MAX_BYTES, STEP_OUTPUT_MAX_BYTES};
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 
 pub(super) const ENVIRONMENT_DEFAULT: &str = "production";
 
@@ -76,7 +76,7 @@ pub(crate) fn new_steps(steps: Vec<StepReport>) -> Result<Vec<NewStep>> {
 
 /// Validates a step; `within` is the path of its fields.
 pub(crate) fn new_step(step: ReportedStep, within: &str) -> Result<NewStep> {
-    let bad = |field: &str, must: &str| Err(Problem::invalid_field(&format!("{within}{field}"), must));
+    let bad = |field: &str, must: &str| Err(HttpProblem::invalid_field(&format!("{within}{field}"), must));
     let status = match step.status {
         StepStatus::Started if step.checked => return bad("checked", "goes with committed or failed"),
         StepStatus::Started | StepStatus::Committed | StepStatus::Failed => step.status,

@@ -12,11 +12,11 @@ use redrive_core::wire;
 use redrive_engine::Error;
 use serde_json::{Map, Value};
 
-pub(crate) type Result<T, E = Problem> = std::result::Result<T, E>;
+pub(crate) type Result<T, E = HttpProblem> = std::result::Result<T, E>;
 
 /// A refused call. The text is our own; a client's text is quoted only to name a field, and cut.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Problem {
+pub struct HttpProblem {
     pub code: Code,
     pub detail: String,
     more: Map<String, Value>,
@@ -26,7 +26,7 @@ pub struct Problem {
 /// The longest part of a client's text in a problem.
 const QUOTED_MAX_BYTES: usize = 200;
 
-impl Problem {
+impl HttpProblem {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into(), more: Map::new(), retry_after_s: None }
     }
@@ -82,7 +82,7 @@ pub(crate) fn quoted(text: &str) -> &str {
     &text[..text.floor_char_boundary(QUOTED_MAX_BYTES)]
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for HttpProblem {
     fn into_response(self) -> Response {
         let (status, code, retry_after_s) = (self.status(), self.code, self.retry_after_s);
         // A map of strings and plain values always serialises.
@@ -104,7 +104,7 @@ impl IntoResponse for Problem {
 const BUSY_RETRY_AFTER_S: u32 = 1;
 const UNAVAILABLE_RETRY_AFTER_S: u32 = 5;
 
-impl From<Error> for Problem {
+impl From<Error> for HttpProblem {
     fn from(error: Error) -> Self {
         let said = error.to_string();
         match error {
@@ -150,7 +150,7 @@ impl From<Error> for Problem {
     }
 }
 
-impl Problem {
+impl HttpProblem {
     /// Logs the cause and hides it from the caller.
     pub(crate) fn internal(cause: &str) -> Self {
         tracing::error!(error = cause, "internal error");
@@ -158,7 +158,7 @@ impl Problem {
     }
 }
 
-impl From<Refused> for Problem {
+impl From<Refused> for HttpProblem {
     fn from(refused: Refused) -> Self {
         let problem = Self::new(code_of(&refused), refused.to_string());
         match refused {
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_problem_names_its_code_page_and_field() {
-        let problem = Problem::invalid_field("lease_ms", "must be from 500 to 86400000").into_wire();
+        let problem = HttpProblem::invalid_field("lease_ms", "must be from 500 to 86400000").into_wire();
         insta::assert_json_snapshot!(problem, @r#"
         {
           "type": "/errors/invalid_field",
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn long_names_are_cut_in_problems() {
-        let problem = Problem::invalid_field(&"é".repeat(1_000), "is odd");
+        let problem = HttpProblem::invalid_field(&"é".repeat(1_000), "is odd");
         assert!(problem.detail.len() < 300);
     }
 
@@ -259,15 +259,15 @@ mod tests {
 
     #[test]
     fn refusals_carry_the_fields_that_their_code_names() {
-        let merged = Problem::from(Refused::MergedInto("other".parse().unwrap())).into_wire();
+        let merged = HttpProblem::from(Refused::MergedInto("other".parse().unwrap())).into_wire();
         assert_eq!(merged.more["into"], "other");
-        let lost = Problem::from(Error::LeaseLost { recorded: true }).into_wire();
+        let lost = HttpProblem::from(Error::LeaseLost { recorded: true }).into_wire();
         assert_eq!((lost.status, &lost.more["recorded"]), (409, &true.into()));
     }
 
     #[test]
     fn internal_errors_do_not_reach_the_caller() {
-        let problem = Problem::from(Error::Unexpected("secret column".into())).into_wire();
+        let problem = HttpProblem::from(Error::Unexpected("secret column".into())).into_wire();
         assert_eq!(
             (problem.status, problem.detail.as_str()),
             (500, "the server's log has the cause under this request id")

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
 
-use crate::limits::{ANSWER_PROGRESS_MIN_BYTES, BODY_PROGRESS_MIN_BYTES, LINGER_MAX_BYTES, Limits};
+use crate::limits::{ANSWER_PROGRESS_MIN_BYTES, BODY_PROGRESS_MIN_BYTES, LINGER_MAX_BYTES, ServerLimits};
 
 /// What a connection is doing, in the order in which connections are evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -227,7 +227,7 @@ pub(super) struct StreamTimeouts {
 }
 
 impl StreamTimeouts {
-    pub(super) fn of(limits: &Limits) -> Self {
+    pub(super) fn of(limits: &ServerLimits) -> Self {
         let ms = Duration::from_millis;
         Self {
             head: ms(limits.head_timeout_ms),

@@ -26,7 +26,7 @@ use tokio::sync::watch;
 
 use super::connections::{ConnectionSlot, Connections, Phase};
 use super::connections::{StreamTimeouts, TimedStream};
-use crate::limits::Limits;
+use crate::limits::ServerLimits;
 use redrive_engine::tasks::Tasks;
 
 /// The pause after a failed accept, most likely for want of file handles.
@@ -41,7 +41,7 @@ impl Listener {
     pub(super) fn start(
         socket: TcpListener,
         router: Router,
-        limits: &Limits,
+        limits: &ServerLimits,
         stop: watch::Receiver<bool>,
     ) -> io::Result<Self> {
         let address = socket.local_addr()?;
@@ -130,7 +130,7 @@ struct ConnectionServer {
 }
 
 impl ConnectionServer {
-    fn new(router: Router, limits: &Limits) -> Self {
+    fn new(router: Router, limits: &ServerLimits) -> Self {
         Self { router, times: StreamTimeouts::of(limits), idle: Duration::from_millis(limits.idle_timeout_ms) }
     }
 
@@ -266,7 +266,7 @@ mod tests {
         let router =
             Router::new().route("/large", get(|| async { vec![b'x'; LARGE] })).route("/", get(|| async { "" }));
         let connections = Connections::new(10, 10);
-        let serving = ConnectionServer::new(router, &Limits::default());
+        let serving = ConnectionServer::new(router, &ServerLimits::default());
         let (client, server) = duplex(64 * 1024);
         let slots = connections.clone();
         let served = async move { serving.connection(server, slots.admit().await).await };

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::app::App;
-use crate::limits::{BadLimit, Limits, METRICS_CONNECTIONS_MAX, OTHER_FILES};
+use crate::limits::{BadLimit, METRICS_CONNECTIONS_MAX, OTHER_FILES, ServerLimits};
 use crate::router::{metrics_router, router};
 use redrive_engine::services::Engine;
 
@@ -26,7 +26,7 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Serves `/metrics` without a key.
     pub metrics_listen: Option<SocketAddr>,
-    pub limits: Limits,
+    pub limits: ServerLimits,
     /// The name of this process among those that share the store.
     pub replica: String,
 }
@@ -81,12 +81,12 @@ impl Server {
         let grace = Duration::from_millis(limits.grace_ms);
         let app = App::new(store.clone(), dice, rules, limits.clone());
         let stop = watch::Sender::new(false);
-        let listening = |address, socket, router, limits: &Limits| {
+        let listening = |address, socket, router, limits: &ServerLimits| {
             Listener::start(socket, router, limits, stop.subscribe())
                 .map_err(|error| StartError::Bind { address, error })
         };
         let listener = listening(config.listen, socket, router(app.clone()), &limits)?;
-        let few = Limits { connections_max: limits.connections_max.min(METRICS_CONNECTIONS_MAX), ..limits };
+        let few = ServerLimits { connections_max: limits.connections_max.min(METRICS_CONNECTIONS_MAX), ..limits };
         let metrics = match metrics_socket {
             Some((address, socket)) => Some(listening(address, socket, metrics_router(app.clone()), &few)?),
             None => None,

@@ -12,7 +12,7 @@ use super::page::{FormResult, PageContent, PageRequest};
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::capture;
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 use crate::query::{FromQuery, Param, ParamKind, RawQuery};
 
 const CANARY_WAIT_MS: u64 = 5 * 60 * 1_000;
@@ -89,7 +89,7 @@ pub(crate) async fn get(_: App, visit: PageRequest<(), ComposeQuery>) -> Result<
 pub(crate) async fn post(_: App, visit: PageRequest, form: Form) -> Result<FormResult> {
     let draft = OperationDraft::of(&form)?;
     if draft.runs.is_empty() && !form.has("all") {
-        return Err(Problem::new(Code::FilterRequired, "no run is selected: tick some, or all that match"));
+        return Err(HttpProblem::new(Code::FilterRequired, "no run is selected: tick some, or all that match"));
     }
     sheet(&visit.who, &draft).map(FormResult::Show)
 }
@@ -120,7 +120,7 @@ impl OperationDraft {
 }
 
 fn action_of(word: &str) -> Result<OperationAction> {
-    word.parse().map_err(|_| Problem::invalid_field("action", "must be what an operation can do"))
+    word.parse().map_err(|_| HttpProblem::invalid_field("action", "must be what an operation can do"))
 }
 
 fn sheet(who: &Visitor, draft: &OperationDraft) -> Result<PageContent> {
@@ -248,10 +248,10 @@ fn request(draft: &OperationDraft, form: &Form) -> Result<OperationRequest> {
 fn filter(pairs: &[(String, String)]) -> Result<OperationFilter> {
     let one = |name: &str| pairs.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone());
     let many = |name: &str| one(name).map(OneOrMany::One);
-    let bad = |name: &str| Problem::invalid_field(name, "can't be used");
+    let bad = |name: &str| HttpProblem::invalid_field(name, "can't be used");
     let time = |name: &str| one(name).map(|text| text.parse().map_err(|_| bad(name))).transpose();
     Ok(OperationFilter {
-        tenant: one("tenant").map(|text| text.parse().map_err(|_| Problem::bad_id("tenant"))).transpose()?,
+        tenant: one("tenant").map(|text| text.parse().map_err(|_| HttpProblem::bad_id("tenant"))).transpose()?,
         state: many("state"),
         queue: many("queue"),
         agent: many("agent"),
@@ -276,5 +276,5 @@ fn named(runs: &[String]) -> Result<Vec<RunRef>> {
         let (tenant, run_id) = text.split_once('/')?;
         Some(RunRef { tenant: tenant.parse().ok()?, run_id: run_id.parse().ok()? })
     };
-    runs.iter().map(|text| one(text).ok_or_else(|| Problem::bad_id("run"))).collect()
+    runs.iter().map(|text| one(text).ok_or_else(|| HttpProblem::bad_id("run"))).collect()
 }

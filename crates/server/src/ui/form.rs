@@ -14,7 +14,7 @@ use crate::auth::{Visitor, secure};
 use crate::body::Buffered;
 use crate::budget::Holder;
 use crate::limits::{FORM_FIELDS_MAX, FORM_NAME_MAX_BYTES, FORM_TEXT_MAX_BYTES};
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 
 /// Fields that only the body limit bounds.
 const FREE_FIELDS: [&str; 4] = ["payload", "json_patch", "output", "text"];
@@ -30,7 +30,7 @@ pub(crate) struct Form {
 impl Form {
     pub(crate) async fn read(app: &App, parts: &Parts, body: Body, who: Option<&Visitor>) -> Result<Self> {
         if !is_from_here(&parts.headers) {
-            return Err(Problem::new(Code::Forbidden, "the form comes from another site"));
+            return Err(HttpProblem::new(Code::Forbidden, "the form comes from another site"));
         }
         let payer = who.map_or(Holder::Anonymous, |who| who.holder());
         let Buffered { bytes, held: _held } = Buffered::read(app, &parts.headers, body, payer).await?;
@@ -38,7 +38,7 @@ impl Form {
         let form = Self { fields: fields.take(FORM_FIELDS_MAX + 1).collect(), bytes: bytes.len() };
         form.check()?;
         if who.is_some_and(|who| !form.one("csrf").is_some_and(|said| who.is_csrf(said))) {
-            return Err(Problem::new(
+            return Err(HttpProblem::new(
                 Code::Forbidden,
                 "the form is not of this session: load the page again, then send it",
             ));
@@ -49,17 +49,20 @@ impl Form {
     /// The bounds of every form. What holds JSON is bounded by the body, as in the API.
     fn check(&self) -> Result<()> {
         if self.fields.len() > FORM_FIELDS_MAX {
-            return Err(Problem::invalid_field("form", format_args!("must have at most {FORM_FIELDS_MAX} fields")));
+            return Err(HttpProblem::invalid_field("form", format_args!("must have at most {FORM_FIELDS_MAX} fields")));
         }
         for (name, value) in &self.fields {
             let max = if FREE_FIELDS.contains(&name.as_str()) { usize::MAX } else { FORM_TEXT_MAX_BYTES };
             if name.len() > FORM_NAME_MAX_BYTES || value.len() > max {
-                return Err(Problem::invalid_field(name, format_args!("must be at most {FORM_TEXT_MAX_BYTES} bytes")));
+                return Err(HttpProblem::invalid_field(
+                    name,
+                    format_args!("must be at most {FORM_TEXT_MAX_BYTES} bytes"),
+                ));
             }
         }
         match self.text("reason") {
             Some(reason) if reason.token().len() > NOTE_MAX_BYTES => {
-                Err(Problem::invalid_field("reason", format_args!("must be at most {NOTE_MAX_BYTES} bytes")))
+                Err(HttpProblem::invalid_field("reason", format_args!("must be at most {NOTE_MAX_BYTES} bytes")))
             }
             Some(_) | None => Ok(()),
         }
@@ -92,11 +95,11 @@ impl Form {
     }
 
     pub(crate) fn id<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>> {
-        self.one(name).map(|text| text.parse().map_err(|_| Problem::bad_id(name))).transpose()
+        self.one(name).map(|text| text.parse().map_err(|_| HttpProblem::bad_id(name))).transpose()
     }
 
     pub(crate) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>> {
-        let parse = |text: &str| text.parse().map_err(|_| Problem::invalid_field(name, "must be a number"));
+        let parse = |text: &str| text.parse().map_err(|_| HttpProblem::invalid_field(name, "must be a number"));
         self.one(name).map(parse).transpose()
     }
 
@@ -105,7 +108,7 @@ impl Form {
         let Some(text) = self.one(name) else { return Ok(None) };
         let with_zone = [text.to_owned(), format!("{text}Z"), format!("{text}:00Z")];
         let read = with_zone.iter().find_map(|text| text.parse().ok());
-        read.map(Some).ok_or_else(|| Problem::invalid_field(name, "must be a time such as 2026-11-15T20:00Z"))
+        read.map(Some).ok_or_else(|| HttpProblem::invalid_field(name, "must be a time such as 2026-11-15T20:00Z"))
     }
 }
 

@@ -11,7 +11,7 @@ use super::form::Notice;
 use super::page::{PageContent, is_for_a_person, nothing_here, respond};
 use crate::app::App;
 use crate::auth::Visitor;
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, HttpProblem};
 
 /// The current tab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +103,7 @@ fn document(title: &str, bar: &Markup, main: &Markup) -> Markup {
 }
 
 /// A problem and what to do about it.
-pub(crate) fn problem(problem: &Problem) -> PageContent {
+pub(crate) fn problem(problem: &HttpProblem) -> PageContent {
     let main = html! {
         div.head { div {
             h1 { (title_of(problem)) }
@@ -118,7 +118,7 @@ pub(crate) fn problem(problem: &Problem) -> PageContent {
     PageContent::new(problem.code.title(), Tab::Nowhere, main)
 }
 
-fn title_of(problem: &Problem) -> &'static str {
+fn title_of(problem: &HttpProblem) -> &'static str {
     match problem.code {
         Code::Forbidden => "This key may not do that.",
         Code::NotFound | Code::NoSuchPath => "Not found.",
@@ -138,7 +138,7 @@ pub(crate) async fn error_page(_: App, request: Request) -> Response {
     let Some(code) = Code::ALL.iter().find(|code| code.as_str() == name) else {
         return match is_for_a_person(&request) {
             true => nothing_here(),
-            false => Problem::plain(Code::NotFound).into_response(),
+            false => HttpProblem::plain(Code::NotFound).into_response(),
         };
     };
     let main = html! {

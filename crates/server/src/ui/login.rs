@@ -11,7 +11,7 @@ use super::layout;
 use super::page::{respond, see_other};
 use crate::app::App;
 use crate::auth::{Visitor, log_in, no_cookie, session_cookie, session_token};
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, HttpProblem};
 
 /// Logs in by a link, or asks for a key. A HEAD request does not consume the link.
 pub(crate) async fn get(app: App, request: Request) -> Response {
@@ -68,7 +68,7 @@ fn end_session(app: &App, headers: &HeaderMap) {
 }
 
 /// The login form for somebody who is not logged in or lacks the role.
-pub(crate) fn refused(problem: &Problem, next: &str) -> Response {
+pub(crate) fn refused(problem: &HttpProblem, next: &str) -> Response {
     let says = match problem.code {
         Code::Unauthorized => "Log in to go on. A session ends after an hour without a call, and with its key.",
         Code::Forbidden => "This key may not see that page. Log in with another one.",

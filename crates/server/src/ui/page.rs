@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::auth::Visitor;
 use crate::budget::IfFull;
 use crate::path::{FromPath, PathParams};
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 use crate::query::{FromQuery, NoQuery, RawQuery};
 use crate::router::{Handler, HandlerFuture};
 
@@ -50,7 +50,7 @@ impl ForWhom {
             Self::Operators => who.is_operator(),
             Self::Admins => who.is_admin(),
         };
-        if may { Ok(()) } else { Err(Problem::plain(Code::Forbidden)) }
+        if may { Ok(()) } else { Err(HttpProblem::plain(Code::Forbidden)) }
     }
 }
 
@@ -210,12 +210,12 @@ pub(crate) fn is_for_a_person(request: &Request) -> bool {
 }
 
 pub(crate) fn nothing_here() -> Response {
-    let problem = Problem::plain(Code::NotFound);
+    let problem = HttpProblem::plain(Code::NotFound);
     respond(problem.status(), layout::outside("Nothing here", &layout::problem(&problem).main))
 }
 
 /// The problem as a page, for somebody who is logged in.
-fn refuse(who: &Visitor, problem: &Problem) -> Response {
+fn refuse(who: &Visitor, problem: &HttpProblem) -> Response {
     let mut response = respond(problem.status(), layout::whole(who, &layout::problem(problem), None));
     response.extensions_mut().insert(problem.code);
     response

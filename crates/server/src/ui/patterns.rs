@@ -20,7 +20,7 @@ use crate::api::v1::patterns::{muted, noted, resolved};
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::path::ServerId;
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 use crate::query::{FromQuery, Param, RawQuery, TenantQuery};
 
 /// Each row has its trend, so that a page of them stays short.
@@ -390,7 +390,7 @@ pub(crate) async fn note(app: App, visit: OnPattern, form: Form) -> Result<FormR
 }
 
 pub(crate) async fn merge(app: App, visit: OnPattern, form: Form) -> Result<FormResult> {
-    let into = form.one("into").map(str::to_owned).ok_or_else(|| Problem::invalid_field("into", "is missing"))?;
+    let into = form.one("into").map(str::to_owned).ok_or_else(|| HttpProblem::invalid_field("into", "is missing"))?;
     act(&app, visit, &form, PatternVerb::Merge { into }, Notice::Merged).await
 }
 

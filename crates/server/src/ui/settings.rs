@@ -20,9 +20,9 @@ use super::page::{FormResult, PageContent, PageRequest};
 use crate::api::v1::keys;
 use crate::app::App;
 use crate::auth::Visitor;
-use crate::capture::{Context, classify_error};
+use crate::capture::{FailureContext, classify_error};
 use crate::path::ServerId;
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 
 pub(crate) async fn get(app: App, visit: PageRequest) -> Result<PageContent> {
     let keys = if visit.who.is_admin() { Some(keys::all(&app).await?) } else { None };
@@ -116,7 +116,7 @@ fn make_key(who: &Visitor) -> Markup {
 
 pub(crate) async fn create(app: App, visit: PageRequest, form: Form) -> Result<FormResult> {
     let role = form.one("role").and_then(|word| word.parse::<Role>().ok());
-    let role = role.ok_or_else(|| Problem::invalid_field("role", "must be worker, tenant, operator or admin"))?;
+    let role = role.ok_or_else(|| HttpProblem::invalid_field("role", "must be worker, tenant, operator or admin"))?;
     let request = CreateKey {
         role,
         tenant: form.label("tenant"),
@@ -165,7 +165,7 @@ fn classify_form(who: &Visitor, form: &Form) -> Markup {
 }
 
 async fn classify_answer(app: &App, who: &Visitor, form: &Form, now: Timestamp) -> Result<Markup> {
-    let text = form.text("text").ok_or_else(|| Problem::invalid_field("text", "is missing: paste an error"))?;
+    let text = form.text("text").ok_or_else(|| HttpProblem::invalid_field("text", "is missing: paste an error"))?;
     let error = ErrorReport {
         error_type: form.text("error_type"),
         message: text,
@@ -182,7 +182,8 @@ async fn classify_answer(app: &App, who: &Visitor, form: &Form, now: Timestamp) 
     };
     let queue = form.id("queue")?.unwrap_or_else(QueueName::default_queue);
     let body = AttemptBody { tool: form.label("tool"), provider: form.label("provider"), ..AttemptBody::default() };
-    let (failure, fingerprint, _) = classify_error(&error, &body, app.rules.as_deref(), &Context::default(), now);
+    let (failure, fingerprint, _) =
+        classify_error(&error, &body, app.rules.as_deref(), &FailureContext::default(), now);
     let policy = app.store.policy(&tenant, &queue).await?;
     let run = Run { attempt: 1, ..Run::new(now) };
     let verdict = decide(&failure, &run, &policy, now, 0.5).verdict;

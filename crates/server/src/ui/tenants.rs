@@ -22,7 +22,7 @@ use crate::api::v1::breakers::operate_as;
 use crate::api::v1::tenants::{TenantsQuery, seen_by};
 use crate::app::App;
 use crate::auth::Visitor;
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 
 pub(crate) async fn list(app: App, visit: PageRequest<(), TenantsQuery>) -> Result<PageContent> {
     let TenantsQuery { limit, cursor } = visit.query;
@@ -240,7 +240,7 @@ fn limits(health: &TenantHealth) -> Markup {
             }),
         ])),
     } } };
-    panel("limits", "Limits", &html! {}, &body)
+    panel("limits", "ServerLimits", &html! {}, &body)
 }
 
 /// A freeze: holds retries and replays alike.
@@ -266,7 +266,7 @@ fn by_hand(tenant: &Tenant, who: &Visitor) -> Markup {
 
 pub(crate) async fn operate(app: App, visit: PageRequest<Tenant>, form: Form) -> Result<FormResult> {
     let action = form.one("action").and_then(|word| word.parse::<BreakerAction>().ok());
-    let action = action.ok_or_else(|| Problem::invalid_field("action", "must be open, close or reset"))?;
+    let action = action.ok_or_else(|| HttpProblem::invalid_field("action", "must be open, close or reset"))?;
     let request = BreakerRequest {
         action,
         reason: form.text("reason").unwrap_or_else(|| Text::from("")),

@@ -9,7 +9,7 @@ use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use http::{Method, Request};
 use hyper::body::Frame;
-use redrive_server::Limits;
+use redrive_server::ServerLimits;
 
 use crate::world::{Answered, World, request};
 
@@ -154,7 +154,7 @@ async fn nobody_without_a_right_gets_their_body_read() {
 
 #[tokio::test]
 async fn a_body_past_the_limit_is_refused_announced_or_not() {
-    let world = World::with(Limits { body_max_bytes: 1_000, ..Limits::default() }).await;
+    let world = World::with(ServerLimits { body_max_bytes: 1_000, ..ServerLimits::default() }).await;
     let mut announced = request(Method::POST, "/v1/failures", &world.worker, trap());
     announced.headers_mut().insert("content-length", "1001".parse().unwrap());
     let answered = world.send(announced).await;
@@ -166,7 +166,9 @@ async fn a_body_past_the_limit_is_refused_announced_or_not() {
 
 #[tokio::test]
 async fn bodies_in_memory_are_bounded_together_and_given_back() {
-    let world = World::with(Limits { body_max_bytes: 1_000, in_flight_max_bytes: 1_500, ..Limits::default() }).await;
+    let world =
+        World::with(ServerLimits { body_max_bytes: 1_000, in_flight_max_bytes: 1_500, ..ServerLimits::default() })
+            .await;
     let stuck = Body::new(Stuck(Some(Bytes::from(vec![b' '; 900]))));
     let waiting = world.send(request(Method::POST, "/v1/failures", &world.worker, stuck));
     let report = || format!(r#"{{"run_id":"a","error":{{"message":"{}"}}}}"#, "m".repeat(800));
@@ -202,7 +204,7 @@ fn stuck(bytes: usize) -> Body {
 
 #[tokio::test]
 async fn stalled_logins_take_no_room_from_reports() {
-    let limits = Limits { body_max_bytes: 5_000, in_flight_max_bytes: 10_000, ..Limits::default() };
+    let limits = ServerLimits { body_max_bytes: 5_000, in_flight_max_bytes: 10_000, ..ServerLimits::default() };
     let world = World::with(limits).await;
     let login = || Request::builder().method(Method::POST).uri("/login").body(stuck(4_000)).unwrap();
     let _stalled = [stall(&world, login()).await, stall(&world, login()).await, stall(&world, login()).await];
@@ -222,12 +224,12 @@ async fn a_login_form_takes_four_kib() {
 
 #[tokio::test]
 async fn a_body_that_stalls_gives_its_room_back() {
-    let limits = Limits {
+    let limits = ServerLimits {
         body_max_bytes: 1_000,
         in_flight_max_bytes: 1_000,
         body_timeout_ms: 3_600_000,
         body_stall_ms: 50,
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     let world = World::with(limits).await;
     let stalled = world.send(request(Method::POST, "/v1/failures", &world.worker, stuck(1_000)));
@@ -254,7 +256,12 @@ impl HttpBody for Trickle {
 
 #[tokio::test]
 async fn a_body_that_trickles_has_stalled() {
-    let limits = Limits { body_max_bytes: 1_000, body_timeout_ms: 3_600_000, body_stall_ms: 200, ..Limits::default() };
+    let limits = ServerLimits {
+        body_max_bytes: 1_000,
+        body_timeout_ms: 3_600_000,
+        body_stall_ms: 200,
+        ..ServerLimits::default()
+    };
     let world = World::with(limits).await;
     let body = Body::new(Trickle(tokio::time::interval(Duration::from_millis(2))));
     let slow = world.send(request(Method::POST, "/v1/failures", &world.worker, body));
@@ -264,7 +271,7 @@ async fn a_body_that_trickles_has_stalled() {
 
 #[tokio::test]
 async fn one_tenants_bodies_leave_room_for_others() {
-    let limits = Limits { body_max_bytes: 1_000, in_flight_max_bytes: 2_000, ..Limits::default() };
+    let limits = ServerLimits { body_max_bytes: 1_000, in_flight_max_bytes: 2_000, ..ServerLimits::default() };
     let world = World::with(limits).await;
     let body = || request(Method::POST, "/v1/failures", &world.worker, stuck(900));
     let _stalled = stall_with(&world, body(), 900).await;

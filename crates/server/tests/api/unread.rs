@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::response::Response;
 use http::Method;
-use redrive_server::Limits;
+use redrive_server::ServerLimits;
 use serde_json::json;
 use tower::ServiceExt as _;
 
@@ -13,7 +13,7 @@ const PAYLOAD_BYTES: usize = 600 * 1024;
 
 /// A tenant has room for one answer of a payload, and not for two.
 async fn tight() -> World {
-    World::with(Limits { answers_max_bytes: 4 * 1024 * 1024, ..Limits::default() }).await
+    World::with(ServerLimits { answers_max_bytes: 4 * 1024 * 1024, ..ServerLimits::default() }).await
 }
 
 async fn enqueue(world: &World, key: &str, run: &str) {

@@ -15,7 +15,7 @@ use redrive_core::wire::Role;
 use redrive_engine::{Clock, Dice, ManualClock, SeededDice, Store};
 use redrive_server::auth::new_key;
 use redrive_server::router::router;
-use redrive_server::{App, Limits};
+use redrive_server::{App, ServerLimits};
 use redrive_store::postgres::PgStore;
 use redrive_store::sqlite::SqliteStore;
 use redrive_store::{postgres, sqlite};
@@ -102,29 +102,29 @@ impl Answered {
 
 impl World {
     pub async fn new() -> Self {
-        Self::with(Limits::default()).await
+        Self::with(ServerLimits::default()).await
     }
 
-    pub async fn with(limits: Limits) -> Self {
+    pub async fn with(limits: ServerLimits) -> Self {
         Self::made(limits, None).await
     }
 
     /// With rules of the deployment's own.
     pub async fn ruled(rules: Value) -> Self {
         let rules = compile(serde_json::from_value(rules).unwrap()).unwrap();
-        Self::made(Limits::default(), Some(Arc::new(rules))).await
+        Self::made(ServerLimits::default(), Some(Arc::new(rules))).await
     }
 
     /// With a deployment's own policies.
     pub async fn under(policies: Policies) -> Self {
-        Self::made_under(Limits::default(), None, policies).await
+        Self::made_under(ServerLimits::default(), None, policies).await
     }
 
-    async fn made(limits: Limits, rules: Option<Arc<UserRules>>) -> Self {
+    async fn made(limits: ServerLimits, rules: Option<Arc<UserRules>>) -> Self {
         Self::made_under(limits, rules, Policies::default()).await
     }
 
-    async fn made_under(limits: Limits, rules: Option<Arc<UserRules>>, policies: Policies) -> Self {
+    async fn made_under(limits: ServerLimits, rules: Option<Arc<UserRules>>, policies: Policies) -> Self {
         let place = Place::new();
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(NOON)));
         let dice: Arc<dyn Dice> = Arc::new(SeededDice::new(7));

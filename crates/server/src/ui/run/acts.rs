@@ -2,7 +2,7 @@
 //! check; what is offered here and refused there is shown as a problem.
 
 use maud::{Markup, html};
-use redrive_core::ids::{RunId, StepKey, Tenant};
+use redrive_core::ids::StepKey;
 use redrive_core::run::StateName;
 use redrive_core::text::Text;
 use redrive_core::wire::{EffectOutcome, Likeness, ReplayRequest};
@@ -12,19 +12,17 @@ use super::super::components::{field, hidden, panel, post_form, reason_field, vi
 use super::super::form::Form;
 use super::super::form::Notice;
 use super::super::links;
-use super::super::page::{FormResult, PageRequest};
-use super::{RunPageData, named};
+use super::super::page::FormResult;
+use super::{RunPageData, RunRequest, named};
 use crate::api::v1::effects::reconcile_as;
 use crate::api::v1::runs::replay::replay_as;
 use crate::api::v1::runs::triage::{deferred, noted, reassigned};
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::body::parse_free;
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 
-type OnRun = PageRequest<(Tenant, RunId)>;
-
-async fn act(app: &App, visit: OnRun, reason: Option<Text>, triage: Triage, done: Notice) -> Result<FormResult> {
+async fn act(app: &App, visit: RunRequest, reason: Option<Text>, triage: Triage, done: Notice) -> Result<FormResult> {
     let at = named(&visit.who, visit.path)?;
     app.store.triage(Act { at: at.clone(), triage, actor: visit.who.actor(), reason }).await?;
     Ok(back(&at, done))
@@ -36,7 +34,7 @@ fn back(at: &RunRef, done: Notice) -> FormResult {
 
 macro_rules! plain {
     ($($name:ident: $triage:expr, $done:ident;)+) => {$(
-        pub(crate) async fn $name(app: App, visit: OnRun, form: Form) -> Result<FormResult> {
+        pub(crate) async fn $name(app: App, visit: RunRequest, form: Form) -> Result<FormResult> {
             act(&app, visit, form.text("reason"), $triage, Notice::$done).await
         }
     )+};
@@ -51,43 +49,43 @@ plain! {
     unmerge: Triage::Unmerge, Unmerged;
 }
 
-pub(crate) async fn note(app: App, visit: OnRun, form: Form) -> Result<FormResult> {
+pub(crate) async fn note(app: App, visit: RunRequest, form: Form) -> Result<FormResult> {
     let reason = form.text("reason");
     let noted = noted(reason.as_ref())?;
     act(&app, visit, reason, noted, Notice::Noted).await
 }
 
-pub(crate) async fn assign(app: App, visit: OnRun, form: Form) -> Result<FormResult> {
+pub(crate) async fn assign(app: App, visit: RunRequest, form: Form) -> Result<FormResult> {
     let triage = Triage::Assign { to: form.label("to") };
     act(&app, visit, form.text("reason"), triage, Notice::Assigned).await
 }
 
-pub(crate) async fn defer(app: App, visit: OnRun, form: Form) -> Result<FormResult> {
-    let until = form.time("until")?.ok_or_else(|| Problem::invalid_field("until", "is missing"))?;
+pub(crate) async fn defer(app: App, visit: RunRequest, form: Form) -> Result<FormResult> {
+    let until = form.time("until")?.ok_or_else(|| HttpProblem::invalid_field("until", "is missing"))?;
     let triage = deferred(until, visit.now)?;
     act(&app, visit, form.text("reason"), triage, Notice::Deferred).await
 }
 
-pub(crate) async fn reassign(app: App, visit: OnRun, form: Form) -> Result<FormResult> {
+pub(crate) async fn reassign(app: App, visit: RunRequest, form: Form) -> Result<FormResult> {
     let triage = reassigned(form.label("agent"), form.id("queue")?)?;
     act(&app, visit, form.text("reason"), triage, Notice::Reassigned).await
 }
 
 /// A typed run id takes precedence over a selected one.
-pub(crate) async fn merge(app: App, visit: OnRun, form: Form) -> Result<FormResult> {
+pub(crate) async fn merge(app: App, visit: RunRequest, form: Form) -> Result<FormResult> {
     let into = form.id("other")?.or(form.id("into")?);
-    let into = into.ok_or_else(|| Problem::invalid_field("into", "is missing: choose a run, or name one"))?;
+    let into = into.ok_or_else(|| HttpProblem::invalid_field("into", "is missing: choose a run, or name one"))?;
     act(&app, visit, form.text("reason"), Triage::Merge { into }, Notice::Merged).await
 }
 
-pub(crate) async fn approve(app: App, visit: OnRun, form: Form) -> Result<FormResult> {
-    let plan_hash = form.label("plan_hash").ok_or_else(|| Problem::invalid_field("plan_hash", "is missing"))?;
+pub(crate) async fn approve(app: App, visit: RunRequest, form: Form) -> Result<FormResult> {
+    let plan_hash = form.label("plan_hash").ok_or_else(|| HttpProblem::invalid_field("plan_hash", "is missing"))?;
     let triage = Triage::Approve { plan_hash, own_too: visit.who.may_force() };
     act(&app, visit, form.text("reason"), triage, Notice::Approved).await
 }
 
 /// A plain or forced replay, or one with the reviewed fix.
-pub(crate) async fn replay(app: App, visit: OnRun, form: Form) -> Result<FormResult> {
+pub(crate) async fn replay(app: App, visit: RunRequest, form: Form) -> Result<FormResult> {
     let at = named(&visit.who, visit.path)?;
     let request = ReplayRequest {
         force: form.has("force"),
@@ -100,11 +98,11 @@ pub(crate) async fn replay(app: App, visit: OnRun, form: Form) -> Result<FormRes
     Ok(back(&at, if waits { Notice::AwaitsApproval } else { Notice::Replayed }))
 }
 
-pub(crate) async fn reconcile(app: App, visit: OnRun, form: Form) -> Result<FormResult> {
+pub(crate) async fn reconcile(app: App, visit: RunRequest, form: Form) -> Result<FormResult> {
     let at = named(&visit.who, visit.path)?;
-    let key: StepKey = form.id("key")?.ok_or_else(|| Problem::invalid_field("key", "is missing"))?;
+    let key: StepKey = form.id("key")?.ok_or_else(|| HttpProblem::invalid_field("key", "is missing"))?;
     let outcome = form.one("outcome").and_then(|word| word.parse::<EffectOutcome>().ok());
-    let outcome = outcome.ok_or_else(|| Problem::invalid_field("outcome", "must say what became of it"))?;
+    let outcome = outcome.ok_or_else(|| HttpProblem::invalid_field("outcome", "must say what became of it"))?;
     let output = form.one("output").map(|text| parse_free(text.as_bytes())).transpose()?;
     let effect = EffectRef { tenant: at.tenant.clone(), key, run_id: Some(at.run_id.clone()) };
     reconcile_as(&app, &visit.who, effect, outcome, output, form.text("reason")).await?;

@@ -2,7 +2,6 @@
 //! differences and the plan before anything is sent.
 
 use maud::{Markup, html};
-use redrive_core::ids::{RunId, Tenant};
 use redrive_core::json::{Tape, diff};
 use redrive_core::wire::{Fix, PlanAnswer, ReplayRequest, RevisionView};
 use redrive_engine::{DetailCall, RunRef};
@@ -11,21 +10,19 @@ use super::super::components::{field, head, hidden, panel, reason_field, said};
 use super::super::form::Form;
 use super::super::layout::Tab;
 use super::super::links;
-use super::super::page::{FormResult, PageContent, PageRequest};
+use super::super::page::{FormResult, PageContent};
 use super::payload::diff as shown_diff;
-use super::{RunPageData, named, plan};
+use super::{RunPageData, RunRequest, named, plan};
 use crate::api::v1::runs::replay::prepared;
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::body::parse_free;
-use crate::problem::{Problem, Result};
-
-type OnRun = PageRequest<(Tenant, RunId)>;
+use crate::problem::{HttpProblem, Result};
 
 /// Laid out to be edited only up to this; a larger one is edited as it is.
 const PRETTY_MAX_BYTES: usize = 256 * 1024;
 
-pub(crate) async fn get(app: App, visit: OnRun) -> Result<PageContent> {
+pub(crate) async fn get(app: App, visit: RunRequest) -> Result<PageContent> {
     let at = named(&visit.who, visit.path)?;
     let _turn = app.answers.turn(visit.who.holder()).await?;
     let current = app.store.revision(&at, None).await?;
@@ -34,7 +31,7 @@ pub(crate) async fn get(app: App, visit: OnRun) -> Result<PageContent> {
 }
 
 /// Shows what it would do; nothing is sent.
-pub(crate) async fn check(app: App, visit: OnRun, form: Form) -> Result<FormResult> {
+pub(crate) async fn check(app: App, visit: RunRequest, form: Form) -> Result<FormResult> {
     let at = named(&visit.who, visit.path)?;
     let current = app.store.revision(&at, None).await?;
     let draft = FixDraft::of(&form);
@@ -174,7 +171,7 @@ fn checked(run: &str, who: &Visitor, draft: &FixDraft, looked: Option<Result<Fix
     }
 }
 
-fn wrong(problem: &Problem) -> Markup {
+fn wrong(problem: &HttpProblem) -> Markup {
     html! { div.body { p.error { (said(&problem.detail)) } p.muted { (problem.code.help()) } } }
 }
 

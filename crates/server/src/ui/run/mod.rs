@@ -35,9 +35,13 @@ use crate::api::v1::runs::{read, replay};
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::problem::Result;
+use crate::query::NoQuery;
 
 /// How many other runs of the same pattern are listed.
 const NEIGHBOURS: u32 = 6;
+
+/// A request about one run.
+type RunRequest<Q = NoQuery> = PageRequest<(Tenant, RunId), Q>;
 
 /// The run of a path. Another tenant's is not found, whether it exists or not.
 fn named(who: &Visitor, (tenant, run_id): (Tenant, RunId)) -> Result<RunRef> {
@@ -103,7 +107,7 @@ async fn queue_of(app: &App, who: &Visitor, run: &RunSummary) -> Option<QueueVie
     if who.is_operator() { app.store.queue(&run.queue).await.ok() } else { None }
 }
 
-pub(crate) async fn get(app: App, visit: PageRequest<(Tenant, RunId), read::PagesQuery>) -> Result<PageContent> {
+pub(crate) async fn get(app: App, visit: RunRequest<read::PagesQuery>) -> Result<PageContent> {
     let at = named(&visit.who, visit.path)?;
     let _turn = app.answers.turn(visit.who.holder()).await?;
     let seen = RunPageData::read(&app, &visit.who, &at, visit.query.0).await?;

@@ -19,7 +19,7 @@ use crate::api::v1::runs::read::read_sent;
 use crate::app::App;
 use crate::limits::REVISION_MAX;
 use crate::path::AttemptNumber;
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 use crate::query::{FromQuery, Param, ParamKind, RawQuery, param};
 
 /// What a run's own page shows of it; the rest has a page of its own.
@@ -35,14 +35,14 @@ const ROW_BYTES: usize = 16;
 const OPEN_LEVELS: usize = 2;
 
 /// A stored payload.
-pub(super) enum StoredPayload<'a> {
+pub(super) enum PayloadContent<'a> {
     Json(&'a str),
     Bytes(Vec<u8>),
     Omitted(&'a PayloadOmitted),
     Nothing,
 }
 
-impl<'a> StoredPayload<'a> {
+impl<'a> PayloadContent<'a> {
     pub(super) fn of(json: Option<&'a RawJson>, base64: Option<&str>, omitted: Option<&'a PayloadOmitted>) -> Self {
         match (json, base64, omitted) {
             (Some(json), ..) => Self::Json(json.get()),
@@ -63,7 +63,7 @@ impl<'a> StoredPayload<'a> {
 
 pub(super) fn panel_of(seen: &RunPageData) -> Markup {
     let body = &seen.run.body;
-    let kept = StoredPayload::of(body.payload.as_ref(), body.payload_base64.as_deref(), body.payload_omitted.as_ref());
+    let kept = PayloadContent::of(body.payload.as_ref(), body.payload_base64.as_deref(), body.payload_omitted.as_ref());
     let page = format!("{}/payload", seen.at());
     let size = kept.bytes().len();
     let end = html! {
@@ -72,12 +72,12 @@ pub(super) fn panel_of(seen: &RunPageData) -> Markup {
         a href=(format!("{page}?view=hex")) { "hex" }
     };
     let shown = html! { div.body { @match &kept {
-        StoredPayload::Json(text) if text.len() <= PREVIEW_BYTES => (tree(text, PREVIEW_NODES)),
-        StoredPayload::Json(_) => p.muted { "Large: read it by piece with the links above." },
-        StoredPayload::Bytes(all) => (hex(all, 0, 512)),
-        StoredPayload::Omitted(omitted) => p.muted { "Too large to send: " (bytes(usize::try_from(omitted.bytes).unwrap_or(usize::MAX)))
+        PayloadContent::Json(text) if text.len() <= PREVIEW_BYTES => (tree(text, PREVIEW_NODES)),
+        PayloadContent::Json(_) => p.muted { "Large: read it by piece with the links above." },
+        PayloadContent::Bytes(all) => (hex(all, 0, 512)),
+        PayloadContent::Omitted(omitted) => p.muted { "Too large to send: " (bytes(usize::try_from(omitted.bytes).unwrap_or(usize::MAX)))
             ", SHA-256 " code { (visible(omitted.sha256.as_str())) } ". It can’t be replayed from here." },
-        StoredPayload::Nothing => p.muted { "None was sent." },
+        PayloadContent::Nothing => p.muted { "None was sent." },
     } } };
     panel("payload", "Payload", &end, &shown)
 }
@@ -198,7 +198,7 @@ impl FromQuery for PayloadQuery {
             None | Some("tree") => PayloadView::Tree,
             Some("raw") => PayloadView::Raw,
             Some("hex") => PayloadView::Hex,
-            Some(_) => return Err(Problem::invalid_parameter("view", "must be tree, raw or hex")),
+            Some(_) => return Err(HttpProblem::invalid_parameter("view", "must be tree, raw or hex")),
         };
         let at = given.one("at", "must be a number")?.unwrap_or(0);
         let revision = given.one("revision", "must be a number")?;
@@ -211,7 +211,7 @@ pub(crate) async fn payload_page(app: App, visit: PageRequest<(Tenant, RunId), P
     let _turn = app.answers.turn(visit.who.holder()).await?;
     let PayloadQuery { view, at: from, revision } = visit.query;
     let found = app.store.revision(&at, revision).await?;
-    let kept = StoredPayload::of(found.payload.as_ref(), found.payload_base64.as_deref(), None);
+    let kept = PayloadContent::of(found.payload.as_ref(), found.payload_base64.as_deref(), None);
     let all = kept.bytes();
     let page = format!("{}/payload", links::run(&at.tenant, &at.run_id));
     let number = found.revision.to_string();
@@ -255,13 +255,13 @@ fn word(view: PayloadView) -> &'static str {
 }
 
 /// And how many bytes a piece has, where it is shown by piece.
-fn shown(kept: &StoredPayload<'_>, all: &[u8], view: PayloadView, from: usize) -> (Markup, Option<usize>) {
+fn shown(kept: &PayloadContent<'_>, all: &[u8], view: PayloadView, from: usize) -> (Markup, Option<usize>) {
     match (view, kept) {
-        (_, StoredPayload::Nothing | StoredPayload::Omitted(_)) => {
+        (_, PayloadContent::Nothing | PayloadContent::Omitted(_)) => {
             (html! { div.body.muted { "Nothing is kept here." } }, None)
         }
-        (PayloadView::Tree, StoredPayload::Json(text)) => (html! { div.body { (tree(text, TREE_NODES)) } }, None),
-        (PayloadView::Raw, StoredPayload::Json(text)) => {
+        (PayloadView::Tree, PayloadContent::Json(text)) => (html! { div.body { (tree(text, TREE_NODES)) } }, None),
+        (PayloadView::Raw, PayloadContent::Json(text)) => {
             let begin = text.floor_char_boundary(from.min(text.len()));
             let end = text.floor_char_boundary(text.len().min(begin + RAW_PIECE_BYTES));
             (
@@ -269,7 +269,7 @@ fn shown(kept: &StoredPayload<'_>, all: &[u8], view: PayloadView, from: usize) -
                 Some((end - begin).max(1)),
             )
         }
-        (PayloadView::Hex, _) | (PayloadView::Tree | PayloadView::Raw, StoredPayload::Bytes(_)) => {
+        (PayloadView::Hex, _) | (PayloadView::Tree | PayloadView::Raw, PayloadContent::Bytes(_)) => {
             (html! { div.body { (hex(all, from, HEX_PIECE_BYTES)) } }, Some(HEX_PIECE_BYTES))
         }
     }

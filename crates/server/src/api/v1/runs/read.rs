@@ -6,7 +6,7 @@ use redrive_core::wire::{DuplicatesAnswer, RevisionView, RunBody, RunDetail, Run
 use redrive_engine::{DetailCall, PageCall, RunFilter, RunRef, Sent, TenantScope};
 
 use crate::app::App;
-use crate::auth::{AnyKey, Identity, TenantReader};
+use crate::auth::{AnyKey, Principal, TenantReader};
 use crate::budget::Holder;
 use crate::call::{ApiCall, Reply};
 use crate::path::{AttemptNumber, RevisionPath};
@@ -88,7 +88,7 @@ fn labels(given: &mut RawQuery, name: &str) -> Result<Vec<redrive_core::text::La
 
 impl RunListQuery {
     /// Limits the query to what the caller may see.
-    pub(crate) fn seen_by(self, who: &Identity) -> Result<(TenantScope, RunFilter, PageCall)> {
+    pub(crate) fn seen_by(self, who: &Principal) -> Result<(TenantScope, RunFilter, PageCall)> {
         let Self { tenant, mut filter, page } = self;
         let scope = who.scope(tenant.as_ref())?;
         filter.tenant = match &scope {
