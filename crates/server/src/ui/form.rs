@@ -1,4 +1,4 @@
-//! Forms: read from this site only, with the session's token, within bounds; and the notice on the page after one.
+//! Forms: accepted only from this site, with the session's token and within bounds; and the notice on the page after.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -37,16 +37,16 @@ impl Form {
         let fields = form_urlencoded::parse(&bytes).map(|(name, value)| (name.into_owned(), value.into_owned()));
         let form = Self { fields: fields.take(FORM_FIELDS_MAX + 1).collect(), bytes: bytes.len() };
         form.check()?;
-        if who.is_some_and(|who| !form.one("csrf").is_some_and(|said| who.is_csrf(said))) {
+        if who.is_some_and(|who| !form.one("csrf").is_some_and(|token| who.is_csrf(token))) {
             return Err(HttpProblem::new(
                 Code::Forbidden,
-                "the form is not of this session: load the page again, then send it",
+                "the form belongs to another session: reload the page, then send it again",
             ));
         }
         Ok(form)
     }
 
-    /// The bounds of every form. What holds JSON is bounded by the body, as in the API.
+    /// The bounds of every form. Only the body limit bounds fields with JSON, as in the API.
     fn check(&self) -> Result<()> {
         if self.fields.len() > FORM_FIELDS_MAX {
             return Err(HttpProblem::invalid_field("form", format_args!("must have at most {FORM_FIELDS_MAX} fields")));
@@ -77,7 +77,7 @@ impl Form {
         values.filter(|value| !value.is_empty())
     }
 
-    /// As it was typed, ends of lines as everywhere else.
+    /// The text as typed, with `\n` as line ends.
     pub(crate) fn exact(&self, name: &str) -> Option<String> {
         self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.replace("\r\n", "\n"))
     }
@@ -112,10 +112,10 @@ impl Form {
     }
 }
 
-/// What a proxy was asked for, where it calls us by another name. No other site can make a browser send it.
+/// The host that the browser asked a proxy for. No other site can make a browser send this header.
 const FORWARDED_HOST: &str = "x-forwarded-host";
 
-/// Browsers say where a form comes from; the cookie never comes along from another site all the same.
+/// A second line of defence: browsers do not send the session cookie from another site either.
 fn is_from_here(headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(ORIGIN) else { return true };
     let Some((_, from)) = origin.to_str().ok().and_then(|origin| origin.split_once("://")) else { return false };
@@ -146,32 +146,32 @@ macro_rules! done {
 }
 
 done! {
-    Replayed = "replayed", "Sent round again. A worker takes it up when it comes for work.";
-    AwaitsApproval = "awaits_approval", "The replay waits for an approval.";
-    Approved = "approved", "Approved: the run is due now.";
-    Rejected = "rejected", "Rejected: the run stays a dead letter.";
-    Cancelled = "cancelled", "Cancelled. The worker is told at its next call.";
+    Replayed = "replayed", "Replay scheduled. A worker gets it with its next lease call.";
+    AwaitsApproval = "awaits_approval", "The replay is waiting for approval.";
+    Approved = "approved", "Approved. The run is due now.";
+    Rejected = "rejected", "Rejected. The run stays a dead letter.";
+    Cancelled = "cancelled", "Cancelled. The worker learns of it with its next call.";
     Resolved = "resolved", "Resolved.";
-    Discarded = "discarded", "Discarded. Its data is kept until its time is up.";
-    Noted = "noted", "The note is in the history.";
-    Reviewed = "reviewed", "Put aside for a decision.";
-    Deferred = "deferred", "Put off.";
-    Reassigned = "reassigned", "Given to another agent or queue.";
+    Discarded = "discarded", "Discarded. Its data is kept.";
+    Noted = "noted", "Note added.";
+    Reviewed = "reviewed", "Sent to review.";
+    Deferred = "deferred", "Deferred.";
+    Reassigned = "reassigned", "Reassigned.";
     Assigned = "assigned", "Assigned.";
     Merged = "merged", "Merged.";
-    Unmerged = "unmerged", "Taken apart again.";
-    Reconciled = "reconciled", "The effect's outcome is recorded. The run can go on from here.";
-    Acknowledged = "acknowledged", "Acknowledged: somebody is on it.";
-    Muted = "muted", "Muted. It is still counted.";
-    Previewed = "previewed", "Nothing has moved yet. Look it over, then start it.";
+    Unmerged = "unmerged", "Unmerged.";
+    Reconciled = "reconciled", "Outcome recorded. The run can be replayed.";
+    Acknowledged = "acknowledged", "Acknowledged.";
+    Muted = "muted", "Muted. Failures are still counted.";
+    Previewed = "previewed", "Nothing has moved yet. Check the preview, then start the operation.";
     Started = "started", "Started.";
     Paused = "paused", "Paused.";
-    Resumed = "resumed", "Goes on.";
-    Stopped = "stopped", "Stopped: nothing more moves.";
-    BreakerOpened = "breaker_opened", "The breaker is open: retries and replays are held.";
-    BreakerClosed = "breaker_closed", "The breaker is closed: what it held goes on.";
-    QueueSet = "queue_set", "The queue is set.";
-    Revoked = "revoked", "The key is revoked, and its sessions with it.";
+    Resumed = "resumed", "Resumed.";
+    Stopped = "stopped", "Cancelled. No more runs move.";
+    BreakerOpened = "breaker_opened", "Breaker opened. Retries and replays are held.";
+    BreakerClosed = "breaker_closed", "Breaker closed. Held runs are released.";
+    QueueSet = "queue_set", "Queue saved.";
+    Revoked = "revoked", "Key revoked. Its sessions have ended.";
 }
 
 pub(crate) fn notice_cookie(done: Notice, headers: &HeaderMap) -> String {
@@ -185,8 +185,8 @@ pub(crate) fn notice(headers: &HeaderMap) -> Option<Notice> {
 }
 
 /// Removes the notice after it was shown.
-pub(crate) fn clear_notice(mut response: Response, said: Option<Notice>) -> Response {
-    if said.is_some() {
+pub(crate) fn clear_notice(mut response: Response, shown: Option<Notice>) -> Response {
+    if shown.is_some() {
         let gone = HeaderValue::from_static("redrive_done=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict");
         response.headers_mut().append(SET_COOKIE, gone);
     }

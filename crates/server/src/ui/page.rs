@@ -54,7 +54,7 @@ impl ForWhom {
     }
 }
 
-/// A request of somebody who is logged in.
+/// A request with a session.
 pub(crate) struct PageRequest<P = (), Q = NoQuery> {
     pub(crate) who: Visitor,
     pub(crate) path: P,
@@ -102,7 +102,7 @@ where
                 Ok(who) => who,
                 Err(problem) => return login::refused(&problem, &address(&parts)),
             };
-            let said = form::notice(&parts.headers);
+            let notice = form::notice(&parts.headers);
             let shown = async {
                 let path = P::read(&PathParams::of(&mut parts).await?)?;
                 let query = RawQuery::parse(parts.uri.query())?;
@@ -111,9 +111,9 @@ where
                 render(app.clone(), visit).await
             };
             match shown.await {
-                Ok(sheet) => {
-                    let whole = respond(StatusCode::OK, layout::whole(&who, &sheet, said));
-                    form::clear_notice(app.answers.count(who.holder(), IfFull::Refuse, whole), said)
+                Ok(content) => {
+                    let whole = respond(StatusCode::OK, layout::whole(&who, &content, notice));
+                    form::clear_notice(app.answers.count(who.holder(), IfFull::Refuse, whole), notice)
                 }
                 Err(problem) => refuse(&who, &problem),
             }
@@ -150,8 +150,8 @@ where
             };
             match done.await {
                 Ok(FormResult::Go { to, done }) => see_other(&to, &[form::notice_cookie(done, &parts.headers)]),
-                Ok(FormResult::Show(sheet)) => {
-                    let whole = respond(StatusCode::OK, layout::whole(&who, &sheet, None));
+                Ok(FormResult::Show(content)) => {
+                    let whole = respond(StatusCode::OK, layout::whole(&who, &content, None));
                     app.answers.count(who.holder(), IfFull::Send, whole)
                 }
                 Err(problem) => refuse(&who, &problem),
@@ -211,10 +211,10 @@ pub(crate) fn is_for_a_person(request: &Request) -> bool {
 
 pub(crate) fn nothing_here() -> Response {
     let problem = HttpProblem::plain(Code::NotFound);
-    respond(problem.status(), layout::outside("Nothing here", &layout::problem(&problem).main))
+    respond(problem.status(), layout::outside("Not found", &layout::problem(&problem).main))
 }
 
-/// The problem as a page, for somebody who is logged in.
+/// The problem as a page, within a session.
 fn refuse(who: &Visitor, problem: &HttpProblem) -> Response {
     let mut response = respond(problem.status(), layout::whole(who, &layout::problem(problem), None));
     response.extensions_mut().insert(problem.code);

@@ -168,7 +168,7 @@ async fn a_person_reads_the_plan_reconciles_fixes_and_replays() {
     let settled = send(&world, "/runs/acme/r1/reconcile", &cookie, "key=c-1&outcome=not_done&reason=looked").await;
     assert_eq!((settled.status.as_u16(), &settled.headers["location"]), (303, &"/runs/acme/r1".parse().unwrap()));
     let broken = send(&world, "/runs/acme/r1/fix", &cookie, "payload=%7B").await.text;
-    assert!(broken.contains("This can’t be sent"), "{broken}");
+    assert!(broken.contains("This can’t be replayed"), "{broken}");
     let checked = send(&world, "/runs/acme/r1/fix", &cookie, "payload=%7B%22amount%22%3A+2%7D").await.text;
     assert!(checked.contains("/amount") && checked.contains("Replay with this fix"), "{checked}");
     let hash = checked.split("name=\"plan_hash\" value=\"").nth(1).unwrap().split('"').next().unwrap();
