@@ -1,4 +1,4 @@
-//! Whatever a client sends, it gets a problem that says what was wrong, and never a 500.
+//! Bad input of any kind gets a problem that names the mistake, and never a 500.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -72,7 +72,7 @@ async fn unknown_paths_and_methods_are_problems_too() {
 }
 
 #[tokio::test]
-async fn every_answer_carries_the_headers_that_keep_a_browser_quiet() {
+async fn every_answer_carries_the_security_headers() {
     let world = World::new().await;
     for path in ["/healthz", "/v1/limits", "/v1/nothing", "/openapi.json"] {
         let headers = world.get(path, &world.worker).await.headers;
@@ -85,7 +85,7 @@ async fn every_answer_carries_the_headers_that_keep_a_browser_quiet() {
 }
 
 #[tokio::test]
-async fn a_body_of_another_kind_is_not_read() {
+async fn an_unsupported_media_type_is_refused() {
     let world = World::new().await;
     for (name, value, code) in [
         ("content-type", "text/plain", "unsupported_media_type"),
@@ -98,9 +98,9 @@ async fn a_body_of_another_kind_is_not_read() {
     }
 }
 
-/// `curl -d` says so of any body: every call that takes JSON reads it as that.
+/// `curl -d` sends this type for any body.
 #[tokio::test]
-async fn what_curl_sends_unasked_is_read_as_json_everywhere() {
+async fn the_default_media_type_of_curl_is_read_as_json() {
     let world = World::new().await;
     let sent = [
         ("/v1/failures", r#"{"run_id":"a","error":{"message":"m"}}"#),
@@ -115,7 +115,7 @@ async fn what_curl_sends_unasked_is_read_as_json_everywhere() {
     }
 }
 
-/// A body whose reading goes wrong: nobody may do it.
+/// A body that fails the test when it is read.
 struct Trap;
 
 impl HttpBody for Trap {
@@ -144,7 +144,7 @@ impl HttpBody for Stuck {
 }
 
 #[tokio::test]
-async fn nobody_without_a_right_gets_their_body_read() {
+async fn the_body_of_an_unauthorized_call_is_not_read() {
     let world = World::new().await;
     let stranger = Request::builder().method(Method::POST).uri("/v1/failures").body(trap()).unwrap();
     assert_eq!(world.send(stranger).await.short(), (401, "unauthorized".into()));
@@ -181,7 +181,7 @@ async fn bodies_in_memory_are_bounded_together_and_given_back() {
     assert_eq!(world.work("/v1/failures", report()).await.status, 201);
 }
 
-/// Begins a call whose body never ends, and leaves it there.
+/// Begins a call whose body never ends.
 async fn stall(world: &World, request: Request<Body>) -> impl Future<Output = Answered> {
     let mut waiting = Box::pin(world.send(request));
     assert!(tokio::time::timeout(Duration::from_millis(100), &mut waiting).await.is_err(), "it was answered");
@@ -239,7 +239,7 @@ async fn a_body_that_stalls_gives_its_room_back() {
     assert_eq!(world.fail("a").await.status, 201);
 }
 
-/// A body that brings a byte now and then.
+/// A body that sends a byte now and then.
 struct Trickle(tokio::time::Interval);
 
 impl HttpBody for Trickle {
@@ -255,7 +255,7 @@ impl HttpBody for Trickle {
 }
 
 #[tokio::test]
-async fn a_body_that_trickles_has_stalled() {
+async fn a_trickling_body_counts_as_stalled() {
     let limits = ServerLimits {
         body_max_bytes: 1_000,
         body_timeout_ms: 3_600_000,
@@ -294,9 +294,9 @@ async fn texts_that_only_json_can_encode_are_kept() {
     assert_eq!(world.get("/v1/runs?agent=%00", &world.tenant).await.status, 200);
 }
 
-/// A name is given back as it came, and is found by how it is shown; one that looks like it is another.
+/// A name is returned as sent and found as shown; one that looks alike is another name.
 #[tokio::test]
-async fn names_that_only_json_can_write_are_names_of_their_own() {
+async fn names_that_only_json_can_encode_stay_distinct() {
     let world = World::new().await;
     let (lone, letters) = (r#""\ud800""#, r#""\\ud800""#);
     let fields = ["agent", "task_type", "customer", "environment", "model", "provider", "tool", "step"];
@@ -333,7 +333,7 @@ async fn names_that_only_json_can_write_are_names_of_their_own() {
 }
 
 #[tokio::test]
-async fn the_description_is_served_without_a_key() {
+async fn the_openapi_document_needs_no_key() {
     let world = World::new().await;
     let request = Request::builder().uri("/openapi.json").body(Body::empty()).unwrap();
     let answered = world.send(request).await;

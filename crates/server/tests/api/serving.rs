@@ -1,4 +1,4 @@
-//! Over a real socket: starting, hanging up, being slow, stopping.
+//! The server over a real socket: start, clients that hang up or are slow, stop.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ async fn slow_bodies_and_slow_heads_time_out() {
 }
 
 #[tokio::test]
-async fn half_heads_keep_nobody_out_and_disturb_nobody() {
+async fn incomplete_heads_lock_no_client_out() {
     let world = World::new().await;
     let server = serve(&world, ServerLimits { connections_max: 4, heads_max: 3, ..ServerLimits::default() }).await;
     let body = r#"{"queues":["*"],"wait_ms":20000}"#;
@@ -122,7 +122,7 @@ async fn a_client_that_hangs_up_leaves_nothing_half_done() {
         stream.write_all(post("/v1/failures", &world.worker, &head, &body[..cut]).as_bytes()).await.unwrap();
         drop(stream);
     }
-    // A lie about the length is the same as hanging up.
+    // A wrong content length is the same as hanging up.
     let lying =
         talk(server.address(), &post("/v1/failures", &world.worker, "content-length: 17000000\r\n", body)).await;
     assert!(lying.starts_with("HTTP/1.1 413"), "{lying}");
@@ -165,7 +165,7 @@ async fn an_endless_request_is_cut_off_after_the_grace_time() {
 }
 
 #[tokio::test]
-async fn a_limit_that_makes_no_sense_refuses_to_start() {
+async fn an_invalid_limit_stops_the_start() {
     let world = World::new().await;
     let limits = ServerLimits { connections_max: 0, ..ServerLimits::default() };
     let config = Config { listen: "127.0.0.1:0".parse().unwrap(), metrics_listen: None, limits, replica: "r".into() };

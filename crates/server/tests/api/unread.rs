@@ -1,4 +1,4 @@
-//! Answers that nobody reads: bounded together and for each tenant, and given back.
+//! Unread answers: their memory is bounded in total and per tenant, and returned.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -21,7 +21,7 @@ async fn enqueue(world: &World, key: &str, run: &str) {
     assert_eq!(world.post("/v1/runs", key, body).await.status, 201);
 }
 
-/// An answer that is on its way for as long as the case keeps it.
+/// An answer that stays unread until it is dropped.
 async fn unread(world: &World, method: Method, path: &str, key: &str, body: &str) -> Response {
     world.router.clone().oneshot(request(method, path, key, Body::from(body.to_owned()))).await.unwrap()
 }

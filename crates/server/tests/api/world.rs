@@ -1,4 +1,4 @@
-//! What a case needs: an app over a store in a folder of its own, a key of each kind, and short ways to call.
+//! The fixture of every case: an app over a store of its own, a key of each role, and helpers for calls.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -44,7 +44,7 @@ pub struct World {
     _place: Place,
 }
 
-/// Where the store lives; gone with its case.
+/// Where the store lives; removed with its case.
 enum Place {
     Folder(tempfile::TempDir),
     Database(private_postgres::Database),
@@ -75,7 +75,7 @@ impl Place {
     }
 }
 
-/// An answer, whole.
+/// A whole answer.
 #[derive(Debug, Clone)]
 pub struct Answered {
     pub status: StatusCode,
@@ -88,7 +88,7 @@ impl Answered {
         serde_json::from_str(&self.text).unwrap_or_else(|e| panic!("{e}: {}", self.text))
     }
 
-    /// The status with the problem's code or the run's state: what most sentences are about.
+    /// The status with the problem's code or the run's state.
     pub fn short(&self) -> (u16, String) {
         let json = self.json();
         let word = json["code"].as_str().or_else(|| json["state"].as_str()).unwrap_or_default();
@@ -109,13 +109,13 @@ impl World {
         Self::made(limits, None).await
     }
 
-    /// With rules of the deployment's own.
+    /// With user rules.
     pub async fn ruled(rules: Value) -> Self {
         let rules = compile(serde_json::from_value(rules).unwrap()).unwrap();
         Self::made(ServerLimits::default(), Some(Arc::new(rules))).await
     }
 
-    /// With a deployment's own policies.
+    /// With configured policies.
     pub async fn under(policies: Policies) -> Self {
         Self::made_under(ServerLimits::default(), None, policies).await
     }

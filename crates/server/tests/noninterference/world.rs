@@ -1,5 +1,4 @@
-//! A server over a store of its own, with a clock that only the play moves and jitter that is always the same: what is left
-//! to differ between two worlds is what somebody did.
+//! A server over a store of its own, with a manual clock and constant jitter, so that two worlds differ only by their calls.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -164,7 +163,7 @@ impl World {
     }
 }
 
-/// A person who is logged in.
+/// A browser session.
 #[derive(Clone)]
 pub struct Session {
     pub cookie: String,
