@@ -38,8 +38,8 @@ pub const ANONYMOUS_BODY_MAX_BYTES: usize = 4 * 1024;
 pub const ANONYMOUS_BYTES: usize = 256 * 1024;
 /// The least progress of a body within `body_stall_ms`.
 pub const BODY_PROGRESS_MIN_BYTES: usize = 16 * 1024;
-/// What is still read, and thrown away, of a body that was answered before it had come: a client that sends all of it
-/// before it looks gets its answer, not a reset.
+/// Read and discarded of a body that was answered early: a client that reads only after it has sent everything gets its
+/// answer, not a reset.
 pub const LINGER_MAX_BYTES: usize = 64 * MIB;
 /// Answers up to this size are not counted.
 pub const LARGE_ANSWER_BYTES: usize = 256 * 1024;
@@ -54,7 +54,7 @@ pub const ANSWER_PROGRESS_MIN_BYTES: usize = 16 * 1024;
 pub const METRICS_CONNECTIONS_MAX: usize = 64;
 /// Files reserved for the store, the listeners and the runtime.
 pub const OTHER_FILES: usize = 256;
-/// What a waiting lease call is charged beside its request.
+/// Charged for a waiting lease call beside its request.
 pub const WAITING_CALL_BYTES: usize = 4 * 1024;
 /// A parsed request takes at most this many times the bytes of its text.
 pub const WAITING_FACTOR: usize = 4;

@@ -14,9 +14,9 @@ use crate::routes::table;
 const PROBLEM: &str = "application/problem+json";
 
 const DESCRIPTION: &str = "Every string, list, map and number of a request has a maximum. Lengths are bytes of the text in \
-     UTF-8; what is beyond its bound is 422 `invalid_field` with `field` and `max`. `x-cut-bytes` and `x-cut-properties` mark \
-     evidence: more is cut, and `truncated` on the attempt says so. `x-bounded-by` marks free JSON and bytes, which only the \
-     body's own limit bounds.";
+     UTF-8; a larger value is refused with 422 `invalid_field`, `field` and `max`. `x-cut-bytes` and `x-cut-properties` mark \
+     evidence that is cut instead, as `truncated` on the attempt says. `x-bounded-by` marks free JSON and bytes, which only the \
+     limit of the body bounds.";
 
 /// OpenAPI 3.1, deterministic down to the order of keys.
 pub fn openapi() -> Value {
@@ -133,7 +133,7 @@ fn reason(status: u16) -> &'static str {
 fn problem_response(generator: &mut SchemaGenerator) -> Value {
     let schema = generator.subschema_for::<wire::Problem>();
     json!({
-        "description": "It was not done; `code` says why, and does not change between versions.",
+        "description": "The request was refused. `code` says why and does not change between versions.",
         "content": { PROBLEM: { "schema": schema } },
     })
 }

@@ -100,13 +100,10 @@ pub(crate) const fn param(name: &'static str, kind: ParamKind, about: &'static s
 }
 
 pub(crate) const TENANT: Param =
-    param("tenant", ParamKind::Id, "Which tenant's; needed where a key that spans tenants acts on one run.");
-pub(crate) const LIMIT: Param = param(
-    "limit",
-    ParamKind::Number { min: 1, max: PAGE_MAX as u64 },
-    "How many on a page: 50 unless told, at most 500.",
-);
-pub(crate) const CURSOR: Param = param("cursor", ParamKind::Cursor, "`next_cursor` of the page before.");
+    param("tenant", ParamKind::Id, "The tenant; required when a key that spans tenants acts on one run.");
+pub(crate) const LIMIT: Param =
+    param("limit", ParamKind::Number { min: 1, max: PAGE_MAX as u64 }, "Page size: 50 by default, at most 500.");
+pub(crate) const CURSOR: Param = param("cursor", ParamKind::Cursor, "`next_cursor` of the previous page.");
 
 /// A type that a handler takes as its query.
 pub(crate) trait FromQuery: Sized + Send + 'static {
@@ -125,11 +122,14 @@ impl RawQuery {
         for (name, value) in form_urlencoded::parse(raw.unwrap_or_default().as_bytes()) {
             let Some(param) = Q::PARAMS.iter().find(|p| p.name == name) else {
                 let name = quoted(&name);
-                return Err(HttpProblem::new(Code::UnknownParameter, format!("`{name}` is not known here"))
+                return Err(HttpProblem::new(Code::UnknownParameter, format!("unknown query parameter `{name}`"))
                     .with("parameter", name));
             };
             if given.iter().any(|(n, _)| *n == name) {
-                return Err(HttpProblem::invalid_parameter(&name, "may be given once; many values go in a comma list"));
+                return Err(HttpProblem::invalid_parameter(
+                    &name,
+                    "must be given at most once; separate several values by commas",
+                ));
             }
             param.kind.check(param.name, &value)?;
             given.push((name.into_owned(), value.into_owned()));

@@ -1,4 +1,4 @@
-//! Work that keeps a thread busy: done where it blocks nobody, in its holder's turn.
+//! CPU-bound work: it runs on a blocking thread, in its holder's turn.
 
 use std::num::NonZero;
 
@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::budget::Holder;
 use crate::problem::{Code, HttpProblem};
 
-/// Work above this keeps a thread busy long enough for others to notice.
+/// Larger inputs block a thread for noticeably long.
 const INLINE_MAX_BYTES: usize = 128 * 1024;
 
 /// Limits large work to one piece per processor, and each holder to half of them.

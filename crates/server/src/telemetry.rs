@@ -107,7 +107,7 @@ pub(crate) fn record_caller(caller: &Principal) {
 /// Takes or makes the id of each request.
 #[derive(Debug)]
 pub(crate) struct RequestIds {
-    /// Hashed with the counter: an id tells nobody how many requests others make.
+    /// Hashed with the counter, so that ids do not reveal the number of requests.
     secret: [u8; 32],
     next: AtomicU64,
 }

@@ -25,7 +25,7 @@ pub(crate) struct ProbeAnswer {
 
 pub(crate) async fn healthz(app: App, _: ApiCall<Anyone>) -> Result<Reply<ProbeAnswer>> {
     if !app.store.has_writer() && !app.is_stopping() {
-        return Err(HttpProblem::new(Code::Unavailable, "a thread that writes has ended: restart the process"));
+        return Err(HttpProblem::new(Code::Unavailable, "a writer thread has ended: restart the process"));
     }
     Ok(Reply::ok(ProbeAnswer { status: "ok" }))
 }

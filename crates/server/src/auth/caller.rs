@@ -1,4 +1,4 @@
-//! Who calls and what the caller may do. A handler takes one of these types, and only authentication makes them.
+//! The caller of a request and what it may do. A handler takes one of these types, and only authentication makes them.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ macro_rules! callers {
                 let principal = app.keyring.identify(headers, app.store.as_ref()).await?;
                 match principal.role() {
                     $(Role::$role)|+ => Ok(Self(principal)),
-                    #[allow(unreachable_patterns, reason = "the gate that takes every role has none left")]
+                    #[allow(unreachable_patterns, reason = "a caller type that takes every role has none left")]
                     _ => {
                         record_caller(&principal);
                         Err(HttpProblem::plain(Code::Forbidden))

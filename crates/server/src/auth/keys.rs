@@ -1,5 +1,5 @@
-//! API keys: made here, stored as hashes, and resolved to identities. A look-up is cached for half a second, so a
-//! revoked key is refused within one.
+//! API keys: created, stored as hashes, and resolved to principals. A look-up is cached for half a second, so a revoked
+//! key is refused within that time.
 
 use std::sync::Arc;
 use std::time::Duration;

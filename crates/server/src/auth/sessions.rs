@@ -97,39 +97,39 @@ impl Sessions {
     /// A token that logs in once as this key.
     pub(crate) fn new_link(&self, key: KeyHash, now: Timestamp, dice: &dyn Dice) -> String {
         let token = new_token(dice);
-        let mut book = self.book();
-        book.links.retain(|_, link| now < link.until);
-        make_room(&mut book.links, LINKS_MAX, |link| link.until);
-        book.links.insert(hash_secret(&token), Link { key, until: now.plus_ms(LINK_MS) });
+        let mut tables = self.tables();
+        tables.links.retain(|_, link| now < link.until);
+        make_room(&mut tables.links, LINKS_MAX, |link| link.until);
+        tables.links.insert(hash_secret(&token), Link { key, until: now.plus_ms(LINK_MS) });
         token
     }
 
     /// Consumes the link. None: it was used before, has expired, or never existed.
     pub(crate) fn begin(&self, link: &str, now: Timestamp, dice: &dyn Dice) -> Option<String> {
-        let mut book = self.book();
-        let link = book.links.remove(&hash_secret(link)).filter(|link| now < link.until)?;
-        Some(book.begin(link.key, now, dice))
+        let mut tables = self.tables();
+        let link = tables.links.remove(&hash_secret(link)).filter(|link| now < link.until)?;
+        Some(tables.begin(link.key, now, dice))
     }
 
     /// For a caller that has presented the key itself.
     pub(crate) fn begin_for(&self, key: KeyHash, now: Timestamp, dice: &dyn Dice) -> String {
-        self.book().begin(key, now, dice)
+        self.tables().begin(key, now, dice)
     }
 
     /// The key of a live session; the look-up counts as a call.
     pub(crate) fn key_of(&self, token: &str, now: Timestamp) -> Option<KeyHash> {
-        self.look(token, now, true)
+        self.find(token, now, true)
     }
 
-    /// The same for a page that refreshes itself, which keeps nobody logged in.
+    /// The same for a page that refreshes itself, which does not extend the session.
     pub(crate) fn key_behind(&self, token: &str, now: Timestamp) -> Option<KeyHash> {
-        self.look(token, now, false)
+        self.find(token, now, false)
     }
 
-    fn look(&self, token: &str, now: Timestamp, counts: bool) -> Option<KeyHash> {
+    fn find(&self, token: &str, now: Timestamp, counts: bool) -> Option<KeyHash> {
         let hash = hash_secret(token);
-        let mut book = self.book();
-        let session = book.sessions.get_mut(&hash).filter(|session| !session.is_over(now))?;
+        let mut tables = self.tables();
+        let session = tables.sessions.get_mut(&hash).filter(|session| !session.is_over(now))?;
         if counts {
             session.seen = session.seen.max(now);
         }
@@ -137,10 +137,10 @@ impl Sessions {
     }
 
     pub(crate) fn end(&self, token: &str) {
-        self.book().sessions.remove(&hash_secret(token));
+        self.tables().sessions.remove(&hash_secret(token));
     }
 
-    fn book(&self) -> MutexGuard<'_, SessionTables> {
+    fn tables(&self) -> MutexGuard<'_, SessionTables> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -202,8 +202,8 @@ impl Visitor {
         &self.csrf
     }
 
-    pub(crate) fn is_csrf(&self, said: &str) -> bool {
-        self.csrf.as_bytes().ct_eq(said.as_bytes()).into()
+    pub(crate) fn is_csrf(&self, token: &str) -> bool {
+        self.csrf.as_bytes().ct_eq(token.as_bytes()).into()
     }
 
     pub(crate) fn is_operator(&self) -> bool {
@@ -258,11 +258,11 @@ const TLS_HEADERS: [(&str, &str); 8] = [
     ("front-end-https", "on"),
 ];
 
-/// Whether the browser speaks TLS to the proxy in front of us. Of a chain of proxies the first is the browser's. Whoever
-/// makes it up only keeps its own cookie from plain HTTP.
+/// Whether the browser speaks TLS to the first proxy. A client that forges the header only limits its own cookie.
 fn is_over_tls(headers: &HeaderMap) -> bool {
     let first = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(|all| first_of(all, ','));
-    let plain = TLS_HEADERS.iter().any(|(name, word)| first(name).is_some_and(|said| said.eq_ignore_ascii_case(word)));
+    let plain =
+        TLS_HEADERS.iter().any(|(name, word)| first(name).is_some_and(|value| value.eq_ignore_ascii_case(word)));
     plain || first("forwarded").is_some_and(says_https)
 }
 
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_ends_when_idle_and_at_last_when_busy() {
+    fn a_session_ends_when_idle_or_old() {
         let (sessions, dice) = (Sessions::default(), SeededDice::new(1));
         let idle = begun(&sessions, &dice);
         assert_eq!(sessions.key_of(&idle, noon().plus_ms(SESSION_IDLE_MS - 1)), Some(KEY));
@@ -355,7 +355,7 @@ mod tests {
         }
         assert_eq!(sessions.key_of(&operator, noon()), Some([1; 32]));
         assert_eq!(sessions.key_of(&first, noon()), None);
-        assert_eq!(sessions.book().sessions.len(), 1 + SESSIONS_PER_KEY_MAX);
+        assert_eq!(sessions.tables().sessions.len(), 1 + SESSIONS_PER_KEY_MAX);
     }
 
     #[test]
@@ -370,18 +370,18 @@ mod tests {
         for key in keys.take(SESSIONS_MAX / SESSIONS_PER_KEY_MAX + 1) {
             (0..SESSIONS_PER_KEY_MAX).for_each(|_| drop(sessions.begin_for(key, noon().plus_ms(1), &dice)));
         }
-        assert_eq!(sessions.book().sessions.len(), SESSIONS_MAX);
+        assert_eq!(sessions.tables().sessions.len(), SESSIONS_MAX);
         assert_eq!(sessions.key_of(&operator, noon()), Some(KEY));
     }
 
     #[test]
-    fn links_are_bounded_and_the_oldest_makes_way() {
+    fn links_are_bounded_and_the_oldest_is_dropped() {
         let (sessions, dice) = (Sessions::default(), SeededDice::new(1));
         let first = sessions.new_link(KEY, noon(), &dice);
         for n in 1..=LINKS_MAX as u64 {
             sessions.new_link(KEY, noon().plus_ms(n), &dice);
         }
-        assert_eq!(sessions.book().links.len(), LINKS_MAX);
+        assert_eq!(sessions.tables().links.len(), LINKS_MAX);
         assert!(sessions.begin(&first, noon(), &dice).is_none());
     }
 

@@ -131,7 +131,7 @@ fn refused(path: &str, message: &str) -> HttpProblem {
     let path = if path == "." { "" } else { path };
     if let Some(field) = unknown_field(message) {
         let field = within(path, field);
-        return HttpProblem::new(Code::UnknownField, format!("`{field}` is not known here")).with("field", field);
+        return HttpProblem::new(Code::UnknownField, format!("unknown field `{field}`")).with("field", field);
     }
     if let Some(field) = between(message, "missing field `", "`") {
         return HttpProblem::invalid_field(&within(path, field), "is missing");

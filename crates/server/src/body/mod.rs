@@ -58,7 +58,7 @@ impl FromBody for NoBody {
 
 const BUSY_RETRY_AFTER_S: u32 = 1;
 /// At most this much is allocated on the word of `Content-Length`.
-const RESERVED_MAX_BYTES: u64 = 4 * 1024 * 1024;
+const RESERVED_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Buffered {
@@ -79,7 +79,9 @@ impl Buffered {
             // Refused without reading it.
             return Err(too_large(max_bytes));
         }
-        let buffer = Vec::with_capacity(usize::try_from(least.min(RESERVED_MAX_BYTES)).unwrap_or_default());
+        let buffer = Vec::with_capacity(
+            usize::try_from(least).map_or(RESERVED_MAX_BYTES, |least| least.min(RESERVED_MAX_BYTES)),
+        );
         let reading = BodyReader {
             buffer,
             held: budget.share(payer),
@@ -167,10 +169,10 @@ fn demand_json(headers: &HeaderMap) -> Result<()> {
     }
 }
 
-/// Names the type that was sent, since tools set types on their own.
+/// Names the type that was sent, because tools set one by default.
 fn unsupported(media: &str) -> HttpProblem {
     let came = crate::problem::quoted(media);
-    HttpProblem::new(Code::UnsupportedMediaType, format!("`{came}` is not taken here: send `Content-Type: {JSON}`"))
+    HttpProblem::new(Code::UnsupportedMediaType, format!("`{came}` is not supported: send `Content-Type: {JSON}`"))
 }
 
 #[cfg(test)]

@@ -257,7 +257,7 @@ pub(crate) fn classify_error(
 
 /// What the caller names, otherwise the built-in rules.
 fn without_rules(error: &ErrorReport, evidence: &Evidence<'_>) -> classify::Classified {
-    // Limits and waits are read from the evidence, whoever names the reason.
+    // Limits and waits come from the evidence, even if the caller names the reason.
     let built_in = classify::classify(evidence);
     match (&error.reason, error.category) {
         (None, None) => built_in,
@@ -356,8 +356,8 @@ mod tests {
     fn user_rules_outrank_callers_and_callers_outrank_built_ins() {
         let plain = r#"{"message":"Request timed out"}"#;
         assert_eq!(failure(plain, None).0, "timeout");
-        let said = r#"{"message":"Request timed out","reason":"x:mine"}"#;
-        assert_eq!(failure(said, None), ("x:mine".into(), Category::Conditional, "caller.reason".into()));
+        let named = r#"{"message":"Request timed out","reason":"x:mine"}"#;
+        assert_eq!(failure(named, None), ("x:mine".into(), Category::Conditional, "caller.reason".into()));
         let both = r#"{"message":"Request timed out","reason":"x:mine","category":"transient"}"#;
         assert_eq!(failure(both, None), ("x:mine".into(), Category::Transient, "caller.reason".into()));
         let category = r#"{"message":"Request timed out","category":"permanent"}"#;

@@ -1,5 +1,5 @@
-//! The way of a request body into the store's types: report → captured → classified → what the store takes. A type per
-//! stage, so that no step can be skipped or done twice.
+//! Turns request bodies into the engine's types: report → captured → classified → failed attempt. Each stage is a type, so
+//! that no step can be skipped or repeated.
 
 mod cache;
 mod classified;
@@ -34,7 +34,7 @@ pub fn start(mut request: StartRequest, tenant: Tenant) -> Result<Start> {
     let run = new_run(request.take_run_fields(), tenant)?;
     let how = match request.mode {
         Mode::Start if request.due_at.is_some() => {
-            return Err(HttpProblem::invalid_field("due_at", "goes with the mode enqueue: a start begins now"));
+            return Err(HttpProblem::invalid_field("due_at", "applies only to the mode enqueue: a start begins now"));
         }
         Mode::Start => {
             let start_id = request.start_id.map(|id| Label::from(id.as_str()));
@@ -98,5 +98,5 @@ pub fn success(at: RunRef, request: SucceedRequest, raw: &[u8], schema: Option<&
 
 /// Parses a lease token.
 pub(crate) fn lease_token(lease: &str) -> Result<LeaseToken> {
-    lease.parse().map_err(|_| HttpProblem::invalid_field("lease", "is not a lease that this server gave"))
+    lease.parse().map_err(|_| HttpProblem::invalid_field("lease", "is not a lease of this server"))
 }

@@ -46,7 +46,10 @@ fn over(filter: &OperationFilter, ids: Option<Vec<redrive_core::ids::RunId>>, al
     };
     let only_the_tenant = OperationFilter { tenant: filter.tenant.clone(), ..OperationFilter::default() };
     if *filter != only_the_tenant || all {
-        return Err(HttpProblem::invalid_field("ids", "can't go with a filter but its tenant, nor with `all`"));
+        return Err(HttpProblem::invalid_field(
+            "ids",
+            "can't be combined with `all` or with a filter other than the tenant",
+        ));
     }
     let Some(tenant) = &filter.tenant else { return Err(HttpProblem::plain(Code::TenantRequired)) };
     if ids.is_empty() || ids.len() > OPERATION_IDS_MAX {
@@ -81,19 +84,23 @@ fn run_filter(filter: &OperationFilter) -> Result<RunFilter> {
 }
 
 /// A list must not be empty: that would mean everything.
-fn words<T: FromStr>(name: &str, said: &Option<OneOrMany>) -> Result<Vec<T>> {
-    let Some(said) = said else { return Ok(Vec::new()) };
-    let bad =
-        || HttpProblem::invalid_field(&format!("filter.{name}"), format_args!("is not what `{name}` can be in a list"));
-    let words = said.words();
+fn words<T: FromStr>(name: &str, given: &Option<OneOrMany>) -> Result<Vec<T>> {
+    let Some(given) = given else { return Ok(Vec::new()) };
+    let bad = || {
+        HttpProblem::invalid_field(
+            &format!("filter.{name}"),
+            format_args!("must be a valid `{name}`, or a list of them"),
+        )
+    };
+    let words = given.words();
     if words.is_empty() || words.len() > FILTER_VALUES_MAX || words.contains(&"") {
         return Err(bad());
     }
     words.into_iter().map(|word| word.parse().map_err(|_| bad())).collect()
 }
 
-fn labels(name: &str, said: &Option<OneOrMany>) -> Result<Vec<Label>> {
-    let words: Vec<String> = words(name, said)?;
+fn labels(name: &str, given: &Option<OneOrMany>) -> Result<Vec<Label>> {
+    let words: Vec<String> = words(name, given)?;
     Ok(words.iter().map(|word| word.as_str().into()).collect())
 }
 
@@ -113,7 +120,7 @@ fn fits_its_action(request: &OperationRequest) -> Result<()> {
     ];
     match given.iter().find(|(_, given, with)| *given && !with.contains(&request.action)) {
         Some((field, ..)) => {
-            Err(HttpProblem::invalid_field(field, format_args!("does not go with {}", request.action)))
+            Err(HttpProblem::invalid_field(field, format_args!("does not apply to {}", request.action)))
         }
         None => Ok(()),
     }
@@ -121,7 +128,7 @@ fn fits_its_action(request: &OperationRequest) -> Result<()> {
 
 fn bulk(request: &OperationRequest, now: Timestamp, payload_max_bytes: usize) -> Result<Bulk> {
     let OperationRequest { fix, instruction, model, agent, queue, .. } = request.clone();
-    let missing = |field: &str| HttpProblem::invalid_field(field, format_args!("is needed for {}", request.action));
+    let missing = |field: &str| HttpProblem::invalid_field(field, format_args!("is required for {}", request.action));
     Ok(match request.action {
         OperationAction::Replay => {
             let single = ReplayRequest { fix, instruction, model, agent, queue, ..ReplayRequest::default() };
@@ -138,7 +145,7 @@ fn bulk(request: &OperationRequest, now: Timestamp, payload_max_bytes: usize) ->
         }
         OperationAction::Reassign => {
             if agent.is_none() && queue.is_none() {
-                return Err(HttpProblem::invalid_field("agent", "is missing, and so is `queue`: name one of them"));
+                return Err(HttpProblem::invalid_field("agent", "or `queue` is required"));
             }
             not_blank("agent", agent.as_ref())?;
             Bulk::Reassign { agent, queue }

@@ -1,4 +1,4 @@
-//! Payloads as they came, and the digests that recognise equal content.
+//! Reported payloads, and the digests that recognise equal content.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -42,7 +42,7 @@ fn of_omitted(omitted: &PayloadOmitted) -> Result<Payload> {
 fn twice(field: &str) -> HttpProblem {
     HttpProblem::invalid_field(
         field,
-        "can't go with another payload: give one of payload, payload_base64, payload_omitted",
+        "can't be combined with another payload: send one of payload, payload_base64, payload_omitted",
     )
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn check_replay(request: &ReplayRequest) -> Result<()> {
         ));
     }
     if request.instruction.as_ref().is_some_and(|text| text.decode().trim().is_empty()) {
-        return Err(HttpProblem::invalid_field("instruction", "must say something"));
+        return Err(HttpProblem::invalid_field("instruction", "must not be empty"));
     }
     let names = [("model", &request.model), ("agent", &request.agent), ("from_step", &request.from_step)];
     for (field, name) in names {
@@ -69,10 +69,7 @@ fn fixed(fix: &Fix, current: &RevisionView, max_bytes: usize) -> Result<FixedPay
         return Ok(FixedPayload { from_revision, payload: payload(fix.payload.as_ref(), None, None)?, patch: None });
     };
     let Some(before) = &current.payload else {
-        return Err(HttpProblem::invalid_field(
-            "fix.json_patch",
-            "needs a payload that is JSON: give a whole one instead",
-        ));
+        return Err(HttpProblem::invalid_field("fix.json_patch", "needs a JSON payload: send a whole payload instead"));
     };
     let after = patch::apply(before.get(), operations, max_bytes).map_err(|bad| refused(&bad))?;
     let after = serde_json::value::RawValue::from_string(after).map_err(|e| HttpProblem::internal(&e.to_string()))?;
@@ -95,8 +92,8 @@ fn refused(bad: &BadPatch) -> HttpProblem {
         | Why::TooMany => Code::BadPatch,
     };
     let pointer = quoted(&bad.path).to_owned();
-    let said = format!("operation {} (`{pointer}`): {}", bad.operation, bad.why);
-    HttpProblem::new(code, said).with("operation", bad.operation).with("pointer", pointer)
+    let words = format!("operation {} (`{pointer}`): {}", bad.operation, bad.why);
+    HttpProblem::new(code, words).with("operation", bad.operation).with("pointer", pointer)
 }
 
 #[cfg(test)]

@@ -106,45 +106,45 @@ const UNAVAILABLE_RETRY_AFTER_S: u32 = 5;
 
 impl From<Error> for HttpProblem {
     fn from(error: Error) -> Self {
-        let said = error.to_string();
+        let detail = error.to_string();
         match error {
-            Error::NotFound(_) => Self::new(Code::NotFound, said),
+            Error::NotFound(_) => Self::new(Code::NotFound, detail),
             Error::Refused(refused) => refused.into(),
             Error::DeadLettered(verdict) => {
                 let verdict = serde_json::to_value(*verdict).unwrap_or_default();
-                Self::new(Code::DeadLettered, said).with("verdict", verdict)
+                Self::new(Code::DeadLettered, detail).with("verdict", verdict)
             }
-            Error::LeaseLost { recorded } => Self::new(Code::LeaseLost, said).with("recorded", recorded),
-            Error::Cancelled { recorded } => Self::new(Code::Cancelled, said).with("recorded", recorded),
-            Error::AttemptConflict { attempt } => Self::new(Code::AttemptConflict, said).with("attempt", attempt),
-            Error::RunConflict => Self::new(Code::RunConflict, said),
-            Error::PatternMerged { into } => Self::new(Code::Merged, said).with("into", into),
-            Error::PlanChanged { hash } => Self::new(Code::PlanChanged, said).with("plan_hash", hash),
-            Error::RevisionChanged => Self::new(Code::PlanChanged, said),
-            Error::NoSuchStep => Self::invalid_field("from_step", "names no step on record"),
-            Error::OwnRequest => Self::new(Code::OwnRequest, said),
-            Error::OperationIs(state) => Self::new(Code::OperationState, said).with("state", state.as_str()),
-            Error::MergeRefused(_) => Self::new(Code::MergeRefused, said),
+            Error::LeaseLost { recorded } => Self::new(Code::LeaseLost, detail).with("recorded", recorded),
+            Error::Cancelled { recorded } => Self::new(Code::Cancelled, detail).with("recorded", recorded),
+            Error::AttemptConflict { attempt } => Self::new(Code::AttemptConflict, detail).with("attempt", attempt),
+            Error::RunConflict => Self::new(Code::RunConflict, detail),
+            Error::PatternMerged { into } => Self::new(Code::Merged, detail).with("into", into),
+            Error::PlanChanged { hash } => Self::new(Code::PlanChanged, detail).with("plan_hash", hash),
+            Error::RevisionChanged => Self::new(Code::PlanChanged, detail),
+            Error::NoSuchStep => Self::invalid_field("from_step", "is not a recorded step"),
+            Error::OwnRequest => Self::new(Code::OwnRequest, detail),
+            Error::OperationIs(state) => Self::new(Code::OperationState, detail).with("state", state.as_str()),
+            Error::MergeRefused(_) => Self::new(Code::MergeRefused, detail),
             Error::EffectInProgress { run_id, call_id } => {
-                Self::new(Code::EffectInProgress, said).with("run_id", run_id).with("call_id", call_id)
+                Self::new(Code::EffectInProgress, detail).with("run_id", run_id).with("call_id", call_id)
             }
-            Error::EffectUnknown => Self::new(Code::EffectUnknown, said),
+            Error::EffectUnknown => Self::new(Code::EffectUnknown, detail),
             Error::EffectSettled { status } => {
-                Self::new(Code::EffectSettled, said).with("effect_status", status.as_str())
+                Self::new(Code::EffectSettled, detail).with("effect_status", status.as_str())
             }
-            Error::LeaseNeeded => Self::new(Code::LeaseNeeded, said),
-            Error::BadCursor => Self::new(Code::BadCursor, said),
-            Error::TooManySteps { most } => Self::new(Code::TooManySteps, said).with("limit", most),
-            Error::TooManyQueues { most } => Self::new(Code::TooManyQueues, said).with("limit", most),
-            Error::ManagedByConfig => Self::new(Code::ManagedByConfig, said),
-            Error::Busy => Self::new(Code::Busy, said).retry_after_s(BUSY_RETRY_AFTER_S),
-            Error::Closing => Self::new(Code::Closing, said).retry_after_s(BUSY_RETRY_AFTER_S),
+            Error::LeaseNeeded => Self::new(Code::LeaseNeeded, detail),
+            Error::BadCursor => Self::new(Code::BadCursor, detail),
+            Error::TooManySteps { most } => Self::new(Code::TooManySteps, detail).with("limit", most),
+            Error::TooManyQueues { most } => Self::new(Code::TooManyQueues, detail).with("limit", most),
+            Error::ManagedByConfig => Self::new(Code::ManagedByConfig, detail),
+            Error::Busy => Self::new(Code::Busy, detail).retry_after_s(BUSY_RETRY_AFTER_S),
+            Error::Closing => Self::new(Code::Closing, detail).retry_after_s(BUSY_RETRY_AFTER_S),
             Error::Unavailable(_) => {
-                tracing::error!(error = %said, "store unavailable");
+                tracing::error!(error = %detail, "store unavailable");
                 Self::plain(Code::Unavailable).retry_after_s(UNAVAILABLE_RETRY_AFTER_S)
             }
             Error::Damaged(_) | Error::Unexpected(_) | Error::Corrupt { .. } | Error::Storage(_) => {
-                Self::internal(&said)
+                Self::internal(&detail)
             }
         }
     }

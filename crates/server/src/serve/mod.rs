@@ -1,4 +1,4 @@
-//! The server from start to stop: bind, serve, finish what is in hand, close the store.
+//! The server from start to stop: bind, serve, finish open requests, close the store.
 
 mod connections;
 mod listener;
@@ -34,7 +34,7 @@ pub struct Config {
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("can't listen on {address}: {}", told(error))]
+    #[error("can't listen on {address}: {}", bind_hint(error))]
     Bind { address: SocketAddr, error: io::Error },
     #[error(transparent)]
     Limit(#[from] BadLimit),
@@ -42,7 +42,7 @@ pub enum StartError {
     Store(#[from] redrive_engine::Error),
 }
 
-fn told(error: &io::Error) -> String {
+fn bind_hint(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => "the port is taken by another process; choose another one with --listen".into(),
         _ => error.to_string(),

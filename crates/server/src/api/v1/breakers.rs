@@ -28,7 +28,7 @@ pub(crate) async fn show(app: App, call: ApiCall<TenantReader, Tenant, NoQuery>)
     Ok(Reply::ok(app.store.tenant_breaker(&call.path).await?))
 }
 
-/// Opening holds retries and replays until a time, or until somebody closes it.
+/// An open breaker holds retries and replays until a time, or until it is closed.
 pub(crate) async fn operate(
     app: App,
     call: ApiCall<Operator, Tenant, NoQuery, Json<BreakerRequest>>,
@@ -45,7 +45,7 @@ pub(crate) async fn operate_shared(
     let ApiCall { who, body, .. } = call;
     let request = body.into_value();
     if request.provider.is_none() && request.model.is_none() {
-        return Err(HttpProblem::invalid_field("provider", "is needed, or model: a tenant's own breaker is its own"));
+        return Err(HttpProblem::invalid_field("provider", "or `model` is required for a shared breaker"));
     }
     Ok(Reply::ok(operate_as(&app, &who, None, request).await?))
 }
@@ -62,7 +62,9 @@ pub(crate) async fn operate_as(
         return Err(HttpProblem::plain(Code::ReasonRequired));
     }
     match until {
-        Some(_) if action != BreakerAction::Open => return Err(HttpProblem::invalid_field("until", "goes with open")),
+        Some(_) if action != BreakerAction::Open => {
+            return Err(HttpProblem::invalid_field("until", "applies only to open"));
+        }
         Some(until) if until <= app.store.now() => {
             return Err(HttpProblem::invalid_field("until", "must be in the future"));
         }

@@ -70,7 +70,7 @@ pub(crate) async fn reconcile_as(
 ) -> Result<EffectView> {
     // An effect that did not happen has no output; an explicit null counts as none.
     if outcome == EffectOutcome::NotDone && output.as_ref().is_some_and(|raw| raw.get() != "null") {
-        return Err(HttpProblem::invalid_field("output", "goes with committed"));
+        return Err(HttpProblem::invalid_field("output", "applies only to committed"));
     }
     let (output, output_omitted) = kept_output(output.as_ref().filter(|_| outcome == EffectOutcome::Committed));
     let act = Reconcile { at, outcome, output, output_omitted, actor: who.actor(), reason };

@@ -123,7 +123,7 @@ impl Waiting {
     }
 }
 
-/// Looks, and looks again on every hint, until there is work, the time is up, or the server stops.
+/// Claims again on every wake-up until there is work, the time is up, or the server stops.
 async fn take(
     app: &App,
     who: &Principal,
@@ -138,7 +138,7 @@ async fn take(
     let mut first = true;
     loop {
         hints.mark_unchanged();
-        // What was leased has to be told, however large it is: so the answers before it have to be read first.
+        // Leased runs have to be sent, whatever their size, so the answer's memory is reserved before the claim.
         let reserved = app.answers.reserve(&who.holder(), asked.payload_max_bytes)?;
         let leases = app.store.lease(LeaseCall { payload_max_bytes: reserved.bytes, ..asked.clone() }).await?;
         if !leases.is_empty() {
@@ -147,7 +147,7 @@ async fn take(
         if !leases.is_empty() || waiting.time.is_zero() || time_up.is_elapsed() {
             return Ok((leases, Some(reserved)));
         }
-        // Who waits keeps no room.
+        // A waiting call reserves nothing.
         drop(reserved);
         if std::mem::take(&mut first) {
             waiting.begin()?;

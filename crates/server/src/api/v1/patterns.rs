@@ -1,5 +1,5 @@
-//! `/v1/patterns`: what failures have in common, and what people do about it. A key that spans tenants names the tenant,
-//! or acts on a fingerprint in all of them.
+//! `/v1/patterns`: patterns and their triage. A key that spans tenants names the tenant, or acts on a fingerprint in all
+//! of them.
 
 use redrive_core::ids::Tenant;
 use redrive_core::text::Text;
@@ -123,8 +123,8 @@ pub(crate) fn muted(until: Option<Timestamp>, now: Timestamp) -> Result<PatternV
 }
 
 pub(crate) fn noted(reason: Option<&Text>) -> Result<PatternVerb> {
-    let said = reason.is_some_and(|reason| !reason.decode().trim().is_empty());
-    said.then_some(PatternVerb::Note).ok_or_else(|| HttpProblem::plain(Code::ReasonRequired))
+    let has_text = reason.is_some_and(|reason| !reason.decode().trim().is_empty());
+    has_text.then_some(PatternVerb::Note).ok_or_else(|| HttpProblem::plain(Code::ReasonRequired))
 }
 
 async fn act(

@@ -1,4 +1,4 @@
-//! `POST /v1/preflight`: whether a payload fits its model, before anybody pays for the call.
+//! `POST /v1/preflight`: whether a payload fits its model, before the call costs anything.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -78,7 +78,7 @@ fn payload(request: &PreflightRequest) -> Result<String> {
                 STANDARD.decode(text).map_err(|_| HttpProblem::invalid_field("payload_base64", "is not base64"))?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         }
-        (Some(_), Some(_)) => Err(HttpProblem::invalid_field("payload_base64", "can't go with `payload`")),
-        (None, None) => Err(HttpProblem::invalid_field("payload", "is missing: give it, or payload_base64")),
+        (Some(_), Some(_)) => Err(HttpProblem::invalid_field("payload_base64", "can't be combined with `payload`")),
+        (None, None) => Err(HttpProblem::invalid_field("payload", "or `payload_base64` is required")),
     }
 }

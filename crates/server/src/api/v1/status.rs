@@ -23,7 +23,7 @@ pub(crate) struct HourlyStatsQuery {
 impl FromQuery for HourlyStatsQuery {
     const PARAMS: &'static [Param] = &[
         TENANT,
-        param("queue", ParamKind::Id, "Only this queue's."),
+        param("queue", ParamKind::Id, "Only this queue."),
         param("since", ParamKind::Time, "From the hour of this time; RFC 3339."),
         param("until", ParamKind::Time, "Up to this time; RFC 3339."),
     ];
@@ -50,7 +50,7 @@ pub(crate) struct ChangesQuery {
 
 impl FromQuery for ChangesQuery {
     const PARAMS: &'static [Param] =
-        &[TENANT, param("since", ParamKind::Cursor, "`next` of the answer before; absent: from now on.")];
+        &[TENANT, param("since", ParamKind::Cursor, "`next` of the previous answer; without it, from now on.")];
 
     fn read(given: &mut RawQuery) -> Result<Self> {
         Ok(Self { tenant: given.id("tenant")?, since: given.take("since") })

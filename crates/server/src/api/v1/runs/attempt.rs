@@ -38,7 +38,7 @@ pub(crate) async fn start(
     let started = app.store.start(start).await?;
     let created = started.created;
     let mut answer = prepare::started(&app, started).await;
-    // An existing run has attempts that tell more.
+    // An existing run has attempts with better data.
     answer.preflight = preflight.filter(|_| created);
     Ok(Reply::new(answer, created))
 }

@@ -84,8 +84,8 @@ pub(crate) async fn merge(app: App, call: TriageCall<Json<MergeRequest>>) -> Tri
 }
 
 pub(crate) fn noted(reason: Option<&Text>) -> Result<Triage> {
-    let said = reason.is_some_and(|reason| !reason.decode().trim().is_empty());
-    said.then_some(Triage::Note).ok_or_else(|| HttpProblem::plain(Code::ReasonRequired))
+    let has_text = reason.is_some_and(|reason| !reason.decode().trim().is_empty());
+    has_text.then_some(Triage::Note).ok_or_else(|| HttpProblem::plain(Code::ReasonRequired))
 }
 
 pub(crate) fn deferred(until: Timestamp, now: Timestamp) -> Result<Triage> {
@@ -98,7 +98,7 @@ pub(crate) fn deferred(until: Timestamp, now: Timestamp) -> Result<Triage> {
 
 pub(crate) fn reassigned(agent: Option<Label>, queue: Option<QueueName>) -> Result<Triage> {
     if agent.is_none() && queue.is_none() {
-        return Err(HttpProblem::invalid_field("agent", "is missing, and so is `queue`: name one of them"));
+        return Err(HttpProblem::invalid_field("agent", "or `queue` is required"));
     }
     not_blank("agent", agent.as_ref())?;
     Ok(Triage::Reassign { agent, queue })
