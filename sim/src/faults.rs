@@ -15,6 +15,7 @@ use redrive_core::wire::{
     QueueSettings, QueueView, QueuesAnswer, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView,
     SucceedAnswer, TenantBreaker, TenantHealth, TenantsAnswer,
 };
+use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::ports::backend::Reads;
 use redrive_engine::{
     Act, BreakerAct, DetailCall, EffectRef, Error, FailedAttempt, ItemsCall, KeyMark, KeyRecord, LeaseCall,
@@ -134,6 +135,10 @@ macro_rules! faulty {
 
             fn has_writer(&self) -> bool {
                 self.shelf.get().is_ok_and(|store| store.has_writer())
+            }
+
+            fn metrics(&self) -> StoreMetrics {
+                self.shelf.get().map(|store| store.metrics()).unwrap_or_default()
             }
 
             $(async fn $verb(&self, $($arg: $of),*) -> Result<$gives> {

@@ -15,7 +15,7 @@ use redrive_engine::services::{self, Job};
 use redrive_engine::{SeededDice, Store};
 use redrive_server::auth::new_key;
 use redrive_server::router::router;
-use redrive_server::{App, Limits};
+use redrive_server::{App, ServerLimits};
 
 use crate::Plan;
 use crate::backend::{Backend, Chance};
@@ -161,7 +161,7 @@ impl World {
         ]
         .map(|service| service.on(store.clone(), &name))
         .into();
-        let router = router(App::new(store, self.dice.clone(), None, Limits::default()));
+        let router = router(App::new(store, self.dice.clone(), None, ServerLimits::default()));
         Rc::new(Replica { name, router, services })
     }
 

@@ -1,4 +1,4 @@
-// The demo as a new user sees it: the login link, the largest pattern, a canary redrive, a bulk discard, the keyboard.
+// The demo as a new user sees it: the login link, the largest pattern, a replay with a canary, a bulk discard, the keyboard.
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -36,14 +36,14 @@ test("demo_link_opens_the_overview_with_urgent_work_first", async () => {
   await done();
 });
 
-test("canary_redrive_of_the_largest_pattern_runs_to_its_end", async () => {
+test("canary_replay_of_the_largest_pattern_completes", async () => {
   const { page, url, done } = await openDemo();
   await page.goto(`${url}/patterns`);
   await page.getByRole("link", { name: "Open the largest" }).click();
   await page.getByText("Why grouped:").waitFor();
-  await page.getByRole("link", { name: "Canary redrive…" }).click();
-  await page.getByLabel("Canary (empty: all at once)").fill("2");
-  await page.getByLabel("The canary may fail").selectOption("0.5");
+  await page.getByRole("link", { name: "Replay with a canary…" }).click();
+  await page.getByLabel("Canary size (empty: no canary)").fill("2");
+  await page.getByLabel("Allowed canary failures").selectOption("0.5");
   await page.getByLabel("Reason").fill("the provider is back");
   await page.getByRole("button", { name: "Preview" }).click();
   await page.getByText("Nothing has moved yet.").waitFor();

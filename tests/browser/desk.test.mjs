@@ -40,10 +40,10 @@ test("unknown_effect_is_reconciled_and_the_run_recovers_with_a_fix", async () =>
   await plan.locator("tr", { hasText: "charge_card" }).getByText("unknown").waitFor();
   await plan.locator("tr", { hasText: "load" }).getByText("skip").waitFor();
   await page.getByRole("link", { name: "Reconcile charge_card…" }).click();
-  await plan.getByLabel("What became of it").selectOption("not_done");
+  await plan.getByLabel("Outcome").selectOption("not_done");
   await plan.getByLabel(/Reason/).fill("the console shows no charge");
-  await plan.getByRole("button", { name: "Record the outcome" }).click();
-  await page.getByText("The effect's outcome is recorded.").waitFor();
+  await plan.getByRole("button", { name: "Record outcome" }).click();
+  await page.getByText("Outcome recorded.").waitFor();
   await page.getByRole("link", { name: "Replay with a fix…" }).click();
   const payload = page.getByLabel("Payload (JSON)");
   await payload.fill("{ broken");
@@ -52,7 +52,7 @@ test("unknown_effect_is_reconciled_and_the_run_recovers_with_a_fix", async () =>
   // The difference is shown while typing; nothing was sent.
   await page.locator("#differences ins", { hasText: "EUR" }).waitFor();
   await page.getByRole("button", { name: "Replay with this fix" }).click();
-  await page.getByText("Sent round again.").waitFor();
+  await page.getByText("Replay scheduled.").waitFor();
   const lease = await succeed(server, "invoice-7");
   assert.deepEqual(lease.payload, { invoice: "invoice-7", currency: "EUR" });
   assert.deepEqual(lease.steps.map((step) => step.name), ["load", "charge_card"]);
@@ -89,7 +89,7 @@ test("desk_works_without_javascript", async () => {
   await page.getByLabel("Payload (JSON)").fill('{"n":2}');
   await page.getByRole("button", { name: "Check" }).click();
   await page.getByRole("button", { name: "Replay with this fix" }).click();
-  await page.getByText("Sent round again.").waitFor();
+  await page.getByText("Replay scheduled.").waitFor();
   const lease = await succeed(server, "plain");
   assert.deepEqual(lease.payload, { n: 2 });
   await done();
@@ -103,9 +103,9 @@ test("list_announces_new_runs_without_moving_rows", async () => {
   const rows = () => page.locator("#runs tr[data-run]").evaluateAll((all) => all.map((row) => row.getAttribute("data-run")));
   assert.deepEqual(await rows(), ["acme/seen-1"]);
   await fail("seen-2");
-  await page.getByText("1 new since you look.").waitFor();
+  await page.getByText("1 new.").waitFor();
   assert.deepEqual(await rows(), ["acme/seen-1"]);
-  await page.getByRole("link", { name: "Show the list as it is now" }).click();
+  await page.getByRole("link", { name: "Reload the list" }).click();
   assert.deepEqual(await rows(), ["acme/seen-2", "acme/seen-1"]);
   await done();
 });

@@ -93,10 +93,10 @@ test("untrusted_text_is_escaped_on_every_page", async () => {
 test("form_input_is_escaped_when_shown_again", async () => {
   const { page, server, done } = await logIn("operator");
   await page.goto(`${server.url}/settings`);
-  await page.getByLabel("Error, as it was raised").fill(EVIL.replaceAll("\u0000", ""));
+  await page.getByLabel("Error text").fill(EVIL.replaceAll("\u0000", ""));
   await page.getByLabel("Type").fill(EVIL.replaceAll("\u0000", ""));
-  await page.getByRole("button", { name: "See what would happen" }).click();
-  await page.getByRole("heading", { name: "It would be" }).waitFor();
+  await page.getByRole("button", { name: "Classify" }).click();
+  await page.getByRole("heading", { name: "Result" }).waitFor();
   const found = await page.evaluate(injected);
   assert.deepEqual(found, { handlers: [], links: [], scripts: [], inline: 0, images: 0, styles: 0 });
   await done();

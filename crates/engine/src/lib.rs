@@ -11,6 +11,7 @@ pub mod ingest;
 pub mod lease;
 pub mod ledger;
 pub mod map;
+pub mod metrics;
 pub mod model;
 pub mod names;
 pub mod operations;

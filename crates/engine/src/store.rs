@@ -21,6 +21,7 @@ use crate::error::{Reported, Result};
 use crate::ingest::report;
 use crate::lease::claim::{self, Rest};
 use crate::ledger::effects;
+use crate::metrics::StoreMetrics;
 use crate::model::breakers::BreakerAct;
 use crate::model::operations::{ItemsCall, NewOperation};
 use crate::model::patterns::PatternAct;
@@ -49,6 +50,9 @@ pub trait Store: Reads {
 
     /// False once a thread that writes has ended: nothing will be committed any more.
     fn has_writer(&self) -> bool;
+
+    /// What this process has measured of the store.
+    fn metrics(&self) -> StoreMetrics;
 
     // What producers and workers report.
 
@@ -156,6 +160,10 @@ impl<B: Backend> Store for B {
         Backend::has_writer(self)
     }
 
+    fn metrics(&self) -> StoreMetrics {
+        Backend::metrics(self).clone()
+    }
+
     async fn report(&self, report: Report) -> Result<Reported> {
         let (route, report) = (Route::report(&report), Box::new(report));
         self.submit(route, move |tx| report::report(tx, &report)).await
@@ -225,6 +233,7 @@ impl<B: Backend> Store for B {
         if granted.is_empty() {
             return Ok(Vec::new());
         }
+        granted.iter().filter_map(|run| run.overdue_ms).for_each(|ms| Backend::metrics(self).record_overdue_ms(ms));
         self.complete_leases(Owner::from(&call.scope), granted).await
     }
 

@@ -11,7 +11,7 @@ use crate::auth::{Keyring, Sessions};
 use crate::budget::AnswerBudget;
 use crate::budget::{Holder, MemoryBudget};
 use crate::capture::{ClassificationCache, Classifiers};
-use crate::limits::{ANONYMOUS_BYTES, Limits, WAITING_BYTES, WAITING_HOLDER_BYTES};
+use crate::limits::{ANONYMOUS_BYTES, ServerLimits, WAITING_BYTES, WAITING_HOLDER_BYTES};
 use crate::metrics::Metrics;
 use crate::tasks::large_work;
 use crate::telemetry::RequestIds;
@@ -25,7 +25,7 @@ pub struct AppState {
     pub(crate) dice: Arc<dyn Dice>,
     pub(crate) rules: Option<Arc<UserRules>>,
     classifications: ClassificationCache,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ServerLimits,
     pub(crate) keyring: Keyring,
     pub(crate) sessions: Sessions,
     /// Request bodies in memory.
@@ -52,9 +52,15 @@ impl std::ops::Deref for App {
 }
 
 impl App {
-    pub fn new(store: Arc<dyn Store>, dice: Arc<dyn Dice>, rules: Option<Arc<UserRules>>, limits: Limits) -> Self {
+    pub fn new(
+        store: Arc<dyn Store>,
+        dice: Arc<dyn Dice>,
+        rules: Option<Arc<UserRules>>,
+        limits: ServerLimits,
+    ) -> Self {
         let in_flight_bytes = MemoryBudget::new(limits.in_flight_max_bytes, limits.in_flight_holder_max_bytes());
         let answers = AnswerBudget::new(&limits);
+        let metrics = Metrics::new(&store.metrics());
         let request_ids = RequestIds::new(dice.as_ref());
         Self(Arc::new(AppState {
             store,
@@ -69,7 +75,7 @@ impl App {
             waiting_bytes: MemoryBudget::new(WAITING_BYTES, WAITING_HOLDER_BYTES),
             large_work: large_work(),
             answers,
-            metrics: Metrics::default(),
+            metrics,
             request_ids,
             readiness: Readiness::default(),
             stopping: watch::Sender::new(false),

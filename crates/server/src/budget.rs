@@ -14,8 +14,8 @@ use hyper::body::{Frame, SizeHint};
 use redrive_core::ids::Tenant;
 use redrive_engine::{Turn, Turns};
 
-use crate::limits::{LARGE_ANSWER_BYTES, LARGE_READS_HOLDER_MAX, LARGE_READS_MAX, LARGE_READS_WAIT_MS, Limits};
-use crate::problem::{Code, Problem, Result};
+use crate::limits::{LARGE_ANSWER_BYTES, LARGE_READS_HOLDER_MAX, LARGE_READS_MAX, LARGE_READS_WAIT_MS, ServerLimits};
+use crate::problem::{Code, HttpProblem, Result};
 
 /// Who holds memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -185,7 +185,7 @@ pub(crate) struct Reserved {
 }
 
 impl AnswerBudget {
-    pub(crate) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &ServerLimits) -> Self {
         let bytes = MemoryBudget::new(limits.answers_max_bytes, limits.answers_max_bytes / 4);
         Self { bytes, turns: Turns::new(LARGE_READS_MAX, LARGE_READS_HOLDER_MAX) }
     }
@@ -208,16 +208,17 @@ impl AnswerBudget {
         Ok(Reserved { bytes, _share: share })
     }
 
-    /// Leave to read what may be large; it is kept until the answer is written.
+    /// The turn for a large read; held until the answer is written.
     pub(crate) async fn turn(&self, holder: Holder) -> Result<Turn> {
         let turn = self.turns.take(&holder);
         let waited = tokio::time::timeout(Duration::from_millis(LARGE_READS_WAIT_MS), turn).await;
         waited.ok().flatten().ok_or_else(busy)
     }
 
-    /// Charges a large answer to its holder. AnswerBudget without a key are small or shared.
+    /// Charges a large answer to its holder. Answers without a key are small or shared.
     pub(crate) fn count(&self, holder: Holder, if_full: IfFull, response: Response) -> Response {
         let bytes = response.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+        debug_assert!(bytes.is_some(), "answers are built in memory, so their size is known");
         let bytes = bytes.unwrap_or_default();
         if bytes <= LARGE_ANSWER_BYTES || holder == Holder::Anonymous {
             return response;
@@ -236,9 +237,9 @@ impl AnswerBudget {
     }
 }
 
-fn busy() -> Problem {
+fn busy() -> HttpProblem {
     let many = "too many large answers are still being sent: read those first, then retry";
-    Problem::new(Code::Busy, many).retry_after_s(RETRY_AFTER_S)
+    HttpProblem::new(Code::Busy, many).retry_after_s(RETRY_AFTER_S)
 }
 
 /// A body whose bytes keep their share until they are sent.
@@ -310,7 +311,7 @@ mod tests {
     }
 
     fn answers_of(max_bytes: usize) -> AnswerBudget {
-        AnswerBudget::new(&Limits { answers_max_bytes: max_bytes, ..Limits::default() })
+        AnswerBudget::new(&ServerLimits { answers_max_bytes: max_bytes, ..ServerLimits::default() })
     }
 
     fn answer(bytes: usize) -> Response {
@@ -341,7 +342,7 @@ mod tests {
         assert!(answers.demand_room(&tenant("a")).is_err() && answers.demand_room(&tenant("b")).is_ok());
         assert_eq!(answers.count(tenant("a"), IfFull::Refuse, answer(LARGE_ANSWER_BYTES)).status(), 200);
         assert_eq!(ask("b", IfFull::Refuse).status(), 200);
-        assert_eq!(ask("a", IfFull::Send).status(), 200, "what was done is told");
+        assert_eq!(ask("a", IfFull::Send).status(), 200, "a completed call is always answered");
         drop(unread);
         assert_eq!(ask("a", IfFull::Refuse).status(), 200);
         assert_eq!(answers.used_bytes(), 0);

@@ -8,11 +8,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
 use crate::app::App;
-use crate::auth::{Gate, LookUp};
+use crate::auth::{Caller, LookUp};
 use crate::body::{FromBody, NoBody};
 use crate::budget::Reserved;
 use crate::path::{FromPath, PathParams};
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 use crate::query::{FromQuery, NoQuery, RawQuery};
 use crate::tasks::beside;
 use crate::telemetry::record_caller;
@@ -26,13 +26,13 @@ pub(crate) struct ApiCall<W, P = (), Q = NoQuery, B = NoBody> {
     pub body: B,
 }
 
-impl<W: Gate, P: FromPath, Q: FromQuery, B: FromBody> ApiCall<W, P, Q, B> {
+impl<W: Caller, P: FromPath, Q: FromQuery, B: FromBody> ApiCall<W, P, Q, B> {
     /// The order is part of the contract: caller, path, query, body.
     pub(crate) async fn take(app: &App, request: axum::extract::Request) -> Result<Self> {
         let (mut parts, body) = request.into_parts();
         let asked = LookUp::now(app.store.as_ref());
         let mut who = W::admit(app, &parts.headers).await?;
-        who.identity().inspect(|caller| record_caller(caller));
+        who.principal().inspect(|caller| record_caller(caller));
         let path = P::read(&PathParams::of(&mut parts).await?)?;
         let query = RawQuery::parse(parts.uri.query())?;
         let body = B::read(app, &parts, body, who.holder()).await?;
@@ -98,7 +98,7 @@ impl<A: Serialize + JsonSchema + Send + 'static> ApiResponse for Reply<A> {
 
     async fn respond(self) -> Response {
         let Self { status, answer, is_large, turn, reserved } = self;
-        let write = move || serde_json::to_vec(&answer).map_err(|error| Problem::internal(&error.to_string()));
+        let write = move || serde_json::to_vec(&answer).map_err(|error| HttpProblem::internal(&error.to_string()));
         let written = if is_large { beside(write).await } else { write() };
         drop((turn, reserved));
         match written {

@@ -24,7 +24,7 @@ pub mod tasks;
 pub mod ui;
 
 pub use app::App;
-pub use limits::Limits;
+pub use limits::ServerLimits;
 pub use openapi::openapi;
 pub use problem::{error_catalogue, errors_markdown};
 pub use serve::{Config, Server, StartError};

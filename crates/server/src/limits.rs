@@ -38,8 +38,8 @@ pub const ANONYMOUS_BODY_MAX_BYTES: usize = 4 * 1024;
 pub const ANONYMOUS_BYTES: usize = 256 * 1024;
 /// The least progress of a body within `body_stall_ms`.
 pub const BODY_PROGRESS_MIN_BYTES: usize = 16 * 1024;
-/// What is still read, and thrown away, of a body that was answered before it had come: a client that sends all of it
-/// before it looks gets its answer, not a reset.
+/// Read and discarded of a body that was answered early: a client that reads only after it has sent everything gets its
+/// answer, not a reset.
 pub const LINGER_MAX_BYTES: usize = 64 * MIB;
 /// Answers up to this size are not counted.
 pub const LARGE_ANSWER_BYTES: usize = 256 * 1024;
@@ -54,7 +54,7 @@ pub const ANSWER_PROGRESS_MIN_BYTES: usize = 16 * 1024;
 pub const METRICS_CONNECTIONS_MAX: usize = 64;
 /// Files reserved for the store, the listeners and the runtime.
 pub const OTHER_FILES: usize = 256;
-/// What a waiting lease call is charged beside its request.
+/// Charged for a waiting lease call beside its request.
 pub const WAITING_CALL_BYTES: usize = 4 * 1024;
 /// A parsed request takes at most this many times the bytes of its text.
 pub const WAITING_FACTOR: usize = 4;
@@ -63,9 +63,9 @@ pub const WAITING_BYTES: usize = 64 * MIB;
 /// Memory of one tenant's waiting lease calls.
 pub const WAITING_HOLDER_BYTES: usize = 16 * MIB;
 
-/// Limits that a deployment may set.
+/// ServerLimits that a deployment may set.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct ServerLimits {
     pub body_max_bytes: usize,
     /// All bodies in memory together.
     pub in_flight_max_bytes: usize,
@@ -91,7 +91,7 @@ pub struct Limits {
     pub grace_ms: u64,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             body_max_bytes: 16 * MIB,
@@ -118,7 +118,7 @@ pub struct BadLimit {
     must: &'static str,
 }
 
-impl Limits {
+impl ServerLimits {
     pub fn check(&self) -> Result<(), BadLimit> {
         let demand = |holds: bool, limit, must| holds.then_some(()).ok_or(BadLimit { limit, must });
         demand(self.body_max_bytes > 0, "body_max_bytes", "must be at least 1")?;
@@ -169,8 +169,8 @@ mod tests {
 
     #[test]
     fn limits_too_tight_for_one_body_are_refused() {
-        assert_eq!(Limits::default().check(), Ok(()));
-        let tight = Limits { in_flight_max_bytes: 1, ..Limits::default() };
+        assert_eq!(ServerLimits::default().check(), Ok(()));
+        let tight = ServerLimits { in_flight_max_bytes: 1, ..ServerLimits::default() };
         assert_eq!(
             tight.check().map_err(|e| e.to_string()),
             Err("`in_flight_max_bytes` must hold at least one body of body_max_bytes".into())

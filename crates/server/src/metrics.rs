@@ -12,6 +12,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use redrive_core::wire::HealthAnswer;
+use redrive_engine::metrics::StoreMetrics;
 
 use crate::telemetry::MatchedRoute;
 
@@ -47,6 +48,7 @@ pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<AnswerLabels, Counter>,
     durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
+    lease_wait: Histogram,
     runs: Family<StateLabel, GaugeU64>,
     queues_without_workers: GaugeU64,
     queues_without_owner: GaugeU64,
@@ -55,7 +57,7 @@ pub(crate) struct Metrics {
     response_body_bytes: GaugeU64,
 }
 
-/// Read when somebody scrapes.
+/// Read at each scrape.
 #[derive(Debug)]
 pub(crate) struct CurrentState<'a> {
     pub(crate) health: &'a HealthAnswer,
@@ -63,13 +65,15 @@ pub(crate) struct CurrentState<'a> {
     pub(crate) response_body_bytes: usize,
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
+impl Metrics {
+    /// The store's histograms are exposed beside those of the server.
+    pub(crate) fn new(store: &StoreMetrics) -> Self {
         let histogram: fn() -> Histogram = || Histogram::new(DURATION_BUCKETS_S);
         let mut metrics = Self {
             registry: Registry::with_prefix("redrive"),
             requests: Family::default(),
             durations: Family::new_with_constructor(histogram),
+            lease_wait: Histogram::new(DURATION_BUCKETS_S),
             runs: Family::default(),
             queues_without_workers: Gauge::default(),
             queues_without_owner: Gauge::default(),
@@ -78,11 +82,10 @@ impl Default for Metrics {
             response_body_bytes: Gauge::default(),
         };
         metrics.register();
+        store.register(&mut metrics.registry);
         metrics
     }
-}
 
-impl Metrics {
     fn register(&mut self) {
         let registry = &mut self.registry;
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
@@ -94,9 +97,15 @@ impl Metrics {
             Unit::Seconds,
             self.durations.clone(),
         );
+        registry.register_with_unit(
+            "lease_wait",
+            "Time until a lease call got its first run; calls that got none are not counted",
+            Unit::Seconds,
+            self.lease_wait.clone(),
+        );
         registry.register("runs", "Runs by state", self.runs.clone());
         for (name, help, gauge) in [
-            ("queues_without_workers", "Queues with due work that nobody leases", &self.queues_without_workers),
+            ("queues_without_workers", "Queues with due runs and no worker", &self.queues_without_workers),
             ("queues_without_owner", "Queues without an owner", &self.queues_without_owner),
             ("set_aside_rows", "Rows that a service could not process and set aside", &self.set_aside_rows),
             ("request_body_bytes", "Bytes of request bodies in memory", &self.request_body_bytes),
@@ -117,6 +126,11 @@ impl Metrics {
         };
         self.requests.get_or_create(&AnswerLabels { method, route, status }).inc();
         self.durations.get_or_create(&RouteLabels { method, route }).observe(elapsed.as_secs_f64());
+    }
+
+    /// A lease call got runs.
+    pub(crate) fn record_lease_wait(&self, waited: Duration) {
+        self.lease_wait.observe(waited.as_secs_f64());
     }
 
     /// The whole exposition.

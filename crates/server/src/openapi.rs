@@ -8,15 +8,15 @@ use serde_json::{Map, Value, json};
 
 use crate::limits::ATTEMPT_MAX;
 use crate::query::ParamKind;
-use crate::router::Route;
+use crate::router::ApiRoute;
 use crate::routes::table;
 
 const PROBLEM: &str = "application/problem+json";
 
 const DESCRIPTION: &str = "Every string, list, map and number of a request has a maximum. Lengths are bytes of the text in \
-     UTF-8; what is beyond its bound is 422 `invalid_field` with `field` and `max`. `x-cut-bytes` and `x-cut-properties` mark \
-     evidence: more is cut, and `truncated` on the attempt says so. `x-bounded-by` marks free JSON and bytes, which only the \
-     body's own limit bounds.";
+     UTF-8; a larger value is refused with 422 `invalid_field`, `field` and `max`. `x-cut-bytes` and `x-cut-properties` mark \
+     evidence that is cut instead, as `truncated` on the attempt says. `x-bounded-by` marks free JSON and bytes, which only the \
+     limit of the body bounds.";
 
 /// OpenAPI 3.1, deterministic down to the order of keys.
 pub fn openapi() -> Value {
@@ -51,7 +51,7 @@ pub fn openapi() -> Value {
     }))
 }
 
-fn paths(routes: &[Route], generator: &mut SchemaGenerator) -> Value {
+fn paths(routes: &[ApiRoute], generator: &mut SchemaGenerator) -> Value {
     let mut paths = Map::new();
     for route in routes {
         let entry = paths.entry(route.path).or_insert_with(|| json!({}));
@@ -60,7 +60,7 @@ fn paths(routes: &[Route], generator: &mut SchemaGenerator) -> Value {
     Value::Object(paths)
 }
 
-fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
+fn operation(route: &ApiRoute, generator: &mut SchemaGenerator) -> Value {
     let mut operation = json!({
         "operationId": operation_id(route),
         "summary": route.summary,
@@ -88,7 +88,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
 }
 
 /// `POST /v1/runs/{run_id}/fail` is `post_runs_run_id_fail`.
-fn operation_id(route: &Route) -> String {
+fn operation_id(route: &ApiRoute) -> String {
     let path = route.path.trim_start_matches("/v1").trim_start_matches("/api/v1");
     let words = path.split(['/', '.', '{', '}']).filter(|word| !word.is_empty());
     std::iter::once(route.method.as_str().to_ascii_lowercase())
@@ -97,7 +97,7 @@ fn operation_id(route: &Route) -> String {
         .join("_")
 }
 
-fn parameters(route: &Route) -> Vec<Value> {
+fn parameters(route: &ApiRoute) -> Vec<Value> {
     let in_path = route.path_params().map(|name| {
         let schema = match name {
             "attempt" | "revision" => ParamKind::Number { min: 1, max: ATTEMPT_MAX.into() },
@@ -112,7 +112,7 @@ fn parameters(route: &Route) -> Vec<Value> {
     in_path.chain(in_query).collect()
 }
 
-fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
+fn responses(route: &ApiRoute, generator: &mut SchemaGenerator) -> Value {
     let mut responses = Map::new();
     for status in route.success {
         let content: Map<String, Value> = route
@@ -133,13 +133,13 @@ fn reason(status: u16) -> &'static str {
 fn problem_response(generator: &mut SchemaGenerator) -> Value {
     let schema = generator.subschema_for::<wire::Problem>();
     json!({
-        "description": "It was not done; `code` says why, and does not change between versions.",
+        "description": "The request was refused. `code` says why and does not change between versions.",
         "content": { PROBLEM: { "schema": schema } },
     })
 }
 
-fn tags(routes: &[Route]) -> Vec<Value> {
-    let mut tags: Vec<&str> = routes.iter().map(Route::tag).collect();
+fn tags(routes: &[ApiRoute]) -> Vec<Value> {
+    let mut tags: Vec<&str> = routes.iter().map(ApiRoute::tag).collect();
     tags.sort_unstable();
     tags.dedup();
     tags.into_iter().map(|tag| json!({ "name": tag })).collect()

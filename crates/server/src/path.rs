@@ -5,7 +5,7 @@ use http::request::Parts;
 use redrive_core::ids::{QueueName, RunId, StepKey, Tenant};
 
 use crate::limits::{ATTEMPT_MAX, REVISION_MAX};
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 
 /// A type that a handler takes from its path.
 pub(crate) trait FromPath: Sized + Send + 'static {
@@ -19,20 +19,20 @@ pub(crate) struct PathParams(Vec<(String, String)>);
 impl PathParams {
     pub(crate) async fn of(parts: &mut Parts) -> Result<Self> {
         // Only invalid UTF-8 fails here, and no id contains it.
-        let raw = RawPathParams::from_request_parts(parts, &()).await.map_err(|_| Problem::bad_id("path"))?;
+        let raw = RawPathParams::from_request_parts(parts, &()).await.map_err(|_| HttpProblem::bad_id("path"))?;
         Ok(Self(raw.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()))
     }
 
     /// A number from 1 to `max`.
     fn number(&self, name: &str, max: u32) -> Result<u32> {
         let number = self.id::<RunId>(name)?.as_str().parse().ok();
-        let refused = || Problem::invalid_field(name, format_args!("must be from 1 to {max}"));
+        let refused = || HttpProblem::invalid_field(name, format_args!("must be from 1 to {max}"));
         number.filter(|number| (1..=max).contains(number)).ok_or_else(refused)
     }
 
     fn id<T: std::str::FromStr>(&self, name: &str) -> Result<T> {
         let value = self.0.iter().find(|(n, _)| n == name).map_or("", |(_, v)| v.as_str());
-        value.parse().map_err(|_| Problem::bad_id(name))
+        value.parse().map_err(|_| HttpProblem::bad_id(name))
     }
 }
 

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use crate::app::App;
 use crate::budget::Holder;
 use crate::capture::encoded;
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 use crate::tasks::compute;
 
 /// The rule in the verdict of a payload that can never fit.
@@ -64,7 +64,8 @@ fn rewrite_payload(payload: &str, changes: &[HandedChange], policy: &Policy) -> 
     let changes: Vec<HandedChange> =
         rewritten.changes.into_iter().map(|(change, done)| HandedChange { change, applied: done.is_ok() }).collect();
     let to_store = NewSent { changes: encoded(&changes)?, body: encode(rewritten.payload.as_bytes()) };
-    let payload = RawValue::from_string(rewritten.payload).map_err(|error| Problem::internal(&error.to_string()))?;
+    let payload =
+        RawValue::from_string(rewritten.payload).map_err(|error| HttpProblem::internal(&error.to_string()))?;
     Ok(Some(RewrittenPayload { payload, changes, to_store }))
 }
 
@@ -168,7 +169,7 @@ impl AttemptToPrepare<'_> {
         else {
             return Ok(None);
         };
-        let lease = self.lease.parse().map_err(|_| Problem::internal("a lease that can't be read"))?;
+        let lease = self.lease.parse().map_err(|_| HttpProblem::internal("a lease that can't be read"))?;
         let at = RunRef { tenant: self.tenant.clone(), run_id: self.run_id.clone() };
         Ok(Some((UnderLease { at, lease }, made)))
     }
@@ -188,7 +189,7 @@ pub(crate) async fn measure_report(app: &App, report: &mut Report) -> Result<()>
     let packed = run.payload.encoded.clone();
     let holder = Holder::Tenant(run.tenant.clone());
     let measured = compute(app, &holder, packed.len(), move || {
-        let bytes = decode(&packed).map_err(|e| Problem::internal(&e.to_string()))?;
+        let bytes = decode(&packed).map_err(|e| HttpProblem::internal(&e.to_string()))?;
         Ok(std::str::from_utf8(&bytes).ok().and_then(|payload| measure(payload, &policy.payload)))
     });
     report.failed.failure.room = measured.await?;

@@ -8,7 +8,7 @@ use redrive_core::wire::bounds::TIME_MAX_BYTES;
 use serde_json::{Value, json};
 
 use crate::limits::{CURSOR_MAX_BYTES, PAGE_DEFAULT, PAGE_MAX, QUERY_LIST_MAX, QUERY_LIST_MAX_BYTES, SEARCH_MAX_BYTES};
-use crate::problem::{Code, Problem, Result, quoted};
+use crate::problem::{Code, HttpProblem, Result, quoted};
 
 /// A parameter as the API describes it.
 #[derive(Debug, Clone, Copy)]
@@ -54,12 +54,12 @@ impl ParamKind {
     /// Checks the bounds of a value.
     fn check(self, name: &str, value: &str) -> Result<()> {
         let beyond = |max: usize, unit: &str| {
-            let problem = Problem::invalid_parameter(name, format_args!("must be at most {max} {unit}"));
+            let problem = HttpProblem::invalid_parameter(name, format_args!("must be at most {max} {unit}"));
             Err(problem.with("max", max))
         };
         if value.len() > self.max_bytes() {
             return match self {
-                Self::Id => Err(Problem::bad_id(name)),
+                Self::Id => Err(HttpProblem::bad_id(name)),
                 _ => beyond(self.max_bytes(), "bytes"),
             };
         }
@@ -68,10 +68,10 @@ impl ParamKind {
             Self::Number { min, max } => match value.parse::<u64>() {
                 Ok(number) if (min..=max).contains(&number) => Ok(()),
                 Ok(_) => {
-                    let problem = Problem::invalid_parameter(name, format_args!("must be from {min} to {max}"));
+                    let problem = HttpProblem::invalid_parameter(name, format_args!("must be from {min} to {max}"));
                     Err(problem.with("max", max))
                 }
-                Err(_) => Err(Problem::invalid_parameter(name, "must be a number")),
+                Err(_) => Err(HttpProblem::invalid_parameter(name, "must be a number")),
             },
             _ => Ok(()),
         }
@@ -100,13 +100,10 @@ pub(crate) const fn param(name: &'static str, kind: ParamKind, about: &'static s
 }
 
 pub(crate) const TENANT: Param =
-    param("tenant", ParamKind::Id, "Which tenant's; needed where a key that spans tenants acts on one run.");
-pub(crate) const LIMIT: Param = param(
-    "limit",
-    ParamKind::Number { min: 1, max: PAGE_MAX as u64 },
-    "How many on a page: 50 unless told, at most 500.",
-);
-pub(crate) const CURSOR: Param = param("cursor", ParamKind::Cursor, "`next_cursor` of the page before.");
+    param("tenant", ParamKind::Id, "The tenant; required when a key that spans tenants acts on one run.");
+pub(crate) const LIMIT: Param =
+    param("limit", ParamKind::Number { min: 1, max: PAGE_MAX as u64 }, "Page size: 50 by default, at most 500.");
+pub(crate) const CURSOR: Param = param("cursor", ParamKind::Cursor, "`next_cursor` of the previous page.");
 
 /// A type that a handler takes as its query.
 pub(crate) trait FromQuery: Sized + Send + 'static {
@@ -125,12 +122,14 @@ impl RawQuery {
         for (name, value) in form_urlencoded::parse(raw.unwrap_or_default().as_bytes()) {
             let Some(param) = Q::PARAMS.iter().find(|p| p.name == name) else {
                 let name = quoted(&name);
-                return Err(
-                    Problem::new(Code::UnknownParameter, format!("`{name}` is not known here")).with("parameter", name)
-                );
+                return Err(HttpProblem::new(Code::UnknownParameter, format!("unknown query parameter `{name}`"))
+                    .with("parameter", name));
             };
             if given.iter().any(|(n, _)| *n == name) {
-                return Err(Problem::invalid_parameter(&name, "may be given once; many values go in a comma list"));
+                return Err(HttpProblem::invalid_parameter(
+                    &name,
+                    "must be given at most once; separate several values by commas",
+                ));
             }
             param.kind.check(param.name, &value)?;
             given.push((name.into_owned(), value.into_owned()));
@@ -155,19 +154,19 @@ impl RawQuery {
     }
 
     pub(crate) fn one<T: FromStr>(&mut self, name: &str, must: &str) -> Result<Option<T>> {
-        let parse = |text: String| text.parse().map_err(|_| Problem::invalid_parameter(name, must));
+        let parse = |text: String| text.parse().map_err(|_| HttpProblem::invalid_parameter(name, must));
         self.take(name).map(parse).transpose()
     }
 
     /// `a,b,c`.
     pub(crate) fn list<T: FromStr>(&mut self, name: &str, must: &str) -> Result<Vec<T>> {
         let Some(text) = self.take(name) else { return Ok(Vec::new()) };
-        text.split(',').map(|word| word.parse().map_err(|_| Problem::invalid_parameter(name, must))).collect()
+        text.split(',').map(|word| word.parse().map_err(|_| HttpProblem::invalid_parameter(name, must))).collect()
     }
 
     /// An id; a malformed one is `bad_id`.
     pub(crate) fn id<T: FromStr>(&mut self, name: &str) -> Result<Option<T>> {
-        self.take(name).map(|text| text.parse().map_err(|_| Problem::bad_id(name))).transpose()
+        self.take(name).map(|text| text.parse().map_err(|_| HttpProblem::bad_id(name))).transpose()
     }
 
     pub(crate) fn limit(&mut self) -> Result<u32> {

@@ -12,12 +12,12 @@ use http::Method;
 use redrive_core::wire::Role;
 
 use crate::app::App;
-use crate::auth::Gate;
+use crate::auth::Caller;
 use crate::body::{FromBody, SchemaOf};
 use crate::budget::IfFull;
 use crate::call::{ApiCall, ApiResponse};
 use crate::path::FromPath;
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 use crate::query::{FromQuery, Param};
 use crate::routes::table;
 use crate::telemetry::{MatchedRoute, observe};
@@ -32,7 +32,7 @@ pub fn router(app: App) -> Router {
 
 /// `/metrics` alone, without a key, for a listener of its own.
 pub fn metrics_router(app: App) -> Router {
-    let Route { method, path, handler, .. } = crate::routes::metrics_without_key();
+    let ApiRoute { method, path, handler, .. } = crate::routes::metrics_without_key();
     serve_all(app, [(method, path, handler)])
 }
 
@@ -65,7 +65,7 @@ async fn path_not_found(State(app): State<App>, request: Request) -> Response {
         Box::pin(async move {
             match ui::is_for_a_person(&request) {
                 true => ui::nothing_here(),
-                false => Problem::plain(Code::NoSuchPath).into_response(),
+                false => HttpProblem::plain(Code::NoSuchPath).into_response(),
             }
         })
     })
@@ -74,7 +74,7 @@ async fn path_not_found(State(app): State<App>, request: Request) -> Response {
 
 async fn method_not_allowed(State(app): State<App>, request: Request) -> Response {
     observe(app, MatchedRoute::NONE, request, |_, _| {
-        Box::pin(async { Problem::plain(Code::MethodNotAllowed).into_response() })
+        Box::pin(async { HttpProblem::plain(Code::MethodNotAllowed).into_response() })
     })
     .await
 }
@@ -82,7 +82,7 @@ async fn method_not_allowed(State(app): State<App>, request: Request) -> Respons
 pub(crate) type HandlerFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
 pub(crate) type Handler = Arc<dyn Fn(App, Request) -> HandlerFuture + Send + Sync>;
 
-pub struct Route {
+pub struct ApiRoute {
     pub method: Method,
     /// The path with its parameters in braces.
     pub path: &'static str,
@@ -99,7 +99,7 @@ pub struct Route {
     pub(crate) handler: Handler,
 }
 
-impl Route {
+impl ApiRoute {
     /// The tag in the OpenAPI document.
     pub fn tag(&self) -> &'static str {
         let path = self.path.trim_start_matches("/v1/");
@@ -118,14 +118,14 @@ impl Route {
 }
 
 /// Starts a row of the table with the callers it admits.
-pub(crate) fn by<W: Gate>() -> RouteBuilder<W> {
+pub(crate) fn by<W: Caller>() -> RouteBuilder<W> {
     RouteBuilder(PhantomData)
 }
 
 pub(crate) struct RouteBuilder<W>(PhantomData<fn() -> W>);
 
-impl<W: Gate> RouteBuilder<W> {
-    pub(crate) fn get<P, Q, A, F, R>(self, path: &'static str, summary: &'static str, handler: F) -> Route
+impl<W: Caller> RouteBuilder<W> {
+    pub(crate) fn get<P, Q, A, F, R>(self, path: &'static str, summary: &'static str, handler: F) -> ApiRoute
     where
         P: FromPath,
         Q: FromQuery,
@@ -142,7 +142,7 @@ impl<W: Gate> RouteBuilder<W> {
         success: &'static [u16],
         summary: &'static str,
         handler: F,
-    ) -> Route
+    ) -> ApiRoute
     where
         P: FromPath,
         Q: FromQuery,
@@ -162,7 +162,7 @@ impl<W: Gate> RouteBuilder<W> {
         success: &'static [u16],
         summary: &'static str,
         handler: F,
-    ) -> Route
+    ) -> ApiRoute
     where
         P: FromPath,
         Q: FromQuery,
@@ -186,7 +186,7 @@ impl<W: Gate> RouteBuilder<W> {
                 }
             })
         };
-        Route {
+        ApiRoute {
             method,
             path,
             roles: W::ROLES,

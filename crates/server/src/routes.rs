@@ -4,14 +4,14 @@ use http::Method;
 
 use crate::api::{dlq, probes, v1};
 use crate::auth::{Admin, AnyKey, Anyone, Operator, TenantReader, Worker};
-use crate::router::{Route, by};
+use crate::router::{ApiRoute, by};
 
 const OK: &[u16] = &[200];
 /// 201 if it is new, 200 if it existed.
 const NEW_OR_OK: &[u16] = &[201, 200];
 
 /// Every route.
-pub fn table() -> Vec<Route> {
+pub fn table() -> Vec<ApiRoute> {
     [work(), reading(), triage(), causes(), bulk(), administration(), plain_recovery(), probes()]
         .into_iter()
         .flatten()
@@ -19,7 +19,7 @@ pub fn table() -> Vec<Route> {
 }
 
 /// Calls of producers and workers.
-fn work() -> Vec<Route> {
+fn work() -> Vec<ApiRoute> {
     use v1::runs::attempt;
     vec![
         by::<Worker>().post("/v1/failures", NEW_OR_OK, "Report a failed attempt, or many", v1::failures::report),
@@ -41,7 +41,7 @@ fn work() -> Vec<Route> {
 }
 
 /// Reads.
-fn reading() -> Vec<Route> {
+fn reading() -> Vec<ApiRoute> {
     use v1::runs::{read, replay};
     use v1::{breakers, effects, patterns, status, tenants};
     vec![
@@ -76,7 +76,7 @@ fn reading() -> Vec<Route> {
 }
 
 /// Decisions about one run.
-fn triage() -> Vec<Route> {
+fn triage() -> Vec<ApiRoute> {
     use v1::runs::{replay, triage};
     vec![
         by::<TenantReader>().post("/v1/runs/{run_id}/replay", OK, "Replay a run", replay::replay),
@@ -102,7 +102,7 @@ fn triage() -> Vec<Route> {
 }
 
 /// Decisions about root causes.
-fn causes() -> Vec<Route> {
+fn causes() -> Vec<ApiRoute> {
     use v1::patterns;
     vec![
         by::<TenantReader>().post("/v1/patterns/{id}/acknowledge", OK, "Acknowledge a pattern", patterns::acknowledge),
@@ -116,7 +116,7 @@ fn causes() -> Vec<Route> {
 }
 
 /// Bulk operations.
-fn bulk() -> Vec<Route> {
+fn bulk() -> Vec<ApiRoute> {
     use v1::operations;
     vec![
         by::<Operator>().post("/v1/operations", &[201], "Create a bulk operation or its preview", operations::create),
@@ -130,7 +130,7 @@ fn bulk() -> Vec<Route> {
     ]
 }
 
-fn administration() -> Vec<Route> {
+fn administration() -> Vec<ApiRoute> {
     use v1::{breakers, keys, queues};
     vec![
         by::<Operator>().post(
@@ -154,7 +154,7 @@ fn administration() -> Vec<Route> {
     ]
 }
 
-fn plain_recovery() -> Vec<Route> {
+fn plain_recovery() -> Vec<ApiRoute> {
     vec![
         by::<TenantReader>().get("/api/v1/dlq/{tenant}/messages", "List messages", dlq::list),
         by::<TenantReader>().post("/api/v1/dlq/{tenant}/messages/{run_id}/replay", OK, "Replay a run", dlq::replay),
@@ -167,7 +167,7 @@ fn plain_recovery() -> Vec<Route> {
     ]
 }
 
-fn probes() -> Vec<Route> {
+fn probes() -> Vec<ApiRoute> {
     vec![
         by::<Anyone>().get("/healthz", "Liveness probe", probes::healthz),
         by::<Anyone>().get("/readyz", "Readiness probe", probes::readyz),
@@ -177,6 +177,6 @@ fn probes() -> Vec<Route> {
 }
 
 /// For the listener that serves only metrics and is bound where only trusted callers reach it.
-pub(crate) fn metrics_without_key() -> Route {
+pub(crate) fn metrics_without_key() -> ApiRoute {
     by::<Anyone>().get("/metrics", "Metrics in the OpenMetrics text format", probes::metrics::<Anyone>)
 }

@@ -1,4 +1,4 @@
-//! Work that keeps a thread busy: done where it blocks nobody, in its holder's turn.
+//! CPU-bound work: it runs on a blocking thread, in its holder's turn.
 
 use std::num::NonZero;
 
@@ -7,9 +7,9 @@ use tracing::Span;
 
 use crate::app::App;
 use crate::budget::Holder;
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, HttpProblem};
 
-/// Work above this keeps a thread busy long enough for others to notice.
+/// Larger inputs block a thread for noticeably long.
 const INLINE_MAX_BYTES: usize = 128 * 1024;
 
 /// Limits large work to one piece per processor, and each holder to half of them.
@@ -28,7 +28,7 @@ pub(crate) async fn compute<T: Send + 'static>(
     if bytes <= INLINE_MAX_BYTES {
         return work();
     }
-    let Some(turn) = app.large_work.take(holder).await else { return Err(Problem::plain(Code::Closing)) };
+    let Some(turn) = app.large_work.take(holder).await else { return Err(HttpProblem::plain(Code::Closing)) };
     beside(move || {
         // Held here and not by the caller, who may stop waiting before the work ends.
         let _turn = turn;
@@ -48,6 +48,6 @@ pub(crate) async fn beside<T: Send + 'static>(
     });
     match worked.await {
         Ok(done) => done,
-        Err(error) => Err(Problem::internal(&error.to_string())),
+        Err(error) => Err(HttpProblem::internal(&error.to_string())),
     }
 }

@@ -15,8 +15,8 @@ use tracing::field::{Empty, display};
 use tracing::{Instrument as _, Span};
 
 use crate::app::App;
-use crate::auth::Identity;
-use crate::problem::{Code, Problem};
+use crate::auth::Principal;
+use crate::problem::{Code, HttpProblem};
 use crate::router::HandlerFuture;
 use crate::serve::BadHost;
 use redrive_engine::tasks::guarded;
@@ -63,7 +63,7 @@ pub(crate) async fn observe(
     );
     let started = Instant::now();
     let answering = if request.extensions().get::<BadHost>().is_some() {
-        let refused = Problem::plain(Code::BadHost).into_response();
+        let refused = HttpProblem::plain(Code::BadHost).into_response();
         Box::pin(std::future::ready(refused)) as HandlerFuture
     } else {
         handle(app.clone(), request)
@@ -71,7 +71,7 @@ pub(crate) async fn observe(
     let answered = guarded(answering).instrument(span.clone()).await;
     let elapsed = started.elapsed();
     let mut response = span.in_scope(|| {
-        let response = answered.unwrap_or_else(|panic| Problem::internal(&panic).into_response());
+        let response = answered.unwrap_or_else(|panic| HttpProblem::internal(&panic).into_response());
         let code = response.extensions().get::<Code>().map(|code| code.as_str());
         let elapsed_ms = elapsed.as_secs_f64() * 1_000.0;
         tracing::debug!(status = response.status().as_u16(), code, elapsed_ms, "request finished");
@@ -95,7 +95,7 @@ const SECURITY_HEADERS: [(HeaderName, &str); 4] = [
 ];
 
 /// Adds the caller to the current request's span. A key that spans tenants has `*`.
-pub(crate) fn record_caller(caller: &Identity) {
+pub(crate) fn record_caller(caller: &Principal) {
     let span = Span::current();
     span.record("role", caller.role().as_str());
     match caller.own_tenant() {
@@ -107,7 +107,7 @@ pub(crate) fn record_caller(caller: &Identity) {
 /// Takes or makes the id of each request.
 #[derive(Debug)]
 pub(crate) struct RequestIds {
-    /// Hashed with the counter: an id tells nobody how many requests others make.
+    /// Hashed with the counter, so that ids do not reveal the number of requests.
     secret: [u8; 32],
     next: AtomicU64,
 }

@@ -69,6 +69,8 @@ pub struct Granted {
     pub changes: Vec<HandedChange>,
     /// What the worker runs.
     pub versions: Versions,
+    /// From its due time to this lease; none where an earlier call had leased it already.
+    pub overdue_ms: Option<u64>,
 }
 
 /// What one command of a call gave, and what is left of the call. One that takes long is cut where others wait, and goes on
@@ -595,7 +597,8 @@ fn grant(tx: &mut Tx<'_>, deal: &Deal<'_>, candidate: Candidate, probes: Probes)
     limits::count_lease(tx, row.tenant)?;
     run_row::save(tx, &before, &row)?;
     tx.tally.happened(tx.now, row.tenant, row.queue, HourlyKind::Started, None);
-    granted(tx, call, Candidate { row, ..candidate })
+    let overdue_ms = before.run.due_at().map(|due| tx.now.since(due));
+    Ok(Granted { overdue_ms, ..granted(tx, call, Candidate { row, ..candidate })? })
 }
 
 /// A run under way, as its worker gets it.
@@ -617,6 +620,7 @@ fn granted(tx: &mut Tx<'_>, call: &LeaseCall, candidate: Candidate) -> Result<Gr
         lease_expires_at,
         changes: contents::wanted(&row),
         versions: call.versions.clone(),
+        overdue_ms: None,
     })
 }
 

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use crate::attempt::start::Begun;
 use crate::error::Result;
 use crate::lease::claim::Granted;
+use crate::metrics::StoreMetrics;
 use crate::model::operations::{ItemsCall, NewOperation};
 use crate::model::patterns::PatternsCall;
 use crate::model::standing::Standing;
@@ -45,6 +46,8 @@ pub trait Backend: Reads {
     fn has_writer(&self) -> bool;
 
     fn policies(&self) -> &PolicyCache;
+
+    fn metrics(&self) -> &StoreMetrics;
 
     /// Runs `act` in a durable transaction that it may share with other commands, and answers after the commit. It runs
     /// again if its transaction had to be rolled back.

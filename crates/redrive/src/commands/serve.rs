@@ -12,7 +12,7 @@ use redrive_core::policy::Policies;
 use redrive_core::text::Label;
 use redrive_core::wire::{QueueSettings, Role};
 use redrive_engine::{Dice, Store, SystemClock, SystemDice};
-use redrive_server::{Config, Limits, Server, auth};
+use redrive_server::{Config, Server, ServerLimits, auth};
 use redrive_store::copy::Place;
 use redrive_store::postgres::PgStore;
 use redrive_store::sqlite::SqliteStore;
@@ -88,12 +88,12 @@ async fn set_queues(store: &dyn Store, queues: BTreeMap<QueueName, QueueSettings
 }
 
 fn server_config(settings: &Settings) -> anyhow::Result<Config> {
-    let limits = Limits {
+    let limits = ServerLimits {
         body_max_bytes: usize::try_from(settings.body_max_bytes)?,
         in_flight_max_bytes: usize::try_from(settings.in_flight_max_bytes)?,
         body_timeout_ms: settings.body_timeout_ms,
         grace_ms: settings.grace_ms,
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     Ok(Config { listen: settings.listen, metrics_listen: settings.metrics_listen, limits, replica: replica_name() })
 }

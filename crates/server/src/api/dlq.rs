@@ -7,16 +7,16 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::app::App;
-use crate::auth::{Identity, TenantReader};
+use crate::auth::{Principal, TenantReader};
 use crate::body::OptionalJson;
 use crate::call::{ApiCall, Reply};
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 use crate::query::{CURSOR, FromQuery, LIMIT, NoQuery, Param, ParamKind, RawQuery, param};
 
 /// Unlike in `/v1`, the tenant is in the path, and another tenant is forbidden, existing or not.
-fn own(who: &Identity, tenant: &Tenant) -> Result<()> {
+fn own(who: &Principal, tenant: &Tenant) -> Result<()> {
     match who.own_tenant() {
-        Some(own) if own != tenant => Err(Problem::plain(Code::Forbidden)),
+        Some(own) if own != tenant => Err(HttpProblem::plain(Code::Forbidden)),
         Some(_) | None => Ok(()),
     }
 }

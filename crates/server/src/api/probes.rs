@@ -13,10 +13,10 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
 use crate::app::App;
-use crate::auth::{Anyone, Gate};
+use crate::auth::{Anyone, Caller};
 use crate::call::{ApiCall, ApiResponse, Reply, typed};
 use crate::metrics::{CurrentState, OPENMETRICS};
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ProbeAnswer {
@@ -25,14 +25,14 @@ pub(crate) struct ProbeAnswer {
 
 pub(crate) async fn healthz(app: App, _: ApiCall<Anyone>) -> Result<Reply<ProbeAnswer>> {
     if !app.store.has_writer() && !app.is_stopping() {
-        return Err(Problem::new(Code::Unavailable, "a thread that writes has ended: restart the process"));
+        return Err(HttpProblem::new(Code::Unavailable, "a writer thread has ended: restart the process"));
     }
     Ok(Reply::ok(ProbeAnswer { status: "ok" }))
 }
 
 pub(crate) async fn readyz(app: App, _: ApiCall<Anyone>) -> Result<Reply<ProbeAnswer>> {
     if app.is_stopping() {
-        return Err(Problem::plain(Code::Closing).retry_after_s(1));
+        return Err(HttpProblem::plain(Code::Closing).retry_after_s(1));
     }
     app.readiness.ask(app.store.as_ref()).await?;
     Ok(Reply::ok(ProbeAnswer { status: "ready" }))
@@ -79,7 +79,7 @@ impl Readiness {
     }
 }
 
-impl From<Unready> for Problem {
+impl From<Unready> for HttpProblem {
     fn from(why: Unready) -> Self {
         let code = match why {
             Unready::Busy => Code::Busy,
@@ -104,14 +104,14 @@ impl ApiResponse for Exposition {
 }
 
 /// Metrics span all tenants.
-pub(crate) async fn metrics<W: Gate>(app: App, _: ApiCall<W>) -> Result<Exposition> {
+pub(crate) async fn metrics<W: Caller>(app: App, _: ApiCall<W>) -> Result<Exposition> {
     let health = app.store.health(&TenantScope::All).await?;
     let now = CurrentState {
         health: &health,
         request_body_bytes: app.in_flight_bytes.used_bytes(),
         response_body_bytes: app.answers.used_bytes(),
     };
-    let exposition = app.metrics.encode(&now).map_err(|error| Problem::internal(&error.to_string()))?;
+    let exposition = app.metrics.encode(&now).map_err(|error| HttpProblem::internal(&error.to_string()))?;
     Ok(Exposition(exposition))
 }
 

@@ -1,5 +1,5 @@
-//! API keys: made here, stored as hashes, and resolved to identities. A look-up is cached for half a second, so a
-//! revoked key is refused within one.
+//! API keys: created, stored as hashes, and resolved to principals. A look-up is cached for half a second, so a revoked
+//! key is refused within that time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use tokio::time::Instant;
 
-use super::identity::Identity;
-use crate::problem::{Code, Problem, Result};
+use super::caller::Principal;
+use crate::problem::{Code, HttpProblem, Result};
 
 const PREFIX: &str = "rdk_";
 const SECRET_BYTES: usize = 32;
@@ -115,18 +115,18 @@ impl Default for Keyring {
 
 impl Keyring {
     /// A missing, malformed, unknown, revoked or expired key all get the same answer.
-    pub(crate) async fn identify(&self, headers: &HeaderMap, store: &dyn Store) -> Result<Identity> {
+    pub(crate) async fn identify(&self, headers: &HeaderMap, store: &dyn Store) -> Result<Principal> {
         match bearer(headers) {
             Some(secret) => self.identify_hash(hash_secret(secret), store).await,
-            None => Err(Problem::plain(Code::Unauthorized)),
+            None => Err(HttpProblem::plain(Code::Unauthorized)),
         }
     }
 
     /// For a caller that has proved before that it has the key; the key has to be valid still.
-    pub(crate) async fn identify_hash(&self, hash: [u8; 32], store: &dyn Store) -> Result<Identity> {
+    pub(crate) async fn identify_hash(&self, hash: [u8; 32], store: &dyn Store) -> Result<Principal> {
         let key = self.look_up(hash, store).await?;
         let valid = key.filter(|key| is_valid(key, store.now()));
-        valid.map(Identity::of).ok_or_else(|| Problem::plain(Code::Unauthorized))
+        valid.map(Principal::of).ok_or_else(|| HttpProblem::plain(Code::Unauthorized))
     }
 
     /// Drops every cached key, after one was revoked here.

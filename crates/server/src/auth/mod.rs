@@ -1,10 +1,10 @@
 //! Authentication: API keys for programs, sessions for browsers.
 
-mod identity;
+mod caller;
 mod keys;
 mod sessions;
 
-pub use identity::{Admin, AnyKey, Anyone, Gate, Identity, Operator, TenantReader, Worker};
+pub use caller::{Admin, AnyKey, Anyone, Caller, Operator, Principal, TenantReader, Worker};
 pub use keys::{hash_secret, new_key, new_secret};
 pub use sessions::{LINK_MS, SESSION_IDLE_MS, SESSION_MS};
 

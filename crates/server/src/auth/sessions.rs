@@ -13,10 +13,10 @@ use redrive_engine::Dice;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use super::identity::Identity;
+use super::caller::Principal;
 use super::keys::{hash_secret, is_well_formed};
 use crate::app::App;
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 use crate::telemetry::record_caller;
 
 pub const LINK_MS: u64 = 15 * MINUTE_MS;
@@ -40,13 +40,13 @@ struct Link {
     until: Timestamp,
 }
 
-struct Session {
+struct BrowserSession {
     key: KeyHash,
     begun: Timestamp,
     seen: Timestamp,
 }
 
-impl Session {
+impl BrowserSession {
     fn is_over(&self, now: Timestamp) -> bool {
         now.since(self.seen) >= SESSION_IDLE_MS || now.since(self.begun) >= SESSION_MS
     }
@@ -55,7 +55,7 @@ impl Session {
 #[derive(Default)]
 struct SessionTables {
     links: HashMap<TokenHash, Link>,
-    sessions: HashMap<TokenHash, Session>,
+    sessions: HashMap<TokenHash, BrowserSession>,
 }
 
 impl SessionTables {
@@ -63,7 +63,7 @@ impl SessionTables {
         let token = new_token(dice);
         self.sessions.retain(|_, session| !session.is_over(now));
         self.make_room_for(key);
-        self.sessions.insert(hash_secret(&token), Session { key, begun: now, seen: now });
+        self.sessions.insert(hash_secret(&token), BrowserSession { key, begun: now, seen: now });
         token
     }
 
@@ -97,39 +97,39 @@ impl Sessions {
     /// A token that logs in once as this key.
     pub(crate) fn new_link(&self, key: KeyHash, now: Timestamp, dice: &dyn Dice) -> String {
         let token = new_token(dice);
-        let mut book = self.book();
-        book.links.retain(|_, link| now < link.until);
-        make_room(&mut book.links, LINKS_MAX, |link| link.until);
-        book.links.insert(hash_secret(&token), Link { key, until: now.plus_ms(LINK_MS) });
+        let mut tables = self.tables();
+        tables.links.retain(|_, link| now < link.until);
+        make_room(&mut tables.links, LINKS_MAX, |link| link.until);
+        tables.links.insert(hash_secret(&token), Link { key, until: now.plus_ms(LINK_MS) });
         token
     }
 
     /// Consumes the link. None: it was used before, has expired, or never existed.
     pub(crate) fn begin(&self, link: &str, now: Timestamp, dice: &dyn Dice) -> Option<String> {
-        let mut book = self.book();
-        let link = book.links.remove(&hash_secret(link)).filter(|link| now < link.until)?;
-        Some(book.begin(link.key, now, dice))
+        let mut tables = self.tables();
+        let link = tables.links.remove(&hash_secret(link)).filter(|link| now < link.until)?;
+        Some(tables.begin(link.key, now, dice))
     }
 
     /// For a caller that has presented the key itself.
     pub(crate) fn begin_for(&self, key: KeyHash, now: Timestamp, dice: &dyn Dice) -> String {
-        self.book().begin(key, now, dice)
+        self.tables().begin(key, now, dice)
     }
 
     /// The key of a live session; the look-up counts as a call.
     pub(crate) fn key_of(&self, token: &str, now: Timestamp) -> Option<KeyHash> {
-        self.look(token, now, true)
+        self.find(token, now, true)
     }
 
-    /// The same for a page that refreshes itself, which keeps nobody logged in.
+    /// The same for a page that refreshes itself, which does not extend the session.
     pub(crate) fn key_behind(&self, token: &str, now: Timestamp) -> Option<KeyHash> {
-        self.look(token, now, false)
+        self.find(token, now, false)
     }
 
-    fn look(&self, token: &str, now: Timestamp, counts: bool) -> Option<KeyHash> {
+    fn find(&self, token: &str, now: Timestamp, counts: bool) -> Option<KeyHash> {
         let hash = hash_secret(token);
-        let mut book = self.book();
-        let session = book.sessions.get_mut(&hash).filter(|session| !session.is_over(now))?;
+        let mut tables = self.tables();
+        let session = tables.sessions.get_mut(&hash).filter(|session| !session.is_over(now))?;
         if counts {
             session.seen = session.seen.max(now);
         }
@@ -137,10 +137,10 @@ impl Sessions {
     }
 
     pub(crate) fn end(&self, token: &str) {
-        self.book().sessions.remove(&hash_secret(token));
+        self.tables().sessions.remove(&hash_secret(token));
     }
 
-    fn book(&self) -> MutexGuard<'_, SessionTables> {
+    fn tables(&self) -> MutexGuard<'_, SessionTables> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -166,44 +166,44 @@ const FOLLOWS: &str = "x-redrive-follows";
 /// A person who is logged in; made from a session, never from a bearer key.
 #[derive(Debug, Clone)]
 pub(crate) struct Visitor {
-    identity: Identity,
+    principal: Principal,
     /// The token that every form of this session carries.
     csrf: String,
 }
 
 impl std::ops::Deref for Visitor {
-    type Target = Identity;
+    type Target = Principal;
 
-    fn deref(&self) -> &Identity {
-        &self.identity
+    fn deref(&self) -> &Principal {
+        &self.principal
     }
 }
 
 impl Visitor {
     /// A key that is revoked or has expired ends its sessions.
     pub(crate) async fn admit(app: &App, headers: &HeaderMap) -> Result<Self> {
-        let Some(token) = session_token(headers) else { return Err(Problem::plain(Code::Unauthorized)) };
+        let Some(token) = session_token(headers) else { return Err(HttpProblem::plain(Code::Unauthorized)) };
         let now = app.store.now();
         let key = match headers.contains_key(FOLLOWS) {
             true => app.sessions.key_behind(token, now),
             false => app.sessions.key_of(token, now),
         };
-        let Some(key) = key else { return Err(Problem::plain(Code::Unauthorized)) };
+        let Some(key) = key else { return Err(HttpProblem::plain(Code::Unauthorized)) };
         let known = app.keyring.identify_hash(key, app.store.as_ref()).await;
         if known.as_ref().is_err_and(|problem| problem.code == Code::Unauthorized) {
             app.sessions.end(token);
         }
-        let identity = known?;
-        record_caller(&identity);
-        Ok(Self { identity: for_people(identity)?, csrf: csrf_of(token) })
+        let principal = known?;
+        record_caller(&principal);
+        Ok(Self { principal: for_people(principal)?, csrf: csrf_of(token) })
     }
 
     pub(crate) fn csrf(&self) -> &str {
         &self.csrf
     }
 
-    pub(crate) fn is_csrf(&self, said: &str) -> bool {
-        self.csrf.as_bytes().ct_eq(said.as_bytes()).into()
+    pub(crate) fn is_csrf(&self, token: &str) -> bool {
+        self.csrf.as_bytes().ct_eq(token.as_bytes()).into()
     }
 
     pub(crate) fn is_operator(&self) -> bool {
@@ -218,17 +218,17 @@ impl Visitor {
 /// Starts a session for this key; every invalid key gets the same refusal.
 pub(crate) async fn log_in(app: &App, secret: &str) -> Result<String> {
     if !is_well_formed(secret) {
-        return Err(Problem::plain(Code::Unauthorized));
+        return Err(HttpProblem::plain(Code::Unauthorized));
     }
     let hash = hash_secret(secret);
     for_people(app.keyring.identify_hash(hash, app.store.as_ref()).await?)?;
     Ok(app.sessions.begin_for(hash, app.store.now(), app.dice.as_ref()))
 }
 
-fn for_people(identity: Identity) -> Result<Identity> {
-    match identity.role() {
-        Role::Tenant | Role::Operator | Role::Admin => Ok(identity),
-        Role::Worker => Err(Problem::plain(Code::Forbidden)),
+fn for_people(principal: Principal) -> Result<Principal> {
+    match principal.role() {
+        Role::Tenant | Role::Operator | Role::Admin => Ok(principal),
+        Role::Worker => Err(HttpProblem::plain(Code::Forbidden)),
     }
 }
 
@@ -258,11 +258,11 @@ const TLS_HEADERS: [(&str, &str); 8] = [
     ("front-end-https", "on"),
 ];
 
-/// Whether the browser speaks TLS to the proxy in front of us. Of a chain of proxies the first is the browser's. Whoever
-/// makes it up only keeps its own cookie from plain HTTP.
+/// Whether the browser speaks TLS to the first proxy. A client that forges the header only limits its own cookie.
 fn is_over_tls(headers: &HeaderMap) -> bool {
     let first = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(|all| first_of(all, ','));
-    let plain = TLS_HEADERS.iter().any(|(name, word)| first(name).is_some_and(|said| said.eq_ignore_ascii_case(word)));
+    let plain =
+        TLS_HEADERS.iter().any(|(name, word)| first(name).is_some_and(|value| value.eq_ignore_ascii_case(word)));
     plain || first("forwarded").is_some_and(says_https)
 }
 
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_ends_when_idle_and_at_last_when_busy() {
+    fn a_session_ends_when_idle_or_old() {
         let (sessions, dice) = (Sessions::default(), SeededDice::new(1));
         let idle = begun(&sessions, &dice);
         assert_eq!(sessions.key_of(&idle, noon().plus_ms(SESSION_IDLE_MS - 1)), Some(KEY));
@@ -355,7 +355,7 @@ mod tests {
         }
         assert_eq!(sessions.key_of(&operator, noon()), Some([1; 32]));
         assert_eq!(sessions.key_of(&first, noon()), None);
-        assert_eq!(sessions.book().sessions.len(), 1 + SESSIONS_PER_KEY_MAX);
+        assert_eq!(sessions.tables().sessions.len(), 1 + SESSIONS_PER_KEY_MAX);
     }
 
     #[test]
@@ -370,18 +370,18 @@ mod tests {
         for key in keys.take(SESSIONS_MAX / SESSIONS_PER_KEY_MAX + 1) {
             (0..SESSIONS_PER_KEY_MAX).for_each(|_| drop(sessions.begin_for(key, noon().plus_ms(1), &dice)));
         }
-        assert_eq!(sessions.book().sessions.len(), SESSIONS_MAX);
+        assert_eq!(sessions.tables().sessions.len(), SESSIONS_MAX);
         assert_eq!(sessions.key_of(&operator, noon()), Some(KEY));
     }
 
     #[test]
-    fn links_are_bounded_and_the_oldest_makes_way() {
+    fn links_are_bounded_and_the_oldest_is_dropped() {
         let (sessions, dice) = (Sessions::default(), SeededDice::new(1));
         let first = sessions.new_link(KEY, noon(), &dice);
         for n in 1..=LINKS_MAX as u64 {
             sessions.new_link(KEY, noon().plus_ms(n), &dice);
         }
-        assert_eq!(sessions.book().links.len(), LINKS_MAX);
+        assert_eq!(sessions.tables().links.len(), LINKS_MAX);
         assert!(sessions.begin(&first, noon(), &dice).is_none());
     }
 

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-use crate::problem::Problem;
+use crate::problem::HttpProblem;
 
 /// The alternatives that a value may be.
 #[derive(Debug, Default)]
@@ -155,9 +155,9 @@ pub(crate) struct Beyond {
 }
 
 impl Beyond {
-    pub(crate) fn into_problem(self) -> Problem {
+    pub(crate) fn into_problem(self) -> HttpProblem {
         let field = if self.field.is_empty() { "body" } else { &self.field };
-        let problem = Problem::invalid_field(field, &self.must);
+        let problem = HttpProblem::invalid_field(field, &self.must);
         match self.bound {
             Some((name, bound)) => problem.with(name, whole(bound)),
             None => problem,

@@ -13,7 +13,7 @@ use super::bounds::bounds_of;
 use super::{Buffered, FORM, FromBody, JSON, LINES, SchemaOf, demand_json, media_type, unsupported};
 use crate::app::App;
 use crate::budget::{BudgetShare, Holder};
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 use crate::tasks::compute;
 
 /// A required body.
@@ -96,24 +96,24 @@ pub(crate) fn parse_free(bytes: &[u8]) -> Result<RawJson> {
 }
 
 /// Says first whether it is JSON at all, then what the type refuses.
-fn explain<T: DeserializeOwned>(text: &str) -> Problem {
+fn explain<T: DeserializeOwned>(text: &str) -> HttpProblem {
     if let Some(problem) = not_json(text) {
         return problem;
     }
     let mut reader = serde_json::Deserializer::from_str(text);
     match serde_path_to_error::deserialize::<_, T>(&mut reader) {
         Err(error) => refused(&error.path().to_string(), &error.inner().to_string()),
-        Ok(_) => Problem::internal("a body was refused and then accepted"),
+        Ok(_) => HttpProblem::internal("a body was refused and then accepted"),
     }
 }
 
-fn not_json(text: &str) -> Option<Problem> {
+fn not_json(text: &str) -> Option<HttpProblem> {
     let error = serde_json::from_str::<IgnoredAny>(text).err()?;
     Some(bad_json(offset(text, &error), &error.to_string()))
 }
 
-fn bad_json(offset: usize, why: &str) -> Problem {
-    Problem::new(Code::BadJson, format!("byte {offset}: {why}")).with("offset", offset)
+fn bad_json(offset: usize, why: &str) -> HttpProblem {
+    HttpProblem::new(Code::BadJson, format!("byte {offset}: {why}")).with("offset", offset)
 }
 
 /// serde_json counts lines and columns (in bytes); callers count bytes.
@@ -126,20 +126,20 @@ fn offset(text: &str, error: &serde_json::Error) -> usize {
 }
 
 /// Extracts the field from serde's message.
-fn refused(path: &str, message: &str) -> Problem {
+fn refused(path: &str, message: &str) -> HttpProblem {
     let message = message.rsplit_once(" at line ").map_or(message, |(said, _)| said);
     let path = if path == "." { "" } else { path };
     if let Some(field) = unknown_field(message) {
         let field = within(path, field);
-        return Problem::new(Code::UnknownField, format!("`{field}` is not known here")).with("field", field);
+        return HttpProblem::new(Code::UnknownField, format!("unknown field `{field}`")).with("field", field);
     }
     if let Some(field) = between(message, "missing field `", "`") {
-        return Problem::invalid_field(&within(path, field), "is missing");
+        return HttpProblem::invalid_field(&within(path, field), "is missing");
     }
     if message == BadId.to_string() {
-        return Problem::bad_id(crate::problem::quoted(path));
+        return HttpProblem::bad_id(crate::problem::quoted(path));
     }
-    Problem::invalid_field(
+    HttpProblem::invalid_field(
         if path.is_empty() { "body" } else { path },
         format_args!("can't be used: {}", crate::problem::quoted(message)),
     )

@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::app::App;
 use crate::budget::{BudgetShare, Holder};
 use crate::limits::{ANONYMOUS_BODY_MAX_BYTES, BODY_PROGRESS_MIN_BYTES};
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 
 /// Makes a schema for the OpenAPI document.
 pub(crate) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -58,7 +58,7 @@ impl FromBody for NoBody {
 
 const BUSY_RETRY_AFTER_S: u32 = 1;
 /// At most this much is allocated on the word of `Content-Length`.
-const RESERVED_MAX_BYTES: u64 = 4 * 1024 * 1024;
+const RESERVED_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Buffered {
@@ -79,7 +79,9 @@ impl Buffered {
             // Refused without reading it.
             return Err(too_large(max_bytes));
         }
-        let buffer = Vec::with_capacity(usize::try_from(least.min(RESERVED_MAX_BYTES)).unwrap_or_default());
+        let buffer = Vec::with_capacity(
+            usize::try_from(least).map_or(RESERVED_MAX_BYTES, |least| least.min(RESERVED_MAX_BYTES)),
+        );
         let reading = BodyReader {
             buffer,
             held: budget.share(payer),
@@ -88,7 +90,7 @@ impl Buffered {
         };
         match timeout(Duration::from_millis(app.limits.body_timeout_ms), reading.collect(body)).await {
             Ok(read) => read,
-            Err(_) => Err(Problem::plain(Code::SlowBody)),
+            Err(_) => Err(HttpProblem::plain(Code::SlowBody)),
         }
     }
 }
@@ -114,15 +116,15 @@ impl BodyReader {
         let mut progressed = 0;
         loop {
             let frame = match timeout_at(progress_by, body.frame()).await {
-                Ok(Some(frame)) => frame.map_err(|_| Problem::plain(Code::BadBody))?,
+                Ok(Some(frame)) => frame.map_err(|_| HttpProblem::plain(Code::BadBody))?,
                 Ok(None) => return Ok(Buffered { bytes: self.buffer.into(), held: self.held }),
-                Err(_) => return Err(Problem::plain(Code::SlowBody)),
+                Err(_) => return Err(HttpProblem::plain(Code::SlowBody)),
             };
             let Ok(data) = frame.into_data() else { continue };
             if self.buffer.len() + data.len() > self.max_bytes {
                 return Err(too_large(self.max_bytes));
             }
-            let busy = |_| Problem::plain(Code::Busy).retry_after_s(BUSY_RETRY_AFTER_S);
+            let busy = |_| HttpProblem::plain(Code::Busy).retry_after_s(BUSY_RETRY_AFTER_S);
             self.held.grow(data.len()).map_err(busy)?;
             self.buffer.extend_from_slice(&data);
             progressed += data.len();
@@ -134,8 +136,8 @@ impl BodyReader {
     }
 }
 
-fn too_large(limit_bytes: usize) -> Problem {
-    Problem::plain(Code::BodyTooLarge).with("limit_bytes", limit_bytes)
+fn too_large(limit_bytes: usize) -> HttpProblem {
+    HttpProblem::plain(Code::BodyTooLarge).with("limit_bytes", limit_bytes)
 }
 
 const JSON: &str = "application/json";
@@ -148,7 +150,7 @@ const LINES: &str = "application/x-ndjson";
 fn media_type(headers: &HeaderMap) -> Result<Option<String>> {
     refuse_compressed(headers)?;
     let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(None) };
-    let value = value.to_str().map_err(|_| Problem::plain(Code::UnsupportedMediaType))?;
+    let value = value.to_str().map_err(|_| HttpProblem::plain(Code::UnsupportedMediaType))?;
     let essence = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     Ok((!essence.is_empty()).then_some(essence))
 }
@@ -157,7 +159,7 @@ fn media_type(headers: &HeaderMap) -> Result<Option<String>> {
 fn refuse_compressed(headers: &HeaderMap) -> Result<()> {
     let plain = |v: &http::HeaderValue| v.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity");
     let all_plain = headers.get_all(CONTENT_ENCODING).iter().all(plain);
-    all_plain.then_some(()).ok_or_else(|| Problem::plain(Code::UnsupportedEncoding))
+    all_plain.then_some(()).ok_or_else(|| HttpProblem::plain(Code::UnsupportedEncoding))
 }
 
 fn demand_json(headers: &HeaderMap) -> Result<()> {
@@ -167,10 +169,10 @@ fn demand_json(headers: &HeaderMap) -> Result<()> {
     }
 }
 
-/// Names the type that was sent, since tools set types on their own.
-fn unsupported(media: &str) -> Problem {
+/// Names the type that was sent, because tools set one by default.
+fn unsupported(media: &str) -> HttpProblem {
     let came = crate::problem::quoted(media);
-    Problem::new(Code::UnsupportedMediaType, format!("`{came}` is not taken here: send `Content-Type: {JSON}`"))
+    HttpProblem::new(Code::UnsupportedMediaType, format!("`{came}` is not supported: send `Content-Type: {JSON}`"))
 }
 
 #[cfg(test)]

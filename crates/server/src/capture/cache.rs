@@ -84,14 +84,17 @@ impl ClassificationCache {
 mod tests {
     use super::*;
     use crate::capture::classified::Classifiers;
-    use crate::capture::{Captured, Context};
+    use crate::capture::{Captured, FailureContext};
 
     fn judged(error: &str, known: Option<&ClassificationCache>, now: i64) -> (Failure, Fingerprint) {
         let report = format!(r#"{{"run_id":"a","error":{error}}}"#);
         let captured = Captured::from_report(serde_json::from_str(&report).unwrap(), report.as_bytes()).unwrap();
         let by = Classifiers { rules: None, cache: known };
-        let failed =
-            captured.classify(by, &Context::default(), Timestamp::from_millis(now)).unwrap().into_failed().unwrap();
+        let failed = captured
+            .classify(by, &FailureContext::default(), Timestamp::from_millis(now))
+            .unwrap()
+            .into_failed()
+            .unwrap();
         (failed.failure, failed.fingerprint)
     }
 

@@ -22,7 +22,7 @@ use super::cache::{CacheKey, ClassificationCache};
 use super::payload::{digest, sha256_hex};
 use super::run::{ENVIRONMENT_DEFAULT, new_steps};
 use crate::limits::ATTEMPT_MAX;
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 
 pub(crate) struct Captured {
     pub(super) attempt: Option<u32>,
@@ -73,7 +73,7 @@ impl Captured {
 pub(crate) fn attempt_in_range(attempt: Option<u32>) -> Result<()> {
     match attempt {
         Some(n) if !(1..=ATTEMPT_MAX).contains(&n) => {
-            Err(Problem::invalid_field("attempt", format_args!("must be from 1 to {ATTEMPT_MAX}")))
+            Err(HttpProblem::invalid_field("attempt", format_args!("must be from 1 to {ATTEMPT_MAX}")))
         }
         Some(_) | None => Ok(()),
     }
@@ -81,18 +81,18 @@ pub(crate) fn attempt_in_range(attempt: Option<u32>) -> Result<()> {
 
 /// The stored form of a document.
 pub(crate) fn encoded(value: &impl Serialize) -> Result<Vec<u8>> {
-    let json = serde_json::to_vec(value).map_err(|e| Problem::internal(&e.to_string()))?;
+    let json = serde_json::to_vec(value).map_err(|e| HttpProblem::internal(&e.to_string()))?;
     Ok(encode(&json))
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Context<'a> {
+pub(crate) struct FailureContext<'a> {
     pub(super) run: user_rules::RunFields<'a>,
     /// The payload, if it is JSON.
     pub(super) payload: Option<&'a str>,
 }
 
-impl<'a> Context<'a> {
+impl<'a> FailureContext<'a> {
     /// For a failure reported in one call.
     pub(crate) fn of_report(fields: &'a RunFields, tenant: &'a Tenant) -> Self {
         let run = user_rules::RunFields {
@@ -152,10 +152,10 @@ impl Captured {
     pub(crate) fn classify(
         self,
         by: Classifiers<'_>,
-        context: &Context<'_>,
+        context: &FailureContext<'_>,
         now: Timestamp,
     ) -> Result<ClassifiedFailure> {
-        let Some(error) = &self.body.error else { return Err(Problem::internal("a failure without an error")) };
+        let Some(error) = &self.body.error else { return Err(HttpProblem::internal("a failure without an error")) };
         let (mut failure, fingerprint, severity) = match by.rules {
             // Rules also see the run and its payload, so their answers are not cached.
             Some(rules) => classify_error(error, &self.body, Some(rules), context, now),
@@ -196,7 +196,7 @@ fn classify_cached(
     error: &ErrorReport,
     body: &AttemptBody,
     cache: Option<&ClassificationCache>,
-    context: &Context<'_>,
+    context: &FailureContext<'_>,
     now: Timestamp,
 ) -> Classification {
     let cached = cache.and_then(|cache| Some((cache, CacheKey::of(context.run.tenant, error, body)?)));
@@ -214,7 +214,7 @@ pub(crate) fn classify_error(
     error: &ErrorReport,
     body: &AttemptBody,
     rules: Option<&UserRules>,
-    context: &Context<'_>,
+    context: &FailureContext<'_>,
     now: Timestamp,
 ) -> Classification {
     let response = body.response.as_ref();
@@ -257,7 +257,7 @@ pub(crate) fn classify_error(
 
 /// What the caller names, otherwise the built-in rules.
 fn without_rules(error: &ErrorReport, evidence: &Evidence<'_>) -> classify::Classified {
-    // Limits and waits are read from the evidence, whoever names the reason.
+    // Limits and waits come from the evidence, even if the caller names the reason.
     let built_in = classify::classify(evidence);
     match (&error.reason, error.category) {
         (None, None) => built_in,
@@ -344,7 +344,7 @@ mod tests {
         let report = format!(r#"{{"run_id":"a","error":{error}}}"#);
         let captured = Captured::from_report(serde_json::from_str(&report).unwrap(), report.as_bytes()).unwrap();
         let failed = captured
-            .classify(Classifiers { rules, cache: None }, &Context::default(), Timestamp::default())
+            .classify(Classifiers { rules, cache: None }, &FailureContext::default(), Timestamp::default())
             .unwrap()
             .into_failed()
             .unwrap()
@@ -356,8 +356,8 @@ mod tests {
     fn user_rules_outrank_callers_and_callers_outrank_built_ins() {
         let plain = r#"{"message":"Request timed out"}"#;
         assert_eq!(failure(plain, None).0, "timeout");
-        let said = r#"{"message":"Request timed out","reason":"x:mine"}"#;
-        assert_eq!(failure(said, None), ("x:mine".into(), Category::Conditional, "caller.reason".into()));
+        let named = r#"{"message":"Request timed out","reason":"x:mine"}"#;
+        assert_eq!(failure(named, None), ("x:mine".into(), Category::Conditional, "caller.reason".into()));
         let both = r#"{"message":"Request timed out","reason":"x:mine","category":"transient"}"#;
         assert_eq!(failure(both, None), ("x:mine".into(), Category::Transient, "caller.reason".into()));
         let category = r#"{"message":"Request timed out","category":"permanent"}"#;

@@ -1,5 +1,5 @@
-//! The way of a request body into the store's types: report → captured → classified → what the store takes. A type per
-//! stage, so that no step can be skipped or done twice.
+//! Turns request bodies into the engine's types: report → captured → classified → failed attempt. Each stage is a type, so
+//! that no step can be skipped or repeated.
 
 mod cache;
 mod classified;
@@ -9,7 +9,7 @@ mod replay;
 mod run;
 
 pub(crate) use cache::ClassificationCache;
-pub(crate) use classified::{Captured, Classifiers, Context, classify_error, encoded};
+pub(crate) use classified::{Captured, Classifiers, FailureContext, classify_error, encoded};
 pub(crate) use operation::operation;
 pub(crate) use replay::{check_replay, not_blank, replay};
 pub(crate) use run::{kept_output, new_run, new_step};
@@ -25,7 +25,7 @@ use redrive_core::wire::{FailRequest, Mode, StartRequest, SucceedRequest};
 use redrive_engine::{AttemptBody, FailedAttempt, Fit, LeaseToken, RunRef, Start, StartHow, Success};
 use run::new_steps;
 
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 
 /// `POST /v1/runs`.
 pub fn start(mut request: StartRequest, tenant: Tenant) -> Result<Start> {
@@ -34,7 +34,7 @@ pub fn start(mut request: StartRequest, tenant: Tenant) -> Result<Start> {
     let run = new_run(request.take_run_fields(), tenant)?;
     let how = match request.mode {
         Mode::Start if request.due_at.is_some() => {
-            return Err(Problem::invalid_field("due_at", "goes with the mode enqueue: a start begins now"));
+            return Err(HttpProblem::invalid_field("due_at", "applies only to the mode enqueue: a start begins now"));
         }
         Mode::Start => {
             let start_id = request.start_id.map(|id| Label::from(id.as_str()));
@@ -48,12 +48,12 @@ pub fn start(mut request: StartRequest, tenant: Tenant) -> Result<Start> {
 fn clocks_in_range(request: &StartRequest) -> Result<()> {
     let StartRequest { lease_ms, idle_ms, deadline_ms, .. } = *request;
     let asked = PolicyLayer { lease_ms, idle_ms, deadline_ms, ..PolicyLayer::default() };
-    asked.check().map_err(|bad| Problem::invalid_field(bad.field, format_args!("must be {}", bad.must_be)))
+    asked.check().map_err(|bad| HttpProblem::invalid_field(bad.field, format_args!("must be {}", bad.must_be)))
 }
 
 /// `POST …/fail` with the built-in rules only; `raw` is the body as sent, which identifies a resent report.
 pub fn failed(request: FailRequest, raw: &[u8], now: Timestamp) -> Result<FailedAttempt> {
-    failed_by(request, raw, Classifiers::default(), &Context::default(), now)
+    failed_by(request, raw, Classifiers::default(), &FailureContext::default(), now)
 }
 
 /// The same with the user's rules first.
@@ -61,7 +61,7 @@ pub(crate) fn failed_by(
     request: FailRequest,
     raw: &[u8],
     by: Classifiers<'_>,
-    context: &Context<'_>,
+    context: &FailureContext<'_>,
     now: Timestamp,
 ) -> Result<FailedAttempt> {
     Captured::from_fail(request, raw)?.classify(by, context, now)?.into_failed()
@@ -98,5 +98,5 @@ pub fn success(at: RunRef, request: SucceedRequest, raw: &[u8], schema: Option<&
 
 /// Parses a lease token.
 pub(crate) fn lease_token(lease: &str) -> Result<LeaseToken> {
-    lease.parse().map_err(|_| Problem::invalid_field("lease", "is not a lease that this server gave"))
+    lease.parse().map_err(|_| HttpProblem::invalid_field("lease", "is not a lease of this server"))
 }

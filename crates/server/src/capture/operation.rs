@@ -10,18 +10,18 @@ use redrive_engine::{Bulk, BulkReplay, NewOperation, Over, RunFilter, RunRef};
 
 use super::replay::{check_replay, not_blank};
 use crate::limits::{CANARY_MAX_RUNS, OPERATION_IDS_MAX, SEARCH_MAX_BYTES};
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 
 pub(crate) fn operation(request: OperationRequest, now: Timestamp, body_max_bytes: usize) -> Result<NewOperation> {
     fits_its_action(&request)?;
     let bulk = bulk(&request, now, body_max_bytes)?;
     if request.rate_per_s.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
-        return Err(Problem::invalid_field("rate_per_s", "must be above 0"));
+        return Err(HttpProblem::invalid_field("rate_per_s", "must be above 0"));
     }
     if let Some(canary) = &request.canary {
         check_canary(canary)?;
     }
-    let shown = serde_json::value::to_raw_value(&request.filter).map_err(|e| Problem::internal(&e.to_string()))?;
+    let shown = serde_json::value::to_raw_value(&request.filter).map_err(|e| HttpProblem::internal(&e.to_string()))?;
     let OperationRequest { filter, ids, all, reason, rate_per_s, canary, settle_ms, dry_run, .. } = request;
     let over = over(&filter, ids, all)?;
     Ok(NewOperation { over, bulk, reason, rate_per_s, canary, settle_ms, dry_run, filter: shown })
@@ -29,10 +29,10 @@ pub(crate) fn operation(request: OperationRequest, now: Timestamp, body_max_byte
 
 fn check_canary(canary: &Canary) -> Result<()> {
     if !(1..=CANARY_MAX_RUNS).contains(&canary.size) {
-        return Err(Problem::invalid_field("canary.size", format_args!("must be from 1 to {CANARY_MAX_RUNS}")));
+        return Err(HttpProblem::invalid_field("canary.size", format_args!("must be from 1 to {CANARY_MAX_RUNS}")));
     }
     if !(0.0..=1.0).contains(&canary.max_failure_share) {
-        return Err(Problem::invalid_field("canary.max_failure_share", "must be from 0 to 1"));
+        return Err(HttpProblem::invalid_field("canary.max_failure_share", "must be from 0 to 1"));
     }
     Ok(())
 }
@@ -40,17 +40,20 @@ fn check_canary(canary: &Canary) -> Result<()> {
 fn over(filter: &OperationFilter, ids: Option<Vec<redrive_core::ids::RunId>>, all: bool) -> Result<Over> {
     let Some(ids) = ids else {
         if filter.is_empty() && !all {
-            return Err(Problem::plain(Code::FilterRequired));
+            return Err(HttpProblem::plain(Code::FilterRequired));
         }
         return Ok(Over::Filter(Box::new(run_filter(filter)?)));
     };
     let only_the_tenant = OperationFilter { tenant: filter.tenant.clone(), ..OperationFilter::default() };
     if *filter != only_the_tenant || all {
-        return Err(Problem::invalid_field("ids", "can't go with a filter but its tenant, nor with `all`"));
+        return Err(HttpProblem::invalid_field(
+            "ids",
+            "can't be combined with `all` or with a filter other than the tenant",
+        ));
     }
-    let Some(tenant) = &filter.tenant else { return Err(Problem::plain(Code::TenantRequired)) };
+    let Some(tenant) = &filter.tenant else { return Err(HttpProblem::plain(Code::TenantRequired)) };
     if ids.is_empty() || ids.len() > OPERATION_IDS_MAX {
-        return Err(Problem::invalid_field("ids", format_args!("must be from 1 to {OPERATION_IDS_MAX}")));
+        return Err(HttpProblem::invalid_field("ids", format_args!("must be from 1 to {OPERATION_IDS_MAX}")));
     }
     Ok(Over::Runs(ids.into_iter().map(|run_id| RunRef { tenant: tenant.clone(), run_id }).collect()))
 }
@@ -58,7 +61,7 @@ fn over(filter: &OperationFilter, ids: Option<Vec<redrive_core::ids::RunId>>, al
 fn run_filter(filter: &OperationFilter) -> Result<RunFilter> {
     let q = filter.q.clone().filter(|q| !q.trim().is_empty());
     if q.as_ref().is_some_and(|q| q.len() > SEARCH_MAX_BYTES) {
-        return Err(Problem::invalid_field("filter.q", format_args!("must be at most {SEARCH_MAX_BYTES} bytes")));
+        return Err(HttpProblem::invalid_field("filter.q", format_args!("must be at most {SEARCH_MAX_BYTES} bytes")));
     }
     Ok(RunFilter {
         tenant: filter.tenant.clone(),
@@ -81,19 +84,23 @@ fn run_filter(filter: &OperationFilter) -> Result<RunFilter> {
 }
 
 /// A list must not be empty: that would mean everything.
-fn words<T: FromStr>(name: &str, said: &Option<OneOrMany>) -> Result<Vec<T>> {
-    let Some(said) = said else { return Ok(Vec::new()) };
-    let bad =
-        || Problem::invalid_field(&format!("filter.{name}"), format_args!("is not what `{name}` can be in a list"));
-    let words = said.words();
+fn words<T: FromStr>(name: &str, given: &Option<OneOrMany>) -> Result<Vec<T>> {
+    let Some(given) = given else { return Ok(Vec::new()) };
+    let bad = || {
+        HttpProblem::invalid_field(
+            &format!("filter.{name}"),
+            format_args!("must be a valid `{name}`, or a list of them"),
+        )
+    };
+    let words = given.words();
     if words.is_empty() || words.len() > FILTER_VALUES_MAX || words.contains(&"") {
         return Err(bad());
     }
     words.into_iter().map(|word| word.parse().map_err(|_| bad())).collect()
 }
 
-fn labels(name: &str, said: &Option<OneOrMany>) -> Result<Vec<Label>> {
-    let words: Vec<String> = words(name, said)?;
+fn labels(name: &str, given: &Option<OneOrMany>) -> Result<Vec<Label>> {
+    let words: Vec<String> = words(name, given)?;
     Ok(words.iter().map(|word| word.as_str().into()).collect())
 }
 
@@ -112,14 +119,16 @@ fn fits_its_action(request: &OperationRequest) -> Result<()> {
         ("into", request.into.is_some(), &[Merge]),
     ];
     match given.iter().find(|(_, given, with)| *given && !with.contains(&request.action)) {
-        Some((field, ..)) => Err(Problem::invalid_field(field, format_args!("does not go with {}", request.action))),
+        Some((field, ..)) => {
+            Err(HttpProblem::invalid_field(field, format_args!("does not apply to {}", request.action)))
+        }
         None => Ok(()),
     }
 }
 
 fn bulk(request: &OperationRequest, now: Timestamp, payload_max_bytes: usize) -> Result<Bulk> {
     let OperationRequest { fix, instruction, model, agent, queue, .. } = request.clone();
-    let missing = |field: &str| Problem::invalid_field(field, format_args!("is needed for {}", request.action));
+    let missing = |field: &str| HttpProblem::invalid_field(field, format_args!("is required for {}", request.action));
     Ok(match request.action {
         OperationAction::Replay => {
             let single = ReplayRequest { fix, instruction, model, agent, queue, ..ReplayRequest::default() };
@@ -136,7 +145,7 @@ fn bulk(request: &OperationRequest, now: Timestamp, payload_max_bytes: usize) ->
         }
         OperationAction::Reassign => {
             if agent.is_none() && queue.is_none() {
-                return Err(Problem::invalid_field("agent", "is missing, and so is `queue`: name one of them"));
+                return Err(HttpProblem::invalid_field("agent", "or `queue` is required"));
             }
             not_blank("agent", agent.as_ref())?;
             Bulk::Reassign { agent, queue }
@@ -144,7 +153,7 @@ fn bulk(request: &OperationRequest, now: Timestamp, payload_max_bytes: usize) ->
         OperationAction::Defer => {
             let until = request.until.ok_or_else(|| missing("until"))?;
             if until <= now {
-                return Err(Problem::invalid_field("until", "must be in the future"));
+                return Err(HttpProblem::invalid_field("until", "must be in the future"));
             }
             Bulk::Defer { until }
         }

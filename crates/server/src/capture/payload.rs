@@ -1,4 +1,4 @@
-//! Payloads as they came, and the digests that recognise equal content.
+//! Reported payloads, and the digests that recognise equal content.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,7 +6,7 @@ use redrive_core::wire::{PayloadOmitted, RawJson};
 use redrive_engine::{Digest, Payload, PayloadKind, encode};
 use sha2::{Digest as _, Sha256};
 
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 
 /// At most one of the three may be given.
 pub(super) fn payload(
@@ -18,7 +18,8 @@ pub(super) fn payload(
         (None, None, None) => Ok(of_bytes(PayloadKind::None, b"")),
         (Some(json), None, None) => Ok(of_bytes(PayloadKind::Json, json.get().as_bytes())),
         (None, Some(text), None) => {
-            let bytes = STANDARD.decode(text).map_err(|_| Problem::invalid_field("payload_base64", "is not base64"))?;
+            let bytes =
+                STANDARD.decode(text).map_err(|_| HttpProblem::invalid_field("payload_base64", "is not base64"))?;
             Ok(of_bytes(PayloadKind::Bytes, &bytes))
         }
         (None, None, Some(omitted)) => of_omitted(omitted),
@@ -34,12 +35,15 @@ fn of_bytes(kind: PayloadKind, bytes: &[u8]) -> Payload {
 /// Its hash is the digest that the payload itself would have, so both are recognised as equal.
 fn of_omitted(omitted: &PayloadOmitted) -> Result<Payload> {
     let hash = from_hex(omitted.sha256.as_str())
-        .ok_or_else(|| Problem::invalid_field("payload_omitted.sha256", "must be 64 hex digits"))?;
+        .ok_or_else(|| HttpProblem::invalid_field("payload_omitted.sha256", "must be 64 hex digits"))?;
     Ok(Payload { kind: PayloadKind::Omitted, digest: first_half(&hash), encoded: encode(b"") })
 }
 
-fn twice(field: &str) -> Problem {
-    Problem::invalid_field(field, "can't go with another payload: give one of payload, payload_base64, payload_omitted")
+fn twice(field: &str) -> HttpProblem {
+    HttpProblem::invalid_field(
+        field,
+        "can't be combined with another payload: send one of payload, payload_base64, payload_omitted",
+    )
 }
 
 pub(crate) fn digest(bytes: &[u8]) -> Digest {

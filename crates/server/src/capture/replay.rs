@@ -8,18 +8,18 @@ use redrive_engine::{FixedPayload, Replay, encode};
 use super::classified::encoded;
 use super::payload::payload;
 use crate::limits::INSTRUCTION_MAX_BYTES;
-use crate::problem::{Code, Problem, Result, quoted};
+use crate::problem::{Code, HttpProblem, Result, quoted};
 
 /// Checks that need no look-up.
 pub(crate) fn check_replay(request: &ReplayRequest) -> Result<()> {
     if request.instruction.as_ref().is_some_and(|text| text.token().len() > INSTRUCTION_MAX_BYTES) {
-        return Err(Problem::invalid_field(
+        return Err(HttpProblem::invalid_field(
             "instruction",
             format_args!("must be at most {INSTRUCTION_MAX_BYTES} bytes"),
         ));
     }
     if request.instruction.as_ref().is_some_and(|text| text.decode().trim().is_empty()) {
-        return Err(Problem::invalid_field("instruction", "must say something"));
+        return Err(HttpProblem::invalid_field("instruction", "must not be empty"));
     }
     let names = [("model", &request.model), ("agent", &request.agent), ("from_step", &request.from_step)];
     for (field, name) in names {
@@ -27,10 +27,10 @@ pub(crate) fn check_replay(request: &ReplayRequest) -> Result<()> {
     }
     match &request.fix {
         Some(Fix { json_patch: Some(operations), payload: None }) if operations.is_empty() => {
-            Err(Problem::invalid_field("fix.json_patch", "must have an operation"))
+            Err(HttpProblem::invalid_field("fix.json_patch", "must have an operation"))
         }
         Some(Fix { json_patch: Some(_), payload: Some(_) } | Fix { json_patch: None, payload: None }) => {
-            Err(Problem::invalid_field("fix", "must have either json_patch or payload"))
+            Err(HttpProblem::invalid_field("fix", "must have either json_patch or payload"))
         }
         Some(Fix { json_patch: Some(_), payload: None } | Fix { json_patch: None, payload: Some(_) }) | None => Ok(()),
     }
@@ -38,7 +38,7 @@ pub(crate) fn check_replay(request: &ReplayRequest) -> Result<()> {
 
 pub(crate) fn not_blank(field: &str, name: Option<&Label>) -> Result<()> {
     match name {
-        Some(name) if name.as_str().trim().is_empty() => Err(Problem::invalid_field(field, "must not be empty")),
+        Some(name) if name.as_str().trim().is_empty() => Err(HttpProblem::invalid_field(field, "must not be empty")),
         Some(_) | None => Ok(()),
     }
 }
@@ -69,15 +69,15 @@ fn fixed(fix: &Fix, current: &RevisionView, max_bytes: usize) -> Result<FixedPay
         return Ok(FixedPayload { from_revision, payload: payload(fix.payload.as_ref(), None, None)?, patch: None });
     };
     let Some(before) = &current.payload else {
-        return Err(Problem::invalid_field("fix.json_patch", "needs a payload that is JSON: give a whole one instead"));
+        return Err(HttpProblem::invalid_field("fix.json_patch", "needs a JSON payload: send a whole payload instead"));
     };
     let after = patch::apply(before.get(), operations, max_bytes).map_err(|bad| refused(&bad))?;
-    let after = serde_json::value::RawValue::from_string(after).map_err(|e| Problem::internal(&e.to_string()))?;
-    let patch = serde_json::to_vec(operations).map_err(|e| Problem::internal(&e.to_string()))?;
+    let after = serde_json::value::RawValue::from_string(after).map_err(|e| HttpProblem::internal(&e.to_string()))?;
+    let patch = serde_json::to_vec(operations).map_err(|e| HttpProblem::internal(&e.to_string()))?;
     Ok(FixedPayload { from_revision, payload: payload(Some(&after), None, None)?, patch: Some(encode(&patch)) })
 }
 
-fn refused(bad: &BadPatch) -> Problem {
+fn refused(bad: &BadPatch) -> HttpProblem {
     let code = match bad.why {
         Why::TestFailed => Code::PatchTestFailed,
         Why::TooCostly => Code::PatchTooCostly,
@@ -92,8 +92,8 @@ fn refused(bad: &BadPatch) -> Problem {
         | Why::TooMany => Code::BadPatch,
     };
     let pointer = quoted(&bad.path).to_owned();
-    let said = format!("operation {} (`{pointer}`): {}", bad.operation, bad.why);
-    Problem::new(code, said).with("operation", bad.operation).with("pointer", pointer)
+    let words = format!("operation {} (`{pointer}`): {}", bad.operation, bad.why);
+    HttpProblem::new(code, words).with("operation", bad.operation).with("pointer", pointer)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Runs and steps as they were reported, with their defaults.
+//! Reported runs and steps, validated and with their defaults.
 
 use redrive_core::ids::{CallId, QueueName, StepKey, Tenant};
 use redrive_core::ledger::may_be_given;
@@ -9,7 +9,7 @@ use redrive_engine::{About, NewRun, NewStep, encode};
 use super::classified::encoded;
 use super::payload::{payload, sha256_hex};
 use crate::limits::{STEP_CHECK_MAX_BYTES, STEP_OUTPUT_MAX_BYTES};
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 
 pub(super) const ENVIRONMENT_DEFAULT: &str = "production";
 
@@ -76,9 +76,9 @@ pub(crate) fn new_steps(steps: Vec<StepReport>) -> Result<Vec<NewStep>> {
 
 /// Validates a step; `within` is the path of its fields.
 pub(crate) fn new_step(step: ReportedStep, within: &str) -> Result<NewStep> {
-    let bad = |field: &str, must: &str| Err(Problem::invalid_field(&format!("{within}{field}"), must));
+    let bad = |field: &str, must: &str| Err(HttpProblem::invalid_field(&format!("{within}{field}"), must));
     let status = match step.status {
-        StepStatus::Started if step.checked => return bad("checked", "goes with committed or failed"),
+        StepStatus::Started if step.checked => return bad("checked", "applies only to committed or failed"),
         StepStatus::Started | StepStatus::Committed | StepStatus::Failed => step.status,
         StepStatus::Unknown | StepStatus::Reconciled => return bad("status", "must be started, committed or failed"),
     };
@@ -86,7 +86,7 @@ pub(crate) fn new_step(step: ReportedStep, within: &str) -> Result<NewStep> {
         return bad("check", &format!("must be at most {STEP_CHECK_MAX_BYTES} bytes"));
     }
     if step.key.as_ref().is_some_and(|key| !may_be_given(key.as_str(), step.name.as_str())) {
-        return bad("key", "may begin with `step:` only where it is the key that a step of this name has without one");
+        return bad("key", "may begin with `step:` only if it is the default key of a step with this name");
     }
     let (output, output_omitted) = kept_output(step.output.as_ref());
     let check = step.check.as_ref().map(|check| encode(check.token().as_bytes()));

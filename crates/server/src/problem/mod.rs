@@ -12,11 +12,11 @@ use redrive_core::wire;
 use redrive_engine::Error;
 use serde_json::{Map, Value};
 
-pub(crate) type Result<T, E = Problem> = std::result::Result<T, E>;
+pub(crate) type Result<T, E = HttpProblem> = std::result::Result<T, E>;
 
 /// A refused call. The text is our own; a client's text is quoted only to name a field, and cut.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Problem {
+pub struct HttpProblem {
     pub code: Code,
     pub detail: String,
     more: Map<String, Value>,
@@ -26,7 +26,7 @@ pub struct Problem {
 /// The longest part of a client's text in a problem.
 const QUOTED_MAX_BYTES: usize = 200;
 
-impl Problem {
+impl HttpProblem {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into(), more: Map::new(), retry_after_s: None }
     }
@@ -82,7 +82,7 @@ pub(crate) fn quoted(text: &str) -> &str {
     &text[..text.floor_char_boundary(QUOTED_MAX_BYTES)]
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for HttpProblem {
     fn into_response(self) -> Response {
         let (status, code, retry_after_s) = (self.status(), self.code, self.retry_after_s);
         // A map of strings and plain values always serialises.
@@ -104,53 +104,53 @@ impl IntoResponse for Problem {
 const BUSY_RETRY_AFTER_S: u32 = 1;
 const UNAVAILABLE_RETRY_AFTER_S: u32 = 5;
 
-impl From<Error> for Problem {
+impl From<Error> for HttpProblem {
     fn from(error: Error) -> Self {
-        let said = error.to_string();
+        let detail = error.to_string();
         match error {
-            Error::NotFound(_) => Self::new(Code::NotFound, said),
+            Error::NotFound(_) => Self::new(Code::NotFound, detail),
             Error::Refused(refused) => refused.into(),
             Error::DeadLettered(verdict) => {
                 let verdict = serde_json::to_value(*verdict).unwrap_or_default();
-                Self::new(Code::DeadLettered, said).with("verdict", verdict)
+                Self::new(Code::DeadLettered, detail).with("verdict", verdict)
             }
-            Error::LeaseLost { recorded } => Self::new(Code::LeaseLost, said).with("recorded", recorded),
-            Error::Cancelled { recorded } => Self::new(Code::Cancelled, said).with("recorded", recorded),
-            Error::AttemptConflict { attempt } => Self::new(Code::AttemptConflict, said).with("attempt", attempt),
-            Error::RunConflict => Self::new(Code::RunConflict, said),
-            Error::PatternMerged { into } => Self::new(Code::Merged, said).with("into", into),
-            Error::PlanChanged { hash } => Self::new(Code::PlanChanged, said).with("plan_hash", hash),
-            Error::RevisionChanged => Self::new(Code::PlanChanged, said),
-            Error::NoSuchStep => Self::invalid_field("from_step", "names no step on record"),
-            Error::OwnRequest => Self::new(Code::OwnRequest, said),
-            Error::OperationIs(state) => Self::new(Code::OperationState, said).with("state", state.as_str()),
-            Error::MergeRefused(_) => Self::new(Code::MergeRefused, said),
+            Error::LeaseLost { recorded } => Self::new(Code::LeaseLost, detail).with("recorded", recorded),
+            Error::Cancelled { recorded } => Self::new(Code::Cancelled, detail).with("recorded", recorded),
+            Error::AttemptConflict { attempt } => Self::new(Code::AttemptConflict, detail).with("attempt", attempt),
+            Error::RunConflict => Self::new(Code::RunConflict, detail),
+            Error::PatternMerged { into } => Self::new(Code::Merged, detail).with("into", into),
+            Error::PlanChanged { hash } => Self::new(Code::PlanChanged, detail).with("plan_hash", hash),
+            Error::RevisionChanged => Self::new(Code::PlanChanged, detail),
+            Error::NoSuchStep => Self::invalid_field("from_step", "is not a recorded step"),
+            Error::OwnRequest => Self::new(Code::OwnRequest, detail),
+            Error::OperationIs(state) => Self::new(Code::OperationState, detail).with("state", state.as_str()),
+            Error::MergeRefused(_) => Self::new(Code::MergeRefused, detail),
             Error::EffectInProgress { run_id, call_id } => {
-                Self::new(Code::EffectInProgress, said).with("run_id", run_id).with("call_id", call_id)
+                Self::new(Code::EffectInProgress, detail).with("run_id", run_id).with("call_id", call_id)
             }
-            Error::EffectUnknown => Self::new(Code::EffectUnknown, said),
+            Error::EffectUnknown => Self::new(Code::EffectUnknown, detail),
             Error::EffectSettled { status } => {
-                Self::new(Code::EffectSettled, said).with("effect_status", status.as_str())
+                Self::new(Code::EffectSettled, detail).with("effect_status", status.as_str())
             }
-            Error::LeaseNeeded => Self::new(Code::LeaseNeeded, said),
-            Error::BadCursor => Self::new(Code::BadCursor, said),
-            Error::TooManySteps { most } => Self::new(Code::TooManySteps, said).with("limit", most),
-            Error::TooManyQueues { most } => Self::new(Code::TooManyQueues, said).with("limit", most),
-            Error::ManagedByConfig => Self::new(Code::ManagedByConfig, said),
-            Error::Busy => Self::new(Code::Busy, said).retry_after_s(BUSY_RETRY_AFTER_S),
-            Error::Closing => Self::new(Code::Closing, said).retry_after_s(BUSY_RETRY_AFTER_S),
+            Error::LeaseNeeded => Self::new(Code::LeaseNeeded, detail),
+            Error::BadCursor => Self::new(Code::BadCursor, detail),
+            Error::TooManySteps { most } => Self::new(Code::TooManySteps, detail).with("limit", most),
+            Error::TooManyQueues { most } => Self::new(Code::TooManyQueues, detail).with("limit", most),
+            Error::ManagedByConfig => Self::new(Code::ManagedByConfig, detail),
+            Error::Busy => Self::new(Code::Busy, detail).retry_after_s(BUSY_RETRY_AFTER_S),
+            Error::Closing => Self::new(Code::Closing, detail).retry_after_s(BUSY_RETRY_AFTER_S),
             Error::Unavailable(_) => {
-                tracing::error!(error = %said, "store unavailable");
+                tracing::error!(error = %detail, "store unavailable");
                 Self::plain(Code::Unavailable).retry_after_s(UNAVAILABLE_RETRY_AFTER_S)
             }
             Error::Damaged(_) | Error::Unexpected(_) | Error::Corrupt { .. } | Error::Storage(_) => {
-                Self::internal(&said)
+                Self::internal(&detail)
             }
         }
     }
 }
 
-impl Problem {
+impl HttpProblem {
     /// Logs the cause and hides it from the caller.
     pub(crate) fn internal(cause: &str) -> Self {
         tracing::error!(error = cause, "internal error");
@@ -158,7 +158,7 @@ impl Problem {
     }
 }
 
-impl From<Refused> for Problem {
+impl From<Refused> for HttpProblem {
     fn from(refused: Refused) -> Self {
         let problem = Self::new(code_of(&refused), refused.to_string());
         match refused {
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_problem_names_its_code_page_and_field() {
-        let problem = Problem::invalid_field("lease_ms", "must be from 500 to 86400000").into_wire();
+        let problem = HttpProblem::invalid_field("lease_ms", "must be from 500 to 86400000").into_wire();
         insta::assert_json_snapshot!(problem, @r#"
         {
           "type": "/errors/invalid_field",
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn long_names_are_cut_in_problems() {
-        let problem = Problem::invalid_field(&"é".repeat(1_000), "is odd");
+        let problem = HttpProblem::invalid_field(&"é".repeat(1_000), "is odd");
         assert!(problem.detail.len() < 300);
     }
 
@@ -259,15 +259,15 @@ mod tests {
 
     #[test]
     fn refusals_carry_the_fields_that_their_code_names() {
-        let merged = Problem::from(Refused::MergedInto("other".parse().unwrap())).into_wire();
+        let merged = HttpProblem::from(Refused::MergedInto("other".parse().unwrap())).into_wire();
         assert_eq!(merged.more["into"], "other");
-        let lost = Problem::from(Error::LeaseLost { recorded: true }).into_wire();
+        let lost = HttpProblem::from(Error::LeaseLost { recorded: true }).into_wire();
         assert_eq!((lost.status, &lost.more["recorded"]), (409, &true.into()));
     }
 
     #[test]
     fn internal_errors_do_not_reach_the_caller() {
-        let problem = Problem::from(Error::Unexpected("secret column".into())).into_wire();
+        let problem = HttpProblem::from(Error::Unexpected("secret column".into())).into_wire();
         assert_eq!(
             (problem.status, problem.detail.as_str()),
             (500, "the server's log has the cause under this request id")

@@ -1,5 +1,5 @@
-//! Open connections and what each is doing. When there are too many, a newcomer replaces the least deserving one, so
-//! clients that hold connections without using them keep nobody out.
+//! Open connections and their phases. When there are too many, a new one evicts an idle one, so that clients which hold
+//! connections without using them lock nobody out.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
 
-use crate::limits::{ANSWER_PROGRESS_MIN_BYTES, BODY_PROGRESS_MIN_BYTES, LINGER_MAX_BYTES, Limits};
+use crate::limits::{ANSWER_PROGRESS_MIN_BYTES, BODY_PROGRESS_MIN_BYTES, LINGER_MAX_BYTES, ServerLimits};
 
 /// What a connection is doing, in the order in which connections are evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -168,7 +168,7 @@ impl ConnectionSlot {
         self.answered.store(true, Ordering::Release);
     }
 
-    /// A request was answered before all of its body had come.
+    /// A request was answered before its whole body had arrived.
     pub(super) fn left_unread(&self) {
         self.unread.store(true, Ordering::Release);
     }
@@ -177,7 +177,7 @@ impl ConnectionSlot {
         self.unread.load(Ordering::Acquire)
     }
 
-    /// Whether an answer has been handed over since the last look.
+    /// Whether an answer has been handed over since the last call.
     pub(super) fn take_answered(&self) -> bool {
         self.answered.swap(false, Ordering::AcqRel)
     }
@@ -209,7 +209,7 @@ pub(super) struct TimedStream<S> {
     linger: Option<Linger>,
 }
 
-/// What is left of a body that was answered before it had come.
+/// The unread rest of a body that was answered early.
 struct Linger {
     until: Pin<Box<Sleep>>,
     stall: Pin<Box<Sleep>>,
@@ -227,7 +227,7 @@ pub(super) struct StreamTimeouts {
 }
 
 impl StreamTimeouts {
-    pub(super) fn of(limits: &Limits) -> Self {
+    pub(super) fn of(limits: &ServerLimits) -> Self {
         let ms = Duration::from_millis;
         Self {
             head: ms(limits.head_timeout_ms),
@@ -290,8 +290,8 @@ impl<S> TimedStream<S> {
 }
 
 impl<S: AsyncRead + Unpin> TimedStream<S> {
-    /// Closing while bytes of a client are unread resets its connection, and a client that is still sending never sees the
-    /// answer. So they are read and thrown away, within the times that a body has; meanwhile it makes way for others.
+    /// Closing a socket with unread bytes resets the connection, and a client that is still sending never sees the answer.
+    /// So the rest is read and discarded, within the timeouts of a body; meanwhile the connection can be evicted.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let StreamTimeouts { body, body_stall, .. } = self.times;
         if self.linger.is_none() && self.slot.phase() != Phase::Idle {
@@ -382,7 +382,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
 mod tests {
     use super::*;
 
-    /// Whether it was told to close.
+    /// Whether it was asked to close.
     fn is_cut(slot: &ConnectionSlot) -> bool {
         let open = slot.connections.lock();
         !open.places.contains_key(&*slot.place.lock().unwrap())
@@ -398,7 +398,7 @@ mod tests {
         let mut slots = slots(&connections, 3);
         slots[0].enter(Phase::Busy);
         assert!(connections.try_admit().is_none(), "the oldest head is still there");
-        assert!(connections.try_admit().is_none(), "and nobody else has to go for the same newcomer");
+        assert!(connections.try_admit().is_none(), "one newcomer evicts one connection");
         assert_eq!(slots.iter().map(is_cut).collect::<Vec<_>>(), [false, true, false]);
         drop(slots.remove(1));
         let newcomer = connections.try_admit().unwrap();

@@ -26,7 +26,7 @@ use tokio::sync::watch;
 
 use super::connections::{ConnectionSlot, Connections, Phase};
 use super::connections::{StreamTimeouts, TimedStream};
-use crate::limits::Limits;
+use crate::limits::ServerLimits;
 use redrive_engine::tasks::Tasks;
 
 /// The pause after a failed accept, most likely for want of file handles.
@@ -41,7 +41,7 @@ impl Listener {
     pub(super) fn start(
         socket: TcpListener,
         router: Router,
-        limits: &Limits,
+        limits: &ServerLimits,
         stop: watch::Receiver<bool>,
     ) -> io::Result<Self> {
         let address = socket.local_addr()?;
@@ -130,7 +130,7 @@ struct ConnectionServer {
 }
 
 impl ConnectionServer {
-    fn new(router: Router, limits: &Limits) -> Self {
+    fn new(router: Router, limits: &ServerLimits) -> Self {
         Self { router, times: StreamTimeouts::of(limits), idle: Duration::from_millis(limits.idle_timeout_ms) }
     }
 
@@ -180,7 +180,7 @@ impl Service<Request<Incoming>> for RequestFront {
     }
 }
 
-/// The body of a request; its connection hears when somebody has lost interest before its end.
+/// The body of a request; tells its connection if it is dropped unread.
 struct RequestBody {
     body: Incoming,
     ended: bool,
@@ -214,7 +214,7 @@ impl Drop for RequestBody {
     }
 }
 
-/// The body of an answer; its connection hears when all of it was handed over.
+/// The body of an answer; tells its connection when it is complete.
 pub(super) struct AnswerBody {
     body: Body,
     slot: Arc<ConnectionSlot>,
@@ -261,12 +261,12 @@ mod tests {
 
     const LARGE: usize = 1024 * 1024;
 
-    /// A client's end of a connection, and how the other end fared when it was over.
+    /// The client's end of a connection, and the result of serving it.
     fn connect() -> (DuplexStream, Arc<Connections>, impl Future<Output = hyper::Result<()>>) {
         let router =
             Router::new().route("/large", get(|| async { vec![b'x'; LARGE] })).route("/", get(|| async { "" }));
         let connections = Connections::new(10, 10);
-        let serving = ConnectionServer::new(router, &Limits::default());
+        let serving = ConnectionServer::new(router, &ServerLimits::default());
         let (client, server) = duplex(64 * 1024);
         let slots = connections.clone();
         let served = async move { serving.connection(server, slots.admit().await).await };
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_nobody_takes_ends_its_connection() {
+    async fn an_unread_answer_closes_its_connection() {
         let (mut client, connections, served) = connect();
         ask(&mut client, "/large").await;
         let (after, ended) = seconds(served).await;
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_taken_in_drops_ends_its_connection() {
+    async fn an_answer_read_by_drips_closes_its_connection() {
         let (mut client, _connections, served) = connect();
         ask(&mut client, "/large").await;
         let dripping = async {
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_taken_slowly_arrives() {
+    async fn an_answer_read_slowly_arrives() {
         let (mut client, connections, served) = connect();
         let slow = async {
             ask(&mut client, "/large").await;
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_stalls_after_its_refusal_ends_in_five_seconds() {
+    async fn a_body_stalling_after_its_refusal_ends_in_five_seconds() {
         let (mut client, connections, served) = connect();
         let client = async {
             ask_with_body(&mut client).await;
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_drips_after_its_refusal_ends_in_time() {
+    async fn a_body_dripping_after_its_refusal_ends_in_time() {
         let (mut client, _connections, served) = connect();
         ask_with_body(&mut client).await;
         let dripping = async {

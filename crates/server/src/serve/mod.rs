@@ -1,4 +1,4 @@
-//! The server from start to stop: bind, serve, finish what is in hand, close the store.
+//! The server from start to stop: bind, serve, finish open requests, close the store.
 
 mod connections;
 mod listener;
@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::app::App;
-use crate::limits::{BadLimit, Limits, METRICS_CONNECTIONS_MAX, OTHER_FILES};
+use crate::limits::{BadLimit, METRICS_CONNECTIONS_MAX, OTHER_FILES, ServerLimits};
 use crate::router::{metrics_router, router};
 use redrive_engine::services::Engine;
 
@@ -26,7 +26,7 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Serves `/metrics` without a key.
     pub metrics_listen: Option<SocketAddr>,
-    pub limits: Limits,
+    pub limits: ServerLimits,
     /// The name of this process among those that share the store.
     pub replica: String,
 }
@@ -34,7 +34,7 @@ pub struct Config {
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error("can't listen on {address}: {}", told(error))]
+    #[error("can't listen on {address}: {}", bind_hint(error))]
     Bind { address: SocketAddr, error: io::Error },
     #[error(transparent)]
     Limit(#[from] BadLimit),
@@ -42,7 +42,7 @@ pub enum StartError {
     Store(#[from] redrive_engine::Error),
 }
 
-fn told(error: &io::Error) -> String {
+fn bind_hint(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => "the port is taken by another process; choose another one with --listen".into(),
         _ => error.to_string(),
@@ -81,12 +81,12 @@ impl Server {
         let grace = Duration::from_millis(limits.grace_ms);
         let app = App::new(store.clone(), dice, rules, limits.clone());
         let stop = watch::Sender::new(false);
-        let listening = |address, socket, router, limits: &Limits| {
+        let listening = |address, socket, router, limits: &ServerLimits| {
             Listener::start(socket, router, limits, stop.subscribe())
                 .map_err(|error| StartError::Bind { address, error })
         };
         let listener = listening(config.listen, socket, router(app.clone()), &limits)?;
-        let few = Limits { connections_max: limits.connections_max.min(METRICS_CONNECTIONS_MAX), ..limits };
+        let few = ServerLimits { connections_max: limits.connections_max.min(METRICS_CONNECTIONS_MAX), ..limits };
         let metrics = match metrics_socket {
             Some((address, socket)) => Some(listening(address, socket, metrics_router(app.clone()), &few)?),
             None => None,

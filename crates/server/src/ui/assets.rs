@@ -1,5 +1,4 @@
-//! The stylesheet and scripts, embedded in the binary. Browsers cache and revalidate
-//! them.
+//! The stylesheet and scripts, embedded in the binary. Browsers cache and revalidate them.
 
 use std::sync::LazyLock;
 

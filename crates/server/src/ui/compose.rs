@@ -1,10 +1,10 @@
-//! `/operations/new`: one action over many runs, put together. What it would do is frozen and shown before it starts.
+//! `/operations/new`: composes one action over many runs, and previews it over a frozen set.
 
 use maud::{Markup, html};
 use redrive_core::wire::{Canary, OneOrMany, OperationAction, OperationFilter, OperationRequest};
 use redrive_engine::{Over, RunRef};
 
-use super::components::{FilterChip, chips, choice, field, head, hidden, of, panel, said};
+use super::components::{FilterChip, chips, choice, field, head, hidden, isolated, of, panel};
 use super::form::Form;
 use super::form::Notice;
 use super::layout::Tab;
@@ -12,11 +12,11 @@ use super::page::{FormResult, PageContent, PageRequest};
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::capture;
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 use crate::query::{FromQuery, Param, ParamKind, RawQuery};
 
 const CANARY_WAIT_MS: u64 = 5 * 60 * 1_000;
-/// Runs that are named one by one: a page of them.
+/// Runs that can be selected one by one: a page of them.
 const NAMED_MAX: usize = 500;
 const FILTERS: [&str; 16] = [
     "tenant",
@@ -82,23 +82,23 @@ impl FromQuery for ComposeQuery {
 
 pub(crate) async fn get(_: App, visit: PageRequest<(), ComposeQuery>) -> Result<PageContent> {
     let ComposeQuery { action, canary, filter } = visit.query;
-    sheet(&visit.who, &OperationDraft { action: action_of(&action)?, canary, filter, runs: Vec::new() })
+    content(&visit.who, &OperationDraft { action: action_of(&action)?, canary, filter, runs: Vec::new() })
 }
 
-/// From a list, with what was selected there; nothing is made yet.
+/// From a list, with its selection; nothing is created yet.
 pub(crate) async fn post(_: App, visit: PageRequest, form: Form) -> Result<FormResult> {
     let draft = OperationDraft::of(&form)?;
     if draft.runs.is_empty() && !form.has("all") {
-        return Err(Problem::new(Code::FilterRequired, "no run is selected: tick some, or all that match"));
+        return Err(HttpProblem::new(Code::FilterRequired, "no run is selected: select runs, or all matching"));
     }
-    sheet(&visit.who, &draft).map(FormResult::Show)
+    content(&visit.who, &draft).map(FormResult::Show)
 }
 
 struct OperationDraft {
     action: OperationAction,
     canary: String,
     filter: Vec<(String, String)>,
-    /// Named one by one; empty: whatever matches the filter.
+    /// Selected one by one; empty: all that match the filter.
     runs: Vec<String>,
 }
 
@@ -120,12 +120,13 @@ impl OperationDraft {
 }
 
 fn action_of(word: &str) -> Result<OperationAction> {
-    word.parse().map_err(|_| Problem::invalid_field("action", "must be what an operation can do"))
+    word.parse().map_err(|_| HttpProblem::invalid_field("action", "is not an action of an operation"))
 }
 
-fn sheet(who: &Visitor, draft: &OperationDraft) -> Result<PageContent> {
+fn content(who: &Visitor, draft: &OperationDraft) -> Result<PageContent> {
     let verb = verb_of(draft.action);
-    let of_what = if draft.runs.is_empty() { "all that match".to_owned() } else { of(draft.runs.len() as u64, "run") };
+    let of_what =
+        if draft.runs.is_empty() { "all matching runs".to_owned() } else { of(draft.runs.len() as u64, "run") };
     let no_link = |(name, value): &(String, String)| FilterChip {
         name: name.replace('_', " "),
         value: value.clone(),
@@ -142,34 +143,34 @@ fn sheet(who: &Visitor, draft: &OperationDraft) -> Result<PageContent> {
             @for run in &draft.runs { (hidden("run", run)) }
             (fields_of(draft))
             label.field { span { "Reason" } input type="text" name="reason" required maxlength="2000" autofocus; }
-            (field("rate_per_s", "At most this many a second (empty: as fast as it goes)", "", ""))
+            (field("rate_per_s", "Runs per second (empty: no limit)", "", ""))
         }
     };
     let main = html! {
         (head(
             &html! { (verb) " " (of_what) },
             &html! {
-                "Next you see exactly which runs would move and which would not, and why. Nothing moves before you start it."
+                "The preview shows which runs would move, which would not, and why. Nothing moves until you start it."
             },
             &html! { button.primary form="operation" { "Preview" } },
         ))
         div.bar { @if draft.runs.is_empty() { (chips(&which)) } @else {
-            @for run in draft.runs.iter().take(10) { span.chip { (said(run)) } }
+            @for run in draft.runs.iter().take(10) { span.chip { (isolated(run)) } }
             @if draft.runs.len() > 10 { span.faint { "and " (draft.runs.len() - 10) " more" } }
         } }
-        (panel("compose", "What is to be done", &html! {}, &body))
+        (panel("compose", "Action", &html! {}, &body))
     };
     Ok(PageContent::new(format!("{verb} {of_what}"), Tab::Operations, main))
 }
 
 fn verb_of(action: OperationAction) -> &'static str {
     match action {
-        OperationAction::Replay => "Redrive",
+        OperationAction::Replay => "Replay",
         OperationAction::Resolve => "Resolve",
         OperationAction::Discard => "Discard",
         OperationAction::Assign => "Assign",
-        OperationAction::Reassign => "Hand over",
-        OperationAction::Defer => "Put off",
+        OperationAction::Reassign => "Reassign",
+        OperationAction::Defer => "Defer",
         OperationAction::Merge => "Merge",
     }
 }
@@ -178,37 +179,37 @@ fn fields_of(draft: &OperationDraft) -> Markup {
     match draft.action {
         OperationAction::Replay => html! {
             p.muted {
-                "A canary goes first: so many runs are sent round, and the rest only follows if they come through."
+                "The canary is replayed first. The other runs follow only if it passes."
             }
             div.grid {
-                (field("canary_size", "Canary (empty: all at once)", &draft.canary, "5"))
-                (choice("canary_share", "The canary may fail", &[("0", "not at all"), ("0.2", "one in five"), ("0.5", "half of it")], "0.2"))
-                (field("instruction", "Say this to the agent, too", "", ""))
+                (field("canary_size", "Canary size (empty: no canary)", &draft.canary, "5"))
+                (choice("canary_share", "Allowed canary failures", &[("0", "none"), ("0.2", "20 %"), ("0.5", "50 %")], "0.2"))
+                (field("instruction", "Additional instruction", "", ""))
                 (field("model", "Another model", "", ""))
                 (field("agent", "Another agent", "", ""))
                 (field("queue", "Another queue", "", ""))
             }
-            label.field { span { "Fix for every payload: a JSON Patch" }
+            label.field { span { "Fix for every payload (JSON Patch)" }
                 textarea.mono name="json_patch" rows="3" spellcheck="false" placeholder="[{\"op\":\"replace\",\"path\":\"/currency\",\"value\":\"EUR\"}]" {} }
         },
-        OperationAction::Assign => field("to", "To (empty: nobody)", "", ""),
+        OperationAction::Assign => field("to", "Assignee (empty: nobody)", "", ""),
         OperationAction::Reassign => {
-            html! { (field("agent", "Another agent", "", "")) (field("queue", "or another queue", "", "")) }
+            html! { (field("agent", "Another agent", "", "")) (field("queue", "Another queue", "", "")) }
         }
         OperationAction::Defer => {
             html! { label.field { span { "Not before (UTC)" } input type="datetime-local" name="until" required; } }
         }
-        OperationAction::Merge => field("into", "Into this run", "", "run id"),
+        OperationAction::Merge => field("into", "Target run", "", "run id"),
         OperationAction::Resolve | OperationAction::Discard => html! {},
     }
 }
 
-/// Freezes the set and shows it: a preview that somebody has to start.
+/// Freezes the set as a preview, which has to be started.
 pub(crate) async fn create(app: App, visit: PageRequest, form: Form) -> Result<FormResult> {
     let draft = OperationDraft::of(&form)?;
     let mut request = request(&draft, &form)?;
     let named = named(&draft.runs)?;
-    // What is named one by one may be of several tenants, which the API's own form can't say.
+    // A selection may span tenants, which a request to the API can't express.
     request.all = !named.is_empty() || request.filter.is_empty();
     let mut new = capture::operation(request, visit.now, app.limits.body_max_bytes)?;
     if !named.is_empty() {
@@ -248,10 +249,10 @@ fn request(draft: &OperationDraft, form: &Form) -> Result<OperationRequest> {
 fn filter(pairs: &[(String, String)]) -> Result<OperationFilter> {
     let one = |name: &str| pairs.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone());
     let many = |name: &str| one(name).map(OneOrMany::One);
-    let bad = |name: &str| Problem::invalid_field(name, "can't be used");
+    let bad = |name: &str| HttpProblem::invalid_field(name, "is invalid");
     let time = |name: &str| one(name).map(|text| text.parse().map_err(|_| bad(name))).transpose();
     Ok(OperationFilter {
-        tenant: one("tenant").map(|text| text.parse().map_err(|_| Problem::bad_id("tenant"))).transpose()?,
+        tenant: one("tenant").map(|text| text.parse().map_err(|_| HttpProblem::bad_id("tenant"))).transpose()?,
         state: many("state"),
         queue: many("queue"),
         agent: many("agent"),
@@ -276,5 +277,5 @@ fn named(runs: &[String]) -> Result<Vec<RunRef>> {
         let (tenant, run_id) = text.split_once('/')?;
         Some(RunRef { tenant: tenant.parse().ok()?, run_id: run_id.parse().ok()? })
     };
-    runs.iter().map(|text| one(text).ok_or_else(|| Problem::bad_id("run"))).collect()
+    runs.iter().map(|text| one(text).ok_or_else(|| HttpProblem::bad_id("run"))).collect()
 }

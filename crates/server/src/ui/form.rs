@@ -1,4 +1,4 @@
-//! Forms: read from this site only, with the session's token, within bounds; and the notice on the page after one.
+//! Forms: accepted only from this site, with the session's token and within bounds; and the notice on the page after.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -14,7 +14,7 @@ use crate::auth::{Visitor, secure};
 use crate::body::Buffered;
 use crate::budget::Holder;
 use crate::limits::{FORM_FIELDS_MAX, FORM_NAME_MAX_BYTES, FORM_TEXT_MAX_BYTES};
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 
 /// Fields that only the body limit bounds.
 const FREE_FIELDS: [&str; 4] = ["payload", "json_patch", "output", "text"];
@@ -30,36 +30,39 @@ pub(crate) struct Form {
 impl Form {
     pub(crate) async fn read(app: &App, parts: &Parts, body: Body, who: Option<&Visitor>) -> Result<Self> {
         if !is_from_here(&parts.headers) {
-            return Err(Problem::new(Code::Forbidden, "the form comes from another site"));
+            return Err(HttpProblem::new(Code::Forbidden, "the form comes from another site"));
         }
         let payer = who.map_or(Holder::Anonymous, |who| who.holder());
         let Buffered { bytes, held: _held } = Buffered::read(app, &parts.headers, body, payer).await?;
         let fields = form_urlencoded::parse(&bytes).map(|(name, value)| (name.into_owned(), value.into_owned()));
         let form = Self { fields: fields.take(FORM_FIELDS_MAX + 1).collect(), bytes: bytes.len() };
         form.check()?;
-        if who.is_some_and(|who| !form.one("csrf").is_some_and(|said| who.is_csrf(said))) {
-            return Err(Problem::new(
+        if who.is_some_and(|who| !form.one("csrf").is_some_and(|token| who.is_csrf(token))) {
+            return Err(HttpProblem::new(
                 Code::Forbidden,
-                "the form is not of this session: load the page again, then send it",
+                "the form belongs to another session: reload the page, then send it again",
             ));
         }
         Ok(form)
     }
 
-    /// The bounds of every form. What holds JSON is bounded by the body, as in the API.
+    /// The bounds of every form. Only the body limit bounds fields with JSON, as in the API.
     fn check(&self) -> Result<()> {
         if self.fields.len() > FORM_FIELDS_MAX {
-            return Err(Problem::invalid_field("form", format_args!("must have at most {FORM_FIELDS_MAX} fields")));
+            return Err(HttpProblem::invalid_field("form", format_args!("must have at most {FORM_FIELDS_MAX} fields")));
         }
         for (name, value) in &self.fields {
             let max = if FREE_FIELDS.contains(&name.as_str()) { usize::MAX } else { FORM_TEXT_MAX_BYTES };
             if name.len() > FORM_NAME_MAX_BYTES || value.len() > max {
-                return Err(Problem::invalid_field(name, format_args!("must be at most {FORM_TEXT_MAX_BYTES} bytes")));
+                return Err(HttpProblem::invalid_field(
+                    name,
+                    format_args!("must be at most {FORM_TEXT_MAX_BYTES} bytes"),
+                ));
             }
         }
         match self.text("reason") {
             Some(reason) if reason.token().len() > NOTE_MAX_BYTES => {
-                Err(Problem::invalid_field("reason", format_args!("must be at most {NOTE_MAX_BYTES} bytes")))
+                Err(HttpProblem::invalid_field("reason", format_args!("must be at most {NOTE_MAX_BYTES} bytes")))
             }
             Some(_) | None => Ok(()),
         }
@@ -74,7 +77,7 @@ impl Form {
         values.filter(|value| !value.is_empty())
     }
 
-    /// As it was typed, ends of lines as everywhere else.
+    /// The text as typed, with `\n` as line ends.
     pub(crate) fn exact(&self, name: &str) -> Option<String> {
         self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.replace("\r\n", "\n"))
     }
@@ -92,11 +95,11 @@ impl Form {
     }
 
     pub(crate) fn id<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>> {
-        self.one(name).map(|text| text.parse().map_err(|_| Problem::bad_id(name))).transpose()
+        self.one(name).map(|text| text.parse().map_err(|_| HttpProblem::bad_id(name))).transpose()
     }
 
     pub(crate) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>> {
-        let parse = |text: &str| text.parse().map_err(|_| Problem::invalid_field(name, "must be a number"));
+        let parse = |text: &str| text.parse().map_err(|_| HttpProblem::invalid_field(name, "must be a number"));
         self.one(name).map(parse).transpose()
     }
 
@@ -105,14 +108,14 @@ impl Form {
         let Some(text) = self.one(name) else { return Ok(None) };
         let with_zone = [text.to_owned(), format!("{text}Z"), format!("{text}:00Z")];
         let read = with_zone.iter().find_map(|text| text.parse().ok());
-        read.map(Some).ok_or_else(|| Problem::invalid_field(name, "must be a time such as 2026-11-15T20:00Z"))
+        read.map(Some).ok_or_else(|| HttpProblem::invalid_field(name, "must be a time such as 2026-11-15T20:00Z"))
     }
 }
 
-/// What a proxy was asked for, where it calls us by another name. No other site can make a browser send it.
+/// The host that the browser asked a proxy for. No other site can make a browser send this header.
 const FORWARDED_HOST: &str = "x-forwarded-host";
 
-/// Browsers say where a form comes from; the cookie never comes along from another site all the same.
+/// A second line of defence: browsers do not send the session cookie from another site either.
 fn is_from_here(headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(ORIGIN) else { return true };
     let Some((_, from)) = origin.to_str().ok().and_then(|origin| origin.split_once("://")) else { return false };
@@ -143,32 +146,32 @@ macro_rules! done {
 }
 
 done! {
-    Replayed = "replayed", "Sent round again. A worker takes it up when it comes for work.";
-    AwaitsApproval = "awaits_approval", "The replay waits for an approval.";
-    Approved = "approved", "Approved: the run is due now.";
-    Rejected = "rejected", "Rejected: the run stays a dead letter.";
-    Cancelled = "cancelled", "Cancelled. The worker is told at its next call.";
+    Replayed = "replayed", "Replay scheduled. A worker gets it with its next lease call.";
+    AwaitsApproval = "awaits_approval", "The replay is waiting for approval.";
+    Approved = "approved", "Approved. The run is due now.";
+    Rejected = "rejected", "Rejected. The run stays a dead letter.";
+    Cancelled = "cancelled", "Cancelled. The worker learns of it with its next call.";
     Resolved = "resolved", "Resolved.";
-    Discarded = "discarded", "Discarded. Its data is kept until its time is up.";
-    Noted = "noted", "The note is in the history.";
-    Reviewed = "reviewed", "Put aside for a decision.";
-    Deferred = "deferred", "Put off.";
-    Reassigned = "reassigned", "Given to another agent or queue.";
+    Discarded = "discarded", "Discarded. Its data is kept.";
+    Noted = "noted", "Note added.";
+    Reviewed = "reviewed", "Sent to review.";
+    Deferred = "deferred", "Deferred.";
+    Reassigned = "reassigned", "Reassigned.";
     Assigned = "assigned", "Assigned.";
     Merged = "merged", "Merged.";
-    Unmerged = "unmerged", "Taken apart again.";
-    Reconciled = "reconciled", "The effect's outcome is recorded. The run can go on from here.";
-    Acknowledged = "acknowledged", "Acknowledged: somebody is on it.";
-    Muted = "muted", "Muted. It is still counted.";
-    Previewed = "previewed", "Nothing has moved yet. Look it over, then start it.";
+    Unmerged = "unmerged", "Unmerged.";
+    Reconciled = "reconciled", "Outcome recorded. The run can be replayed.";
+    Acknowledged = "acknowledged", "Acknowledged.";
+    Muted = "muted", "Muted. Failures are still counted.";
+    Previewed = "previewed", "Nothing has moved yet. Check the preview, then start the operation.";
     Started = "started", "Started.";
     Paused = "paused", "Paused.";
-    Resumed = "resumed", "Goes on.";
-    Stopped = "stopped", "Stopped: nothing more moves.";
-    BreakerOpened = "breaker_opened", "The breaker is open: retries and replays are held.";
-    BreakerClosed = "breaker_closed", "The breaker is closed: what it held goes on.";
-    QueueSet = "queue_set", "The queue is set.";
-    Revoked = "revoked", "The key is revoked, and its sessions with it.";
+    Resumed = "resumed", "Resumed.";
+    Stopped = "stopped", "Cancelled. No more runs move.";
+    BreakerOpened = "breaker_opened", "Breaker opened. Retries and replays are held.";
+    BreakerClosed = "breaker_closed", "Breaker closed. Held runs are released.";
+    QueueSet = "queue_set", "Queue saved.";
+    Revoked = "revoked", "Key revoked. Its sessions have ended.";
 }
 
 pub(crate) fn notice_cookie(done: Notice, headers: &HeaderMap) -> String {
@@ -182,8 +185,8 @@ pub(crate) fn notice(headers: &HeaderMap) -> Option<Notice> {
 }
 
 /// Removes the notice after it was shown.
-pub(crate) fn clear_notice(mut response: Response, said: Option<Notice>) -> Response {
-    if said.is_some() {
+pub(crate) fn clear_notice(mut response: Response, shown: Option<Notice>) -> Response {
+    if shown.is_some() {
         let gone = HeaderValue::from_static("redrive_done=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict");
         response.headers_mut().append(SET_COOKIE, gone);
     }

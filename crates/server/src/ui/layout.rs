@@ -1,4 +1,4 @@
-//! The frame of every page, and the pages for problems: a refusal, and `/errors/{code}`.
+//! The frame of every page, and the pages for problems: a refused request, and `/errors/{code}`.
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
@@ -6,12 +6,12 @@ use http::StatusCode;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::assets;
-use super::components::{hidden, prose, said};
+use super::components::{hidden, isolated, prose};
 use super::form::Notice;
 use super::page::{PageContent, is_for_a_person, nothing_here, respond};
 use crate::app::App;
 use crate::auth::Visitor;
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, HttpProblem};
 
 /// The current tab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,15 +30,15 @@ const MARK: &str = "<svg width=\"20\" height=\"20\" viewBox=\"0 0 20 20\" aria-h
 <path d=\"M3 10a7 7 0 0 1 12-4.9V2.5M17 10a7 7 0 0 1-12 4.9v2.6\" fill=\"none\" stroke=\"var(--accent)\" stroke-width=\"2.2\" \
 stroke-linecap=\"round\" stroke-linejoin=\"round\"/></svg>";
 
-/// A page for somebody who is logged in.
-pub(crate) fn whole(who: &Visitor, sheet: &PageContent, done: Option<Notice>) -> Markup {
+/// A page within a session.
+pub(crate) fn whole(who: &Visitor, content: &PageContent, done: Option<Notice>) -> Markup {
     let bar = html! {
-        a.skip href="#main" { "To the content" }
+        a.skip href="#main" { "Skip to content" }
         header.top {
             a.brand href="/" { (PreEscaped(MARK)) "Redrive" }
             nav.nav aria-label="Main" {
                 @for (tab, to, word) in tabs(who) {
-                    a href=(to) aria-current=[(tab == sheet.here).then_some("page")] { (word) }
+                    a href=(to) aria-current=[(tab == content.here).then_some("page")] { (word) }
                 }
             }
             form.search role="search" action="/runs" {
@@ -50,11 +50,11 @@ pub(crate) fn whole(who: &Visitor, sheet: &PageContent, done: Option<Notice>) ->
         }
     };
     document(
-        &sheet.title,
+        &content.title,
         &bar,
         &html! {
             @if let Some(done) = done { p.notice role="status" { (done.says()) } }
-            (sheet.main)
+            (content.main)
         },
     )
 }
@@ -79,7 +79,7 @@ fn tabs(who: &Visitor) -> Vec<(Tab, String, &'static str)> {
     tabs
 }
 
-/// A page for somebody who is not logged in.
+/// A page without a session.
 pub(crate) fn outside(title: &str, main: &Markup) -> Markup {
     document(title, &html! { header.top { a.brand href="/" { (PreEscaped(MARK)) "Redrive" } } }, main)
 }
@@ -103,11 +103,11 @@ fn document(title: &str, bar: &Markup, main: &Markup) -> Markup {
 }
 
 /// A problem and what to do about it.
-pub(crate) fn problem(problem: &Problem) -> PageContent {
+pub(crate) fn problem(problem: &HttpProblem) -> PageContent {
     let main = html! {
         div.head { div {
             h1 { (title_of(problem)) }
-            p { (said(&problem.detail)) }
+            p { (isolated(&problem.detail)) }
             p { (prose(help_of(problem.code))) }
         } }
         p {
@@ -118,9 +118,9 @@ pub(crate) fn problem(problem: &Problem) -> PageContent {
     PageContent::new(problem.code.title(), Tab::Nowhere, main)
 }
 
-fn title_of(problem: &Problem) -> &'static str {
+fn title_of(problem: &HttpProblem) -> &'static str {
     match problem.code {
-        Code::Forbidden => "This key may not do that.",
+        Code::Forbidden => "Not allowed for this key.",
         Code::NotFound | Code::NoSuchPath => "Not found.",
         _ => problem.code.title(),
     }
@@ -128,7 +128,7 @@ fn title_of(problem: &Problem) -> &'static str {
 
 fn help_of(code: Code) -> &'static str {
     match code {
-        Code::Forbidden => "Ask an operator or an admin, or log in with a key of that role.",
+        Code::Forbidden => "Log in with a key that has the role, or ask an operator or admin.",
         _ => code.help(),
     }
 }
@@ -138,7 +138,7 @@ pub(crate) async fn error_page(_: App, request: Request) -> Response {
     let Some(code) = Code::ALL.iter().find(|code| code.as_str() == name) else {
         return match is_for_a_person(&request) {
             true => nothing_here(),
-            false => Problem::plain(Code::NotFound).into_response(),
+            false => HttpProblem::plain(Code::NotFound).into_response(),
         };
     };
     let main = html! {

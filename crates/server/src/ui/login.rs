@@ -5,13 +5,13 @@ use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, Method, StatusCode};
 use maud::html;
 
-use super::components::{hidden, said};
+use super::components::{hidden, isolated};
 use super::form::Form;
 use super::layout;
 use super::page::{respond, see_other};
 use crate::app::App;
 use crate::auth::{Visitor, log_in, no_cookie, session_cookie, session_token};
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, HttpProblem};
 
 /// Logs in by a link, or asks for a key. A HEAD request does not consume the link.
 pub(crate) async fn get(app: App, request: Request) -> Response {
@@ -26,7 +26,9 @@ pub(crate) async fn get(app: App, request: Request) -> Response {
         Some(session) => see_other("/", &[session_cookie(&session, request.headers())]),
         None => ask(
             StatusCode::UNAUTHORIZED,
-            Some("This link no longer works: it does once, and for 15 minutes. Ask for another, or use a key."),
+            Some(
+                "This login link was used or has expired: a link works once, within 15 minutes. Get a new one, or log in with a key.",
+            ),
             "/",
         ),
     }
@@ -46,7 +48,7 @@ pub(crate) async fn post(app: App, request: Request) -> Response {
     }
 }
 
-/// Ends the session wherever it is open. Without the form's token nothing is ended: the cookie alone proves no wish.
+/// Ends the session in every tab. It needs the form's token: another site can make a browser send the cookie.
 pub(crate) async fn end(app: App, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let Ok(who) = Visitor::admit(&app, &parts.headers).await else {
@@ -67,11 +69,13 @@ fn end_session(app: &App, headers: &HeaderMap) {
     }
 }
 
-/// The login form for somebody who is not logged in or lacks the role.
-pub(crate) fn refused(problem: &Problem, next: &str) -> Response {
+/// The login form for a request without a session, or with one that lacks the role.
+pub(crate) fn refused(problem: &HttpProblem, next: &str) -> Response {
     let says = match problem.code {
-        Code::Unauthorized => "Log in to go on. A session ends after an hour without a call, and with its key.",
-        Code::Forbidden => "This key may not see that page. Log in with another one.",
+        Code::Unauthorized => {
+            "Log in to continue. A session ends after an hour of inactivity, or when its key is revoked."
+        }
+        Code::Forbidden => "This key has no access to that page. Log in with another key.",
         _ => problem.code.help(),
     };
     ask(problem.status(), Some(says), if is_ours(next) { next } else { "/" })
@@ -87,7 +91,7 @@ fn ask(status: StatusCode, says: Option<&str>, next: &str) -> Response {
     let main = html! {
         div.narrow {
             h1 { "Log in" }
-            @if let Some(says) = says { p.notice role="alert" { (said(says)) } }
+            @if let Some(says) = says { p.notice role="alert" { (isolated(says)) } }
             form.panel.body method="post" action="/login" {
                 (hidden("next", next))
                 label.field {
@@ -96,8 +100,8 @@ fn ask(status: StatusCode, says: Option<&str>, next: &str) -> Response {
                 }
                 button.primary { "Log in" }
                 p.muted {
-                    "A tenant’s, operator’s or admin’s key. " code { "redrive keys create --role operator" }
-                    " makes one; " code { "redrive demo" } " prints a link instead."
+                    "Use a tenant, operator or admin key. " code { "redrive keys create --role operator" }
+                    " creates one; " code { "redrive demo" } " prints a login link instead."
                 }
             }
         }

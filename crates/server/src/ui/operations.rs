@@ -1,4 +1,4 @@
-//! `/operations`: bulk operations, from the preview to what became of each run.
+//! `/operations`: bulk operations, from the preview to the outcome of each run.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use redrive_core::wire::{CanaryState, OperationAction, OperationItemsPage, Opera
 use redrive_engine::ItemsCall;
 
 use super::components::{
-    ago, empty, fact, facts, grouped, head, of, operation_badge, outcome_badge, pager, panel, percent, post_form, said,
-    visible,
+    ago, empty, fact, facts, grouped, head, isolated, of, operation_badge, outcome_badge, pager, panel, percent,
+    post_form, visible,
 };
 use super::form::Form;
 use super::form::Notice;
@@ -32,9 +32,9 @@ pub(crate) async fn list(app: App, visit: PageRequest<(), OperationListQuery>) -
         (list_heading(&found.operations))
         section.panel aria-label="Operations" {
             @if found.operations.is_empty() {
-                (empty("No operation has been made.", &html! {
-                    "Open a " a href="/patterns" { "pattern" } " and redrive it, or select runs among the "
-                    a href="/runs?state=dead" { "dead letters" } ". Each is previewed, paced, and can be stopped."
+                (empty("No operations yet.", &html! {
+                    "Open a " a href="/patterns" { "pattern" } " and replay its runs, or select runs among the "
+                    a href="/runs?state=dead" { "dead letters" } ". Every operation starts with a preview and can be paused or cancelled."
                 }))
             } @else { (table(&found.operations, visit.now)) }
         }
@@ -46,32 +46,32 @@ pub(crate) async fn list(app: App, visit: PageRequest<(), OperationListQuery>) -
 fn list_heading(operations: &[OperationView]) -> Markup {
     let in_state = |state| operations.iter().filter(|operation| operation.state == state).count() as u64;
     let (running, waiting) = (in_state(OperationState::Running), in_state(OperationState::Preview));
-    let said = html! {
+    let headline = html! {
         @match (running, waiting) {
-            (0, 0) => "No operation is under way.",
-            (0, waiting) => { (of(waiting, "preview")) " wait to be started." }
-            (running, _) => { (of(running, "operation")) " under way." }
+            (0, 0) => "No operation is running.",
+            (0, waiting) => { (of(waiting, "preview")) " ready to start." }
+            (running, _) => { (of(running, "operation")) " running." }
         }
     };
-    let why = html! { "The set is frozen when an operation is made: what was previewed is exactly what moves." };
-    let action = html! { a.button.primary href="/runs?state=dead" { "Choose runs" } };
-    head(&said, &why, &action)
+    let why = html! { "An operation freezes its set of runs: exactly the previewed runs move." };
+    let action = html! { a.button.primary href="/runs?state=dead" { "Select runs" } };
+    head(&headline, &why, &action)
 }
 
 fn table(operations: &[OperationView], now: redrive_core::time::Timestamp) -> Markup {
     html! {
         div.scroll { table {
             thead { tr { th { "Operation" } th { "State" } th.num { "Runs" } th.num.wide { "Moved" } th.num.wide { "Succeeded" }
-                th.num.wide { "Failed" } th.wide { "By" } th.num { "Made" } } }
+                th.num.wide { "Failed" } th.wide { "By" } th.num { "Created" } } }
             tbody { @for operation in operations { tr {
                 td { a href=(format!("/operations/{}", operation.id)) { (operation.action) }
-                    div.faint { @if let Some(reason) = &operation.reason { (said(&super::components::line(&reason.decode()))) } } }
+                    div.faint { @if let Some(reason) = &operation.reason { (isolated(&super::components::line(&reason.decode()))) } } }
                 td { (operation_badge(operation.state)) }
                 td.num { (grouped(operation.eligible)) }
                 td.num.wide { (grouped(operation.moved)) }
                 td.num.wide { (grouped(operation.succeeded)) }
                 td.num.wide { (grouped(operation.failed)) }
-                td.wide.faint { (said(&operation.actor)) }
+                td.wide.faint { (isolated(&operation.actor)) }
                 td.num.muted { (ago(operation.created_at, now)) }
             } } }
         } }
@@ -108,7 +108,7 @@ fn heading(operation: &OperationView, who: &Visitor) -> Markup {
         @match operation.state {
             OperationState::Preview => { "Would " (did) " " (runs) }
             OperationState::Running if operation.preparing => {
-                "Finding the runs: " (grouped(operation.matched)) " so far"
+                "Finding runs: " (grouped(operation.matched)) " so far"
             }
             OperationState::Running => { (grouped(operation.moved)) " of " (runs) " moved" }
             OperationState::Paused => { "Paused after " (grouped(operation.moved)) " of " (runs) }
@@ -118,19 +118,19 @@ fn heading(operation: &OperationView, who: &Visitor) -> Markup {
         }
     };
     let why = html! {
-        @if let Some(reason) = &operation.reason { "“" (said(&reason.decode())) "” " }
-        @if let Some(because) = &operation.stopped_because { b { (said(because)) } " " }
+        @if let Some(reason) = &operation.reason { "“" (isolated(&reason.decode())) "” " }
+        @if let Some(because) = &operation.stopped_because { b { (isolated(because)) } " " }
         @if operation.state == OperationState::Preview && operation.eligible < operation.matched {
             (grouped(operation.matched - operation.eligible))
-            " of the "
+            " of "
             (grouped(operation.matched))
-            " that match would not move; why is said beside."
+            " matching runs would not move: see Breakdown."
         }
     };
     head(&headline, &why, &steering(operation, who))
 }
 
-/// What can be done with it now; the first is the advised one.
+/// The actions that its state allows.
 fn steering(operation: &OperationView, who: &Visitor) -> Markup {
     let button = |verb: &str, word: &str, class: &str| {
         post_form(
@@ -142,12 +142,12 @@ fn steering(operation: &OperationView, who: &Visitor) -> Markup {
     let start = format!("Start: {} {}", operation.action, of(operation.eligible, "run"));
     html! {
         @match operation.state {
-            OperationState::Preview if operation.preparing => span.muted { "still finding the runs" },
-            OperationState::Preview if operation.eligible == 0 => a.button.primary href="/runs?state=dead" { "Choose other runs" },
-            OperationState::Preview => { (button("cancel", "Drop it", "")) (button("start", &start, "primary")) }
-            OperationState::Running => { (button("pause", "Pause", "")) (button("cancel", "Stop here", "danger")) }
+            OperationState::Preview if operation.preparing => span.muted { "Finding runs…" },
+            OperationState::Preview if operation.eligible == 0 => a.button.primary href="/runs?state=dead" { "Select other runs" },
+            OperationState::Preview => { (button("cancel", "Cancel", "")) (button("start", &start, "primary")) }
+            OperationState::Running => { (button("pause", "Pause", "")) (button("cancel", "Cancel", "danger")) }
             OperationState::Paused => {
-                (button("cancel", "Stop here", "danger")) (button("resume", "Go on", "primary"))
+                (button("cancel", "Cancel", "danger")) (button("resume", "Resume", "primary"))
             }
             OperationState::Stopped | OperationState::Cancelled | OperationState::Completed => a.button href="/operations" { "All operations" },
         }
@@ -157,7 +157,7 @@ fn steering(operation: &OperationView, who: &Visitor) -> Markup {
 /// Text and bar; the bar's length is an attribute, not a style.
 fn progress(operation: &OperationView) -> Markup {
     let replay = operation.action == OperationAction::Replay;
-    // A replay is done with when its outcome is known, anything else when it has moved.
+    // A replay settles with its outcome, any other action when the run has moved.
     let settled = if replay { operation.succeeded + operation.failed } else { operation.moved };
     let done = settled + operation.skipped;
     let share = percent(done, operation.eligible).unwrap_or_else(|| "0 %".into());
@@ -188,22 +188,22 @@ fn progress(operation: &OperationView) -> Markup {
 
 fn canary_says(state: CanaryState, size: u32) -> String {
     match state {
-        CanaryState::Waiting => format!("the canary of {size} goes first; the rest waits for it"),
-        CanaryState::Passed => format!("the canary of {size} came through"),
-        CanaryState::Failed => format!("the canary of {size} failed: nothing more moves"),
+        CanaryState::Waiting => format!("the rest waits for the canary of {size}"),
+        CanaryState::Passed => format!("the canary of {size} passed"),
+        CanaryState::Failed => format!("the canary of {size} failed, and no more runs move"),
     }
 }
 
 fn facts_of(operation: &OperationView, now: redrive_core::time::Timestamp) -> Markup {
     let mut rows = vec![
         fact("Action", &html! { (operation.action) }),
-        fact("By", &said(&operation.actor)),
-        fact("Made", &ago(operation.created_at, now)),
+        fact("By", &isolated(&operation.actor)),
+        fact("Created", &ago(operation.created_at, now)),
         fact("Matched", &html! { (grouped(operation.matched)) }),
-        fact("Would move", &html! { (grouped(operation.eligible)) }),
-        fact("Over", &html! { code { (visible(operation.filter.get())) } }),
+        fact("Eligible", &html! { (grouped(operation.eligible)) }),
+        fact("Filter", &html! { code { (visible(operation.filter.get())) } }),
     ];
-    rows.extend(operation.rate_per_s.map(|rate| fact("Pace", &html! { (rate) " a second" })));
+    rows.extend(operation.rate_per_s.map(|rate| fact("Rate", &html! { (rate) " per second" })));
     rows.extend(operation.started_at.map(|at| fact("Started", &ago(at, now))));
     rows.extend(operation.ended_at.map(|at| fact("Ended", &ago(at, now))));
     panel("facts", "Operation", &html! {}, &html! { div.body { (facts(&rows)) } })
@@ -213,7 +213,7 @@ fn why_not(operation: &OperationView) -> Markup {
     let table = |title: &str, why: &BTreeMap<String, u64>| {
         html! { @if !why.is_empty() {
             tr { th colspan="2" { (title) } }
-            @for (code, n) in why { tr { td { (said(&code.replace('_', " "))) } td.num { (grouped(*n)) } } }
+            @for (code, n) in why { tr { td { (isolated(&code.replace('_', " "))) } td.num { (grouped(*n)) } } }
         } }
     };
     if operation.ineligible.is_empty() && operation.skipped_because.is_empty() && operation.reasons.is_empty() {
@@ -221,10 +221,10 @@ fn why_not(operation: &OperationView) -> Markup {
     }
     panel(
         "why",
-        "What is in the set",
+        "Breakdown",
         &html! {},
         &html! { div.scroll { table { tbody {
-            (table("Would not move", &operation.ineligible))
+            (table("Ineligible", &operation.ineligible))
             (table("Skipped", &operation.skipped_because))
             (table("By reason", &operation.reasons))
         } } } },
@@ -236,10 +236,10 @@ fn samples(operation: &OperationView) -> Markup {
         return html! {};
     }
     let body = html! { div.body { @for sample in &operation.samples {
-        p { a href=(links::run(&sample.tenant, &sample.run_id)) { (said(sample.run_id.as_str())) } }
+        p { a href=(links::run(&sample.tenant, &sample.run_id)) { (isolated(sample.run_id.as_str())) } }
         (shown_diff(&sample.changes, sample.more))
     } } };
-    panel("samples", "The fix on some of them", &html! {}, &body)
+    panel("samples", "Fix, applied to samples", &html! {}, &body)
 }
 
 fn items_of(operation: &OperationView, items: &OperationItemsPage, chosen: &str, later: bool) -> Markup {
@@ -250,19 +250,19 @@ fn items_of(operation: &OperationView, items: &OperationItemsPage, chosen: &str,
     });
     let end = html! { @if !chosen.is_empty() { "only " (chosen.replace(',', ", ")) " · " a href=(at) { "show all" } } };
     let body = html! {
-        @if items.items.is_empty() { (empty("No run here.", &html! { "None of the set has come to this." })) } @else {
+        @if items.items.is_empty() { (empty("No runs.", &html! { "No run of this operation has that outcome." })) } @else {
             div.scroll { table {
                 thead { tr { th { "Run" } th { "Outcome" } th { "Why" } } }
                 tbody { @for item in &items.items { tr {
                     td.id { @match (&item.tenant, &item.run_id) {
                         (Some(tenant), Some(run_id)) => {
-                            a href=(links::run(tenant, run_id)) { (said(run_id.as_str())) } " "
-                            span.faint { (said(tenant.as_str())) }
+                            a href=(links::run(tenant, run_id)) { (isolated(run_id.as_str())) } " "
+                            span.faint { (isolated(tenant.as_str())) }
                         }
                         _ => span.faint { "gone" },
                     } }
                     td { (outcome_badge(item.outcome)) }
-                    td.muted { @if let Some(why) = &item.why { (said(&why.replace('_', " "))) } }
+                    td.muted { @if let Some(why) = &item.why { (isolated(&why.replace('_', " "))) } }
                 } } }
             } }
         }

@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::auth::Visitor;
 use crate::budget::IfFull;
 use crate::path::{FromPath, PathParams};
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 use crate::query::{FromQuery, NoQuery, RawQuery};
 use crate::router::{Handler, HandlerFuture};
 
@@ -50,11 +50,11 @@ impl ForWhom {
             Self::Operators => who.is_operator(),
             Self::Admins => who.is_admin(),
         };
-        if may { Ok(()) } else { Err(Problem::plain(Code::Forbidden)) }
+        if may { Ok(()) } else { Err(HttpProblem::plain(Code::Forbidden)) }
     }
 }
 
-/// A request of somebody who is logged in.
+/// A request with a session.
 pub(crate) struct PageRequest<P = (), Q = NoQuery> {
     pub(crate) who: Visitor,
     pub(crate) path: P,
@@ -102,7 +102,7 @@ where
                 Ok(who) => who,
                 Err(problem) => return login::refused(&problem, &address(&parts)),
             };
-            let said = form::notice(&parts.headers);
+            let notice = form::notice(&parts.headers);
             let shown = async {
                 let path = P::read(&PathParams::of(&mut parts).await?)?;
                 let query = RawQuery::parse(parts.uri.query())?;
@@ -111,9 +111,9 @@ where
                 render(app.clone(), visit).await
             };
             match shown.await {
-                Ok(sheet) => {
-                    let whole = respond(StatusCode::OK, layout::whole(&who, &sheet, said));
-                    form::clear_notice(app.answers.count(who.holder(), IfFull::Refuse, whole), said)
+                Ok(content) => {
+                    let whole = respond(StatusCode::OK, layout::whole(&who, &content, notice));
+                    form::clear_notice(app.answers.count(who.holder(), IfFull::Refuse, whole), notice)
                 }
                 Err(problem) => refuse(&who, &problem),
             }
@@ -150,8 +150,8 @@ where
             };
             match done.await {
                 Ok(FormResult::Go { to, done }) => see_other(&to, &[form::notice_cookie(done, &parts.headers)]),
-                Ok(FormResult::Show(sheet)) => {
-                    let whole = respond(StatusCode::OK, layout::whole(&who, &sheet, None));
+                Ok(FormResult::Show(content)) => {
+                    let whole = respond(StatusCode::OK, layout::whole(&who, &content, None));
                     app.answers.count(who.holder(), IfFull::Send, whole)
                 }
                 Err(problem) => refuse(&who, &problem),
@@ -210,12 +210,12 @@ pub(crate) fn is_for_a_person(request: &Request) -> bool {
 }
 
 pub(crate) fn nothing_here() -> Response {
-    let problem = Problem::plain(Code::NotFound);
-    respond(problem.status(), layout::outside("Nothing here", &layout::problem(&problem).main))
+    let problem = HttpProblem::plain(Code::NotFound);
+    respond(problem.status(), layout::outside("Not found", &layout::problem(&problem).main))
 }
 
-/// The problem as a page, for somebody who is logged in.
-fn refuse(who: &Visitor, problem: &Problem) -> Response {
+/// The problem as a page, within a session.
+fn refuse(who: &Visitor, problem: &HttpProblem) -> Response {
     let mut response = respond(problem.status(), layout::whole(who, &layout::problem(problem), None));
     response.extensions_mut().insert(problem.code);
     response

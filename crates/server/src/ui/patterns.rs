@@ -1,4 +1,4 @@
-//! `/patterns`: root causes. One row is one cause, one fix, many runs.
+//! `/patterns`: root causes, with their runs and the actions on them.
 
 use maud::{Markup, html};
 use redrive_core::ids::Tenant;
@@ -7,8 +7,8 @@ use redrive_core::wire::{PatternDetail, PatternSort, PatternState, RunSummary, S
 use redrive_engine::{PageCall, PatternAct, PatternVerb, RunFilter, TenantScope};
 
 use super::components::{
-    ChartBar, ago, bars, choice, clock, empty, exact, fact, facts, field, grouped, head, hidden, line, of, pager,
-    panel, pattern_badges, post_form, reason_field, said, spark, state_badge, template, visible,
+    ChartBar, ago, bars, choice, clock, empty, exact, fact, facts, field, grouped, head, hidden, isolated, line, of,
+    pager, panel, pattern_badges, post_form, reason_field, spark, state_badge, template, visible,
 };
 use super::form::Form;
 use super::form::Notice;
@@ -20,14 +20,14 @@ use crate::api::v1::patterns::{muted, noted, resolved};
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::path::ServerId;
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 use crate::query::{FromQuery, Param, RawQuery, TenantQuery};
 
-/// Each row has its trend, so that a page of them stays short.
+/// Few, because each row reads its trend.
 const ROWS_MAX: u32 = 25;
 const TREND_HOURS: usize = 48;
 
-/// As the API reads it, the most open first.
+/// The API's query, sorted by open runs.
 pub(crate) struct PatternsPageQuery(PatternListQuery);
 
 impl FromQuery for PatternsPageQuery {
@@ -66,10 +66,10 @@ pub(crate) async fn list(app: App, visit: PageRequest<(), PatternsPageQuery>) ->
     let main = html! {
         (list_heading(&rows, filtered))
         form.bar action="/patterns" {
-            (field("q", "Part of the error", &q, ""))
+            (field("q", "Error text", &q, ""))
             (choice("state", "State", &[("", "any"), ("new", "new"), ("acknowledged", "acknowledged"), ("resolved", "resolved"), ("muted", "muted")], state))
-            (choice("sort", "First", &[("open", "most open"), ("count", "most failures"), ("last_seen", "last seen")], sort.as_str()))
-            button { "Show" }
+            (choice("sort", "Sort by", &[("open", "most open"), ("count", "most failures"), ("last_seen", "last seen")], sort.as_str()))
+            button { "Apply" }
         }
         section.panel aria-label="Patterns" {
             @if rows.is_empty() { (nothing(filtered)) } @else { (table(&rows, &visit.now)) }
@@ -82,32 +82,32 @@ pub(crate) async fn list(app: App, visit: PageRequest<(), PatternsPageQuery>) ->
 fn list_heading(rows: &[PatternDetail], filtered: bool) -> Markup {
     let open: u64 = rows.iter().map(|row| row.pattern.open).sum();
     let largest = rows.iter().max_by_key(|row| row.pattern.open).filter(|row| row.pattern.open > 0);
-    let said = html! {
+    let headline = html! {
         @match largest {
-            Some(largest) if !filtered => { "One cause is behind " (of(largest.pattern.open, "open run")) ", "
-                (of(rows.len() as u64, "cause")) " behind " (grouped(open)) "." }
-            Some(_) | None => { (of(rows.len() as u64, "cause")) " behind " (of(open, "open run")) "." }
+            Some(largest) if !filtered && rows.len() > 1 => { (of(open, "open run")) " from " (of(rows.len() as u64, "cause"))
+                "; the largest accounts for " (grouped(largest.pattern.open)) "." }
+            Some(_) | None => { (of(open, "open run")) " from " (of(rows.len() as u64, "cause")) "." }
         }
     };
     let why = html! {
-        "Failures that share a cause stand together: what differs from run to run is masked, what names the failing part stays."
+        "Failures with the same cause form a pattern: the variable parts of their texts are masked, the rest is compared."
     };
     let action = html! {
         @if let Some(largest) = largest {
             a.button.primary href=(links::pattern(&largest.pattern.id)) { "Open the largest" }
         }
     };
-    head(&said, &why, &action)
+    head(&headline, &why, &action)
 }
 
 fn nothing(filtered: bool) -> Markup {
     if filtered {
-        return empty("No pattern matches.", &html! { a href="/patterns" { "Show all of them" } "." });
+        return empty("No matching patterns.", &html! { a href="/patterns" { "Show all patterns" } "." });
     }
     empty(
         "Nothing has failed yet.",
         &html! {
-            "As soon as a failure is reported it is read, masked and grouped. Try one out in the "
+            "Reported failures are grouped here by root cause. Try an error in the "
             a href="/settings#tester" { "tester" } "."
         },
     )
@@ -138,7 +138,7 @@ fn table(rows: &[PatternDetail], now: &redrive_core::time::Timestamp) -> Markup 
                     td.wide.muted { (ago(pattern.first_seen, *now)) }
                     td.wide.muted { (ago(pattern.last_seen, *now)) }
                     td.wide {
-                        @if let Some(owner) = &pattern.owner { (said(owner.as_str())) } @else { span.faint { "nobody" } }
+                        @if let Some(owner) = &pattern.owner { (isolated(owner.as_str())) } @else { span.faint { "nobody" } }
                     }
                 }
             } }
@@ -181,9 +181,9 @@ async fn open_runs(app: &App, scope: &TenantScope, found: &PatternDetail) -> Res
 
 fn heading(found: &PatternDetail, visit: &PageRequest<ServerId, TenantQuery>) -> Markup {
     let pattern = &found.pattern;
-    let said = html! { (pattern_badges(pattern)) (of(pattern.open, "open run")) ", one cause: " (pattern.reason) };
+    let headline = html! { (pattern_badges(pattern)) (of(pattern.open, "open run")) ", one cause: " (pattern.reason) };
     let why = html! {
-        (of(pattern.count, "failed attempt")) " since " (ago(pattern.first_seen, visit.now)) ", last "
+        (of(pattern.count, "failed attempt")) ", first " (ago(pattern.first_seen, visit.now)) ", last "
         (ago(pattern.last_seen, visit.now)) ". " (advice(pattern.category))
     };
     let to = links::with(
@@ -191,27 +191,27 @@ fn heading(found: &PatternDetail, visit: &PageRequest<ServerId, TenantQuery>) ->
         [("action", "replay"), ("pattern", pattern.id.as_str()), ("state", "dead"), ("canary", CANARY_RUNS)],
     );
     let actions = html! {
-        a.button href=(links::runs([("pattern", pattern.id.as_str()), ("state", "dead,review,scheduled,running")])) { "See the runs" }
-        @if visit.who.is_operator() && pattern.open > 0 { a.button.primary href=(to) { "Canary redrive…" } }
+        a.button href=(links::runs([("pattern", pattern.id.as_str()), ("state", "dead,review,scheduled,running")])) { "Show runs" }
+        @if visit.who.is_operator() && pattern.open > 0 { a.button.primary href=(to) { "Replay with a canary…" } }
         @else if pattern.state == PatternState::New {
             (post_form(&format!("{}/acknowledge", links::pattern(&pattern.id)), visit.who.csrf(), &html! { button.primary { "Acknowledge" } }))
         }
     };
-    head(&said, &why, &actions)
+    head(&headline, &why, &actions)
 }
 
 fn advice(category: redrive_core::reason::Category) -> &'static str {
     use redrive_core::reason::Category;
     match category {
-        Category::Transient => "It passes by itself: what is still dead can be sent round again.",
+        Category::Transient => "It passes by itself. Replay the runs that are still dead.",
         Category::Conditional => {
-            "It passes once something changes that needs no code: a smaller input, another model, a grant."
+            "It passes once something other than code changes: a smaller input, another model, a permission."
         }
-        Category::Permanent => "No retry helps before code, configuration, credentials or data are corrected.",
+        Category::Permanent => "No retry helps until code, configuration, credentials or data are corrected.",
     }
 }
 
-/// The template, and why failures stand together under it.
+/// The template, and why failures share it.
 fn masked(found: &PatternDetail) -> Markup {
     let pattern = &found.pattern;
     let body = html! {
@@ -219,13 +219,13 @@ fn masked(found: &PatternDetail) -> Markup {
             (template(&pattern.template))
             p.muted {
                 b { "Why grouped: " }
-                "failures with this text are one cause. Parts in violet differ from run to run and "
-                "were masked before comparing: numbers, ids, names. The fingerprint is made of the rest: "
+                "these failures have the same text except for the highlighted parts, which are masked: numbers, ids, "
+                "names. The fingerprint covers the rest: "
                 code { (visible(&pattern.fingerprint)) } "."
             }
         }
     };
-    panel("template", "What they have in common", &html! { (pattern.reason) " · " (pattern.category) }, &body)
+    panel("template", "Template", &html! { (pattern.reason) " · " (pattern.category) }, &body)
 }
 
 fn trend(found: &PatternDetail) -> Markup {
@@ -246,7 +246,7 @@ fn trend(found: &PatternDetail) -> Markup {
         })
         .collect();
     let all: u64 = shown.iter().flat_map(|bar| &bar.values).sum();
-    let about = format!("Failed attempts in steps of four hours over seven days: {} in all", grouped(all));
+    let about = format!("Failed attempts in steps of four hours over seven days: {} in total", grouped(all));
     panel(
         "trend",
         "Last 7 days",
@@ -256,15 +256,15 @@ fn trend(found: &PatternDetail) -> Markup {
 }
 
 fn runs_of(found: &PatternDetail, runs: &[RunSummary], now: Timestamp) -> Markup {
-    let end = html! { a href=(links::runs([("pattern", found.pattern.id.as_str())])) { "All of them" } };
+    let end = html! { a href=(links::runs([("pattern", found.pattern.id.as_str())])) { "All runs" } };
     let body = html! {
-        @if runs.is_empty() { (empty("No run stands here now.", &html! { "They have come to their end, or were merged elsewhere." })) } @else {
+        @if runs.is_empty() { (empty("No runs.", &html! { "The runs of this pattern have failed differently since, or were merged." })) } @else {
             div.scroll { table { tbody { @for run in runs { tr {
-                td.id { a href=(links::run(&run.tenant, &run.run_id)) { (said(run.run_id.as_str())) } }
+                td.id { a href=(links::run(&run.tenant, &run.run_id)) { (isolated(run.run_id.as_str())) } }
                 td {
                     (state_badge(run)) " "
                     span.faint {
-                        (said(run.tenant.as_str())) @if let Some(agent) = &run.agent { " · " (said(agent.as_str())) }
+                        (isolated(run.tenant.as_str())) @if let Some(agent) = &run.agent { " · " (isolated(agent.as_str())) }
                     }
                 }
                 td.num.muted { (ago(run.received_at, now)) }
@@ -280,11 +280,11 @@ fn history(found: &PatternDetail, now: Timestamp) -> Markup {
     }
     let body = html! { div.body { ol.timeline { @for event in found.body.events.iter().rev().take(30) { li {
         (clock(event.at, now)) span.dot {}
-        div { b { (event.event) } " by " (said(&event.actor)) " · " (said(event.tenant.as_str()))
-            @if let Some(about) = &event.about { " · " (said(about)) }
-            @if let Some(note) = &event.note { div { (said(&note.decode())) } } }
+        div { b { (event.event) } " by " (isolated(&event.actor)) " · " (isolated(event.tenant.as_str()))
+            @if let Some(about) = &event.about { " · " (isolated(about)) }
+            @if let Some(note) = &event.note { div { (isolated(&note.decode())) } } }
     } } } } };
-    panel("history", "What was done", &html! {}, &body)
+    panel("history", "History", &html! {}, &body)
 }
 
 fn facts_of(found: &PatternDetail, now: Timestamp) -> Markup {
@@ -296,14 +296,14 @@ fn facts_of(found: &PatternDetail, now: Timestamp) -> Markup {
         fact("Last seen", &ago(pattern.last_seen, now)),
         fact(
             "Owner",
-            &html! { @match &pattern.owner { Some(owner) => (said(owner.as_str())), None => span.faint { "nobody" } } },
+            &html! { @match &pattern.owner { Some(owner) => (isolated(owner.as_str())), None => span.faint { "nobody" } } },
         ),
         fact(
             "Tenants",
             &html! {
                 @for (at, tenant)
                 in pattern.tenants.iter().enumerate() {
-                    @if at > 0 { ", " } a href=(format!("/tenants/{tenant}")) { (said(tenant.as_str())) }
+                    @if at > 0 { ", " } a href=(format!("/tenants/{tenant}")) { (isolated(tenant.as_str())) }
                 }
             },
         ),
@@ -313,7 +313,7 @@ fn facts_of(found: &PatternDetail, now: Timestamp) -> Markup {
     if let Some(versions) = &pattern.resolved_in {
         rows.push(fact(
             "Resolved in",
-            &html! { @for (kind, version) in versions { (said(kind)) " " (said(version.as_str())) " " } },
+            &html! { @for (kind, version) in versions { (isolated(kind)) " " (isolated(version.as_str())) " " } },
         ));
     }
     panel("facts", "Pattern", &html! {}, &html! { div.body { (facts(&rows)) } })
@@ -329,18 +329,18 @@ fn verbs(found: &PatternDetail, who: &Visitor) -> Markup {
     let kinds = [("worker", "worker"), ("prompt", "prompt"), ("tool", "tool")];
     let body = html! { div.body.verbs {
         @if found.pattern.state == PatternState::New {
-            (verb("acknowledge", "Acknowledge: somebody is on it", &html! {}, "Acknowledge"))
+            (verb("acknowledge", "Acknowledge: somebody is working on it", &html! {}, "Acknowledge"))
         }
-        (verb("resolve", "Resolve: it is fixed", &html! { p.muted { "Name the version that has the fix, and a failure of an older one is no regression." }
-            (choice("kind", "Kind of version", &kinds, "worker")) (field("version", "Version", "", "empty: from now on")) }, "Resolve"))
-        (verb("mute", "Mute until", &html! {
-            label.field { span { "Until (UTC; empty: for good)" } input type="datetime-local" name="until"; }
+        (verb("resolve", "Resolve: the cause is fixed", &html! { p.muted { "Name the version with the fix: a failure of an older version is then no regression." }
+            (choice("kind", "Version of", &kinds, "worker")) (field("version", "Version", "", "empty: from now on")) }, "Resolve"))
+        (verb("mute", "Mute", &html! {
+            label.field { span { "Until (UTC; empty: forever)" } input type="datetime-local" name="until"; }
         }, "Mute"))
-        (verb("assign", "Assign an owner", &field("to", "To (empty: nobody)", owner, ""), "Assign"))
-        (verb("merge", "Merge into another pattern", &field("into", "Its id or fingerprint", "", "1-0123456789abcdef"), "Merge"))
-        (verb("note", "Add a note", &html! {}, "Add"))
+        (verb("assign", "Assign an owner", &field("to", "Owner (empty: nobody)", owner, ""), "Assign"))
+        (verb("merge", "Merge into another pattern", &field("into", "Pattern id or fingerprint", "", "1-0123456789abcdef"), "Merge"))
+        (verb("note", "Add a note", &html! {}, "Add note"))
     } };
-    panel("verbs", "Do something about it", &html! {}, &body)
+    panel("verbs", "Actions", &html! {}, &body)
 }
 
 fn merged(found: &PatternDetail, who: &Visitor) -> Markup {
@@ -350,9 +350,9 @@ fn merged(found: &PatternDetail, who: &Visitor) -> Markup {
     let to = format!("{}/unmerge", links::pattern(&found.pattern.id));
     let body = html! { div.body { @for part in &found.body.merged {
         div { (template(&line(&part.template))) span.faint { " " (grouped(part.open)) " open" }
-            (post_form(&to, who.csrf(), &html! { (hidden("fingerprint", &part.fingerprint)) button { "Take out" } })) }
+            (post_form(&to, who.csrf(), &html! { (hidden("fingerprint", &part.fingerprint)) button { "Unmerge" } })) }
     } } };
-    panel("parts", "Merged into this", &html! {}, &body)
+    panel("parts", "Merged patterns", &html! {}, &body)
 }
 
 type OnPattern = PageRequest<ServerId>;
@@ -390,7 +390,7 @@ pub(crate) async fn note(app: App, visit: OnPattern, form: Form) -> Result<FormR
 }
 
 pub(crate) async fn merge(app: App, visit: OnPattern, form: Form) -> Result<FormResult> {
-    let into = form.one("into").map(str::to_owned).ok_or_else(|| Problem::invalid_field("into", "is missing"))?;
+    let into = form.one("into").map(str::to_owned).ok_or_else(|| HttpProblem::invalid_field("into", "is missing"))?;
     act(&app, visit, &form, PatternVerb::Merge { into }, Notice::Merged).await
 }
 

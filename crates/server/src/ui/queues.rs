@@ -6,7 +6,7 @@ use redrive_core::policy::{Policy, RetryBy, Schedule};
 use redrive_core::wire::{QueueSettings, QueueView, QueuesAnswer};
 
 use super::components::{
-    ago, empty, fact, facts, field, grouped, head, link_or_text, of, pager, panel, post_form, said, span, visible,
+    ago, empty, fact, facts, field, grouped, head, isolated, link_or_text, of, pager, panel, post_form, span, visible,
 };
 use super::form::Form;
 use super::form::Notice;
@@ -31,16 +31,16 @@ pub(crate) async fn list(app: App, visit: PageRequest<(), QueuesQuery>) -> Resul
     let action = html! {
         @if let Some(first) = ownerless.clone().next() {
             a.button.primary href=(format!("/queues/{}", first.name)) {
-                "Give " (said(first.name.as_str())) " an owner"
+                "Set an owner for " (isolated(first.name.as_str()))
             }
         }
     };
     let main = html! {
-        (head(&headline, &html! { "A queue that nobody owns is a queue that nobody answers for." }, &action))
+        (head(&headline, &html! { "The owner of a queue is responsible for its dead letters." }, &action))
         section.panel aria-label="Queues" {
             @if queues.is_empty() {
-                (empty("No queue yet.", &html! {
-                    "The first report that names one makes it; or write it into " code { "redrive.toml" } "."
+                (empty("No queues yet.", &html! {
+                    "A queue is created by the first report that names it, or in " code { "redrive.toml" } "."
                 }))
             }
             @else { div.scroll { table {
@@ -61,16 +61,16 @@ pub(crate) async fn list(app: App, visit: PageRequest<(), QueuesQuery>) -> Resul
 fn row(queue: &QueueView, now: redrive_core::time::Timestamp) -> Markup {
     let runs = |state: &str| links::runs([("state", state), ("queue", queue.name.as_str())]);
     html! { tr {
-        td { a href=(format!("/queues/{}", queue.name)) { (said(queue.name.as_str())) }
-            div.faint { @if let Some(text) = &queue.settings.description { (said(&super::components::line(text))) } } }
+        td { a href=(format!("/queues/{}", queue.name)) { (isolated(queue.name.as_str())) }
+            div.faint { @if let Some(text) = &queue.settings.description { (isolated(&super::components::line(text))) } } }
         td {
-            @match &queue.settings.owner { Some(owner) => (said(owner.as_str())), None => span.badge.review { "nobody" } }
+            @match &queue.settings.owner { Some(owner) => (isolated(owner.as_str())), None => span.badge.review { "nobody" } }
         }
         td.num { a href=(runs("dead")) { (grouped(queue.dead)) } }
         td.num { a href=(runs("scheduled")) { (grouped(queue.scheduled)) } }
         td.num.wide { a href=(runs("running")) { (grouped(queue.running)) } }
         td.wide {
-            @match queue.settings.retry_by { RetryBy::Worker => "workers", RetryBy::Caller => "whoever reports" }
+            @match queue.settings.retry_by { RetryBy::Worker => "workers", RetryBy::Caller => "callers" }
         }
         td.num.wide.muted { @match queue.last_lease_call_at { Some(at) => (ago(at, now)), None => "never" } }
     } }
@@ -91,19 +91,19 @@ pub(crate) async fn show(app: App, visit: PageRequest<QueueName>) -> Result<Page
 
 fn heading(queue: &QueueView) -> Markup {
     let headline = html! {
-        (said(queue.name.as_str())) ": " (of(queue.dead, "dead letter")) ", " (grouped(queue.scheduled)) " waiting"
+        (isolated(queue.name.as_str())) ": " (of(queue.dead, "dead letter")) ", " (grouped(queue.scheduled)) " waiting"
     };
     let why = html! {
         @match &queue.settings.owner { Some(owner) => {
-            "Owned by " (said(owner.as_str())) ". "
-        } None => "Nobody owns it: dead letters here have nobody to go to. " }
-        @if let Some(text) = &queue.settings.description { (said(&super::components::line(text))) }
+            "Owned by " (isolated(owner.as_str())) ". "
+        } None => "It has no owner: nobody is responsible for its dead letters. " }
+        @if let Some(text) = &queue.settings.description { (isolated(&super::components::line(text))) }
     };
     let to = links::runs([("state", "dead"), ("queue", queue.name.as_str())]);
     head(
         &headline,
         &why,
-        &html! { @if queue.dead > 0 { a.button.primary href=(to) { "Review the " (grouped(queue.dead)) } } },
+        &html! { @if queue.dead > 0 { a.button.primary href=(to) { "Review " (of(queue.dead, "dead letter")) } } },
     )
 }
 
@@ -112,37 +112,37 @@ fn documentation(queue: &QueueView) -> Markup {
     let body = html! { div.body {
         @if description.is_none() && runbook.is_none() && instructions.is_none() {
             p.muted {
-                "Nothing is written down yet. Whoever opens a dead letter of this queue at night reads what stands here: what it is for, where the runbook is, what to do."
+                "No documentation yet. Describe what the queue is for, link its runbook, and say what to do about a dead letter."
             }
         }
-        @if let Some(text) = description { div.lines { (said(text)) } }
-        @if let Some(text) = instructions { p { b { "When a run of it is dead" } } div.lines { (said(text)) } }
+        @if let Some(text) = description { div.lines { (isolated(text)) } }
+        @if let Some(text) = instructions { p { b { "Instructions for dead letters" } } div.lines { (isolated(text)) } }
         @if let Some(text) = runbook { p.muted { "Runbook: " (link_or_text(text)) } }
     } };
     panel("documentation", "Documentation", &html! {}, &body)
 }
 
-/// As it holds for a tenant that has no settings of its own.
+/// The policy for tenants without settings of their own.
 fn policy_of(queue: &QueueView, policy: &Policy) -> Markup {
     let own = serde_json::to_string_pretty(&queue.settings.policy).unwrap_or_default();
     let rows = [
         fact("Attempts", &html! { "at most " (policy.max_attempts) }),
         fact(
-            "Waits",
+            "Delays",
             &html! { @match &policy.schedule {
                 Schedule::Fixed(waits) => {
                     @for (at, ms) in waits.iter().enumerate() { @if at > 0 { ", " } (span(*ms)) }
                 }
-                Schedule::ByReason => "by reason, growing, with jitter",
+                Schedule::ByReason => "by reason, increasing, with jitter",
             } },
         ),
         fact("Lease", &html! { (span(policy.lease_ms)) }),
-        fact("Deadline", &html! { (span(policy.deadline_ms)) " an attempt" }),
+        fact("Deadline", &html! { (span(policy.deadline_ms)) " per attempt" }),
         fact("Unclaimed after", &html! { (span(policy.unclaimed_after_ms)) }),
         fact("Replays", &html! { "at most " (policy.max_replays) }),
     ];
     let body = html! { div.body { (facts(&rows))
-    @if own != "{}" { details { summary { "What this queue sets itself" } pre tabindex="0" { bdi { (visible(&own)) } } } } } };
+    @if own != "{}" { details { summary { "Settings of this queue" } pre tabindex="0" { bdi { (visible(&own)) } } } } } };
     panel("policy", "Policy", &html! {}, &body)
 }
 
@@ -151,7 +151,7 @@ fn facts_of(queue: &QueueView, now: redrive_core::time::Timestamp) -> Markup {
         fact(
             "Retried by",
             &html! {
-                @match queue.settings.retry_by { RetryBy::Worker => "workers that lease it", RetryBy::Caller => "whoever reports its failures" }
+                @match queue.settings.retry_by { RetryBy::Worker => "workers, by lease", RetryBy::Caller => "the caller that reports the failure" }
             },
         ),
         fact(
@@ -159,7 +159,7 @@ fn facts_of(queue: &QueueView, now: redrive_core::time::Timestamp) -> Markup {
             &html! { @match queue.last_lease_call_at { Some(at) => (ago(at, now)), None => "never" } },
         ),
         fact("Running", &html! { (grouped(queue.running)) }),
-        fact("Known since", &ago(queue.created_at, now)),
+        fact("Created", &ago(queue.created_at, now)),
     ];
     panel("facts", "Queue", &html! {}, &html! { div.body { (facts(&rows)) } })
 }
@@ -173,21 +173,21 @@ fn edit(queue: &QueueView, who: &Visitor) -> Markup {
     };
     let form = html! {
         (field("owner", "Owner", owner.as_ref().map_or("", |owner| owner.as_str()), "team or person"))
-        (long("description", "What it is for", description.as_ref()))
+        (long("description", "Description", description.as_ref()))
         (field("runbook", "Runbook", runbook.as_deref().unwrap_or_default(), "https://…"))
-        (long("instructions", "What to do when a run of it is dead", instructions.as_ref()))
+        (long("instructions", "Instructions for dead letters", instructions.as_ref()))
         button { "Save" }
     };
     panel(
         "edit",
-        "Write it down",
+        "Edit",
         &html! {},
         &html! { div.body { details open[queue.ownerless] { summary { "Owner, runbook, instructions" }
         (post_form(&format!("/queues/{}", queue.name), who.csrf(), &form)) } } },
     )
 }
 
-/// Only what the form shows is set; the policy stays.
+/// Changes only the fields of the form; the policy stays.
 pub(crate) async fn put(app: App, visit: PageRequest<QueueName>, form: Form) -> Result<FormResult> {
     let text = |name: &str| form.exact(name).filter(|text| !text.trim().is_empty());
     let before = app.store.queue(&visit.path).await?.settings;

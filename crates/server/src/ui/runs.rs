@@ -1,13 +1,13 @@
-//! `/runs`: dead letters, and any other list of runs. Every filter is a chip, every chip is in the address; select some
-//! or all that match, and go on to the preview.
+//! `/runs`: dead letters, or runs under any other filter. The filters are part of the address. A selection, or all
+//! matches, leads to the preview of an operation.
 
 use maud::{Markup, html};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{RunSummary, RunsPage};
 
 use super::components::{
-    FilterChip, ago, chips, empty, field, grouped, head, hidden, line, of, pager, said, severity_badge, state_badge,
-    template,
+    FilterChip, ago, chips, empty, field, grouped, head, hidden, isolated, line, of, pager, severity_badge,
+    state_badge, template,
 };
 use super::layout::Tab;
 use super::links;
@@ -18,7 +18,7 @@ use crate::auth::Visitor;
 use crate::problem::Result;
 use crate::query::{FromQuery, Param, RawQuery};
 
-/// As the API reads it; a form's empty fields narrow nothing.
+/// The API's query, without the empty fields that a form sends.
 pub(crate) struct RunsPageQuery(RunListQuery);
 
 impl FromQuery for RunsPageQuery {
@@ -28,7 +28,7 @@ impl FromQuery for RunsPageQuery {
         given.drop_empty();
         for time in ["since", "until"] {
             given.edit(time, |text| match text.len() {
-                // As browsers send it: without seconds and zone, and then UTC.
+                // Browsers send no seconds and no zone; it is UTC.
                 16 => format!("{text}:00Z"),
                 _ => text,
             });
@@ -37,7 +37,7 @@ impl FromQuery for RunsPageQuery {
     }
 }
 
-/// Narrow the list, in the order in which the form asks for them.
+/// The filters in the order of the form: name, label and example.
 const FILTERS: [(&str, &str, &str); 15] = [
     ("state", "State", "dead,review"),
     ("dead_because", "Dead because", "unsafe,permanent"),
@@ -66,7 +66,7 @@ pub(crate) async fn get(app: App, visit: PageRequest<(), RunsPageQuery>) -> Resu
         div.bar {
             (chips(&given.chips()))
             (more_filters(&given, visit.who.own_tenant().is_some()))
-            span.faint.wide.keys { "j k move · x select · enter open · r redrive · e edit · ? all keys" }
+            span.faint.wide.keys { "j k move · x select · enter open · r replay · e edit · ? all keys" }
         }
         p.notice id="newer" role="status" hidden {}
         @if found.runs.is_empty() { (nothing(&given)) }
@@ -77,7 +77,7 @@ pub(crate) async fn get(app: App, visit: PageRequest<(), RunsPageQuery>) -> Resu
     Ok(PageContent::new("Dead letters", Tab::Runs, main))
 }
 
-/// The filter as the address has it.
+/// The parameters in the address.
 pub(crate) struct RunFilterView(Vec<(String, String)>);
 
 impl RunFilterView {
@@ -95,7 +95,7 @@ impl RunFilterView {
         self.get(name).is_some()
     }
 
-    /// What narrows, and nothing of the page.
+    /// The filters, without the parameters of the page.
     fn filter(&self) -> impl Iterator<Item = (&str, &str)> {
         let pairs = self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         pairs.filter(|(name, _)| !["cursor", "sort", "limit", "count"].contains(name))
@@ -129,42 +129,43 @@ fn heading(given: &RunFilterView, found: &RunsPage, may_bulk: bool) -> Markup {
     let noun = if only_dead { "dead letter" } else { "run" };
     let total =
         found.total.map(|total| format!("{}{}", if found.total_capped { "More than " } else { "" }, of(total, noun)));
-    let said = html! { (total.unwrap_or_else(|| format!("More {noun}s"))) @if given.filter().count() > 1 { " match" } };
+    let headline =
+        html! { (total.unwrap_or_else(|| format!("More {noun}s"))) @if given.filter().count() > 1 { " match" } };
     let why = html! {
         @if only_dead {
-            "Automation must not continue these alone. Open one, or act on all that match after a preview."
+            "Automation can’t continue these runs. Open one, or preview an action on all matches."
         }
-        @else { "Every filter is part of the address: send it to whoever should see the same." }
+        @else { "The address contains the filters: share it to share this list." }
     };
     let actions = html! {
         @if may_bulk && !found.runs.is_empty() {
             a.button.primary href=(links::with("/operations/new", given.filter().chain([("action", "replay")]))) {
-                "Redrive " (found.total.map_or_else(String::new, grouped)) " matching…"
+                "Replay " (found.total.map_or_else(String::new, grouped)) " matching…"
             }
         } @else if let Some(first) = found.runs.first() {
             a.button.primary href=(links::run(&first.tenant, &first.run_id)) { "Open the newest" }
         }
     };
-    head(&said, &why, &actions)
+    head(&headline, &why, &actions)
 }
 
 fn more_filters(given: &RunFilterView, is_tenant: bool) -> Markup {
     html! {
         details.filters {
-            summary { "+ filter" }
+            summary { "Add filter" }
             form.panel.body.grid action="/runs" {
                 @for (name, label, example) in FILTERS {
                     @if !(is_tenant && name == "tenant") {
                         (field(name, label, given.get(name).unwrap_or_default(), example))
                     }
                 }
-                (field("q", "Search", given.get("q").unwrap_or_default(), "run, key, customer, words of the error"))
+                (field("q", "Search", given.get("q").unwrap_or_default(), "run, key, customer or error text"))
                 label.field { span { "Sort" } select name="sort" {
                     @for (value, word) in [("-received", "newest first"), ("received", "oldest first"), ("due", "next due first")] {
                         option value=(value) selected[given.get("sort") == Some(value)] { (word) }
                     }
                 } }
-                button { "Show" }
+                button { "Apply" }
             }
         }
     }
@@ -173,14 +174,14 @@ fn more_filters(given: &RunFilterView, is_tenant: bool) -> Markup {
 fn nothing(given: &RunFilterView) -> Markup {
     let body = if given.filter().next().is_none() {
         empty(
-            "No run has been reported yet.",
+            "No runs yet.",
             &html! {
                 "Report a failure with " code { "POST /v1/failures" } ", or start a run with " code { "POST /v1/runs" }
-                ". What needs a person will stand here."
+                ". Dead letters appear here."
             },
         )
     } else {
-        empty("No run matches.", &html! { "Remove a filter above, or " a href="/runs" { "show every run" } "." })
+        empty("No matching runs.", &html! { "Remove a filter above, or " a href="/runs" { "show all runs" } "." })
     };
     html! { section.panel { (body) } }
 }
@@ -200,7 +201,7 @@ fn bulk(given: &RunFilterView, found: &RunsPage, who: &Visitor, now: Timestamp) 
                     input type="checkbox" name="all" value="yes" id="all"; "all " (grouped(total)) " matching"
                 }
                 span.end.bar {
-                    button name="action" value="replay" { "Redrive…" }
+                    button name="action" value="replay" { "Replay…" }
                     button name="action" value="resolve" { "Resolve…" }
                     button name="action" value="assign" { "Assign…" }
                     button.danger name="action" value="discard" { "Discard…" }
@@ -231,15 +232,15 @@ fn row(run: &RunSummary, now: Timestamp, selectable: bool) -> Markup {
                 td { input type="checkbox" name="run" value=(name) aria-label=(format!("select {}", run.run_id)); }
             }
             td.id {
-                a href=(links::run(&run.tenant, &run.run_id)) { (said(run.run_id.as_str())) }
-                div.faint { (said(run.tenant.as_str())) }
+                a href=(links::run(&run.tenant, &run.run_id)) { (isolated(run.run_id.as_str())) }
+                div.faint { (isolated(run.tenant.as_str())) }
             }
             td {
                 @match &run.template { Some(text) => (template(&line(text))), None => span.faint { "no failure yet" } }
                 div.faint { (severity_badge(run.severity)) " "
                     @if let Some(reason) = &run.reason { (reason) }
-                    @if let Some(agent) = &run.agent { " · " (said(agent.as_str())) }
-                    @if let Some(to) = &run.assigned_to { " · with " (said(to.as_str())) }
+                    @if let Some(agent) = &run.agent { " · " (isolated(agent.as_str())) }
+                    @if let Some(to) = &run.assigned_to { " · assigned to " (isolated(to.as_str())) }
                     span.narrow-only { " · " (state_badge(run)) " " (ago(run.received_at, now)) }
                 }
             }

@@ -1,4 +1,4 @@
-//! `/settings`: a form that classifies a pasted error for everybody, and keys for admins.
+//! `/settings`: a tester that classifies a pasted error, and the keys for admins.
 
 use maud::{Markup, html};
 use redrive_core::classify::{Evidence, explain};
@@ -12,7 +12,7 @@ use redrive_core::wire::{CreateKey, CreatedKey, ErrorReport, KeyView, Role};
 use redrive_core::wording::advice;
 use redrive_engine::AttemptBody;
 
-use super::components::{ago, choice, fact, facts, field, head, panel, post_form, said, template, visible};
+use super::components::{ago, choice, fact, facts, field, head, isolated, panel, post_form, template, visible};
 use super::form::Form;
 use super::form::Notice;
 use super::layout::Tab;
@@ -20,20 +20,20 @@ use super::page::{FormResult, PageContent, PageRequest};
 use crate::api::v1::keys;
 use crate::app::App;
 use crate::auth::Visitor;
-use crate::capture::{Context, classify_error};
+use crate::capture::{FailureContext, classify_error};
 use crate::path::ServerId;
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 
 pub(crate) async fn get(app: App, visit: PageRequest) -> Result<PageContent> {
     let keys = if visit.who.is_admin() { Some(keys::all(&app).await?) } else { None };
-    Ok(sheet(&visit, keys.as_deref(), &classify_form(&visit.who, &Form::default()), None))
+    Ok(content(&visit, keys.as_deref(), &classify_form(&visit.who, &Form::default()), None))
 }
 
 /// Classifies a pasted error.
 pub(crate) async fn test(app: App, visit: PageRequest, form: Form) -> Result<FormResult> {
     let answer = classify_answer(&app, &visit.who, &form, visit.now).await?;
     let main = html! {
-        (head(&html! { "What Redrive makes of it" }, &html! { "Nothing is stored." }, &html! {
+        (head(&html! { "Classification" }, &html! { "Nothing is stored." }, &html! {
             a.button href="/settings" { "Settings" }
         }))
         div.cols { (answer) (classify_form(&visit.who, &form)) }
@@ -41,14 +41,14 @@ pub(crate) async fn test(app: App, visit: PageRequest, form: Form) -> Result<For
     Ok(FormResult::Show(PageContent::new("Tester", Tab::Settings, main)))
 }
 
-fn sheet(visit: &PageRequest, keys: Option<&[KeyView]>, tester: &Markup, made: Option<&CreatedKey>) -> PageContent {
+fn content(visit: &PageRequest, keys: Option<&[KeyView]>, tester: &Markup, made: Option<&CreatedKey>) -> PageContent {
     let headline = html! {
-        "You are " (visit.who.role())
-        @match visit.who.own_tenant() { Some(own) => { " of " (said(own.as_str())) } None => ", over all tenants" } "."
+        "Logged in as " (visit.who.role())
+        @match visit.who.own_tenant() { Some(own) => { " of tenant " (isolated(own.as_str())) } None => " for all tenants" } "."
     };
     let main = html! {
         (head(&headline, &html! {
-            "Paste an error to see what would be made of it"  @if keys.is_some() { ", or look after the keys" } "."
+            "Paste an error to see how it is classified" @if keys.is_some() { ", or manage keys" } "."
         }, &html! {}))
         @if let Some(made) = made { (secret(made)) }
         (tester)
@@ -61,9 +61,9 @@ fn sheet(visit: &PageRequest, keys: Option<&[KeyView]>, tester: &Markup, made: O
 fn secret(made: &CreatedKey) -> Markup {
     html! {
         section.panel.notice role="status" {
-            p { b { "The new key, shown this once:" } }
+            p { b { "New key, shown only once:" } }
             pre id="secret" tabindex="0" { (made.key) }
-            p.muted { (made.id) " · " (made.role) " · tenant " (said(&made.tenant)) }
+            p.muted { (made.id) " · " (made.role) " · tenant " (isolated(&made.tenant)) }
         }
     }
 }
@@ -72,15 +72,15 @@ fn table(keys: &[KeyView], visit: &PageRequest) -> Markup {
     let body = html! { div.scroll { table {
         thead {
             tr {
-                th { "Key" } th { "Role" } th { "Tenant" } th.wide { "Note" } th.num.wide { "Made" } th { "State" }
-                th { span.faint { "Next" } }
+                th { "Key" } th { "Role" } th { "Tenant" } th.wide { "Note" } th.num.wide { "Created" } th { "State" }
+                th { span.faint { "Action" } }
             }
         }
         tbody { @for key in keys { tr {
             td.mono { (key.id) }
             td { (key.role) }
-            td { (said(&key.tenant)) }
-            td.wide { @if let Some(note) = &key.note { (said(note.as_str())) } }
+            td { (isolated(&key.tenant)) }
+            td.wide { @if let Some(note) = &key.note { (isolated(note.as_str())) } }
             td.num.wide.muted { (ago(key.created_at, visit.now)) }
             td { @match (key.revoked_at, key.expires_at) {
                 (Some(at), _) => { span.badge { "revoked" } " " span.faint { (ago(at, visit.now)) } }
@@ -101,22 +101,22 @@ fn make_key(who: &Visitor) -> Markup {
     let roles = [("worker", "worker"), ("tenant", "tenant"), ("operator", "operator"), ("admin", "admin")];
     let form = html! {
         p.muted {
-            "A worker reports and leases; a tenant reads and triages its own; an operator acts for all tenants and in bulk; an admin also looks after keys and queues."
+            "A worker reports and leases runs; a tenant reads and triages its own runs; an operator acts for all tenants and in bulk; an admin also manages keys and queues."
         }
         div.grid {
             (choice("role", "Role", &roles, "worker"))
             (field("tenant", "Tenant (* spans all)", "", "default"))
-            (field("note", "Note", "", "who has it"))
+            (field("note", "Note", "", "who uses it"))
             label.field { span { "Expires (UTC; empty: never)" } input type="datetime-local" name="expires_at"; }
         }
-        button { "Make a key" }
+        button { "Create key" }
     };
-    panel("make", "A new key", &html! {}, &html! { div.body { (post_form("/settings/keys", who.csrf(), &form)) } })
+    panel("make", "New key", &html! {}, &html! { div.body { (post_form("/settings/keys", who.csrf(), &form)) } })
 }
 
 pub(crate) async fn create(app: App, visit: PageRequest, form: Form) -> Result<FormResult> {
     let role = form.one("role").and_then(|word| word.parse::<Role>().ok());
-    let role = role.ok_or_else(|| Problem::invalid_field("role", "must be worker, tenant, operator or admin"))?;
+    let role = role.ok_or_else(|| HttpProblem::invalid_field("role", "must be worker, tenant, operator or admin"))?;
     let request = CreateKey {
         role,
         tenant: form.label("tenant"),
@@ -126,7 +126,7 @@ pub(crate) async fn create(app: App, visit: PageRequest, form: Form) -> Result<F
     let made = keys::make(&app, request).await?;
     let all = keys::all(&app).await?;
     let tester = classify_form(&visit.who, &Form::default());
-    Ok(FormResult::Show(sheet(&visit, Some(&all), &tester, Some(&made))))
+    Ok(FormResult::Show(content(&visit, Some(&all), &tester, Some(&made))))
 }
 
 pub(crate) async fn revoke(app: App, visit: PageRequest<ServerId>, _: Form) -> Result<FormResult> {
@@ -141,7 +141,7 @@ fn classify_form(who: &Visitor, form: &Form) -> Markup {
     let value = |name: &str| form.one(name).unwrap_or_default().to_owned();
     let body = html! {
         label.field {
-            span { "Error, as it was raised" }
+            span { "Error text" }
             textarea.mono name="text" rows="7" required spellcheck="false" placeholder="openai.RateLimitError: Error code: 429 - …" {
                 "\n" (form.exact("text").unwrap_or_default())
             }
@@ -151,10 +151,10 @@ fn classify_form(who: &Visitor, form: &Form) -> Markup {
             (field("http_status", "HTTP status", &value("http_status"), "429"))
             (field("tool", "Tool", &value("tool"), ""))
             (field("provider", "Provider", &value("provider"), "openai"))
-            (field("queue", "In which queue", &value("queue"), "default"))
-            @if who.own_tenant().is_none() { (field("tenant", "Of which tenant", &value("tenant"), "default")) }
+            (field("queue", "Queue", &value("queue"), "default"))
+            @if who.own_tenant().is_none() { (field("tenant", "Tenant", &value("tenant"), "default")) }
         }
-        button.primary { "See what would happen" }
+        button.primary { "Classify" }
     };
     panel(
         "tester",
@@ -165,7 +165,7 @@ fn classify_form(who: &Visitor, form: &Form) -> Markup {
 }
 
 async fn classify_answer(app: &App, who: &Visitor, form: &Form, now: Timestamp) -> Result<Markup> {
-    let text = form.text("text").ok_or_else(|| Problem::invalid_field("text", "is missing: paste an error"))?;
+    let text = form.text("text").ok_or_else(|| HttpProblem::invalid_field("text", "is missing: paste an error"))?;
     let error = ErrorReport {
         error_type: form.text("error_type"),
         message: text,
@@ -182,7 +182,8 @@ async fn classify_answer(app: &App, who: &Visitor, form: &Form, now: Timestamp) 
     };
     let queue = form.id("queue")?.unwrap_or_else(QueueName::default_queue);
     let body = AttemptBody { tool: form.label("tool"), provider: form.label("provider"), ..AttemptBody::default() };
-    let (failure, fingerprint, _) = classify_error(&error, &body, app.rules.as_deref(), &Context::default(), now);
+    let (failure, fingerprint, _) =
+        classify_error(&error, &body, app.rules.as_deref(), &FailureContext::default(), now);
     let policy = app.store.policy(&tenant, &queue).await?;
     let run = Run { attempt: 1, ..Run::new(now) };
     let verdict = decide(&failure, &run, &policy, now, 0.5).verdict;
@@ -202,33 +203,28 @@ async fn classify_answer(app: &App, who: &Visitor, form: &Form, now: Timestamp) 
         fact("Rule", &html! { code { (visible(&failure.rule)) } }),
         fact("Pattern", &html! { (template(&fingerprint.template)) }),
         fact("Fingerprint", &html! { code { (fingerprint.id()) } }),
-        fact("First attempt", &html! { (said(&verdict.why)) }),
+        fact("Verdict", &html! { (isolated(&verdict.why)) }),
         fact(
             "Next attempt",
             &html! {
                 @match verdict.next_attempt_at { Some(at) => {
-                    (ago(at, now)) ", give or take the jitter"
+                    (ago(at, now)) ", plus or minus jitter"
                 } None => "none" }
             },
         ),
         fact("Strategy", &html! { (words(&strategy(&failure.reason, failure.category))) }),
-        fact("Advised", &html! { (advice(verdict.recommended_action)) }),
+        fact("Recommended", &html! { (advice(verdict.recommended_action)) }),
     ];
-    Ok(panel(
-        "answer",
-        "It would be",
-        &html! { (failure.reason) },
-        &html! { div.body { (facts(&rows)) (why(&evidence)) } },
-    ))
+    Ok(panel("answer", "Result", &html! { (failure.reason) }, &html! { div.body { (facts(&rows)) (why(&evidence)) } }))
 }
 
-/// The row of the table, as it stands there.
+/// The strategy in words.
 fn words(strategy: &Strategy) -> String {
     let tries = match strategy.tries {
-        Tries::ToTheBudget => "retried as long as the budget lasts".to_owned(),
+        Tries::ToTheBudget => "retried until the budget is used up".to_owned(),
         Tries::AtMost(0) => return "not retried: a person decides".to_owned(),
         Tries::AtMost(1) => "retried once".to_owned(),
-        Tries::AtMost(n) => format!("retried {n} times at most"),
+        Tries::AtMost(n) => format!("retried at most {n} times"),
     };
     let changes: Vec<&str> = strategy.changes.iter().map(Change::as_str).collect();
     if changes.is_empty() { tries } else { format!("{tries}, changed: {}", changes.join(", ").replace('_', " ")) }
@@ -240,18 +236,18 @@ fn why(evidence: &Evidence<'_>) -> Markup {
     let masked = why_grouped(evidence);
     html! {
         h3 { "Why" }
-        @if explained.findings.is_empty() { p.muted { "No rule knows this text." } }
+        @if explained.findings.is_empty() { p.muted { "No rule matches this text." } }
         ul { @for finding in explained.findings.iter().take(FINDINGS_MAX) {
             li {
-                code { (finding.rule) } " found “" (said(&finding.matched)) "” in the " (finding.field) ": "
-                (said(&finding.reason))
+                code { (finding.rule) } " matched “" (isolated(&finding.matched)) "” in the " (finding.field) ": "
+                (isolated(&finding.reason))
             }
         } }
         @if !masked.is_empty() {
-            p { "Masked, because it differs from run to run:" }
+            p { "Masked as variable:" }
             ul {
                 @for part in masked.iter().take(MASKED_MAX) {
-                    li { span.template { mark { (part.mask) } } " " code { (said(&part.original)) } }
+                    li { span.template { mark { (part.mask) } } " " code { (isolated(&part.original)) } }
                 }
             }
         }

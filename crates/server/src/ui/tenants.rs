@@ -10,8 +10,8 @@ use redrive_core::wire::{
 };
 
 use super::components::{
-    ago, ahead, breaker_badge, clock, empty, fact, facts, field, grouped, head, hidden, of, pager, panel, post_form,
-    reason_field, said, visible,
+    ago, ahead, breaker_badge, clock, empty, fact, facts, field, grouped, head, hidden, isolated, of, pager, panel,
+    post_form, reason_field, visible,
 };
 use super::form::Form;
 use super::form::Notice;
@@ -22,7 +22,7 @@ use crate::api::v1::breakers::operate_as;
 use crate::api::v1::tenants::{TenantsQuery, seen_by};
 use crate::app::App;
 use crate::auth::Visitor;
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 
 pub(crate) async fn list(app: App, visit: PageRequest<(), TenantsQuery>) -> Result<PageContent> {
     let TenantsQuery { limit, cursor } = visit.query;
@@ -33,20 +33,20 @@ pub(crate) async fn list(app: App, visit: PageRequest<(), TenantsQuery>) -> Resu
     let headline = html! {
         @match worst {
             Some(worst) => {
-                (of(with_dead, "tenant")) " with dead letters, most of them " (said(worst.tenant.as_str())) "’s."
+                (of(with_dead, "tenant")) " with dead letters; " (isolated(worst.tenant.as_str())) " has the most."
             }
             None => "No tenant has a dead letter.",
         }
     };
     let action = html! {
         @if let Some(worst) = worst {
-            a.button.primary href=(format!("/tenants/{}", worst.tenant)) { "Open " (said(worst.tenant.as_str())) }
+            a.button.primary href=(format!("/tenants/{}", worst.tenant)) { "Open " (isolated(worst.tenant.as_str())) }
         }
     };
     let main = html! {
-        (head(&headline, &html! { "Each has its own patterns, breakers and limits; nobody sees another’s." }, &action))
+        (head(&headline, &html! { "Tenants are isolated: each has its own patterns, breakers and limits." }, &action))
         section.panel aria-label="Tenants" {
-            @if found.tenants.is_empty() { (empty("No tenant yet.", &html! { "A tenant is known from its first report on." })) } @else {
+            @if found.tenants.is_empty() { (empty("No tenants yet.", &html! { "A tenant appears with its first report." })) } @else {
                 div.scroll { table {
                     thead {
                         tr {
@@ -67,7 +67,7 @@ fn tenant_row(tenant: &TenantView, now: redrive_core::time::Timestamp) -> maud::
     let runs = |state: &str| links::runs([("state", state), ("tenant", tenant.tenant.as_str())]);
     html! {
         tr {
-            td { a href=(format!("/tenants/{}", tenant.tenant)) { (said(tenant.tenant.as_str())) } }
+            td { a href=(format!("/tenants/{}", tenant.tenant)) { (isolated(tenant.tenant.as_str())) } }
             td.num { a href=(runs("dead")) { (grouped(tenant.dead)) } }
             td.num { a href=(runs("scheduled")) { (grouped(tenant.scheduled)) } }
             td.num.wide { a href=(runs("running")) { (grouped(tenant.running)) } }
@@ -101,11 +101,11 @@ pub(crate) async fn show(app: App, visit: PageRequest<Tenant>) -> Result<PageCon
 }
 
 fn unheard(tenant: &Tenant) -> PageContent {
-    let main = html! { section.panel { (empty("Nothing has been reported for you yet.", &html! {
+    let main = html! { section.panel { (empty("No reports yet.", &html! {
         "Report a failure with "
         code { "POST /v1/failures" }
-        " and a worker’s key of tenant "
-        (said(tenant.as_str()))
+        " and a worker key of tenant "
+        (isolated(tenant.as_str()))
         "."
     })) } };
     PageContent::new(tenant.to_string(), Tab::Tenants, main)
@@ -113,11 +113,11 @@ fn unheard(tenant: &Tenant) -> PageContent {
 
 fn heading(tenant: &Tenant, health: &TenantHealth, breaker: &TenantBreaker, now: Timestamp) -> Markup {
     let headline = html! {
-        (said(tenant.as_str())) ": "
-        @match health.escalated { 0 => "nothing waits for a person.", n => { (of(n, "run")) " for a person." } }
+        (isolated(tenant.as_str())) ": "
+        @match health.escalated { 0 => "nothing needs a person.", 1 => "one run needs a person.", n => { (grouped(n)) " runs need a person." } }
     };
     let why = html! {
-        "Its breaker is " (breaker_badge(breaker.state)) ". "
+        "The breaker is " (breaker_badge(breaker.state)) ". "
         @if let Some(at) = health.last_failure_at { "Last failure " (ago(at, now)) "." }
     };
     let to = links::runs([("state", "dead,review"), ("tenant", tenant.as_str())]);
@@ -125,7 +125,7 @@ fn heading(tenant: &Tenant, health: &TenantHealth, breaker: &TenantBreaker, now:
         &headline,
         &why,
         &html! {
-            @if health.escalated > 0 { a.button.primary href=(to) { "Review the " (grouped(health.escalated)) } }
+            @if health.escalated > 0 { a.button.primary href=(to) { "Review " (of(health.escalated, "run")) } }
         },
     )
 }
@@ -138,22 +138,22 @@ fn figures(tenant: &Tenant, health: &TenantHealth) -> Markup {
         html! { a href=(to) { span.muted { (word) } b { (number) } span.faint { (note) } } }
     };
     html! { div.figures {
-        (figure(runs(&[("state", "dead")]), "Dead letters", grouped(health.dead), format!("{} can’t be helped by a retry", grouped(health.active_poison))))
-        (figure(runs(&[("state", "scheduled")]), "Waiting for retry", grouped(health.pending_retries), format!("{} held back", grouped(health.held))))
-        (figure(runs(&[("state", "recovered")]), "Recovered, 24 h", grouped(health.recovered_24h), health.recovery_rate_pct.map_or_else(|| "nothing failed".into(), |pct| format!("{pct} % of failed runs"))))
-        (figure(runs(&[("state", "review")]), "In review", grouped(health.escalated.saturating_sub(health.dead)), "wait for an approval".into()))
+        (figure(runs(&[("state", "dead")]), "Dead letters", grouped(health.dead), format!("{} that no retry can help", grouped(health.active_poison))))
+        (figure(runs(&[("state", "scheduled")]), "Waiting for retry", grouped(health.pending_retries), format!("{} held", grouped(health.held))))
+        (figure(runs(&[("state", "recovered")]), "Recovered, 24 h", grouped(health.recovered_24h), health.recovery_rate_pct.map_or_else(|| "no failures".into(), |pct| format!("{pct} % of failed runs"))))
+        (figure(runs(&[("state", "review")]), "In review", grouped(health.escalated.saturating_sub(health.dead)), "waiting for approval".into()))
     } }
 }
 
 fn breakers(breaker: &TenantBreaker, who: &Visitor, now: Timestamp) -> Markup {
     let body = html! {
         @if breaker.breakers.is_empty() { (empty("Every breaker is closed.", &html! {
-            "A breaker opens when most attempts fail: it holds retries back, loses none, and lets one through to find out whether it works again."
+            "A breaker opens when most attempts fail. It holds retries, drops none, and probes with single attempts until they succeed."
         })) } @else { div.scroll { table {
             thead {
                 tr {
                     th { "Breaker" } th { "State" } th.num.wide { "Failed" } th.num { "Held" }
-                    th { span.faint { "Next" } }
+                    th { span.faint { "Action" } }
                 }
             }
             tbody { @for one in &breaker.breakers { (row(&breaker.tenant, one, who, now)) } }
@@ -167,9 +167,9 @@ fn row(tenant: &Tenant, breaker: &BreakerView, who: &Visitor, now: Timestamp) ->
         td {
             span title=(visible(breaker.name.as_str())) { (whose(breaker)) }
             div.faint {
-                (said(breaker.environment.as_str()))
-                @if let Some(by) = &breaker.opened_by { " · opened by " (said(by)) }
-                @if let Some(reason) = &breaker.reason { " · " (said(&reason.decode())) }
+                (isolated(breaker.environment.as_str()))
+                @if let Some(by) = &breaker.opened_by { " · opened by " (isolated(by)) }
+                @if let Some(reason) = &breaker.reason { " · " (isolated(&reason.decode())) }
             }
         }
         td {
@@ -188,10 +188,10 @@ fn row(tenant: &Tenant, breaker: &BreakerView, who: &Visitor, now: Timestamp) ->
 
 /// What it watches over.
 fn whose(breaker: &BreakerView) -> Markup {
-    let part = |name: &Option<Label>| name.as_ref().map_or_else(|| html! { "any" }, |name| said(name.as_str()));
+    let part = |name: &Option<Label>| name.as_ref().map_or_else(|| html! { "any" }, |name| isolated(name.as_str()));
     html! {
         @match breaker.scope {
-            BreakerScope::Tenant => "all of its work",
+            BreakerScope::Tenant => "all runs of the tenant",
             BreakerScope::Model => { (part(&breaker.provider)) " / " (part(&breaker.model)) }
             BreakerScope::Everywhere => { (part(&breaker.provider)) " / " (part(&breaker.model)) ", for all tenants" }
         }
@@ -219,54 +219,54 @@ fn history(breaker: &TenantBreaker, now: Timestamp) -> Markup {
     }
     let body = html! { div.body { ol.timeline { @for entry in breaker.history.iter().take(30) { li {
         (clock(entry.at, now)) span.dot {}
-        div { b { (said(&entry.event.replace('_', " "))) } " " (said(entry.breaker.as_str())) " by " (said(&entry.actor))
-            @if let Some(note) = &entry.note { div { (said(&note.decode())) } } }
+        div { b { (isolated(&entry.event.replace('_', " "))) } " " (isolated(entry.breaker.as_str())) " by " (isolated(&entry.actor))
+            @if let Some(note) = &entry.note { div { (isolated(&note.decode())) } } }
     } } } } };
-    panel("history", "What moved them", &html! {}, &body)
+    panel("history", "History", &html! {}, &body)
 }
 
 fn limits(health: &TenantHealth) -> Markup {
     let body = html! { div.body { @match &health.limits {
         None => span.muted {
-            "No limit is set. A tenant’s section in the configuration may set " code { "max_running" } " and "
-            code { "leases_per_s" } "."
+            "No limits. Set " code { "max_running" } " or " code { "leases_per_s" }
+            " in the tenant’s section of the configuration."
         },
         Some(limits) => (facts(&[
             fact("Running", &html! {
                 (grouped(limits.running)) @if let Some(most) = limits.max_running { " of " (grouped(most)) }
             }),
-            fact("Leases a second", &html! {
-                @match limits.leases_per_s { Some(rate) => (rate), None => "as they come" }
+            fact("Leases per second", &html! {
+                @match limits.leases_per_s { Some(rate) => (rate), None => "no limit" }
             }),
         ])),
     } } };
-    panel("limits", "Limits", &html! {}, &body)
+    panel("limits", "ServerLimits", &html! {}, &body)
 }
 
 /// A freeze: holds retries and replays alike.
 fn by_hand(tenant: &Tenant, who: &Visitor) -> Markup {
     let form = html! {
         p.muted {
-            "Holds every retry and every replay of this tenant, until the time given or until somebody closes it."
+            "Holds every retry and replay of this tenant until that time, or until somebody closes the breaker."
         }
         (hidden("action", "open"))
         label.field { span { "Until (UTC; empty: until closed)" } input type="datetime-local" name="until"; }
         (field("environment", "Environment", "production", ""))
         (reason_field(true))
-        button.danger { "Open the breaker" }
+        button.danger { "Open breaker" }
     };
     panel(
         "freeze",
-        "Hold this tenant back",
+        "Hold retries",
         &html! {},
-        &html! { div.body { details { summary { "Open its breaker by hand" }
+        &html! { div.body { details { summary { "Open the breaker manually" }
         (post_form(&format!("/tenants/{tenant}/breaker"), who.csrf(), &form)) } } },
     )
 }
 
 pub(crate) async fn operate(app: App, visit: PageRequest<Tenant>, form: Form) -> Result<FormResult> {
     let action = form.one("action").and_then(|word| word.parse::<BreakerAction>().ok());
-    let action = action.ok_or_else(|| Problem::invalid_field("action", "must be open, close or reset"))?;
+    let action = action.ok_or_else(|| HttpProblem::invalid_field("action", "must be open, close or reset"))?;
     let request = BreakerRequest {
         action,
         reason: form.text("reason").unwrap_or_else(|| Text::from("")),

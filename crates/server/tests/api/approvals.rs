@@ -48,7 +48,7 @@ async fn a_replay_waits_for_the_approval_of_another_key() {
 }
 
 #[tokio::test]
-async fn an_approval_lapses_by_itself_and_the_history_says_so() {
+async fn an_expired_approval_request_is_in_the_history() {
     let world = World::new().await;
     approving(&world, r#"{"replay_approval":"severity>=normal","approval_expires_ms":60000}"#).await;
     world.kill("a").await;
@@ -75,7 +75,7 @@ async fn the_plain_recovery_api_asks_for_approval_too() {
 }
 
 #[tokio::test]
-async fn a_policy_that_is_no_policy_is_refused() {
+async fn an_invalid_approval_policy_is_refused() {
     let world = World::new().await;
     for policy in [r#"{"replay_approval":"sometimes"}"#, r#"{"approval_expires_ms":1}"#] {
         let body = format!(r#"{{"policy":{policy}}}"#);

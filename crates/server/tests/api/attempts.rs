@@ -1,4 +1,4 @@
-//! Which attempt is it? A report's identity is tenant, run and attempt.
+//! Attempt numbers: tenant, run and attempt identify a report.
 
 use http::Method;
 use serde_json::Value;
@@ -18,7 +18,7 @@ async fn send(world: &World, attempt: Option<u32>, message: &str) -> (u16, Value
 }
 
 #[tokio::test]
-async fn a_failure_is_judged_and_answered_whole() {
+async fn a_failure_gets_its_whole_verdict() {
     let world = World::new().await;
     let answered = world.work("/v1/failures", report(Some(1), "Request timed out")).await;
     assert_eq!(answered.status, 201);
@@ -77,7 +77,7 @@ async fn a_resent_report_gets_the_stored_answer() {
     same["pattern"]["new"] = first.json()["pattern"]["new"].clone();
     assert_eq!(same, first.json());
     assert_eq!(send(&world, Some(2), "b").await, (409, "attempt_conflict".into()));
-    // A lower number that was never told has no digest to be equal to.
+    // A lower number without a report has no digest to compare with.
     assert_eq!(send(&world, Some(1), "a").await, (409, "attempt_conflict".into()));
 }
 

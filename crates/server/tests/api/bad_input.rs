@@ -1,4 +1,4 @@
-//! Whatever a client sends, it gets a problem that says what was wrong, and never a 500.
+//! Bad input of any kind gets a problem that names the mistake, and never a 500.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use http::{Method, Request};
 use hyper::body::Frame;
-use redrive_server::Limits;
+use redrive_server::ServerLimits;
 
 use crate::world::{Answered, World, request};
 
@@ -72,7 +72,7 @@ async fn unknown_paths_and_methods_are_problems_too() {
 }
 
 #[tokio::test]
-async fn every_answer_carries_the_headers_that_keep_a_browser_quiet() {
+async fn every_answer_carries_the_security_headers() {
     let world = World::new().await;
     for path in ["/healthz", "/v1/limits", "/v1/nothing", "/openapi.json"] {
         let headers = world.get(path, &world.worker).await.headers;
@@ -85,7 +85,7 @@ async fn every_answer_carries_the_headers_that_keep_a_browser_quiet() {
 }
 
 #[tokio::test]
-async fn a_body_of_another_kind_is_not_read() {
+async fn an_unsupported_media_type_is_refused() {
     let world = World::new().await;
     for (name, value, code) in [
         ("content-type", "text/plain", "unsupported_media_type"),
@@ -98,9 +98,9 @@ async fn a_body_of_another_kind_is_not_read() {
     }
 }
 
-/// `curl -d` says so of any body: every call that takes JSON reads it as that.
+/// `curl -d` sends this type for any body.
 #[tokio::test]
-async fn what_curl_sends_unasked_is_read_as_json_everywhere() {
+async fn the_default_media_type_of_curl_is_read_as_json() {
     let world = World::new().await;
     let sent = [
         ("/v1/failures", r#"{"run_id":"a","error":{"message":"m"}}"#),
@@ -115,7 +115,7 @@ async fn what_curl_sends_unasked_is_read_as_json_everywhere() {
     }
 }
 
-/// A body whose reading goes wrong: nobody may do it.
+/// A body that fails the test when it is read.
 struct Trap;
 
 impl HttpBody for Trap {
@@ -144,7 +144,7 @@ impl HttpBody for Stuck {
 }
 
 #[tokio::test]
-async fn nobody_without_a_right_gets_their_body_read() {
+async fn the_body_of_an_unauthorized_call_is_not_read() {
     let world = World::new().await;
     let stranger = Request::builder().method(Method::POST).uri("/v1/failures").body(trap()).unwrap();
     assert_eq!(world.send(stranger).await.short(), (401, "unauthorized".into()));
@@ -154,7 +154,7 @@ async fn nobody_without_a_right_gets_their_body_read() {
 
 #[tokio::test]
 async fn a_body_past_the_limit_is_refused_announced_or_not() {
-    let world = World::with(Limits { body_max_bytes: 1_000, ..Limits::default() }).await;
+    let world = World::with(ServerLimits { body_max_bytes: 1_000, ..ServerLimits::default() }).await;
     let mut announced = request(Method::POST, "/v1/failures", &world.worker, trap());
     announced.headers_mut().insert("content-length", "1001".parse().unwrap());
     let answered = world.send(announced).await;
@@ -166,7 +166,9 @@ async fn a_body_past_the_limit_is_refused_announced_or_not() {
 
 #[tokio::test]
 async fn bodies_in_memory_are_bounded_together_and_given_back() {
-    let world = World::with(Limits { body_max_bytes: 1_000, in_flight_max_bytes: 1_500, ..Limits::default() }).await;
+    let world =
+        World::with(ServerLimits { body_max_bytes: 1_000, in_flight_max_bytes: 1_500, ..ServerLimits::default() })
+            .await;
     let stuck = Body::new(Stuck(Some(Bytes::from(vec![b' '; 900]))));
     let waiting = world.send(request(Method::POST, "/v1/failures", &world.worker, stuck));
     let report = || format!(r#"{{"run_id":"a","error":{{"message":"{}"}}}}"#, "m".repeat(800));
@@ -179,7 +181,7 @@ async fn bodies_in_memory_are_bounded_together_and_given_back() {
     assert_eq!(world.work("/v1/failures", report()).await.status, 201);
 }
 
-/// Begins a call whose body never ends, and leaves it there.
+/// Begins a call whose body never ends.
 async fn stall(world: &World, request: Request<Body>) -> impl Future<Output = Answered> {
     let mut waiting = Box::pin(world.send(request));
     assert!(tokio::time::timeout(Duration::from_millis(100), &mut waiting).await.is_err(), "it was answered");
@@ -202,7 +204,7 @@ fn stuck(bytes: usize) -> Body {
 
 #[tokio::test]
 async fn stalled_logins_take_no_room_from_reports() {
-    let limits = Limits { body_max_bytes: 5_000, in_flight_max_bytes: 10_000, ..Limits::default() };
+    let limits = ServerLimits { body_max_bytes: 5_000, in_flight_max_bytes: 10_000, ..ServerLimits::default() };
     let world = World::with(limits).await;
     let login = || Request::builder().method(Method::POST).uri("/login").body(stuck(4_000)).unwrap();
     let _stalled = [stall(&world, login()).await, stall(&world, login()).await, stall(&world, login()).await];
@@ -222,12 +224,12 @@ async fn a_login_form_takes_four_kib() {
 
 #[tokio::test]
 async fn a_body_that_stalls_gives_its_room_back() {
-    let limits = Limits {
+    let limits = ServerLimits {
         body_max_bytes: 1_000,
         in_flight_max_bytes: 1_000,
         body_timeout_ms: 3_600_000,
         body_stall_ms: 50,
-        ..Limits::default()
+        ..ServerLimits::default()
     };
     let world = World::with(limits).await;
     let stalled = world.send(request(Method::POST, "/v1/failures", &world.worker, stuck(1_000)));
@@ -237,7 +239,7 @@ async fn a_body_that_stalls_gives_its_room_back() {
     assert_eq!(world.fail("a").await.status, 201);
 }
 
-/// A body that brings a byte now and then.
+/// A body that sends a byte now and then.
 struct Trickle(tokio::time::Interval);
 
 impl HttpBody for Trickle {
@@ -253,8 +255,13 @@ impl HttpBody for Trickle {
 }
 
 #[tokio::test]
-async fn a_body_that_trickles_has_stalled() {
-    let limits = Limits { body_max_bytes: 1_000, body_timeout_ms: 3_600_000, body_stall_ms: 200, ..Limits::default() };
+async fn a_trickling_body_counts_as_stalled() {
+    let limits = ServerLimits {
+        body_max_bytes: 1_000,
+        body_timeout_ms: 3_600_000,
+        body_stall_ms: 200,
+        ..ServerLimits::default()
+    };
     let world = World::with(limits).await;
     let body = Body::new(Trickle(tokio::time::interval(Duration::from_millis(2))));
     let slow = world.send(request(Method::POST, "/v1/failures", &world.worker, body));
@@ -264,7 +271,7 @@ async fn a_body_that_trickles_has_stalled() {
 
 #[tokio::test]
 async fn one_tenants_bodies_leave_room_for_others() {
-    let limits = Limits { body_max_bytes: 1_000, in_flight_max_bytes: 2_000, ..Limits::default() };
+    let limits = ServerLimits { body_max_bytes: 1_000, in_flight_max_bytes: 2_000, ..ServerLimits::default() };
     let world = World::with(limits).await;
     let body = || request(Method::POST, "/v1/failures", &world.worker, stuck(900));
     let _stalled = stall_with(&world, body(), 900).await;
@@ -287,9 +294,9 @@ async fn texts_that_only_json_can_encode_are_kept() {
     assert_eq!(world.get("/v1/runs?agent=%00", &world.tenant).await.status, 200);
 }
 
-/// A name is given back as it came, and is found by how it is shown; one that looks like it is another.
+/// A name is returned as sent and found as shown; one that looks alike is another name.
 #[tokio::test]
-async fn names_that_only_json_can_write_are_names_of_their_own() {
+async fn names_that_only_json_can_encode_stay_distinct() {
     let world = World::new().await;
     let (lone, letters) = (r#""\ud800""#, r#""\\ud800""#);
     let fields = ["agent", "task_type", "customer", "environment", "model", "provider", "tool", "step"];
@@ -326,7 +333,7 @@ async fn names_that_only_json_can_write_are_names_of_their_own() {
 }
 
 #[tokio::test]
-async fn the_description_is_served_without_a_key() {
+async fn the_openapi_document_needs_no_key() {
     let world = World::new().await;
     let request = Request::builder().uri("/openapi.json").body(Body::empty()).unwrap();
     let answered = world.send(request).await;

@@ -77,7 +77,7 @@ async fn a_report_is_recognised_in_a_batch_and_alone() {
 
 #[tokio::test]
 async fn too_many_lines_are_refused_before_any_is_stored() {
-    let limits = redrive_server::Limits { batch_max_lines: 2, ..redrive_server::Limits::default() };
+    let limits = redrive_server::ServerLimits { batch_max_lines: 2, ..redrive_server::ServerLimits::default() };
     let world = World::with(limits).await;
     let line = r#"{"run_id":"a","error":{"message":"m"}}"#;
     let answered = send(&world, [line, line, line].join("\n")).await;

@@ -1,5 +1,5 @@
 //! Every string, list, map and number of every request has a maximum. Made from the API's description: a request type
-//! that grows a field without one fails here, and so does a bound that nobody checks.
+//! that gets a field without one fails here, and so does a bound that is not checked.
 
 use std::collections::BTreeSet;
 
@@ -58,7 +58,7 @@ impl Place {
         self.schema.get(key)?.as_u64().map(|n| usize::try_from(n).unwrap())
     }
 
-    /// The body with this value in its place, as text, and the field's name in a problem.
+    /// The body with this value in its field, as text, and the name of the field in a problem.
     fn body(&self, value: String) -> (String, String) {
         let (mut text, mut field) = (value, String::new());
         for part in self.path.iter().rev() {
@@ -203,7 +203,7 @@ fn is_out_of_bounds(answered: &Answered) -> bool {
 }
 
 #[tokio::test]
-async fn each_part_is_taken_at_its_maximum_and_not_beyond() {
+async fn each_field_is_accepted_up_to_its_maximum() {
     let world = World::new().await;
     let mut sent = 0;
     for place in places(&redrive_server::openapi()) {
@@ -237,7 +237,7 @@ async fn each_part_is_taken_at_its_maximum_and_not_beyond() {
 }
 
 #[tokio::test]
-async fn each_parameter_is_taken_at_its_maximum_and_not_beyond() {
+async fn each_parameter_is_accepted_up_to_its_maximum() {
     let world = World::new().await;
     let document = redrive_server::openapi();
     for (path, methods) in document["paths"].as_object().unwrap() {
@@ -342,9 +342,9 @@ async fn headers_of_an_error_beyond_their_bound_are_left_out() {
     }
 }
 
-/// A failure under a lease, and one that is cut, is judged by all that it said.
+/// Also for a failure under a lease.
 #[tokio::test]
-async fn what_is_cut_is_judged_before() {
+async fn evidence_is_classified_before_it_is_cut() {
     let world = World::new().await;
     let lease = world.begin("a").await;
     let message = format!("{} Request timed out", "x ".repeat(40_000));
@@ -356,7 +356,7 @@ async fn what_is_cut_is_judged_before() {
 }
 
 #[tokio::test]
-async fn a_list_passes_for_no_object_anywhere() {
+async fn an_array_is_never_accepted_as_an_object() {
     let world = World::new().await;
     world.set_queue("x", json!({ "owner": "ops", "policy": { "replay_approval": "always" } })).await;
     let wiped = world.call(Method::PUT, "/v1/queues/x", &world.admin, "[]").await;
@@ -409,7 +409,7 @@ async fn a_long_version_kind_is_refused() {
 }
 
 #[tokio::test]
-async fn a_clients_clock_refuses_no_failure() {
+async fn a_wrong_client_clock_is_no_reason_to_refuse() {
     let world = World::new().await;
     for (n, time) in
         ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "12026-01-01T00:00:00Z", "soon", ""].iter().enumerate()

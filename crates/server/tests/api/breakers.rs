@@ -1,4 +1,4 @@
-//! Breakers over HTTP: seen, worked by hand, felt by those who lease and start.
+//! Breakers over HTTP: views, manual control, and their effect on leases and starts.
 
 use redrive_core::policy::{BreakerLayer, Limits, Policies, PolicyLayer};
 use serde_json::{Value, json};
@@ -142,7 +142,7 @@ async fn a_resent_report_gets_the_same_answer_despite_breakers() {
 }
 
 #[tokio::test]
-async fn limits_are_told_with_a_tenants_health() {
+async fn a_tenants_health_includes_its_limits() {
     let world = world().await;
     world.begin("one").await;
     let health = world.get("/v1/tenants/acme/health", &world.tenant).await.json();
@@ -150,7 +150,7 @@ async fn limits_are_told_with_a_tenants_health() {
 }
 
 #[tokio::test]
-async fn everybodys_breaker_tells_a_tenant_what_it_holds_of_it() {
+async fn a_shared_breaker_shows_a_tenant_its_held_runs() {
     let world = world().await;
     for (key, run, model) in [
         (&world.worker, "mine", "gpt-5"),

@@ -83,7 +83,7 @@ async fn a_truncated_answer_gets_twice_the_room() {
 }
 
 #[tokio::test]
-async fn a_budget_that_was_passed_shrinks_and_asks_for_less() {
+async fn an_exceeded_budget_shrinks_and_asks_for_less() {
     let world = World::new().await;
     let error = json!({"message": "over budget", "reason": "token_budget_exceeded"});
     let run = retry(&world, &claude(), error).await;
@@ -133,7 +133,7 @@ async fn an_unknown_payload_shape_is_sent_unchanged_with_advice() {
 }
 
 #[tokio::test]
-async fn what_is_not_touched_goes_out_byte_for_byte() {
+async fn untouched_parts_are_sent_byte_for_byte() {
     let world = World::new().await;
     let payload = r#"{ "n": 12345678901234567890.10, "messages": [ {"role":"system","content":"s"}, {"role":"user","content":"\u0000 \ud83d"} ] }"#;
     let report = format!(r#"{{"run_id":"a","payload":{payload},"error":{{"message":"m","reason":"tool_error"}}}}"#);
@@ -147,7 +147,7 @@ async fn what_is_not_touched_goes_out_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_queues_pointers_say_where_the_request_lies() {
+async fn a_queues_pointers_locate_the_request() {
     let world = World::new().await;
     let settings = json!({"policy": {"payload": {"messages": "/job/turns", "instructions": "/job/prompt"}}});
     world.call(http::Method::PUT, "/v1/queues/jobs", &world.admin, settings.to_string()).await;
@@ -163,7 +163,7 @@ async fn a_queues_pointers_say_where_the_request_lies() {
     assert_eq!(refused.short(), (422, "invalid_field".into()));
 }
 
-/// As `docs/changes.md` says it.
+/// The example in `docs/changes.md`.
 #[tokio::test]
 async fn a_gemini_request_is_changed_by_pointers() {
     let world = World::new().await;

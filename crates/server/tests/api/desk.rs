@@ -1,5 +1,5 @@
-//! Every page and every form, every role, and things that are one's own, another's or absent: made from the table of
-//! pages. What is another tenant's looks exactly like what is absent. A page without its row here fails.
+//! Every page and form with every role and an object that is own, another tenant's or absent, from the table of pages.
+//! Another tenant's object has to look absent. A page without a row here fails.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ impl Thing {
     }
 }
 
-/// A form that is right in itself, for each; pages need none.
+/// A valid form for each; pages need none.
 fn rows() -> BTreeMap<(&'static str, &'static str), &'static str> {
     BTreeMap::from([
         (("GET", "/"), ""),
@@ -163,12 +163,12 @@ async fn a_person_reads_the_plan_reconciles_fixes_and_replays() {
     let cookie = log_in(&world, &world.tenant).await;
     let page = visit(&world, Method::GET, "/runs/acme/r1", &cookie).await.text;
     assert!(page.contains("Reconcile charge…") && page.contains("id=\"reconcile\""), "{page}");
-    // Before anybody knows what became of it, nothing goes round again.
+    // No replay before the effect is reconciled.
     assert_eq!(send(&world, "/runs/acme/r1/replay", &cookie, "").await.status, 409);
     let settled = send(&world, "/runs/acme/r1/reconcile", &cookie, "key=c-1&outcome=not_done&reason=looked").await;
     assert_eq!((settled.status.as_u16(), &settled.headers["location"]), (303, &"/runs/acme/r1".parse().unwrap()));
     let broken = send(&world, "/runs/acme/r1/fix", &cookie, "payload=%7B").await.text;
-    assert!(broken.contains("This can’t be sent"), "{broken}");
+    assert!(broken.contains("This can’t be replayed"), "{broken}");
     let checked = send(&world, "/runs/acme/r1/fix", &cookie, "payload=%7B%22amount%22%3A+2%7D").await.text;
     assert!(checked.contains("/amount") && checked.contains("Replay with this fix"), "{checked}");
     let hash = checked.split("name=\"plan_hash\" value=\"").nth(1).unwrap().split('"').next().unwrap();
@@ -216,7 +216,7 @@ async fn pages_bound_the_numbers_in_their_addresses() {
 }
 
 #[tokio::test]
-async fn a_long_runs_page_leads_to_what_is_older() {
+async fn a_long_runs_page_links_to_older_entries() {
     let world = World::new().await;
     for n in 1..=4 {
         let report = format!(r#"{{"run_id":"ours","attempt":{n},"error":{{"message":"KeyError: '{n}'"}}}}"#);

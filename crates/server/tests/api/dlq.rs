@@ -25,7 +25,7 @@ async fn messages_are_runs_in_plainer_words() {
 }
 
 #[tokio::test]
-async fn another_tenants_name_is_forbidden_here_existing_or_not() {
+async fn another_tenant_is_forbidden_existing_or_not() {
     let world = World::new().await;
     world.kill("a").await;
     for tenant in ["acme", "nobody"] {

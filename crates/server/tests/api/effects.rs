@@ -1,4 +1,4 @@
-//! The ledger, as people meet it: look-up, reconcile, checks.
+//! The effect ledger: look-up, reconcile, checks.
 
 use serde_json::json;
 
@@ -49,7 +49,7 @@ async fn a_second_call_of_an_open_effect_names_the_holder() {
 }
 
 #[tokio::test]
-async fn reconciled_as_committed_the_replay_gets_the_output_back() {
+async fn a_replay_gets_the_output_of_a_reconciled_effect() {
     let (world, _) = died_charging().await;
     let replay = |force: bool| format!(r#"{{"force":{force},"reason":"settled"}}"#);
     let refused = world.post("/v1/runs/a/replay", &world.tenant, replay(false)).await;
@@ -69,7 +69,7 @@ async fn reconciled_as_committed_the_replay_gets_the_output_back() {
 }
 
 #[tokio::test]
-async fn reconciled_as_not_done_it_may_begin_anew() {
+async fn an_effect_reconciled_as_not_done_may_start_again() {
     let (world, _) = died_charging().await;
     assert_eq!(reconcile(&world, r#"{"outcome":"not_done"}"#).await.get("outcome"), "not_done");
     assert_eq!(world.post("/v1/runs/a/replay", &world.tenant, "").await.short(), (200, "scheduled".into()));
@@ -79,7 +79,7 @@ async fn reconciled_as_not_done_it_may_begin_anew() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_reconciled_is_refused_with_its_code() {
+async fn an_invalid_reconcile_is_refused_with_its_code() {
     let (world, _) = died_charging().await;
     for (body, code) in [
         (r#"{"outcome":"maybe"}"#, (422, "invalid_field")),
@@ -149,7 +149,7 @@ async fn a_late_outcome_is_recorded_and_answered_as_such() {
 }
 
 #[tokio::test]
-async fn a_checks_words_come_back_as_they_were_written() {
+async fn a_check_is_returned_unchanged() {
     let world = World::new().await;
     let lease = world.begin("a").await;
     let odd = r#","check":"ask \ud800 and \u0000""#;

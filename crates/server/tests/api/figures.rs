@@ -1,9 +1,9 @@
-//! Figures: how it stands, how it went, what changed.
+//! Health, statistics and the change log.
 
 use crate::world::World;
 
 #[tokio::test]
-async fn health_counts_what_waits_for_a_person_or_a_worker() {
+async fn health_counts_waiting_runs_and_idle_queues() {
     let world = World::new().await;
     world.kill("a").await;
     world.fail("b").await;
@@ -48,7 +48,7 @@ async fn a_tenants_key_sees_its_own_tenant_among_tenants() {
 }
 
 #[tokio::test]
-async fn changes_tell_each_moved_run_once_as_it_stands_now() {
+async fn changes_list_each_run_once_with_its_current_state() {
     let world = World::new().await;
     let start = world.get("/v1/changes", &world.tenant).await.json();
     let since = start["next"].as_str().unwrap();

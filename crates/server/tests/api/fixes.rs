@@ -26,7 +26,7 @@ async fn a_patch_keeps_every_byte_it_does_not_name() {
     let leased = world.work("/v1/leases", r#"{"queues":["*"]}"#).await;
     let expected = PAYLOAD.replace("old", "new");
     assert!(leased.text.contains(&format!(r#""payload":{expected}"#)), "{}", leased.text);
-    // A half that no program can read as text came back as it was: for the rest of the answer it is put aside.
+    // The lone surrogate came back unchanged; it is removed because `Value` can't parse it.
     let run: Value = serde_json::from_str(&leased.text.replace(r"\ud800", "")).unwrap();
     let run = run["leases"][0].clone();
     assert_eq!((&run["replay"], &run["revision"], &run["attempt"]), (&true.into(), &2.into(), &2.into()));
@@ -145,7 +145,7 @@ async fn a_replay_does_exactly_what_its_plan_says() {
     let fix = r#"{"fix":{"payload":[1]},"force":true,"reason":"checked by hand"}"#;
     let fixed = world.post("/v1/runs/a/plan", &world.tenant, fix).await;
     assert_eq!(fixed.get("revision"), 2);
-    // Looking changes nothing, and force is not the plan's: whoever replays needs the role.
+    // Planning changes nothing, and a forced plan needs no role; only the replay does.
     assert_eq!(world.state("a").await, "dead");
     let with = |hash: &Value| fix.replacen('{', &format!(r#"{{"plan_hash":{hash},"#), 1);
     let stale = world.post("/v1/runs/a/replay?tenant=acme", &world.operator, with(&plan.get("hash"))).await;

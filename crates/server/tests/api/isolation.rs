@@ -1,5 +1,5 @@
-//! Every route, every role, and things that are one's own, another's, absent or malformed: made from the table of
-//! routes. What is another tenant's looks exactly like what is absent. A route without its row here fails.
+//! Every route with every role and an object that is own, another tenant's, absent or malformed, from the table of routes.
+//! Another tenant's object has to look absent. A route without a row here fails.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::bounds::{Part, Place, places};
 use crate::pages::{log_in, visit};
 use crate::world::{Answered, World};
 
-/// How to call a route: its path with the thing in it, and a body that is right in itself.
+/// How to call a route: its path with the object in it, and a valid body.
 struct Row {
     path: fn(&Thing) -> String,
     body: fn(&Thing) -> String,
@@ -204,7 +204,7 @@ async fn another_tenants_things_look_absent() {
     assert_eq!(effect.get("status"), "unknown");
 }
 
-/// Numbers at the edges of what anything keeps a number in, and those that a packed id would spill over.
+/// Numbers at the edges of integer types, and those that a packed id would spill over.
 const INTEGERS: [&str; 14] = [
     "0",
     "1",
@@ -222,7 +222,7 @@ const INTEGERS: [&str; 14] = [
     "18446744073709551615",
 ];
 
-/// Texts that name another's things, end a text early, mean something to a store or a page, or nothing at all.
+/// Texts that name another tenant's objects, end a text early, or mean something to a store or a page.
 fn texts(other: &Thing) -> Vec<String> {
     let odd = [
         "",
@@ -254,7 +254,7 @@ fn encoded(text: &str) -> String {
         .collect()
 }
 
-/// A path with the same text in each of its places in turn.
+/// A path with the same text in each of its parameters in turn.
 fn paths(path: &str, texts: &[String]) -> Vec<String> {
     let places: Vec<&str> = path.split('/').filter(|part| part.starts_with('{')).collect();
     let plausible = |path: String| {
@@ -330,7 +330,7 @@ fn edges(
     calls
 }
 
-/// What only the other tenant knows, as it is now.
+/// The other tenant's state.
 async fn others_things(world: &World) -> Vec<Value> {
     let mut all = Vec::new();
     for path in ["/v1/runs/theirs", "/v1/runs/theirs-2", "/v1/runs", "/v1/patterns", "/v1/effects/theirs:charge"] {

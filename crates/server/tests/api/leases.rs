@@ -1,4 +1,4 @@
-//! Leasing: what is handed out, to whom, how long a call waits, and what a worker may still say.
+//! Leases: what is leased to whom, how long a call waits, and reports under a lease.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ async fn a_due_run_is_leased_with_all_a_worker_needs() {
     assert_eq!(world.lease(10).await.len(), 0);
 }
 
-/// L7 over HTTP: whatever one tenant's backlog, and however the calls are cut.
+/// L7 over HTTP, for any backlog and size of calls.
 #[tokio::test]
 async fn a_backlog_does_not_delay_another_tenants_leases() {
     let world = World::new().await;
@@ -78,7 +78,7 @@ async fn a_queue_named_thrice_hands_a_run_out_once() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_asked_for_with_the_same_request() {
+async fn a_lease_call_repeats_with_its_request_id() {
     let world = World::new().await;
     for run in ["a", "b"] {
         world.work("/v1/runs", format!(r#"{{"run_id":"{run}","mode":"enqueue","payload":{{"n": 1}}}}"#)).await;
@@ -125,7 +125,7 @@ async fn a_thousand_heartbeats_fit_into_a_call_and_no_more() {
 }
 
 #[tokio::test]
-async fn the_figures_of_a_lease_call_have_bounds() {
+async fn the_numbers_of_a_lease_call_are_bounded() {
     let world = World::new().await;
     for (body, field) in [
         (r#"{"queues":["*"],"max":0}"#, "max"),
@@ -163,7 +163,7 @@ async fn a_key_revoked_while_its_call_waits_gets_nothing() {
     let revoking = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(world.store.revoke_key(&id).await.unwrap());
-        // Its look-up is not remembered any longer.
+        // The cached look-up has expired.
         world.wait(1_000);
         let run = r#"{"run_id":"a","tenant":"acme","mode":"enqueue"}"#;
         assert_eq!(world.post("/v1/runs", &world.any_worker, run).await.status, 201);

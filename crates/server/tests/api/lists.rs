@@ -1,4 +1,4 @@
-//! Reading: lists, pages, patterns.
+//! Lists: filters, order, pages and cursors.
 
 use crate::world::World;
 
@@ -32,7 +32,7 @@ async fn a_list_is_filtered_sorted_and_paged() {
 }
 
 #[tokio::test]
-async fn a_cursor_of_another_filter_or_of_nobody_is_refused() {
+async fn foreign_and_made_up_cursors_are_refused() {
     let world = World::new().await;
     for i in 0..3 {
         world.fail(&format!("r-{i}")).await;
@@ -84,7 +84,7 @@ async fn failures_that_share_a_cause_are_one_pattern() {
 }
 
 #[tokio::test]
-async fn limits_are_told_to_whoever_has_a_key() {
+async fn any_key_reads_the_limits() {
     let world = World::new().await;
     let limits = world.get("/v1/limits", &world.worker).await.json();
     assert_eq!((&limits["body_max_bytes"], &limits["leases_max"]), (&16_777_216.into(), &1_000.into()));

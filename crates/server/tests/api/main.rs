@@ -1,4 +1,4 @@
-//! Sentences against a real app: the whole API over a real store, with a clock that only the case moves.
+//! The whole API over a real store, with a clock that only the case moves.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Bulk over HTTP: preview, start, items, and what is refused.
+//! Bulk operations over HTTP: preview, start, items and refusals.
 
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ async fn starting_an_operation_does_what_its_preview_said() {
 }
 
 #[tokio::test]
-async fn without_dry_run_it_is_running_and_a_cancel_holds() {
+async fn an_operation_without_dry_run_starts_and_can_be_cancelled() {
     let world = World::new().await;
     five_dead(&world).await;
     let made = make(&world, json!({"action":"discard","filter":{"state":["dead"]},"rate_per_s":1})).await;
@@ -73,7 +73,7 @@ async fn without_dry_run_it_is_running_and_a_cancel_holds() {
 }
 
 #[tokio::test]
-async fn what_is_not_meant_is_refused() {
+async fn invalid_operations_are_refused() {
     let world = World::new().await;
     for (body, code) in [
         (json!({"action":"discard"}), "filter_required"),

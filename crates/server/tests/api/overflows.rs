@@ -1,4 +1,4 @@
-//! An input that is too long, over the API: cut to fit, taken to a larger model, or given up on at once.
+//! Context overflows over the API: compressed, moved to a larger model, or dead-lettered at once.
 
 use serde_json::json;
 
@@ -71,7 +71,7 @@ async fn an_overflow_that_cannot_shrink_is_dead_at_once() {
     assert_eq!((&verdict["action"], &verdict["dead_because"]), (&json!("dead_letter"), &json!("permanent")));
     assert!(verdict["why"].as_str().unwrap().contains("no model at hand takes more than"), "{}", verdict["why"]);
 
-    // Under a lease the payload is read from the store, and the same is said.
+    // Under a lease the payload is read from the store, with the same result.
     world.work("/v1/runs", json!({"run_id": "b", "mode": "enqueue", "model": "gpt-4", "payload": payload})).await;
     let lease = world.lease(1).await[0]["lease"].clone();
     let failed = world.work("/v1/runs/b/fail", json!({"lease": lease, "error": {"message": OVERFLOW}})).await.json();

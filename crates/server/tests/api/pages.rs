@@ -1,4 +1,4 @@
-//! Pages: who gets to see them, for how long, and that nothing in them is anybody else's.
+//! Pages: login, sessions, forms, headers and escaping.
 
 use axum::body::Body;
 use http::{Method, Request, header};
@@ -48,7 +48,7 @@ fn named(path: &str) -> String {
     names.iter().fold(path.to_owned(), |path, (part, name)| path.replace(part, name))
 }
 
-/// Sends a form as the page would: with the token that stands in it.
+/// Sends a form with the token of its page.
 pub async fn send(world: &World, path: &str, cookie: &str, fields: &str) -> Answered {
     let page = front(world, cookie).await.text;
     let csrf = page.split("name=\"csrf\" value=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default();
@@ -126,7 +126,7 @@ async fn a_session_ends_when_idle_old_or_logged_out() {
     assert_eq!(front(&world, &idle).await.status, 200);
     world.wait(SESSION_IDLE_MS);
     assert_eq!(front(&world, &idle).await.status, 401);
-    // A page that is left open and follows by itself keeps nobody logged in.
+    // A page that refreshes itself does not extend the session.
     let left_open = log_in(&world, &world.operator).await;
     for _ in 0..3 {
         world.wait(SESSION_IDLE_MS / 3);
@@ -142,7 +142,7 @@ async fn a_session_ends_when_idle_old_or_logged_out() {
     world.wait(SESSION_IDLE_MS / 2);
     assert_eq!(front(&world, &busy).await.status, 401);
     let done = log_in(&world, &world.operator).await;
-    // The cookie alone proves no wish.
+    // The cookie alone is not enough.
     assert_eq!(visit(&world, Method::POST, "/logout", &done).await.status, 403);
     assert_eq!(front(&world, &done).await.status, 200);
     assert_eq!(send(&world, "/logout", &done, "").await.status, 303);

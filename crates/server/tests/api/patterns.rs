@@ -1,4 +1,4 @@
-//! Root causes: what people do about them, over HTTP.
+//! Triage of patterns over HTTP.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ async fn a_resolved_pattern_that_recurs_is_a_regression() {
 }
 
 #[tokio::test]
-async fn two_patterns_are_merged_and_taken_apart() {
+async fn two_patterns_are_merged_and_unmerged() {
     let world = World::new().await;
     let a = broken(&world, "r-1", "KeyError: 'invoice'", "v1").await;
     let b = broken(&world, "r-2", "KeyError: 'customer'", "v1").await;
@@ -55,7 +55,7 @@ async fn two_patterns_are_merged_and_taken_apart() {
 }
 
 #[tokio::test]
-async fn bodies_are_strict() {
+async fn bodies_of_pattern_calls_are_strict() {
     let world = World::new().await;
     let id = broken(&world, "r-1", "KeyError: 'invoice'", "v1").await;
     for (verb, body, code) in [

@@ -1,4 +1,4 @@
-//! Will it fit: asked for, and enforced before the first attempt.
+//! Preflight: on request, and enforced before the first attempt.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ async fn start(world: &World, mode: &str, payload: &Value) -> Answered {
 }
 
 #[tokio::test]
-async fn what_fits_is_ok_and_says_what_is_left() {
+async fn a_fitting_payload_gets_its_remaining_room() {
     let world = World::new().await;
     let found = ask(&world, json!({"payload": chat("gpt-4o", 100)})).await;
     assert_eq!(found["verdict"], "ok");
@@ -42,7 +42,7 @@ async fn what_fits_is_ok_and_says_what_is_left() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_says_what_to_do() {
+async fn an_oversized_payload_gets_advice() {
     let world = World::new().await;
     let compress = ask(&world, json!({"payload": chat("gpt-4o", 200_000)})).await;
     assert_eq!(compress["verdict"], "compress");
@@ -87,7 +87,7 @@ async fn only_a_workers_own_run_calibrates_the_estimate() {
 }
 
 #[tokio::test]
-async fn bad_input_is_named() {
+async fn bad_preflight_input_is_named() {
     let world = World::new().await;
     for (body, field) in [
         (json!({}), "payload"),
@@ -104,7 +104,7 @@ async fn bad_input_is_named() {
 }
 
 #[tokio::test]
-async fn enforced_the_first_attempt_gets_what_fits() {
+async fn an_enforced_preflight_compresses_the_first_attempt() {
     let world = World::new().await;
     enforced(&world, "enforce").await;
     let payload = chat("gpt-4o", 200_000);
@@ -123,7 +123,7 @@ async fn enforced_the_first_attempt_gets_what_fits() {
 }
 
 #[tokio::test]
-async fn enforced_what_can_never_fit_is_dead_lettered_at_once() {
+async fn an_enforced_preflight_dead_letters_impossible_payloads() {
     let world = World::new().await;
     enforced(&world, "enforce").await;
     let payload = json!({"model": "gpt-4o", "messages": [{"role": "user", "content": "new ".repeat(200_000)}]});

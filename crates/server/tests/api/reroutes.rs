@@ -1,4 +1,4 @@
-//! Retries that go elsewhere, over the API: to another agent, another model, a simpler queue.
+//! Rerouted retries over the API: to another agent, another model, a simpler queue.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,7 +70,7 @@ async fn a_failed_changed_retry_moves_to_the_fallback_queue() {
     assert_eq!(world.work("/v1/leases", json!({"queues": ["smart"]})).await.get("leases"), json!([]));
     let leased = world.work("/v1/leases", json!({"queues": ["simple"]})).await.get("leases");
     assert_eq!((&leased[0]["run_id"], &leased[0]["queue"]), (&json!("a"), &json!("simple")));
-    // Counted where it is, not where it was.
+    // It counts in its new queue.
     for (queue, total) in [("smart", 0), ("simple", 1)] {
         let listed = world.get(&format!("/v1/runs?queue={queue}&count=true"), &world.tenant).await.json();
         assert_eq!(listed["total"], total, "{queue}: {listed}");

@@ -1,4 +1,4 @@
-//! Rules of the deployment's own, on the way of a failure.
+//! User rules over the API.
 
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ async fn a_named_fingerprint_is_one_pattern_whatever_the_texts() {
     assert_eq!((&first["template"], &first["new"]), (&json!("the crawler is down"), &json!(true)));
     assert_eq!((&second["id"], &second["new"]), (&first["id"], &json!(false)));
     assert_ne!(say("c", "something else").await["id"], first["id"]);
-    // The reason is still the failure's own.
+    // The reason does not change.
     let shown = world.show("a").await;
     assert_eq!(shown["verdict"]["rule"], "user.crawler");
 }

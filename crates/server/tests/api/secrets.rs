@@ -1,4 +1,4 @@
-//! No secret in any log, error or answer: keys and texts of strangers are looked for in all that is said.
+//! No secret appears in any log, error or answer.
 
 use http::Method;
 

@@ -1,16 +1,16 @@
-//! Over a real socket: starting, hanging up, being slow, stopping.
+//! The server over a real socket: start, clients that hang up or are slow, stop.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_server::{Config, Limits, Server, StartError};
+use redrive_server::{Config, Server, ServerLimits, StartError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::world::World;
 
-async fn serve(world: &World, limits: Limits) -> Server {
+async fn serve(world: &World, limits: ServerLimits) -> Server {
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let config = Config { listen: any, metrics_listen: Some(any), limits, replica: "r1".into() };
     Server::start(config, world.store.clone(), world.dice.clone(), None).await.unwrap()
@@ -36,12 +36,16 @@ fn post(path: &str, key: &str, more: &str, body: &str) -> String {
 #[tokio::test]
 async fn a_taken_port_is_reported_plainly() {
     let world = World::new().await;
-    let server = serve(&world, Limits::default()).await;
+    let server = serve(&world, ServerLimits::default()).await;
     let answer = talk(server.address(), "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with(r#"{"status":"ok"}"#), "{answer}");
 
-    let config =
-        Config { listen: server.address(), metrics_listen: None, limits: Limits::default(), replica: "r2".into() };
+    let config = Config {
+        listen: server.address(),
+        metrics_listen: None,
+        limits: ServerLimits::default(),
+        replica: "r2".into(),
+    };
     let taken = Server::start(config, world.store.clone(), world.dice.clone(), None).await.err().unwrap();
     assert!(matches!(taken, StartError::Bind { .. }));
     assert!(taken.to_string().contains("the port is taken"), "{taken}");
@@ -51,7 +55,7 @@ async fn a_taken_port_is_reported_plainly() {
 #[tokio::test]
 async fn slow_bodies_and_slow_heads_time_out() {
     let world = World::new().await;
-    let limits = Limits { body_timeout_ms: 200, head_timeout_ms: 300, ..Limits::default() };
+    let limits = ServerLimits { body_timeout_ms: 200, head_timeout_ms: 300, ..ServerLimits::default() };
     let server = serve(&world, limits).await;
     let slow = talk(server.address(), &post("/v1/failures", &world.worker, "content-length: 100\r\n", "{")).await;
     assert!(slow.starts_with("HTTP/1.1 408") && slow.contains("slow_body"), "{slow}");
@@ -62,9 +66,9 @@ async fn slow_bodies_and_slow_heads_time_out() {
 }
 
 #[tokio::test]
-async fn half_heads_keep_nobody_out_and_disturb_nobody() {
+async fn incomplete_heads_lock_no_client_out() {
     let world = World::new().await;
-    let server = serve(&world, Limits { connections_max: 4, heads_max: 3, ..Limits::default() }).await;
+    let server = serve(&world, ServerLimits { connections_max: 4, heads_max: 3, ..ServerLimits::default() }).await;
     let body = r#"{"queues":["*"],"wait_ms":20000}"#;
     let mut waiting = TcpStream::connect(server.address()).await.unwrap();
     waiting.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
@@ -89,7 +93,7 @@ async fn half_heads_keep_nobody_out_and_disturb_nobody() {
 #[tokio::test]
 async fn a_request_names_exactly_one_host() {
     let world = World::new().await;
-    let server = serve(&world, Limits::default()).await;
+    let server = serve(&world, ServerLimits::default()).await;
     for (hosts, version, status) in [
         ("", "1.1", "400"),
         ("host: a\r\nhost: b\r\n", "1.1", "400"),
@@ -110,7 +114,7 @@ async fn a_request_names_exactly_one_host() {
 #[tokio::test]
 async fn a_client_that_hangs_up_leaves_nothing_half_done() {
     let world = World::new().await;
-    let server = serve(&world, Limits::default()).await;
+    let server = serve(&world, ServerLimits::default()).await;
     let body = r#"{"run_id":"a","error":{"message":"m"}}"#;
     for cut in [1, body.len() / 2, body.len() - 1] {
         let head = format!("content-length: {}\r\n", body.len());
@@ -118,7 +122,7 @@ async fn a_client_that_hangs_up_leaves_nothing_half_done() {
         stream.write_all(post("/v1/failures", &world.worker, &head, &body[..cut]).as_bytes()).await.unwrap();
         drop(stream);
     }
-    // A lie about the length is the same as hanging up.
+    // A wrong content length is the same as hanging up.
     let lying =
         talk(server.address(), &post("/v1/failures", &world.worker, "content-length: 17000000\r\n", body)).await;
     assert!(lying.starts_with("HTTP/1.1 413"), "{lying}");
@@ -131,7 +135,7 @@ async fn a_client_that_hangs_up_leaves_nothing_half_done() {
 #[tokio::test]
 async fn a_stop_answers_open_requests_and_closes_the_store() {
     let world = World::new().await;
-    let server = serve(&world, Limits { grace_ms: 3_000, ..Limits::default() }).await;
+    let server = serve(&world, ServerLimits { grace_ms: 3_000, ..ServerLimits::default() }).await;
     let address = server.address();
     let body = r#"{"queues":["*"],"wait_ms":20000}"#;
     let head = format!("content-length: {}\r\n", body.len());
@@ -152,7 +156,7 @@ async fn a_stop_answers_open_requests_and_closes_the_store() {
 #[tokio::test]
 async fn an_endless_request_is_cut_off_after_the_grace_time() {
     let world = World::new().await;
-    let server = serve(&world, Limits { grace_ms: 300, ..Limits::default() }).await;
+    let server = serve(&world, ServerLimits { grace_ms: 300, ..ServerLimits::default() }).await;
     let mut stuck = TcpStream::connect(server.address()).await.unwrap();
     let head = post("/v1/failures", &world.worker, "content-length: 100\r\n", "{");
     stuck.write_all(head.as_bytes()).await.unwrap();
@@ -161,9 +165,9 @@ async fn an_endless_request_is_cut_off_after_the_grace_time() {
 }
 
 #[tokio::test]
-async fn a_limit_that_makes_no_sense_refuses_to_start() {
+async fn an_invalid_limit_stops_the_start() {
     let world = World::new().await;
-    let limits = Limits { connections_max: 0, ..Limits::default() };
+    let limits = ServerLimits { connections_max: 0, ..ServerLimits::default() };
     let config = Config { listen: "127.0.0.1:0".parse().unwrap(), metrics_listen: None, limits, replica: "r".into() };
     let refused = Server::start(config, world.store.clone(), Arc::clone(&world.dice), None).await.err().unwrap();
     assert_eq!(refused.to_string(), "`connections_max` must be at least 1");

@@ -1,5 +1,5 @@
-//! Breakers that tenants share: what one tenant learns from the failures of others. That is whether its own work is held,
-//! and until when. Noninterference is tested with these breakers off.
+//! Shared breakers: a tenant learns from the failures of others only whether its own runs are held, and until when.
+//! Noninterference is tested with these breakers off.
 
 use http::Method;
 use redrive_core::policy::{BreakerLayer, Policies, PolicyLayer};
@@ -9,7 +9,7 @@ use crate::pages::{log_in, visit};
 use crate::world::World;
 
 const SHARED: &str = "breaker:everywhere/production/openai/gpt-5";
-/// What only the others know.
+/// Known only to the other tenants.
 const SECRETS: [&str; 7] =
     ["globex", "initech", "secret-run", "secret-queue", "secret-env", "secret text", "secret-agent"];
 
@@ -88,7 +88,7 @@ fn tells_no_secret(answers: &[(String, u16, String)]) {
 }
 
 #[tokio::test]
-async fn a_shared_breaker_tells_only_of_own_held_work() {
+async fn a_shared_breaker_reveals_only_own_held_runs() {
     let world = world().await;
     for (run, model) in [("to-it", "gpt-5"), ("elsewhere", "o3")] {
         let body = json!({"run_id": run, "mode": "enqueue", "provider": "openai", "model": model, "payload": {"n": 1}});

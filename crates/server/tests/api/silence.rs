@@ -1,4 +1,4 @@
-//! Silence is a failure, and a late truth still counts where it can.
+//! Expired leases count as failures, and a late success still counts where it can.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use redrive_engine::services;
 
 use crate::world::World;
 
-/// Time passes while the server is there.
+/// Time passes while the server is up.
 async fn pass(world: &World, ms: u64) {
     let stamp = services::STAMP.on(world.store.clone(), "r1");
     for _ in 0..ms / 1_000 {
@@ -46,7 +46,7 @@ async fn a_newer_attempt_ends_the_late_workers_lease() {
 }
 
 #[tokio::test]
-async fn work_that_nobody_begins_is_given_to_a_person() {
+async fn an_unclaimed_run_is_dead_lettered() {
     let world = World::new().await;
     world.work("/v1/runs", r#"{"run_id":"a","mode":"enqueue"}"#).await;
     world.wait(25 * 3_600_000);
@@ -56,7 +56,7 @@ async fn work_that_nobody_begins_is_given_to_a_person() {
 }
 
 #[tokio::test]
-async fn the_engine_runs_by_itself_and_stops_when_told() {
+async fn the_engine_runs_and_stops() {
     let world = World::new().await;
     let engine = services::Engine::start(&world.store, "r1").await.unwrap();
     world.begin("a").await;

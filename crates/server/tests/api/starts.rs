@@ -61,7 +61,7 @@ async fn a_start_id_is_a_uuid_in_either_case() {
 }
 
 #[tokio::test]
-async fn an_order_key_that_is_under_way_holds_a_start() {
+async fn a_running_order_key_holds_a_start() {
     let world = World::new().await;
     let start = |run: &str| format!(r#"{{"run_id":"{run}","mode":"start","order_key":"cart-7"}}"#);
     assert_eq!(world.work("/v1/runs", start("a")).await.status, 201);

@@ -1,4 +1,4 @@
-//! The ledger, as a worker meets it.
+//! Recorded steps over HTTP.
 
 use crate::world::World;
 
@@ -28,7 +28,7 @@ async fn a_committed_steps_output_comes_back_on_the_next_attempt() {
 }
 
 #[tokio::test]
-async fn a_large_output_is_committed_and_known_by_its_size() {
+async fn a_large_step_output_is_stored_by_size_and_hash() {
     let world = World::new().await;
     let lease = world.begin("a").await;
     let output = format!("\"{}\"", "x".repeat(70_000));

@@ -1,5 +1,5 @@
-//! The table of strategies row by row over the API: a real error comes in, the verdict says what is done and why, and the
-//! retry is handed out that way.
+//! The strategy table row by row over the API: a real error comes in, the verdict says what is done and why, and the retry
+//! is leased accordingly.
 
 use redrive_engine::services;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ pub fn chat(model: &str, turns: usize) -> Value {
 }
 
 #[tokio::test]
-async fn what_passes_by_itself_is_retried_unchanged_with_back_off() {
+async fn transient_failures_are_retried_unchanged_with_backoff() {
     let world = World::new().await;
     let busy = json!({"error": {"message": "Error code: 529 - {'type': 'error', 'error': {'type': 'overloaded_error', 'message': 'Overloaded'}}", "http_status": 529}});
     let verdict = verdict(&world, "a", busy).await;
@@ -73,7 +73,7 @@ async fn silence_is_retried_after_half_a_minute() {
     let world = World::new().await;
     world.begin("a").await;
     world.wait(61_000);
-    // Looked at while nobody was away: no extension is owed.
+    // The server was up all the time: no lease is extended.
     services::RESCUE.on(world.store.clone(), "r1").run_once().await.unwrap();
     let shown = world.show("a").await;
     assert_eq!(shown["reason"], "silent");
@@ -81,7 +81,7 @@ async fn silence_is_retried_after_half_a_minute() {
 }
 
 #[tokio::test]
-async fn output_that_was_cut_off_gets_twice_the_budget() {
+async fn truncated_output_gets_twice_the_budget() {
     let world = World::new().await;
     let cut = "Model token limit (1000) exceeded while generating a tool call, resulting in incomplete arguments. Increase max tokens";
     let body = json!({"payload": chat("gpt-5", 1), "error": {"message": cut}, "finish_reason": "length"});
@@ -94,7 +94,7 @@ async fn output_that_was_cut_off_gets_twice_the_budget() {
 }
 
 #[tokio::test]
-async fn a_budget_of_its_own_is_met_with_less_output() {
+async fn a_budget_of_the_run_asks_for_less_output() {
     let world = World::new().await;
     let over = "litellm.BudgetExceededError: Budget has been exceeded! Current cost: 0.52, Max budget: 0.5";
     let body = json!({"payload": chat("gpt-5", 1), "error": {"message": over}});
@@ -169,7 +169,7 @@ async fn a_quota_waits_for_its_reset_or_a_person() {
 }
 
 #[tokio::test]
-async fn what_needs_a_person_or_a_correction_is_not_retried() {
+async fn failures_that_need_a_person_are_not_retried() {
     let world = World::new().await;
     for (run, reason, because, message) in [
         (
@@ -208,13 +208,13 @@ async fn repeating_a_change_is_a_dead_letter() {
         second["why"],
         "The output was cut off, and what could be changed was tried already (2 times the output budget)."
     );
-    // A person's replay begins anew.
+    // A replay starts over.
     world.post("/v1/runs/a/replay", &world.tenant, json!({"reason": "fixed"})).await;
     assert_eq!(verdict(&world, "a", cut(3)).await["action"], "retry");
 }
 
 #[tokio::test]
-async fn settings_that_make_no_sense_are_refused_by_name() {
+async fn invalid_strategy_settings_are_refused_by_name() {
     let world = World::new().await;
     for (policy, field) in [
         (json!({"strategy": {"tool_error": {"tries": 5000}}}), "policy.strategy.tool_error.tries"),

@@ -87,3 +87,25 @@ async fn metrics_count_and_time_requests_by_route() {
     }
     assert_eq!(world.get("/metrics", &world.tenant).await.short(), (403, "forbidden".into()));
 }
+
+#[tokio::test]
+async fn metrics_time_commits_queues_and_leases() {
+    let world = World::new().await;
+    world.fail("a").await;
+    world.wait(3_600_000);
+    assert_eq!(world.lease(10).await.len(), 1);
+    assert_eq!(world.lease(10).await.len(), 0);
+    let metrics = world.get("/metrics", &world.operator).await.text;
+    let count = |name: &str| {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix("_count "));
+        line.unwrap_or_else(|| panic!("{name} in {metrics}")).parse::<u64>().unwrap()
+    };
+    assert_eq!((count("redrive_lease_wait_seconds"), count("redrive_lease_overdue_seconds")), (1, 1));
+    let commits = count("redrive_commit_duration_seconds");
+    assert!(commits >= 3, "keys, a report and two lease calls: {commits}");
+    assert_eq!(count("redrive_commit_commands"), commits);
+    assert!(count("redrive_command_queue_wait_seconds") >= commits);
+    for line in ["# TYPE redrive_commit_commands histogram", "# UNIT redrive_commit_duration_seconds seconds"] {
+        assert!(metrics.lines().any(|written| written == line), "{line} in {metrics}");
+    }
+}

@@ -1,4 +1,4 @@
-//! What people do with a run.
+//! Triage of a run over HTTP.
 
 use crate::world::World;
 
@@ -64,7 +64,7 @@ async fn an_unknown_effect_blocks_a_replay_until_it_is_forced() {
 }
 
 #[tokio::test]
-async fn a_note_needs_words_and_moves_nothing() {
+async fn a_note_needs_text_and_changes_no_state() {
     let world = World::new().await;
     world.kill("a").await;
     assert_eq!(world.post("/v1/runs/a/note", &world.tenant, "").await.short(), (422, "reason_required".into()));

@@ -1,9 +1,9 @@
-//! Answers that nobody reads: bounded together and for each tenant, and given back.
+//! Unread answers: their memory is bounded in total and per tenant, and returned.
 
 use axum::body::Body;
 use axum::response::Response;
 use http::Method;
-use redrive_server::Limits;
+use redrive_server::ServerLimits;
 use serde_json::json;
 use tower::ServiceExt as _;
 
@@ -13,7 +13,7 @@ const PAYLOAD_BYTES: usize = 600 * 1024;
 
 /// A tenant has room for one answer of a payload, and not for two.
 async fn tight() -> World {
-    World::with(Limits { answers_max_bytes: 4 * 1024 * 1024, ..Limits::default() }).await
+    World::with(ServerLimits { answers_max_bytes: 4 * 1024 * 1024, ..ServerLimits::default() }).await
 }
 
 async fn enqueue(world: &World, key: &str, run: &str) {
@@ -21,7 +21,7 @@ async fn enqueue(world: &World, key: &str, run: &str) {
     assert_eq!(world.post("/v1/runs", key, body).await.status, 201);
 }
 
-/// An answer that is on its way for as long as the case keeps it.
+/// An answer that stays unread until it is dropped.
 async fn unread(world: &World, method: Method, path: &str, key: &str, body: &str) -> Response {
     world.router.clone().oneshot(request(method, path, key, Body::from(body.to_owned()))).await.unwrap()
 }

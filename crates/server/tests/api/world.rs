@@ -1,4 +1,4 @@
-//! What a case needs: an app over a store in a folder of its own, a key of each kind, and short ways to call.
+//! The fixture of every case: an app over a store of its own, a key of each role, and helpers for calls.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use redrive_core::wire::Role;
 use redrive_engine::{Clock, Dice, ManualClock, SeededDice, Store};
 use redrive_server::auth::new_key;
 use redrive_server::router::router;
-use redrive_server::{App, Limits};
+use redrive_server::{App, ServerLimits};
 use redrive_store::postgres::PgStore;
 use redrive_store::sqlite::SqliteStore;
 use redrive_store::{postgres, sqlite};
@@ -44,7 +44,7 @@ pub struct World {
     _place: Place,
 }
 
-/// Where the store lives; gone with its case.
+/// Where the store lives; removed with its case.
 enum Place {
     Folder(tempfile::TempDir),
     Database(private_postgres::Database),
@@ -75,7 +75,7 @@ impl Place {
     }
 }
 
-/// An answer, whole.
+/// A whole answer.
 #[derive(Debug, Clone)]
 pub struct Answered {
     pub status: StatusCode,
@@ -88,7 +88,7 @@ impl Answered {
         serde_json::from_str(&self.text).unwrap_or_else(|e| panic!("{e}: {}", self.text))
     }
 
-    /// The status with the problem's code or the run's state: what most sentences are about.
+    /// The status with the problem's code or the run's state.
     pub fn short(&self) -> (u16, String) {
         let json = self.json();
         let word = json["code"].as_str().or_else(|| json["state"].as_str()).unwrap_or_default();
@@ -102,29 +102,29 @@ impl Answered {
 
 impl World {
     pub async fn new() -> Self {
-        Self::with(Limits::default()).await
+        Self::with(ServerLimits::default()).await
     }
 
-    pub async fn with(limits: Limits) -> Self {
+    pub async fn with(limits: ServerLimits) -> Self {
         Self::made(limits, None).await
     }
 
-    /// With rules of the deployment's own.
+    /// With user rules.
     pub async fn ruled(rules: Value) -> Self {
         let rules = compile(serde_json::from_value(rules).unwrap()).unwrap();
-        Self::made(Limits::default(), Some(Arc::new(rules))).await
+        Self::made(ServerLimits::default(), Some(Arc::new(rules))).await
     }
 
-    /// With a deployment's own policies.
+    /// With configured policies.
     pub async fn under(policies: Policies) -> Self {
-        Self::made_under(Limits::default(), None, policies).await
+        Self::made_under(ServerLimits::default(), None, policies).await
     }
 
-    async fn made(limits: Limits, rules: Option<Arc<UserRules>>) -> Self {
+    async fn made(limits: ServerLimits, rules: Option<Arc<UserRules>>) -> Self {
         Self::made_under(limits, rules, Policies::default()).await
     }
 
-    async fn made_under(limits: Limits, rules: Option<Arc<UserRules>>, policies: Policies) -> Self {
+    async fn made_under(limits: ServerLimits, rules: Option<Arc<UserRules>>, policies: Policies) -> Self {
         let place = Place::new();
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(NOON)));
         let dice: Arc<dyn Dice> = Arc::new(SeededDice::new(7));

@@ -1,5 +1,4 @@
-//! Answers, and what of them two worlds have in common: leases, cursors and form tokens are made anew in each world, all else
-//! is the same.
+//! Answers without what differs between two worlds by design: leases, cursors and form tokens.
 
 use std::collections::HashMap;
 
@@ -7,7 +6,7 @@ pub struct Answer {
     pub status: u16,
     pub text: String,
     pub cookie: Option<String>,
-    /// What else a caller is told.
+    /// The headers that a caller sees.
     headers: Vec<String>,
 }
 
@@ -27,7 +26,7 @@ impl Answer {
     }
 }
 
-/// Gives what each world makes anew the same name in both, in the order in which it is first told.
+/// Gives generated values the same name in both worlds, by the order of their first appearance.
 #[derive(Default)]
 pub struct Normal {
     leases: HashMap<String, usize>,
@@ -72,7 +71,7 @@ fn is_lease(word: &str) -> bool {
     parts.len() == 4 && parts.iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Whatever follows the marker, up to `end`, is the world's own.
+/// Replaces what follows the marker, up to `end`.
 fn blank(text: &str, marker: &str, end: char) -> String {
     let mut pieces = text.split(marker);
     let mut out = pieces.next().unwrap_or_default().to_owned();

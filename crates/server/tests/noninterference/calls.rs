@@ -1,4 +1,4 @@
-//! Every call there is: ordinary work, and any route and page with hostile numbers, names and sizes in any place.
+//! Every call: ordinary work, and any route and page with hostile numbers, names and sizes in any field.
 
 use std::fmt;
 
@@ -53,7 +53,7 @@ impl fmt::Display for Call {
     }
 }
 
-/// Names that both tenants of a play use, so that only the tenant can tell their things apart.
+/// Names that both tenants of a play use, so that only the tenant distinguishes their objects.
 pub struct Names {
     own: String,
     other: String,
@@ -138,7 +138,7 @@ fn hostile(rng: &mut Rng, names: &Names) -> Value {
     }
 }
 
-/// Something hostile in one place of a body that is right in itself.
+/// A valid body with something hostile in one field.
 fn mutate(rng: &mut Rng, names: &Names, body: &mut Value) {
     let mut places = Vec::new();
     leaves(body, String::new(), &mut places);
@@ -342,7 +342,7 @@ fn decide(rng: &mut Rng, names: &Names, known: &Known) -> Call {
     Call::post(Credential::Tenant, format!("/v1/runs/{run}/{verb}"), &body)
 }
 
-/// A path with something in each of its places.
+/// A path with a value for each parameter.
 fn filled(rng: &mut Rng, names: &Names, known: &Known, path: &str) -> String {
     let number = *rng.pick(&NUMBERS);
     let pattern = known.patterns.last().cloned().unwrap_or_else(|| number.to_string());
@@ -371,7 +371,7 @@ fn any_route(rng: &mut Rng, names: &Names, known: &Known) -> Call {
     Call { method: route.method.clone(), ..Call::post(credential, path, &body) }
 }
 
-/// A body that is right in itself. Every route that takes one is written down here.
+/// A valid body for every route that takes one.
 fn body_of(path: &str, names: &Names) -> Option<Value> {
     let run = &names.runs[0];
     Some(match path {

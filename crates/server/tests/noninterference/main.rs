@@ -1,7 +1,7 @@
-//! Noninterference: nothing that one tenant does changes what another is answered. Each play is made twice from one seed:
+//! Noninterference: no call of one tenant changes the answers of another. Each play runs twice from one seed:
 //! tenant B's calls alone, and the same calls with tenant A's between them. Both call every route and every page, with names
-//! that collide and with hostile numbers, names and sizes, and B must be answered the same bytes. Both are drawn from one
-//! generator, so that what A is answered does not depend on what B has either.
+//! that collide and with hostile numbers, names and sizes, and B must get the same bytes. Both come from one generator, so
+//! that A's answers do not depend on B either.
 //!
 //! `REDRIVE_PLAYS=10000` plays more, and a failure prints the `REDRIVE_SEED` that repeats it.
 

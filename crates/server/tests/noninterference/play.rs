@@ -1,5 +1,5 @@
-//! Two worlds, and many plays in them: in the one B acts alone, in the other A acts between B's calls. Each play has tenants
-//! and names of its own, so that a world can be used again; what earlier tenants left behind must not matter either.
+//! Two worlds and many plays in them: in one B acts alone, in the other A acts between B's calls. Each play has its own
+//! tenants and names, so that a pair of worlds serves many plays.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub struct Batch {
     pub wire: bool,
 }
 
-/// What B was answered alone, and beside A.
+/// B's answers alone, and beside A.
 pub struct Difference {
     seed: u64,
     play: u64,
@@ -116,7 +116,7 @@ fn turns(seed: u64) -> Vec<Turn> {
     turns
 }
 
-/// Whatever anybody sends, a bug of ours must not show.
+/// No call may get a 500.
 fn is_broken(answer: &str) -> bool {
     answer.starts_with("500 ")
 }

@@ -1,4 +1,4 @@
-//! A tenant that does anything at all. What it does next depends on its seed and on what it was answered, and on nothing else.
+//! A tenant that makes random calls. The next call depends only on its seed and on its answers.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ pub struct Player {
     looks: Vec<Call>,
 }
 
-/// What it was told of things that have no name of their own choice.
+/// Ids that the server has generated.
 #[derive(Default)]
 pub struct Known {
     /// Run and lease.
@@ -27,7 +27,7 @@ pub struct Known {
     pub cursor: Option<String>,
 }
 
-/// A call and what came back, without what each world makes anew.
+/// A call and its answer, without generated values.
 pub struct Told {
     pub call: String,
     pub answer: String,
@@ -48,7 +48,7 @@ impl Player {
         self.call(world, call).await
     }
 
-    /// One of the looks that end a play: everything that it can see of its own.
+    /// One of the reads that end a play: everything that the tenant can see.
     pub async fn look(&mut self, world: &World) -> Option<Told> {
         let call = self.looks.pop()?;
         Some(self.call(world, call).await)

@@ -1,5 +1,4 @@
-//! A server over a store of its own, with a clock that only the play moves and jitter that is always the same: what is left
-//! to differ between two worlds is what somebody did.
+//! A server over a store of its own, with a manual clock and constant jitter, so that two worlds differ only by their calls.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use redrive_engine::services::{self, Job};
 use redrive_engine::{Clock, Dice, ManualClock, SeededDice, Store};
 use redrive_server::auth::new_key;
 use redrive_server::router::router;
-use redrive_server::{App, Config, Limits, Server};
+use redrive_server::{App, Config, Server, ServerLimits};
 use redrive_store::postgres::PgStore;
 use redrive_store::sqlite::SqliteStore;
 use redrive_store::{postgres, sqlite};
@@ -101,10 +100,11 @@ impl World {
                 .into();
         let door = if wire {
             let listen: SocketAddr = "127.0.0.1:0".parse().unwrap();
-            let config = Config { listen, metrics_listen: None, limits: Limits::default(), replica: "replica".into() };
+            let config =
+                Config { listen, metrics_listen: None, limits: ServerLimits::default(), replica: "replica".into() };
             Door::Socket(Server::start(config, store.clone(), dice, None).await.unwrap())
         } else {
-            Door::Router(router(App::new(store.clone(), dice, None, Limits::default())))
+            Door::Router(router(App::new(store.clone(), dice, None, ServerLimits::default())))
         };
         Self { store, clock, services, door, _place: place }
     }
@@ -163,7 +163,7 @@ impl World {
     }
 }
 
-/// A person who is logged in.
+/// A browser session.
 #[derive(Clone)]
 pub struct Session {
     pub cookie: String,

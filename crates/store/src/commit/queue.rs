@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use redrive_core::ids::Tenant;
 
 use redrive_engine::error::{Error, Result};
+use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::ports::backend::{Owner, Pace};
 use redrive_engine::turns::{Turn, Turns};
 
@@ -29,6 +30,7 @@ pub(crate) struct CommandQueue<C> {
     state: Mutex<State<C>>,
     arrived: Condvar,
     groups: Turns<Owner>,
+    metrics: StoreMetrics,
 }
 
 struct State<C> {
@@ -44,8 +46,14 @@ struct State<C> {
 }
 
 struct Lane<C> {
-    waiting: VecDeque<(C, Kind)>,
+    waiting: VecDeque<QueueEntry<C>>,
     single: usize,
+}
+
+struct QueueEntry<C> {
+    command: C,
+    kind: Kind,
+    since: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +88,12 @@ impl Sharing {
 
 impl<C> Default for CommandQueue<C> {
     fn default() -> Self {
+        Self::new(StoreMetrics::default())
+    }
+}
+
+impl<C> CommandQueue<C> {
+    pub(crate) fn new(metrics: StoreMetrics) -> Self {
         let state = State {
             lanes: HashMap::new(),
             turns: VecDeque::new(),
@@ -88,11 +102,10 @@ impl<C> Default for CommandQueue<C> {
             commit_awaited: false,
             closed: false,
         };
-        Self { state: Mutex::new(state), arrived: Condvar::new(), groups: Turns::new(GROUPS_MAX, GROUPS_MAX_PER_OWNER) }
+        let groups = Turns::new(GROUPS_MAX, GROUPS_MAX_PER_OWNER);
+        Self { state: Mutex::new(state), arrived: Condvar::new(), groups, metrics }
     }
-}
 
-impl<C> CommandQueue<C> {
     fn lock(&self) -> MutexGuard<'_, State<C>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -134,19 +147,33 @@ impl<C> CommandQueue<C> {
     pub(crate) fn wait(&self) -> Option<C> {
         let mut state = self.lock();
         state.commit_awaited = false;
-        loop {
+        let next = loop {
             match state.pop() {
                 None if !state.closed => {
                     state = self.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
-                next => return next,
+                next => break next,
             }
-        }
+        };
+        drop(state);
+        self.measured(next)
     }
 
     /// The next command, if one waits.
     pub(crate) fn next(&self) -> Option<C> {
-        self.lock().pop()
+        let next = self.lock().pop();
+        self.measured(next)
+    }
+
+    pub(crate) fn metrics(&self) -> &StoreMetrics {
+        &self.metrics
+    }
+
+    /// Records how long a command waited; outside the lock.
+    fn measured(&self, next: Option<QueueEntry<C>>) -> Option<C> {
+        let QueueEntry { command, since, .. } = next?;
+        self.metrics.record_queue_wait(since.elapsed());
+        Some(command)
     }
 
     /// Nothing more is taken; what waits is still handed out.
@@ -178,7 +205,8 @@ impl<C> CommandQueue<C> {
 
 impl<C> State<C> {
     fn push(&mut self, owner: &Owner, commands: impl IntoIterator<Item = (C, Kind)>) {
-        self.sharing.note(owner, monotonic);
+        let since = monotonic();
+        self.sharing.note(owner, || since);
         let lane = match self.lanes.get_mut(owner) {
             Some(lane) => lane,
             None => {
@@ -189,7 +217,7 @@ impl<C> State<C> {
         for (command, kind) in commands {
             let single = usize::from(kind == Kind::Single);
             (lane.single, self.single) = (lane.single + single, self.single + single);
-            lane.waiting.push_back((command, kind));
+            lane.waiting.push_back(QueueEntry { command, kind, since });
         }
         if lane.waiting.is_empty() {
             self.lanes.remove(owner);
@@ -198,11 +226,11 @@ impl<C> State<C> {
     }
 
     /// One command of whose turn it is.
-    fn pop(&mut self) -> Option<C> {
+    fn pop(&mut self) -> Option<QueueEntry<C>> {
         let owner = self.turns.pop_front()?;
         let lane = self.lanes.get_mut(&owner)?;
-        let (command, kind) = lane.waiting.pop_front()?;
-        let single = usize::from(kind == Kind::Single);
+        let next = lane.waiting.pop_front()?;
+        let single = usize::from(next.kind == Kind::Single);
         (lane.single, self.single) = (lane.single - single, self.single - single);
         if lane.waiting.is_empty() {
             self.lanes.remove(&owner);
@@ -210,7 +238,7 @@ impl<C> State<C> {
         } else {
             self.turns.push_back(owner);
         }
-        Some(command)
+        Some(next)
     }
 }
 
@@ -227,6 +255,11 @@ impl<C> BatchPace<C> {
     pub(crate) fn begin(queue: Arc<CommandQueue<C>>) -> Self {
         Self { queue, began: monotonic() }
     }
+
+    /// The transaction of this batch is durable.
+    pub(crate) fn committed(&self, commands: usize) {
+        self.queue.metrics.record_commit(self.began.elapsed(), commands);
+    }
 }
 
 impl<C> Pace for BatchPace<C> {
@@ -240,7 +273,7 @@ impl<C> Pace for BatchPace<C> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "how long a batch takes, and nothing that a run's life depends on")]
-fn monotonic() -> Instant {
+pub(crate) fn monotonic() -> Instant {
     Instant::now()
 }
 

@@ -16,6 +16,7 @@ use redrive_core::wire::{
 use redrive_engine::attempt::start::Begun;
 use redrive_engine::error::Result;
 use redrive_engine::lease::claim::Granted;
+use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::model::operations::{ItemsCall, NewOperation};
 use redrive_engine::model::patterns::PatternsCall;
 use redrive_engine::model::standing::Standing;
@@ -71,6 +72,10 @@ impl Backend for PgStore {
 
     fn policies(&self) -> &PolicyCache {
         &self.policy_cache
+    }
+
+    fn metrics(&self) -> &StoreMetrics {
+        &self.shared.metrics
     }
 
     async fn submit<T, F>(&self, route: Route, act: F) -> Result<T>

@@ -23,6 +23,7 @@ use crate::postgres::reads::queues;
 use crate::postgres::schema;
 use redrive_engine::clock::{Clock, Dice};
 use redrive_engine::error::{PortResult, Result};
+use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::model::Swept;
 use redrive_engine::operations::settle::Followed;
 use redrive_engine::policies::PolicyCache;
@@ -99,6 +100,7 @@ impl PgStore {
             quiet: Arc::new(Quiet::default()),
             wakeups: wakeups.clone(),
             queues_set: AtomicU64::new(0),
+            metrics: StoreMetrics::default(),
         });
         let committer = Committer::start(&shared, lines)?;
         let batch_readers = BatchReaders::start(&shared)?;

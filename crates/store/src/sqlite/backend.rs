@@ -16,6 +16,7 @@ use redrive_engine::attempt::start::Begun;
 use redrive_engine::clock::Clock as _;
 use redrive_engine::error::Result;
 use redrive_engine::lease::claim::Granted;
+use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::model::operations::{ItemsCall, NewOperation};
 use redrive_engine::model::patterns::PatternsCall;
 use redrive_engine::model::standing::Standing;
@@ -68,6 +69,10 @@ impl Backend for SqliteStore {
 
     fn policies(&self) -> &PolicyCache {
         &self.policy_cache
+    }
+
+    fn metrics(&self) -> &StoreMetrics {
+        self.committer.metrics()
     }
 
     async fn submit<T, F>(&self, route: Route, act: F) -> Result<T>

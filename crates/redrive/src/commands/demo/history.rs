@@ -218,7 +218,7 @@ impl Attempt {
     }
 }
 
-fn refused(problem: redrive_server::problem::Problem) -> anyhow::Error {
+fn refused(problem: redrive_server::problem::HttpProblem) -> anyhow::Error {
     anyhow::anyhow!(problem.detail)
 }
 

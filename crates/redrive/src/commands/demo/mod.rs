@@ -24,7 +24,7 @@ use redrive_core::run::StateName;
 use redrive_core::time::{DAY_MS, Timestamp};
 use redrive_core::wire::{Role, StatsAnswer};
 use redrive_engine::{Clock, Dice, ManualClock, SeededDice, Store, SystemClock, SystemDice};
-use redrive_server::{Config, Limits, Server, auth};
+use redrive_server::{Config, Server, ServerLimits, auth};
 use redrive_store::sqlite::{Options, SqliteStore};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -133,7 +133,7 @@ fn options(folder: &TempFolder, clock: Arc<dyn Clock>, dice: Arc<dyn Dice>) -> O
 }
 
 fn config(listen: SocketAddr) -> Config {
-    let limits = Limits { grace_ms: GRACE_MS, ..Limits::default() };
+    let limits = ServerLimits { grace_ms: GRACE_MS, ..ServerLimits::default() };
     Config { listen, metrics_listen: None, limits, replica: replica_name() }
 }
 

@@ -6,10 +6,10 @@ use redrive_core::wire::{BreakerAction, BreakerRequest, BreakerView, BreakersAns
 use redrive_engine::BreakerAct;
 
 use crate::app::App;
-use crate::auth::{Identity, Operator, TenantReader};
+use crate::auth::{Operator, Principal, TenantReader};
 use crate::body::Json;
 use crate::call::{ApiCall, Reply};
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 use crate::query::{NoQuery, TenantQuery};
 
 const ENVIRONMENT_DEFAULT: &str = "production";
@@ -28,7 +28,7 @@ pub(crate) async fn show(app: App, call: ApiCall<TenantReader, Tenant, NoQuery>)
     Ok(Reply::ok(app.store.tenant_breaker(&call.path).await?))
 }
 
-/// Opening holds retries and replays until a time, or until somebody closes it.
+/// An open breaker holds retries and replays until a time, or until it is closed.
 pub(crate) async fn operate(
     app: App,
     call: ApiCall<Operator, Tenant, NoQuery, Json<BreakerRequest>>,
@@ -45,7 +45,7 @@ pub(crate) async fn operate_shared(
     let ApiCall { who, body, .. } = call;
     let request = body.into_value();
     if request.provider.is_none() && request.model.is_none() {
-        return Err(Problem::invalid_field("provider", "is needed, or model: a tenant's own breaker is its own"));
+        return Err(HttpProblem::invalid_field("provider", "or `model` is required for a shared breaker"));
     }
     Ok(Reply::ok(operate_as(&app, &who, None, request).await?))
 }
@@ -53,18 +53,20 @@ pub(crate) async fn operate_shared(
 /// Without a tenant: the shared breaker.
 pub(crate) async fn operate_as(
     app: &App,
-    who: &Identity,
+    who: &Principal,
     tenant: Option<Tenant>,
     request: BreakerRequest,
 ) -> Result<BreakerView> {
     let BreakerRequest { action, reason, until, environment, provider, model } = request;
     if reason.decode().trim().is_empty() {
-        return Err(Problem::plain(Code::ReasonRequired));
+        return Err(HttpProblem::plain(Code::ReasonRequired));
     }
     match until {
-        Some(_) if action != BreakerAction::Open => return Err(Problem::invalid_field("until", "goes with open")),
+        Some(_) if action != BreakerAction::Open => {
+            return Err(HttpProblem::invalid_field("until", "applies only to open"));
+        }
         Some(until) if until <= app.store.now() => {
-            return Err(Problem::invalid_field("until", "must be in the future"));
+            return Err(HttpProblem::invalid_field("until", "must be in the future"));
         }
         Some(_) | None => {}
     }

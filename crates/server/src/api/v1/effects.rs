@@ -6,11 +6,11 @@ use redrive_core::wire::{EffectOutcome, EffectView, RawJson, ReconcileRequest};
 use redrive_engine::{EffectRef, Reconcile, RunRef};
 
 use crate::app::App;
-use crate::auth::{AnyKey, Identity, TenantReader};
+use crate::auth::{AnyKey, Principal, TenantReader};
 use crate::body::Json;
 use crate::call::{ApiCall, Reply};
 use crate::capture::kept_output;
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 use crate::query::{FromQuery, Param, ParamKind, RawQuery, TENANT, param};
 
 /// The effect's tenant, and its run if the key alone is ambiguous.
@@ -36,7 +36,7 @@ impl FromQuery for EffectQuery {
 }
 
 impl EffectQuery {
-    fn named(self, who: &Identity, in_body: Option<&Tenant>, key: StepKey) -> Result<EffectRef> {
+    fn named(self, who: &Principal, in_body: Option<&Tenant>, key: StepKey) -> Result<EffectRef> {
         let tenant = who.tenant(&[self.tenant.as_ref(), in_body])?;
         Ok(EffectRef { tenant, key, run_id: self.run_id })
     }
@@ -62,7 +62,7 @@ pub(crate) async fn reconcile(
 
 pub(crate) async fn reconcile_as(
     app: &App,
-    who: &Identity,
+    who: &Principal,
     at: EffectRef,
     outcome: EffectOutcome,
     output: Option<RawJson>,
@@ -70,7 +70,7 @@ pub(crate) async fn reconcile_as(
 ) -> Result<EffectView> {
     // An effect that did not happen has no output; an explicit null counts as none.
     if outcome == EffectOutcome::NotDone && output.as_ref().is_some_and(|raw| raw.get() != "null") {
-        return Err(Problem::invalid_field("output", "goes with committed"));
+        return Err(HttpProblem::invalid_field("output", "applies only to committed"));
     }
     let (output, output_omitted) = kept_output(output.as_ref().filter(|_| outcome == EffectOutcome::Committed));
     let act = Reconcile { at, outcome, output, output_omitted, actor: who.actor(), reason };

@@ -11,13 +11,13 @@ use redrive_engine::{Report, Reported};
 use schemars::{Schema, SchemaGenerator};
 
 use crate::app::App;
-use crate::auth::{Identity, Worker};
+use crate::auth::{Principal, Worker};
 use crate::body::{JsonOrLines, lines, parse};
 use crate::budget::Holder;
 use crate::call::{ApiCall, ApiResponse, Reply, typed};
-use crate::capture::{Captured, Context, new_run};
+use crate::capture::{Captured, FailureContext, new_run};
 use crate::prepare;
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 use crate::query::TenantQuery;
 use crate::tasks::compute;
 
@@ -61,12 +61,12 @@ pub(crate) async fn report(app: App, call: ReportCall) -> Result<FailuresReply> 
 }
 
 /// Report → captured → classified → what the store takes.
-fn prepare(app: &App, who: &Identity, query: &TenantQuery, raw: &[u8]) -> Result<Report> {
+fn prepare(app: &App, who: &Principal, query: &TenantQuery, raw: &[u8]) -> Result<Report> {
     let report: FailureReport = parse(raw)?;
     let tenant = who.tenant(&[query.tenant.as_ref(), report.tenant.as_ref()])?;
     let (fields, report) = split(report);
     let captured = Captured::from_report(report, raw)?;
-    let context = Context::of_report(&fields, &tenant);
+    let context = FailureContext::of_report(&fields, &tenant);
     let failed = captured.classify(app.classifiers(), &context, app.store.now())?.into_failed()?;
     let mut run = new_run(fields, tenant)?;
     run.by = who.mark();
@@ -93,7 +93,7 @@ async fn report_many(app: &App, call: ReportCall) -> Result<Vec<u8>> {
     });
     let found = found.await?;
     if found.len() > max_lines {
-        return Err(Problem::plain(Code::BodyTooLarge).with("limit_lines", max_lines));
+        return Err(HttpProblem::plain(Code::BodyTooLarge).with("limit_lines", max_lines));
     }
     let mut text = Vec::with_capacity(found.len() * LINE_TYPICAL_BYTES);
     let from = Arc::new(((*call.who).clone(), call.query));
@@ -113,7 +113,7 @@ async fn report_many(app: &App, call: ReportCall) -> Result<Vec<u8>> {
 async fn report_piece(
     app: &App,
     holder: &Holder,
-    from: &Arc<(Identity, TenantQuery)>,
+    from: &Arc<(Principal, TenantQuery)>,
     piece: Vec<Bytes>,
 ) -> Result<Vec<Result<Reported>>> {
     let (to, from) = (app.clone(), from.clone());
@@ -137,8 +137,8 @@ async fn report_piece(
     }
     let mut stored = app.store.report_all(reports).await.into_iter();
     let mut next = || match stored.next() {
-        Some(answer) => answer.map_err(Problem::from),
-        None => Err(Problem::internal("a batch had fewer answers than reports")),
+        Some(answer) => answer.map_err(HttpProblem::from),
+        None => Err(HttpProblem::internal("a batch had fewer answers than reports")),
     };
     Ok(problems.into_iter().map(|problem| problem.map_or_else(&mut next, Err)).collect())
 }

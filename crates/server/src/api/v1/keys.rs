@@ -9,7 +9,7 @@ use crate::auth::{Admin, new_key};
 use crate::body::Json;
 use crate::call::{ApiCall, Reply};
 use crate::path::ServerId;
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 use crate::query::NoQuery;
 
 const ALL_TENANTS: &str = "*";
@@ -31,7 +31,7 @@ pub(crate) async fn make(app: &App, request: CreateKey) -> Result<CreatedKey> {
     let CreateKey { role, tenant, note, expires_at } = request;
     let now = app.store.now();
     if expires_at.is_some_and(|at| at <= now) {
-        return Err(Problem::invalid_field("expires_at", "must lie in the future"));
+        return Err(HttpProblem::invalid_field("expires_at", "must be in the future"));
     }
     let tenant = tenant_of(role, tenant.as_ref().map(redrive_core::text::Label::as_str))?;
     let (secret, record) = new_key(app.dice.as_ref(), role, tenant, note, expires_at, now);
@@ -57,10 +57,10 @@ fn tenant_of(role: Role, named: Option<&str>) -> Result<Option<Tenant>> {
     match (role, named) {
         (_, Some(ALL_TENANTS)) | (Role::Operator | Role::Admin, None) => Ok(None),
         (Role::Operator | Role::Admin, Some(_)) => {
-            Err(Problem::invalid_field("tenant", "can't be one: operators and admins span all tenants"))
+            Err(HttpProblem::invalid_field("tenant", "must be absent or `*`: operators and admins span all tenants"))
         }
         (Role::Worker | Role::Tenant, None) => Ok(Some(Tenant::default_tenant())),
-        (Role::Worker | Role::Tenant, Some(name)) => name.parse().map(Some).map_err(|_| Problem::bad_id("tenant")),
+        (Role::Worker | Role::Tenant, Some(name)) => name.parse().map(Some).map_err(|_| HttpProblem::bad_id("tenant")),
     }
 }
 

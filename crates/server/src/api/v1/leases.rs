@@ -10,9 +10,10 @@ use redrive_core::wire::{
     BeatAnswer, HeartbeatsAnswer, HeartbeatsRequest, LeaseBeat, LeaseRequest, LeasedRun, LeasesAnswer,
 };
 use redrive_engine::{LeaseCall, UnderLease};
+use tokio::time::Instant;
 
 use crate::app::App;
-use crate::auth::{Gate as _, Identity, Worker};
+use crate::auth::{Caller as _, Principal, Worker};
 use crate::body::Json;
 use crate::budget::BudgetShare;
 use crate::budget::Reserved;
@@ -23,7 +24,7 @@ use crate::limits::{
     WAITING_FACTOR,
 };
 use crate::prepare;
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 use crate::query::TenantQuery;
 
 /// Wake-ups may get lost or concern another replica, so a waiting call polls this often.
@@ -39,7 +40,7 @@ pub(crate) async fn lease(
     call: ApiCall<Worker, (), TenantQuery, Json<LeaseRequest>>,
 ) -> Result<Reply<LeasesAnswer>> {
     if app.is_stopping() {
-        return Err(Problem::plain(Code::Closing).retry_after_s(1));
+        return Err(HttpProblem::plain(Code::Closing).retry_after_s(1));
     }
     let cost = WAITING_CALL_BYTES + WAITING_FACTOR * call.body.raw.len();
     // A waiting call must not hold memory that reports need.
@@ -56,19 +57,19 @@ pub(crate) async fn lease(
 fn wait_ms(request: &LeaseRequest) -> Result<u64> {
     let wait_ms = request.wait_ms.unwrap_or(0);
     if wait_ms > WAIT_MS_MAX {
-        return Err(Problem::invalid_field("wait_ms", format_args!("must be at most {WAIT_MS_MAX}")));
+        return Err(HttpProblem::invalid_field("wait_ms", format_args!("must be at most {WAIT_MS_MAX}")));
     }
     Ok(wait_ms)
 }
 
-fn lease_call(who: &Identity, query: &TenantQuery, request: LeaseRequest) -> Result<LeaseCall> {
+fn lease_call(who: &Principal, query: &TenantQuery, request: LeaseRequest) -> Result<LeaseCall> {
     let named = match (&query.tenant, &request.tenant) {
-        (Some(one), Some(other)) if one != other => return Err(Problem::plain(Code::WrongTenant)),
+        (Some(one), Some(other)) if one != other => return Err(HttpProblem::plain(Code::WrongTenant)),
         (one, other) => one.as_ref().or(other.as_ref()),
     };
     let max = request.max.unwrap_or(LEASES_DEFAULT);
     if !(1..=LEASES_MAX).contains(&max) {
-        return Err(Problem::invalid_field("max", format_args!("must be from 1 to {LEASES_MAX}")));
+        return Err(HttpProblem::invalid_field("max", format_args!("must be from 1 to {LEASES_MAX}")));
     }
     lease_ms_in_range(request.lease_ms)?;
     Ok(LeaseCall {
@@ -87,17 +88,17 @@ fn lease_call(who: &Identity, query: &TenantQuery, request: LeaseRequest) -> Res
 
 fn lease_ms_in_range(lease_ms: Option<u64>) -> Result<()> {
     let asked = PolicyLayer { lease_ms, ..PolicyLayer::default() };
-    asked.check().map_err(|bad| Problem::invalid_field(bad.field, format_args!("must be {}", bad.must_be)))
+    asked.check().map_err(|bad| HttpProblem::invalid_field(bad.field, format_args!("must be {}", bad.must_be)))
 }
 
 /// Queue names without duplicates; `*` alone means every queue.
 fn queues(named: &[Label]) -> Result<Vec<QueueName>> {
     match named {
-        [] => Err(Problem::invalid_field("queues", "must name a queue, or be [\"*\"] for all")),
+        [] => Err(HttpProblem::invalid_field("queues", "must name a queue, or be [\"*\"] for all")),
         [all] if all.as_str() == "*" => Ok(Vec::new()),
         names => {
             let parse = |(i, name): (usize, &Label)| {
-                name.as_str().parse().map_err(|_| Problem::bad_id(&format!("queues[{i}]")))
+                name.as_str().parse().map_err(|_| HttpProblem::bad_id(&format!("queues[{i}]")))
             };
             let mut queues: Vec<QueueName> = names.iter().enumerate().map(parse).collect::<Result<_>>()?;
             let mut met = HashSet::new();
@@ -117,18 +118,19 @@ struct Waiting {
 impl Waiting {
     fn begin(&mut self) -> Result<()> {
         let many = "too many lease calls are waiting: retry later, or with fewer workers";
-        let full = |_| Problem::new(Code::Busy, many).retry_after_s(WAITING_RETRY_AFTER_S);
+        let full = |_| HttpProblem::new(Code::Busy, many).retry_after_s(WAITING_RETRY_AFTER_S);
         self.share.grow(self.cost).map_err(full)
     }
 }
 
-/// Looks, and looks again on every hint, until there is work, the time is up, or the server stops.
+/// Claims again on every wake-up until there is work, the time is up, or the server stops.
 async fn take(
     app: &App,
-    who: &Identity,
+    who: &Principal,
     asked: LeaseCall,
     mut waiting: Waiting,
 ) -> Result<(Vec<LeasedRun>, Option<Reserved>)> {
+    let began = Instant::now();
     let mut hints = app.store.wakeups();
     let mut stopping = app.stopping();
     let time_up = tokio::time::sleep(waiting.time);
@@ -136,13 +138,16 @@ async fn take(
     let mut first = true;
     loop {
         hints.mark_unchanged();
-        // What was leased has to be told, however large it is: so the answers before it have to be read first.
+        // Leased runs have to be sent, whatever their size, so the answer's memory is reserved before the claim.
         let reserved = app.answers.reserve(&who.holder(), asked.payload_max_bytes)?;
         let leases = app.store.lease(LeaseCall { payload_max_bytes: reserved.bytes, ..asked.clone() }).await?;
+        if !leases.is_empty() {
+            app.metrics.record_lease_wait(began.elapsed());
+        }
         if !leases.is_empty() || waiting.time.is_zero() || time_up.is_elapsed() {
             return Ok((leases, Some(reserved)));
         }
-        // Who waits keeps no room.
+        // A waiting call reserves nothing.
         drop(reserved);
         if std::mem::take(&mut first) {
             waiting.begin()?;
@@ -174,15 +179,15 @@ pub(crate) async fn renew(
 ) -> Result<Reply<HeartbeatsAnswer>> {
     let leases = call.body.value.leases;
     if leases.len() > HEARTBEATS_MAX {
-        return Err(Problem::invalid_field("leases", format_args!("must be at most {HEARTBEATS_MAX}")));
+        return Err(HttpProblem::invalid_field("leases", format_args!("must be at most {HEARTBEATS_MAX}")));
     }
     let asked: Vec<_> = leases.iter().map(|beat| under_lease(&call.who, &call.query, beat)).collect();
     let mut renewed =
         app.store.heartbeats(asked.iter().filter_map(|under| under.as_ref().ok()).cloned().collect()).await;
     let mut renewed = renewed.drain(..);
     let answers = leases.into_iter().zip(asked).map(|(beat, under)| {
-        let answer =
-            under.and_then(|_| renewed.next().unwrap_or(Err(redrive_engine::Error::Closing)).map_err(Problem::from));
+        let answer = under
+            .and_then(|_| renewed.next().unwrap_or(Err(redrive_engine::Error::Closing)).map_err(HttpProblem::from));
         let (lease_expires_at, code) = match answer {
             Ok(at) => (Some(at), None),
             Err(problem) => (None, Some(problem.code.as_str().to_owned())),
@@ -192,7 +197,7 @@ pub(crate) async fn renew(
     Ok(Reply::ok(HeartbeatsAnswer { leases: answers.collect() }))
 }
 
-fn under_lease(who: &Identity, query: &TenantQuery, beat: &LeaseBeat) -> Result<UnderLease> {
+fn under_lease(who: &Principal, query: &TenantQuery, beat: &LeaseBeat) -> Result<UnderLease> {
     let at = who.run(&[query.tenant.as_ref(), beat.tenant.as_ref()], beat.run_id.clone())?;
     Ok(UnderLease { at, lease: lease_token(&beat.lease)? })
 }

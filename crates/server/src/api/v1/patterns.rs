@@ -1,5 +1,5 @@
-//! `/v1/patterns`: what failures have in common, and what people do about it. A key that spans tenants names the tenant,
-//! or acts on a fingerprint in all of them.
+//! `/v1/patterns`: patterns and their triage. A key that spans tenants names the tenant, or acts on a fingerprint in all
+//! of them.
 
 use redrive_core::ids::Tenant;
 use redrive_core::text::Text;
@@ -15,7 +15,7 @@ use crate::auth::TenantReader;
 use crate::body::{Json, OptionalJson};
 use crate::call::{ApiCall, Reply};
 use crate::path::ServerId;
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 use crate::query::{CURSOR, FromQuery, LIMIT, Param, ParamKind, RawQuery, TENANT, TenantQuery, param};
 
 #[derive(Debug)]
@@ -84,7 +84,7 @@ pub(crate) async fn assign(app: App, call: PatternCall<Json<AssignPattern>>) -> 
     let ApiCall { who, path, query, body } = call;
     let AssignPattern { tenant, reason, to } = body.into_value();
     if to.as_ref().is_some_and(|to| to.as_str().trim().is_empty()) {
-        return Err(Problem::invalid_field("to", "must be a name, or null for nobody"));
+        return Err(HttpProblem::invalid_field("to", "must be a name, or null for nobody"));
     }
     act(&app, &who, path, &query, tenant, reason, PatternVerb::Assign { to }).await
 }
@@ -110,21 +110,21 @@ pub(crate) async fn unmerge(app: App, call: PatternCall<OptionalJson<UnmergePatt
 
 pub(crate) fn resolved(in_version: Versions) -> Result<PatternVerb> {
     if in_version.iter().any(|(kind, version)| kind.is_empty() || version.as_str().is_empty()) {
-        return Err(Problem::invalid_field("in_version", "must name a kind and a version"));
+        return Err(HttpProblem::invalid_field("in_version", "must name a kind and a version"));
     }
     Ok(PatternVerb::Resolve { in_version })
 }
 
 pub(crate) fn muted(until: Option<Timestamp>, now: Timestamp) -> Result<PatternVerb> {
     if until.is_some_and(|until| until <= now) {
-        return Err(Problem::invalid_field("until", "must be in the future"));
+        return Err(HttpProblem::invalid_field("until", "must be in the future"));
     }
     Ok(PatternVerb::Mute { until })
 }
 
 pub(crate) fn noted(reason: Option<&Text>) -> Result<PatternVerb> {
-    let said = reason.is_some_and(|reason| !reason.decode().trim().is_empty());
-    said.then_some(PatternVerb::Note).ok_or_else(|| Problem::plain(Code::ReasonRequired))
+    let has_text = reason.is_some_and(|reason| !reason.decode().trim().is_empty());
+    has_text.then_some(PatternVerb::Note).ok_or_else(|| HttpProblem::plain(Code::ReasonRequired))
 }
 
 async fn act(
@@ -137,7 +137,7 @@ async fn act(
     verb: PatternVerb,
 ) -> PatternResult {
     let named = match (&query.tenant, &named) {
-        (Some(one), Some(other)) if one != other => return Err(Problem::plain(Code::WrongTenant)),
+        (Some(one), Some(other)) if one != other => return Err(HttpProblem::plain(Code::WrongTenant)),
         (one, other) => one.as_ref().or(other.as_ref()),
     };
     let act = PatternAct { scope: who.scope(named)?, id: id.0, verb, actor: who.actor(), reason };

@@ -1,4 +1,4 @@
-//! `POST /v1/preflight`: whether a payload fits its model, before anybody pays for the call.
+//! `POST /v1/preflight`: whether a payload fits its model, before the call costs anything.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,10 +10,10 @@ use redrive_core::wire::{PreflightAnswer, PreflightRequest, RawJson};
 use redrive_engine::RunRef;
 
 use crate::app::App;
-use crate::auth::{Identity, Worker};
+use crate::auth::{Principal, Worker};
 use crate::body::Json;
 use crate::call::{ApiCall, Reply};
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 use crate::query::TenantQuery;
 use crate::tasks::compute;
 
@@ -40,7 +40,7 @@ struct CountedPayload {
 }
 
 /// The newest attempt with a reported count. A run that is absent or not the worker's own calibrates nothing.
-async fn last_real_count(app: &App, who: &Identity, tenant: Tenant, run_id: &RunId) -> Result<Option<CountedPayload>> {
+async fn last_real_count(app: &App, who: &Principal, tenant: Tenant, run_id: &RunId) -> Result<Option<CountedPayload>> {
     let at = RunRef { tenant, run_id: run_id.clone() };
     if who.may_read(app.store.as_ref(), &at).await.is_err() {
         return Ok(None);
@@ -74,10 +74,11 @@ fn payload(request: &PreflightRequest) -> Result<String> {
     match (&request.payload, &request.payload_base64) {
         (Some(json), None) => Ok(json.get().to_owned()),
         (None, Some(text)) => {
-            let bytes = STANDARD.decode(text).map_err(|_| Problem::invalid_field("payload_base64", "is not base64"))?;
+            let bytes =
+                STANDARD.decode(text).map_err(|_| HttpProblem::invalid_field("payload_base64", "is not base64"))?;
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         }
-        (Some(_), Some(_)) => Err(Problem::invalid_field("payload_base64", "can't go with `payload`")),
-        (None, None) => Err(Problem::invalid_field("payload", "is missing: give it, or payload_base64")),
+        (Some(_), Some(_)) => Err(HttpProblem::invalid_field("payload_base64", "can't be combined with `payload`")),
+        (None, None) => Err(HttpProblem::invalid_field("payload", "or `payload_base64` is required")),
     }
 }

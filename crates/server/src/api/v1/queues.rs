@@ -7,7 +7,7 @@ use crate::app::App;
 use crate::auth::{Admin, Operator};
 use crate::body::Json;
 use crate::call::{ApiCall, Reply};
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 use crate::query::{CURSOR, FromQuery, LIMIT, NoQuery, Param, RawQuery};
 
 pub(crate) struct QueuesQuery {
@@ -41,10 +41,13 @@ pub(crate) async fn put(
 
 pub(crate) async fn set(app: &App, name: QueueName, settings: QueueSettings) -> Result<QueueView> {
     if let Err(bad) = settings.policy.check() {
-        return Err(Problem::invalid_field(&format!("policy.{}", bad.field), format_args!("must be {}", bad.must_be)));
+        return Err(HttpProblem::invalid_field(
+            &format!("policy.{}", bad.field),
+            format_args!("must be {}", bad.must_be),
+        ));
     }
     if settings.policy.limits.is_some() {
-        return Err(Problem::invalid_field("policy.limits", "belong to a tenant, its tier or the defaults"));
+        return Err(HttpProblem::invalid_field("policy.limits", "belong to a tenant, its tier or the defaults"));
     }
     Ok(app.store.put_queue(name, settings).await?)
 }

@@ -7,7 +7,7 @@ use redrive_engine::StatsCall;
 use crate::app::App;
 use crate::auth::{AnyKey, TenantReader};
 use crate::call::{ApiCall, Reply};
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 use crate::query::{FromQuery, Param, ParamKind, RawQuery, TENANT, TenantQuery, param};
 
 pub(crate) async fn health(app: App, call: ApiCall<TenantReader, (), TenantQuery>) -> Result<Reply<HealthAnswer>> {
@@ -15,15 +15,15 @@ pub(crate) async fn health(app: App, call: ApiCall<TenantReader, (), TenantQuery
     Ok(Reply::ok(app.store.health(&scope).await?))
 }
 
-pub(crate) struct StatsQuery {
+pub(crate) struct HourlyStatsQuery {
     tenant: Option<Tenant>,
     call: StatsCall,
 }
 
-impl FromQuery for StatsQuery {
+impl FromQuery for HourlyStatsQuery {
     const PARAMS: &'static [Param] = &[
         TENANT,
-        param("queue", ParamKind::Id, "Only this queue's."),
+        param("queue", ParamKind::Id, "Only this queue."),
         param("since", ParamKind::Time, "From the hour of this time; RFC 3339."),
         param("until", ParamKind::Time, "Up to this time; RFC 3339."),
     ];
@@ -32,13 +32,13 @@ impl FromQuery for StatsQuery {
         let (since, until) =
             (given.one("since", "must be an RFC 3339 time")?, given.one("until", "must be an RFC 3339 time")?);
         if matches!((since, until), (Some(since), Some(until)) if since > until) {
-            return Err(Problem::invalid_parameter("since", "must not be after until"));
+            return Err(HttpProblem::invalid_parameter("since", "must not be after until"));
         }
         Ok(Self { tenant: given.id("tenant")?, call: StatsCall { queue: given.id("queue")?, since, until } })
     }
 }
 
-pub(crate) async fn stats(app: App, call: ApiCall<TenantReader, (), StatsQuery>) -> Result<Reply<StatsAnswer>> {
+pub(crate) async fn stats(app: App, call: ApiCall<TenantReader, (), HourlyStatsQuery>) -> Result<Reply<StatsAnswer>> {
     let scope = call.who.scope(call.query.tenant.as_ref())?;
     Ok(Reply::ok(app.store.stats(&scope, call.query.call).await?))
 }
@@ -50,7 +50,7 @@ pub(crate) struct ChangesQuery {
 
 impl FromQuery for ChangesQuery {
     const PARAMS: &'static [Param] =
-        &[TENANT, param("since", ParamKind::Cursor, "`next` of the answer before; absent: from now on.")];
+        &[TENANT, param("since", ParamKind::Cursor, "`next` of the previous answer; without it, from now on.")];
 
     fn read(given: &mut RawQuery) -> Result<Self> {
         Ok(Self { tenant: given.id("tenant")?, since: given.take("since") })

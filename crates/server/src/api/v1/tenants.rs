@@ -5,7 +5,7 @@ use redrive_core::wire::{TenantHealth, TenantView, TenantsAnswer};
 use redrive_engine::TenantScope;
 
 use crate::app::App;
-use crate::auth::{Identity, TenantReader};
+use crate::auth::{Principal, TenantReader};
 use crate::call::{ApiCall, Reply};
 use crate::problem::Result;
 use crate::query::{CURSOR, FromQuery, LIMIT, NoQuery, Param, RawQuery};
@@ -29,7 +29,7 @@ pub(crate) async fn list(app: App, call: ApiCall<TenantReader, (), TenantsQuery>
     Ok(Reply::ok(seen_by(&app, &call.who, limit, cursor).await?))
 }
 
-pub(crate) async fn seen_by(app: &App, who: &Identity, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer> {
+pub(crate) async fn seen_by(app: &App, who: &Principal, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer> {
     Ok(match who.scope(None)? {
         TenantScope::All => app.store.tenants(limit, cursor).await?,
         TenantScope::One(tenant) => TenantsAnswer { tenants: vec![view(app, tenant).await?], next_cursor: None },

@@ -1,12 +1,12 @@
 // @ts-check
-// What a page begins with: each part looks whether it has anything to do here. Without any of it the pages read and act.
+// The entry point: each module checks whether the page needs it. The pages work without any of them.
 
 import { startFix } from "./fix.js";
 import { startKeys } from "./keys.js";
 import { startList } from "./list.js";
 import { startLive } from "./live.js";
 
-// A problem leads back to where it was met.
+// An error page links back to the page before.
 for (const link of document.querySelectorAll("a[data-back]")) {
   link.addEventListener("click", (event) => {
     if (history.length > 1) {
@@ -16,7 +16,7 @@ for (const link of document.querySelectorAll("a[data-back]")) {
   });
 }
 
-// A form is sent once: a second click would be a second wish.
+// A double click must not submit a form twice.
 document.addEventListener("submit", (event) => {
   const form = /** @type {HTMLFormElement} */ (event.target);
   if (form.method !== "post" || event.defaultPrevented) return;
@@ -27,7 +27,7 @@ window.addEventListener("pageshow", () => {
   for (const form of document.forms) delete form.dataset.sent;
 });
 
-// What a link points at may lie in something that is folded.
+// Unfolds the section that a link points into.
 function unfold() {
   const target = location.hash.length > 1 ? document.getElementById(location.hash.slice(1)) : null;
   const folded = target?.closest("details");

@@ -1,9 +1,9 @@
 // @ts-check
-// Replay with a fix: says at once where the JSON is broken, and shows differences and plan while one types.
+// Replay with a fix: reports JSON errors at once, and shows differences and plan while the user types.
 
 const WAIT_MS = 500;
 
-/** @param {string} text @returns {string} What is wrong with it; empty when nothing is. */
+/** @param {string} text @returns {string} The error; empty if the text is valid. */
 function wrong(text) {
   if (!text.trim()) return "";
   try {
@@ -14,7 +14,7 @@ function wrong(text) {
   }
 }
 
-/** The server is asked for the same page that sending the form would show.
+/** Fetches the page that submitting the form would show.
  * @param {HTMLFormElement} form */
 async function check(form) {
   const body = new URLSearchParams();

@@ -1,19 +1,19 @@
 // @ts-check
-// The keyboard. Keys act on the row that one is at; nothing acts while one is typing.
+// Keyboard shortcuts. They act on the current row, and never while the user types.
 
 import { selectionChanged } from "./list.js";
 
 const HELP = [
-  ["j, k", "to the next run, to the one before"],
-  ["x", "select it, or not"],
+  ["j, k", "next run, previous run"],
+  ["x", "select the run"],
   ["a", "select the page"],
-  ["enter", "open it"],
-  ["r", "redrive what is selected; on a run: replay it"],
+  ["enter", "open the run"],
+  ["r", "replay the selection; on a run: replay it"],
   ["e", "edit and replay"],
-  ["d", "discard what is selected"],
+  ["d", "discard the selection"],
   ["/", "search"],
-  ["g o, g p, g d", "to the overview, patterns, dead letters"],
-  ["?", "these keys"],
+  ["g o, g p, g d", "overview, patterns, dead letters"],
+  ["?", "show these keys"],
 ];
 
 /** @returns {HTMLTableRowElement[]} */
@@ -44,7 +44,7 @@ function toggle() {
   selectionChanged();
 }
 
-/** @param {string} action Sends the selection on; without one, the run that one is at. */
+/** @param {string} action Submits the selection; without one, the current row. */
 function bulk(action) {
   const form = /** @type {HTMLFormElement | null} */ (document.getElementById("bulk"));
   if (!form) return false;

@@ -1,5 +1,5 @@
 // @ts-check
-// The list of runs: selecting a page or all, and news that don't move what one is reading.
+// The list of runs: selection, and news that do not move the rows on screen.
 
 import { pageNow } from "./live.js";
 
@@ -23,7 +23,7 @@ export function selectionChanged() {
   }
 }
 
-/** Rows that are still there change in place; what is new is only counted.
+/** Updates rows in place and only counts new ones, so that the list does not move.
  * @param {Document} fresh */
 function compare(fresh) {
   const rows = new Map([...fresh.querySelectorAll("#runs tr[data-run]")].map((row) => [row.getAttribute("data-run"), row]));
@@ -40,8 +40,8 @@ function compare(fresh) {
   news.hidden = rows.size === 0 && !shown.some((row) => row.classList.contains("gone"));
   const link = document.createElement("a");
   link.href = location.href;
-  link.textContent = "Show the list as it is now";
-  news.replaceChildren(rows.size ? `${rows.size} new since you look. ` : "Some have moved on. ", link);
+  link.textContent = "Reload the list";
+  news.replaceChildren(rows.size ? `${rows.size} new. ` : "Some runs have changed. ", link);
 }
 
 export function startList() {

@@ -1,12 +1,12 @@
 // @ts-check
-// Parts of a page that follow the server: the page is asked for again, and only what is marked is put in its place.
-// What somebody has selected, opened or is typing in stays as it is.
+// Live updates: fetches the page again and replaces only the marked parts. A part stays if the user has selected,
+// opened or focused something in it.
 
 const EVERY_MS = 5_000;
 const BUSY_EVERY_MS = 1_000;
 
-/** Asked for by the page itself, so that it keeps nobody logged in.
- * @returns {Promise<Document | null>} The page as it is now; null when it can't be had. */
+/** Marked as automatic, so that it does not extend the session.
+ * @returns {Promise<Document | null>} The current page; null if it could not be loaded. */
 export async function pageNow() {
   try {
     const answer = await fetch(location.href, { credentials: "same-origin", headers: { accept: "text/html", "x-redrive-follows": "1" } });
@@ -17,7 +17,7 @@ export async function pageNow() {
   }
 }
 
-/** @param {Element} part Whether somebody is in the middle of something there. */
+/** @param {Element} part Whether the user is busy there. */
 function inUse(part) {
   const selection = document.getSelection();
   const selecting = selection && !selection.isCollapsed && selection.anchorNode && part.contains(selection.anchorNode);

@@ -57,7 +57,7 @@ pub(crate) fn severity_badge(severity: Severity) -> Markup {
 
 pub(crate) fn pattern_badges(pattern: &PatternView) -> Markup {
     html! {
-        @if pattern.regression { (badge("dead", "●", "back again")) " " }
+        @if pattern.regression { (badge("dead", "●", "regression")) " " }
         @match pattern.state {
             PatternState::New => { (badge("wait", "", "new")) " " }
             PatternState::Acknowledged => { (badge("", "", "acknowledged")) " " }

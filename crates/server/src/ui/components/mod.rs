@@ -10,7 +10,7 @@ pub(crate) use badge::{
 };
 pub(crate) use chart::{ChartBar, bars, spark};
 pub(crate) use text::{
-    ago, ahead, bytes, clock, exact, grouped, line, link_or_text, of, percent, prose, said, span, template, visible,
+    ago, ahead, bytes, clock, exact, grouped, isolated, line, link_or_text, of, percent, prose, span, template, visible,
 };
 
 use maud::{Markup, html};
@@ -91,7 +91,7 @@ pub(crate) fn field(name: &str, label: &str, value: &str, placeholder: &str) -> 
 pub(crate) fn reason_field(required: bool) -> Markup {
     html! {
         label.field {
-            span { "Reason" @if !required { span.faint { " (kept in the history)" } } }
+            span { "Reason" @if !required { span.faint { " (shown in the history)" } } }
             input type="text" name="reason" required[required] maxlength="2000";
         }
     }

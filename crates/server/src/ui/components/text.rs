@@ -9,7 +9,7 @@ use redrive_core::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 const LINE_MAX_CHARS: usize = 180;
 
 /// Reported text, isolated from the text direction around it.
-pub(crate) fn said(text: &str) -> Markup {
+pub(crate) fn isolated(text: &str) -> Markup {
     html! { bdi { (visible(text)) } }
 }
 
@@ -83,8 +83,8 @@ pub(crate) fn link_or_text(text: &str) -> Markup {
     let leads = ["https://", "http://"].iter().any(|scheme| text.starts_with(scheme));
     html! {
         @if leads && !text.contains(|c: char| c.is_control() || c.is_whitespace()) {
-            a href=(text) rel="noopener noreferrer nofollow" target="_blank" { (said(text)) }
-        } @else { (said(text)) }
+            a href=(text) rel="noopener noreferrer nofollow" target="_blank" { (isolated(text)) }
+        } @else { (isolated(text)) }
     }
 }
 
@@ -112,11 +112,11 @@ pub(crate) fn percent(part: u64, whole: u64) -> Option<String> {
     (whole > 0).then(|| format!("{:.1} %", part as f64 * 100.0 / whole as f64))
 }
 
-pub(crate) fn bytes(n: usize) -> String {
-    const UNITS: [(usize, &str); 2] = [(1024 * 1024, "MiB"), (1024, "KiB")];
+pub(crate) fn bytes(n: u64) -> String {
+    const UNITS: [(u64, &str); 2] = [(1024 * 1024, "MiB"), (1024, "KiB")];
     match UNITS.into_iter().find(|(unit, _)| n >= 2 * unit) {
         Some((unit, name)) => format!("{} {name}", n / unit),
-        None => format!("{} bytes", grouped(n as u64)),
+        None => format!("{} bytes", grouped(n)),
     }
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn ago(at: Timestamp, now: Timestamp) -> Markup {
 
 /// The same for an optional time.
 pub(crate) fn ahead(at: Option<Timestamp>, now: Timestamp) -> Markup {
-    html! { @if let Some(at) = at { (ago(at, now)) } @else { "until somebody says so" } }
+    html! { @if let Some(at) = at { (ago(at, now)) } @else { "until closed" } }
 }
 
 /// The time of day for a timeline, with the date if it is older than a day.
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn reported_text_is_escaped_isolated_and_made_visible() {
-        assert_eq!(said("<script>\u{202e}\0\r\n&").into_string(), "<bdi>&lt;script&gt;\\u202e\\u0000\n&amp;</bdi>");
+        assert_eq!(isolated("<script>\u{202e}\0\r\n&").into_string(), "<bdi>&lt;script&gt;\\u202e\\u0000\n&amp;</bdi>");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The front page: what needs a person first, then rates, troubles and root causes.
+//! The front page: what needs a person first, then rates, issues and root causes.
 
 mod read;
 
@@ -12,8 +12,8 @@ use redrive_core::wire::{BreakerView, PatternDetail, RunSummary, Severity, Stats
 
 use self::read::OverviewData;
 use super::components::{
-    ChartBar, ago, ahead, bars, because_badge, breaker_badge, empty, exact, fact, facts, grouped, head, of, panel,
-    pattern_badges, percent, said, severity_badge, span, spark, state_word_badge, template,
+    ChartBar, ago, ahead, bars, because_badge, breaker_badge, empty, exact, fact, facts, grouped, head, isolated, of,
+    panel, pattern_badges, percent, severity_badge, span, spark, state_word_badge, template,
 };
 use super::layout::Tab;
 use super::links;
@@ -25,22 +25,22 @@ use crate::problem::Result;
 const SPARK_HOURS: usize = 24;
 
 pub(crate) async fn get(app: App, visit: PageRequest) -> Result<PageContent> {
-    let seen = OverviewData::read(&app, &visit.who).await?;
+    let data = OverviewData::read(&app, &visit.who).await?;
     let main = html! {
-        (headline(&seen))
-        (needs_panel(&seen))
-        div data-live="figures" { (figures(&seen)) }
-        div.cols { (rates(&seen)) div.stack { (trouble_panel(&seen)) } }
-        (causes(&seen))
+        (headline(&data))
+        (needs_panel(&data))
+        div data-live="figures" { (figures(&data)) }
+        div.cols { (rates(&data)) div.stack { (trouble_panel(&data)) } }
+        (causes(&data))
     };
     Ok(PageContent::new("Overview", Tab::Overview, main))
 }
 
-fn headline(seen: &OverviewData) -> Markup {
-    let waiting = seen.needing();
-    let largest = seen.patterns.first().map(|largest| largest.pattern.open).filter(|open| *open > 1);
-    let said = match (waiting, largest) {
-        (0, _) => html! { "Nothing waits for a person." },
+fn headline(data: &OverviewData) -> Markup {
+    let waiting = data.needing();
+    let largest = data.patterns.first().map(|largest| largest.pattern.open).filter(|open| *open > 1);
+    let headline = match (waiting, largest) {
+        (0, _) => html! { "Nothing needs a person." },
         (1, _) => html! { "One run needs a person." },
         (waiting, Some(open)) => {
             html! {
@@ -49,38 +49,38 @@ fn headline(seen: &OverviewData) -> Markup {
         }
         (waiting, None) => html! { (grouped(waiting)) " runs need a person." },
     };
-    let scheduled = seen.standing.of(StateName::Scheduled);
+    let scheduled = data.standing.of(StateName::Scheduled);
     let why = html! {
-        "Everything else goes by itself: " (of(scheduled, "run")) " waiting for a retry, "
-        (grouped(seen.standing.of(StateName::Running))) " running"
-        @if let Some(share) = seen.recovery_rate() {
-            ", " (share) " of the runs that failed in the last 24 hours have recovered"
+        "Automation handles the rest: " (of(scheduled, "run")) " waiting for a retry, "
+        (grouped(data.standing.of(StateName::Running))) " running"
+        @if let Some(share) = data.recovery_rate() {
+            ", " (share) " of the runs that failed in the last 24 hours recovered"
         }
         "."
     };
     let action = html! {
-        @if waiting > 0 { a.button.primary href="/runs?state=dead,review" { "Review the " (grouped(waiting)) } }
+        @if waiting > 0 { a.button.primary href="/runs?state=dead,review" { "Review " (of(waiting, "run")) } }
         @else { a.button.primary href="/patterns" { "See what failed" } }
     };
-    head(&said, &why, &action)
+    head(&headline, &why, &action)
 }
 
 /// Every number links to its list.
-fn figures(seen: &OverviewData) -> Markup {
+fn figures(data: &OverviewData) -> Markup {
     let figure = |to: &str, word: &str, number: &Markup, note: &Markup| {
         html! { a href=(to) { span.muted { (word) } b { (number) } span.faint { (note) } } }
     };
-    let (dead, day) = (seen.standing.of(StateName::Dead), &seen.day);
+    let (dead, day) = (data.standing.of(StateName::Dead), &data.day);
     html! {
         div.figures {
             (figure("/runs?state=dead", "Dead letters", &html! { (grouped(dead)) },
                 &html! { "+" (grouped(day.dead)) " in 24 h" }))
-            (figure("/runs?state=scheduled", "Waiting for retry", &html! { (grouped(seen.standing.of(StateName::Scheduled))) },
-                &html! { (grouped(seen.standing.held)) " held back" }))
+            (figure("/runs?state=scheduled", "Waiting for retry", &html! { (grouped(data.standing.of(StateName::Scheduled))) },
+                &html! { (grouped(data.standing.held)) " held" }))
             (figure("/runs?state=recovered", "Recovered, 24 h", &html! { (grouped(day.recovered)) },
-                &html! { @match seen.recovery_rate() { Some(share) => { (share) " of failed runs" } None => "nothing failed" } }))
-            (figure("/runs?state=recovered,resolved", "Time to resolution", &html! { (time(seen.by_itself_ms)) },
-                &html! { "by itself · " (time(seen.by_a_person_ms)) " by a person" }))
+                &html! { @match data.recovery_rate() { Some(share) => { (share) " of failed runs" } None => "no failures" } }))
+            (figure("/runs?state=recovered,resolved", "Time to resolution", &html! { (time(data.by_itself_ms)) },
+                &html! { "automatic · " (time(data.by_a_person_ms)) " by a person" }))
         }
     }
 }
@@ -89,15 +89,15 @@ fn time(ms: Option<u64>) -> String {
     ms.map_or_else(|| "–".into(), span)
 }
 
-fn rates(seen: &OverviewData) -> Markup {
+fn rates(data: &OverviewData) -> Markup {
     let series = [("s-good", "recovered"), ("s-wait", "retried"), ("s-dead", "dead")];
-    let shown: Vec<ChartBar> = seen.stats.hours.iter().map(bar).collect();
-    let (failed, dead) = (seen.day.failed, seen.day.dead);
+    let shown: Vec<ChartBar> = data.stats.hours.iter().map(bar).collect();
+    let (failed, dead) = (data.day.failed, data.day.dead);
     let about = format!(
         "By the hour over the last 24 hours: {} failed attempts, {} retried, {} recovered, {} dead",
         grouped(failed),
-        grouped(seen.day.retried),
-        grouped(seen.day.recovered),
+        grouped(data.day.retried),
+        grouped(data.day.recovered),
         grouped(dead)
     );
     let legend = html! {
@@ -112,8 +112,8 @@ fn rates(seen: &OverviewData) -> Markup {
     let body = html! {
         div.body {
             (bars(&about, &series, Some("failed attempts"), &shown))
-            p.muted { (grouped(failed)) " failed attempts in all"
-                @if let Some(first) = seen.stats.hours.first() { ", since " (exact(first.hour)) } "." }
+            p.muted { (grouped(failed)) " failed attempts in total"
+                @if let Some(first) = data.stats.hours.first() { ", since " (exact(first.hour)) } "." }
         }
     };
     panel("rates", "Last 24 hours", &legend, &body)
@@ -128,37 +128,37 @@ fn bar(point: &StatsPoint) -> ChartBar {
     }
 }
 
-fn causes(seen: &OverviewData) -> Markup {
-    let open: u64 = seen.patterns.iter().map(|detail| detail.pattern.open).sum();
-    let all = seen.standing.of(StateName::Dead)
-        + seen.standing.of(StateName::Review)
-        + seen.standing.of(StateName::Scheduled)
-        + seen.standing.of(StateName::Running);
+fn causes(data: &OverviewData) -> Markup {
+    let open: u64 = data.patterns.iter().map(|detail| detail.pattern.open).sum();
+    let all = data.standing.of(StateName::Dead)
+        + data.standing.of(StateName::Review)
+        + data.standing.of(StateName::Scheduled)
+        + data.standing.of(StateName::Running);
     let end = html! {
         @if let Some(share) = percent(open.min(all), all) {
-            span.wide { (seen.patterns.len()) " explain " (share) " of what is open · " }
+            span.wide { (data.patterns.len()) " patterns cover " (share) " of open runs · " }
         }
         a href="/patterns" { "All patterns" }
     };
     let body = html! {
-        @if seen.patterns.is_empty() {
-            (empty("No failure is open.", &html! {
-                "When runs fail they are grouped here by what they have in common: one cause, one fix, many runs."
+        @if data.patterns.is_empty() {
+            (empty("No open failures.", &html! {
+                "Failed runs are grouped here by root cause, so that one fix can clear many of them."
             }))
         } @else {
             div.scroll { table {
                 thead { tr {
                     th { "Root cause" } th.wide { "24 h" } th.num { "Open" } th.num.wide { "Tenants" }
-                    th.wide { "First seen" } th { span.faint { "Next" } }
+                    th.wide { "First seen" } th { span.faint { "Action" } }
                 } }
-                tbody { @for detail in &seen.patterns { (cause(seen, detail)) } }
+                tbody { @for detail in &data.patterns { (cause(data, detail)) } }
             } }
         }
     };
     panel("causes", "Root causes", &end, &body)
 }
 
-fn cause(seen: &OverviewData, detail: &PatternDetail) -> Markup {
+fn cause(data: &OverviewData, detail: &PatternDetail) -> Markup {
     let pattern = &detail.pattern;
     let to = links::pattern(&pattern.id);
     let hours: Vec<u64> = detail.body.hours.iter().rev().take(SPARK_HOURS).rev().map(|hour| hour.failed).collect();
@@ -171,10 +171,10 @@ fn cause(seen: &OverviewData, detail: &PatternDetail) -> Markup {
                 a href=(links::runs([("pattern", pattern.id.as_str()), ("state", "dead,review,scheduled,running")])) { (grouped(pattern.open)) }
             }
             td.num.wide { (pattern.tenants.len()) }
-            td.nowrap.wide.muted { (ago(pattern.first_seen, seen.now)) }
+            td.nowrap.wide.muted { (ago(pattern.first_seen, data.now)) }
             td.act {
-                @if pattern.category == redrive_core::reason::Category::Transient { span.faint { "retrying by itself" } }
-                @else { a.button href=(to) { "Look…" } }
+                @if pattern.category == redrive_core::reason::Category::Transient { span.faint { "retried automatically" } }
+                @else { a.button href=(to) { "Open" } }
             }
         }
     }
@@ -186,73 +186,73 @@ const NAMED_MAX: usize = 4;
 const KINDS: [(DeadBecause, &str, &str); 7] = [
     (
         DeadBecause::Unsafe,
-        "An effect was begun and nobody knows whether it happened, or it is done and can’t be repeated. Check, then go on.",
+        "An effect may have happened, or it happened and can’t be repeated. Check it before you replay.",
         "Reconcile…",
     ),
     (
         DeadBecause::Poison,
-        "The same failure again and again, or it kills its workers. Mend the cause before it goes round once more.",
-        "Look…",
+        "The same failure keeps coming back, or workers keep going silent. Fix the cause before you replay.",
+        "Open",
     ),
-    (DeadBecause::Permanent, "No retry can help: code, credentials or data have to be corrected first.", "Fix…"),
-    (DeadBecause::Exhausted, "Every retry was used up. Once the cause has passed, send them round again.", "Redrive…"),
-    (DeadBecause::Expired, "An approval or a deadline passed before anybody answered.", "Decide…"),
-    (DeadBecause::Rejected, "Nobody took them: no worker, no consumer, or they could not fit.", "Look…"),
-    (DeadBecause::Manual, "Somebody stopped them.", "Decide…"),
+    (DeadBecause::Permanent, "No retry can help until code, credentials or data are corrected.", "Fix…"),
+    (DeadBecause::Exhausted, "All retries are used up. Replay once the cause is gone.", "Replay…"),
+    (DeadBecause::Expired, "An approval request or a deadline expired.", "Decide…"),
+    (DeadBecause::Rejected, "No worker took them, or their payload does not fit the model.", "Open"),
+    (DeadBecause::Manual, "Stopped by a person.", "Decide…"),
 ];
 
-fn needs_panel(seen: &OverviewData) -> Markup {
-    let oldest = seen.waiting.iter().map(|run| run.received_at).min();
-    let end = html! { @if let Some(oldest) = oldest { "of the newest, the oldest came " (ago(oldest, seen.now)) } };
-    let kinds: Vec<_> = KINDS.iter().filter(|(because, ..)| seen.standing.because(*because) > 0).collect();
-    let review = seen.standing.of(StateName::Review);
+fn needs_panel(data: &OverviewData) -> Markup {
+    let oldest = data.waiting.iter().map(|run| run.received_at).min();
+    let end = html! { @if let Some(oldest) = oldest { "oldest of the newest: " (ago(oldest, data.now)) } };
+    let kinds: Vec<_> = KINDS.iter().filter(|(because, ..)| data.standing.because(*because) > 0).collect();
+    let review = data.standing.of(StateName::Review);
     let body = html! {
         @if kinds.is_empty() && review == 0 {
             (empty("All clear.", &html! {
-                "Runs that automation must not continue alone will stand here, each with its next action. What only "
-                "needs time is retried without you."
+                "Runs that automation can’t continue are listed here, each with its next action. Everything else is "
+                "retried automatically."
             }))
         } @else {
             div.scroll { table { tbody {
-                @for (because, says, next) in kinds.iter().take(1) { (kind(seen, *because, says, next)) }
-                @if review > 0 { (reviews(seen, review)) }
-                (critical(seen))
-                @for (because, says, next) in kinds.iter().skip(1) { (kind(seen, *because, says, next)) }
+                @for (because, says, next) in kinds.iter().take(1) { (kind(data, *because, says, next)) }
+                @if review > 0 { (reviews(data, review)) }
+                (critical(data))
+                @for (because, says, next) in kinds.iter().skip(1) { (kind(data, *because, says, next)) }
             } } }
         }
     };
     panel("needs", "Needs you now", &end, &body)
 }
 
-fn kind(seen: &OverviewData, because: DeadBecause, says: &str, next: &str) -> Markup {
+fn kind(data: &OverviewData, because: DeadBecause, says: &str, next: &str) -> Markup {
     let to = links::runs([("state", "dead"), ("dead_because", because.as_str())]);
     row(
         &to,
-        &grouped(seen.standing.because(because)),
+        &grouped(data.standing.because(because)),
         &because_badge(because),
         &html! { (says) },
-        &whom(&seen.waiting, |run| run.dead_because == Some(because)),
+        &whom(&data.waiting, |run| run.dead_because == Some(because)),
         next,
     )
 }
 
-fn reviews(seen: &OverviewData, review: u64) -> Markup {
+fn reviews(data: &OverviewData, review: u64) -> Markup {
     let of_review = |run: &RunSummary| run.state == StateName::Review;
-    let says = html! { "Replays that wait for a second pair of eyes." };
+    let says = html! { "Replays waiting for approval." };
     let badge = state_word_badge(StateName::Review);
-    row("/runs?state=review", &grouped(review), &badge, &says, &whom(&seen.waiting, of_review), "Approve…")
+    row("/runs?state=review", &grouped(review), &badge, &says, &whom(&data.waiting, of_review), "Approve…")
 }
 
-fn critical(seen: &OverviewData) -> Markup {
-    let n = seen.critical.total.unwrap_or(0);
+fn critical(data: &OverviewData) -> Markup {
+    let n = data.critical.total.unwrap_or(0);
     if n == 0 {
         return html! {};
     }
-    let more = if seen.critical.total_capped { "+" } else { "" };
+    let more = if data.critical.total_capped { "+" } else { "" };
     let count = format!("{}{more}", grouped(n));
-    let says = html! { "Whoever sent them said that they matter most." };
+    let says = html! { "Reported as critical." };
     let to = "/runs?state=dead&severity=critical";
-    row(to, &count, &severity_badge(Severity::Critical), &says, &whom(&seen.critical.runs, |_| true), "Open")
+    row(to, &count, &severity_badge(Severity::Critical), &says, &whom(&data.critical.runs, |_| true), "Open")
 }
 
 fn row(to: &str, count: &str, badge: &Markup, says: &Markup, whom: &Markup, next: &str) -> Markup {
@@ -277,7 +277,7 @@ fn named(one: &str, names: &BTreeSet<&str>) -> Markup {
     html! {
         @if !names.is_empty() {
             (one) @if names.len() > 1 { "s" } " "
-            @for (at, name) in names.iter().take(NAMED_MAX).enumerate() { @if at > 0 { ", " } (said(name)) }
+            @for (at, name) in names.iter().take(NAMED_MAX).enumerate() { @if at > 0 { ", " } (isolated(name)) }
             @if names.len() > NAMED_MAX { " and " (names.len() - NAMED_MAX) " more" }
         }
     }
@@ -286,59 +286,59 @@ fn named(one: &str, names: &BTreeSet<&str>) -> Markup {
 const ROWS_MAX: usize = 6;
 const TENANTS_MAX: usize = 4;
 
-fn trouble_panel(seen: &OverviewData) -> Markup {
+fn trouble_panel(data: &OverviewData) -> Markup {
     let mut rows: Vec<Markup> = Vec::new();
-    let not_closed = seen.breakers.iter().filter(|breaker| breaker.state != breaker::StateName::Closed);
-    rows.extend(not_closed.take(ROWS_MAX).map(|breaker| fact("Breaker", &says(seen, breaker))));
-    if let Some(jump) = seen.health.clock {
+    let not_closed = data.breakers.iter().filter(|breaker| breaker.state != breaker::StateName::Closed);
+    rows.extend(not_closed.take(ROWS_MAX).map(|breaker| fact("Breaker", &says(data, breaker))));
+    if let Some(jump) = data.health.clock {
         let way = if jump.by_ms < 0 { "back" } else { "forward" };
         let says = html! {
-            "The server's clock was set " (way) " " (ago(jump.jumped_at, seen.now))
-            @if jump.ahead_ms > 0 { "; times here are ahead of it by " (grouped(jump.ahead_ms / 1_000)) " s" }
+            "The server’s clock was set " (way) " " (ago(jump.jumped_at, data.now))
+            @if jump.ahead_ms > 0 { "; times shown here are " (grouped(jump.ahead_ms / 1_000)) " s ahead of it" }
         };
         rows.push(fact("Clock", &says));
     }
-    for queue in seen.health.queues_without_workers.iter().take(ROWS_MAX) {
+    for queue in data.health.queues_without_workers.iter().take(ROWS_MAX) {
         let says = html! {
-            a href=(format!("/queues/{}", queue.queue)) { (said(queue.queue.as_str())) }
-            " has due runs and no worker, the oldest due " (ago(queue.oldest_due_at, seen.now))
+            a href=(format!("/queues/{}", queue.queue)) { (isolated(queue.queue.as_str())) }
+            " has due runs and no worker; oldest due " (ago(queue.oldest_due_at, data.now))
         };
         rows.push(fact("Queue", &says));
     }
-    for queue in seen.health.queues_without_owner.iter().take(ROWS_MAX) {
+    for queue in data.health.queues_without_owner.iter().take(ROWS_MAX) {
         rows.push(fact(
             "Queue",
-            &html! { a href=(format!("/queues/{queue}")) { (said(queue.as_str())) } " has no owner" },
+            &html! { a href=(format!("/queues/{queue}")) { (isolated(queue.as_str())) } " has no owner" },
         ));
     }
-    for tenant in seen.tenants.iter().filter(|tenant| tenant.dead > 0).take(TENANTS_MAX) {
+    for tenant in data.tenants.iter().filter(|tenant| tenant.dead > 0).take(TENANTS_MAX) {
         let to = super::links::runs([("state", "dead"), ("tenant", tenant.tenant.as_str())]);
         let says = html! {
-            a href=(format!("/tenants/{}", tenant.tenant)) { (said(tenant.tenant.as_str())) } " has "
+            a href=(format!("/tenants/{}", tenant.tenant)) { (isolated(tenant.tenant.as_str())) } " has "
             a href=(to) { (grouped(tenant.dead)) " dead" }
-            @if let Some(at) = tenant.last_failure_at { ", last failure " (ago(at, seen.now)) }
+            @if let Some(at) = tenant.last_failure_at { ", last failure " (ago(at, data.now)) }
         };
         rows.push(fact("Tenant", &says));
     }
     let body = html! {
-        div.body { @if rows.is_empty() { span.muted { "Every breaker is closed, every queue has a worker and an owner." } }
+        div.body { @if rows.is_empty() { span.muted { "No issues: every breaker is closed, every queue has a worker and an owner." } }
             @else { (facts(&rows)) } }
     };
-    panel("trouble", "Not as it should be", &html! {}, &body)
+    panel("trouble", "Issues", &html! {}, &body)
 }
 
-fn says(seen: &OverviewData, breaker: &BreakerView) -> Markup {
+fn says(data: &OverviewData, breaker: &BreakerView) -> Markup {
     html! {
         (breaker_badge(breaker.state)) " "
-        @if let Some(tenant) = &breaker.tenant { a href=(format!("/tenants/{tenant}")) { (said(tenant.as_str())) } " " }
-        @if let Some(provider) = &breaker.provider { (said(provider.as_str())) " " }
-        @if let Some(model) = &breaker.model { (said(model.as_str())) }
+        @if let Some(tenant) = &breaker.tenant { a href=(format!("/tenants/{tenant}")) { (isolated(tenant.as_str())) } " " }
+        @if let Some(provider) = &breaker.provider { (isolated(provider.as_str())) " " }
+        @if let Some(model) = &breaker.model { (isolated(model.as_str())) }
         @if let (Some(failed), Some(attempts)) = (breaker.failed, breaker.attempts) {
             " · " (grouped(failed)) " of " (grouped(attempts)) " failed"
         }
         @if breaker.held > 0 { " · " (grouped(breaker.held)) " held" }
         @if breaker.state == breaker::StateName::Open {
-            " · " @if breaker.by_hand { "by hand, " } "until " (ahead(breaker.until, seen.now))
+            " · " @if breaker.by_hand { "opened manually, " } "until " (ahead(breaker.until, data.now))
         }
     }
 }

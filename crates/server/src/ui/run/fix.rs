@@ -1,45 +1,41 @@
-//! `/runs/{tenant}/{run_id}/fix`: replay with a fix. Edit the payload, say what else is to be different, and see the
-//! differences and the plan before anything is sent.
+//! `/runs/{tenant}/{run_id}/fix`: replay with a fix. It shows the differences and the plan before anything is sent.
 
 use maud::{Markup, html};
-use redrive_core::ids::{RunId, Tenant};
 use redrive_core::json::{Tape, diff};
 use redrive_core::wire::{Fix, PlanAnswer, ReplayRequest, RevisionView};
 use redrive_engine::{DetailCall, RunRef};
 
-use super::super::components::{field, head, hidden, panel, reason_field, said};
+use super::super::components::{field, head, hidden, isolated, panel, reason_field};
 use super::super::form::Form;
 use super::super::layout::Tab;
 use super::super::links;
-use super::super::page::{FormResult, PageContent, PageRequest};
+use super::super::page::{FormResult, PageContent};
 use super::payload::diff as shown_diff;
-use super::{RunPageData, named, plan};
+use super::{RunPageData, RunRequest, named, plan};
 use crate::api::v1::runs::replay::prepared;
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::body::parse_free;
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 
-type OnRun = PageRequest<(Tenant, RunId)>;
-
-/// Laid out to be edited only up to this; a larger one is edited as it is.
+/// Larger payloads are not pretty-printed.
 const PRETTY_MAX_BYTES: usize = 256 * 1024;
 
-pub(crate) async fn get(app: App, visit: OnRun) -> Result<PageContent> {
+pub(crate) async fn get(app: App, visit: RunRequest) -> Result<PageContent> {
     let at = named(&visit.who, visit.path)?;
     let _turn = app.answers.turn(visit.who.holder()).await?;
     let current = app.store.revision(&at, None).await?;
     let draft = FixDraft { payload: pretty(&current), ..FixDraft::default() };
-    Ok(sheet(&at, &visit.who, &current, &draft, None))
+    Ok(content(&at, &visit.who, &current, &draft, None))
 }
 
 /// Shows what it would do; nothing is sent.
-pub(crate) async fn check(app: App, visit: OnRun, form: Form) -> Result<FormResult> {
+pub(crate) async fn check(app: App, visit: RunRequest, form: Form) -> Result<FormResult> {
     let at = named(&visit.who, visit.path)?;
     let current = app.store.revision(&at, None).await?;
     let draft = FixDraft::of(&form);
-    let looked = look(&app, &visit.who, &at, &current, &form).await;
-    Ok(FormResult::Show(sheet(&at, &visit.who, &current, &draft, Some(looked))))
+    let review = review_fix(&app, &visit.who, &at, &current, &form).await;
+    Ok(FormResult::Show(content(&at, &visit.who, &current, &draft, Some(review))))
 }
 
 /// The fields as typed.
@@ -67,7 +63,7 @@ impl FixDraft {
     }
 }
 
-/// What a form asks for, as the API's own request. A payload that says the same as the one there is no fix.
+/// The form as a request to the API.
 pub(super) fn request(form: &Form) -> Result<ReplayRequest> {
     let fix = match form.exact("payload").filter(|text| !text.trim().is_empty()) {
         Some(text) => Some(Fix { json_patch: None, payload: Some(parse_free(text.as_bytes())?) }),
@@ -89,11 +85,11 @@ struct FixReview {
     diff: Markup,
     plan: PlanAnswer,
     plan_shown: Markup,
-    /// The payload to send; none where it says the same as before.
+    /// The payload to send; none if it equals the current one.
     payload: Option<String>,
 }
 
-async fn look(app: &App, who: &Visitor, at: &RunRef, current: &RevisionView, form: &Form) -> Result<FixReview> {
+async fn review_fix(app: &App, who: &Visitor, at: &RunRef, current: &RevisionView, form: &Form) -> Result<FixReview> {
     let mut wanted = request(form)?;
     let before = compact(current.payload.as_ref().map_or("null", |payload| payload.get()));
     let edited = wanted.fix.as_ref().and_then(|fix| fix.payload.as_ref()).map(|raw| compact(raw.get()));
@@ -109,33 +105,33 @@ async fn look(app: &App, who: &Visitor, at: &RunRef, current: &RevisionView, for
     };
     let replay = prepared(app, at, wanted, form.bytes).await?;
     let plan = app.store.plan(at, replay).await?;
-    let seen = RunPageData::read(app, who, at, DetailCall::default()).await?;
-    Ok(FixReview { diff: shown_diff(&operations, more), plan_shown: plan::steps(&seen, &plan), plan, payload })
+    let data = RunPageData::read(app, who, at, DetailCall::default()).await?;
+    Ok(FixReview { diff: shown_diff(&operations, more), plan_shown: plan::steps(&data, &plan), plan, payload })
 }
 
-fn sheet(
+fn content(
     at: &RunRef,
     who: &Visitor,
     current: &RevisionView,
     draft: &FixDraft,
-    looked: Option<Result<FixReview>>,
+    review: Option<Result<FixReview>>,
 ) -> PageContent {
     let run = links::run(&at.tenant, &at.run_id);
     let why = html! {
-        "Edit what is to be different, look at the differences and the plan, then send. It becomes revision "
+        "Edit the payload, check the differences and the plan, then replay. The edit becomes revision "
         (current.revision + 1) "; the original never changes."
     };
-    let ready = matches!(&looked, Some(Ok(looked)) if looked.plan.refused.is_none());
+    let ready = matches!(&review, Some(Ok(review)) if review.plan.refused.is_none());
     let actions = html! {
         a.button href=(run) { "Back" }
         @if ready { button.primary form="send" { "Replay with this fix" } }
         @else { button.primary form="draft" { "Check" } }
     };
     let main = html! {
-        (head(&html! { "Replay " (said(at.run_id.as_str())) " with a fix" }, &why, &actions))
+        (head(&html! { "Replay " (isolated(at.run_id.as_str())) " with a fix" }, &why, &actions))
         div.cols {
             div.stack { (editor(&run, who, draft)) }
-            div.stack id="checked" data-fix="" aria-live="polite" { (checked(&run, who, draft, looked)) }
+            div.stack id="checked" data-fix="" aria-live="polite" { (checked(&run, who, draft, review)) }
         }
     };
     PageContent::new(format!("Fix {}", at.run_id), Tab::Runs, main)
@@ -149,37 +145,37 @@ fn editor(run: &str, who: &Visitor, draft: &FixDraft) -> Markup {
                 textarea.mono name="payload" rows="18" spellcheck="false" autocomplete="off" { "\n" (draft.payload) } }
             p.error id="syntax" role="alert" hidden {}
             div.grid {
-                (field("instruction", "Say this to the agent, too", &draft.instruction, ""))
+                (field("instruction", "Additional instruction", &draft.instruction, ""))
                 (field("model", "Another model", &draft.model, ""))
                 (field("agent", "Another agent", &draft.agent, ""))
                 (field("queue", "Another queue", &draft.queue, ""))
-                (field("from_step", "From this step on", &draft.from_step, ""))
+                (field("from_step", "Start from step", &draft.from_step, ""))
             }
         }
     };
-    panel("editor", "What is to be different", &html! {}, &body)
+    panel("editor", "Changes", &html! {}, &body)
 }
 
-fn checked(run: &str, who: &Visitor, draft: &FixDraft, looked: Option<Result<FixReview>>) -> Markup {
-    match looked {
-        None => panel("differences", "Differences", &html! {}, &html! { div.body.muted { "Nothing is checked yet." } }),
-        Some(Err(problem)) => panel("differences", "This can’t be sent", &html! {}, &wrong(&problem)),
-        Some(Ok(looked)) => html! {
-            (panel("differences", "Differences", &html! {}, &html! { div.body { (looked.diff) } }))
-            (panel("plan", "Then", &html! { "plan " code { (looked.plan.hash.get(..8).unwrap_or_default()) } }, &html! {
-                (looked.plan_shown)
-                @if looked.plan.refused.is_none() { div.body { (send(run, who, draft, &looked)) } }
+fn checked(run: &str, who: &Visitor, draft: &FixDraft, review: Option<Result<FixReview>>) -> Markup {
+    match review {
+        None => panel("differences", "Differences", &html! {}, &html! { div.body.muted { "Not checked yet." } }),
+        Some(Err(problem)) => panel("differences", "This can’t be replayed", &html! {}, &wrong(&problem)),
+        Some(Ok(review)) => html! {
+            (panel("differences", "Differences", &html! {}, &html! { div.body { (review.diff) } }))
+            (panel("plan", "Replay plan", &html! { "plan " code { (review.plan.hash.get(..8).unwrap_or_default()) } }, &html! {
+                (review.plan_shown)
+                @if review.plan.refused.is_none() { div.body { (send(run, who, draft, &review)) } }
             }))
         },
     }
 }
 
-fn wrong(problem: &Problem) -> Markup {
-    html! { div.body { p.error { (said(&problem.detail)) } p.muted { (problem.code.help()) } } }
+fn wrong(problem: &HttpProblem) -> Markup {
+    html! { div.body { p.error { (isolated(&problem.detail)) } p.muted { (problem.code.help()) } } }
 }
 
 /// Sends exactly the reviewed plan, by its hash.
-fn send(run: &str, who: &Visitor, draft: &FixDraft, looked: &FixReview) -> Markup {
+fn send(run: &str, who: &Visitor, draft: &FixDraft, review: &FixReview) -> Markup {
     let pairs = [
         ("instruction", &draft.instruction),
         ("model", &draft.model),
@@ -190,15 +186,15 @@ fn send(run: &str, who: &Visitor, draft: &FixDraft, looked: &FixReview) -> Marku
     html! {
         form id="send" method="post" action=(format!("{run}/replay")) {
             (hidden("csrf", who.csrf()))
-            (hidden("plan_hash", &looked.plan.hash))
-            @if let Some(payload) = &looked.payload { (hidden("payload", payload)) }
+            (hidden("plan_hash", &review.plan.hash))
+            @if let Some(payload) = &review.payload { (hidden("payload", payload)) }
             @for (name, value) in pairs { @if !value.is_empty() { (hidden(name, value)) } }
             (reason_field(false))
         }
     }
 }
 
-/// With line breaks and indents where that is worth it; numbers and strings keep their own spelling.
+/// Pretty-prints the payload; numbers and strings keep their spelling.
 fn pretty(current: &RevisionView) -> String {
     let Some(raw) = &current.payload else { return String::new() };
     let text = raw.get();
@@ -242,7 +238,7 @@ fn pretty(current: &RevisionView) -> String {
     out
 }
 
-/// Without the white space between values; what stands in strings stays.
+/// Removes white space between values, not within strings.
 fn compact(text: &str) -> String {
     let (mut in_string, mut escaped) = (false, false);
     let keep = |c: &char| {

@@ -1,5 +1,4 @@
-//! `/runs/{tenant}/{run_id}`: what happened, what is advised, what a replay would do, every attempt, the payload, and the
-//! actions that the run's state allows.
+//! `/runs/{tenant}/{run_id}`: one run with its replay plan, timeline and payload, and the actions that its state allows.
 
 mod acts;
 mod fix;
@@ -25,7 +24,7 @@ use redrive_core::wording::{advice, happened};
 use redrive_engine::{DetailCall, PageCall, RunFilter, RunRef, TenantScope};
 
 use super::components::{
-    ago, exact, fact, facts, head, hidden, line, link_or_text, panel, post_form, said, severity_badge, state_badge,
+    ago, exact, fact, facts, head, hidden, isolated, line, link_or_text, panel, post_form, severity_badge, state_badge,
     template, visible,
 };
 use super::layout::Tab;
@@ -35,9 +34,13 @@ use crate::api::v1::runs::{read, replay};
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::problem::Result;
+use crate::query::NoQuery;
 
 /// How many other runs of the same pattern are listed.
 const NEIGHBOURS: u32 = 6;
+
+/// A request about one run.
+type RunRequest<Q = NoQuery> = PageRequest<(Tenant, RunId), Q>;
 
 /// The run of a path. Another tenant's is not found, whether it exists or not.
 fn named(who: &Visitor, (tenant, run_id): (Tenant, RunId)) -> Result<RunRef> {
@@ -82,7 +85,7 @@ impl RunPageData {
     }
 }
 
-/// A run that can't be planned for has no plan to show; why not is said by the verbs.
+/// None for a run that can't be replayed; its actions say why.
 async fn plan_of(app: &App, at: &RunRef) -> Option<PlanAnswer> {
     let replay = replay::prepared(app, at, ReplayRequest::default(), 0).await.ok()?;
     app.store.plan(at, replay).await.ok()
@@ -103,61 +106,61 @@ async fn queue_of(app: &App, who: &Visitor, run: &RunSummary) -> Option<QueueVie
     if who.is_operator() { app.store.queue(&run.queue).await.ok() } else { None }
 }
 
-pub(crate) async fn get(app: App, visit: PageRequest<(Tenant, RunId), read::PagesQuery>) -> Result<PageContent> {
+pub(crate) async fn get(app: App, visit: RunRequest<read::PagesQuery>) -> Result<PageContent> {
     let at = named(&visit.who, visit.path)?;
     let _turn = app.answers.turn(visit.who.holder()).await?;
-    let seen = RunPageData::read(&app, &visit.who, &at, visit.query.0).await?;
+    let data = RunPageData::read(&app, &visit.who, &at, visit.query.0).await?;
     let title = at.run_id.to_string();
     let main = html! {
-        (heading(&seen, &visit.who))
+        (heading(&data, &visit.who))
         div.cols {
             div.stack {
-                (plan::panel_of(&seen, &visit.who))
-                (timeline::panel_of(&seen, visit.now))
-                (payload::panel_of(&seen))
+                (plan::panel_of(&data, &visit.who))
+                (timeline::panel_of(&data, visit.now))
+                (payload::panel_of(&data))
             }
             div.stack {
-                (facts_of(&seen, visit.now))
-                (guidance(&seen))
-                (acts::panel_of(&seen, &visit.who))
-                (like_this(&seen, visit.now))
+                (facts_of(&data, visit.now))
+                (guidance(&data))
+                (acts::panel_of(&data, &visit.who))
+                (like_this(&data, visit.now))
             }
         }
     };
     Ok(PageContent::new(title, Tab::Runs, main))
 }
 
-fn heading(seen: &RunPageData, who: &Visitor) -> Markup {
-    let run = &seen.run.summary;
+fn heading(data: &RunPageData, who: &Visitor) -> Markup {
+    let run = &data.run.summary;
     let name = html! {
-        span data-live="state" { (state_badge(run)) " " (severity_badge(run.severity)) } " " (said(run.run_id.as_str()))
+        span data-live="state" { (state_badge(run)) " " (severity_badge(run.severity)) } " " (isolated(run.run_id.as_str()))
     };
     let why = html! {
-        @for sentence in happened(&seen.run) { (said(&sentence)) " " }
-        @if let Some(verdict) = seen.run.body.verdict.as_ref().filter(|_| run.state == StateName::Dead) {
-            b { "Advised: " } (advice(verdict.recommended_action)) "."
+        @for sentence in happened(&data.run) { (isolated(&sentence)) " " }
+        @if let Some(verdict) = data.run.body.verdict.as_ref().filter(|_| run.state == StateName::Dead) {
+            b { "Recommended: " } (advice(verdict.recommended_action)) "."
         }
     };
-    head(&name, &why, &next_actions(seen, who))
+    head(&name, &why, &next_actions(data, who))
 }
 
 /// One primary button for the advised action, and a few beside it.
-fn next_actions(seen: &RunPageData, who: &Visitor) -> Markup {
-    let at = seen.at();
+fn next_actions(data: &RunPageData, who: &Visitor) -> Markup {
+    let at = data.at();
     html! {
-        @if seen.waits_for_a_person() {
+        @if data.waits_for_a_person() {
             a.button href="#assign-to" { "Assign…" }
             a.button href="#discard-reason" { "Discard…" }
         }
-        @match seen.run.summary.state {
-            StateName::Dead => (dead(seen, who, &at)),
+        @match data.run.summary.state {
+            StateName::Dead => (dead(data, who, &at)),
             StateName::Review => a.button.primary href="#approve" { "Approve or reject…" },
-            StateName::Scheduled => (again(seen, who, &at, "Retry now")),
+            StateName::Scheduled => (again(data, who, &at, "Retry now")),
             StateName::Running => (post_form(&format!("{at}/cancel"), who.csrf(), &html! {
-                button.danger { "Cancel the attempt" }
+                button.danger { "Cancel attempt" }
             })),
-            StateName::Merged => @if let Some(into) = &seen.run.summary.merged_into {
-                a.button.primary href=(links::run(&seen.run.summary.tenant, into)) { "Open " (visible(into.as_str())) }
+            StateName::Merged => @if let Some(into) = &data.run.summary.merged_into {
+                a.button.primary href=(links::run(&data.run.summary.tenant, into)) { "Open " (visible(into.as_str())) }
             },
             StateName::Succeeded | StateName::Recovered | StateName::Resolved | StateName::Discarded => {
                 a.button href="#note-reason" { "Add a note…" }
@@ -166,86 +169,89 @@ fn next_actions(seen: &RunPageData, who: &Visitor) -> Markup {
     }
 }
 
-fn dead(seen: &RunPageData, who: &Visitor, at: &str) -> Markup {
-    let replayable = seen.run.body.replayable;
+fn dead(data: &RunPageData, who: &Visitor, at: &str) -> Markup {
+    let replayable = data.run.body.replayable;
     html! {
         @if replayable { a.button href=(format!("{at}/fix")) data-key="e" { "Replay with a fix…" } }
-        @if let Some(step) = seen.in_doubt().next() {
+        @if let Some(step) = data.in_doubt().next() {
             a.button.primary href="#reconcile" { "Reconcile " (visible(step.name.as_str())) "…" }
         } @else if !replayable {
             a.button.primary href="#resolve-reason" { "Resolve…" }
-        } @else if refused(seen).is_some() {
+        } @else if refused(data).is_some() {
             a.button.primary href="#resolve-reason" { "Decide…" }
-        } @else { (again(seen, who, at, "Replay")) }
+        } @else { (again(data, who, at, "Replay")) }
     }
 }
 
 /// Why a plain replay would be refused, if it would.
-fn refused(seen: &RunPageData) -> Option<&str> {
-    seen.plan.as_ref().and_then(|plan| plan.refused.as_deref())
+fn refused(data: &RunPageData) -> Option<&str> {
+    data.plan.as_ref().and_then(|plan| plan.refused.as_deref())
 }
 
 /// Exactly the plan that is shown below, or nothing.
-fn again(seen: &RunPageData, who: &Visitor, at: &str, word: &str) -> Markup {
+fn again(data: &RunPageData, who: &Visitor, at: &str, word: &str) -> Markup {
     post_form(
         &format!("{at}/replay"),
         who.csrf(),
         &html! {
-            @if let Some(plan) = &seen.plan { (hidden("plan_hash", &plan.hash)) }
+            @if let Some(plan) = &data.plan { (hidden("plan_hash", &plan.hash)) }
             button.primary data-key="r" { (word) }
         },
     )
 }
 
-fn facts_of(seen: &RunPageData, now: Timestamp) -> Markup {
-    let (run, body) = (&seen.run.summary, &seen.run.body);
-    let owner = seen.queue.as_ref().and_then(|queue| queue.settings.owner.as_ref());
+fn facts_of(data: &RunPageData, now: Timestamp) -> Markup {
+    let (run, body) = (&data.run.summary, &data.run.body);
+    let owner = data.queue.as_ref().and_then(|queue| queue.settings.owner.as_ref());
     let mut rows = vec![
-        fact("Tenant", &html! { a href=(format!("/tenants/{}", run.tenant)) { (said(run.tenant.as_str())) } }),
+        fact("Tenant", &html! { a href=(format!("/tenants/{}", run.tenant)) { (isolated(run.tenant.as_str())) } }),
         fact(
             "Queue",
             &html! {
-                @if seen.queue.is_some() { a href=(format!("/queues/{}", run.queue)) { (said(run.queue.as_str())) } }
-                @else { (said(run.queue.as_str())) }
-                @if let Some(owner) = owner { " · owner " (said(owner.as_str())) }
+                @if data.queue.is_some() { a href=(format!("/queues/{}", run.queue)) { (isolated(run.queue.as_str())) } }
+                @else { (isolated(run.queue.as_str())) }
+                @if let Some(owner) = owner { " · owner " (isolated(owner.as_str())) }
             },
         ),
     ];
-    let mut add = |name: &str, value: Option<&str>| rows.extend(value.map(|value| fact(name, &said(value))));
+    let mut add = |name: &str, value: Option<&str>| rows.extend(value.map(|value| fact(name, &isolated(value))));
     add("Agent", run.agent.as_ref().map(|label| label.as_str()));
-    add("Task", run.task_type.as_ref().map(|label| label.as_str()));
+    add("Task type", run.task_type.as_ref().map(|label| label.as_str()));
     add("Model", run.model.as_ref().map(|label| label.as_str()));
     add("Provider", run.provider.as_ref().map(|label| label.as_str()));
     add("Customer", run.customer.as_ref().map(|label| label.as_str()));
     add("Severity", Some(run.severity.as_str()));
     add("Environment", Some(run.environment.as_str()));
-    add("Key", run.idempotency_key.as_ref().map(|key| key.as_str()));
-    add("Order", body.order_key.as_ref().map(|key| key.as_str()));
+    add("Idempotency key", run.idempotency_key.as_ref().map(|key| key.as_str()));
+    add("Order key", body.order_key.as_ref().map(|key| key.as_str()));
     add("Assigned to", run.assigned_to.as_ref().map(|label| label.as_str()));
     add("Held by", run.held_by.as_ref().map(|label| label.as_str()));
-    add("Goes to", body.destination.as_ref().map(|label| label.as_str()));
+    add("Destination", body.destination.as_ref().map(|label| label.as_str()));
     for (kind, version) in &body.versions {
-        rows.push(fact(&format!("{kind} version"), &said(version.as_str())));
+        rows.push(fact(&format!("{kind} version"), &isolated(version.as_str())));
     }
     let mut time = |name: &str, at: Option<Timestamp>| rows.extend(at.map(|at| fact(name, &ago(at, now))));
     time("Received", Some(run.received_at));
     time("Next attempt", run.next_attempt_at);
-    time("Put off until", run.deferred_until);
-    rows.push(fact("Resumes", &html! { @if body.resumable { "from its steps" } @else { "no: it begins anew" } }));
+    time("Deferred until", run.deferred_until);
+    rows.push(fact(
+        "Resumable",
+        &html! { @if body.resumable { "yes, from its recorded steps" } @else { "no, it starts over" } },
+    ));
     for (name, to) in &body.links {
         rows.push(fact(name, &link_or_text(&to.decode())));
     }
     panel(
         "facts",
         "Run",
-        &html! { span title=(exact(run.updated_at)) { "moved " (ago(run.updated_at, now)) } },
+        &html! { span title=(exact(run.updated_at)) { "updated " (ago(run.updated_at, now)) } },
         &html! { div.body { (facts(&rows)) } },
     )
 }
 
 /// The queue owner's instructions and runbook.
-fn guidance(seen: &RunPageData) -> Markup {
-    let body = &seen.run.body;
+fn guidance(data: &RunPageData) -> Markup {
+    let body = &data.run.body;
     if body.instructions.is_none() && body.runbook.is_none() {
         return html! {};
     }
@@ -255,7 +261,7 @@ fn guidance(seen: &RunPageData) -> Markup {
         &html! {},
         &html! {
             div.body {
-                @if let Some(text) = &body.instructions { div.lines { (said(text)) } }
+                @if let Some(text) = &body.instructions { div.lines { (isolated(text)) } }
                 @if let Some(runbook) = &body.runbook { p.muted { "Runbook: " (link_or_text(runbook)) } }
             }
         },
@@ -263,31 +269,31 @@ fn guidance(seen: &RunPageData) -> Markup {
 }
 
 /// The pattern, its other runs and likely duplicates.
-fn like_this(seen: &RunPageData, now: Timestamp) -> Markup {
-    let run = &seen.run.summary;
+fn like_this(data: &RunPageData, now: Timestamp) -> Markup {
+    let run = &data.run.summary;
     let Some(pattern) = &run.pattern else { return html! {} };
     let end = html! { a href=(links::pattern(pattern)) { "Pattern" } };
     let body = html! {
         div.body {
             (template(&line(run.template.as_deref().unwrap_or_default())))
-            @if seen.neighbours.is_empty() { p.muted { "No other run of this tenant has failed like this." } }
-            @else { ul.plain { @for other in &seen.neighbours { (neighbour(other, now)) } }
+            @if data.neighbours.is_empty() { p.muted { "No other run of this tenant has this pattern." } }
+            @else { ul.plain { @for other in &data.neighbours { (neighbour(other, now)) } }
                 p { a href=(links::runs([("pattern", pattern.as_str())])) { "All runs of this pattern" } } }
-            @if !seen.duplicates.duplicates.is_empty() {
-                p { b { "May be the same work" } }
-                ul.plain { @for duplicate in &seen.duplicates.duplicates {
-                    li { a href=(links::run(&duplicate.run.tenant, &duplicate.run.run_id)) { (said(duplicate.run.run_id.as_str())) }
+            @if !data.duplicates.duplicates.is_empty() {
+                p { b { "Possible duplicates" } }
+                ul.plain { @for duplicate in &data.duplicates.duplicates {
+                    li { a href=(links::run(&duplicate.run.tenant, &duplicate.run.run_id)) { (isolated(duplicate.run.run_id.as_str())) }
                         span.faint { @match duplicate.same { Likeness::IdempotencyKey => " same key", Likeness::Payload => " same payload" } } }
                 } }
             }
         }
     };
-    panel("like", "Like this one", &end, &body)
+    panel("like", "Similar runs", &end, &body)
 }
 
 fn neighbour(other: &RunSummary, now: Timestamp) -> Markup {
     html! {
-        li { a href=(links::run(&other.tenant, &other.run_id)) { (said(other.run_id.as_str())) } " " (state_badge(other))
+        li { a href=(links::run(&other.tenant, &other.run_id)) { (isolated(other.run_id.as_str())) } " " (state_badge(other))
             span.faint { " " (ago(other.received_at, now)) } }
     }
 }

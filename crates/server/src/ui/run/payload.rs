@@ -9,7 +9,7 @@ use redrive_core::ids::{RunId, Tenant};
 use redrive_core::json::{At, Kind, Operation, Tape};
 use redrive_core::wire::{PayloadOmitted, RawJson};
 
-use super::super::components::{bytes, grouped, head, pager, panel, said, visible};
+use super::super::components::{bytes, grouped, head, isolated, pager, panel, visible};
 use super::super::layout::Tab;
 use super::super::links;
 use super::super::page::{PageContent, PageRequest};
@@ -19,30 +19,30 @@ use crate::api::v1::runs::read::read_sent;
 use crate::app::App;
 use crate::limits::REVISION_MAX;
 use crate::path::AttemptNumber;
-use crate::problem::{Problem, Result};
+use crate::problem::{HttpProblem, Result};
 use crate::query::{FromQuery, Param, ParamKind, RawQuery, param};
 
-/// What a run's own page shows of it; the rest has a page of its own.
+/// The preview on the page of a run.
 const PREVIEW_NODES: usize = 120;
 const PREVIEW_BYTES: usize = 64 * 1024;
 pub(super) const TREE_NODES: usize = 2_000;
-/// Text of one piece.
+/// One page of the raw and of the hex view.
 pub(super) const RAW_PIECE_BYTES: usize = 32 * 1024;
 pub(super) const HEX_PIECE_BYTES: usize = 4 * 1024;
 const VALUE_MAX_CHARS: usize = 400;
 const ROW_BYTES: usize = 16;
-/// Levels that stand open.
+/// Levels that are expanded at first.
 const OPEN_LEVELS: usize = 2;
 
-/// A stored payload.
-pub(super) enum StoredPayload<'a> {
+/// The content of a stored payload.
+pub(super) enum PayloadContent<'a> {
     Json(&'a str),
     Bytes(Vec<u8>),
     Omitted(&'a PayloadOmitted),
     Nothing,
 }
 
-impl<'a> StoredPayload<'a> {
+impl<'a> PayloadContent<'a> {
     pub(super) fn of(json: Option<&'a RawJson>, base64: Option<&str>, omitted: Option<&'a PayloadOmitted>) -> Self {
         match (json, base64, omitted) {
             (Some(json), ..) => Self::Json(json.get()),
@@ -61,34 +61,35 @@ impl<'a> StoredPayload<'a> {
     }
 }
 
-pub(super) fn panel_of(seen: &RunPageData) -> Markup {
-    let body = &seen.run.body;
-    let kept = StoredPayload::of(body.payload.as_ref(), body.payload_base64.as_deref(), body.payload_omitted.as_ref());
-    let page = format!("{}/payload", seen.at());
-    let size = kept.bytes().len();
+pub(super) fn panel_of(data: &RunPageData) -> Markup {
+    let body = &data.run.body;
+    let content =
+        PayloadContent::of(body.payload.as_ref(), body.payload_base64.as_deref(), body.payload_omitted.as_ref());
+    let page = format!("{}/payload", data.at());
+    let size = content.bytes().len();
     let end = html! {
-        "revision " (seen.run.summary.revision) " · " (bytes(size)) " · "
+        "revision " (data.run.summary.revision) " · " (bytes(size as u64)) " · "
         a href=(format!("{page}?view=tree")) { "tree" } " · " a href=(format!("{page}?view=raw")) { "raw" } " · "
         a href=(format!("{page}?view=hex")) { "hex" }
     };
-    let shown = html! { div.body { @match &kept {
-        StoredPayload::Json(text) if text.len() <= PREVIEW_BYTES => (tree(text, PREVIEW_NODES)),
-        StoredPayload::Json(_) => p.muted { "Large: read it by piece with the links above." },
-        StoredPayload::Bytes(all) => (hex(all, 0, 512)),
-        StoredPayload::Omitted(omitted) => p.muted { "Too large to send: " (bytes(usize::try_from(omitted.bytes).unwrap_or(usize::MAX)))
-            ", SHA-256 " code { (visible(omitted.sha256.as_str())) } ". It can’t be replayed from here." },
-        StoredPayload::Nothing => p.muted { "None was sent." },
+    let shown = html! { div.body { @match &content {
+        PayloadContent::Json(text) if text.len() <= PREVIEW_BYTES => (tree(text, PREVIEW_NODES)),
+        PayloadContent::Json(_) => p.muted { "Too large for a preview: open it with the links above." },
+        PayloadContent::Bytes(all) => (hex(all, 0, 512)),
+        PayloadContent::Omitted(omitted) => p.muted { "Not stored, because it was too large to send: " (bytes(omitted.bytes))
+            ", SHA-256 " code { (visible(omitted.sha256.as_str())) } ". The run can’t be replayed." },
+        PayloadContent::Nothing => p.muted { "No payload was sent." },
     } } };
     panel("payload", "Payload", &end, &shown)
 }
 
-/// Objects and arrays open and close; what goes beyond the budget is counted, not shown.
+/// A tree that folds, of at most `nodes` values.
 pub(super) fn tree(text: &str, nodes: usize) -> Markup {
     let Some(tape) = Tape::of(text) else { return html! { pre tabindex="0" { bdi { (visible(text)) } } } };
     let mut left = nodes;
     html! {
         div.tree {
-            (value(&tape, tape.root(), 0, &mut left)) @if left == 0 { p.faint { "… there is more: see it raw." } }
+            (value(&tape, tape.root(), 0, &mut left)) @if left == 0 { p.faint { "… truncated: open the raw view." } }
         }
     }
 }
@@ -155,12 +156,12 @@ fn branch(
 
 fn short(raw: &str) -> String {
     match raw.char_indices().nth(VALUE_MAX_CHARS) {
-        Some((end, _)) => format!("{}… ({})", visible(&raw[..end]), bytes(raw.len())),
+        Some((end, _)) => format!("{}… ({})", visible(&raw[..end]), bytes(raw.len() as u64)),
         None => visible(raw).into_owned(),
     }
 }
 
-/// Rows of sixteen bytes, from a place on.
+/// Rows of sixteen bytes from an offset.
 pub(super) fn hex(all: &[u8], from: usize, most: usize) -> Markup {
     let from = from.min(all.len());
     let piece = &all[from..all.len().min(from.saturating_add(most))];
@@ -198,7 +199,7 @@ impl FromQuery for PayloadQuery {
             None | Some("tree") => PayloadView::Tree,
             Some("raw") => PayloadView::Raw,
             Some("hex") => PayloadView::Hex,
-            Some(_) => return Err(Problem::invalid_parameter("view", "must be tree, raw or hex")),
+            Some(_) => return Err(HttpProblem::invalid_parameter("view", "must be tree, raw or hex")),
         };
         let at = given.one("at", "must be a number")?.unwrap_or(0);
         let revision = given.one("revision", "must be a number")?;
@@ -211,21 +212,21 @@ pub(crate) async fn payload_page(app: App, visit: PageRequest<(Tenant, RunId), P
     let _turn = app.answers.turn(visit.who.holder()).await?;
     let PayloadQuery { view, at: from, revision } = visit.query;
     let found = app.store.revision(&at, revision).await?;
-    let kept = StoredPayload::of(found.payload.as_ref(), found.payload_base64.as_deref(), None);
-    let all = kept.bytes();
+    let content = PayloadContent::of(found.payload.as_ref(), found.payload_base64.as_deref(), None);
+    let all = content.bytes();
     let page = format!("{}/payload", links::run(&at.tenant, &at.run_id));
     let number = found.revision.to_string();
     let to = |view: &str, from: usize| {
         links::with(&page, [("view", view), ("revision", number.as_str()), ("at", from.to_string().as_str())])
     };
-    let (body, piece) = shown(&kept, &all, view, from);
+    let (body, piece) = shown(&content, &all, view, from);
     let next = piece.filter(|piece| from + piece < all.len()).map(|piece| to(word(view), from + piece));
     let earlier = (1..=found.revision).filter(|one| *one != found.revision).rev().take(20);
     let main = html! {
         (head(
-            &html! { "Payload of " (said(at.run_id.as_str())) ", " (bytes(all.len())) },
+            &html! { "Payload of " (isolated(at.run_id.as_str())) ", " (bytes(all.len() as u64)) },
             &html! {
-                "Revision " (found.revision) " by " (said(&found.actor))
+                "Revision " (found.revision) " by " (isolated(&found.actor))
                 ". The original bytes never change; an edit is a new revision."
             },
             &html! { a.button.primary href=(links::run(&at.tenant, &at.run_id)) { "Back to the run" } },
@@ -238,8 +239,8 @@ pub(crate) async fn payload_page(app: App, visit: PageRequest<(Tenant, RunId), P
                 a href=(links::with(&page, [("view", word(view)), ("revision", one.to_string().as_str())])) { "revision " (one) }
             }
         }
-        (panel("piece", if from > 0 { "A piece" } else { "From the beginning" }, &html! {
-            "byte " (grouped(from as u64)) " of " (grouped(all.len() as u64))
+        (panel("piece", if from > 0 { "Continued" } else { "Content" }, &html! {
+            "from byte " (grouped(from as u64)) " of " (grouped(all.len() as u64))
         }, &body))
         (pager((from > 0).then(|| to(word(view), 0)).as_deref(), next.as_deref()))
     };
@@ -254,14 +255,14 @@ fn word(view: PayloadView) -> &'static str {
     }
 }
 
-/// And how many bytes a piece has, where it is shown by piece.
-fn shown(kept: &StoredPayload<'_>, all: &[u8], view: PayloadView, from: usize) -> (Markup, Option<usize>) {
-    match (view, kept) {
-        (_, StoredPayload::Nothing | StoredPayload::Omitted(_)) => {
-            (html! { div.body.muted { "Nothing is kept here." } }, None)
+/// One page of a view, and its size in bytes if the view has several.
+fn shown(content: &PayloadContent<'_>, all: &[u8], view: PayloadView, from: usize) -> (Markup, Option<usize>) {
+    match (view, content) {
+        (_, PayloadContent::Nothing | PayloadContent::Omitted(_)) => {
+            (html! { div.body.muted { "Nothing is stored." } }, None)
         }
-        (PayloadView::Tree, StoredPayload::Json(text)) => (html! { div.body { (tree(text, TREE_NODES)) } }, None),
-        (PayloadView::Raw, StoredPayload::Json(text)) => {
+        (PayloadView::Tree, PayloadContent::Json(text)) => (html! { div.body { (tree(text, TREE_NODES)) } }, None),
+        (PayloadView::Raw, PayloadContent::Json(text)) => {
             let begin = text.floor_char_boundary(from.min(text.len()));
             let end = text.floor_char_boundary(text.len().min(begin + RAW_PIECE_BYTES));
             (
@@ -269,7 +270,7 @@ fn shown(kept: &StoredPayload<'_>, all: &[u8], view: PayloadView, from: usize) -
                 Some((end - begin).max(1)),
             )
         }
-        (PayloadView::Hex, _) | (PayloadView::Tree | PayloadView::Raw, StoredPayload::Bytes(_)) => {
+        (PayloadView::Hex, _) | (PayloadView::Tree | PayloadView::Raw, PayloadContent::Bytes(_)) => {
             (html! { div.body { (hex(all, from, HEX_PIECE_BYTES)) } }, Some(HEX_PIECE_BYTES))
         }
     }
@@ -281,30 +282,30 @@ pub(crate) async fn sent_page(app: App, visit: PageRequest<(Tenant, RunId, Attem
     let _turn = app.answers.turn(visit.who.holder()).await?;
     let found = read_sent(&app, at.clone(), attempt).await?;
     let why = html! {
-        @if found.changes.is_empty() { "It went out as it is." }
+        @if found.changes.is_empty() { "Sent unchanged." }
         @for change in &found.changes {
-            (said(&words(&change.change))) @if !change.applied { " (could not be made)" } ". "
+            (isolated(&words(&change.change))) @if !change.applied { " (could not be applied)" } ". "
         }
     };
     let main = html! {
         (head(
-            &html! { "What attempt " (found.attempt) " of " (said(at.run_id.as_str())) " got" }, &why,
+            &html! { "Payload of attempt " (found.attempt) " of " (isolated(at.run_id.as_str())) }, &why,
             &html! { a.button.primary href=(links::run(&at.tenant, &at.run_id)) { "Back to the run" } },
         ))
-        (panel("diff", "Against the original", &html! { "revision " (found.revision) }, &html! {
+        (panel("diff", "Changes from the original", &html! { "revision " (found.revision) }, &html! {
             div.body { (diff(&found.diff, found.diff_cut)) }
         }))
         @if let Some(payload) = &found.payload {
-            (panel("sent", "As it was sent", &html! {}, &html! { div.body { (tree(payload.get(), TREE_NODES)) } }))
+            (panel("sent", "As sent", &html! {}, &html! { div.body { (tree(payload.get(), TREE_NODES)) } }))
         }
     };
     Ok(PageContent::new(format!("Attempt {attempt} of {}", at.run_id), Tab::Runs, main))
 }
 
-/// By pointer, what was and what is.
+/// The old and the new value at each pointer.
 pub(crate) fn diff(operations: &[Operation], more: bool) -> Markup {
     html! {
-        @if operations.is_empty() { p.muted { "Nothing is different." } } @else {
+        @if operations.is_empty() { p.muted { "No differences." } } @else {
             pre.diff tabindex="0" {
                 @for Operation { path, old, new, .. } in operations {
                     span.faint { bdi { (visible(if path.is_empty() { "the whole payload" } else { path })) } } "\n"
@@ -313,7 +314,7 @@ pub(crate) fn diff(operations: &[Operation], more: bool) -> Markup {
                 }
             }
         }
-        @if more { p.muted { "There are more differences than are listed." } }
+        @if more { p.muted { "Not all differences are listed." } }
     }
 }
 
@@ -327,7 +328,7 @@ mod tests {
         assert!(html.contains("&lt;b&gt;") && html.contains("&lt;script&gt;") && !html.contains("<script"), "{html}");
         let many = format!("[{}]", vec!["1"; 5_000].join(","));
         let html = tree(&many, 50).into_string();
-        assert!(html.matches("<li>").count() <= 50 && html.contains("there is more"), "{}", html.len());
+        assert!(html.matches("<li>").count() <= 50 && html.contains("truncated"), "{}", html.len());
     }
 
     #[test]

@@ -9,11 +9,11 @@ use redrive_core::time::{ClientTime, Timestamp};
 use redrive_core::verdict::{Change, Verdict};
 use redrive_core::wire::{AttemptView, ErrorReport, HistoryEntry, Usage};
 
-use super::super::components::{clock, grouped, panel, said, span, state_word_badge, visible};
+use super::super::components::{clock, grouped, isolated, of, panel, span, state_word_badge, visible};
 use super::super::links;
 use super::RunPageData;
 
-/// Attempts that are shown whole; of earlier ones only the line.
+/// Attempts that are shown with their evidence; earlier ones are one line each.
 const WHOLE_MAX: usize = 8;
 const ENTRIES_MAX: usize = 60;
 const TEXT_MAX_CHARS: usize = 2_000;
@@ -32,14 +32,14 @@ impl TimelineEntry<'_> {
     }
 }
 
-pub(super) fn panel_of(seen: &RunPageData, now: Timestamp) -> Markup {
-    let attempts = &seen.run.body.attempts;
+pub(super) fn panel_of(data: &RunPageData, now: Timestamp) -> Markup {
+    let attempts = &data.run.body.attempts;
     let is_attempt = |entry: &&HistoryEntry| {
         attempts.iter().any(|attempt| attempt.recorded_at == entry.at && attempt.outcome == entry.event)
     };
-    let moves = seen.run.body.history.iter().filter(|entry| !is_attempt(entry)).map(TimelineEntry::Move);
+    let moves = data.run.body.history.iter().filter(|entry| !is_attempt(entry)).map(TimelineEntry::Move);
     let mut entries: Vec<TimelineEntry<'_>> = attempts.iter().map(TimelineEntry::Attempt).chain(moves).collect();
-    // Newest first, also among those of one moment: both lists come oldest first, and the sort is stable.
+    // Newest first, also among equal times: both lists come oldest first, and the sort is stable.
     entries.reverse();
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.at()));
     let left = entries.len().saturating_sub(ENTRIES_MAX);
@@ -49,26 +49,26 @@ pub(super) fn panel_of(seen: &RunPageData, now: Timestamp) -> Markup {
             ol.timeline data-live="timeline" {
                 @for entry in entries.iter().take(ENTRIES_MAX) {
                     @match entry {
-                        TimelineEntry::Attempt(attempt) => (self::attempt(seen, attempt, now,
+                        TimelineEntry::Attempt(attempt) => (self::attempt(data, attempt, now,
                             attempts.iter().position(|one| one.attempt == attempt.attempt).is_some_and(|at| at >= whole_from))),
                         TimelineEntry::Move(entry) => (moved(entry, now)),
                     }
                 }
             }
-            @if left > 0 { p.muted { (grouped(left as u64)) " earlier entries are in the API’s answer." } }
-            @if let Some(older) = older(seen) { p { a href=(older) rel="next" { "Show older" } } }
+            @if left > 0 { p.muted { (grouped(left as u64)) " earlier entries are available through the API." } }
+            @if let Some(older) = older(data) { p { a href=(older) rel="next" { "Show older" } } }
         }
     };
     let end = html! {
-        "attempt " (seen.run.summary.attempt)
-        @if seen.run.summary.replays > 0 { " · replayed " (seen.run.summary.replays) " times" }
+        "attempt " (data.run.summary.attempt)
+        @if data.run.summary.replays > 0 { " · " (of(data.run.summary.replays.into(), "replay")) }
     };
-    panel("happened", "What happened", &end, &body)
+    panel("happened", "Timeline", &end, &body)
 }
 
-/// The page of what lies before, where there is more than this page shows.
-fn older(seen: &RunPageData) -> Option<String> {
-    let run = &seen.run.body;
+/// A link to older entries, if there are any.
+fn older(data: &RunPageData) -> Option<String> {
+    let run = &data.run.body;
     let cursors = [
         ("attempts_cursor", &run.next_attempts_cursor),
         ("steps_cursor", &run.next_steps_cursor),
@@ -76,10 +76,10 @@ fn older(seen: &RunPageData) -> Option<String> {
     ];
     let given: Vec<(&str, &str)> =
         cursors.iter().filter_map(|(name, cursor)| Some((*name, cursor.as_deref()?))).collect();
-    (!given.is_empty()).then(|| links::with(&seen.at(), given))
+    (!given.is_empty()).then(|| links::with(&data.at(), given))
 }
 
-fn attempt(seen: &RunPageData, attempt: &AttemptView, now: Timestamp, whole: bool) -> Markup {
+fn attempt(data: &RunPageData, attempt: &AttemptView, now: Timestamp, whole: bool) -> Markup {
     let dot = match (attempt.outcome.as_str(), attempt.verdict.as_ref().and_then(|verdict| verdict.dead_because)) {
         ("succeeded", _) => "dot good",
         (_, Some(redrive_core::verdict::DeadBecause::Unsafe)) => "dot review",
@@ -93,13 +93,13 @@ fn attempt(seen: &RunPageData, attempt: &AttemptView, now: Timestamp, whole: boo
             div {
                 b { "Attempt " (attempt.attempt) " " (attempt.outcome) }
                 @if let Some(verdict) = &attempt.verdict {
-                    ": " (verdict.reason) ". " span.faint { "rule " (said(&verdict.rule)) }
+                    ": " (verdict.reason) ". " span.faint { "rule " (isolated(&verdict.rule)) }
                 }
-                @if let Some(verdict) = &attempt.verdict { div { (said(&verdict.why)) (changes(verdict)) } }
+                @if let Some(verdict) = &attempt.verdict { div { (isolated(&verdict.why)) (changes(verdict)) } }
                 div.faint { (about(attempt)) }
                 @if attempt.changed {
                     p {
-                        a href=(format!("{}/attempts/{}", seen.at(), attempt.attempt)) { "What it got, against the original" }
+                        a href=(format!("{}/attempts/{}", data.at(), attempt.attempt)) { "Payload compared with the original" }
                     }
                 }
                 @if whole { (evidence(attempt)) }
@@ -111,7 +111,7 @@ fn attempt(seen: &RunPageData, attempt: &AttemptView, now: Timestamp, whole: boo
 fn evidence(attempt: &AttemptView) -> Markup {
     html! {
         @if let Some(error) = &attempt.error { (error_of(error)) }
-        @if let Some(late) = &attempt.late { p.faint { "Reported after its lease had ended:" } (error_of(late)) }
+        @if let Some(late) = &attempt.late { p.faint { "Reported after the lease expired:" } (error_of(late)) }
         @if let Some(response) = &attempt.response {
             details {
                 summary { "Response" @if let Some(status) = response.status { " " (status) } }
@@ -144,10 +144,10 @@ fn folded_text(name: &str, text: &str) -> Markup {
     html! { details { summary { (name) } pre tabindex="0" { bdi { (cut(text)) } } } }
 }
 
-/// Enough to judge by; the whole of it is in the API's answer.
+/// Cut for the page; the API returns the whole text.
 pub(super) fn cut(text: &str) -> String {
     match text.char_indices().nth(TEXT_MAX_CHARS) {
-        Some((end, _)) => format!("{} … ({} bytes in all)", visible(&text[..end]), grouped(text.len() as u64)),
+        Some((end, _)) => format!("{} … ({} bytes in total)", visible(&text[..end]), grouped(text.len() as u64)),
         None => visible(text).into_owned(),
     }
 }
@@ -157,15 +157,15 @@ fn about(attempt: &AttemptView) -> Markup {
     let began = attempt.began_at.or_else(|| instant(&attempt.started_at));
     let took = began.map(|began| span(instant(&attempt.ended_at).unwrap_or(attempt.recorded_at).since(began)));
     html! {
-        @if let Some(worker) = &attempt.worker { "worker " (said(worker.as_str())) " · " }
-        @for (kind, version) in &attempt.versions { (said(kind)) " " (said(version.as_str())) " · " }
-        @if let Some(model) = &attempt.model { (said(model.as_str())) " · " }
-        @if let Some(tool) = &attempt.tool { "tool " (said(tool.as_str())) " · " }
-        @if let Some(step) = &attempt.step { "step " (said(step.as_str())) " · " }
+        @if let Some(worker) = &attempt.worker { "worker " (isolated(worker.as_str())) " · " }
+        @for (kind, version) in &attempt.versions { (isolated(kind)) " " (isolated(version.as_str())) " · " }
+        @if let Some(model) = &attempt.model { (isolated(model.as_str())) " · " }
+        @if let Some(tool) = &attempt.tool { "tool " (isolated(tool.as_str())) " · " }
+        @if let Some(step) = &attempt.step { "step " (isolated(step.as_str())) " · " }
         @if let Some(usage) = &attempt.usage { (used(usage)) }
         @if let Some(took) = took { "took " (took) " · " }
         "revision " (attempt.revision) @if attempt.replay { " · replay" }
-        @if let Some(finish) = &attempt.finish_reason { " · finished by " (said(finish.as_str())) }
+        @if let Some(finish) = &attempt.finish_reason { " · finish reason " (isolated(finish.as_str())) }
     }
 }
 
@@ -181,13 +181,13 @@ fn used(usage: &Usage) -> Markup {
 fn changes(verdict: &Verdict) -> Markup {
     html! {
         @if !verdict.changes.is_empty() {
-            " The retry is changed: "
-            @for (at, change) in verdict.changes.iter().enumerate() { @if at > 0 { ", " } (said(&words(change))) }
+            " Changes for the retry: "
+            @for (at, change) in verdict.changes.iter().enumerate() { @if at > 0 { ", " } (isolated(&words(change))) }
             "."
         }
-        @if let Some(model) = &verdict.target.model { " It goes to model " (said(model.as_str())) "." }
-        @if let Some(agent) = &verdict.target.agent { " It goes to agent " (said(agent.as_str())) "." }
-        @if let Some(queue) = &verdict.target.queue { " It goes to queue " (said(queue.as_str())) "." }
+        @if let Some(model) = &verdict.target.model { " It goes to model " (isolated(model.as_str())) "." }
+        @if let Some(agent) = &verdict.target.agent { " It goes to agent " (isolated(agent.as_str())) "." }
+        @if let Some(queue) = &verdict.target.queue { " It goes to queue " (isolated(queue.as_str())) "." }
     }
 }
 
@@ -218,9 +218,9 @@ fn moved(entry: &HistoryEntry, now: Timestamp) -> Markup {
             (clock(entry.at, now))
             span class=(dot) {}
             div {
-                b { (said(&entry.event.replace('_', " "))) } " by " (said(&entry.actor))
+                b { (isolated(&entry.event.replace('_', " "))) } " by " (isolated(&entry.actor))
                 @if let Some(to) = entry.to.filter(|to| Some(*to) != entry.from) { " → " (state_word_badge(to)) }
-                @if let Some(note) = &entry.note { div { (said(&cut(&note.decode()))) } }
+                @if let Some(note) = &entry.note { div { (isolated(&cut(&note.decode()))) } }
             }
         }
     }
@@ -250,7 +250,7 @@ pub(super) fn folded(trace: &str) -> Markup {
     }
 }
 
-/// A line of code below a frame is the frame's.
+/// A line of code below a frame belongs to that frame.
 fn pieces(trace: &str) -> Vec<StackPiece<'_>> {
     let mut pieces: Vec<StackPiece<'_>> = Vec::new();
     let mut in_library = false;

@@ -20,6 +20,7 @@ use crate::postgres::connection::address::Address;
 use crate::postgres::connection::clock::Time;
 use redrive_engine::clock::Dice;
 use redrive_engine::error::{Error, Result};
+use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::ports::backend::{Lane, Owner, Prefetch, Route};
 use redrive_engine::sweeps;
 use redrive_engine::tx::Tx;
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) wakeups: Wakeups,
     /// Rises when this replica sets a queue: what the lines know of queues is old then.
     pub(crate) queues_set: AtomicU64,
+    pub(crate) metrics: StoreMetrics,
 }
 
 pub(crate) struct Queued {
@@ -90,7 +92,7 @@ impl Committer {
         let (recover, recovered) = watch::channel(0);
         let recover = Arc::new(recover);
         let mut connection = |name: String| {
-            let commands = Arc::new(CommandQueue::default());
+            let commands = Arc::new(CommandQueue::new(shared.metrics.clone()));
             let queue = commands.clone();
             let status = WriterStatus::new(recover.clone());
             let (mut writer, running) = (Writer::new(shared.clone(), status.clone()), status.running());

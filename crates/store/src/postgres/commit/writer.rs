@@ -9,7 +9,7 @@ use std::time::Duration;
 use redrive_core::time::{SECOND_MS, Timestamp};
 
 use crate::commit::command::answer;
-use crate::commit::queue::CommandQueue;
+use crate::commit::queue::{CommandQueue, monotonic};
 use crate::commit::writer_status::WriterStatus;
 use crate::postgres::commit::committer::{Queued, Shared};
 use crate::postgres::commit::due_watermarks::DueWatermarks;
@@ -186,6 +186,7 @@ impl Writer {
 
     fn transact(&mut self, commands: &mut [Queued]) -> std::result::Result<(), Failed> {
         self.connected().map_err(|error| Failed { error: classify(error), how: Failure::Lost })?;
+        let began = monotonic();
         let done = catch_unwind(AssertUnwindSafe(|| self.try_transact(commands))).unwrap_or_else(|_| {
             // It may have been cut off in the middle of a statement.
             self.connection = None;
@@ -194,6 +195,7 @@ impl Writer {
         let noted = self.connection.as_mut().and_then(WriterConnection::take_failure);
         let Err(error) = done else {
             self.status.committed();
+            self.shared.metrics.record_commit(began.elapsed(), commands.len());
             self.asking = self.asking.saturating_sub(1);
             return Ok(());
         };

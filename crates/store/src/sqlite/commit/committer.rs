@@ -19,6 +19,7 @@ use redrive_engine::breakers;
 use redrive_engine::clock::{Clock, Dice};
 use redrive_engine::error::{BoxError, Error, Result};
 use redrive_engine::failpoint;
+use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::ports::backend::{Owner, Pace, Unpaced};
 use redrive_engine::tally::Tally;
 use redrive_engine::tx::{Tx, TxCache};
@@ -86,6 +87,10 @@ impl Committer {
             return Ok(());
         }
         self.commit(Owner::System, redrive_engine::sweeps::touch).await
+    }
+
+    pub(crate) fn metrics(&self) -> &StoreMetrics {
+        self.commands.metrics()
     }
 
     pub(crate) fn wakeups(&self) -> watch::Receiver<u64> {
@@ -211,13 +216,16 @@ impl Desk {
         // Where not even a transaction could be begun, the first was not taken.
         commands.extend(next);
         if whole.is_ok() {
+            pace.committed(commands.len());
             commands.into_iter().for_each(|command| answer(command, None));
             return;
         }
         for mut command in commands {
+            let pace = BatchPace::begin(queue.clone());
             let alone = self.transact(&Unpaced, |batch| command.run(batch)).err();
-            if let Some(error) = &alone {
-                tracing::error!(%error, "a command could not be committed");
+            match &alone {
+                Some(error) => tracing::error!(%error, "a command could not be committed"),
+                None => pace.committed(1),
             }
             answer(command, alone);
         }

@@ -10,12 +10,12 @@ use redrive_core::wire::{
 use redrive_engine::{DetailCall, Fit, Start, UnderLease};
 
 use crate::app::App;
-use crate::auth::{Identity, Worker};
+use crate::auth::{Principal, Worker};
 use crate::body::Json;
 use crate::call::{ApiCall, Reply};
-use crate::capture::{self, Context, lease_token, new_step};
+use crate::capture::{self, FailureContext, lease_token, new_step};
 use crate::prepare;
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 use crate::query::TenantQuery;
 use crate::tasks::compute;
 
@@ -25,7 +25,7 @@ pub(crate) async fn start(
 ) -> Result<Reply<StartAnswer>> {
     // A start is a lease, and a stopping server gives none; enqueued work is accepted.
     if app.is_stopping() && call.body.value.mode == Mode::Start {
-        return Err(Problem::plain(Code::Closing).retry_after_s(1));
+        return Err(HttpProblem::plain(Code::Closing).retry_after_s(1));
     }
     let (who, query) = (call.who, call.query);
     let Json { value, raw, held: _held } = call.body;
@@ -38,7 +38,7 @@ pub(crate) async fn start(
     let started = app.store.start(start).await?;
     let created = started.created;
     let mut answer = prepare::started(&app, started).await;
-    // An existing run has attempts that tell more.
+    // An existing run has attempts with better data.
     answer.preflight = preflight.filter(|_| created);
     Ok(Reply::new(answer, created))
 }
@@ -52,7 +52,7 @@ fn start_of(tenant: Tenant, request: StartRequest, policy: &Policy) -> Result<(S
 }
 
 fn under_lease(
-    who: &Identity,
+    who: &Principal,
     query: &TenantQuery,
     named: Option<&Tenant>,
     run_id: RunId,
@@ -106,7 +106,7 @@ pub(crate) async fn fail(
     let little = DetailCall { limit: 1, ..DetailCall::default() };
     let run = if app.rules.is_some() { app.store.run_pages(&under.at, little).await.ok() } else { None };
     let failed = compute(&app, &holder, raw.len(), move || {
-        let context = run.as_ref().map_or_else(|| Context::of_tenant(&tenant), Context::of_run);
+        let context = run.as_ref().map_or_else(|| FailureContext::of_tenant(&tenant), FailureContext::of_run);
         capture::failed_by(value, &raw, to.classifiers(), &context, to.store.now())
     });
     let mut failed = failed.await?;

@@ -6,7 +6,7 @@ use redrive_core::wire::{DuplicatesAnswer, RevisionView, RunBody, RunDetail, Run
 use redrive_engine::{DetailCall, PageCall, RunFilter, RunRef, Sent, TenantScope};
 
 use crate::app::App;
-use crate::auth::{AnyKey, Identity, TenantReader};
+use crate::auth::{AnyKey, Principal, TenantReader};
 use crate::budget::Holder;
 use crate::call::{ApiCall, Reply};
 use crate::path::{AttemptNumber, RevisionPath};
@@ -29,11 +29,11 @@ impl FromQuery for RunListQuery {
         param("reason", ParamKind::List, "Comma list of reasons."),
         param("category", ParamKind::List, "Comma list of transient, conditional, permanent."),
         param("pattern", ParamKind::List, "Comma list of pattern ids or fingerprints."),
-        param("dead_because", ParamKind::List, "Comma list of why a run is dead."),
+        param("dead_because", ParamKind::List, "Comma list of causes of death, such as exhausted."),
         param("severity", ParamKind::List, "Comma list of low, normal, high, critical."),
         param("environment", ParamKind::List, "Comma list of environments."),
         param("customer", ParamKind::List, "Comma list of customers."),
-        param("assigned_to", ParamKind::List, "Comma list of who looks after a run."),
+        param("assigned_to", ParamKind::List, "Comma list of assignees."),
         param("held", ParamKind::Word, "true: only held runs; false: only others."),
         param("since", ParamKind::Time, "First reported at or after this time; RFC 3339."),
         param("until", ParamKind::Time, "First reported before this time; RFC 3339."),
@@ -41,11 +41,7 @@ impl FromQuery for RunListQuery {
         param("sort", ParamKind::Word, "received, -received (default) or due."),
         LIMIT,
         CURSOR,
-        param(
-            "count",
-            ParamKind::Word,
-            "Whether to say how many there are in all; unless told only on the first page.",
-        ),
+        param("count", ParamKind::Word, "Whether to count all matches; by default only on the first page."),
     ];
 
     fn read(given: &mut RawQuery) -> Result<Self> {
@@ -88,7 +84,7 @@ fn labels(given: &mut RawQuery, name: &str) -> Result<Vec<redrive_core::text::La
 
 impl RunListQuery {
     /// Limits the query to what the caller may see.
-    pub(crate) fn seen_by(self, who: &Identity) -> Result<(TenantScope, RunFilter, PageCall)> {
+    pub(crate) fn seen_by(self, who: &Principal) -> Result<(TenantScope, RunFilter, PageCall)> {
         let Self { tenant, mut filter, page } = self;
         let scope = who.scope(tenant.as_ref())?;
         filter.tenant = match &scope {
@@ -112,11 +108,11 @@ pub(crate) struct RunDetailQuery {
 }
 
 const ATTEMPTS_CURSOR: Param =
-    param("attempts_cursor", ParamKind::Cursor, "`next_attempts_cursor` of the page before: older attempts.");
+    param("attempts_cursor", ParamKind::Cursor, "`next_attempts_cursor` of the previous page, for older attempts.");
 const STEPS_CURSOR: Param =
-    param("steps_cursor", ParamKind::Cursor, "`next_steps_cursor` of the page before: older steps.");
+    param("steps_cursor", ParamKind::Cursor, "`next_steps_cursor` of the previous page, for older steps.");
 const HISTORY_CURSOR: Param =
-    param("history_cursor", ParamKind::Cursor, "`next_history_cursor` of the page before: older history.");
+    param("history_cursor", ParamKind::Cursor, "`next_history_cursor` of the previous page, for older history.");
 
 /// Reads the cursors of a run's lists.
 pub(crate) fn detail_pages(given: &mut RawQuery) -> Result<DetailCall> {
@@ -166,8 +162,8 @@ pub(crate) async fn read_run(app: &App, at: &RunRef, pages: DetailCall) -> Resul
 fn add_guidance(app: &App, run: &mut RunBody) {
     let Some(verdict) = &run.verdict else { return };
     let Some(rule) = app.rules.as_ref().and_then(|rules| rules.by_name(&verdict.rule)) else { return };
-    let said: Vec<String> = rule.instructions.clone().into_iter().chain(run.instructions.take()).collect();
-    run.instructions = (!said.is_empty()).then(|| said.join("\n\n"));
+    let instructions: Vec<String> = rule.instructions.clone().into_iter().chain(run.instructions.take()).collect();
+    run.instructions = (!instructions.is_empty()).then(|| instructions.join("\n\n"));
     run.runbook = rule.runbook.clone().or_else(|| run.runbook.take());
 }
 

@@ -6,12 +6,12 @@ use redrive_core::wire::{PlanAnswer, ReplayAnswer, ReplayRequest};
 use redrive_engine::{Act, Error, Replay, RunRef, Triage, Triaged};
 
 use crate::app::App;
-use crate::auth::{Identity, TenantReader};
+use crate::auth::{Principal, TenantReader};
 use crate::body::HeldJson;
 use crate::budget::Holder;
 use crate::call::{ApiCall, Reply};
 use crate::capture;
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 use crate::query::{FromQuery, Param, ParamKind, RawQuery, TENANT, TenantQuery, param};
 use crate::tasks::compute;
 
@@ -77,7 +77,7 @@ pub(crate) async fn replay(
 /// Replays on behalf of a caller; `bytes` is the size of the request.
 pub(crate) async fn replay_as(
     app: &App,
-    who: &Identity,
+    who: &Principal,
     at: &RunRef,
     request: ReplayRequest,
     bytes: usize,
@@ -91,12 +91,12 @@ pub(crate) async fn replay_as(
 }
 
 /// The role is checked before the look-up.
-fn may_force(who: &Identity, request: &ReplayRequest) -> Result<()> {
+fn may_force(who: &Principal, request: &ReplayRequest) -> Result<()> {
     if request.force && !who.may_force() {
-        return Err(Problem::new(Code::Forbidden, "only an operator may force"));
+        return Err(HttpProblem::new(Code::Forbidden, "only an operator may force"));
     }
     if request.force && request.reason.as_ref().is_none_or(|reason| reason.decode().trim().is_empty()) {
-        return Err(Problem::plain(Code::ReasonRequired));
+        return Err(HttpProblem::plain(Code::ReasonRequired));
     }
     Ok(())
 }

@@ -10,11 +10,11 @@ use redrive_core::wire::{
 use redrive_engine::{Act, Triage};
 
 use crate::app::App;
-use crate::auth::{Identity, TenantReader};
+use crate::auth::{Principal, TenantReader};
 use crate::body::{Json, OptionalJson};
 use crate::call::{ApiCall, Reply};
 use crate::capture::not_blank;
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 use crate::query::TenantQuery;
 
 type TriageCall<B = OptionalJson<TriageRequest>> = ApiCall<TenantReader, RunId, TenantQuery, B>;
@@ -84,21 +84,21 @@ pub(crate) async fn merge(app: App, call: TriageCall<Json<MergeRequest>>) -> Tri
 }
 
 pub(crate) fn noted(reason: Option<&Text>) -> Result<Triage> {
-    let said = reason.is_some_and(|reason| !reason.decode().trim().is_empty());
-    said.then_some(Triage::Note).ok_or_else(|| Problem::plain(Code::ReasonRequired))
+    let has_text = reason.is_some_and(|reason| !reason.decode().trim().is_empty());
+    has_text.then_some(Triage::Note).ok_or_else(|| HttpProblem::plain(Code::ReasonRequired))
 }
 
 pub(crate) fn deferred(until: Timestamp, now: Timestamp) -> Result<Triage> {
     if until > now {
         Ok(Triage::Defer { until })
     } else {
-        Err(Problem::invalid_field("until", "must be in the future"))
+        Err(HttpProblem::invalid_field("until", "must be in the future"))
     }
 }
 
 pub(crate) fn reassigned(agent: Option<Label>, queue: Option<QueueName>) -> Result<Triage> {
     if agent.is_none() && queue.is_none() {
-        return Err(Problem::invalid_field("agent", "is missing, and so is `queue`: name one of them"));
+        return Err(HttpProblem::invalid_field("agent", "or `queue` is required"));
     }
     not_blank("agent", agent.as_ref())?;
     Ok(Triage::Reassign { agent, queue })
@@ -111,7 +111,7 @@ async fn plain(app: &App, call: TriageCall, triage: Triage) -> TriageResult {
 
 async fn act(
     app: &App,
-    who: &Identity,
+    who: &Principal,
     run_id: RunId,
     query: &TenantQuery,
     tenant: Option<Tenant>,

@@ -1,4 +1,4 @@
-//! Who calls and what the caller may do. A handler takes one of these types, and only authentication makes them.
+//! The caller of a request and what it may do. A handler takes one of these types, and only authentication makes them.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use redrive_engine::{KeyMark, KeyRecord, RunRef, Store, TenantScope};
 
 use crate::app::App;
 use crate::budget::Holder;
-use crate::problem::{Code, Problem, Result};
+use crate::problem::{Code, HttpProblem, Result};
 use crate::telemetry::record_caller;
 
 /// Admits a caller or refuses it. The role is checked before anything is looked up.
-pub trait Gate: Sized + Send + 'static {
+pub trait Caller: Sized + Send + 'static {
     /// None: no key is needed.
     const ROLES: Option<&'static [Role]>;
 
     fn admit(app: &App, headers: &HeaderMap) -> impl Future<Output = Result<Self>> + Send;
 
     /// None: the caller needs no key.
-    fn identity(&self) -> Option<&Identity>;
+    fn principal(&self) -> Option<&Principal>;
 
     /// Whose budget pays for the memory of this call.
     fn holder(&self) -> Holder {
-        self.identity().map_or(Holder::Anonymous, Identity::holder)
+        self.principal().map_or(Holder::Anonymous, Principal::holder)
     }
 }
 
@@ -33,55 +33,55 @@ pub trait Gate: Sized + Send + 'static {
 #[derive(Debug)]
 pub struct Anyone;
 
-impl Gate for Anyone {
+impl Caller for Anyone {
     const ROLES: Option<&'static [Role]> = None;
 
     async fn admit(_: &App, _: &HeaderMap) -> Result<Self> {
         Ok(Self)
     }
 
-    fn identity(&self) -> Option<&Identity> {
+    fn principal(&self) -> Option<&Principal> {
         None
     }
 }
 
-macro_rules! gates {
+macro_rules! callers {
     ($($(#[$doc:meta])* $name:ident: $($role:ident),+;)+) => {$(
         $(#[$doc])*
         #[derive(Debug)]
-        pub struct $name(Identity);
+        pub struct $name(Principal);
 
-        impl Gate for $name {
+        impl Caller for $name {
             const ROLES: Option<&'static [Role]> = Some(&[$(Role::$role),+]);
 
             async fn admit(app: &App, headers: &HeaderMap) -> Result<Self> {
-                let identity = app.keyring.identify(headers, app.store.as_ref()).await?;
-                match identity.role() {
-                    $(Role::$role)|+ => Ok(Self(identity)),
-                    #[allow(unreachable_patterns, reason = "the gate that takes every role has none left")]
+                let principal = app.keyring.identify(headers, app.store.as_ref()).await?;
+                match principal.role() {
+                    $(Role::$role)|+ => Ok(Self(principal)),
+                    #[allow(unreachable_patterns, reason = "a caller type that takes every role has none left")]
                     _ => {
-                        record_caller(&identity);
-                        Err(Problem::plain(Code::Forbidden))
+                        record_caller(&principal);
+                        Err(HttpProblem::plain(Code::Forbidden))
                     }
                 }
             }
 
-            fn identity(&self) -> Option<&Identity> {
+            fn principal(&self) -> Option<&Principal> {
                 Some(&self.0)
             }
         }
 
         impl Deref for $name {
-            type Target = Identity;
+            type Target = Principal;
 
-            fn deref(&self) -> &Identity {
+            fn deref(&self) -> &Principal {
                 &self.0
             }
         }
     )+};
 }
 
-gates! {
+callers! {
     /// Reports, leases, records steps.
     Worker: Worker, Operator, Admin;
     /// Reads and triages.
@@ -96,11 +96,11 @@ gates! {
 
 /// An authenticated caller; only authentication makes one.
 #[derive(Debug, Clone)]
-pub struct Identity {
+pub struct Principal {
     key: Arc<KeyRecord>,
 }
 
-impl Identity {
+impl Principal {
     pub(super) fn of(key: Arc<KeyRecord>) -> Self {
         Self { key }
     }
@@ -167,8 +167,8 @@ impl Identity {
     /// The one tenant that a call is about. Every given name has to be equal, and the key's.
     pub fn tenant(&self, named: &[Option<&Tenant>]) -> Result<Tenant> {
         let mut names = named.iter().copied().flatten().chain(&self.key.tenant);
-        let Some(tenant) = names.next() else { return Err(Problem::plain(Code::TenantRequired)) };
-        if names.all(|other| other == tenant) { Ok(tenant.clone()) } else { Err(Problem::plain(Code::WrongTenant)) }
+        let Some(tenant) = names.next() else { return Err(HttpProblem::plain(Code::TenantRequired)) };
+        if names.all(|other| other == tenant) { Ok(tenant.clone()) } else { Err(HttpProblem::plain(Code::WrongTenant)) }
     }
 
     /// The one run that a call is about.
@@ -183,8 +183,8 @@ mod tests {
 
     use super::*;
 
-    fn identity(tenant: Option<&str>) -> Identity {
-        Identity::of(Arc::new(KeyRecord {
+    fn principal(tenant: Option<&str>) -> Principal {
+        Principal::of(Arc::new(KeyRecord {
             id: "k".into(),
             lineage: "k".into(),
             hash: [0; 32],
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn a_tenant_key_acts_for_its_own_tenant_only() {
         let (acme, other) = ("acme".parse().unwrap(), "other".parse().unwrap());
-        let key = identity(Some("acme"));
+        let key = principal(Some("acme"));
         assert_eq!(key.tenant(&[None]).unwrap(), acme);
         assert_eq!(key.tenant(&[Some(&acme), None]).unwrap(), acme);
         assert_eq!(key.tenant(&[Some(&other)]).unwrap_err().code, Code::WrongTenant);
@@ -210,13 +210,13 @@ mod tests {
 
     #[test]
     fn worker_keys_and_worker_names_are_distinct_actors() {
-        assert_eq!(identity(Some("acme")).actor(), "worker_key:k");
+        assert_eq!(principal(Some("acme")).actor(), "worker_key:k");
     }
 
     #[test]
     fn a_spanning_key_names_one_tenant_and_only_one() {
         let (acme, other) = ("acme".parse().unwrap(), "other".parse().unwrap());
-        let key = identity(None);
+        let key = principal(None);
         assert_eq!(key.tenant(&[None, None]).unwrap_err().code, Code::TenantRequired);
         assert_eq!(key.tenant(&[None, Some(&acme)]).unwrap(), acme);
         assert_eq!(key.tenant(&[Some(&other), Some(&acme)]).unwrap_err().code, Code::WrongTenant);
