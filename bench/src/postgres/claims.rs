@@ -58,7 +58,7 @@ const ATTEMPTS: &str =
      SELECT run, attempt, 0, 1, $3, 4, 0, 5, $4, $5 FROM unnest($1::bigint[], $2::bigint[]) AS new(run, attempt)";
 
 const LEASED: &[u8] =
-    br#"{"e":1,"ea":2,"l":{"x":1794772860000,"ms":60000,"p":1794772800000,"d":1794776400000,"b":1794772800000},"pb":327}"#;
+    br#"{"e":1,"ea":2,"l":{"expires_at":1794772860000,"lease_ms":60000,"progress_at":1794772800000,"deadline_at":1794776400000,"began_at":1794772800000},"pb":327}"#;
 const ENDED: &[u8] = br#"{"e":1,"ea":2,"en":"succeeded","pb":327}"#;
 const ORIGIN: &[u8] = br#"{"began_at":"2026-11-15T20:00:00.000Z","revision":1}"#;
 

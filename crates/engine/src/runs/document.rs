@@ -1,5 +1,5 @@
-//! What only the transition table reads of a run, as one small JSON column: it travels with the row and is never
-//! searched. Defaults are left out, so that a plain dead letter costs a few bytes.
+//! The part of a run's state that nothing searches, stored as JSON in `runs.life`. Defaults are left out, so a plain dead
+//! letter costs few bytes.
 
 use redrive_core::ids::{QueueName, RunId};
 use redrive_core::money::{Spend, Usd};
@@ -21,7 +21,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// A run's inner life. Field names are short because every row carries them.
+/// The stored document. Its names are short on disk because every run row has one: MEASURED.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunDocument {
     #[serde(default, skip_serializing_if = "is_default", rename = "e")]
@@ -50,7 +50,7 @@ pub struct RunDocument {
     pub retries: Vec<(Reason, u32)>,
     #[serde(default, skip_serializing_if = "is_default", rename = "td")]
     pub tried: Vec<u64>,
-    /// Tokens and micro-dollars.
+    /// Tokens and micro-dollars of its retries.
     #[serde(default, skip_serializing_if = "is_default", rename = "sp")]
     pub spent: (u64, u64),
     #[serde(default, skip_serializing_if = "is_default", rename = "ro")]
@@ -63,78 +63,80 @@ pub struct RunDocument {
     pub idle_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "is_default", rename = "dm")]
     pub deadline_ms: Option<u64>,
-    /// Scheduled or running: the attempt is a replay.
+    /// Scheduled or running: its next or current attempt is a replay.
     #[serde(default, skip_serializing_if = "is_default", rename = "rp")]
     pub replay: bool,
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "l")]
     pub lease: Option<LeaseDocument>,
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "rv")]
     pub review: Option<ReviewDocument>,
-    /// Merged: when it would have been due, had it been scheduled before.
+    /// Merged while scheduled: when it was due.
     #[serde(default, skip_serializing_if = "is_default", rename = "md")]
     pub due_before_merge: Timestamp,
-    /// Merged: what it was dead for before; none when it was scheduled or closed.
+    /// Merged while dead: why it was dead.
     #[serde(default, skip_serializing_if = "is_default", rename = "m")]
     pub before_merge: Option<DeadBecause>,
-    /// Merged: how it was closed before.
+    /// Merged while closed: how it was closed.
     #[serde(default, skip_serializing_if = "is_default", rename = "mc")]
     pub closed_before_merge: Option<Closed>,
-    /// Queues left since its last attempt began.
+    /// Queues that it left since its last attempt began.
     #[serde(default, skip_serializing_if = "is_default", rename = "lq")]
     pub left_queues: Vec<QueueName>,
-    /// There were more of them.
+    /// `left_queues` is incomplete.
     #[serde(default, skip_serializing_if = "is_default", rename = "lm")]
     pub left_more: bool,
     #[serde(default, skip_serializing_if = "is_default", rename = "dn")]
     pub decisions: u32,
     #[serde(default, skip_serializing_if = "is_default", rename = "us")]
     pub was_unsafe: bool,
-    /// Who began the attempt under way.
+    /// Running: the worker.
     #[serde(default, skip_serializing_if = "is_default", rename = "w")]
     pub worker: Option<Label>,
     #[serde(default, skip_serializing_if = "is_default", rename = "sid")]
     pub start_id: Option<Label>,
-    /// The lease call that handed it out, with its scope.
+    /// Running: id and scope of the lease call.
     #[serde(default, skip_serializing_if = "is_default", rename = "lr")]
     pub request: Option<Label>,
-    /// What the attempt under way runs with.
+    /// Running: the versions that the worker named.
     #[serde(default, skip_serializing_if = "is_default", rename = "v")]
     pub versions: Versions,
-    /// When the attempt under way began, as breakers count it.
+    /// Running: the breaker generation in which the attempt began.
     #[serde(default, skip_serializing_if = "is_default", rename = "bg")]
     pub generation: u64,
-    /// How long the payload is that a worker gets; none in rows from before this was kept.
+    /// Size of the payload that the next worker gets.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "pb")]
     pub payload_bytes: Option<usize>,
-    /// The workers' keys that began or reported it, the newest last.
+    /// The worker keys that began or reported it, the newest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "k")]
     pub keys: Vec<KeyMark>,
-    /// What the outputs of its steps come to.
+    /// Total size of its step outputs.
     #[serde(default, skip_serializing_if = "is_default", rename = "sb")]
     pub step_bytes: usize,
-    /// What its leases are proved by; none before its first one.
+    /// Signs its lease tokens; none before its first lease.
     #[serde(default, skip_serializing_if = "is_default", rename = "ls")]
     pub lease_secret: Option<u64>,
-    /// How many steps it has on record.
+    /// Number of its recorded steps.
     #[serde(default, skip_serializing_if = "is_default", rename = "sc")]
     pub step_count: usize,
 }
 
+/// The lease of a running run. Few runs are running at a time, so its names are the same on disk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LeaseDocument {
-    pub x: i64,
-    pub ms: u64,
+    pub expires_at: i64,
+    pub lease_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub idle: Option<u64>,
-    pub p: i64,
-    pub d: i64,
-    pub b: i64,
+    pub idle_ms: Option<u64>,
+    pub progress_at: i64,
+    pub deadline_at: i64,
+    pub began_at: i64,
     #[serde(default, skip_serializing_if = "is_default")]
-    pub ext: bool,
+    pub extended: bool,
     #[serde(default, skip_serializing_if = "is_default")]
     pub absent_ms: u64,
 }
 
+/// The review of a run in that state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReviewDocument {
     pub proposed: String,
@@ -159,10 +161,11 @@ pub struct StateColumns {
     pub wake: Option<Timestamp>,
     pub held_by: Option<Label>,
     pub merged_into: Option<RunId>,
-    /// Scheduled, and no worker can be given its payload.
+    /// Scheduled, but no worker can get its payload.
     pub unleasable: bool,
 }
 
+/// `detail` of a scheduled run that is held.
 pub const HELD: i64 = 1;
 
 impl StateColumns {
@@ -195,12 +198,12 @@ impl StateColumns {
     }
 }
 
-/// A word's number in its list: how words lie in columns.
+/// The index of an enum value in its list: how columns store enums.
 pub fn position<T: PartialEq>(all: &[T], word: &T) -> i64 {
     all.iter().position(|w| w == word).and_then(|n| i64::try_from(n).ok()).unwrap_or(-1)
 }
 
-/// The word of a number.
+/// The enum value at an index.
 pub fn word<T: Copy>(all: &[T], number: i64, what: &str) -> Result<T> {
     let found = usize::try_from(number).ok().and_then(|n| all.get(n)).copied();
     found.ok_or_else(|| Error::Unexpected(format!("{what} {number}")))
@@ -208,7 +211,7 @@ pub fn word<T: Copy>(all: &[T], number: i64, what: &str) -> Result<T> {
 
 impl RunDocument {
     pub fn of(run: &Run, worker: Option<Label>, start_id: Option<Label>) -> Self {
-        let mut life = Self {
+        let mut document = Self {
             epoch: run.epoch,
             epoch_attempt: run.epoch_attempt,
             ended: run.ended,
@@ -237,28 +240,20 @@ impl RunDocument {
             ..Self::default()
         };
         match &run.state {
-            State::Scheduled(scheduled) => life.replay = scheduled.replay,
+            State::Scheduled(scheduled) => document.replay = scheduled.replay,
             State::Running(lease) => {
-                life.replay = lease.replay;
-                life.lease = Some(LeaseDocument::of(lease));
+                document.replay = lease.replay;
+                document.lease = Some(LeaseDocument::of(lease));
             }
-            State::Review(review) => life.review = Some(ReviewDocument::of(review)),
-            State::Merged(Merged { before: BeforeMerge::Dead(because), .. }) => life.before_merge = Some(*because),
+            State::Review(review) => document.review = Some(ReviewDocument::of(review)),
+            State::Merged(Merged { before: BeforeMerge::Dead(because), .. }) => document.before_merge = Some(*because),
             State::Merged(Merged { before: BeforeMerge::Closed(closed), .. }) => {
-                life.closed_before_merge = Some(*closed);
+                document.closed_before_merge = Some(*closed);
             }
-            State::Merged(Merged { before: BeforeMerge::Scheduled { due }, .. }) => life.due_before_merge = *due,
+            State::Merged(Merged { before: BeforeMerge::Scheduled { due }, .. }) => document.due_before_merge = *due,
             State::Dead { .. } | State::Succeeded | State::Recovered | State::Resolved | State::Discarded => {}
         }
-        life
-    }
-
-    /// Rows from before `was_unsafe` was kept say it by what they are dead for alone.
-    fn is_dead_unsafe(&self, columns: &StateColumns) -> bool {
-        let unsafe_word = Some(DeadBecause::Unsafe);
-        let dead =
-            columns.state == StateName::Dead && columns.detail == position(DeadBecause::ALL, &DeadBecause::Unsafe);
-        dead || self.before_merge == unsafe_word || self.review.as_ref().map(|review| review.before) == unsafe_word
+        document
     }
 
     fn state(&self, columns: &StateColumns) -> Result<State> {
@@ -292,7 +287,7 @@ impl RunDocument {
         })
     }
 
-    /// The run as the transition table knows it.
+    /// The run as `core` sees it.
     pub fn to_run(
         &self,
         columns: &StateColumns,
@@ -330,7 +325,7 @@ impl RunDocument {
             deferred_until,
             left_queues: LeftQueues { names: self.left_queues.clone(), more: self.left_more },
             decisions: self.decisions,
-            was_unsafe: self.was_unsafe || self.is_dead_unsafe(columns),
+            was_unsafe: self.was_unsafe,
             idle_ms: self.idle_ms,
             deadline_ms: self.deadline_ms,
         })
@@ -340,26 +335,26 @@ impl RunDocument {
 impl LeaseDocument {
     fn of(lease: &Lease) -> Self {
         Self {
-            x: lease.expires_at.as_millis(),
-            ms: lease.lease_ms,
-            idle: lease.idle_ms,
-            p: lease.progress_at.as_millis(),
-            d: lease.deadline_at.as_millis(),
-            b: lease.began_at.as_millis(),
-            ext: lease.extended,
+            expires_at: lease.expires_at.as_millis(),
+            lease_ms: lease.lease_ms,
+            idle_ms: lease.idle_ms,
+            progress_at: lease.progress_at.as_millis(),
+            deadline_at: lease.deadline_at.as_millis(),
+            began_at: lease.began_at.as_millis(),
+            extended: lease.extended,
             absent_ms: lease.absent_ms,
         }
     }
 
     fn to_lease(&self, replay: bool) -> Lease {
         Lease {
-            expires_at: Timestamp::from_millis(self.x),
-            lease_ms: self.ms,
-            idle_ms: self.idle,
-            progress_at: Timestamp::from_millis(self.p),
-            deadline_at: Timestamp::from_millis(self.d),
-            began_at: Timestamp::from_millis(self.b),
-            extended: self.ext,
+            expires_at: Timestamp::from_millis(self.expires_at),
+            lease_ms: self.lease_ms,
+            idle_ms: self.idle_ms,
+            progress_at: Timestamp::from_millis(self.progress_at),
+            deadline_at: Timestamp::from_millis(self.deadline_at),
+            began_at: Timestamp::from_millis(self.began_at),
+            extended: self.extended,
             absent_ms: self.absent_ms,
             replay,
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::HealthAnswer;
 use redrive_engine::{KeyRecord, SystemClock};
-use redrive_store::copy::Place;
+use redrive_store::copy::StoreAddress;
 use redrive_store::{Miscounted, classify, postgres, sqlite};
 
 /// Whichever it is.
@@ -14,12 +14,12 @@ pub(crate) enum OfflineStore {
     Database(Box<postgres::Visit>),
 }
 
-pub(crate) fn open(place: &Place) -> anyhow::Result<OfflineStore> {
+pub(crate) fn open(place: &StoreAddress) -> anyhow::Result<OfflineStore> {
     Ok(match place {
-        Place::Folder(folder) => {
+        StoreAddress::Folder(folder) => {
             OfflineStore::Folder(sqlite::Visit::open(folder, Arc::new(SystemClock)).map_err(classify)?)
         }
-        Place::Database(url) => OfflineStore::Database(Box::new(postgres::Visit::open(url).map_err(classify)?)),
+        StoreAddress::Database(url) => OfflineStore::Database(Box::new(postgres::Visit::open(url).map_err(classify)?)),
     })
 }
 

@@ -13,7 +13,7 @@ use redrive_core::text::Label;
 use redrive_core::wire::{QueueSettings, Role};
 use redrive_engine::{Dice, Store, SystemClock, SystemDice};
 use redrive_server::{Config, Server, ServerLimits, auth};
-use redrive_store::copy::Place;
+use redrive_store::copy::StoreAddress;
 use redrive_store::postgres::PgStore;
 use redrive_store::sqlite::SqliteStore;
 use redrive_store::{postgres, sqlite};
@@ -65,14 +65,14 @@ async fn serve(settings: &Settings, file: ConfigFile, out: &mut Out) -> anyhow::
     }
 }
 
-async fn open(place: &Place, policies: Policies) -> anyhow::Result<Arc<dyn Store>> {
+async fn open(place: &StoreAddress, policies: Policies) -> anyhow::Result<Arc<dyn Store>> {
     let dice = Arc::new(SystemDice);
     Ok(match place {
-        Place::Folder(folder) => {
+        StoreAddress::Folder(folder) => {
             let (folder, clock) = (folder.clone(), Arc::new(SystemClock));
             Arc::new(SqliteStore::open(sqlite::Options { folder, clock, dice, policies })?)
         }
-        Place::Database(url) => {
+        StoreAddress::Database(url) => {
             let options = postgres::Options { url: url.clone(), clock: None, dice, policies, lines: postgres::LINES };
             Arc::new(PgStore::open(options).await.context("the database")?)
         }
@@ -106,7 +106,7 @@ pub(crate) fn replica_name() -> String {
 }
 
 /// Says where it listens, and on the first start the one key that everything else begins with.
-async fn greet(server: &Server, store: &dyn Store, place: &Place, out: &mut Out) -> anyhow::Result<()> {
+async fn greet(server: &Server, store: &dyn Store, place: &StoreAddress, out: &mut Out) -> anyhow::Result<()> {
     if store.keys().await?.is_empty()
         && let Some(secret) = first_key(store).await?
     {
@@ -143,10 +143,10 @@ async fn first_key(store: &dyn Store) -> anyhow::Result<Option<String>> {
 }
 
 /// How other commands find the store; an address is not repeated, since there may be a password in it.
-fn flag(place: &Place) -> String {
+fn flag(place: &StoreAddress) -> String {
     match place {
-        Place::Folder(folder) => format!("--data {}", crate::escape::shell(&folder.display().to_string())),
-        Place::Database(_) => "--database-url …".into(),
+        StoreAddress::Folder(folder) => format!("--data {}", crate::escape::shell(&folder.display().to_string())),
+        StoreAddress::Database(_) => "--database-url …".into(),
     }
 }
 

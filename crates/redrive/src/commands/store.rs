@@ -4,7 +4,7 @@ use clap::Subcommand;
 use redrive_core::time::Timestamp;
 use redrive_store::Miscounted;
 use redrive_store::classify;
-use redrive_store::copy::{Copied, Place, Progress, copy};
+use redrive_store::copy::{Copied, Progress, StoreAddress, copy};
 use serde::Serialize;
 
 use crate::commands::doctor::{Finding, Severity, conclude, database, integrity, setup, unlooked};
@@ -91,10 +91,10 @@ const BAR_CHARS: u64 = 30;
 pub(crate) struct CopyArgs {
     /// The store that is read: a folder, or postgres://…
     #[arg(long, value_name = "STORE", value_parser = parse_place)]
-    from: Place,
+    from: StoreAddress,
     /// The store that is made: a folder, or postgres://… with an empty database
     #[arg(long, value_name = "STORE", value_parser = parse_place)]
-    to: Place,
+    to: StoreAddress,
     /// Print JSON
     #[arg(long, help_heading = "Output")]
     json: bool,

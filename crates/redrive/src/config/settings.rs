@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
-use redrive_store::copy::Place;
+use redrive_store::copy::StoreAddress;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -106,7 +106,7 @@ impl FlagSettings {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
-    pub(crate) store: Place,
+    pub(crate) store: StoreAddress,
     pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) grace_ms: u64,
     pub(crate) log_format: LogFormat,
@@ -164,7 +164,7 @@ impl TryFrom<ServerSection> for Settings {
     }
 }
 
-fn one_store(said: &ServerSection) -> Result<Place, BadSetting> {
+fn one_store(said: &ServerSection) -> Result<StoreAddress, BadSetting> {
     if said.data.is_some() && said.database_url.is_some() {
         return Err(BadSetting {
             key: "database_url",
@@ -235,7 +235,7 @@ pub(crate) struct StorePlace {
 
 impl StorePlace {
     /// As `serve` would find it.
-    pub(crate) fn find(&self) -> anyhow::Result<Place> {
+    pub(crate) fn find(&self) -> anyhow::Result<StoreAddress> {
         if let Some(place) = explicit_place(self.data.as_ref(), self.database_url.as_ref()) {
             return Ok(place);
         }
@@ -243,27 +243,27 @@ impl StorePlace {
     }
 
     /// The same, where a configuration that can't be read is somebody else's to complain of.
-    pub(crate) fn find_anyway(&self) -> Place {
-        self.find().unwrap_or_else(|_| Place::Folder(DATA_DEFAULT.into()))
+    pub(crate) fn find_anyway(&self) -> StoreAddress {
+        self.find().unwrap_or_else(|_| StoreAddress::Folder(DATA_DEFAULT.into()))
     }
 }
 
-fn explicit_place(data: Option<&PathBuf>, database_url: Option<&DatabaseUrl>) -> Option<Place> {
-    let database = database_url.map(|url| Place::Database(url.as_str().to_owned()));
-    database.or_else(|| data.cloned().map(Place::Folder))
+fn explicit_place(data: Option<&PathBuf>, database_url: Option<&DatabaseUrl>) -> Option<StoreAddress> {
+    let database = database_url.map(|url| StoreAddress::Database(url.as_str().to_owned()));
+    database.or_else(|| data.cloned().map(StoreAddress::Folder))
 }
 
-pub(crate) fn place_of(server: &ServerSection) -> Place {
+pub(crate) fn place_of(server: &ServerSection) -> StoreAddress {
     explicit_place(server.data.as_ref(), server.database_url.as_ref())
-        .unwrap_or_else(|| Place::Folder(DATA_DEFAULT.into()))
+        .unwrap_or_else(|| StoreAddress::Folder(DATA_DEFAULT.into()))
 }
 
 /// A place that a person typed: a database's address, or else a folder.
-pub(crate) fn parse_place(text: &str) -> Result<Place, String> {
+pub(crate) fn parse_place(text: &str) -> Result<StoreAddress, String> {
     match text.parse::<DatabaseUrl>() {
-        Ok(url) => Ok(Place::Database(url.as_str().to_owned())),
+        Ok(url) => Ok(StoreAddress::Database(url.as_str().to_owned())),
         Err(_) if text.contains("://") => Err("a folder, or a database's address that begins with postgres://".into()),
-        Err(_) => Ok(Place::Folder(text.into())),
+        Err(_) => Ok(StoreAddress::Folder(text.into())),
     }
 }
 
@@ -324,8 +324,8 @@ mod tests {
         assert!(both.check().unwrap_err().to_string().starts_with("`database_url` must be left out"));
         let file = ServerSection { database_url: url, ..ServerSection::default() };
         let flags = Flags::parse_from(["redrive", "--data", "d"]).settings;
-        assert_eq!(Settings::try_from(flags.over(&file)).unwrap().store, Place::Folder("d".into()));
-        assert_eq!(Settings::try_from(file).unwrap().store, Place::Database("postgres://h/db".into()));
+        assert_eq!(Settings::try_from(flags.over(&file)).unwrap().store, StoreAddress::Folder("d".into()));
+        assert_eq!(Settings::try_from(file).unwrap().store, StoreAddress::Database("postgres://h/db".into()));
     }
 
     #[test]
@@ -338,8 +338,8 @@ mod tests {
 
     #[test]
     fn store_argument_is_database_url_or_folder() {
-        assert_eq!(parse_place("./data").unwrap(), Place::Folder("./data".into()));
-        assert_eq!(parse_place("postgresql://h/db").unwrap(), Place::Database("postgresql://h/db".into()));
+        assert_eq!(parse_place("./data").unwrap(), StoreAddress::Folder("./data".into()));
+        assert_eq!(parse_place("postgresql://h/db").unwrap(), StoreAddress::Database("postgresql://h/db".into()));
         assert!(parse_place("mysql://h/db").is_err());
     }
 }

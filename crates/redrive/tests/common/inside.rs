@@ -50,9 +50,16 @@ const WRONG: [(&str, &str); 7] = [
 
 /// Nothing damaged, nothing half applied.
 pub fn check(folder: &Path) {
+    check_with(folder, ("NO_COLOR", "1"));
+}
+
+/// The same, by a binary with this environment variable.
+pub fn check_with(folder: &Path, env: (&str, &str)) {
     if let Some(url) = database(folder) {
-        // The counters are kept and appended there; the command knows how both add up.
-        let checked = redrive().args(["store", "check", "--json", "--database-url", &url]).output().unwrap();
+        // PostgreSQL's counters include deltas; the command adds them.
+        let mut check = redrive();
+        let checked =
+            check.env(env.0, env.1).args(["store", "check", "--json", "--database-url", &url]).output().unwrap();
         assert!(checked.status.success(), "{checked:?}");
         for (what, rows) in &WRONG[4..] {
             assert_eq!(private_postgres::sql(&url, rows).unwrap(), "0", "{what}");
@@ -77,7 +84,7 @@ pub fn number(folder: &Path, query: &str) -> i64 {
     open(folder).query_row(query, [], |row| row.get(0)).unwrap()
 }
 
-/// Which migrations have run.
+/// The schema's version: 0 before the first migration.
 pub fn version(folder: &Path) -> i64 {
     match database(folder) {
         Some(_) if number(folder, "SELECT count(*) FROM pg_tables WHERE tablename = 'schema_version'") == 0 => 0,

@@ -87,34 +87,61 @@ fn moved(folder: &std::path::Path) -> i64 {
 
 const TOGETHER_ROUNDS: usize = 10;
 const STATEMENTS_MAX: usize = 500;
+/// Adds a migration to a debug build: an upgrade for as long as there is only one schema.
+const UPGRADE: (&str, &str) = ("REDRIVE_TEST_MIGRATION", "1");
 
 #[test]
 fn migration_killed_anywhere_leaves_old_or_new_schema() {
     let newest = {
         let folder = folder();
-        Server::start(folder.path()).kill();
+        upgraded(folder.path(), None).unwrap().kill();
         inside::version(folder.path())
     };
-    // What stands in a store of each version: it must be the same however the store came to it.
+    // Objects of each version: the same number, however the store came to it.
     let mut seen = BTreeMap::from([(0, 0)]);
     for (deaths, nth) in (1..STATEMENTS_MAX).enumerate() {
         let folder = folder();
-        let begun = Server::of(serve(folder.path()).env("REDRIVE_ABORT_AT", format!("mid_migration:{nth}")));
-        if begun.is_ok() {
+        if upgraded(folder.path(), Some(nth)).is_ok() {
             println!("{deaths} deaths");
             assert!(deaths > 10, "the point is passed after each statement");
-            assert!(seen.len() > 2, "the versions in between are left as well: {seen:?}");
+            let versions: Vec<i64> = seen.into_keys().collect();
+            assert_eq!(versions, (0..=newest).collect::<Vec<_>>(), "every version was left by some kill");
             return;
         }
         let version = inside::version(folder.path());
         let objects = inside::objects(folder.path());
         assert_eq!(objects, *seen.entry(version).or_insert(objects), "after {nth}: version {version}");
-        let server = Server::start(folder.path());
-        inside::check(folder.path());
+        let server = upgraded(folder.path(), None).unwrap();
+        inside::check_with(folder.path(), UPGRADE);
         assert_eq!(inside::version(folder.path()), newest);
         server.kill();
     }
     panic!("no migration has so many statements");
+}
+
+/// A server whose binary knows one migration more, killed at a statement of its migrations.
+fn upgraded(folder: &std::path::Path, kill_at: Option<usize>) -> Result<Server, String> {
+    let mut command = serve(folder);
+    command.env(UPGRADE.0, UPGRADE.1);
+    if let Some(nth) = kill_at {
+        command.env("REDRIVE_ABORT_AT", format!("mid_migration:{nth}"));
+    }
+    Server::of(&mut command)
+}
+
+#[test]
+fn upgrade_keeps_runs_and_the_older_binary_refuses() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let mut http = Http::new(&server.url, &server.key.clone().unwrap());
+    let report = r#"{"tenant":"acme","run_id":"r1","payload":1,"error":{"message":"boom","terminal":true}}"#;
+    assert_eq!(http.post("/v1/failures", report).unwrap().status, 201);
+    server.kill();
+    let before = inside::version(folder.path());
+    upgraded(folder.path(), None).unwrap().kill();
+    assert_eq!(inside::version(folder.path()), before + 1);
+    assert_eq!(inside::number(folder.path(), "SELECT count(*) FROM test_upgrade JOIN runs ON runs.id = run"), 1);
+    assert!(Server::of(&mut serve(folder.path())).is_err());
 }
 
 #[test]

@@ -1,20 +1,20 @@
-//! A store copied into another of any kind. The schemas are twins, so a copy is table by table, in the order of each
-//! table's key, a piece at a time; how far it is lies in the target and commits with each piece, so that a copy that was
-//! killed goes on where it was. Nobody may serve either store meanwhile.
+//! Copies a store into a new one, of the same kind or the other. Both have the same tables, so a copy goes table by table
+//! in key order. Each batch commits with its progress in the target, so an interrupted copy resumes. No server may run on
+//! either store meanwhile.
 
-mod ends;
+mod cell;
 mod postgres;
 mod progress;
 mod run;
 mod sqlite;
+mod store;
 mod tables;
 #[cfg(test)]
 mod tests;
-mod value;
 
-pub use ends::Place;
 pub use progress::{Copied, Progress};
 pub use run::copy;
+pub use store::StoreAddress;
 
-pub(crate) use ends::is_half_copied;
 pub(crate) use progress::half_copied;
+pub(crate) use store::is_half_copied;

@@ -1,37 +1,42 @@
-//! The copy itself.
+//! The copy: batch by batch, then a comparison of the row counts.
 
 use redrive_core::time::Timestamp;
 
-use super::ends::{End, Place};
-use super::progress::{Copied, Progress, Reached};
-use super::tables::{TABLES, Table};
-use super::value::{Cells, Column};
+use super::cell::{Cells, TableColumn};
+use super::progress::{Copied, Progress, TableProgress};
+use super::store::{CopyStore, StoreAddress};
+use super::tables::{CopiedTable, TABLES};
 use redrive_engine::error::{Error, PortResult as Result};
 
-/// Rows of one commit. Payloads may be large, so it is few.
-const PIECE_ROWS: usize = 1_000;
+/// Rows per commit; few, because payloads may be large.
+const BATCH_ROWS: usize = 1_000;
 
-/// Copies all there is from one store into another that is new, or goes on with a copy that was cut short.
-pub async fn copy(from: &Place, to: &Place, now: Timestamp, mut tell: impl FnMut(Progress)) -> Result<Copied> {
+/// Copies a store into a new one, or resumes an interrupted copy.
+pub async fn copy(
+    from: &StoreAddress,
+    to: &StoreAddress,
+    now: Timestamp,
+    mut report: impl FnMut(Progress),
+) -> Result<Copied> {
     if from == to {
         return Err(Error::Unexpected("a store can't be copied into itself".into()).into());
     }
-    let mut source = End::open(from, false).await?;
-    let mut target = End::open(to, true).await?;
+    let mut source = CopyStore::open(from, false).await?;
+    let mut target = CopyStore::open(to, true).await?;
     source.settle(now).await?;
     let name = source.name();
-    let mut all = target.reached(&name).await?;
+    let mut all = target.progress(&name).await?;
     let resumed = !all.is_empty();
     let mut of = 0;
     for table in TABLES {
         of += source.count(table).await?;
     }
-    let mut rows = all.values().map(|reached| reached.rows).sum();
+    let mut rows = all.values().map(|table| table.rows).sum();
     for table in TABLES {
-        let reached = all.remove(table.name).unwrap_or_default();
-        copy_table(&source, &mut target, &name, table, reached, |piece| {
-            rows += piece;
-            tell(Progress { table: table.name, rows, of });
+        let progress = all.remove(table.name).unwrap_or_default();
+        copy_table(&source, &mut target, &name, table, progress, |batch| {
+            rows += batch;
+            report(Progress { table: table.name, rows, of });
         })
         .await?;
     }
@@ -42,60 +47,61 @@ pub async fn copy(from: &Place, to: &Place, now: Timestamp, mut tell: impl FnMut
 }
 
 async fn copy_table(
-    source: &End,
-    target: &mut End,
+    source: &CopyStore,
+    target: &mut CopyStore,
     name: &str,
-    table: &Table,
-    mut reached: Reached,
-    mut tell: impl FnMut(u64),
+    table: &CopiedTable,
+    mut progress: TableProgress,
+    mut report: impl FnMut(u64),
 ) -> Result<()> {
-    let columns = shared_columns(source, target, table).await?;
+    let columns = match_columns(source, target, table).await?;
     loop {
-        let rows = source.read(table, &columns.from, reached.key.as_ref(), PIECE_ROWS).await?;
+        let rows = source.read(table, &columns.from, progress.key.as_ref(), BATCH_ROWS).await?;
         let Some(last) = rows.last() else { return Ok(()) };
-        let piece = u64::try_from(rows.len()).unwrap_or(0);
-        reached = Reached { key: Some(key_of(table, &columns.from, last)), rows: reached.rows + piece };
-        target.write(name, table, &columns.to, &rows, &reached).await?;
-        tell(piece);
-        if rows.len() < PIECE_ROWS {
+        let batch = u64::try_from(rows.len()).unwrap_or(0);
+        progress = TableProgress { key: Some(key_of(table, &columns.from, last)), rows: progress.rows + batch };
+        target.write(name, table, &columns.to, &rows, &progress).await?;
+        report(batch);
+        if rows.len() < BATCH_ROWS {
             return Ok(());
         }
     }
 }
 
-struct Shared {
-    from: Vec<Column>,
-    to: Vec<Column>,
+/// The columns of a table, in the same order for both stores.
+struct MatchedColumns {
+    from: Vec<TableColumn>,
+    to: Vec<TableColumn>,
 }
 
-/// The same columns of both, in the target's order. The schemas are twins: one that only one of them has is a mistake.
-async fn shared_columns(source: &End, target: &End, table: &Table) -> Result<Shared> {
+/// In the target's order. A column that only one store has means that the schemas differ.
+async fn match_columns(source: &CopyStore, target: &CopyStore, table: &CopiedTable) -> Result<MatchedColumns> {
     let (theirs, to) = (source.columns(table).await?, target.columns(table).await?);
-    let find = |column: &Column| theirs.iter().find(|theirs| theirs.name == column.name).cloned();
-    let from: Vec<Column> = to.iter().filter_map(find).collect();
+    let find = |column: &TableColumn| theirs.iter().find(|theirs| theirs.name == column.name).cloned();
+    let from: Vec<TableColumn> = to.iter().filter_map(find).collect();
     if from.len() != to.len() || theirs.len() != to.len() {
         return Err(Error::Unexpected(format!(
-            "the two stores' tables {} differ: they have other versions",
+            "the tables {} of the two stores differ: their schemas have different versions",
             table.name
         ))
         .into());
     }
-    Ok(Shared { from, to })
+    Ok(MatchedColumns { from, to })
 }
 
-fn key_of(table: &Table, columns: &[Column], row: &Cells) -> Cells {
+fn key_of(table: &CopiedTable, columns: &[TableColumn], row: &Cells) -> Cells {
     let at = |name: &&str| columns.iter().position(|column| column.name == **name);
     table.key.iter().filter_map(at).filter_map(|at| row.get(at).cloned()).collect()
 }
 
-/// Both stores have as many rows of everything, or it is said where not.
-async fn same_counts(source: &End, target: &End) -> Result<Vec<(&'static str, u64)>> {
+/// Fails at the first table whose number of rows differs.
+async fn same_counts(source: &CopyStore, target: &CopyStore) -> Result<Vec<(&'static str, u64)>> {
     let mut tables = Vec::with_capacity(TABLES.len());
     for table in TABLES {
         let (from, to) = (source.count(table).await?, target.count(table).await?);
         if from != to {
             return Err(Error::Unexpected(format!(
-                "{} has {from} rows in the source and {to} in the target: was the source served meanwhile?",
+                "{} has {from} rows in the source and {to} in the target: did a server run on the source meanwhile?",
                 table.name
             ))
             .into());

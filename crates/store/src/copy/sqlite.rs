@@ -1,26 +1,25 @@
-//! SQLite as one end of a copy.
+//! SQLite as the source or target of a copy.
 
 use std::collections::HashMap;
 
-use rusqlite::types::ValueRef;
+use rusqlite::types::{Value as SqlValue, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Transaction, params, params_from_iter};
 
-use super::progress::{self, Reached, another_source};
-use super::tables::{NUMBERED, Table};
-use super::value::{Cells, Column, Kind, Value};
+use super::cell::{Cell, Cells, ColumnType, TableColumn, key_types, names};
+use super::progress::{TableProgress, another_source, decode_key, encode_key};
+use super::tables::{CopiedTable, NUMBERED};
 use redrive_engine::error::{BoxError, Error, PortResult as Result};
 
-/// The columns of a table, in its order.
-pub(super) fn columns(conn: &Connection, table: &str) -> Result<Vec<Column>> {
+pub(super) fn columns(conn: &Connection, table: &str) -> Result<Vec<TableColumn>> {
     let mut find = conn.prepare("SELECT name, type FROM pragma_table_info(?1)")?;
     let found = find.query_and_then([table], |row| {
-        let kind = match row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)? {
-            "INTEGER" => Kind::Number,
-            "TEXT" => Kind::Text,
-            "BLOB" => Kind::Bytes,
+        let column_type = match row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)? {
+            "INTEGER" => ColumnType::Number,
+            "TEXT" => ColumnType::Text,
+            "BLOB" => ColumnType::Bytes,
             other => return Err(BoxError::from(Error::Unexpected(format!("a column of {table} is {other}")))),
         };
-        Ok(Column { name: row.get(0)?, kind })
+        Ok(TableColumn { name: row.get(0)?, column_type })
     })?;
     found.collect()
 }
@@ -30,36 +29,33 @@ pub(super) fn count(conn: &Connection, table: &str) -> Result<u64> {
     Ok(u64::try_from(n).unwrap_or(0))
 }
 
-/// The next rows after a key, in its order.
 pub(super) fn read(
     conn: &Connection,
-    table: &Table,
-    columns: &[Column],
+    table: &CopiedTable,
+    columns: &[TableColumn],
     after: Option<&Cells>,
     most: usize,
 ) -> Result<Vec<Cells>> {
-    let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
     let key = table.key.join(", ");
     let condition = match after {
         Some(_) => format!("WHERE ({key}) > ({})", vec!["?"; table.key.len()].join(", ")),
         None => String::new(),
     };
-    let sql = format!("SELECT {} FROM {} {condition} ORDER BY {key} LIMIT {most}", names.join(", "), table.name);
+    let sql = format!("SELECT {} FROM {} {condition} ORDER BY {key} LIMIT {most}", names(columns), table.name);
     let mut read = conn.prepare_cached(&sql)?;
-    let key_of = |name: &&str| columns.iter().find(|column| column.name == **name).map(|column| column.kind);
-    let kinds: Vec<Kind> = table.key.iter().filter_map(key_of).collect();
-    let after = after.into_iter().flatten().zip(kinds).map(|(value, kind)| bound(value, kind));
+    let types = key_types(table.key, columns);
+    let after = after.into_iter().flatten().zip(types).map(|(cell, column_type)| to_sql(cell, column_type));
     let after = after.collect::<Result<Vec<_>>>()?;
     let mut rows = read.query(params_from_iter(after))?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         let cells = (0..columns.len()).map(|at| {
             Ok(match row.get_ref(at)? {
-                ValueRef::Null => Value::Null,
-                ValueRef::Integer(n) => Value::Number(n),
-                ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Value::Bytes(bytes.to_vec()),
+                ValueRef::Null => Cell::Null,
+                ValueRef::Integer(n) => Cell::Number(n),
+                ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Cell::Bytes(bytes.to_vec()),
                 ValueRef::Real(_) => {
-                    return Err(BoxError::from(Error::Unexpected(format!("a fraction in {}", table.name))));
+                    return Err(BoxError::from(Error::Unexpected(format!("a fractional number in {}", table.name))));
                 }
             })
         });
@@ -68,31 +64,29 @@ pub(super) fn read(
     Ok(found)
 }
 
-pub(super) fn write(tx: &Transaction<'_>, table: &Table, columns: &[Column], rows: &[Cells]) -> Result<()> {
-    let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+pub(super) fn write(tx: &Transaction<'_>, table: &CopiedTable, columns: &[TableColumn], rows: &[Cells]) -> Result<()> {
     let marks = vec!["?"; columns.len()].join(", ");
-    let mut insert =
-        tx.prepare_cached(&format!("INSERT INTO {} ({}) VALUES ({marks})", table.name, names.join(", ")))?;
+    let mut insert = tx.prepare_cached(&format!("INSERT INTO {} ({}) VALUES ({marks})", table.name, names(columns)))?;
     for row in rows {
-        let values = row.iter().zip(columns).map(|(value, column)| bound(value, column.kind));
+        let values = row.iter().zip(columns).map(|(cell, column)| to_sql(cell, column.column_type));
         insert.execute(params_from_iter(values.collect::<Result<Vec<_>>>()?))?;
     }
     Ok(())
 }
 
-fn bound(value: &Value, kind: Kind) -> Result<rusqlite::types::Value> {
-    use rusqlite::types::Value as Bound;
-    Ok(match (value, kind) {
-        (Value::Null, _) => Bound::Null,
-        (Value::Number(n), _) => Bound::Integer(*n),
-        (Value::Bytes(bytes), Kind::Text) => {
-            Bound::Text(String::from_utf8(bytes.clone()).map_err(|_| Error::Unexpected("text that is none".into()))?)
+fn to_sql(cell: &Cell, column_type: ColumnType) -> Result<SqlValue> {
+    Ok(match (cell, column_type) {
+        (Cell::Null, _) => SqlValue::Null,
+        (Cell::Number(n), _) => SqlValue::Integer(*n),
+        (Cell::Bytes(bytes), ColumnType::Text) => {
+            let text = String::from_utf8(bytes.clone());
+            SqlValue::Text(text.map_err(|_| Error::Unexpected("text that is not UTF-8".into()))?)
         }
-        (Value::Bytes(bytes), Kind::Bytes | Kind::Number) => Bound::Blob(bytes.clone()),
+        (Cell::Bytes(bytes), ColumnType::Bytes | ColumnType::Number) => SqlValue::Blob(bytes.clone()),
     })
 }
 
-/// How far a copy into this store is. `key` is the last key as JSON.
+/// Exists while a copy into this store is unfinished. `key` is the last copied key.
 const PROGRESS: &str = "CREATE TABLE IF NOT EXISTS copying (
      name TEXT PRIMARY KEY, source TEXT NOT NULL, key TEXT, rows INTEGER NOT NULL) WITHOUT ROWID";
 
@@ -101,32 +95,32 @@ pub(super) fn is_half_copied(conn: &Connection) -> Result<bool> {
     Ok(conn.query_row(sql, [], |_| Ok(())).optional()?.is_some())
 }
 
-/// Where each table stands; empty before the first piece. Another source's progress is refused.
-pub(super) fn reached(conn: &Connection, source: &str) -> Result<HashMap<String, Reached>> {
+/// Empty before the first batch. Refuses the progress of another source.
+pub(super) fn progress(conn: &Connection, source: &str) -> Result<HashMap<String, TableProgress>> {
     conn.execute_batch(PROGRESS)?;
     let mut find = conn.prepare("SELECT name, source, key, rows FROM copying")?;
     let found = find.query_and_then([], |row| {
         if row.get::<_, String>(1)? != source {
             return Err(BoxError::from(another_source()));
         }
-        let key = row.get::<_, Option<String>>(2)?.map(|key| progress::read(&key)).transpose()?;
+        let key = row.get::<_, Option<String>>(2)?.map(|key| decode_key(&key)).transpose()?;
         let rows: i64 = row.get(3)?;
-        Ok((row.get(0)?, Reached { key, rows: u64::try_from(rows).unwrap_or(0) }))
+        Ok((row.get(0)?, TableProgress { key, rows: u64::try_from(rows).unwrap_or(0) }))
     })?;
     found.collect()
 }
 
-pub(super) fn note(tx: &Transaction<'_>, source: &str, table: &str, reached: &Reached) -> Result<()> {
+pub(super) fn save_progress(tx: &Transaction<'_>, source: &str, table: &str, progress: &TableProgress) -> Result<()> {
     let mut put = tx.prepare_cached(
         "INSERT INTO copying (name, source, key, rows) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT (name) DO UPDATE SET key = excluded.key, rows = excluded.rows",
     )?;
-    let rows = i64::try_from(reached.rows).unwrap_or(i64::MAX);
-    put.execute(params![table, source, reached.key.as_ref().map(progress::written), rows])?;
+    let rows = i64::try_from(progress.rows).unwrap_or(i64::MAX);
+    put.execute(params![table, source, progress.key.as_ref().map(encode_key), rows])?;
     Ok(())
 }
 
-/// The last number that each table has given out.
+/// The last id of each numbered table, also of a deleted row.
 pub(super) fn last_numbers(conn: &Connection) -> Result<Vec<(&'static str, i64)>> {
     let mut all = Vec::new();
     for table in NUMBERED.iter().copied() {
@@ -139,21 +133,21 @@ pub(super) fn last_numbers(conn: &Connection) -> Result<Vec<(&'static str, i64)>
     Ok(all)
 }
 
-/// Of the log of changes, also after its rows were trimmed.
+/// The last number of the change log, also after its rows were deleted.
 pub(super) fn last_change(conn: &Connection) -> Result<i64> {
     let sql = "SELECT seq FROM sqlite_sequence WHERE name = 'changes'";
     Ok(conn.query_row(sql, [], |row| row.get(0)).optional()?.unwrap_or(0))
 }
 
-/// Gives the numbers on and ends the copy; what points nowhere is found before.
+/// Continues the source's numbering and ends the copy, after a check of all references.
 pub(super) fn finish(conn: &mut Connection, numbers: &[(&'static str, i64)], last_change: i64) -> Result<()> {
     let tx = conn.transaction()?;
     let dangling: Option<String> =
         tx.query_row("SELECT \"table\" FROM pragma_foreign_key_check LIMIT 1", [], |row| row.get(0)).optional()?;
     if let Some(table) = dangling {
-        return Err(Error::Unexpected(format!("a row of {table} points at one that is not there")).into());
+        return Err(Error::Unexpected(format!("a row of {table} refers to a missing row")).into());
     }
-    // Only tables made with AUTOINCREMENT have a row here; the others number from their highest.
+    // Only AUTOINCREMENT tables have a row here; the others continue after their highest id.
     for (table, last) in numbers.iter().copied().chain([("changes", last_change)]) {
         if !["runs", "operations", "changes"].contains(&table) {
             continue;

@@ -1,22 +1,22 @@
-//! What is copied, in which order. A table that is missing here fails a test: nothing is left behind in silence.
+//! The copied tables and their order. A test fails when a table is missing here.
 
-/// A table and the columns that number its rows.
+/// A table and its key.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Table {
+pub(super) struct CopiedTable {
     pub(super) name: &'static str,
     pub(super) key: &'static [&'static str],
 }
 
-const fn table(name: &'static str, key: &'static [&'static str]) -> Table {
-    Table { name, key }
+const fn table(name: &'static str, key: &'static [&'static str]) -> CopiedTable {
+    CopiedTable { name, key }
 }
 
 const ID: &[&str] = &["id"];
 const ATTEMPT: &[&str] = &["run", "attempt"];
 const REVISION: &[&str] = &["run", "revision"];
 
-/// Whatever points at a row comes after it.
-pub(super) const TABLES: &[Table] = &[
+/// A table comes after the tables that it references.
+pub(super) const TABLES: &[CopiedTable] = &[
     table("tenants", ID),
     table("queues", ID),
     table("lease_calls", &["queue", "tenant"]),
@@ -53,11 +53,11 @@ pub(super) const TABLES: &[Table] = &[
     table("absences", &["since"]),
 ];
 
-/// What SQLite keeps beside them: its triggers fill these with the runs.
+/// SQLite's triggers fill these when runs are copied.
 #[cfg(test)]
-pub(super) const MADE_ANEW: &[&str] = &["run_names", "run_names_new"];
+pub(super) const REBUILT: &[&str] = &["run_names", "run_names_new"];
 
-/// Tables whose numbers are given out once and never again: a lease or a person may still name one that is gone.
+/// Tables whose ids are never reused: a lease or a person may still name a deleted row.
 pub(super) const NUMBERED: &[&str] = &[
     "tenants",
     "queues",

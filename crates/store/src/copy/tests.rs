@@ -1,29 +1,29 @@
-//! Copies over a real PostgreSQL and back: every table, with what is hard to carry.
+//! Copies from SQLite to PostgreSQL and back: every table, with values that are hard to encode.
 
 use private_postgres::Database;
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
-use super::ends::{End, Place};
+use super::cell::{Cell, Cells, ColumnType, TableColumn};
 use super::run::copy;
-use super::tables::{MADE_ANEW, NUMBERED, TABLES};
-use super::value::{Cells, Kind, Value};
+use super::store::{CopyStore, StoreAddress};
+use super::tables::{NUMBERED, REBUILT, TABLES};
 use super::{Copied, sqlite};
 use crate::sqlite::FolderPlace;
 use redrive_engine::model::KeyMark;
 
 const ROWS: i64 = 2_300;
 
-/// Values that a driver or an encoding may stumble over; numbers point at rows that are there.
-fn cell(kind: Kind, row: i64) -> Value {
-    match kind {
-        Kind::Number => Value::Number(row),
-        Kind::Text => Value::Bytes(format!("é\u{1f600}'\"\\ {row}").into_bytes()),
-        Kind::Bytes => Value::Bytes([&row.to_le_bytes()[..], &[0, 255, b'\\', 0]].concat()),
+/// Values that a driver or an encoding may get wrong; numbers refer to existing rows.
+fn cell(column_type: ColumnType, row: i64) -> Cell {
+    match column_type {
+        ColumnType::Number => Cell::Number(row),
+        ColumnType::Text => Cell::Bytes(format!("é\u{1f600}'\"\\ {row}").into_bytes()),
+        ColumnType::Bytes => Cell::Bytes([&row.to_le_bytes()[..], &[0, 255, b'\\', 0]].concat()),
     }
 }
 
-/// Fills every table; of those that have a single row, that one.
+/// Fills every table.
 fn fill(folder: &std::path::Path) {
     let mut place = FolderPlace::open(folder, true).unwrap();
     let tx = place.conn.transaction().unwrap();
@@ -31,7 +31,7 @@ fn fill(folder: &std::path::Path) {
         let columns = sqlite::columns(&tx, table.name).unwrap();
         let single = table.name == "breaker_generation";
         let last = if single { 1 } else { ROWS };
-        let row = |n| columns.iter().map(|column| cell(column.kind, n)).collect();
+        let row = |n| columns.iter().map(|column| cell(column.column_type, n)).collect();
         let rows: Vec<Cells> = (1..=last).map(row).collect();
         sqlite::write(&tx, table, &columns, &rows).unwrap();
     }
@@ -39,14 +39,14 @@ fn fill(folder: &std::path::Path) {
     tx.commit().unwrap();
 }
 
-/// Everything, in the order of the keys.
-async fn all(place: &Place) -> Vec<(&'static str, Vec<Cells>)> {
-    let end = End::open(place, false).await.unwrap();
+/// All rows, in key order.
+async fn all(address: &StoreAddress) -> Vec<(&'static str, Vec<Cells>)> {
+    let store = CopyStore::open(address, false).await.unwrap();
     let mut tables = Vec::new();
     for table in TABLES {
-        let mut columns = end.columns(table).await.unwrap();
+        let mut columns = store.columns(table).await.unwrap();
         columns.sort_by(|a, b| a.name.cmp(&b.name));
-        tables.push((table.name, end.read(table, &columns, None, usize::MAX / 2).await.unwrap()));
+        tables.push((table.name, store.read(table, &columns, None, usize::MAX / 2).await.unwrap()));
     }
     tables
 }
@@ -55,35 +55,35 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
-fn copied(from: &Place, to: &Place) -> Copied {
+fn copied(from: &StoreAddress, to: &StoreAddress) -> Copied {
     run(copy(from, to, Timestamp::from_millis(0), |_| {})).unwrap()
 }
 
-/// Stops in the middle of the piece after so many.
-fn cut_short(from: &Place, to: &Place, pieces: usize) {
+/// Interrupts the copy after this many batches.
+fn interrupt(from: &StoreAddress, to: &StoreAddress, batches: usize) {
     let (from, to) = (from.clone(), to.clone());
     let cut = std::thread::Builder::new().spawn(move || {
-        let mut told = 0;
+        let mut reported = 0;
         run(copy(&from, &to, Timestamp::from_millis(0), |_| {
-            told += 1;
-            assert!(told < pieces, "cut short, as intended");
+            reported += 1;
+            assert!(reported < batches, "interrupted, as intended");
         }))
     });
     assert!(cut.unwrap().join().is_err());
 }
 
 #[test]
-fn a_copy_there_and_back_is_the_same_also_when_it_was_cut_short() {
+fn interrupted_copies_there_and_back_keep_every_row() {
     let folders = tempfile::tempdir().unwrap();
     let (first, second) = (folders.path().join("first"), folders.path().join("second"));
     fill(&first);
     let database = Database::fresh().unwrap();
     let (first, middle, second) =
-        (Place::Folder(first), Place::Database(database.url().to_owned()), Place::Folder(second));
-    cut_short(&first, &middle, 30);
+        (StoreAddress::Folder(first), StoreAddress::Database(database.url().to_owned()), StoreAddress::Folder(second));
+    interrupt(&first, &middle, 30);
     let there = copied(&first, &middle);
     assert!(there.resumed);
-    cut_short(&middle, &second, 45);
+    interrupt(&middle, &second, 45);
     let back = copied(&middle, &second);
     assert!(back.resumed);
     assert_eq!(there.tables, back.tables);
@@ -91,8 +91,8 @@ fn a_copy_there_and_back_is_the_same_also_when_it_was_cut_short() {
     for ((table, before), (_, after)) in before.iter().zip(&after) {
         assert!(before == after, "{table} differs");
     }
-    // A lease names its run by a number that is never given out again, also when the run is gone.
-    let Place::Folder(second) = second else { unreachable!() };
+    // A lease names its run by id, so the id of a deleted run is not reused.
+    let StoreAddress::Folder(second) = second else { unreachable!() };
     let conn = Connection::open(second.join("redrive.db")).unwrap();
     let last: i64 =
         conn.query_row("SELECT seq FROM sqlite_sequence WHERE name = 'runs'", [], |row| row.get(0)).unwrap();
@@ -100,37 +100,38 @@ fn a_copy_there_and_back_is_the_same_also_when_it_was_cut_short() {
 }
 
 #[test]
-fn a_store_that_holds_something_is_no_target_and_half_a_copy_none_for_another_source() {
+fn filled_stores_and_other_sources_unfinished_copies_are_refused() {
     let folders = tempfile::tempdir().unwrap();
-    let place = |name: &str| Place::Folder(folders.path().join(name));
+    let folder = |name: &str| StoreAddress::Folder(folders.path().join(name));
     fill(&folders.path().join("a"));
     fill(&folders.path().join("b"));
-    let refused =
-        |from: &Place, to: &Place| run(copy(from, to, Timestamp::from_millis(0), |_| {})).unwrap_err().to_string();
-    assert!(refused(&place("a"), &place("b")).contains("not empty"));
-    assert!(refused(&place("a"), &place("a")).contains("into itself"));
-    cut_short(&place("a"), &place("c"), 5);
-    assert!(refused(&place("b"), &place("c")).contains("from another store"));
-    copied(&place("a"), &place("c"));
+    let refused = |from: &StoreAddress, to: &StoreAddress| {
+        run(copy(from, to, Timestamp::from_millis(0), |_| {})).unwrap_err().to_string()
+    };
+    assert!(refused(&folder("a"), &folder("b")).contains("not empty"));
+    assert!(refused(&folder("a"), &folder("a")).contains("into itself"));
+    interrupt(&folder("a"), &folder("c"), 5);
+    assert!(refused(&folder("b"), &folder("c")).contains("from another store"));
+    copied(&folder("a"), &folder("c"));
 }
 
 #[test]
-fn every_table_is_copied_and_the_twins_have_the_same_columns() {
+fn every_table_is_copied_and_both_stores_have_its_columns() {
     let folder = tempfile::tempdir().unwrap();
     let database = Database::fresh().unwrap();
-    let lite = run(End::open(&Place::Folder(folder.path().join("a")), true)).unwrap();
-    let End::Sqlite(place) = &lite else { unreachable!() };
+    let lite = run(CopyStore::open(&StoreAddress::Folder(folder.path().join("a")), true)).unwrap();
+    let CopyStore::Sqlite(place) = &lite else { unreachable!() };
     let mut names = place.conn.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").unwrap();
     let mut found: Vec<String> = names.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
-    found.retain(|name| !name.starts_with("sqlite_") && !MADE_ANEW.contains(&name.as_str()));
+    found.retain(|name| !name.starts_with("sqlite_") && !REBUILT.contains(&name.as_str()));
     found.sort_unstable();
     let mut known: Vec<&str> = TABLES.iter().map(|table| table.name).collect();
     known.sort_unstable();
     assert_eq!(found, known);
     run(async {
-        let pg = End::open(&Place::Database(database.url().to_owned()), true).await.unwrap();
+        let pg = CopyStore::open(&StoreAddress::Database(database.url().to_owned()), true).await.unwrap();
         for table in TABLES {
-            let names = |columns: Vec<super::value::Column>| {
+            let names = |columns: Vec<TableColumn>| {
                 let mut names: Vec<String> = columns.into_iter().map(|column| column.name).collect();
                 names.sort_unstable();
                 names
@@ -139,7 +140,7 @@ fn every_table_is_copied_and_the_twins_have_the_same_columns() {
             assert_eq!(names(lite), names(pg), "{}", table.name);
         }
     });
-    // What only PostgreSQL has is either empty after a fold or made anew.
+    // PostgreSQL's own tables are empty after a fold, or filled by the target.
     let only = database.sql(
         "SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = 'public'::regnamespace ORDER BY 1",
     );
@@ -165,9 +166,9 @@ fn every_table_is_copied_and_the_twins_have_the_same_columns() {
     assert_eq!(identities.unwrap().lines().collect::<Vec<_>>(), numbered);
 }
 
-/// A key that was rotated before the copy still reads what it worked on.
+/// A rotated key reads the runs of its predecessor.
 #[test]
-fn a_copy_carries_who_worked_on_a_run() {
+fn copy_keeps_the_keys_that_worked_on_a_run() {
     let folder = tempfile::tempdir().unwrap();
     let database = Database::fresh().unwrap();
     let (at, mark) = (folder.path().join("a"), KeyMark::of_lineage("key-1"));
@@ -179,7 +180,7 @@ fn a_copy_carries_who_worked_on_a_run() {
     conn.execute("UPDATE tenants SET name = 'acme' WHERE id = 1", []).unwrap();
     conn.execute("UPDATE keys SET lineage = 'key-1' WHERE id = (SELECT min(id) FROM keys)", []).unwrap();
     drop(conn);
-    copied(&Place::Folder(at), &Place::Database(database.url().to_owned()));
+    copied(&StoreAddress::Folder(at), &StoreAddress::Database(database.url().to_owned()));
     let kept = "SELECT convert_from(life, 'UTF8') FROM runs WHERE run_id = 'r1'";
     assert_eq!(database.sql(kept).unwrap().trim(), format!(r#"{{"k":[{mark_as_kept}]}}"#));
     assert_eq!(database.sql("SELECT count(*) FROM keys WHERE lineage = 'key-1'").unwrap().trim(), "1");

@@ -80,7 +80,7 @@ pub(crate) fn with_late(attempts: &mut [EndedAttempt], late: impl IntoIterator<I
 /// The attempt that somebody is at, where there is one.
 pub(crate) fn under_way(summary: &RunSummary, life: &RunDocument) -> Option<AttemptView> {
     let lease = life.lease.as_ref().filter(|_| summary.state == StateName::Running)?;
-    let began_at = Timestamp::from_millis(lease.b);
+    let began_at = Timestamp::from_millis(lease.began_at);
     let origin = AttemptOrigin {
         began_at: Some(began_at),
         worker: life.worker.clone(),

@@ -16,6 +16,7 @@ pub(crate) mod history;
 pub(crate) mod hours;
 pub(crate) mod keys;
 pub(crate) mod lookup;
+pub(crate) mod migrations;
 pub(crate) mod operations;
 pub(crate) mod pages;
 pub(crate) mod patterns;

@@ -11,7 +11,7 @@ pub(crate) use store::{integrity, setup};
 use disk::{access, fsync_rate, space};
 use store::{clock, configuration, keys, queues};
 
-use redrive_store::copy::Place;
+use redrive_store::copy::StoreAddress;
 use serde::Serialize;
 
 use crate::commands::offline::{self, OfflineStore};
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> anyhow::Result<()> {
 }
 
 /// Tells what was found, and ends as badly as it is.
-pub(crate) fn conclude(findings: &[Finding], place: &Place, json: bool, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) fn conclude(findings: &[Finding], place: &StoreAddress, json: bool, out: &mut Out) -> anyhow::Result<()> {
     let needs_action = findings.iter().any(|finding| finding.severity >= Severity::Action);
     if json {
         let status = if needs_action { "attention" } else { "fine" };
@@ -64,7 +64,7 @@ pub(crate) fn unlooked(error: &anyhow::Error) -> Usage {
     Usage::new(format!("can't look: {error:#}"))
 }
 
-fn look(args: &Args, place: &Place) -> anyhow::Result<Vec<Finding>> {
+fn look(args: &Args, place: &StoreAddress) -> anyhow::Result<Vec<Finding>> {
     let mut store = offline::open(place).map_err(|error| unlooked(&error))?;
     let mut findings = match &mut store {
         OfflineStore::Folder(store) => {
@@ -74,7 +74,7 @@ fn look(args: &Args, place: &Place) -> anyhow::Result<Vec<Finding>> {
         }
         OfflineStore::Database(store) => database(store),
     };
-    if let Place::Folder(folder) = place {
+    if let StoreAddress::Folder(folder) = place {
         findings.extend([access(folder), space(folder), fsync_rate(folder)]);
     }
     findings.extend([clock(&mut store), configuration(&args.place.config)]);

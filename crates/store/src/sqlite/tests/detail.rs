@@ -88,7 +88,7 @@ fn attempts_are_shown_with_what_came_late_and_the_last_verdict() {
 
 #[test]
 fn the_attempt_under_way_is_shown_as_running() {
-    let life = r#"{"w":"w7","rp":true,"l":{"x":9,"ms":1,"p":1,"d":9,"b":1800000000000}}"#;
+    let life = r#"{"w":"w7","rp":true,"l":{"expires_at":9,"lease_ms":1,"progress_at":1,"deadline_at":9,"began_at":1800000000000}}"#;
     let fixture = Fixture::with([Seed { state: StateName::Running, life, attempt: 3, ..Seed::default() }]);
     let body = show(&fixture, "acme", "run-1").unwrap().body;
     let [running] = body.attempts.as_slice() else { panic!("one attempt") };

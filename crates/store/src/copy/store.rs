@@ -1,4 +1,4 @@
-//! The two ends of a copy, whatever they are.
+//! A store as the source or target of a copy, of either kind.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use redrive_core::time::Timestamp;
 use rusqlite::Connection;
 
-use super::progress::Reached;
-use super::tables::{TABLES, Table};
-use super::value::{Cells, Column};
+use super::cell::{Cells, TableColumn};
+use super::progress::TableProgress;
+use super::tables::{CopiedTable, TABLES};
 use super::{postgres, sqlite};
 use crate::postgres::PgPlace;
 use crate::sqlite::FolderPlace;
@@ -17,37 +17,37 @@ use redrive_engine::failpoint;
 
 /// Where a store is.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum StoreAddress {
     Folder(PathBuf),
     /// `postgres://…`
     Database(String),
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for StoreAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Folder(folder) => write!(f, "{}", folder.display()),
-            // There may be a password in it.
+            // The URL may contain a password.
             Self::Database(_) => f.write_str("postgres://…"),
         }
     }
 }
 
-/// A store opened for a copy: nobody serves it meanwhile.
-pub(super) enum End {
+/// A store opened for a copy, while no server uses it.
+pub(super) enum CopyStore {
     Sqlite(FolderPlace),
     Postgres(PgPlace),
 }
 
-impl End {
-    pub(super) async fn open(place: &Place, create: bool) -> Result<Self> {
-        Ok(match place {
-            Place::Folder(folder) => Self::Sqlite(FolderPlace::open(folder, create)?),
-            Place::Database(url) => Self::Postgres(PgPlace::open(url, create).await?),
+impl CopyStore {
+    pub(super) async fn open(address: &StoreAddress, create: bool) -> Result<Self> {
+        Ok(match address {
+            StoreAddress::Folder(folder) => Self::Sqlite(FolderPlace::open(folder, create)?),
+            StoreAddress::Database(url) => Self::Postgres(PgPlace::open(url, create).await?),
         })
     }
 
-    /// What a copy from here is known by; without any password.
+    /// Identifies the source of a copy; contains no password.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Sqlite(place) => place.name(),
@@ -55,14 +55,14 @@ impl End {
         }
     }
 
-    pub(super) async fn columns(&self, table: &Table) -> Result<Vec<Column>> {
+    pub(super) async fn columns(&self, table: &CopiedTable) -> Result<Vec<TableColumn>> {
         match self {
             Self::Sqlite(place) => sqlite::columns(&place.conn, table.name),
             Self::Postgres(place) => postgres::columns(&place.client, table.name).await,
         }
     }
 
-    pub(super) async fn count(&self, table: &Table) -> Result<u64> {
+    pub(super) async fn count(&self, table: &CopiedTable) -> Result<u64> {
         match self {
             Self::Sqlite(place) => sqlite::count(&place.conn, table.name),
             Self::Postgres(place) => postgres::count(&place.client, table.name).await,
@@ -78,10 +78,11 @@ impl End {
         Ok(true)
     }
 
+    /// The next rows after a key, in key order.
     pub(super) async fn read(
         &self,
-        table: &Table,
-        columns: &[Column],
+        table: &CopiedTable,
+        columns: &[TableColumn],
         after: Option<&Cells>,
         most: usize,
     ) -> Result<Vec<Cells>> {
@@ -91,27 +92,27 @@ impl End {
         }
     }
 
-    /// A piece and how far that is, in one commit.
+    /// Writes a batch and its progress in one commit.
     pub(super) async fn write(
         &mut self,
         source: &str,
-        table: &Table,
-        columns: &[Column],
+        table: &CopiedTable,
+        columns: &[TableColumn],
         rows: &[Cells],
-        reached: &Reached,
+        progress: &TableProgress,
     ) -> Result<()> {
         match self {
             Self::Sqlite(place) => {
                 let tx = place.conn.transaction()?;
                 sqlite::write(&tx, table, columns, rows)?;
-                sqlite::note(&tx, source, table.name, reached)?;
+                sqlite::save_progress(&tx, source, table.name, progress)?;
                 failpoint::pass("mid_copy");
                 tx.commit()?;
             }
             Self::Postgres(place) => {
                 let tx = place.client.transaction().await?;
                 postgres::write(&tx, table, columns, rows).await?;
-                postgres::note(&tx, source, table.name, reached).await?;
+                postgres::save_progress(&tx, source, table.name, progress).await?;
                 failpoint::pass("mid_copy");
                 tx.commit().await?;
             }
@@ -120,14 +121,14 @@ impl End {
         Ok(())
     }
 
-    /// How far a copy into here has come. One that was never begun wants an empty store.
-    pub(super) async fn reached(&self, source: &str) -> Result<HashMap<String, Reached>> {
+    /// The progress of an interrupted copy into this store. A new copy needs an empty store.
+    pub(super) async fn progress(&self, source: &str) -> Result<HashMap<String, TableProgress>> {
         if !self.is_half_copied().await? && !self.is_empty().await? {
             return Err(Error::Unexpected("the target is not empty: a copy goes into a new store".into()).into());
         }
         match self {
-            Self::Sqlite(place) => sqlite::reached(&place.conn, source),
-            Self::Postgres(place) => postgres::reached(&place.client, source).await,
+            Self::Sqlite(place) => sqlite::progress(&place.conn, source),
+            Self::Postgres(place) => postgres::progress(&place.client, source).await,
         }
     }
 
@@ -138,7 +139,7 @@ impl End {
         }
     }
 
-    /// Before anything is read: what is not where it belongs yet is put there.
+    /// Folds PostgreSQL's deltas, so that the copied tables are complete.
     pub(super) async fn settle(&mut self, now: Timestamp) -> Result<()> {
         match self {
             Self::Sqlite(_) => Ok(()),
@@ -146,7 +147,7 @@ impl End {
         }
     }
 
-    /// The last numbers that were given out, and the last change.
+    /// The last id of each numbered table, and the last number of the change log.
     pub(super) async fn last_numbers(&self) -> Result<(Vec<(&'static str, i64)>, i64)> {
         match self {
             Self::Sqlite(place) => Ok((sqlite::last_numbers(&place.conn)?, sqlite::last_change(&place.conn)?)),
@@ -164,7 +165,7 @@ impl End {
     }
 }
 
-/// A copy into this store was begun and not finished.
+/// A copy into this store is unfinished.
 pub(crate) fn is_half_copied(conn: &Connection) -> Result<bool> {
     sqlite::is_half_copied(conn)
 }

@@ -1,1 +1,0 @@
--- The twin of SQLite's, where names that came lately have a small index of their own.

@@ -1,1 +1,0 @@
--- The twin of PostgreSQL's, where the log of changes is no longer compressed. SQLite compresses nothing by itself.
