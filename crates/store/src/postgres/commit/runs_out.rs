@@ -15,8 +15,8 @@ use redrive_engine::runs::document::{StateColumns, position};
 use redrive_engine::runs::numbers::key_hash;
 
 /// All that this may send.
-pub(crate) fn statements() -> [&'static str; 4] {
-    [&INSERT_RUNS, &INSERT_WHOLE_RUNS, UPDATE_RUNS, MOVE_RUNS]
+pub(crate) fn statements() -> [&'static str; 3] {
+    [&INSERT_RUNS, UPDATE_RUNS, MOVE_RUNS]
 }
 
 /// A run to be written, and its inner life.
@@ -57,11 +57,8 @@ fn said(label: &Option<Label>) -> Option<&[u8]> {
     label.as_ref().map(|label| label.as_str().as_bytes())
 }
 
-/// A column of a new run and its type.
-type Named = (&'static str, &'static str);
-
-/// What every new run has, or most.
-const OFTEN: [Named; 22] = [
+/// The columns of a new run and their types.
+const COLUMNS: [(&str, &str); 34] = [
     ("id", "bigint"),
     ("tenant", "bigint"),
     ("queue", "bigint"),
@@ -84,10 +81,6 @@ const OFTEN: [Named; 22] = [
     ("provider", "bytea"),
     ("replays", "bigint"),
     ("life", "bytea"),
-];
-/// What few have. A batch in which nobody has any of it leaves these out: a column that is sent costs the database a look
-/// at each row of it, whatever it holds.
-const SELDOM: [Named; 12] = [
     ("wake", "bigint"),
     ("deferred_until", "bigint"),
     ("task_type", "bytea"),
@@ -101,19 +94,16 @@ const SELDOM: [Named; 12] = [
     ("assigned_to", "bytea"),
     ("unleasable", "bigint"),
 ];
-static INSERT_RUNS: LazyLock<String> = LazyLock::new(|| insert(&OFTEN));
-static INSERT_WHOLE_RUNS: LazyLock<String> = LazyLock::new(|| insert(&[OFTEN.as_slice(), &SELDOM].concat()));
-
-fn insert(columns: &[Named]) -> String {
-    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
-    let values = columns.iter().enumerate().map(|(at, (_, kind))| format!("unnest(${}::{kind}[])", at + 1));
+static INSERT_RUNS: LazyLock<String> = LazyLock::new(|| {
+    let names: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
+    let values = COLUMNS.iter().enumerate().map(|(at, (_, kind))| format!("unnest(${}::{kind}[])", at + 1));
     format!("INSERT INTO runs ({}) SELECT {}", names.join(", "), values.collect::<Vec<_>>().join(", "))
-}
+});
 
 pub(crate) fn insert_runs(new: &[Run<'_>]) -> Write {
     let states: Vec<_> = new.iter().map(|(kept, _)| StateColumns::of(&kept.row.run)).collect();
     let received = |kept: &'_ SheetRun| kept.new.as_ref().map_or(kept.updated_at, |new| new.received_at).as_millis();
-    let often: [Column; OFTEN.len()] = [
+    let columns: [Column; COLUMNS.len()] = [
         column(new, |(kept, _)| kept.row.id),
         column(new, |(kept, _)| kept.row.tenant),
         column(new, |(kept, _)| kept.row.queue),
@@ -136,8 +126,6 @@ pub(crate) fn insert_runs(new: &[Run<'_>]) -> Write {
         column(new, |(kept, _)| said(&kept.row.provider)),
         column(new, |(kept, _)| i64::from(kept.row.run.replays)),
         column(new, |(_, life)| life.as_slice()),
-    ];
-    let seldom: [Column; SELDOM.len()] = [
         column(&states, |state| state.wake.map(Timestamp::as_millis)),
         column(new, |(kept, _)| kept.row.run.deferred_until.map(Timestamp::as_millis)),
         column(new, |(kept, _)| said(&kept.own.task_type)),
@@ -151,10 +139,7 @@ pub(crate) fn insert_runs(new: &[Run<'_>]) -> Write {
         column(new, |(kept, _)| said(&kept.assigned_to)),
         column(&states, |state| state.unleasable.then_some(1_i64)),
     ];
-    if seldom.iter().all(Column::is_empty) {
-        return Write::columns(&INSERT_RUNS, often);
-    }
-    seldom.into_iter().fold(Write::columns(&INSERT_WHOLE_RUNS, often), Write::with)
+    Write::columns(&INSERT_RUNS, columns)
 }
 
 const UPDATE_RUNS: &str = "UPDATE runs SET queue = new.queue, state = new.state, detail = new.detail, due = new.due,
