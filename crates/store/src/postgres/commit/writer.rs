@@ -28,9 +28,6 @@ use redrive_engine::tx::{Tx, TxCache};
 
 /// Commands in one transaction.
 pub(crate) const BATCH_MAX_COMMANDS: usize = 1_024;
-/// So often in a row a line lets others have its processor before it goes on with what it has: some microseconds, if nobody
-/// wants it.
-const STANDS_ASIDE: u32 = 32;
 /// After a run that was taken to be new was none, so many batches ask for all names first: who sends again, or reports a
 /// run's later attempts, does so many times.
 const ASK_AFTER_SURPRISE: u32 = 64;
@@ -45,26 +42,14 @@ const RECONNECT_MAX: Duration = Duration::from_secs(1);
 /// While tenants share a line: one's thousand must not become another's wait.
 const SHARED_BATCH_MAX_COMMANDS: usize = 128;
 
-/// What waits, and what comes as long as more keeps coming: a caller that is in the middle of sending a thousand should not
-/// find its first ten in a transaction of their own.
+/// All that waits, as far as it fits into one transaction.
 fn with_those_behind(first: Queued, queue: &CommandQueue<Queued>) -> Vec<Queued> {
     let mut commands = vec![first];
-    let mut stood_aside = 0;
-    while commands.len() < BATCH_MAX_COMMANDS {
-        if commands.len() >= SHARED_BATCH_MAX_COMMANDS && queue.is_shared() {
-            break;
-        }
-        match queue.next() {
-            Some(next) => {
-                commands.push(next);
-                stood_aside = 0;
-            }
-            None if stood_aside < STANDS_ASIDE => {
-                stood_aside += 1;
-                std::thread::yield_now();
-            }
-            None => break,
-        }
+    while commands.len() < BATCH_MAX_COMMANDS
+        && !(commands.len() >= SHARED_BATCH_MAX_COMMANDS && queue.is_shared())
+        && let Some(next) = queue.next()
+    {
+        commands.push(next);
     }
     commands
 }
