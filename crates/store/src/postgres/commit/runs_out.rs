@@ -8,15 +8,15 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::Severity;
 
 use crate::postgres::commit::array::{Column, column};
-use crate::postgres::commit::unit_of_work::{Dirty, SheetRun, UnitOfWork};
+use crate::postgres::commit::unit_of_work::{SheetRun, UnitOfWork};
 use crate::postgres::commit::write::Write;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::runs::document::{StateColumns, position};
 use redrive_engine::runs::numbers::key_hash;
 
 /// All that this may send.
-pub(crate) fn statements() -> [&'static str; 3] {
-    [&INSERT_RUNS, UPDATE_RUNS, MOVE_RUNS]
+pub(crate) fn statements() -> [&'static str; 2] {
+    [&INSERT_RUNS, UPDATE_RUNS]
 }
 
 /// A run to be written, and its inner life.
@@ -26,29 +26,21 @@ pub(crate) type Run<'a> = (&'a SheetRun, Vec<u8>);
 pub(crate) struct Changed<'a> {
     pub(crate) new: Vec<Run<'a>>,
     pub(crate) known: Vec<Run<'a>>,
-    /// Those of which only what a move changes is new.
-    pub(crate) moved: Vec<Run<'a>>,
 }
 
 impl UnitOfWork {
     pub(crate) fn changed(&self) -> Result<Changed<'_>> {
-        let mut changed = Changed { new: Vec::new(), known: Vec::new(), moved: Vec::new() };
-        for kept in self.runs.values().map(|kept| &**kept).filter(|kept| kept.dirty != Dirty::No) {
-            let runs = match (&kept.new, kept.dirty) {
-                (Some(_), _) => &mut changed.new,
-                (None, Dirty::Moved) => &mut changed.moved,
-                (None, _) => &mut changed.known,
-            };
+        let mut changed = Changed { new: Vec::new(), known: Vec::new() };
+        for kept in self.runs.values().map(|kept| &**kept).filter(|kept| kept.dirty) {
+            let runs = if kept.new.is_some() { &mut changed.new } else { &mut changed.known };
             runs.push((kept, kept.row.life()?.into_bytes()));
         }
         // In the order in which all batches insert: two that make the same runs do not wait for each other.
         changed.new.sort_unstable_by(|(a, _), (b, _)| {
             (a.row.tenant, a.row.run_id.as_str()).cmp(&(b.row.tenant, b.row.run_id.as_str()))
         });
-        // These are locked, so their order is free: as they lie, each page is come to once.
-        for locked in [&mut changed.known, &mut changed.moved] {
-            locked.sort_unstable_by_key(|(kept, _)| kept.row.id);
-        }
+        // These are locked, so any order is safe; by id the database visits each page once.
+        changed.known.sort_unstable_by_key(|(kept, _)| kept.row.id);
         Ok(changed)
     }
 }
@@ -191,38 +183,4 @@ pub(crate) fn update_runs(known: &[Run<'_>]) -> Write {
         column(known, |(kept, _)| kept.row.request()),
     ];
     Write::columns(UPDATE_RUNS, columns)
-}
-
-const MOVE_RUNS: &str = "UPDATE runs SET state = new.state, detail = new.detail, due = new.due, wake = new.wake,
-         attempt = new.attempt, revision = new.revision, updated_at = new.updated_at,
-         deferred_until = new.deferred_until, held_by = new.held_by, merged_into = new.merged_into,
-         replays = new.replays, life = new.life, unleasable = new.unleasable, lease_request = new.lease_request
-     FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS state, unnest($3::bigint[]) AS detail,
-         unnest($4::bigint[]) AS due, unnest($5::bigint[]) AS wake, unnest($6::bigint[]) AS attempt,
-         unnest($7::bigint[]) AS revision, unnest($8::bigint[]) AS updated_at,
-         unnest($9::bigint[]) AS deferred_until, unnest($10::bytea[]) AS held_by, unnest($11::text[]) AS merged_into,
-         unnest($12::bigint[]) AS replays, unnest($13::bytea[]) AS life, unnest($14::bigint[]) AS unleasable,
-         unnest($15::text[]) AS lease_request) AS new
-     WHERE runs.id = new.id";
-
-pub(crate) fn move_runs(moved: &[Run<'_>]) -> Write {
-    let states: Vec<_> = moved.iter().map(|(kept, _)| StateColumns::of(&kept.row.run)).collect();
-    let columns = [
-        column(moved, |(kept, _)| kept.row.id),
-        column(&states, |state| position(StateName::ALL, &state.state)),
-        column(&states, |state| state.detail),
-        column(&states, |state| state.due.map(Timestamp::as_millis)),
-        column(&states, |state| state.wake.map(Timestamp::as_millis)),
-        column(moved, |(kept, _)| i64::from(kept.row.run.attempt)),
-        column(moved, |(kept, _)| i64::from(kept.row.run.revision)),
-        column(moved, |(kept, _)| kept.updated_at.as_millis()),
-        column(moved, |(kept, _)| kept.row.run.deferred_until.map(Timestamp::as_millis)),
-        column(&states, |state| said(&state.held_by)),
-        column(&states, |state| state.merged_into.as_ref().map(|into| into.as_str())),
-        column(moved, |(kept, _)| i64::from(kept.row.run.replays)),
-        column(moved, |(_, life)| life.as_slice()),
-        column(&states, |state| state.unleasable.then_some(1_i64)),
-        column(moved, |(kept, _)| kept.row.request()),
-    ];
-    Write::columns(MOVE_RUNS, columns)
 }

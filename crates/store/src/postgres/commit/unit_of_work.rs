@@ -21,15 +21,6 @@ use redrive_engine::runs::document::word;
 use redrive_engine::runs::run_row::RunRow;
 use redrive_engine::tally::Tally;
 
-/// What of a run's row is to be written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Dirty {
-    No,
-    /// Only what a move changes: half of the columns.
-    Moved,
-    Whole,
-}
-
 /// A run as the transaction knows it. Its row is locked, or not there yet.
 pub(crate) struct SheetRun {
     pub(crate) row: RunRow,
@@ -38,7 +29,8 @@ pub(crate) struct SheetRun {
     pub(crate) updated_at: Timestamp,
     /// What only a new run's row holds beside these.
     pub(crate) new: Option<NewColumns>,
-    pub(crate) dirty: Dirty,
+    /// It differs from its row, or has none yet.
+    pub(crate) dirty: bool,
     /// This batch has written entries of its ledger.
     pub(crate) has_steps: bool,
 }
@@ -189,7 +181,7 @@ impl UnitOfWork {
             assigned_to: label_or_none(row, at + 4)?,
             updated_at: time(row, at + 5)?,
             new: None,
-            dirty: Dirty::No,
+            dirty: false,
             has_steps: false,
         })
     }

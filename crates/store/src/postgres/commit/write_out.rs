@@ -10,8 +10,8 @@ use redrive_core::wire::{PatternState, StepStatus};
 
 use crate::postgres::commit::array::column;
 use crate::postgres::commit::counter_deltas;
-use crate::postgres::commit::runs_out::{self, insert_runs, move_runs, update_runs};
-use crate::postgres::commit::unit_of_work::{Dirty, Out, SheetAttempt, SheetPattern, UnitOfWork};
+use crate::postgres::commit::runs_out::{self, insert_runs, update_runs};
+use crate::postgres::commit::unit_of_work::{Out, SheetAttempt, SheetPattern, UnitOfWork};
 use crate::postgres::commit::write::Write;
 use crate::postgres::commit::writer_connection::WriterConnection;
 use crate::postgres::rows::PgRows;
@@ -72,7 +72,7 @@ pub(crate) fn prepare(connection: &mut WriterConnection) -> Result<()> {
 
 impl UnitOfWork {
     fn is_written(&self) -> bool {
-        self.out.is_empty() && !self.runs.values().any(|kept| kept.dirty != Dirty::No)
+        self.out.is_empty() && !self.runs.values().any(|kept| kept.dirty)
     }
 
     /// All that is to be written, in the order in which every batch writes.
@@ -83,7 +83,6 @@ impl UnitOfWork {
             (!out.patterns.is_empty()).then(|| aliases(&out.patterns)),
             (!runs.new.is_empty()).then(|| insert_runs(&runs.new)),
             (!runs.known.is_empty()).then(|| update_runs(&runs.known)),
-            (!runs.moved.is_empty()).then(|| move_runs(&runs.moved)),
         ];
         let kept = [
             (!out.payloads.is_empty()).then(|| payloads(out)),
@@ -100,7 +99,7 @@ impl UnitOfWork {
     /// What was sent is the database's from here on.
     fn wrote(&mut self) {
         for kept in self.runs.values_mut() {
-            (kept.dirty, kept.new) = (Dirty::No, None);
+            (kept.dirty, kept.new) = (false, None);
         }
         self.changed_runs = 0;
         // Answers are given again from memory only where nothing else would know them.

@@ -8,7 +8,7 @@ use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Severity;
 
-use crate::postgres::commit::unit_of_work::{COLUMNS, Dirty, Named, NewColumns, SheetPayload, SheetRun, UnitOfWork};
+use crate::postgres::commit::unit_of_work::{COLUMNS, Named, NewColumns, SheetPayload, SheetRun, UnitOfWork};
 use crate::postgres::reads::columns::{number, parsed};
 use crate::postgres::rows::PgRows;
 use redrive_engine::error::{Error, PortResult as Result};
@@ -75,15 +75,11 @@ impl PgRows<'_> {
     }
 
     fn change(&mut self, run: i64, change: impl FnOnce(&mut SheetRun)) -> Result<()> {
-        self.change_of(run, Dirty::Whole, change)
-    }
-
-    fn change_of(&mut self, run: i64, dirty: Dirty, change: impl FnOnce(&mut SheetRun)) -> Result<()> {
         self.lock_runs(&[run])?;
         let kept = self.unit.runs.get_mut(&run).ok_or_else(|| Error::Unexpected(format!("no run {run}")))?;
         change(kept);
-        self.unit.changed_runs += usize::from(kept.dirty == Dirty::No);
-        kept.dirty = kept.dirty.max(dirty);
+        self.unit.changed_runs += usize::from(!kept.dirty);
+        kept.dirty = true;
         Ok(())
     }
 }
@@ -147,7 +143,7 @@ impl RunRows for PgRows<'_> {
             assigned_to: None,
             updated_at: now,
             new: Some(columns),
-            dirty: Dirty::Whole,
+            dirty: true,
             has_steps: false,
         };
         self.unit.runs.insert(row.id, Box::new(kept));
@@ -164,12 +160,8 @@ impl RunRows for PgRows<'_> {
         Ok(())
     }
 
-    fn update_run(&mut self, row: &RunRow, changed: Changed, now: Timestamp) -> Result<()> {
-        let dirty = match changed {
-            Changed::ByFailure => Dirty::Whole,
-            Changed::ByMove | Changed::RunDocument => Dirty::Moved,
-        };
-        self.change_of(row.id, dirty, |kept| {
+    fn update_run(&mut self, row: &RunRow, _: Changed, now: Timestamp) -> Result<()> {
+        self.change(row.id, |kept| {
             kept.row = row.clone();
             kept.updated_at = now;
         })
