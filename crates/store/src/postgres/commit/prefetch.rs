@@ -12,7 +12,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use crate::postgres::commit::array::column;
-use crate::postgres::commit::unit_of_work::{COLUMNS, Named, PatternKey};
+use crate::postgres::commit::unit_of_work::{COLUMNS, PatternKey};
 use crate::postgres::commit::writer_connection::WriterConnection;
 use crate::postgres::connection::Session;
 use crate::postgres::connection::clock::NOW;
@@ -68,14 +68,6 @@ static LAST_FAILURES: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Which names a batch asks for before its commands run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asking {
-    All,
-    /// Not those of reports and starts: nearly always they are new, and where one is not, its insert says so.
-    ButTheNew,
-}
-
 /// What all commands of a batch expect, each thing once. Of tenants that nobody has named yet there is nothing to read.
 struct Wanted<'e> {
     /// In the order in which runs are locked everywhere.
@@ -87,19 +79,16 @@ struct WantedRun<'e> {
     tenant: i64,
     run_id: &'e RunId,
     makes: bool,
-    /// It is read before the commands run; otherwise they take it to be new.
-    read: bool,
     last_failure: bool,
 }
 
 impl<'e> Wanted<'e> {
-    fn of(all: impl Iterator<Item = &'e Prefetch>, names: &Names, asking: Asking) -> Self {
+    fn of(all: impl Iterator<Item = &'e Prefetch>, names: &Names) -> Self {
         let (mut runs, mut patterns) = (Vec::new(), Vec::new());
         for expects in all {
             let Some(at) = &expects.run else { continue };
             let (Some(tenant), run_id) = (names.number(&at.tenant), &at.run_id) else { continue };
-            let (makes, read) = (expects.may_create, !expects.may_create || asking == Asking::All);
-            runs.push(WantedRun { tenant, run_id, makes, read, last_failure: expects.last_failure });
+            runs.push(WantedRun { tenant, run_id, makes: expects.may_create, last_failure: expects.last_failure });
             patterns.extend(expects.fingerprint.map(|(hash, version)| (tenant, hash, version)));
         }
         runs.sort_unstable_by(|a, b| (a.tenant, a.run_id).cmp(&(b.tenant, b.run_id)));
@@ -107,7 +96,6 @@ impl<'e> Wanted<'e> {
             let same = (next.tenant, next.run_id) == (kept.tenant, kept.run_id);
             if same {
                 kept.makes |= next.makes;
-                kept.read |= next.read;
                 kept.last_failure |= next.last_failure;
             }
             same
@@ -131,8 +119,8 @@ async fn read(session: &Session, rows: usize, sql: &str, values: &[&(dyn ToSql +
 
 impl PgRows<'_> {
     /// Opens the transaction, reads and locks what its commands expect, and says what time it is: once the locks are held.
-    pub(crate) fn begin<'e>(&mut self, expects: impl Iterator<Item = &'e Prefetch>, asking: Asking) -> Result<i64> {
-        let wanted = Wanted::of(expects, self.names, asking);
+    pub(crate) fn begin<'e>(&mut self, expects: impl Iterator<Item = &'e Prefetch>) -> Result<i64> {
+        let wanted = Wanted::of(expects, self.names);
         prepare(self.connection)?;
         let mut tenants: Vec<i64> = wanted.runs.iter().map(|run| run.tenant).collect();
         tenants.dedup();
@@ -167,21 +155,15 @@ impl PgRows<'_> {
     /// Which runs may have been reported before.
     fn what_is_there(&mut self, wanted: &Wanted<'_>) -> Vec<i64> {
         let mut again = Vec::new();
-        for WantedRun { tenant, run_id, read, last_failure, .. } in &wanted.runs {
-            // One that was not there when its name was asked for is not there for this batch; whoever makes it meanwhile is
-            // met at the insert.
-            let nobody = if *read { Named::Nobody } else { Named::Unasked };
-            let found = self.unit.named.entry((*tenant, (*run_id).clone())).or_insert(nobody);
-            if let (Named::Run(run), true) = (*found, *last_failure) {
+        for WantedRun { tenant, run_id, last_failure, .. } in &wanted.runs {
+            // A run that is not there now is not there for this batch: if another batch inserts it first, this one fails
+            // at its own insert and is retried.
+            let found = self.unit.named.entry((*tenant, (*run_id).clone())).or_insert(None);
+            if let (Some(run), true) = (*found, *last_failure) {
                 again.push(run);
             }
         }
         again
-    }
-
-    /// Whether each run that was taken to be new has become one: what was done to another for its sake stands on nothing.
-    pub(crate) fn new_ones_are_made(&self) -> bool {
-        self.unit.named.values().all(|named| *named != Named::Unasked)
     }
 
     fn take_last_failures(&mut self, again: &[i64]) -> Result<()> {
@@ -221,9 +203,7 @@ async fn open(
     tenants: &Vec<i64>,
 ) -> std::result::Result<Opened, tokio_postgres::Error> {
     let Wanted { runs, patterns } = wanted;
-    let read_first: Vec<&WantedRun<'_>> = runs.iter().filter(|run| run.read).collect();
-    let of_runs: [&(dyn ToSql + Sync); 2] =
-        [&column(&read_first, |run| run.tenant), &column(&read_first, |run| run.run_id.as_str())];
+    let of_runs: [&(dyn ToSql + Sync); 2] = [&column(runs, |run| run.tenant), &column(runs, |run| run.run_id.as_str())];
     let of_patterns: [&(dyn ToSql + Sync); 3] = [
         &column(patterns, |(tenant, ..)| *tenant),
         &column(patterns, |(_, hash, _)| hash.cast_signed()),
@@ -237,7 +217,7 @@ async fn open(
     let opened = tokio::join!(
         biased;
         session.client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED"),
-        read(session, read_first.len(), &RUNS, &of_runs),
+        read(session, runs.len(), &RUNS, &of_runs),
         read(session, patterns.len(), &PATTERNS, &of_patterns),
         read(session, 1, NOW, &[]),
         read(session, 1, GENERATION, &[]),
@@ -317,42 +297,5 @@ impl Names {
             self.0.insert(parsed(row, 0, "tenant")?, number(row, 1)?);
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use private_postgres::Database;
-    use redrive_core::policy::Policies;
-
-    use super::*;
-    use crate::postgres::store::{LINES, Options, PgStore};
-    use redrive_engine::clock::SeededDice;
-    use redrive_engine::ports::backend::Route;
-    use redrive_engine::store::Store as _;
-
-    /// Nothing that a batch did about a run holds if it took the run to be new, and did not make it.
-    #[tokio::test]
-    async fn whoever_makes_nothing_is_asked_anew_whether_the_run_is_there() {
-        let database = Database::fresh().unwrap();
-        let (url, dice) = (database.url().to_owned(), Arc::new(SeededDice::new(7)));
-        let options = Options { url, clock: None, dice, policies: Policies::default(), lines: LINES };
-        let store = PgStore::open(options).await.unwrap();
-        let made = "INSERT INTO tenants (id, name, created_at) VALUES (1, 'acme', 0);
-             INSERT INTO queues (id, name, settings, created_at) VALUES (1, 'default', '{}', 0);
-             INSERT INTO runs (tenant, queue, key_hash, run_id, state, detail, attempt, revision, reason, category,
-                 severity, received_at, updated_at, environment, replays, life)
-             VALUES (1, 1, 0, 'r1', 2, 0, 1, 1, '', -1, 1, 0, 0, 'production', 0, '{}')";
-        database.sql(made).unwrap();
-        let at = RunRef { tenant: "acme".parse().unwrap(), run_id: "r1".parse().unwrap() };
-        let mut route = Route::run(&at);
-        route.prefetch.may_create = true;
-        let found = store
-            .committer
-            .commit(route, move |tx| redrive_engine::runs::run_row::find_run(tx, &at.tenant, &at.run_id));
-        assert!(found.await.unwrap().is_some());
-        store.close().await;
     }
 }

@@ -98,15 +98,6 @@ pub(crate) struct SheetSent {
 /// A fingerprint of a tenant.
 pub(crate) type PatternKey = (i64, u64, u8);
 
-/// Which run has a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Named {
-    Run(i64),
-    Nobody,
-    /// Nobody, as far as anybody asked: the batch inserts it, and the insert proves it.
-    Unasked,
-}
-
 #[derive(Default)]
 pub(crate) struct UnitOfWork {
     /// Each in a place of its own: a map that holds them itself moves them all whenever it grows.
@@ -115,8 +106,8 @@ pub(crate) struct UnitOfWork {
     pub(crate) changed_runs: usize,
     /// Of runs that were looked at without a lock.
     pub(crate) glanced: Map<i64, Own>,
-    /// By tenant and run_id.
-    pub(crate) named: Map<(i64, RunId), Named>,
+    /// The run of a tenant and run_id; None where there is no such run.
+    pub(crate) named: Map<(i64, RunId), Option<i64>>,
     /// Numbers that no run has yet.
     pub(crate) numbers: Vec<i64>,
     /// By run and number; none where there is no such attempt.
@@ -167,7 +158,7 @@ impl UnitOfWork {
         let id = number(row, 0)?;
         if !self.runs.contains_key(&id) {
             let kept = records::read_run(row, Self::kept)?;
-            self.named.insert((kept.row.tenant, kept.row.run_id.clone()), Named::Run(id));
+            self.named.insert((kept.row.tenant, kept.row.run_id.clone()), Some(id));
             self.runs.insert(id, Box::new(kept));
         }
         Ok(self.runs.get(&id).map(|kept| &**kept).ok_or_else(|| Error::Unexpected(format!("no run {id}")))?)

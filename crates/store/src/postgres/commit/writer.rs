@@ -13,7 +13,7 @@ use crate::commit::queue::CommandQueue;
 use crate::commit::writer_status::WriterStatus;
 use crate::postgres::commit::committer::{Queued, Shared};
 use crate::postgres::commit::due_watermarks::DueWatermarks;
-use crate::postgres::commit::prefetch::{self, Asking, Names};
+use crate::postgres::commit::prefetch::{self, Names};
 use crate::postgres::commit::write_out;
 use crate::postgres::commit::writer_connection::{Failure, WriterConnection};
 use crate::postgres::connection::failure::classify;
@@ -28,9 +28,6 @@ use redrive_engine::tx::{Tx, TxCache};
 
 /// Commands in one transaction.
 pub(crate) const BATCH_MAX_COMMANDS: usize = 1_024;
-/// After a run that was taken to be new was none, so many batches ask for all names first: who sends again, or reports a
-/// run's later attempts, does so many times.
-const ASK_AFTER_SURPRISE: u32 = 64;
 /// How often a batch is done anew because others were there first.
 const AGAIN_MAX: u32 = 8;
 /// How long what other replicas have set for queues may go unseen.
@@ -64,8 +61,6 @@ pub(crate) struct Writer {
     queues_set: u64,
     queues_known_at: Timestamp,
     reconnect_in: Duration,
-    /// So many batches more ask for the names of runs that may be new.
-    asking: u32,
     /// The last transaction came as far as its commit: if the connection was lost then, nobody knows whether it holds.
     commit_sent: bool,
     status: Arc<WriterStatus>,
@@ -88,7 +83,6 @@ impl Writer {
             queues_set: 0,
             queues_known_at: Timestamp::default(),
             reconnect_in: RECONNECT_FIRST,
-            asking: 0,
             commit_sent: false,
             status,
         }
@@ -141,7 +135,7 @@ impl Writer {
             }
             let failed = alone.map(|failed| match failed.how {
                 Failure::Command => failed.error,
-                Failure::Again | Failure::NotNew | Failure::Lost => unavailable(failed.error),
+                Failure::Again | Failure::Lost => unavailable(failed.error),
             });
             answer(queued.command, failed);
         }
@@ -155,7 +149,7 @@ impl Writer {
             let done = self.transact(commands);
             tries += 1;
             match done {
-                Err(failed) if matches!(failed.how, Failure::Again | Failure::NotNew) && tries < AGAIN_MAX => {
+                Err(failed) if failed.how == Failure::Again && tries < AGAIN_MAX => {
                     tracing::debug!(error = %failed.error, "a batch is retried after a conflict");
                 }
                 // The connection was lost while nobody used it, or the database ended a transaction that had idled for
@@ -179,14 +173,10 @@ impl Writer {
         let noted = self.connection.as_mut().and_then(WriterConnection::take_failure);
         let Err(error) = done else {
             self.status.committed();
-            self.asking = self.asking.saturating_sub(1);
             return Ok(());
         };
         self.known.forget();
         let how = noted.unwrap_or(Failure::Command);
-        if matches!(how, Failure::NotNew | Failure::Command) {
-            self.asking = ASK_AFTER_SURPRISE;
-        }
         let usable = |connection: &mut WriterConnection| {
             how != Failure::Lost && !connection.is_closed() && connection.roll_back()
         };
@@ -233,7 +223,6 @@ impl Writer {
     fn try_transact(&mut self, commands: &mut [Queued]) -> Result<()> {
         self.commit_sent = false;
         self.look_anew();
-        let asking = if self.asking > 0 { Asking::All } else { Asking::ButTheNew };
         let Self { shared, connection: Some(connection), known, names, watermarks, commit_sent, .. } = self else {
             return Err(Error::Unavailable("there is no connection".into()).into());
         };
@@ -243,7 +232,7 @@ impl Writer {
             names.met(&connection.noted(met)?)?;
         }
         let mut rows = PgRows::new(connection, names, watermarks, shared.quiet.clone());
-        let now = shared.time.read(rows.begin(commands.iter().map(|queued| &queued.prefetch), asking)?);
+        let now = shared.time.read(rows.begin(commands.iter().map(|queued| &queued.prefetch))?);
         let mut batch = Tx {
             rows: &mut rows,
             now,
@@ -261,9 +250,6 @@ impl Writer {
         })?;
         breakers::fold(&mut batch)?;
         let Tx { wake, tally, .. } = batch;
-        if !rows.new_ones_are_made() {
-            return Err(rows.connection.not_new().into());
-        }
         rows.fold(tally, now)?;
         failpoint::pass("before_commit");
         *commit_sent = true;

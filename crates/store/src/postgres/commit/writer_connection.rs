@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_postgres::Row;
-use tokio_postgres::error::{DbError, SqlState};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
 use crate::postgres::commit::write::Write;
@@ -38,8 +38,6 @@ const SETTINGS: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET
 pub(crate) enum Failure {
     /// Somebody was there first, holds a lock, or two waited for each other: the whole batch again.
     Again,
-    /// So was a run that the batch took to be new: again, and its runs are asked for first.
-    NotNew,
     /// The connection is of no more use.
     Lost,
     /// This very command can't be done.
@@ -52,7 +50,6 @@ impl Failure {
             // A value that does not fit its column says nothing of the connection.
             None if !error.is_closed() && source_is_ours(error) => Self::Command,
             None => Self::Lost,
-            Some(code) if *code == SqlState::UNIQUE_VIOLATION && is_about_names(error) => Self::NotNew,
             Some(code) if *code == SqlState::UNIQUE_VIOLATION || code.code().starts_with("40") => Self::Again,
             // Whoever holds it is slow, or gone: its lock is free soon, or taken away from it.
             Some(code) if *code == SqlState::LOCK_NOT_AVAILABLE => Self::Again,
@@ -62,11 +59,6 @@ impl Failure {
             Some(_) => Self::Command,
         }
     }
-}
-
-/// The index of runs' names would not take one.
-fn is_about_names(error: &tokio_postgres::Error) -> bool {
-    error.as_db_error().and_then(DbError::constraint) == Some("runs_key")
 }
 
 fn source_is_ours(error: &tokio_postgres::Error) -> bool {
@@ -177,12 +169,6 @@ impl WriterConnection {
             }
             first
         })
-    }
-
-    /// What the batch stood on does not hold.
-    pub(crate) fn not_new(&mut self) -> Error {
-        self.failure.get_or_insert(Failure::NotNew);
-        Error::Unexpected("a run that was taken to be new is not".into())
     }
 
     pub(crate) fn take_failure(&mut self) -> Option<Failure> {
@@ -313,7 +299,7 @@ mod tests {
         connection.send(vec![meet("a"), meet("before"), meet("b")]);
         let refused = connection.row("SELECT count(*) FROM met", &[]).unwrap_err();
         assert!(refused.to_string().contains("runs_key"), "{refused}");
-        assert_eq!(connection.take_failure(), Some(Failure::NotNew));
+        assert_eq!(connection.take_failure(), Some(Failure::Again));
         assert!(connection.roll_back() && connection.settle().is_ok());
         let seen: i64 = connection.row("SELECT count(*) FROM met", &[]).unwrap().unwrap().get(0);
         assert_eq!(seen, 1);

@@ -8,7 +8,7 @@ use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Severity;
 
-use crate::postgres::commit::unit_of_work::{COLUMNS, Named, NewColumns, SheetPayload, SheetRun, UnitOfWork};
+use crate::postgres::commit::unit_of_work::{COLUMNS, NewColumns, SheetPayload, SheetRun, UnitOfWork};
 use crate::postgres::reads::columns::{number, parsed};
 use crate::postgres::rows::PgRows;
 use redrive_engine::error::{Error, PortResult as Result};
@@ -88,14 +88,14 @@ impl RunRows for PgRows<'_> {
     fn find_run(&mut self, tenant: i64, run_id: &RunId) -> Result<Option<RunRow>> {
         let name = (tenant, run_id.clone());
         match self.unit.named.get(&name) {
-            Some(Named::Run(run)) => return Ok(self.unit.row(*run)),
-            Some(Named::Nobody | Named::Unasked) => return Ok(None),
+            Some(Some(run)) => return Ok(self.unit.row(*run)),
+            Some(None) => return Ok(None),
             None => {}
         }
         match self.ask_one(self.locking(&BY_NAME), &[&tenant, &run_id.as_str()])? {
             Some(row) => self.unit.read(&row).map(Some),
             None => {
-                self.unit.named.insert(name, Named::Nobody);
+                self.unit.named.insert(name, None);
                 Ok(None)
             }
         }
@@ -136,7 +136,7 @@ impl RunRows for PgRows<'_> {
             customer: new.customer.clone(),
             idempotency_key: new.idempotency_key.as_ref().map(|key| key.as_str().to_owned()),
         };
-        self.unit.named.insert((row.tenant, row.run_id.clone()), Named::Run(row.id));
+        self.unit.named.insert((row.tenant, row.run_id.clone()), Some(row.id));
         let kept = SheetRun {
             row: row.clone(),
             own,
