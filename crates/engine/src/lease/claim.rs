@@ -491,7 +491,6 @@ fn deal_rounds(tx: &mut Tx<'_>, deal: &mut Deal<'_>, tenants: &[i64]) -> Result<
                 continue;
             }
             let got = deal_to(tx, deal, *tenant, share.min(deal.runs_left))?;
-            tx.rows.flush_hint()?;
             if got.len() == share {
                 still.push(at);
             } else {

@@ -84,7 +84,6 @@ pub fn take(tx: &mut Tx<'_>, id: i64, replica: &str, spec: &NewOperation, turn: 
             }
         }
         row.moved_to = run;
-        tx.rows.flush_hint()?;
         failpoint::pass("mid_operation");
     }
     row.all_moved = turn.last;

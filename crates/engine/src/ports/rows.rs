@@ -109,10 +109,6 @@ pub trait RunRows {
     /// With its payload; a run that came without one, and with nothing else to say, costs no row for it.
     fn insert_run(&mut self, row: &RunRow, new: &NewRun, now: Timestamp) -> Result<()>;
     fn update_run(&mut self, row: &RunRow, changed: Changed, now: Timestamp) -> Result<()>;
-    /// A long command says that what it did so far may be written: a store that writes at its commit may begin.
-    fn flush_hint(&mut self) -> Result<()> {
-        Ok(())
-    }
     fn set_severity(&mut self, run: i64, severity: Severity) -> Result<()>;
     fn set_assigned(&mut self, run: i64, to: Option<&Label>, now: Timestamp) -> Result<()>;
     /// Without an agent it keeps its own.

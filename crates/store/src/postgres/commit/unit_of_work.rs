@@ -102,8 +102,6 @@ pub(crate) type PatternKey = (i64, u64, u8);
 pub(crate) struct UnitOfWork {
     /// Each in a place of its own: a map that holds them itself moves them all whenever it grows.
     pub(crate) runs: Map<i64, Box<SheetRun>>,
-    /// How many of those that were there before have been changed and not been sent.
-    pub(crate) changed_runs: usize,
     /// Of runs that were looked at without a lock.
     pub(crate) glanced: Map<i64, Own>,
     /// The run of a tenant and run_id; None where there is no such run.

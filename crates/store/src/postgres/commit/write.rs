@@ -32,7 +32,7 @@ impl Write {
     }
 
     /// It is prepared: otherwise what is sent after it would overtake it.
-    pub(crate) async fn execute(self, session: &Session) -> std::result::Result<(), tokio_postgres::Error> {
+    pub(crate) async fn execute(&self, session: &Session) -> std::result::Result<(), tokio_postgres::Error> {
         debug_assert!(session.statements.knows(self.sql), "others would overtake it: {}", self.sql);
         let statement = session.statements.prepared(&session.client, self.sql).await?;
         let values: Vec<&(dyn ToSql + Sync)> =

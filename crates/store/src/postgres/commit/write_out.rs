@@ -18,29 +18,13 @@ use crate::postgres::rows::PgRows;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::runs::document::position;
 
-/// So many runs that a long command has moved go out while it goes on: the database writes while we decide. A debug build
-/// sends hardly any together, so that every suite sees it.
-const AHEAD_RUNS: usize = if cfg!(debug_assertions) { 2 } else { 256 };
-
 impl PgRows<'_> {
-    /// Writes what is still only in memory, for a statement that has to see it.
+    /// Writes what is only in memory, for a statement that has to see it.
     pub(crate) fn write_out(&mut self) -> Result<()> {
         if self.unit.is_written() {
             return Ok(());
         }
-        self.send_out()?;
-        self.connection.settle()?;
-        self.unit.wrote();
-        Ok(())
-    }
-
-    /// The same without waiting, where enough has come together: whether it could be written is known at the commit.
-    pub(crate) fn write_ahead(&mut self) -> Result<()> {
-        if self.unit.changed_runs < AHEAD_RUNS {
-            return Ok(());
-        }
-        self.send_out()?;
-        self.connection.let_go();
+        self.send(false)?;
         self.unit.wrote();
         Ok(())
     }
@@ -48,16 +32,13 @@ impl PgRows<'_> {
     /// Writes all there is and commits. Only after this is anything acknowledged. A statement that fails makes the commit
     /// behind it a rollback.
     pub(crate) fn commit(&mut self) -> Result<()> {
-        self.send_out()?;
-        self.connection.send_commit();
-        self.connection.settle()
+        self.send(true)
     }
 
-    fn send_out(&mut self) -> Result<()> {
-        let writes = self.unit.writes()?;
+    fn send(&mut self, commit: bool) -> Result<()> {
         prepare(self.connection)?;
-        self.connection.send(writes);
-        Ok(())
+        let writes = self.unit.writes()?;
+        self.connection.send(&writes, commit)
     }
 }
 
@@ -101,7 +82,6 @@ impl UnitOfWork {
         for kept in self.runs.values_mut() {
             (kept.dirty, kept.new) = (false, None);
         }
-        self.changed_runs = 0;
         // Answers are given again from memory only where nothing else would know them.
         for (id, attempt) in std::mem::take(&mut self.out).attempts {
             self.attempts.insert(id, Some(attempt.kept));

@@ -1,13 +1,11 @@
 //! A committer's own line to the database: a connection on its own small runtime, used by one thread, so that nothing a
 //! client does can cut a transaction off.
 
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::task::Poll;
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
+use futures_util::future::join_all;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -23,9 +21,6 @@ use crate::postgres::connection::{COMMIT_ANSWER_MAX, Session, connect};
 use redrive_engine::error::{Error, PortResult as Result};
 
 pub(crate) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
-
-/// A statement that was sent, and whose answer nobody has waited for yet.
-type Sent = Pin<Box<dyn Future<Output = std::result::Result<(), tokio_postgres::Error>> + Send>>;
 
 /// Every statement here finds its rows by an index, one by one, however small the tables are today. None takes long: one
 /// that does holds locks that others wait for.
@@ -66,10 +61,8 @@ fn source_is_ours(error: &tokio_postgres::Error) -> bool {
 }
 
 pub(crate) struct WriterConnection {
-    /// Sent before the last statement, in their order.
-    ahead: Vec<Sent>,
-    /// Before the runtime: what drives it goes last.
-    pub(crate) session: Arc<Session>,
+    /// Dropped before the runtime that drives it.
+    pub(crate) session: Session,
     runtime: Runtime,
     /// What moves the session's bytes.
     driver: AbortHandle,
@@ -89,8 +82,7 @@ impl WriterConnection {
         let drive = |moves| driver = Some(runtime.spawn(moves).abort_handle());
         let session = runtime.block_on(connect(address, drive))?;
         let driver = driver.ok_or_else(|| Error::Unexpected("nothing moves a connection's bytes".into()))?;
-        let (ahead, session) = (Vec::new(), Arc::new(session));
-        let mut connection = Self { ahead, session, runtime, driver, answer_max: COMMIT_ANSWER_MAX, failure: None };
+        let mut connection = Self { session, runtime, driver, answer_max: COMMIT_ANSWER_MAX, failure: None };
         let set = connection.wait(connection.session.client.batch_execute(SETTINGS));
         connection.noted(set)?;
         Ok(connection)
@@ -114,61 +106,17 @@ impl WriterConnection {
         })
     }
 
-    /// Sends statements in their order and waits for none: what comes next on this line is behind them.
-    pub(crate) fn send(&mut self, writes: Vec<Write>) {
+    /// Sends statements in their order, without waiting in between, and waits for all of them. The first failure counts.
+    pub(crate) fn send(&mut self, writes: &[Write], commit: bool) -> Result<()> {
         let session = &self.session;
-        let send = |write: Write| -> Sent {
-            let session = session.clone();
-            Box::pin(async move { write.execute(&session).await })
-        };
-        let sent = writes.into_iter().map(send).collect();
-        self.start(sent);
-    }
-
-    /// Sends the end of a transaction, behind all that was sent before.
-    pub(crate) fn send_commit(&mut self) {
-        let session = self.session.clone();
-        self.start(vec![Box::pin(async move { session.client.batch_execute("COMMIT").await })]);
-    }
-
-    /// The first poll of each puts it into the connection's queue.
-    fn start(&mut self, mut sent: Vec<Sent>) {
-        self.runtime.block_on(poll_fn(|cx| {
-            for one in &mut sent {
-                if let Poll::Ready(answer) = one.as_mut().poll(cx) {
-                    *one = Box::pin(std::future::ready(answer));
-                }
-            }
-            Poll::Ready(())
-        }));
-        self.ahead.append(&mut sent);
-    }
-
-    /// Lets what was sent leave: the database works on it while its caller goes on.
-    pub(crate) fn let_go(&self) {
-        self.runtime.block_on(tokio::task::yield_now());
-    }
-
-    /// Waits for the answers to all that was sent; the first that failed says why.
-    pub(crate) fn settle(&mut self) -> Result<()> {
-        match self.first_failure_ahead() {
-            Some(error) => {
-                self.failure.get_or_insert(Failure::of(&error));
-                Err(database(error).into())
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn first_failure_ahead(&mut self) -> Option<tokio_postgres::Error> {
-        let ahead = std::mem::take(&mut self.ahead);
-        self.wait(async {
-            let mut first = None;
-            for sent in ahead {
-                first = first.or(sent.await.err());
-            }
-            first
-        })
+        let sent = self.wait(async {
+            // A statement goes into the connection's queue when it is first polled, so these go out in this order.
+            let writes = join_all(writes.iter().map(|write| write.execute(session)));
+            let end = async { if commit { session.client.batch_execute("COMMIT").await } else { Ok(()) } };
+            let (written, ended) = tokio::join!(biased; writes, end);
+            written.into_iter().collect::<std::result::Result<(), _>>().and(ended)
+        });
+        self.noted(sent)
     }
 
     pub(crate) fn take_failure(&mut self) -> Option<Failure> {
@@ -178,15 +126,13 @@ impl WriterConnection {
     /// Notes how it failed, for whoever decides about the batch.
     pub(crate) fn noted<T>(&mut self, result: std::result::Result<T, tokio_postgres::Error>) -> Result<T> {
         result.map_err(|error| {
-            // What was sent before it was answered before it, and says why if it failed.
-            let error = self.first_failure_ahead().unwrap_or(error);
             self.failure.get_or_insert(Failure::of(&error));
             database(error).into()
         })
     }
 
     pub(crate) fn query(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<Row>> {
-        let Session { client, statements } = &*self.session;
+        let Session { client, statements } = &self.session;
         let found = self.wait(async {
             let statement = statements.prepared(client, sql).await?;
             client.query(&statement, values).await
@@ -201,7 +147,7 @@ impl WriterConnection {
         values: Values<'_>,
         mut take: impl FnMut(&Row) -> Result<()>,
     ) -> Result<()> {
-        let Session { client, statements } = &*self.session;
+        let Session { client, statements } = &self.session;
         let taken = self.wait(async {
             let statement = statements.prepared(client, sql).await?;
             let mut rows = pin!(client.query_raw(&statement, values.iter().copied()).await?);
@@ -222,14 +168,11 @@ impl WriterConnection {
 
     /// Reads as readers do, within the transaction that is open.
     pub(crate) fn snapshot<T>(&mut self, read: impl AsyncFnOnce(Snapshot<'_>) -> Result<T>) -> Result<T> {
-        let Session { client, statements } = &*self.session;
+        let Session { client, statements } = &self.session;
         let found = self.wait(read(Snapshot::new(client, statements)));
         found.map_err(|error| {
-            let (how, error) = match (self.first_failure_ahead(), classify(error)) {
-                (Some(first), _) => (Failure::of(&first), database(first)),
-                (None, error @ Error::Unavailable(_)) => (Failure::Lost, error),
-                (None, error) => (Failure::Command, error),
-            };
+            let error = classify(error);
+            let how = if matches!(error, Error::Unavailable(_)) { Failure::Lost } else { Failure::Command };
             self.failure.get_or_insert(how);
             error.into()
         })
@@ -237,7 +180,7 @@ impl WriterConnection {
 
     /// How many rows it changed.
     pub(crate) fn execute(&mut self, sql: &str, values: Values<'_>) -> Result<u64> {
-        let Session { client, statements } = &*self.session;
+        let Session { client, statements } = &self.session;
         let changed = self.wait(async {
             let statement = statements.prepared(client, sql).await?;
             client.execute(&statement, values).await
@@ -246,7 +189,6 @@ impl WriterConnection {
     }
 
     pub(crate) fn roll_back(&mut self) -> bool {
-        self.ahead.clear();
         self.wait(self.session.client.batch_execute("ROLLBACK")).is_ok()
     }
 
@@ -283,26 +225,20 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_ahead_is_there_for_what_comes_next() {
+    fn the_first_failed_statement_says_why() {
         let database = private_postgres::Database::fresh().unwrap();
         let mut connection = line_with_names(&database);
-        connection.send(vec![meet("a"), meet("b")]);
-        let seen: i64 = connection.row("SELECT count(*) FROM met", &[]).unwrap().unwrap().get(0);
-        assert_eq!((seen, connection.settle().is_ok()), (3, true));
-    }
-
-    #[test]
-    fn what_failed_first_says_why_whatever_comes_behind_it() {
-        let database = private_postgres::Database::fresh().unwrap();
-        let mut connection = line_with_names(&database);
+        let seen = |connection: &mut WriterConnection| -> i64 {
+            connection.row("SELECT count(*) FROM met", &[]).unwrap().unwrap().get(0)
+        };
         connection.execute("BEGIN", &[]).unwrap();
-        connection.send(vec![meet("a"), meet("before"), meet("b")]);
-        let refused = connection.row("SELECT count(*) FROM met", &[]).unwrap_err();
+        connection.send(&[meet("a")], false).unwrap();
+        assert_eq!(seen(&mut connection), 2);
+        let refused = connection.send(&[meet("b"), meet("before"), meet("c")], true).unwrap_err();
         assert!(refused.to_string().contains("runs_key"), "{refused}");
         assert_eq!(connection.take_failure(), Some(Failure::Again));
-        assert!(connection.roll_back() && connection.settle().is_ok());
-        let seen: i64 = connection.row("SELECT count(*) FROM met", &[]).unwrap().unwrap().get(0);
-        assert_eq!(seen, 1);
+        assert!(connection.roll_back());
+        assert_eq!(seen(&mut connection), 1);
     }
 
     #[test]

@@ -78,7 +78,6 @@ impl PgRows<'_> {
         self.lock_runs(&[run])?;
         let kept = self.unit.runs.get_mut(&run).ok_or_else(|| Error::Unexpected(format!("no run {run}")))?;
         change(kept);
-        self.unit.changed_runs += usize::from(!kept.dirty);
         kept.dirty = true;
         Ok(())
     }
@@ -165,10 +164,6 @@ impl RunRows for PgRows<'_> {
             kept.row = row.clone();
             kept.updated_at = now;
         })
-    }
-
-    fn flush_hint(&mut self) -> Result<()> {
-        self.write_ahead()
     }
 
     fn set_severity(&mut self, run: i64, severity: Severity) -> Result<()> {
