@@ -11,7 +11,6 @@ use redrive_core::time::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use crate::postgres::commit::array::column;
 use crate::postgres::commit::unit_of_work::{COLUMNS, PatternKey};
 use crate::postgres::commit::writer_connection::WriterConnection;
 use crate::postgres::connection::Session;
@@ -203,12 +202,13 @@ async fn open(
     tenants: &Vec<i64>,
 ) -> std::result::Result<Opened, tokio_postgres::Error> {
     let Wanted { runs, patterns } = wanted;
-    let of_runs: [&(dyn ToSql + Sync); 2] = [&column(runs, |run| run.tenant), &column(runs, |run| run.run_id.as_str())];
-    let of_patterns: [&(dyn ToSql + Sync); 3] = [
-        &column(patterns, |(tenant, ..)| *tenant),
-        &column(patterns, |(_, hash, _)| hash.cast_signed()),
-        &column(patterns, |(.., version)| i64::from(*version)),
-    ];
+    let run_tenants: Vec<i64> = runs.iter().map(|run| run.tenant).collect();
+    let run_ids: Vec<&str> = runs.iter().map(|run| run.run_id.as_str()).collect();
+    let pattern_tenants: Vec<i64> = patterns.iter().map(|(tenant, ..)| *tenant).collect();
+    let hashes: Vec<i64> = patterns.iter().map(|(_, hash, _)| hash.cast_signed()).collect();
+    let versions: Vec<i64> = patterns.iter().map(|(.., version)| i64::from(*version)).collect();
+    let of_runs: [&(dyn ToSql + Sync); 2] = [&run_tenants, &run_ids];
+    let of_patterns: [&(dyn ToSql + Sync); 3] = [&pattern_tenants, &hashes, &versions];
     let no_names: [&[u8]; 0] = [];
     let of_breakers: [&(dyn ToSql + Sync); 2] = [tenants, &no_names.as_slice()];
     // For as many runs as may be new: a number that is not used is no loss, another way to the database is.

@@ -35,6 +35,12 @@ pub(crate) struct SheetRun {
     pub(crate) has_steps: bool,
 }
 
+impl SheetRun {
+    pub(crate) fn received_at(&self) -> Timestamp {
+        self.new.as_ref().map_or(self.updated_at, |new| new.received_at)
+    }
+}
+
 pub(crate) struct NewColumns {
     pub(crate) received_at: Timestamp,
     pub(crate) customer: Option<Label>,

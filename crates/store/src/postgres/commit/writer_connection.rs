@@ -13,7 +13,7 @@ use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
-use crate::postgres::commit::write::Write;
+use crate::postgres::commit::write_out::Write;
 use crate::postgres::connection::address::Address;
 use crate::postgres::connection::failure::{classify, database, is_unavailable};
 use crate::postgres::connection::snapshot::Snapshot;
@@ -107,7 +107,7 @@ impl WriterConnection {
     }
 
     /// Sends statements in their order, without waiting in between, and waits for all of them. The first failure counts.
-    pub(crate) fn send(&mut self, writes: &[Write], commit: bool) -> Result<()> {
+    pub(crate) fn send(&mut self, writes: &[Write<'_>], commit: bool) -> Result<()> {
         let session = &self.session;
         let sent = self.wait(async {
             // A statement goes into the connection's queue when it is first polled, so these go out in this order.
@@ -220,8 +220,8 @@ mod tests {
         connection
     }
 
-    fn meet(name: &'static str) -> Write {
-        Write::of(INSERT).with(name)
+    fn meet(name: &'static str) -> Write<'static> {
+        Write::new(INSERT, []).with(name)
     }
 
     #[test]

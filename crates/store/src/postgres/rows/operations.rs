@@ -9,7 +9,7 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{CanaryState, ItemOutcome, NamedRun, OperationAction, OperationSample, OperationState};
 use tokio_postgres::Row;
 
-use crate::postgres::commit::array::column;
+use crate::postgres::commit::write_out::column;
 use crate::postgres::reads::columns::{number, packed_json_or_none, parsed, whole};
 use crate::postgres::reads::operation_find::matching;
 use crate::postgres::rows::PgRows;
@@ -253,17 +253,16 @@ impl PgRows<'_> {
             let sql = "INSERT INTO operation_items (operation, run, outcome, why, state, attempt, decisions)
                  SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::text[]),
                      unnest($5::bigint[]), unnest($6::bigint[]), unnest($7::bigint[])";
-            let why: Vec<Option<&str>> = new.iter().map(|item| item.3.as_deref()).collect();
             self.connection.execute(
                 sql,
                 &[
-                    &column(&new, |item| item.0),
-                    &column(&new, |item| item.1),
-                    &column(&new, |item| item.2),
-                    &why,
-                    &column(&new, |item| position(StateName::ALL, &item.4.state)),
-                    &column(&new, |item| i64::from(item.4.attempt)),
-                    &column(&new, |item| i64::from(item.4.decisions)),
+                    &*column(&new, |item| item.0),
+                    &*column(&new, |item| item.1),
+                    &*column(&new, |item| item.2),
+                    &*column(&new, |item| item.3.as_deref()),
+                    &*column(&new, |item| position(StateName::ALL, &item.4.state)),
+                    &*column(&new, |item| i64::from(item.4.attempt)),
+                    &*column(&new, |item| i64::from(item.4.decisions)),
                 ],
             )?;
         }
@@ -273,9 +272,12 @@ impl PgRows<'_> {
                  FROM (SELECT unnest($1::bigint[]) AS operation, unnest($2::bigint[]) AS run,
                      unnest($3::bigint[]) AS outcome, unnest($4::text[]) AS why) AS new
                  WHERE item.operation = new.operation AND item.run = new.run";
-            let why: Vec<Option<&str>> = moved.iter().map(|item| item.3.as_deref()).collect();
-            let values: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
-                [&column(&moved, |item| item.0), &column(&moved, |item| item.1), &column(&moved, |item| item.2), &why];
+            let values: [&(dyn tokio_postgres::types::ToSql + Sync); 4] = [
+                &*column(&moved, |item| item.0),
+                &*column(&moved, |item| item.1),
+                &*column(&moved, |item| item.2),
+                &*column(&moved, |item| item.3.as_deref()),
+            ];
             self.connection.execute(sql, &values)?;
         }
         Ok(())

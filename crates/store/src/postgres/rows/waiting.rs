@@ -10,7 +10,6 @@ use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use tokio_postgres::Row;
 
-use crate::postgres::commit::array::column;
 use crate::postgres::commit::due_watermarks::TENANTS_MAX;
 use crate::postgres::commit::unit_of_work::{COLUMN_COUNT, COLUMNS, UnitOfWork};
 use crate::postgres::commit::writer_connection::Values;
@@ -288,8 +287,8 @@ impl PgRows<'_> {
             snapshot.after.max(mark)
         };
         let (dues, ids): (Vec<i64>, Vec<i64>) = looks.iter().map(begin).map(|after| (after.due, after.id)).unzip();
-        let (queues, tenants) = (column(&looks, |snapshot| snapshot.queue), column(&looks, |snapshot| snapshot.tenant));
-        let untils = column(&looks, |snapshot| snapshot.until.as_millis());
+        let (queues, tenants): (Vec<i64>, Vec<i64>) = looks.iter().map(|look| (look.queue, look.tenant)).unzip();
+        let untils: Vec<i64> = looks.iter().map(|look| look.until.as_millis()).collect();
         let agents: Option<Vec<&[u8]>> =
             agents.map(|agents| agents.iter().map(|agent| agent.as_str().as_bytes()).collect());
         self.write_out()?;
