@@ -1,10 +1,8 @@
 //! A committer's own line to the database: a connection on its own small runtime, used by one thread, so that nothing a
 //! client does can cut a transaction off.
 
-use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::TryStreamExt as _;
 use futures_util::future::join_all;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
@@ -140,27 +138,6 @@ impl WriterConnection {
         self.noted(found)
     }
 
-    /// The rows one by one as they come: whoever takes them works while the database finds the next.
-    pub(crate) fn each_row(
-        &mut self,
-        sql: &str,
-        values: Values<'_>,
-        mut take: impl FnMut(&Row) -> Result<()>,
-    ) -> Result<()> {
-        let Session { client, statements } = &self.session;
-        let taken = self.wait(async {
-            let statement = statements.prepared(client, sql).await?;
-            let mut rows = pin!(client.query_raw(&statement, values.iter().copied()).await?);
-            while let Some(row) = rows.try_next().await? {
-                if let Err(error) = take(&row) {
-                    return Ok(Err(error));
-                }
-            }
-            Ok(Ok(()))
-        });
-        self.noted(taken)?
-    }
-
     /// The first row, if there is one.
     pub(crate) fn row(&mut self, sql: &str, values: Values<'_>) -> Result<Option<Row>> {
         Ok(self.query(sql, values)?.into_iter().next())
@@ -239,21 +216,5 @@ mod tests {
         assert_eq!(connection.take_failure(), Some(Failure::Again));
         assert!(connection.roll_back());
         assert_eq!(seen(&mut connection), 1);
-    }
-
-    #[test]
-    fn rows_that_end_in_an_error_are_an_error() {
-        let database = private_postgres::Database::fresh().unwrap();
-        let mut connection = WriterConnection::open(&Address::parse(database.url()).unwrap()).unwrap();
-        let mut taken = 0;
-        let cut = connection.each_row("SELECT 1 / (3 - n) FROM generate_series(1, 5) AS n", &[], |_| {
-            taken += 1;
-            Ok(())
-        });
-        assert!(cut.is_err_and(|error| error.to_string().contains("division by zero")));
-        assert_eq!((taken, connection.take_failure()), (2, Some(Failure::Command)));
-        let not_ours = connection.each_row("SELECT 1", &[], |_| Err(Error::Busy.into()));
-        assert!(matches!(not_ours.map_err(Error::from), Err(Error::Busy)));
-        assert!(connection.row("SELECT 1", &[]).unwrap().is_some());
     }
 }

@@ -27,7 +27,7 @@ use crate::postgres::reads::columns::{number, owned};
 use crate::postgres::reads::due::QUEUES_OF;
 use crate::postgres::rows::breakers::BreakerWork;
 use crate::postgres::rows::operations::Items;
-use crate::postgres::rows::waiting::Claim;
+use crate::postgres::rows::waiting::Scheduled;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::names::tenant_names::NameKind;
 use redrive_engine::ports::rows::NameRows;
@@ -41,7 +41,7 @@ pub(crate) struct PgRows<'a> {
     /// Breakers that have seen nothing but successes, over all batches of this replica.
     pub(crate) quiet: Arc<Quiet>,
     pub(crate) breakers: BreakerWork,
-    pub(crate) claim: Claim,
+    pub(crate) scheduled: Scheduled,
     pub(crate) items: Items,
     /// How far back due runs have to be looked for.
     pub(crate) watermarks: &'a mut DueWatermarks,
@@ -56,8 +56,8 @@ impl<'a> PgRows<'a> {
         watermarks: &'a mut DueWatermarks,
         quiet: Arc<Quiet>,
     ) -> Self {
-        let (unit, breakers, claim) = (UnitOfWork::default(), BreakerWork::default(), Claim::default());
-        Self { connection, names, unit, quiet, breakers, claim, items: Items::default(), watermarks, locks: true }
+        let (unit, breakers, scheduled) = (UnitOfWork::default(), BreakerWork::default(), Scheduled::default());
+        Self { connection, names, unit, quiet, breakers, scheduled, items: Items::default(), watermarks, locks: true }
     }
 
     /// For whoever only reads: nobody waits for it, and it waits for nobody.

@@ -164,7 +164,7 @@ impl OperationRows for PgRows<'_> {
         self.glance_at(runs)
     }
 
-    fn prefetch_runs(&mut self, operation: i64, runs: &[i64]) -> Result<()> {
+    fn lock_items(&mut self, operation: i64, runs: &[i64]) -> Result<()> {
         self.lock_runs(runs)?;
         self.read_items(operation, runs)?;
         // Known under the lock alone: without it a worker may write a step the moment after, and another command of this

@@ -1,7 +1,7 @@
 //! Runs that wait for their time. Whoever claims steps over what another is claiming, and over what was claimed long ago.
 
 use crate::shared::records::read_run;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::LazyLock;
 
@@ -17,10 +17,10 @@ use crate::postgres::reads::columns::{bytes, label, number, parsed_or_none, text
 use crate::postgres::rows::PgRows;
 use redrive_engine::codec::{HEAD_BYTES, decoded_len};
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::lease::walks::{DuePlace, Filter};
+use redrive_engine::lease::walks::DuePlace;
 use redrive_engine::map::Map;
 use redrive_engine::model::PayloadKind;
-use redrive_engine::ports::rows::{Candidate, DueCall, DueHint, DueLook, DueRuns, ReadRuns, WaitingRows};
+use redrive_engine::ports::rows::{Candidate, DueCall, DueLook, DueRuns, ReadRuns, WaitingRows};
 use redrive_engine::runs::document::position;
 use redrive_engine::runs::run_row::RunRow;
 use redrive_engine::runs::set_aside::{CorruptRun, unless_corrupt};
@@ -116,45 +116,16 @@ static HELD: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// What a claim has looked at.
+/// What the claims of a batch have read of who has scheduled runs.
 #[derive(Default)]
-pub(crate) struct Claim {
-    tenants: Option<Tenants>,
-    /// Every (queue, tenant) that has scheduled runs, with its oldest due time.
+pub(crate) struct Scheduled {
+    tenants: Option<ScheduledTenants>,
+    /// Every queue and tenant that has scheduled runs, with the oldest due time.
     waiting: Option<BTreeMap<(i64, i64), i64>>,
-    /// Runs that were read for a queue and a tenant.
-    due: Map<(i64, i64), Looked>,
-    /// Due runs that can't be read, by queue and tenant.
-    corrupt: Map<(i64, i64), Vec<CorruptRun>>,
-}
-
-/// What a look for due runs has found.
-struct Looked {
-    /// Where it began and ended, and for which agents.
-    at: DueLook,
-    filter: Filter,
-    found: Vec<Candidate>,
-    /// The last run that it came to, unless all was looked at.
-    end: Option<DuePlace>,
-    /// It found as many as it was asked for.
-    is_full: bool,
-}
-
-impl Looked {
-    /// Nothing was due.
-    fn nothing(at: DueLook, filter: Filter) -> Self {
-        Self { at, filter, found: Vec::new(), end: None, is_full: false }
-    }
-
-    /// Whether it came to all that this one would come to first.
-    fn covers(&self, at: &DueLook, filter: Filter) -> bool {
-        let same = self.filter == filter && self.at.until == at.until && self.at.after <= at.after;
-        same && self.end.is_none_or(|end| at.after < end)
-    }
 }
 
 /// The tenants after a place that have scheduled runs in some queues.
-struct Tenants {
+struct ScheduledTenants {
     queues: Vec<i64>,
     after: i64,
     /// In order, each with its oldest due time.
@@ -165,7 +136,7 @@ struct Tenants {
     all: bool,
 }
 
-impl Tenants {
+impl ScheduledTenants {
     fn reaches(&self, after: i64) -> bool {
         self.after <= after && (self.all || self.found.last().is_some_and(|(last, _)| *last > after))
     }
@@ -199,18 +170,21 @@ impl WindowRow {
     }
 }
 
-/// How far the rows of a look went.
-#[derive(Clone, Copy, Default)]
-struct End {
-    found: i64,
+/// What a look has found, and how far it came.
+#[derive(Default)]
+struct LookResult {
+    candidates: Vec<Candidate>,
+    /// Runs that it got, readable or not.
+    count: i64,
+    /// The last run that it came to.
     last: Option<DuePlace>,
-    /// The window was full with the last one.
-    of_window: bool,
+    /// That was the last run of its window.
+    window_is_full: bool,
 }
 
-/// What was read of one queue.
-struct Piece {
-    tenants: usize,
+/// The tenants that were read of one queue.
+struct QueueTenants {
+    count: usize,
     last: i64,
     oldest: i64,
 }
@@ -240,95 +214,87 @@ impl PgRows<'_> {
 
     /// The tenants after `after`, read in pieces: from the beginning first, since a round ends there.
     fn tenants_after(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<&[(i64, i64)]> {
-        if self.claim.tenants.as_ref().is_none_or(|known| known.queues != queues) {
-            self.claim.tenants = Some(self.read_tenants(queues, i64::MIN, now)?);
+        if self.scheduled.tenants.as_ref().is_none_or(|known| known.queues != queues) {
+            self.scheduled.tenants = Some(self.read_tenants(queues, i64::MIN, now)?);
         }
-        if self.claim.tenants.as_ref().is_none_or(|known| !known.reaches(after)) {
-            self.claim.tenants = Some(self.read_tenants(queues, after, now)?);
+        if self.scheduled.tenants.as_ref().is_none_or(|known| !known.reaches(after)) {
+            self.scheduled.tenants = Some(self.read_tenants(queues, after, now)?);
         }
-        let found = self.claim.tenants.as_ref().map_or(&[][..], |known| known.found.as_slice());
+        let found = self.scheduled.tenants.as_ref().map_or(&[][..], |known| known.found.as_slice());
         let from = found.partition_point(|(tenant, _)| *tenant <= after);
         Ok(found.get(from..).unwrap_or_default())
     }
 
-    fn read_tenants(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<Tenants> {
+    fn read_tenants(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<ScheduledTenants> {
         let watermarks = self.watermarks.of(queues, now);
         let rows = self.ask_after(TENANTS, &[&queues, &watermarks.at, &after, &limit(TENANTS_MAX)])?;
         let mut oldest: BTreeMap<i64, i64> = BTreeMap::new();
-        let mut of_queue: Map<i64, Piece> = Map::default();
+        let mut of_queue: Map<i64, QueueTenants> = Map::default();
         let mut places = Map::default();
         for row in &rows {
             let (queue, tenant, due) = (number(row, 0)?, number(row, 1)?, number(row, 2)?);
             let seen = oldest.entry(tenant).or_insert(due);
             *seen = due.min(*seen);
             places.insert((queue, tenant), due);
-            let piece = of_queue.entry(queue).or_insert(Piece { tenants: 0, last: tenant, oldest: due });
-            piece.tenants += 1;
-            (piece.last, piece.oldest) = (piece.last.max(tenant), piece.oldest.min(due));
+            let read = of_queue.entry(queue).or_insert(QueueTenants { count: 0, last: tenant, oldest: due });
+            read.count += 1;
+            (read.last, read.oldest) = (read.last.max(tenant), read.oldest.min(due));
         }
-        // Past the end of a piece that is full nothing is known of that queue.
-        let cut = of_queue.values().filter(|piece| piece.tenants >= TENANTS_MAX).map(|piece| piece.last).min();
+        // A queue that has more tenants than were read is known only up to the last of them.
+        let cut = of_queue.values().filter(|read| read.count >= TENANTS_MAX).map(|read| read.last).min();
         if after == i64::MIN && cut.is_none() {
-            let oldest = queues.iter().map(|queue| (*queue, of_queue.get(queue).map(|piece| piece.oldest)));
+            let oldest = queues.iter().map(|queue| (*queue, of_queue.get(queue).map(|read| read.oldest)));
             self.watermarks.looked(oldest.collect(), watermarks.whole, now);
         }
         let found = oldest.into_iter().filter(|(tenant, _)| cut.is_none_or(|cut| *tenant <= cut)).collect();
-        Ok(Tenants { queues: queues.to_vec(), after, found, places, all: cut.is_none() })
+        Ok(ScheduledTenants { queues: queues.to_vec(), after, found, places, all: cut.is_none() })
     }
 
-    fn load_due(&mut self, hint: &DueHint<'_>) -> Result<()> {
-        let DueHint { looks, agents, most, window } = *hint;
-        let filter = Filter::of(agents);
-        let mut looks = looks.to_vec();
-        looks.sort_unstable_by_key(DueLook::place);
-        looks.dedup_by_key(|snapshot| snapshot.place());
-        let begin = |snapshot: &DueLook| {
-            let mark = DuePlace { due: self.watermarks.at(snapshot.queue, snapshot.until), id: i64::MIN };
-            snapshot.after.max(mark)
+    /// The result of each look, in their order.
+    fn look_for_due(&mut self, call: &DueCall<'_>, corrupt: &mut Vec<CorruptRun>) -> Result<Vec<LookResult>> {
+        let mut results: Vec<LookResult> = call.looks.iter().map(|_| LookResult::default()).collect();
+        let nothing_due = |look: &DueLook| {
+            self.scheduled.tenants.as_ref().is_some_and(|tenants| tenants.has_nothing(look.place(), look.until))
         };
-        let (dues, ids): (Vec<i64>, Vec<i64>) = looks.iter().map(begin).map(|after| (after.due, after.id)).unzip();
-        let (queues, tenants): (Vec<i64>, Vec<i64>) = looks.iter().map(|look| (look.queue, look.tenant)).unzip();
-        let untils: Vec<i64> = looks.iter().map(|look| look.until.as_millis()).collect();
+        let (mut at, mut queues, mut tenants) = (Map::default(), Vec::new(), Vec::new());
+        let (mut dues, mut ids, mut untils) = (Vec::new(), Vec::new(), Vec::new());
+        for (n, look) in call.looks.iter().enumerate().filter(|(_, look)| !nothing_due(look)) {
+            at.insert(look.place(), n);
+            let watermark = DuePlace { due: self.watermarks.at(look.queue, look.until), id: i64::MIN };
+            let after = look.after.max(watermark);
+            queues.push(look.queue);
+            tenants.push(look.tenant);
+            dues.push(after.due);
+            ids.push(after.id);
+            untils.push(look.until.as_millis());
+        }
+        if at.is_empty() {
+            return Ok(results);
+        }
         let agents: Option<Vec<&[u8]>> =
-            agents.map(|agents| agents.iter().map(|agent| agent.as_str().as_bytes()).collect());
-        self.write_out()?;
-        let mut candidates = Vec::new();
-        let mut ends: Map<(i64, i64), End> = Map::default();
-        let (most, window) = (limit(most), limit(window));
+            call.agents.map(|agents| agents.iter().map(|agent| agent.as_str().as_bytes()).collect());
+        let (most, window) = (limit(call.most), limit(call.window));
         let values: Values<'_> = &[&queues, &tenants, &dues, &ids, &untils, &agents, &most, &window];
-        self.connection.each_row(&DUE, values, |row| {
-            let window_row = WindowRow::read(row)?;
-            let end = ends.entry(window_row.of).or_default();
-            (end.last, end.of_window) = (Some(window_row.run), window_row.nth >= window);
+        for row in self.ask_after(&DUE, values)? {
+            let window_row = WindowRow::read(&row)?;
+            let Some(result) = at.get(&window_row.of).and_then(|n| results.get_mut(*n)) else { continue };
+            (result.last, result.window_is_full) = (Some(window_row.run), window_row.nth >= window);
             if !window_row.can_be_had {
-                return Ok(());
+                continue;
             }
-            end.found += 1;
-            match unless_corrupt(candidate(&mut self.unit, row))? {
-                Ok(candidate) => candidates.push(candidate),
-                Err(corrupt) => self.claim.corrupt.entry(window_row.of).or_default().push(corrupt),
+            result.count += 1;
+            match unless_corrupt(candidate(&mut self.unit, &row))? {
+                Ok(candidate) => result.candidates.push(candidate),
+                Err(unreadable) => corrupt.push(unreadable),
             }
-            Ok(())
-        })?;
-        self.look_up_bytes(&mut candidates)?;
-        let mut found: Map<(i64, i64), Vec<Candidate>> = Map::default();
-        for candidate in candidates {
-            found.entry((candidate.row.queue, candidate.row.tenant)).or_default().push(candidate);
         }
-        for at in looks {
-            let found = self.one_at_a_time(at.tenant, found.remove(&at.place()).unwrap_or_default())?;
-            let end = ends.get(&at.place()).copied().unwrap_or_default();
-            let is_full = end.found >= most;
-            let end = end.last.filter(|_| is_full || end.of_window);
-            self.claim.due.insert(at.place(), Looked { at, filter, found, end, is_full });
-        }
-        Ok(())
+        Ok(results)
     }
 
     /// How long payloads are whose runs do not say it.
-    fn look_up_bytes(&mut self, candidates: &mut [Candidate]) -> Result<()> {
+    fn look_up_bytes<'c>(&mut self, candidates: impl Iterator<Item = &'c mut Candidate>) -> Result<()> {
         let mut unsaid: Vec<&mut Candidate> =
-            candidates.iter_mut().filter(|candidate| candidate.row.payload_bytes.is_none()).collect();
+            candidates.filter(|candidate| candidate.row.payload_bytes.is_none()).collect();
         if unsaid.is_empty() {
             return Ok(());
         }
@@ -376,19 +342,6 @@ impl WaitingRows for PgRows<'_> {
         Ok(next.map(|(tenant, due)| (*tenant, Timestamp::from_millis(*due))))
     }
 
-    fn prefetch_due(&mut self, hint: DueHint<'_>) -> Result<()> {
-        let filter = Filter::of(hint.agents);
-        let looks = hint.looks.iter().copied().filter(|snapshot| !self.has_looked(snapshot, filter));
-        let nothing = |snapshot: &DueLook| {
-            self.claim.tenants.as_ref().is_some_and(|t| t.has_nothing(snapshot.place(), snapshot.until))
-        };
-        let (without, looks): (Vec<_>, Vec<_>) = looks.partition(nothing);
-        self.claim
-            .due
-            .extend(without.into_iter().map(|snapshot| (snapshot.place(), Looked::nothing(snapshot, filter))));
-        if looks.is_empty() { Ok(()) } else { self.load_due(&DueHint { looks: &looks, ..hint }) }
-    }
-
     fn leased_by(&mut self, request: &str) -> Result<ReadRuns<Candidate>> {
         // The same call at another replica is waited for: its leases are the answer.
         self.ask("SELECT pg_advisory_xact_lock(hashtextextended($1, 26))", &[&request])?;
@@ -405,38 +358,33 @@ impl WaitingRows for PgRows<'_> {
         self.runs_where(&UNLEASABLE, &[&queue, &limit(most)])
     }
 
-    fn due_runs(&mut self, call: DueCall<'_>) -> Result<DueRuns> {
-        let (place, filter) = (call.at.place(), Filter::of(call.agents));
-        let DueCall { agents, most, window, .. } = call;
-        let hint = DueHint { looks: &[call.at], agents, most, window };
-        if !self.has_looked(&call.at, filter) {
-            self.load_due(&hint)?;
+    fn due_runs(&mut self, call: DueCall<'_>) -> Result<ReadRuns<DueRuns>> {
+        let mut found = ReadRuns::all(Vec::with_capacity(call.looks.len()));
+        let mut results = self.look_for_due(&call, &mut found.corrupt)?;
+        self.look_up_bytes(results.iter_mut().flat_map(|result| &mut result.candidates))?;
+        for (look, result) in call.looks.iter().zip(results) {
+            let LookResult { candidates, count, last, window_is_full } = result;
+            let end = last.filter(|_| count >= limit(call.most) || window_is_full);
+            found.rows.push(DueRuns { candidates: self.one_at_a_time(look.tenant, candidates)?, end });
         }
-        let (mut left, mut end, is_full) = self.still_due(call);
-        // Runs that can't be read come first: once they are set aside, those behind them are asked for.
-        if left.len() < most && is_full && !self.claim.corrupt.contains_key(&place) {
-            self.load_due(&hint)?;
-            (left, end, _) = self.still_due(call);
-        }
-        let corrupt = self.claim.corrupt.remove(&place).unwrap_or_default();
-        Ok(DueRuns { runs: ReadRuns { rows: left, corrupt }, end })
+        Ok(found)
     }
 
     fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<((i64, i64), Timestamp)>> {
-        if self.claim.waiting.is_none() {
+        if self.scheduled.waiting.is_none() {
             let mut waiting = BTreeMap::new();
             for row in self.ask_after(WAITING, &[])? {
                 waiting.insert((number(&row, 0)?, number(&row, 1)?), number(&row, 2)?);
             }
-            self.claim.waiting = Some(waiting);
+            self.scheduled.waiting = Some(waiting);
         }
         let after = (Bound::Excluded(at), Bound::Unbounded);
-        let next = self.claim.waiting.as_ref().and_then(|waiting| waiting.range(after).next());
+        let next = self.scheduled.waiting.as_ref().and_then(|waiting| waiting.range(after).next());
         Ok(next.map(|(place, due)| (*place, Timestamp::from_millis(*due))))
     }
 
     fn overdue(&mut self, queue: i64, tenant: i64, by: Timestamp, most: usize) -> Result<ReadRuns<RunRow>> {
-        let oldest = self.claim.waiting.as_ref().and_then(|waiting| waiting.get(&(queue, tenant)));
+        let oldest = self.scheduled.waiting.as_ref().and_then(|waiting| waiting.get(&(queue, tenant)));
         if oldest.is_some_and(|oldest| *oldest > by.as_millis()) {
             return Ok(ReadRuns::all(Vec::new()));
         }
@@ -518,34 +466,6 @@ impl WaitingRows for PgRows<'_> {
             self.run("DELETE FROM runs_set_aside WHERE run = ANY($1)", &[&runs])?;
         }
         Ok(runs)
-    }
-}
-
-impl PgRows<'_> {
-    /// Whether the due runs of a look were read in this batch, for the same agents.
-    fn has_looked(&self, snapshot: &DueLook, filter: Filter) -> bool {
-        self.claim.due.get(&snapshot.place()).is_some_and(|looked| looked.covers(snapshot, filter))
-    }
-
-    /// What was read and nobody has been given since; of an order key that this batch has dealt, nothing. With where the
-    /// look ended, and whether it found all that it was asked for.
-    fn still_due(&self, call: DueCall<'_>) -> (Vec<Candidate>, Option<DuePlace>, bool) {
-        let DueLook { tenant, after, until, .. } = call.at;
-        let Some(looked) = self.claim.due.get(&call.at.place()) else { return (Vec::new(), None, false) };
-        let ordered = looked.found.iter().any(|candidate| candidate.order_key.is_some());
-        let dealt = if ordered { self.keys_dealt(tenant) } else { HashSet::new() };
-        let still = |candidate: &&Candidate| {
-            let known = self.unit.runs.get(&candidate.row.id).and_then(|kept| DuePlace::of(&kept.row));
-            let due = known.is_some_and(|place| place > after && place.due <= until.as_millis());
-            due && candidate.order_key.as_deref().is_none_or(|key| !dealt.contains(key))
-        };
-        (looked.found.iter().filter(still).take(call.most).cloned().collect(), looked.end, looked.is_full)
-    }
-
-    fn keys_dealt(&self, tenant: i64) -> HashSet<&str> {
-        let runs = self.unit.runs.values();
-        let leased = runs.filter(|kept| kept.row.tenant == tenant && kept.row.run.lease().is_some());
-        leased.filter_map(|kept| kept.own.order_key.as_ref()).map(|key| key.as_str()).collect()
     }
 }
 

@@ -170,7 +170,7 @@ impl OperationRows for SqliteRows<'_> {
     }
 
     /// Reading one by one costs nothing here.
-    fn prefetch_runs(&mut self, _: i64, _: &[i64]) -> Result<()> {
+    fn lock_items(&mut self, _: i64, _: &[i64]) -> Result<()> {
         Ok(())
     }
 
