@@ -23,7 +23,7 @@ use crate::lease::walks::{DuePlace, Filter, Lap, Walk};
 use crate::model::{HourlyKind, LeaseCall, LeaseToken, TenantScope};
 use crate::names::tenant_names;
 use crate::names::versions;
-use crate::ports::rows::{Candidate, DueCall, DueHint, DueLook};
+use crate::ports::rows::{Candidate, DueCall, DueLook, DueRuns};
 use crate::runs::attempts::json;
 use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
@@ -185,6 +185,8 @@ struct Deal<'a> {
     filter: Filter,
     /// By queue and tenant.
     sights: HashMap<(i64, i64), Sight>,
+    /// Due runs that were read for the round, by queue and tenant.
+    read: HashMap<(i64, i64), DueRuns>,
     unseen: &'a BTreeMap<(i64, i64), Lap>,
     /// Runs that one look may pass over.
     passable: usize,
@@ -197,27 +199,37 @@ impl Deal<'_> {
         self.sights.entry(place).or_insert_with(|| Sight::begin(tx, filter, place, unseen.get(&place)))
     }
 
-    /// Looks for up to `most` due runs, unless the command has looked far enough.
-    fn look(&mut self, tx: &mut Tx<'_>, place: (i64, i64), most: usize) -> Result<Vec<Candidate>> {
+    /// Reads up to `most` due runs of each queue and tenant at once, unless the command has looked far enough.
+    fn read_due(&mut self, tx: &mut Tx<'_>, places: &[(i64, i64)], most: usize) -> Result<()> {
         let (agents, window) = (self.call.agents.as_deref(), most + self.passable);
-        let sight = self.sight(tx, place);
-        if sight.is_over {
-            return Ok(Vec::new());
+        let mut looks: Vec<DueLook> = Vec::with_capacity(places.len());
+        for place in places {
+            let sight = self.sight(tx, *place);
+            if !sight.is_over {
+                looks.push(look_at(*place, &sight.walk));
+            }
         }
-        let call = DueCall { at: look_at(place, &sight.walk), agents, most, window };
-        let mut end = None;
-        let found = set_aside::readable(tx, |rows| {
-            let due = rows.due_runs(call)?;
-            end = due.end;
-            Ok(due.runs)
-        })?;
-        sight.ahead = found.len();
+        let call = DueCall { looks: &looks, agents, most, window };
+        let found = set_aside::readable(tx, |rows| rows.due_runs(call))?;
+        self.read.extend(looks.iter().map(DueLook::place).zip(found));
+        Ok(())
+    }
+
+    /// Up to `most` due runs, unless the command has looked far enough.
+    fn look(&mut self, tx: &mut Tx<'_>, place: (i64, i64), most: usize) -> Result<Vec<Candidate>> {
+        if !self.read.contains_key(&place) {
+            self.read_due(tx, &[place], most)?;
+        }
+        let Some(DueRuns { mut candidates, end }) = self.read.remove(&place) else { return Ok(Vec::new()) };
+        candidates.truncate(most);
+        let sight = self.sight(tx, place);
+        sight.ahead = candidates.len();
         sight.behind = match end {
-            _ if found.len() >= most => Behind::Unknown,
+            _ if candidates.len() >= most => Behind::Unknown,
             Some(end) => Behind::After(end),
             None => Behind::Nothing,
         };
-        Ok(found)
+        Ok(candidates)
     }
 
     fn pass(&mut self, row: &RunRow) {
@@ -258,7 +270,7 @@ pub fn lease(tx: &mut Tx<'_>, call: &LeaseCall, before: &Rest) -> Result<Dealt> 
     }
     let offered = if before.unseen.is_empty() { offered(tx, call)? } else { Offered::only(&before.unseen) };
     let wanted = usize::try_from(call.max).unwrap_or(0).saturating_sub(before.runs);
-    let runs_left = tx.pace.piece(wanted);
+    let runs_left = tx.pace.runs_max(wanted);
     let is_piece = runs_left < wanted;
     let mut deal = Deal {
         call,
@@ -275,6 +287,7 @@ pub fn lease(tx: &mut Tx<'_>, call: &LeaseCall, before: &Rest) -> Result<Dealt> 
         allowed: HashMap::new(),
         filter: Filter::of(call.agents.as_deref()),
         sights: HashMap::new(),
+        read: HashMap::new(),
         unseen: &before.unseen,
         passable: PASSED_MAX,
     };
@@ -473,16 +486,16 @@ type Hand = (i64, Vec<Granted>);
 fn deal_rounds(tx: &mut Tx<'_>, deal: &mut Deal<'_>, tenants: &[i64]) -> Result<Vec<Hand>> {
     let mut hands: Vec<Hand> = tenants.iter().map(|tenant| (*tenant, Vec::new())).collect();
     let mut hungry: Vec<usize> = (0..hands.len()).collect();
-    let most = deal.runs_left.div_ceil(hands.len().max(1));
-    let agents = deal.call.agents.as_deref();
-    let places =
-        |tenant: &i64| deal.offered.queues_of(*tenant).iter().map(|queue| (*queue, *tenant)).collect::<Vec<_>>();
-    let places: Vec<(i64, i64)> = tenants.iter().flat_map(places).collect();
-    deal.passable = (PASSED_MAX / places.len().max(1)).max(PASSED_MIN);
-    let looks: Vec<DueLook> = places.into_iter().map(|place| look_at(place, &deal.sight(tx, place).walk)).collect();
-    tx.rows.prefetch_due(DueHint { looks: &looks, agents, most, window: most + deal.passable })?;
+    let places = |deal: &Deal<'_>, tenant: i64| -> Vec<(i64, i64)> {
+        deal.offered.queues_of(tenant).iter().map(|queue| (*queue, tenant)).collect()
+    };
+    let count: usize = tenants.iter().map(|tenant| deal.offered.queues_of(*tenant).len()).sum();
+    deal.passable = (PASSED_MAX / count.max(1)).max(PASSED_MIN);
     while !hungry.is_empty() && deal.runs_left > 0 {
         let (each, over) = (deal.runs_left / hungry.len(), deal.runs_left % hungry.len());
+        let in_turn: Vec<(i64, i64)> = hungry.iter().flat_map(|at| places(deal, hands[*at].0)).collect();
+        deal.read.clear();
+        deal.read_due(tx, &in_turn, each + usize::from(over > 0))?;
         let mut still = Vec::new();
         for (turn, at) in hungry.into_iter().enumerate() {
             let (tenant, hand) = &mut hands[at];
@@ -493,7 +506,6 @@ fn deal_rounds(tx: &mut Tx<'_>, deal: &mut Deal<'_>, tenants: &[i64]) -> Result<
                 continue;
             }
             let got = deal_to(tx, deal, *tenant, share.min(deal.runs_left))?;
-            tx.rows.flush_hint()?;
             if got.len() == share {
                 still.push(at);
             } else {

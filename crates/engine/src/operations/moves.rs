@@ -66,7 +66,7 @@ pub fn take(tx: &mut Tx<'_>, id: i64, replica: &str, spec: &NewOperation, turn: 
     let before = row.moved;
     let mut act = act_of(&row, spec)?;
     let runs: Vec<i64> = turn.items.iter().map(|item| item.run).collect();
-    tx.rows.prefetch_runs(id, &runs)?;
+    tx.rows.lock_items(id, &runs)?;
     let matching = still_matching(tx, &row, spec, &runs)?;
     for item in &turn.items {
         let run = item.run;
@@ -84,7 +84,6 @@ pub fn take(tx: &mut Tx<'_>, id: i64, replica: &str, spec: &NewOperation, turn: 
             }
         }
         row.moved_to = run;
-        tx.rows.flush_hint()?;
         failpoint::pass("mid_operation");
     }
     row.all_moved = turn.last;

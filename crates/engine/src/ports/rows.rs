@@ -33,7 +33,7 @@ use crate::breakers::{CorruptBreaker, ReadBreakers};
 pub use crate::runs::set_aside::ReadRuns;
 
 pub use crate::runs::records::{
-    Candidate, Changed, DueCall, DueHint, DueLook, DueRuns, MovedEntry, NewAttempt, NewEntry, NewMove, NewOperationRow,
+    Candidate, Changed, DueCall, DueLook, DueRuns, MovedEntry, NewAttempt, NewEntry, NewMove, NewOperationRow,
     NewRequest, NewRevision, Own, PatternChange, SettledEntry, Stood, StoredRequest, outcome_column, status_column,
 };
 
@@ -109,10 +109,6 @@ pub trait RunRows {
     /// With its payload; a run that came without one, and with nothing else to say, costs no row for it.
     fn insert_run(&mut self, row: &RunRow, new: &NewRun, now: Timestamp) -> Result<()>;
     fn update_run(&mut self, row: &RunRow, changed: Changed, now: Timestamp) -> Result<()>;
-    /// A long command says that what it did so far may be written: a store that writes at its commit may begin.
-    fn flush_hint(&mut self) -> Result<()> {
-        Ok(())
-    }
     fn set_severity(&mut self, run: i64, severity: Severity) -> Result<()>;
     fn set_assigned(&mut self, run: i64, to: Option<&Label>, now: Timestamp) -> Result<()>;
     /// Without an agent it keeps its own.
@@ -131,15 +127,13 @@ pub trait RunRows {
 pub trait WaitingRows {
     /// The next tenant after one with scheduled runs in any of the queues, and when the first of them is due.
     fn next_tenant(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<Option<(i64, Timestamp)>>;
-    /// Due runs of these are about to be asked for.
-    fn prefetch_due(&mut self, hint: DueHint<'_>) -> Result<()>;
     /// Under way since a lease call, which nobody else with the same name makes before the commit.
     fn leased_by(&mut self, request: &str) -> Result<ReadRuns<Candidate>>;
     /// The next queue after one with scheduled runs that no worker can be given.
     fn next_unleasable(&mut self, after: i64) -> Result<Option<i64>>;
     fn unleasable(&mut self, queue: i64, most: usize) -> Result<ReadRuns<RunRow>>;
-    /// In due order; none whose order key is busy, or that no worker can be given.
-    fn due_runs(&mut self, call: DueCall<'_>) -> Result<DueRuns>;
+    /// The due runs of each look, in due order; none whose order key is busy, or that no worker can be given.
+    fn due_runs(&mut self, call: DueCall<'_>) -> Result<ReadRuns<DueRuns>>;
     /// The next (queue, tenant) after `at` that has scheduled runs, and when the first of them is due.
     fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<((i64, i64), Timestamp)>>;
     /// Due by then, the oldest first.
@@ -351,8 +345,8 @@ pub trait OperationRows {
     ) -> Result<bool>;
     /// How runs stand, for a set that holds them: nothing of them is written, and nobody waits for it.
     fn runs_as_they_stand(&mut self, operation: i64, runs: &[i64]) -> Result<ReadRuns<RunRow>>;
-    /// These runs are about to be looked at one by one, and moved.
-    fn prefetch_runs(&mut self, operation: i64, runs: &[i64]) -> Result<()>;
+    /// Locks items and their runs until the commit.
+    fn lock_items(&mut self, operation: i64, runs: &[i64]) -> Result<()>;
     /// Those of the runs that the filter finds now; `made_at`: when the operation was made.
     fn still_match(&mut self, filter: &RunFilter, made_at: Timestamp, runs: &[i64]) -> Result<HashSet<i64>>;
     /// Ends claims on operations: one replica's, or everybody's.

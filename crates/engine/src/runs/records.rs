@@ -15,7 +15,6 @@ use crate::model::{Digest, NewStep, Payload};
 use crate::operations::row::OperationRow;
 use crate::runs::document::position;
 use crate::runs::run_row::RunRow;
-use crate::runs::set_aside::ReadRuns;
 
 /// What of a run's row a move has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,11 +50,12 @@ pub struct Candidate {
 /// Which due runs a call asks for.
 #[derive(Debug, Clone, Copy)]
 pub struct DueCall<'a> {
-    pub at: DueLook,
+    /// One of each queue and tenant.
+    pub looks: &'a [DueLook],
     pub agents: Option<&'a [Label]>,
-    /// Runs that it gets at most.
+    /// Runs that it gets at most of each look.
     pub most: usize,
-    /// Runs that it looks at at most, whether it gets them or passes them over.
+    /// Runs that each look comes to at most, whether the call gets them or passes them over.
     pub window: usize,
 }
 
@@ -77,21 +77,12 @@ impl DueLook {
     }
 }
 
-/// Due runs that a worker may get.
+/// Due runs of one look that a worker may get.
+#[derive(Debug, Default)]
 pub struct DueRuns {
-    pub runs: ReadRuns<Candidate>,
-    /// With fewer runs than were asked for: where the window ended, unless all was looked at.
+    pub candidates: Vec<Candidate>,
+    /// With fewer runs than were asked for: where the window ended, unless the look came to the end of what is due.
     pub end: Option<DuePlace>,
-}
-
-/// Which due runs a call is going to ask for.
-#[derive(Debug, Clone, Copy)]
-pub struct DueHint<'a> {
-    pub looks: &'a [DueLook],
-    pub agents: Option<&'a [Label]>,
-    /// Of each look.
-    pub most: usize,
-    pub window: usize,
 }
 
 /// The end of an attempt, to be kept.

@@ -1,5 +1,5 @@
-//! Commands on their way to a writer, dealt in turn between those who sent them: whoever sends a hundred thousand delays
-//! another's one command by no more than a batch.
+//! The queue of a writer. Owners take turns, so a tenant that sends a hundred thousand commands delays another's one command
+//! by at most a batch.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,30 +12,30 @@ use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::ports::backend::{Owner, Pace};
 use redrive_engine::turns::{Turn, Turns};
 
-/// Single commands that may wait; one more is answered Busy and nothing is lost.
+/// Single commands that may wait; one more is answered Busy.
 const WAITING_MAX: usize = 8_192;
 /// Of one owner.
 const WAITING_MAX_PER_OWNER: usize = WAITING_MAX / 2;
-/// Groups of commands of one owner that may wait at a time; the others wait to be let in.
+/// Groups of one owner that may be queued; further ones wait for room.
 const GROUPS_MAX_PER_OWNER: usize = 4;
 /// Of all owners.
 const GROUPS_MAX: usize = 64;
-/// How long after two tenants have sent commands their batches stay short.
+/// Batches stay short for so long after two tenants have sent commands.
 const SHARED_FOR: Duration = Duration::from_secs(1);
 /// What a batch may take of the writer's time once an owner waits for its end alone. Each batch ends with an fsync: with a
 /// sixth of this, claims of a hundred tenants took more than twice as long.
 const SHARED_BATCH_MAX: Duration = Duration::from_millis(12);
 
 pub(crate) struct CommandQueue<C> {
-    state: Mutex<State<C>>,
+    state: Mutex<QueueState<C>>,
     arrived: Condvar,
     groups: Turns<Owner>,
     metrics: StoreMetrics,
 }
 
-struct State<C> {
-    lanes: HashMap<Owner, Lane<C>>,
-    /// Those who have commands waiting, in the order of their turns.
+struct QueueState<C> {
+    owners: HashMap<Owner, OwnerQueue<C>>,
+    /// Owners with waiting commands, in the order of their turns.
     turns: VecDeque<Owner>,
     /// Single commands that wait.
     single: usize,
@@ -45,19 +45,19 @@ struct State<C> {
     closed: bool,
 }
 
-struct Lane<C> {
+struct OwnerQueue<C> {
     waiting: VecDeque<QueueEntry<C>>,
     single: usize,
 }
 
 struct QueueEntry<C> {
     command: C,
-    kind: Kind,
+    kind: CommandKind,
     since: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CommandKind {
     Single,
     OfGroup,
 }
@@ -70,7 +70,7 @@ struct Sharing {
 }
 
 impl Sharing {
-    /// What the system does for itself makes nobody share.
+    /// Commands of the system do not count as sharing.
     fn note(&mut self, owner: &Owner, now: impl FnOnce() -> Instant) {
         let Owner::Tenant(tenant) = owner else { return };
         match &self.last {
@@ -94,8 +94,8 @@ impl<C> Default for CommandQueue<C> {
 
 impl<C> CommandQueue<C> {
     pub(crate) fn new(metrics: StoreMetrics) -> Self {
-        let state = State {
-            lanes: HashMap::new(),
+        let state = QueueState {
+            owners: HashMap::new(),
             turns: VecDeque::new(),
             single: 0,
             sharing: Sharing::default(),
@@ -106,38 +106,38 @@ impl<C> CommandQueue<C> {
         Self { state: Mutex::new(state), arrived: Condvar::new(), groups, metrics }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<C>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<C>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one command, or says at once that too many wait.
+    /// Queues one command; fails at once if too many wait.
     pub(crate) fn push(&self, owner: &Owner, command: C) -> Result<()> {
         let mut state = self.lock();
         if state.closed {
             return Err(Error::Closing);
         }
-        let of_owner = state.lanes.get(owner).map_or(0, |lane| lane.single);
+        let of_owner = state.owners.get(owner).map_or(0, |own| own.single);
         if state.single >= WAITING_MAX || of_owner >= WAITING_MAX_PER_OWNER {
             return Err(Error::Busy);
         }
-        state.push(owner, [(command, Kind::Single)]);
+        state.push(owner, [(command, CommandKind::Single)]);
         drop(state);
         self.arrived.notify_one();
         Ok(())
     }
 
-    /// Waits until a group of the owner's may be sent; held until it is answered.
+    /// Waits until the owner may queue a group. The turn is held until the group is answered.
     pub(crate) async fn room_for_group(&self, owner: &Owner) -> Result<Turn> {
         self.groups.take(owner).await.ok_or(Error::Closing)
     }
 
-    /// Takes many commands of one owner.
+    /// Queues many commands of one owner.
     pub(crate) fn push_group(&self, owner: &Owner, commands: impl IntoIterator<Item = C>) -> Result<()> {
         let mut state = self.lock();
         if state.closed {
             return Err(Error::Closing);
         }
-        state.push(owner, commands.into_iter().map(|command| (command, Kind::OfGroup)));
+        state.push(owner, commands.into_iter().map(|command| (command, CommandKind::OfGroup)));
         drop(state);
         self.arrived.notify_one();
         Ok(())
@@ -176,7 +176,7 @@ impl<C> CommandQueue<C> {
         Some(command)
     }
 
-    /// Nothing more is taken; what waits is still handed out.
+    /// Refuses further commands; those that wait are still handed out.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.groups.close();
@@ -191,7 +191,7 @@ impl<C> CommandQueue<C> {
         self.lock().single >= WAITING_MAX
     }
 
-    /// Whether several tenants use this writer now, or did a moment ago.
+    /// Whether several tenants use this writer.
     pub(crate) fn is_shared(&self) -> bool {
         self.lock().sharing.is_shared(monotonic())
     }
@@ -203,37 +203,37 @@ impl<C> CommandQueue<C> {
     }
 }
 
-impl<C> State<C> {
-    fn push(&mut self, owner: &Owner, commands: impl IntoIterator<Item = (C, Kind)>) {
+impl<C> QueueState<C> {
+    fn push(&mut self, owner: &Owner, commands: impl IntoIterator<Item = (C, CommandKind)>) {
         let since = monotonic();
         self.sharing.note(owner, || since);
-        let lane = match self.lanes.get_mut(owner) {
-            Some(lane) => lane,
+        let own = match self.owners.get_mut(owner) {
+            Some(own) => own,
             None => {
                 self.turns.push_back(owner.clone());
-                self.lanes.entry(owner.clone()).or_insert(Lane { waiting: VecDeque::new(), single: 0 })
+                self.owners.entry(owner.clone()).or_insert(OwnerQueue { waiting: VecDeque::new(), single: 0 })
             }
         };
         for (command, kind) in commands {
-            let single = usize::from(kind == Kind::Single);
-            (lane.single, self.single) = (lane.single + single, self.single + single);
-            lane.waiting.push_back(QueueEntry { command, kind, since });
+            let single = usize::from(kind == CommandKind::Single);
+            (own.single, self.single) = (own.single + single, self.single + single);
+            own.waiting.push_back(QueueEntry { command, kind, since });
         }
-        if lane.waiting.is_empty() {
-            self.lanes.remove(owner);
+        if own.waiting.is_empty() {
+            self.owners.remove(owner);
             self.turns.retain(|other| other != owner);
         }
     }
 
-    /// One command of whose turn it is.
+    /// The first command of the owner whose turn it is.
     fn pop(&mut self) -> Option<QueueEntry<C>> {
         let owner = self.turns.pop_front()?;
-        let lane = self.lanes.get_mut(&owner)?;
-        let next = lane.waiting.pop_front()?;
-        let single = usize::from(next.kind == Kind::Single);
-        (lane.single, self.single) = (lane.single - single, self.single - single);
-        if lane.waiting.is_empty() {
-            self.lanes.remove(&owner);
+        let own = self.owners.get_mut(&owner)?;
+        let next = own.waiting.pop_front()?;
+        let single = usize::from(next.kind == CommandKind::Single);
+        (own.single, self.single) = (own.single - single, self.single - single);
+        if own.waiting.is_empty() {
+            self.owners.remove(&owner);
             self.commit_awaited = true;
         } else {
             self.turns.push_back(owner);
@@ -243,7 +243,7 @@ impl<C> State<C> {
 }
 
 /// Runs that one command moves at most while tenants share the writer.
-const SHARED_PIECE: usize = 512;
+const SHARED_RUNS_MAX: usize = 512;
 
 /// One batch of a writer. It takes all that waits, but ends early once an owner waits for its commit while others have more.
 pub(crate) struct BatchPace<C> {
@@ -267,12 +267,12 @@ impl<C> Pace for BatchPace<C> {
         self.began.elapsed() >= SHARED_BATCH_MAX && self.queue.is_commit_awaited()
     }
 
-    fn piece(&self, most: usize) -> usize {
-        if self.queue.is_shared() { most.min(SHARED_PIECE) } else { most }
+    fn runs_max(&self, most: usize) -> usize {
+        if self.queue.is_shared() { most.min(SHARED_RUNS_MAX) } else { most }
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long a batch takes, and nothing that a run's life depends on")]
+#[expect(clippy::disallowed_methods, reason = "measures how long a batch takes; no run depends on it")]
 pub(crate) fn monotonic() -> Instant {
     Instant::now()
 }
@@ -348,8 +348,8 @@ mod tests {
     #[test]
     fn only_a_second_tenant_makes_batches_short() {
         let (mut sharing, now) = (Sharing::default(), monotonic());
-        for own in [owner("a"), Owner::System, owner("a")] {
-            sharing.note(&own, || now);
+        for sender in [owner("a"), Owner::System, owner("a")] {
+            sharing.note(&sender, || now);
         }
         assert!(!sharing.is_shared(now));
         sharing.note(&owner("b"), || now);
@@ -363,10 +363,10 @@ mod tests {
         queue.push(&owner("a"), "a1").unwrap();
         assert_eq!(queue.wait(), Some("a1"));
         assert!(!pace.is_over(), "nobody else is there");
-        assert_eq!(pace.piece(1_000), 1_000);
+        assert_eq!(pace.runs_max(1_000), 1_000);
         queue.push_group(&owner("a"), ["a2", "a3", "a4"]).unwrap();
         queue.push_group(&owner("b"), ["b1", "b2"]).unwrap();
-        assert_eq!((pace.piece(1_000), pace.piece(7)), (SHARED_PIECE, 7));
+        assert_eq!((pace.runs_max(1_000), pace.runs_max(7)), (SHARED_RUNS_MAX, 7));
         assert_eq!((queue.wait(), queue.next()), (Some("a2"), Some("b1")));
         assert!(!pace.is_over(), "both have more to come");
         assert_eq!((queue.next(), queue.next()), (Some("a3"), Some("b2")));

@@ -155,7 +155,7 @@ async fn make_partitions(tx: &Transaction<'_>, columns: &[TableColumn], rows: &[
     hours.sort_unstable();
     hours.dedup();
     for hour in hours {
-        fold::make_part(tx, hour).await?;
+        fold::create_partition(tx, hour).await?;
     }
     Ok(())
 }

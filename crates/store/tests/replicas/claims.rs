@@ -76,7 +76,6 @@ async fn a_claim_that_can_not_be_written_says_why_and_leaves_all_as_it_was() {
     for n in 0..10 {
         enqueue(&world, &format!("r{n}")).await;
     }
-    // Its first part is written before the last run is dealt.
     world.sql(
         "CREATE FUNCTION never() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
          CREATE TRIGGER never BEFORE UPDATE ON runs FOR EACH ROW WHEN (OLD.run_id = 'r0') EXECUTE FUNCTION never()",

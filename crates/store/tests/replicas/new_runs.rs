@@ -1,5 +1,4 @@
-//! Reports and starts are taken to be of new runs without a look, nearly always rightly. Where one is not, nothing that stood
-//! on it stays.
+//! Reports and starts of runs that another replica has recorded.
 
 use redrive_engine::{Error, Report, Reported};
 

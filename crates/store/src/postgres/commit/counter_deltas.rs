@@ -1,15 +1,14 @@
-//! What a commit changed in the figures, appended: no commit waits for another's counter. `fold` sums them up later.
+//! Counter changes of a commit, appended as deltas so that no commit waits for another's counter. `fold` sums them up later.
 
 use redrive_core::time::Timestamp;
 
-use crate::postgres::commit::array::column;
-use crate::postgres::commit::write::Write;
+use crate::postgres::commit::write_out::{Write, column};
 use redrive_engine::tally::{Count, Hour, Kinds, Tally};
 
-/// All that [`append`] may send.
+/// The statements of [`append`].
 pub(crate) const STATEMENTS: &[&str] = &[COUNTS, HOURS, PATTERNS, SPEND, CHANGES];
 
-pub(crate) fn append(tally: &Tally, now: Timestamp) -> impl Iterator<Item = Write> {
+pub(crate) fn append(tally: &Tally, now: Timestamp) -> impl Iterator<Item = Write<'_>> {
     let appended = [counts(tally), hours(tally), patterns(tally, now), spend(tally, now), changes(tally, now)];
     appended.into_iter().flatten()
 }
@@ -18,7 +17,7 @@ const COUNTS: &str = "INSERT INTO counter_deltas (state, tenant, queue, detail, 
      SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bigint[]),
          unnest($6::text[])";
 
-fn counts(tally: &Tally) -> Option<Write> {
+fn counts(tally: &Tally) -> Option<Write<'_>> {
     let rows: Vec<(&Count, i64)> = tally.counts.iter().map(|(at, n)| (at, *n)).filter(|(_, n)| *n != 0).collect();
     let columns = [
         column(&rows, |(at, _)| at.state),
@@ -28,14 +27,14 @@ fn counts(tally: &Tally) -> Option<Write> {
         column(&rows, |(_, n)| *n),
         column(&rows, |(at, _)| &*at.reason),
     ];
-    (!rows.is_empty()).then(|| Write::columns(COUNTS, columns))
+    (!rows.is_empty()).then(|| Write::new(COUNTS, columns))
 }
 
 const HOURS: &str = "INSERT INTO hour_deltas (hour, tenant, queue, started, failed, retried, dead, recovered, succeeded, reason)
      SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bigint[]),
          unnest($6::bigint[]), unnest($7::bigint[]), unnest($8::bigint[]), unnest($9::bigint[]), unnest($10::text[])";
 
-fn hours(tally: &Tally) -> Option<Write> {
+fn hours(tally: &Tally) -> Option<Write<'_>> {
     let rows: Vec<(&Hour, &Kinds)> = tally.hours.iter().collect();
     let kind = |n: usize| column(&rows, move |(_, kinds)| kinds[n]);
     let columns = [
@@ -50,16 +49,16 @@ fn hours(tally: &Tally) -> Option<Write> {
         kind(5),
         column(&rows, |(at, _)| at.reason.as_deref().unwrap_or_default()),
     ];
-    (!rows.is_empty()).then(|| Write::columns(HOURS, columns))
+    (!rows.is_empty()).then(|| Write::new(HOURS, columns))
 }
 
 const PATTERNS: &str = "INSERT INTO pattern_deltas (pattern, hour, count, open, at, group_seen)
      SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bigint[]),
          unnest($6::bigint[])";
 
-fn patterns(tally: &Tally, now: Timestamp) -> Option<Write> {
-    let told = |delta: &redrive_engine::tally::PatternDelta| delta.count != 0 || delta.open != 0 || delta.group_seen;
-    let rows: Vec<_> = tally.patterns.iter().filter(|(_, delta)| told(delta)).collect();
+fn patterns(tally: &Tally, now: Timestamp) -> Option<Write<'_>> {
+    let counts = |delta: &redrive_engine::tally::PatternDelta| delta.count != 0 || delta.open != 0 || delta.group_seen;
+    let rows: Vec<_> = tally.patterns.iter().filter(|(_, delta)| counts(delta)).collect();
     let (hour, now) = (now.hour().as_millis(), now.as_millis());
     let columns = [
         column(&rows, |(pattern, _)| **pattern),
@@ -69,14 +68,14 @@ fn patterns(tally: &Tally, now: Timestamp) -> Option<Write> {
         column(&rows, |(_, delta)| if delta.count > 0 { now } else { 0 }),
         column(&rows, |(_, delta)| if delta.group_seen { now } else { 0 }),
     ];
-    (!rows.is_empty()).then(|| Write::columns(PATTERNS, columns))
+    (!rows.is_empty()).then(|| Write::new(PATTERNS, columns))
 }
 
 const SPEND: &str = "INSERT INTO spend_deltas (tenant, day, tokens, cost_micros)
      SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[])";
 
-fn spend(tally: &Tally, now: Timestamp) -> Option<Write> {
-    // A sum that would pass what the column holds stays at its end: past every budget is past every budget.
+fn spend(tally: &Tally, now: Timestamp) -> Option<Write<'_>> {
+    // Capped below the column's maximum, which is past every budget.
     let most = |n: u64| i64::try_from(n).unwrap_or(i64::MAX).min(i64::MAX / 2);
     let rows: Vec<_> = tally.spend.iter().collect();
     let day = now.day().as_millis();
@@ -86,15 +85,15 @@ fn spend(tally: &Tally, now: Timestamp) -> Option<Write> {
         column(&rows, |(_, spend)| most(spend.tokens)),
         column(&rows, |(_, spend)| most(spend.cost.micros())),
     ];
-    (!rows.is_empty()).then(|| Write::columns(SPEND, columns))
+    (!rows.is_empty()).then(|| Write::new(SPEND, columns))
 }
 
 const CHANGES: &str = "INSERT INTO change_deltas (at, runs) VALUES ($1, $2)";
 
-fn changes(tally: &Tally, now: Timestamp) -> Option<Write> {
+fn changes(tally: &Tally, now: Timestamp) -> Option<Write<'_>> {
     let mut moved = tally.moved.clone();
     moved.sort_unstable();
     moved.dedup();
     let bytes: Vec<u8> = moved.iter().flat_map(|run| run.to_le_bytes()).collect();
-    (!moved.is_empty()).then(|| Write::of(CHANGES).with(now.as_millis()).with(bytes))
+    (!moved.is_empty()).then(|| Write::new(CHANGES, []).with(now.as_millis()).with(bytes))
 }

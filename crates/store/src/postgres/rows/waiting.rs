@@ -1,7 +1,9 @@
-//! Runs that wait for their time. Whoever claims steps over what another is claiming, and over what was claimed long ago.
+//! Scheduled, running and held runs, as services and claims find them. Claims skip runs that another claim has locked, and
+//! start at the due watermark.
 
+use crate::numbers::{counted, signed};
 use crate::shared::records::read_run;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::LazyLock;
 
@@ -10,7 +12,6 @@ use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use tokio_postgres::Row;
 
-use crate::postgres::commit::array::column;
 use crate::postgres::commit::due_watermarks::TENANTS_MAX;
 use crate::postgres::commit::unit_of_work::{COLUMN_COUNT, COLUMNS, UnitOfWork};
 use crate::postgres::commit::writer_connection::Values;
@@ -18,15 +19,15 @@ use crate::postgres::reads::columns::{bytes, label, number, parsed_or_none, text
 use crate::postgres::rows::PgRows;
 use redrive_engine::codec::{HEAD_BYTES, decoded_len};
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::lease::walks::{DuePlace, Filter};
+use redrive_engine::lease::walks::DuePlace;
 use redrive_engine::map::Map;
 use redrive_engine::model::PayloadKind;
-use redrive_engine::ports::rows::{Candidate, DueCall, DueHint, DueLook, DueRuns, ReadRuns, WaitingRows};
+use redrive_engine::ports::rows::{Candidate, DueCall, DueLook, DueRuns, ReadRuns, WaitingRows};
 use redrive_engine::runs::document::position;
 use redrive_engine::runs::run_row::RunRow;
 use redrive_engine::runs::set_aside::{CorruptRun, unless_corrupt};
 
-/// The tenants after one that have scheduled runs in a queue, each with its oldest: one look into the index each.
+/// The tenants after one that have scheduled runs in a queue, each with its oldest: one index lookup each.
 const TENANTS: &str = "SELECT q_queue, tenant, due FROM unnest($1::bigint[], $2::bigint[]) AS q(q_queue, q_mark)
      CROSS JOIN LATERAL (
          WITH RECURSIVE found AS (
@@ -39,7 +40,7 @@ const TENANTS: &str = "SELECT q_queue, tenant, due FROM unnest($1::bigint[], $2:
                  ORDER BY runs.tenant, runs.due LIMIT 1) AS next
          ) SELECT tenant, due FROM found LIMIT $4) AS t";
 
-/// Every (queue, tenant) with scheduled runs: one look into the index each.
+/// Every queue and tenant with scheduled runs: one index lookup each.
 const WAITING: &str = "WITH RECURSIVE found AS (
          (SELECT queue, tenant, due FROM runs WHERE due IS NOT NULL ORDER BY queue, tenant, due LIMIT 1)
          UNION ALL
@@ -49,11 +50,9 @@ const WAITING: &str = "WITH RECURSIVE found AS (
              ORDER BY runs.queue, runs.tenant, runs.due LIMIT 1) AS next
      ) SELECT queue, tenant, due FROM found";
 
-/// Due runs of many tenants, so many each out of a window of so many more. Rows of the window come one by one, and only
-/// those that can be had are locked; the last row of a full window comes in any case, empty where its run can't be had. A
-/// run is asked for by its number alone: for the others the planner took any index that begins with the tenant while the
-/// table was new. How long their payloads are their rows say: reading it here would come to a page
-/// of payloads for each run, one after the other, and whoever hands them out reads those beside the commit.
+/// Up to `$7` due runs of each queue and tenant, out of a window of `$8`. Only runs that are returned are locked. The last row
+/// of a full window is always returned, empty if its run is not available, to say where the window ended. Runs are joined
+/// by id alone: with more conditions the planner took any index that begins with the tenant while the table was new.
 static DUE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT {columns}, idempotency_key, q_queue, q_tenant, w_due, w_id, w_nth
@@ -78,7 +77,7 @@ static DUE: LazyLock<String> = LazyLock::new(|| {
         columns = *COLUMNS
     )
 });
-/// Of rows that do not say it.
+/// Payload sizes of runs whose rows do not have them.
 static PAYLOAD_BYTES: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT q_run, payload.* FROM unnest($1::bigint[], $2::bigint[]) AS q(q_run, q_revision) CROSS JOIN LATERAL (
@@ -117,75 +116,46 @@ static HELD: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// What a claim has looked at.
+/// What the claims of a batch have read of who has scheduled runs.
 #[derive(Default)]
-pub(crate) struct Claim {
-    tenants: Option<Tenants>,
-    /// Every (queue, tenant) that has scheduled runs, with its oldest due time.
+pub(crate) struct Scheduled {
+    tenants: Option<ScheduledTenants>,
+    /// Every queue and tenant that has scheduled runs, with the oldest due time.
     waiting: Option<BTreeMap<(i64, i64), i64>>,
-    /// Runs that were read for a queue and a tenant.
-    due: Map<(i64, i64), Looked>,
-    /// Due runs that can't be read, by queue and tenant.
-    corrupt: Map<(i64, i64), Vec<CorruptRun>>,
-}
-
-/// What a look for due runs has found.
-struct Looked {
-    /// Where it began and ended, and for which agents.
-    at: DueLook,
-    filter: Filter,
-    found: Vec<Candidate>,
-    /// The last run that it came to, unless all was looked at.
-    end: Option<DuePlace>,
-    /// It found as many as it was asked for.
-    is_full: bool,
-}
-
-impl Looked {
-    /// Nothing was due.
-    fn nothing(at: DueLook, filter: Filter) -> Self {
-        Self { at, filter, found: Vec::new(), end: None, is_full: false }
-    }
-
-    /// Whether it came to all that this one would come to first.
-    fn covers(&self, at: &DueLook, filter: Filter) -> bool {
-        let same = self.filter == filter && self.at.until == at.until && self.at.after <= at.after;
-        same && self.end.is_none_or(|end| at.after < end)
-    }
 }
 
 /// The tenants after a place that have scheduled runs in some queues.
-struct Tenants {
+struct ScheduledTenants {
     queues: Vec<i64>,
     after: i64,
     /// In order, each with its oldest due time.
     found: Vec<(i64, i64)>,
     /// Which of them has scheduled runs in which queue, and since when the oldest is due.
     places: Map<(i64, i64), i64>,
-    /// There are no others.
+    /// No tenant follows the last one.
     all: bool,
 }
 
-impl Tenants {
+impl ScheduledTenants {
     fn reaches(&self, after: i64) -> bool {
         self.after <= after && (self.all || self.found.last().is_some_and(|(last, _)| *last > after))
     }
 
-    /// A moment ago nothing was due there; what has come since is found by the next claim.
+    /// Nothing was due when the tenants were read; what has fallen due since is found by the next claim.
     fn has_nothing(&self, (queue, tenant): (i64, i64), now: Timestamp) -> bool {
         let looked = self.queues.contains(&queue) && self.found.binary_search_by_key(&tenant, |(own, _)| *own).is_ok();
         looked && self.places.get(&(queue, tenant)).is_none_or(|due| *due > now.as_millis())
     }
 }
 
-/// A row of a window: a run that a look came to.
+/// A row of [`DUE`].
 struct WindowRow {
     /// Queue and tenant.
     of: (i64, i64),
     run: DuePlace,
-    /// From 1 on.
+    /// Position in the window, from 1.
     nth: i64,
-    can_be_had: bool,
+    is_available: bool,
 }
 
 impl WindowRow {
@@ -195,28 +165,31 @@ impl WindowRow {
             of: (at(0)?, at(1)?),
             run: DuePlace { due: at(2)?, id: at(3)? },
             nth: at(4)?,
-            can_be_had: row.try_get::<_, Option<i64>>(0)?.is_some(),
+            is_available: row.try_get::<_, Option<i64>>(0)?.is_some(),
         })
     }
 }
 
-/// How far the rows of a look went.
-#[derive(Clone, Copy, Default)]
-struct End {
-    found: i64,
+/// What a look has found, and how far it came.
+#[derive(Default)]
+struct LookResult {
+    candidates: Vec<Candidate>,
+    /// Runs that it got, readable or not.
+    count: i64,
+    /// The last run that it came to.
     last: Option<DuePlace>,
-    /// The window was full with the last one.
-    of_window: bool,
+    /// That was the last run of its window.
+    window_is_full: bool,
 }
 
-/// What was read of one queue.
-struct Piece {
-    tenants: usize,
+/// The tenants that were read of one queue.
+struct QueueTenants {
+    count: usize,
     last: i64,
     oldest: i64,
 }
 
-/// A due run as it was read; it is on the sheet from here on.
+/// A due run; it joins the unit of work.
 fn candidate(unit: &mut UnitOfWork, row: &Row) -> Result<Candidate> {
     let idempotency_key = read_run(row, |row| parsed_or_none(row, COLUMN_COUNT, "idempotency key"))?;
     let kept = unit.take_in(row)?;
@@ -229,107 +202,95 @@ fn candidate(unit: &mut UnitOfWork, row: &Row) -> Result<Candidate> {
     })
 }
 
-fn limit(most: usize) -> i64 {
-    i64::try_from(most).unwrap_or(i64::MAX)
-}
-
 impl PgRows<'_> {
     fn runs_where(&mut self, sql: &str, values: Values<'_>) -> Result<ReadRuns<RunRow>> {
         let found = self.ask_after(sql, values)?;
         Ok(ReadRuns::collect(found.iter().map(|row| self.unit.read(row)))?)
     }
 
-    /// The tenants after `after`, read in pieces: from the beginning first, since a round ends there.
+    /// The tenants after `after`; read from the first on, since a round of claims wraps around.
     fn tenants_after(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<&[(i64, i64)]> {
-        if self.claim.tenants.as_ref().is_none_or(|known| known.queues != queues) {
-            self.claim.tenants = Some(self.read_tenants(queues, i64::MIN, now)?);
+        if self.scheduled.tenants.as_ref().is_none_or(|known| known.queues != queues) {
+            self.scheduled.tenants = Some(self.read_tenants(queues, i64::MIN, now)?);
         }
-        if self.claim.tenants.as_ref().is_none_or(|known| !known.reaches(after)) {
-            self.claim.tenants = Some(self.read_tenants(queues, after, now)?);
+        if self.scheduled.tenants.as_ref().is_none_or(|known| !known.reaches(after)) {
+            self.scheduled.tenants = Some(self.read_tenants(queues, after, now)?);
         }
-        let found = self.claim.tenants.as_ref().map_or(&[][..], |known| known.found.as_slice());
+        let found = self.scheduled.tenants.as_ref().map_or(&[][..], |known| known.found.as_slice());
         let from = found.partition_point(|(tenant, _)| *tenant <= after);
         Ok(found.get(from..).unwrap_or_default())
     }
 
-    fn read_tenants(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<Tenants> {
+    fn read_tenants(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<ScheduledTenants> {
         let watermarks = self.watermarks.of(queues, now);
-        let rows = self.ask_after(TENANTS, &[&queues, &watermarks.at, &after, &limit(TENANTS_MAX)])?;
+        let rows = self.ask_after(TENANTS, &[&queues, &watermarks.at, &after, &signed(TENANTS_MAX)])?;
         let mut oldest: BTreeMap<i64, i64> = BTreeMap::new();
-        let mut of_queue: Map<i64, Piece> = Map::default();
+        let mut of_queue: Map<i64, QueueTenants> = Map::default();
         let mut places = Map::default();
         for row in &rows {
             let (queue, tenant, due) = (number(row, 0)?, number(row, 1)?, number(row, 2)?);
             let seen = oldest.entry(tenant).or_insert(due);
             *seen = due.min(*seen);
             places.insert((queue, tenant), due);
-            let piece = of_queue.entry(queue).or_insert(Piece { tenants: 0, last: tenant, oldest: due });
-            piece.tenants += 1;
-            (piece.last, piece.oldest) = (piece.last.max(tenant), piece.oldest.min(due));
+            let read = of_queue.entry(queue).or_insert(QueueTenants { count: 0, last: tenant, oldest: due });
+            read.count += 1;
+            (read.last, read.oldest) = (read.last.max(tenant), read.oldest.min(due));
         }
-        // Past the end of a piece that is full nothing is known of that queue.
-        let cut = of_queue.values().filter(|piece| piece.tenants >= TENANTS_MAX).map(|piece| piece.last).min();
+        // A queue that has more tenants than were read is known only up to the last of them.
+        let cut = of_queue.values().filter(|read| read.count >= TENANTS_MAX).map(|read| read.last).min();
         if after == i64::MIN && cut.is_none() {
-            let oldest = queues.iter().map(|queue| (*queue, of_queue.get(queue).map(|piece| piece.oldest)));
-            self.watermarks.looked(oldest.collect(), watermarks.whole, now);
+            let oldest = queues.iter().map(|queue| (*queue, of_queue.get(queue).map(|read| read.oldest)));
+            self.watermarks.advance(oldest.collect(), watermarks.full_scan, now);
         }
         let found = oldest.into_iter().filter(|(tenant, _)| cut.is_none_or(|cut| *tenant <= cut)).collect();
-        Ok(Tenants { queues: queues.to_vec(), after, found, places, all: cut.is_none() })
+        Ok(ScheduledTenants { queues: queues.to_vec(), after, found, places, all: cut.is_none() })
     }
 
-    fn load_due(&mut self, hint: &DueHint<'_>) -> Result<()> {
-        let DueHint { looks, agents, most, window } = *hint;
-        let filter = Filter::of(agents);
-        let mut looks = looks.to_vec();
-        looks.sort_unstable_by_key(DueLook::place);
-        looks.dedup_by_key(|snapshot| snapshot.place());
-        let begin = |snapshot: &DueLook| {
-            let mark = DuePlace { due: self.watermarks.at(snapshot.queue, snapshot.until), id: i64::MIN };
-            snapshot.after.max(mark)
+    /// The result of each look, in their order.
+    fn look_for_due(&mut self, call: &DueCall<'_>, corrupt: &mut Vec<CorruptRun>) -> Result<Vec<LookResult>> {
+        let mut results: Vec<LookResult> = call.looks.iter().map(|_| LookResult::default()).collect();
+        let nothing_due = |look: &DueLook| {
+            self.scheduled.tenants.as_ref().is_some_and(|tenants| tenants.has_nothing(look.place(), look.until))
         };
-        let (dues, ids): (Vec<i64>, Vec<i64>) = looks.iter().map(begin).map(|after| (after.due, after.id)).unzip();
-        let (queues, tenants) = (column(&looks, |snapshot| snapshot.queue), column(&looks, |snapshot| snapshot.tenant));
-        let untils = column(&looks, |snapshot| snapshot.until.as_millis());
+        let (mut at, mut queues, mut tenants) = (Map::default(), Vec::new(), Vec::new());
+        let (mut dues, mut ids, mut untils) = (Vec::new(), Vec::new(), Vec::new());
+        for (n, look) in call.looks.iter().enumerate().filter(|(_, look)| !nothing_due(look)) {
+            at.insert(look.place(), n);
+            let watermark = DuePlace { due: self.watermarks.at(look.queue, look.until), id: i64::MIN };
+            let after = look.after.max(watermark);
+            queues.push(look.queue);
+            tenants.push(look.tenant);
+            dues.push(after.due);
+            ids.push(after.id);
+            untils.push(look.until.as_millis());
+        }
+        if at.is_empty() {
+            return Ok(results);
+        }
         let agents: Option<Vec<&[u8]>> =
-            agents.map(|agents| agents.iter().map(|agent| agent.as_str().as_bytes()).collect());
-        self.write_out()?;
-        let mut candidates = Vec::new();
-        let mut ends: Map<(i64, i64), End> = Map::default();
-        let (most, window) = (limit(most), limit(window));
+            call.agents.map(|agents| agents.iter().map(|agent| agent.as_str().as_bytes()).collect());
+        let (most, window) = (signed(call.most), signed(call.window));
         let values: Values<'_> = &[&queues, &tenants, &dues, &ids, &untils, &agents, &most, &window];
-        self.connection.each_row(&DUE, values, |row| {
-            let window_row = WindowRow::read(row)?;
-            let end = ends.entry(window_row.of).or_default();
-            (end.last, end.of_window) = (Some(window_row.run), window_row.nth >= window);
-            if !window_row.can_be_had {
-                return Ok(());
+        for row in self.ask_after(&DUE, values)? {
+            let window_row = WindowRow::read(&row)?;
+            let Some(result) = at.get(&window_row.of).and_then(|n| results.get_mut(*n)) else { continue };
+            (result.last, result.window_is_full) = (Some(window_row.run), window_row.nth >= window);
+            if !window_row.is_available {
+                continue;
             }
-            end.found += 1;
-            match unless_corrupt(candidate(&mut self.unit, row))? {
-                Ok(candidate) => candidates.push(candidate),
-                Err(corrupt) => self.claim.corrupt.entry(window_row.of).or_default().push(corrupt),
+            result.count += 1;
+            match unless_corrupt(candidate(&mut self.unit, &row))? {
+                Ok(candidate) => result.candidates.push(candidate),
+                Err(unreadable) => corrupt.push(unreadable),
             }
-            Ok(())
-        })?;
-        self.look_up_bytes(&mut candidates)?;
-        let mut found: Map<(i64, i64), Vec<Candidate>> = Map::default();
-        for candidate in candidates {
-            found.entry((candidate.row.queue, candidate.row.tenant)).or_default().push(candidate);
         }
-        for at in looks {
-            let found = self.one_at_a_time(at.tenant, found.remove(&at.place()).unwrap_or_default())?;
-            let end = ends.get(&at.place()).copied().unwrap_or_default();
-            let is_full = end.found >= most;
-            let end = end.last.filter(|_| is_full || end.of_window);
-            self.claim.due.insert(at.place(), Looked { at, filter, found, end, is_full });
-        }
-        Ok(())
+        Ok(results)
     }
 
-    /// How long payloads are whose runs do not say it.
-    fn look_up_bytes(&mut self, candidates: &mut [Candidate]) -> Result<()> {
+    /// Looks up payload sizes that the runs' rows do not have.
+    fn look_up_bytes<'c>(&mut self, candidates: impl Iterator<Item = &'c mut Candidate>) -> Result<()> {
         let mut unsaid: Vec<&mut Candidate> =
-            candidates.iter_mut().filter(|candidate| candidate.row.payload_bytes.is_none()).collect();
+            candidates.filter(|candidate| candidate.row.payload_bytes.is_none()).collect();
         if unsaid.is_empty() {
             return Ok(());
         }
@@ -338,7 +299,7 @@ impl PgRows<'_> {
         let none = position(PayloadKind::ALL, &PayloadKind::None);
         let mut found: Map<i64, usize> = Map::default();
         for row in self.ask(&PAYLOAD_BYTES, &[&runs, &revisions, &none])? {
-            let stored = usize::try_from(number(&row, 1)?).unwrap_or(0);
+            let stored = counted(number(&row, 1)?);
             found.insert(number(&row, 0)?, decoded_len(stored, bytes(&row, 2)?));
         }
         for candidate in &mut unsaid {
@@ -347,7 +308,7 @@ impl PgRows<'_> {
         Ok(())
     }
 
-    /// Of runs with an order key only those whose key nobody else is dealing out right now, or has just dealt out.
+    /// Keeps runs with an order key only if no other claim is leasing, or has just leased, a run of that key.
     fn one_at_a_time(&mut self, tenant: i64, mut candidates: Vec<Candidate>) -> Result<Vec<Candidate>> {
         let mut keys: Vec<String> = candidates.iter().filter_map(|candidate| candidate.order_key.clone()).collect();
         if keys.is_empty() {
@@ -359,7 +320,7 @@ impl PgRows<'_> {
              WHERE pg_try_advisory_xact_lock(hashtextextended(key, $1))";
         let ours = self.ask(sql, &[&tenant, &keys])?;
         let ours = ours.iter().map(|row| text(row, 0).map(str::to_owned)).collect::<Result<Vec<_>>>()?;
-        // Looked at again under the lock: whoever had it may have committed meanwhile.
+        // Read again under the lock: its last holder may have committed meanwhile.
         let sql = "SELECT order_key FROM runs WHERE tenant = $1 AND order_key = ANY($2) AND order_key IS NOT NULL
              AND wake IS NOT NULL";
         let busy = self.ask(sql, &[&tenant, &ours])?;
@@ -377,21 +338,8 @@ impl WaitingRows for PgRows<'_> {
         Ok(next.map(|(tenant, due)| (*tenant, Timestamp::from_millis(*due))))
     }
 
-    fn prefetch_due(&mut self, hint: DueHint<'_>) -> Result<()> {
-        let filter = Filter::of(hint.agents);
-        let looks = hint.looks.iter().copied().filter(|snapshot| !self.has_looked(snapshot, filter));
-        let nothing = |snapshot: &DueLook| {
-            self.claim.tenants.as_ref().is_some_and(|t| t.has_nothing(snapshot.place(), snapshot.until))
-        };
-        let (without, looks): (Vec<_>, Vec<_>) = looks.partition(nothing);
-        self.claim
-            .due
-            .extend(without.into_iter().map(|snapshot| (snapshot.place(), Looked::nothing(snapshot, filter))));
-        if looks.is_empty() { Ok(()) } else { self.load_due(&DueHint { looks: &looks, ..hint }) }
-    }
-
     fn leased_by(&mut self, request: &str) -> Result<ReadRuns<Candidate>> {
-        // The same call at another replica is waited for: its leases are the answer.
+        // Waits for the same call at another replica: its leases are the answer.
         self.ask("SELECT pg_advisory_xact_lock(hashtextextended($1, 26))", &[&request])?;
         let found = self.ask_after(&LEASED_BY, &[&request])?;
         Ok(ReadRuns::collect(found.iter().map(|row| candidate(&mut self.unit, row)))?)
@@ -403,49 +351,44 @@ impl WaitingRows for PgRows<'_> {
     }
 
     fn unleasable(&mut self, queue: i64, most: usize) -> Result<ReadRuns<RunRow>> {
-        self.runs_where(&UNLEASABLE, &[&queue, &limit(most)])
+        self.runs_where(&UNLEASABLE, &[&queue, &signed(most)])
     }
 
-    fn due_runs(&mut self, call: DueCall<'_>) -> Result<DueRuns> {
-        let (place, filter) = (call.at.place(), Filter::of(call.agents));
-        let DueCall { agents, most, window, .. } = call;
-        let hint = DueHint { looks: &[call.at], agents, most, window };
-        if !self.has_looked(&call.at, filter) {
-            self.load_due(&hint)?;
+    fn due_runs(&mut self, call: DueCall<'_>) -> Result<ReadRuns<DueRuns>> {
+        let mut found = ReadRuns::all(Vec::with_capacity(call.looks.len()));
+        let mut results = self.look_for_due(&call, &mut found.corrupt)?;
+        self.look_up_bytes(results.iter_mut().flat_map(|result| &mut result.candidates))?;
+        for (look, result) in call.looks.iter().zip(results) {
+            let LookResult { candidates, count, last, window_is_full } = result;
+            let end = last.filter(|_| count >= signed(call.most) || window_is_full);
+            found.rows.push(DueRuns { candidates: self.one_at_a_time(look.tenant, candidates)?, end });
         }
-        let (mut left, mut end, is_full) = self.still_due(call);
-        // Runs that can't be read come first: once they are set aside, those behind them are asked for.
-        if left.len() < most && is_full && !self.claim.corrupt.contains_key(&place) {
-            self.load_due(&hint)?;
-            (left, end, _) = self.still_due(call);
-        }
-        let corrupt = self.claim.corrupt.remove(&place).unwrap_or_default();
-        Ok(DueRuns { runs: ReadRuns { rows: left, corrupt }, end })
+        Ok(found)
     }
 
     fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<((i64, i64), Timestamp)>> {
-        if self.claim.waiting.is_none() {
+        if self.scheduled.waiting.is_none() {
             let mut waiting = BTreeMap::new();
             for row in self.ask_after(WAITING, &[])? {
                 waiting.insert((number(&row, 0)?, number(&row, 1)?), number(&row, 2)?);
             }
-            self.claim.waiting = Some(waiting);
+            self.scheduled.waiting = Some(waiting);
         }
         let after = (Bound::Excluded(at), Bound::Unbounded);
-        let next = self.claim.waiting.as_ref().and_then(|waiting| waiting.range(after).next());
+        let next = self.scheduled.waiting.as_ref().and_then(|waiting| waiting.range(after).next());
         Ok(next.map(|(place, due)| (*place, Timestamp::from_millis(*due))))
     }
 
     fn overdue(&mut self, queue: i64, tenant: i64, by: Timestamp, most: usize) -> Result<ReadRuns<RunRow>> {
-        let oldest = self.claim.waiting.as_ref().and_then(|waiting| waiting.get(&(queue, tenant)));
+        let oldest = self.scheduled.waiting.as_ref().and_then(|waiting| waiting.get(&(queue, tenant)));
         if oldest.is_some_and(|oldest| *oldest > by.as_millis()) {
             return Ok(ReadRuns::all(Vec::new()));
         }
-        self.runs_where(&OVERDUE, &[&queue, &tenant, &by.as_millis(), &limit(most)])
+        self.runs_where(&OVERDUE, &[&queue, &tenant, &by.as_millis(), &signed(most)])
     }
 
     fn to_wake(&mut self, now: Timestamp, most: usize) -> Result<ReadRuns<RunRow>> {
-        self.runs_where(&TO_WAKE, &[&now.as_millis(), &limit(most)])
+        self.runs_where(&TO_WAKE, &[&now.as_millis(), &signed(most)])
     }
 
     fn next_holder(&mut self, after: &Label) -> Result<Option<Label>> {
@@ -462,7 +405,7 @@ impl WaitingRows for PgRows<'_> {
     }
 
     fn held_runs(&mut self, holder: &Label, tenant: i64, most: usize) -> Result<ReadRuns<RunRow>> {
-        self.runs_where(&HELD, &[&holder.as_str().as_bytes(), &tenant, &limit(most)])
+        self.runs_where(&HELD, &[&holder.as_str().as_bytes(), &tenant, &signed(most)])
     }
 
     fn held_count(&mut self, holder: &Label, tenant: Option<i64>, most: u64) -> Result<u64> {
@@ -476,7 +419,7 @@ impl WaitingRows for PgRows<'_> {
     }
 
     fn running(&mut self, tenant: i64) -> Result<Option<i64>> {
-        // Until the commit: two that look at once would both give away the last place.
+        // Held until the commit: two claims that count at once would both use the last slot.
         let sql = "SELECT pg_try_advisory_xact_lock(hashtextextended('max_running', $1))";
         let alone = self.ask_one(sql, &[&tenant])?.map_or(Ok(false), |row| row.try_get(0))?;
         if !alone {
@@ -498,7 +441,7 @@ impl WaitingRows for PgRows<'_> {
         self.run(keep, &[&run, &now.as_millis(), &why.replace('\0', "")])?;
         let take_out = "UPDATE runs SET due = NULL, wake = NULL, held_by = NULL, unleasable = NULL WHERE id = $1";
         self.run(take_out, &[&run])?;
-        // What was read of it before is not so any more.
+        // The unit of work has the old row.
         if let Some(kept) = self.unit.runs.remove(&run) {
             self.unit.named.remove(&(kept.row.tenant, kept.row.run_id));
         }
@@ -507,7 +450,7 @@ impl WaitingRows for PgRows<'_> {
 
     fn put_runs_back(&mut self, before: Timestamp, most: usize) -> Result<Vec<i64>> {
         let find = "SELECT run FROM runs_set_aside WHERE at <= $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED";
-        let found = self.ask(find, &[&before.as_millis(), &limit(most)])?;
+        let found = self.ask(find, &[&before.as_millis(), &signed(most)])?;
         let runs = found.iter().map(|row| number(row, 0)).collect::<Result<Vec<_>>>()?;
         if !runs.is_empty() {
             let put_back = "UPDATE runs SET due = kept.due, wake = kept.wake, held_by = kept.held_by,
@@ -522,34 +465,6 @@ impl WaitingRows for PgRows<'_> {
     }
 }
 
-impl PgRows<'_> {
-    /// Whether the due runs of a look were read in this batch, for the same agents.
-    fn has_looked(&self, snapshot: &DueLook, filter: Filter) -> bool {
-        self.claim.due.get(&snapshot.place()).is_some_and(|looked| looked.covers(snapshot, filter))
-    }
-
-    /// What was read and nobody has been given since; of an order key that this batch has dealt, nothing. With where the
-    /// look ended, and whether it found all that it was asked for.
-    fn still_due(&self, call: DueCall<'_>) -> (Vec<Candidate>, Option<DuePlace>, bool) {
-        let DueLook { tenant, after, until, .. } = call.at;
-        let Some(looked) = self.claim.due.get(&call.at.place()) else { return (Vec::new(), None, false) };
-        let ordered = looked.found.iter().any(|candidate| candidate.order_key.is_some());
-        let dealt = if ordered { self.keys_dealt(tenant) } else { HashSet::new() };
-        let still = |candidate: &&Candidate| {
-            let known = self.unit.runs.get(&candidate.row.id).and_then(|kept| DuePlace::of(&kept.row));
-            let due = known.is_some_and(|place| place > after && place.due <= until.as_millis());
-            due && candidate.order_key.as_deref().is_none_or(|key| !dealt.contains(key))
-        };
-        (looked.found.iter().filter(still).take(call.most).cloned().collect(), looked.end, looked.is_full)
-    }
-
-    fn keys_dealt(&self, tenant: i64) -> HashSet<&str> {
-        let runs = self.unit.runs.values();
-        let leased = runs.filter(|kept| kept.row.tenant == tenant && kept.row.run.lease().is_some());
-        leased.filter_map(|kept| kept.own.order_key.as_ref()).map(|key| key.as_str()).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -558,7 +473,7 @@ mod tests {
     use redrive_core::policy::Policies;
 
     use super::*;
-    use crate::postgres::store::{LINES, Options, PgStore};
+    use crate::postgres::store::{Options, PgStore, WRITER_CONNECTIONS};
     use redrive_engine::clock::SeededDice;
     use redrive_engine::lease::claim::{Rest, lease};
     use redrive_engine::model::{LeaseCall, TenantScope};
@@ -569,7 +484,8 @@ mod tests {
     async fn passed(runs: usize) -> (usize, i64) {
         let database = Database::fresh().unwrap();
         let (url, dice) = (database.url().to_owned(), Arc::new(SeededDice::new(7)));
-        let options = Options { url, clock: None, dice, policies: Policies::default(), lines: LINES };
+        let options =
+            Options { url, clock: None, dice, policies: Policies::default(), writer_connections: WRITER_CONNECTIONS };
         let store = PgStore::open(options).await.unwrap();
         database
             .sql(&format!(

@@ -1,7 +1,7 @@
 //! Migrations of a PostgreSQL store. Each runs in one transaction with its version number and under one lock, so a crash
 //! leaves the old schema or the new one. Replicas that start together take turns, and only the first migrates.
 
-use crate::postgres::connection::Session;
+use crate::postgres::connection::PgSession;
 use crate::shared::migrations::{self, Migration, with_test_upgrade};
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::failpoint;
@@ -14,7 +14,7 @@ const MIGRATIONS: &[Migration] =
 const LOCK: i64 = 0x7265_6472_6976_6510;
 
 /// 0 for a database without a store.
-pub(crate) async fn version(session: &Session) -> Result<u32> {
+pub(crate) async fn version(session: &PgSession) -> Result<u32> {
     // Asks the catalogue: the session's cache of names may be older than the lock it waited for.
     let sql = "SELECT EXISTS (SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
          WHERE relname = 'schema_version' AND nspname = ANY(current_schemas(false)))";
@@ -27,7 +27,7 @@ pub(crate) async fn version(session: &Session) -> Result<u32> {
 }
 
 /// Migrates the store to this binary's schema.
-pub(crate) async fn migrate(session: &Session) -> Result<()> {
+pub(crate) async fn migrate(session: &PgSession) -> Result<()> {
     let all = with_test_upgrade(MIGRATIONS);
     let newest = migrations::newest(&all);
     migrations::refuse_newer(version(session).await?, newest)?;
@@ -41,7 +41,7 @@ pub(crate) async fn migrate(session: &Session) -> Result<()> {
     migrations::refuse_newer(version(session).await?, newest)
 }
 
-async fn step(session: &Session, at: u32, migration: &Migration) -> Result<()> {
+async fn step(session: &PgSession, at: u32, migration: &Migration) -> Result<()> {
     // An index on a large table takes long, and so does the wait for another replica's.
     session.client.batch_execute("BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0").await?;
     session.client.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
@@ -72,7 +72,7 @@ fn statements(sql: &str) -> impl Iterator<Item = &str> {
 }
 
 /// For commands that never migrate.
-pub(crate) async fn require_current(session: &Session) -> Result<()> {
+pub(crate) async fn require_current(session: &PgSession) -> Result<()> {
     let found = version(session).await?;
     if found == 0 {
         return Err(Error::Unexpected("no store in this database: start `redrive serve` with it first".into()).into());

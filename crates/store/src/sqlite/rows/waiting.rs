@@ -13,7 +13,7 @@ use crate::sqlite::rows::SqliteRows;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::lease::walks::DuePlace;
 use redrive_engine::model::PayloadKind;
-use redrive_engine::ports::rows::{Candidate, DueCall, DueHint, DueLook, DueRuns, ReadRuns, WaitingRows};
+use redrive_engine::ports::rows::{Candidate, DueCall, DueLook, DueRuns, ReadRuns, WaitingRows};
 use redrive_engine::runs::document::position;
 use redrive_engine::runs::run_row::RunRow;
 
@@ -81,6 +81,38 @@ impl SqliteRows<'_> {
         Ok(ReadRuns::collect(find.query_and_then(values, |row| RunRow::read(row))?)?)
     }
 
+    /// The due runs of one look, and where its window ended.
+    fn due_runs_of(&mut self, look: DueLook, call: &DueCall<'_>) -> Result<(ReadRuns<Candidate>, Option<DuePlace>)> {
+        let agents = call.agents.map(|agents| {
+            let names: Vec<&str> = agents.iter().map(Label::as_str).collect();
+            serde_json::Value::from(names).to_string()
+        });
+        let DueLook { queue, tenant, after, until } = look;
+        let (held, is_front) = (&mut self.held, after == DuePlace::FRONT);
+        let find = if is_front {
+            held.due_at_front.of(self.conn, &DUE_AT_FRONT)?
+        } else {
+            held.due_after.of(self.conn, &DUE_AFTER)?
+        };
+        let until = until.as_millis();
+        let values = params![queue, tenant, until, after.due, after.id, call.window, agents, call.most];
+        let mut runs = ReadRuns::collect(find.query_and_then(values, candidate)?)?;
+        let mut end = None;
+        if runs.rows.len() < call.most {
+            let find = if is_front {
+                held.end_at_front.of(self.conn, &END_AT_FRONT)?
+            } else {
+                held.end_after.of(self.conn, &END_AFTER)?
+            };
+            let values = params![queue, tenant, until, after.due, after.id, call.window];
+            end = find.query_row(values, |row| Ok(DuePlace { due: row.get(0)?, id: row.get(1)? })).optional()?;
+        }
+        for candidate in &mut runs.rows {
+            candidate.bytes = self.payload_bytes(&candidate.row)?;
+        }
+        Ok((runs, end))
+    }
+
     /// How large a payload is in an answer, without reading it: what its row says, or its stored length, or its packing.
     fn payload_bytes(&mut self, row: &RunRow) -> Result<usize> {
         if let Some(known) = row.payload_bytes {
@@ -110,11 +142,6 @@ impl WaitingRows for SqliteRows<'_> {
         Ok(nearest.map(|(tenant, due)| (tenant, Timestamp::from_millis(due))))
     }
 
-    /// Reading one by one costs nothing here.
-    fn prefetch_due(&mut self, _: DueHint<'_>) -> Result<()> {
-        Ok(())
-    }
-
     fn leased_by(&mut self, request: &str) -> Result<ReadRuns<Candidate>> {
         let mut find = self.conn.prepare_cached(&LEASED_BY)?;
         Ok(ReadRuns::collect(find.query_and_then([request], candidate)?)?)
@@ -133,35 +160,14 @@ impl WaitingRows for SqliteRows<'_> {
         self.runs_where(condition, params![queue, most])
     }
 
-    fn due_runs(&mut self, call: DueCall<'_>) -> Result<DueRuns> {
-        let agents = call.agents.map(|agents| {
-            let names: Vec<&str> = agents.iter().map(Label::as_str).collect();
-            serde_json::Value::from(names).to_string()
-        });
-        let DueLook { queue, tenant, after, until } = call.at;
-        let (held, is_front) = (&mut self.held, after == DuePlace::FRONT);
-        let find = if is_front {
-            held.due_at_front.of(self.conn, &DUE_AT_FRONT)?
-        } else {
-            held.due_after.of(self.conn, &DUE_AFTER)?
-        };
-        let until = until.as_millis();
-        let values = params![queue, tenant, until, after.due, after.id, call.window, agents, call.most];
-        let mut runs = ReadRuns::collect(find.query_and_then(values, candidate)?)?;
-        let mut end = None;
-        if runs.rows.len() < call.most {
-            let find = if is_front {
-                held.end_at_front.of(self.conn, &END_AT_FRONT)?
-            } else {
-                held.end_after.of(self.conn, &END_AFTER)?
-            };
-            let values = params![queue, tenant, until, after.due, after.id, call.window];
-            end = find.query_row(values, |row| Ok(DuePlace { due: row.get(0)?, id: row.get(1)? })).optional()?;
+    fn due_runs(&mut self, call: DueCall<'_>) -> Result<ReadRuns<DueRuns>> {
+        let mut found = ReadRuns::all(Vec::with_capacity(call.looks.len()));
+        for look in call.looks {
+            let (runs, end) = self.due_runs_of(*look, &call)?;
+            found.rows.push(DueRuns { candidates: runs.rows, end });
+            found.corrupt.extend(runs.corrupt);
         }
-        for candidate in &mut runs.rows {
-            candidate.bytes = self.payload_bytes(&candidate.row)?;
-        }
-        Ok(DueRuns { runs, end })
+        Ok(found)
     }
 
     fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<((i64, i64), Timestamp)>> {
@@ -261,7 +267,7 @@ mod tests {
     use rusqlite::StatementStatus;
 
     use super::*;
-    use crate::sqlite::rows::Memory;
+    use crate::sqlite::rows::WriterCache;
     use crate::sqlite::tests::fixture::{Fixture, Seed, now};
     use redrive_engine::clock::SeededDice;
     use redrive_engine::lease::claim::{Rest, lease};
@@ -278,11 +284,11 @@ mod tests {
         for run in [1, 2] {
             fixture.payload(run, 1, PayloadKind::Json, &[b'x'; 600]);
         }
-        let mut memory = Memory::default();
+        let mut memory = WriterCache::default();
         let at = DueLook { queue: 1, tenant: 1, after: DuePlace::FRONT, until: now() };
-        let call = DueCall { at, agents: None, most: 10, window: 10 };
-        let found = SqliteRows::new(&fixture.conn, &mut memory).due_runs(call).unwrap().runs;
-        let mut bytes: Vec<(i64, usize)> = found.rows.iter().map(|run| (run.row.id, run.bytes)).collect();
+        let call = DueCall { looks: &[at], agents: None, most: 10, window: 10 };
+        let found = SqliteRows::new(&fixture.conn, &mut memory).due_runs(call).unwrap().rows;
+        let mut bytes: Vec<(i64, usize)> = found[0].candidates.iter().map(|run| (run.row.id, run.bytes)).collect();
         bytes.sort_unstable();
         assert_eq!(bytes, [(1, 600), (2, 7)]);
     }
@@ -294,7 +300,7 @@ mod tests {
             let insert = "INSERT INTO queues (id, name, settings, created_at) VALUES (?1, 'q' || ?1, '{}', 0)";
             fixture.conn.execute(insert, [100 + n]).unwrap();
         }
-        let (mut memory, mut known) = (Memory::default(), TxCache::default());
+        let (mut memory, mut known) = (WriterCache::default(), TxCache::default());
         let mut rows = SqliteRows::new(&fixture.conn, &mut memory);
         let (dice, policies) = (SeededDice::new(7), Policies::default());
         let mut batch = Tx {
