@@ -11,7 +11,7 @@ use super::raw::{Append, Column, Deltas, Moved, Raw, commit};
 use super::server::{CpuTime, Postgres, connect, number};
 use crate::Plan;
 use crate::figures::{Figures, median, median_ratio, per_second};
-use crate::ingest::{CONNECTIONS, WRITER_CONNECTIONS, many_a_request, one_a_request};
+use crate::ingest::{CONNECTIONS, LINES, many_a_request, one_a_request};
 use crate::load::LoadResult;
 use crate::process::{Server, StoreLocation};
 use crate::raw::What;
@@ -23,7 +23,7 @@ pub async fn measure(plan: &Plan, figures: &mut Figures, postgres: &Postgres) ->
         println!("Reports into PostgreSQL, one a request, {CONNECTIONS} connections");
         single(plan, figures, postgres).await?;
     }
-    println!("Reports into PostgreSQL, NDJSON of {WRITER_CONNECTIONS}, {REQUESTS_AT_ONCE} connections");
+    println!("Reports into PostgreSQL, NDJSON of {LINES}, {REQUESTS_AT_ONCE} connections");
     ndjson(plan, figures, postgres).await
 }
 
@@ -97,7 +97,7 @@ async fn ndjson(plan: &Plan, figures: &mut Figures, postgres: &Postgres) -> Resu
         }
         drop(database);
         ours.push(per_second(runs, seen.took));
-        let each = Each::Many(WRITER_CONNECTIONS as usize);
+        let each = Each::Many(LINES as usize);
         raws.push(raw(postgres, &rows, (each, What::All), REQUESTS_AT_ONCE, runs).await?);
         bare.push(raw(postgres, &rows, (each, What::Rows), REQUESTS_AT_ONCE, runs).await?);
     }

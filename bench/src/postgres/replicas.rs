@@ -6,15 +6,14 @@ use anyhow::Result;
 use super::server::{CpuTime, Postgres};
 use crate::Plan;
 use crate::figures::{Figures, median, per_second};
-use crate::ingest::{CONNECTIONS, WRITER_CONNECTIONS, many_a_request, one_a_request};
+use crate::ingest::{CONNECTIONS, LINES, many_a_request, one_a_request};
 use crate::process::{Server, StoreLocation};
 
 const REQUESTS_AT_ONCE: usize = 4;
 
 pub async fn measure(plan: &Plan, figures: &mut Figures, postgres: &Postgres) -> Result<()> {
     println!("One replica and two on the same PostgreSQL");
-    for (work, lines) in [("one a request, 64 connections", 1), ("NDJSON of 1,000, 4 connections", WRITER_CONNECTIONS)]
-    {
+    for (work, lines) in [("one a request, 64 connections", 1), ("NDJSON of 1,000, 4 connections", LINES)] {
         let (mut one, mut two) = (Vec::new(), Vec::new());
         for pair in 0..plan.pairs {
             one.push(rate(plan, postgres, 1, lines, None).await?);
