@@ -186,7 +186,7 @@ macro_rules! faulty {
 }
 
 fn refuse_all<T>(count: usize, error: &Error) -> Vec<Result<T>> {
-    (0..count).map(|_| Err(Error::Unavailable(error.to_string()))).collect()
+    (0..count).map(|_| Err(Error::Unavailable(error.to_string().into()))).collect()
 }
 
 faulty! {

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use private_postgres::{Database, sql};
 use redrive_core::policy::Policies;
 use redrive_engine::{Store as _, SystemDice, encode};
-use redrive_store::postgres::{LINES, Options, PgStore};
+use redrive_store::postgres::{Options, PgStore, WRITER_CONNECTIONS};
 use tokio_postgres::{Client, NoTls};
 
 use crate::Plan;
@@ -77,7 +77,7 @@ pub async fn open(database: &Database) -> Result<Arc<PgStore>> {
         clock: None,
         dice: Arc::new(SystemDice),
         policies: Policies::default(),
-        lines: LINES,
+        writer_connections: WRITER_CONNECTIONS,
     };
     Ok(Arc::new(PgStore::open(options).await?))
 }

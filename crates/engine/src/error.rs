@@ -72,7 +72,7 @@ pub enum Error {
     Busy,
     /// Disk full, database away: nothing was acknowledged.
     #[error("the store can't write now: {0}")]
-    Unavailable(String),
+    Unavailable(#[source] BoxError),
     #[error("the store is shutting down")]
     Closing,
     #[error(transparent)]

@@ -48,7 +48,7 @@ pub fn note_absence(tx: &mut Tx<'_>) -> Result<()> {
 /// Gives every attempt whose time has passed its verdict, or the time that our own absence owes it.
 pub fn rescue_expired(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
     note_absence(tx)?;
-    let (now, most) = (tx.now, tx.pace.piece(most));
+    let (now, most) = (tx.now, tx.pace.runs_max(most));
     let rows = set_aside::readable(tx, |rows| rows.to_wake(now, most))?;
     let looked_at = rows.len();
     // A deadline counts from the attempt's beginning, the other limits from their end.
@@ -135,7 +135,7 @@ fn in_words(rule: &str) -> &'static str {
 /// tenant, since each may have its own patience.
 pub fn reject_unclaimed(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
     note_absence(tx)?;
-    let most = tx.pace.piece(most);
+    let most = tx.pace.runs_max(most);
     set_aside::read_set_aside_again(tx, most)?;
     let absences = tx.rows.absences_since(Timestamp::default())?;
     let mut swept = Swept::default();

@@ -2,6 +2,7 @@
 
 mod commit;
 mod failure;
+mod numbers;
 mod shared;
 
 pub mod copy;

@@ -27,7 +27,7 @@ const AHEAD_MS: u64 = 2_000;
 const PROBE_TAKEN_WITHIN_MS: u64 = 30_000;
 
 pub fn release_held(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
-    let most = tx.pace.piece(most);
+    let most = tx.pace.runs_max(most);
     cache::lock_breakers(tx)?;
     for key in tx.known.breakers.open.iter().cloned().collect::<Vec<_>>() {
         let settings = cache::settings_of(tx, &key);

@@ -268,7 +268,7 @@ pub fn lease(tx: &mut Tx<'_>, call: &LeaseCall, before: &Rest) -> Result<Dealt> 
     }
     let offered = if before.unseen.is_empty() { offered(tx, call)? } else { Offered::only(&before.unseen) };
     let wanted = usize::try_from(call.max).unwrap_or(0).saturating_sub(before.runs);
-    let runs_left = tx.pace.piece(wanted);
+    let runs_left = tx.pace.runs_max(wanted);
     let is_piece = runs_left < wanted;
     let mut deal = Deal {
         call,

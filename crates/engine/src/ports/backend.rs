@@ -251,15 +251,15 @@ impl From<&TenantScope> for Owner {
     }
 }
 
-/// How much a batch may do.
+/// How much a batch may do before it commits.
 pub trait Pace {
-    /// Whether it has to end.
+    /// Whether the batch has to end.
     fn is_over(&self) -> bool;
-    /// Of `most` runs, how many one command may take; a later one goes on with the others.
-    fn piece(&self, most: usize) -> usize;
+    /// How many of `most` runs one command may move; a later command continues.
+    fn runs_max(&self, most: usize) -> usize;
 }
 
-/// Nobody waits for what is read beside the writer, or for a writer that does nothing else.
+/// No limit: for reads, and for writers that tenants do not share.
 pub struct Unpaced;
 
 impl Pace for Unpaced {
@@ -267,7 +267,7 @@ impl Pace for Unpaced {
         false
     }
 
-    fn piece(&self, most: usize) -> usize {
+    fn runs_max(&self, most: usize) -> usize {
         most
     }
 }

@@ -124,7 +124,7 @@ pub fn patch_of(fix: &Fix) -> Result<Option<Vec<u8>>> {
 /// Dead-letters runs whose approval nobody gave in time; a request that outlived its review goes too.
 pub fn expire_reviews(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
     note_absence(tx)?;
-    let most = tx.pace.piece(most);
+    let most = tx.pace.runs_max(most);
     let due = tx.rows.lapsed_requests(tx.now, most)?;
     let mut swept = Swept { looked_at: due.len(), moved: 0, more: due.len() == most };
     if due.is_empty() {

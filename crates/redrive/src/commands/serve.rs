@@ -73,7 +73,13 @@ async fn open(place: &Place, policies: Policies) -> anyhow::Result<Arc<dyn Store
             Arc::new(SqliteStore::open(sqlite::Options { folder, clock, dice, policies })?)
         }
         Place::Database(url) => {
-            let options = postgres::Options { url: url.clone(), clock: None, dice, policies, lines: postgres::LINES };
+            let options = postgres::Options {
+                url: url.clone(),
+                clock: None,
+                dice,
+                policies,
+                writer_connections: postgres::WRITER_CONNECTIONS,
+            };
             Arc::new(PgStore::open(options).await.context("the database")?)
         }
     })

@@ -68,7 +68,8 @@ impl Place {
             }
             Self::Database(database) => {
                 let (url, clock) = (database.url().to_owned(), Some(clock as Arc<dyn Clock>));
-                let options = postgres::Options { url, clock, dice, policies, lines: postgres::LINES };
+                let options =
+                    postgres::Options { url, clock, dice, policies, writer_connections: postgres::WRITER_CONNECTIONS };
                 Arc::new(PgStore::open(options).await.unwrap())
             }
         }

@@ -91,7 +91,13 @@ impl World {
             }
             Place::Database(database) => {
                 let (url, clock) = (database.url().to_owned(), Some(clock.clone() as Arc<dyn Clock>));
-                let options = postgres::Options { url, clock, dice: dice.clone(), policies, lines: postgres::LINES };
+                let options = postgres::Options {
+                    url,
+                    clock,
+                    dice: dice.clone(),
+                    policies,
+                    writer_connections: postgres::WRITER_CONNECTIONS,
+                };
                 Arc::new(PgStore::open(options).await.unwrap())
             }
         };

@@ -1,4 +1,4 @@
-//! What the committer is given: a command of its own, or one of many that one caller waits for.
+//! Commands on their way through a writer, and how each is answered.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -8,98 +8,66 @@ use tokio::sync::oneshot;
 use redrive_engine::error::{Error, Result};
 use redrive_engine::tx::Tx;
 
-/// A command: run inside a transaction (again, if its batch had to be rolled back), answered after the commit.
-pub(crate) trait Command: Send {
-    /// Err only when the store failed; a refusal is an answer like any other.
-    fn run(&mut self, batch: &mut Tx<'_>) -> Result<()>;
+/// A command that waits for a writer. It runs inside a transaction, again if its batch was rolled back, and is answered after
+/// the commit.
+pub(crate) trait QueuedCommand: Send {
+    /// Fails only if the store failed; a refusal is an answer like any other.
+    fn run(&mut self, tx: &mut Tx<'_>) -> Result<()>;
     fn answer(self: Box<Self>, failed: Option<Error>);
 }
 
-/// Answers a command; what panics while it is let go of costs nobody else's answer.
-pub(crate) fn answer(command: Box<dyn Command>, failed: Option<Error>) {
+/// Answers a command. A panic while it is dropped costs no other command's answer.
+pub(crate) fn answer(command: Box<dyn QueuedCommand>, failed: Option<Error>) {
     if catch_unwind(AssertUnwindSafe(|| command.answer(failed))).is_err() {
         tracing::error!("an answer panicked");
     }
 }
 
-/// One command that one caller waits for.
-pub(crate) struct Call<F, T> {
-    act: F,
-    result: Option<Result<T>>,
-    reply: oneshot::Sender<Answered<F, T>>,
-}
-
-/// An answer, and with it the command: whoever asked lets go of what it held, so that the committer need not.
-pub(crate) type Answered<F, T> = (Result<T>, F);
-
-impl<F, T> Call<F, T> {
-    pub(crate) fn new(act: F, reply: oneshot::Sender<Answered<F, T>>) -> Self {
-        Self { act, result: None, reply }
-    }
-}
-
-impl<F, T> Command for Call<F, T>
+/// A command that passes its result to `reply`. The closure goes with it, so that the caller's thread drops what it holds.
+pub(crate) fn command<F, T, R>(act: F, reply: R) -> Box<dyn QueuedCommand>
 where
     F: FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     T: Send + 'static,
+    R: FnOnce((Result<T>, F)) + Send + 'static,
 {
-    fn run(&mut self, batch: &mut Tx<'_>) -> Result<()> {
-        self.result = Some(refused_or_failed((self.act)(batch))?);
-        Ok(())
-    }
-
-    fn answer(self: Box<Self>, failed: Option<Error>) {
-        // Nobody may be waiting any more: a client that hung up does not undo what was committed.
-        let _ = self.reply.send((answer_of(self.result, failed), self.act));
-    }
+    Box::new(CommandWithReply { act, result: None, reply })
 }
 
-/// A refusal is an answer; only a store that failed undoes the batch.
-fn refused_or_failed<T>(result: Result<T>) -> Result<Result<T>> {
-    match result {
-        Err(failed) if failed.is_of_store() => Err(failed),
-        answer => Ok(answer),
-    }
-}
-
-fn answer_of<T>(result: Option<Result<T>>, failed: Option<Error>) -> Result<T> {
-    match failed {
-        Some(error) => Err(error),
-        None => result.unwrap_or(Err(Error::Closing)),
-    }
-}
-
-/// One of many commands that one caller waits for.
-pub(crate) struct Member<F, T> {
+struct CommandWithReply<F, T, R> {
     act: F,
     result: Option<Result<T>>,
-    at: usize,
-    group: Arc<Group<Answered<F, T>>>,
+    reply: R,
 }
 
-impl<F, T> Member<F, T> {
-    pub(crate) fn new(act: F, at: usize, group: Arc<Group<Answered<F, T>>>) -> Self {
-        Self { act, result: None, at, group }
-    }
-}
-
-impl<F, T> Command for Member<F, T>
+impl<F, T, R> QueuedCommand for CommandWithReply<F, T, R>
 where
-    F: FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
-    T: Send + 'static,
+    F: FnMut(&mut Tx<'_>) -> Result<T> + Send,
+    T: Send,
+    R: FnOnce((Result<T>, F)) + Send,
 {
-    fn run(&mut self, batch: &mut Tx<'_>) -> Result<()> {
-        self.result = Some(refused_or_failed((self.act)(batch))?);
-        Ok(())
+    fn run(&mut self, tx: &mut Tx<'_>) -> Result<()> {
+        match (self.act)(tx) {
+            Err(failed) if failed.is_of_store() => Err(failed),
+            answer => {
+                self.result = Some(answer);
+                Ok(())
+            }
+        }
     }
 
     fn answer(self: Box<Self>, failed: Option<Error>) {
-        let Self { act, result, at, group } = *self;
-        group.put(at, (answer_of(result, failed), act));
+        let Self { act, result, reply } = *self;
+        let answer = failed.map_or_else(|| result.unwrap_or(Err(Error::Closing)), Err);
+        reply((answer, act));
     }
 }
 
-/// The answers of many commands, sent when the last of them has let go.
+/// A reply to one caller. A client that hung up does not undo what was committed.
+pub(crate) fn reply_to<A>(caller: oneshot::Sender<A>) -> impl FnOnce(A) {
+    move |answer| drop(caller.send(answer))
+}
+
+/// The answers of many commands, sent together when the last command is dropped.
 pub(crate) struct Group<A> {
     answers: Mutex<Vec<Option<A>>>,
     done: Option<oneshot::Sender<Vec<Option<A>>>>,
@@ -112,11 +80,15 @@ impl<A> Group<A> {
         (Arc::new(Self { answers, done: Some(done) }), answered)
     }
 
-    fn put(&self, at: usize, answer: A) {
-        if let Ok(mut answers) = self.answers.lock()
-            && let Some(place) = answers.get_mut(at)
-        {
-            *place = Some(answer);
+    /// The reply of the command at `position`.
+    pub(crate) fn reply(self: &Arc<Self>, position: usize) -> impl FnOnce(A) + use<A> {
+        let group = self.clone();
+        move |answer| {
+            if let Ok(mut answers) = group.answers.lock()
+                && let Some(place) = answers.get_mut(position)
+            {
+                *place = Some(answer);
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
-//! How commands reach a writer: the queue that deals them in turn between tenants, and how each is answered.
+//! What both writers share: the queue that deals commands in turn between tenants, how commands are answered, and whether
+//! commits succeed.
 
 pub(crate) mod command;
 pub(crate) mod queue;

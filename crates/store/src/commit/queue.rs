@@ -1,5 +1,5 @@
-//! Commands on their way to a writer, dealt in turn between those who sent them: whoever sends a hundred thousand delays
-//! another's one command by no more than a batch.
+//! The queue of a writer. Owners take turns, so a tenant that sends a hundred thousand commands delays another's one command
+//! by at most a batch.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,29 +11,29 @@ use redrive_engine::error::{Error, Result};
 use redrive_engine::ports::backend::{Owner, Pace};
 use redrive_engine::turns::{Turn, Turns};
 
-/// Single commands that may wait; one more is answered Busy and nothing is lost.
+/// Single commands that may wait; one more is answered Busy.
 const WAITING_MAX: usize = 8_192;
 /// Of one owner.
 const WAITING_MAX_PER_OWNER: usize = WAITING_MAX / 2;
-/// Groups of commands of one owner that may wait at a time; the others wait to be let in.
+/// Groups of one owner that may be queued; further ones wait for room.
 const GROUPS_MAX_PER_OWNER: usize = 4;
 /// Of all owners.
 const GROUPS_MAX: usize = 64;
-/// How long after two tenants have sent commands their batches stay short.
+/// Batches stay short for so long after two tenants have sent commands.
 const SHARED_FOR: Duration = Duration::from_secs(1);
-/// What a batch may take of the writer's time while tenants share it. Each ends with an fsync: with a sixth of this, claims
-/// of a hundred tenants took more than twice as long; with more, whoever comes meanwhile waits for it.
+/// How long a batch may take while tenants share the writer. Each batch ends with an fsync: with a sixth of this, claims of a
+/// hundred tenants took more than twice as long; with more, other tenants wait longer.
 const SHARED_BATCH_MAX: Duration = Duration::from_millis(12);
 
 pub(crate) struct CommandQueue<C> {
-    state: Mutex<State<C>>,
+    state: Mutex<QueueState<C>>,
     arrived: Condvar,
     groups: Turns<Owner>,
 }
 
-struct State<C> {
-    lanes: HashMap<Owner, Lane<C>>,
-    /// Those who have commands waiting, in the order of their turns.
+struct QueueState<C> {
+    owners: HashMap<Owner, OwnerQueue<C>>,
+    /// Owners with waiting commands, in the order of their turns.
     turns: VecDeque<Owner>,
     /// Single commands that wait.
     single: usize,
@@ -41,13 +41,13 @@ struct State<C> {
     closed: bool,
 }
 
-struct Lane<C> {
-    waiting: VecDeque<(C, Kind)>,
+struct OwnerQueue<C> {
+    waiting: VecDeque<(C, CommandKind)>,
     single: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CommandKind {
     Single,
     OfGroup,
 }
@@ -60,7 +60,7 @@ struct Sharing {
 }
 
 impl Sharing {
-    /// What the system does for itself makes nobody share.
+    /// Commands of the system do not count as sharing.
     fn note(&mut self, owner: &Owner, now: impl FnOnce() -> Instant) {
         let Owner::Tenant(tenant) = owner else { return };
         match &self.last {
@@ -78,8 +78,8 @@ impl Sharing {
 
 impl<C> Default for CommandQueue<C> {
     fn default() -> Self {
-        let state = State {
-            lanes: HashMap::new(),
+        let state = QueueState {
+            owners: HashMap::new(),
             turns: VecDeque::new(),
             single: 0,
             sharing: Sharing::default(),
@@ -90,44 +90,44 @@ impl<C> Default for CommandQueue<C> {
 }
 
 impl<C> CommandQueue<C> {
-    fn lock(&self) -> MutexGuard<'_, State<C>> {
+    fn lock(&self) -> MutexGuard<'_, QueueState<C>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one command, or says at once that too many wait.
+    /// Queues one command; fails at once if too many wait.
     pub(crate) fn push(&self, owner: &Owner, command: C) -> Result<()> {
         let mut state = self.lock();
         if state.closed {
             return Err(Error::Closing);
         }
-        let of_owner = state.lanes.get(owner).map_or(0, |lane| lane.single);
+        let of_owner = state.owners.get(owner).map_or(0, |own| own.single);
         if state.single >= WAITING_MAX || of_owner >= WAITING_MAX_PER_OWNER {
             return Err(Error::Busy);
         }
-        state.push(owner, [(command, Kind::Single)]);
+        state.push(owner, [(command, CommandKind::Single)]);
         drop(state);
         self.arrived.notify_one();
         Ok(())
     }
 
-    /// Waits until a group of the owner's may be sent; held until it is answered.
+    /// Waits until the owner may queue a group. The turn is held until the group is answered.
     pub(crate) async fn room_for_group(&self, owner: &Owner) -> Result<Turn> {
         self.groups.take(owner).await.ok_or(Error::Closing)
     }
 
-    /// Takes many commands of one owner.
+    /// Queues many commands of one owner.
     pub(crate) fn push_group(&self, owner: &Owner, commands: impl IntoIterator<Item = C>) -> Result<()> {
         let mut state = self.lock();
         if state.closed {
             return Err(Error::Closing);
         }
-        state.push(owner, commands.into_iter().map(|command| (command, Kind::OfGroup)));
+        state.push(owner, commands.into_iter().map(|command| (command, CommandKind::OfGroup)));
         drop(state);
         self.arrived.notify_one();
         Ok(())
     }
 
-    /// The next command, as soon as there is one; None once the queue is closed and empty.
+    /// Waits for the next command; None once the queue is closed and empty.
     pub(crate) fn wait(&self) -> Option<C> {
         let mut state = self.lock();
         loop {
@@ -145,7 +145,7 @@ impl<C> CommandQueue<C> {
         self.lock().pop()
     }
 
-    /// Nothing more is taken; what waits is still handed out.
+    /// Refuses further commands; those that wait are still handed out.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.groups.close();
@@ -160,42 +160,42 @@ impl<C> CommandQueue<C> {
         self.lock().single >= WAITING_MAX
     }
 
-    /// Whether several tenants use this writer now, or did a moment ago.
+    /// Whether several tenants use this writer.
     pub(crate) fn is_shared(&self) -> bool {
         self.lock().sharing.is_shared(monotonic())
     }
 }
 
-impl<C> State<C> {
-    fn push(&mut self, owner: &Owner, commands: impl IntoIterator<Item = (C, Kind)>) {
+impl<C> QueueState<C> {
+    fn push(&mut self, owner: &Owner, commands: impl IntoIterator<Item = (C, CommandKind)>) {
         self.sharing.note(owner, monotonic);
-        let lane = match self.lanes.get_mut(owner) {
-            Some(lane) => lane,
+        let own = match self.owners.get_mut(owner) {
+            Some(own) => own,
             None => {
                 self.turns.push_back(owner.clone());
-                self.lanes.entry(owner.clone()).or_insert(Lane { waiting: VecDeque::new(), single: 0 })
+                self.owners.entry(owner.clone()).or_insert(OwnerQueue { waiting: VecDeque::new(), single: 0 })
             }
         };
         for (command, kind) in commands {
-            let single = usize::from(kind == Kind::Single);
-            (lane.single, self.single) = (lane.single + single, self.single + single);
-            lane.waiting.push_back((command, kind));
+            let single = usize::from(kind == CommandKind::Single);
+            (own.single, self.single) = (own.single + single, self.single + single);
+            own.waiting.push_back((command, kind));
         }
-        if lane.waiting.is_empty() {
-            self.lanes.remove(owner);
+        if own.waiting.is_empty() {
+            self.owners.remove(owner);
             self.turns.retain(|other| other != owner);
         }
     }
 
-    /// One command of whose turn it is.
+    /// The first command of the owner whose turn it is.
     fn pop(&mut self) -> Option<C> {
         let owner = self.turns.pop_front()?;
-        let lane = self.lanes.get_mut(&owner)?;
-        let (command, kind) = lane.waiting.pop_front()?;
-        let single = usize::from(kind == Kind::Single);
-        (lane.single, self.single) = (lane.single - single, self.single - single);
-        if lane.waiting.is_empty() {
-            self.lanes.remove(&owner);
+        let own = self.owners.get_mut(&owner)?;
+        let (command, kind) = own.waiting.pop_front()?;
+        let single = usize::from(kind == CommandKind::Single);
+        (own.single, self.single) = (own.single - single, self.single - single);
+        if own.waiting.is_empty() {
+            self.owners.remove(&owner);
         } else {
             self.turns.push_back(owner);
         }
@@ -204,9 +204,9 @@ impl<C> State<C> {
 }
 
 /// Runs that one command moves at most while tenants share the writer.
-const SHARED_PIECE: usize = 512;
+const SHARED_RUNS_MAX: usize = 512;
 
-/// One batch of a writer: it may go on for as long as one tenant has the writer to itself, and is short otherwise.
+/// Ends a batch early while several tenants share the writer.
 pub(crate) struct BatchPace<C> {
     queue: Arc<CommandQueue<C>>,
     began: Instant,
@@ -223,12 +223,12 @@ impl<C> Pace for BatchPace<C> {
         self.began.elapsed() >= SHARED_BATCH_MAX && self.queue.is_shared()
     }
 
-    fn piece(&self, most: usize) -> usize {
-        if self.queue.is_shared() { most.min(SHARED_PIECE) } else { most }
+    fn runs_max(&self, most: usize) -> usize {
+        if self.queue.is_shared() { most.min(SHARED_RUNS_MAX) } else { most }
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long a batch takes, and nothing that a run's life depends on")]
+#[expect(clippy::disallowed_methods, reason = "measures how long a batch takes; no run depends on it")]
 fn monotonic() -> Instant {
     Instant::now()
 }
@@ -304,8 +304,8 @@ mod tests {
     #[test]
     fn only_a_second_tenant_makes_batches_short() {
         let (mut sharing, now) = (Sharing::default(), monotonic());
-        for own in [owner("a"), Owner::System, owner("a")] {
-            sharing.note(&own, || now);
+        for sender in [owner("a"), Owner::System, owner("a")] {
+            sharing.note(&sender, || now);
         }
         assert!(!sharing.is_shared(now));
         sharing.note(&owner("b"), || now);
@@ -319,10 +319,10 @@ mod tests {
         let pace = BatchPace { queue: queue.clone(), began: long_ago };
         queue.push(&owner("a"), "a1").unwrap();
         assert!(!pace.is_over(), "nobody else is there");
-        assert_eq!(pace.piece(1_000), 1_000);
+        assert_eq!(pace.runs_max(1_000), 1_000);
         queue.push(&owner("b"), "b1").unwrap();
         assert!(pace.is_over());
-        assert_eq!((pace.piece(1_000), pace.piece(7)), (SHARED_PIECE, 7));
+        assert_eq!((pace.runs_max(1_000), pace.runs_max(7)), (SHARED_RUNS_MAX, 7));
         assert!(!BatchPace { queue, began: monotonic() + SHARED_BATCH_MAX }.is_over(), "it has only begun");
     }
 }

@@ -1,5 +1,5 @@
-//! How the writers of this replica are doing: whether their threads run, and how their last commit went. Answers
-//! readiness without a commit of its own, and tells who backed off that the store is back.
+//! Whether a writer's thread runs and its commits succeed. Readiness is answered from it without a commit, and callers that
+//! backed off learn from it when the store is back.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use tokio::sync::watch;
 use redrive_engine::clock::{Clock as _, SystemClock};
 use redrive_engine::error::{Error, Result};
 
-/// A commit this young shows that the next one would hold.
+/// After a commit this young the next one is expected to succeed.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// A moment by two clocks. The monotonic one may stand still while a machine is suspended, the wall clock may be set:
-/// an age is the larger of the two.
+/// A moment by two clocks: the monotonic one may stop while a machine is suspended, the wall clock may be set. An age is the
+/// larger of the two.
 #[derive(Debug, Clone, Copy)]
 struct Moment {
     monotonic: Instant,
@@ -22,10 +22,7 @@ struct Moment {
 }
 
 impl Moment {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "how long ago something was, and nothing that a run's life depends on"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "measures how long ago a commit was; no run depends on it")]
     fn now() -> Self {
         Self { monotonic: Instant::now(), wall: SystemClock.now() }
     }
@@ -37,40 +34,40 @@ impl Moment {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CommitHistory {
     running: bool,
     committed_at: Option<Moment>,
     failed_at: Option<Moment>,
-    /// Since the last commit that held.
+    /// A commit has failed since the last one that succeeded.
     failing: bool,
 }
 
 /// One writer's status, shared with its thread.
 #[derive(Debug)]
 pub(crate) struct WriterStatus {
-    state: Mutex<State>,
+    state: Mutex<CommitHistory>,
     recovered: Arc<watch::Sender<u64>>,
 }
 
-/// Marks the writer as gone when its thread ends, however it ends.
-pub(crate) struct Running(Arc<WriterStatus>);
+/// Marks the writer as ended when its thread ends, also by a panic.
+pub(crate) struct RunningWriter(Arc<WriterStatus>);
 
-impl Drop for Running {
+impl Drop for RunningWriter {
     fn drop(&mut self) {
         self.0.lock().running = false;
     }
 }
 
 impl WriterStatus {
-    /// `recovered` changes whenever a commit holds again after others did not.
+    /// `recovered` changes whenever a commit succeeds after others failed.
     pub(crate) fn new(recovered: Arc<watch::Sender<u64>>) -> Arc<Self> {
         Arc::new(Self { state: Mutex::default(), recovered })
     }
 
-    /// Made before the thread starts, and moved into it.
-    pub(crate) fn running(self: &Arc<Self>) -> Running {
+    /// Call before the thread starts, and move the guard into it.
+    pub(crate) fn running(self: &Arc<Self>) -> RunningWriter {
         self.lock().running = true;
-        Running(self.clone())
+        RunningWriter(self.clone())
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -92,8 +89,8 @@ impl WriterStatus {
         (state.failing, state.failed_at) = (true, Some(Moment::now()));
     }
 
-    /// Whether the last commit says that the next one would hold; false where only a commit can tell. A write that has
-    /// just failed outweighs one that held: on a full disk there is often room for the smallest.
+    /// Whether the last commit shows that the next one would succeed; false where only another commit can show it. A recent
+    /// failure outweighs a success: a full disk often has room for the smallest write.
     pub(crate) fn is_fresh(&self) -> Result<bool> {
         self.is_fresh_at(Moment::now())
     }
@@ -110,12 +107,12 @@ impl WriterStatus {
         Ok(young(state.committed_at) && !state.failing)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, CommitHistory> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The answer to a command whose writer let go of it without one: after a panic nobody knows whether it holds.
+/// The answer to a command that its writer dropped: after a panic its outcome is unknown.
 pub(crate) fn unanswered(is_closed: bool) -> Error {
     if is_closed { Error::Closing } else { Error::Unavailable("the outcome is unknown: send it again".into()) }
 }
@@ -132,12 +129,12 @@ mod tests {
             wall: Timestamp::from_millis(then.wall.as_millis() + wall_ms),
         };
         assert_eq!(then.age_at(later(0, 6_000)), Duration::from_secs(6), "suspended");
-        assert_eq!(then.age_at(later(6, 0)), Duration::from_secs(6), "the wall clock stood");
+        assert_eq!(then.age_at(later(6, 0)), Duration::from_secs(6), "the wall clock stopped");
         assert_eq!(then.age_at(later(0, -6_000)), Duration::from_secs(6), "the wall clock was set back");
     }
 
     #[test]
-    fn a_commit_after_failures_says_that_the_store_is_back() {
+    fn a_commit_after_failures_signals_recovery() {
         let (recovered, mut heard) = watch::channel(0);
         let status = WriterStatus::new(Arc::new(recovered));
         let running = status.running();
@@ -148,7 +145,7 @@ mod tests {
         let later = Moment { monotonic: failed.monotonic + FRESH, wall: failed.wall };
         assert!(!status.is_fresh_at(later).unwrap(), "only a commit can tell");
         status.committed();
-        assert!(status.is_fresh_at(failed).is_err(), "a smaller write that held proves nothing");
+        assert!(status.is_fresh_at(failed).is_err(), "a smaller write proves nothing");
         let committed = status.lock().committed_at.unwrap();
         status.lock().failed_at = None;
         assert!(status.is_fresh_at(committed).unwrap() && heard.has_changed().unwrap());

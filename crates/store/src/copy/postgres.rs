@@ -150,7 +150,7 @@ async fn make_parts(tx: &Transaction<'_>, columns: &[Column], rows: &[Cells]) ->
     hours.sort_unstable();
     hours.dedup();
     for hour in hours {
-        fold::make_part(tx, hour).await?;
+        fold::create_partition(tx, hour).await?;
     }
     Ok(())
 }

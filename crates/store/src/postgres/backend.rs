@@ -102,7 +102,7 @@ impl Backend for PgStore {
     }
 
     async fn drain_reports(&self) -> Result<()> {
-        self.committer.pass_reports().await
+        self.committer.drain_reports().await
     }
 
     fn queue_changed(&self) {

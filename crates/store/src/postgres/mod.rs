@@ -11,5 +11,5 @@ mod visit;
 
 pub(crate) use connection::failure::classify;
 pub(crate) use connection::place::{PgPlace, is_half_copied};
-pub use store::{LINES, Options, PgStore};
+pub use store::{Options, PgStore, WRITER_CONNECTIONS};
 pub use visit::{Setup, Visit};

@@ -7,19 +7,19 @@ use redrive_core::policy::Policies;
 use tokio::sync::Mutex;
 
 use crate::copy::half_copied;
-use crate::postgres::commit::committer::{Committer, Shared};
+use crate::postgres::commit::committer::{Committer, ReplicaContext};
 use crate::postgres::commit::fold;
-use crate::postgres::commit::quiet::Quiet;
-use crate::postgres::commit::wakeups::Wakeups;
 use crate::postgres::connection::address::Address;
 use crate::postgres::connection::batch_readers::BatchReaders;
 use crate::postgres::connection::clock::Time;
 use crate::postgres::connection::failure::database;
 use crate::postgres::connection::notifier::Notifier;
+use crate::postgres::connection::notifier::Wakeups;
 use crate::postgres::connection::place::is_half_copied;
 use crate::postgres::connection::readers::{KEY_READERS, READERS, Readers};
-use crate::postgres::connection::{ANSWER_MAX, Session, within};
+use crate::postgres::connection::{ANSWER_MAX, PgSession, within};
 use crate::postgres::reads::queues;
+use crate::postgres::rows::breakers::QuietBreakers;
 use crate::postgres::schema;
 use redrive_engine::clock::{Clock, Dice};
 use redrive_engine::error::{PortResult, Result};
@@ -33,34 +33,34 @@ use redrive_engine::tx::Tx;
 pub struct Options {
     /// `postgres://…`
     pub url: String,
-    /// None: the database's own, as it has to be where several replicas share it. A test may bring another.
+    /// None is the database's clock, which replicas share. Tests bring their own.
     pub clock: Option<Arc<dyn Clock>>,
     pub dice: Arc<dyn Dice>,
     pub policies: Policies,
-    /// Connections that reports are folded over.
-    pub lines: usize,
+    /// Writer connections for reports.
+    pub writer_connections: usize,
 }
 
-/// Lines for reports, unless somebody knows better.
-pub const LINES: usize = 2;
+/// The default number of writer connections for reports.
+pub const WRITER_CONNECTIONS: usize = 2;
 
 pub struct PgStore {
     pub(crate) committer: Committer,
     pub(crate) batch_readers: BatchReaders,
     pub(crate) readers: Readers,
-    /// Who asks is found out beside whatever others read.
+    /// Keys are looked up even while all other readers are busy.
     pub(crate) key_readers: Readers,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ReplicaContext>,
     pub(crate) notifier: Notifier,
     pub(crate) policy_cache: PolicyCache,
     pub(crate) followed: Followed,
-    /// Whoever folds what was appended: a connection that is made when it is needed.
-    pub(crate) folding: Mutex<Option<Session>>,
+    /// The connection that folds appended deltas, opened when it is needed.
+    pub(crate) folding: Mutex<Option<PgSession>>,
     /// The name under which this replica works on operations.
     pub(crate) worker: OnceLock<String>,
 }
 
-/// Reads over a connection of its own, at one moment.
+/// Reads over a connection of the pool, in one snapshot.
 macro_rules! read {
     ($store:expr, $snapshot:ident => $read:expr) => {{
         let read = async {
@@ -77,7 +77,7 @@ pub(crate) use read;
 impl PgStore {
     /// Connects, brings the schema up and starts the committer.
     pub async fn open(options: Options) -> Result<Self> {
-        let Options { url, clock, dice, policies, lines } = options;
+        let Options { url, clock, dice, policies, writer_connections } = options;
         let address = Address::parse(&url)?;
         let readers = Readers::new(address.clone(), READERS);
         let key_readers = Readers::new(address.clone(), KEY_READERS);
@@ -91,16 +91,16 @@ impl PgStore {
         time.read(now.get(0));
         let configured = policies.clone();
         let wakeups = Wakeups::new();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ReplicaContext {
             address: address.clone(),
             time,
             dice,
             policies,
-            quiet: Arc::new(Quiet::default()),
+            quiet: Arc::new(QuietBreakers::default()),
             wakeups: wakeups.clone(),
             queues_set: AtomicU64::new(0),
         });
-        let committer = Committer::start(&shared, lines)?;
+        let committer = Committer::start(&shared, writer_connections)?;
         let batch_readers = BatchReaders::start(&shared)?;
         let notifier = Notifier::start(address, wakeups)?;
         let policy_cache = PolicyCache::new(configured, &queues::declared_settings(&session.snapshot()).await?);
@@ -120,7 +120,7 @@ impl PgStore {
         })
     }
 
-    /// Whatever is not about one run alone.
+    /// Commits a command that is not about one run.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         act: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
@@ -128,16 +128,16 @@ impl PgStore {
         self.committer.commit(Route::system(), act).await
     }
 
-    /// Folds a piece of what commits appended, unless another replica is at it.
+    /// Folds some of the deltas that commits appended, unless another replica is folding.
     pub async fn fold(&self) -> Result<Swept> {
-        within(ANSWER_MAX, self.fold_a_piece()).await
+        within(ANSWER_MAX, self.fold_some()).await
     }
 
-    async fn fold_a_piece(&self) -> PortResult<Swept> {
+    async fn fold_some(&self) -> PortResult<Swept> {
         let now = self.shared.time.now();
         let mut held = self.folding.lock().await;
         let mut session = self.folder(held.take()).await?;
-        // Cut off in the middle, the connection is gone with its transaction.
+        // If this is cancelled, the connection is dropped with its transaction.
         let mut tx = session.client.transaction().await?;
         let folded = fold::fold(&mut tx, now).await?;
         tx.commit().await?;
@@ -145,12 +145,12 @@ impl PgStore {
         Ok(folded.unwrap_or_default())
     }
 
-    /// Puts what commits appended into the log of changes, so that whoever reads it next misses nothing.
+    /// Moves appended changes to the change log, so that the next read of it misses nothing.
     pub(crate) async fn log_changes(&self) -> Result<()> {
-        within(ANSWER_MAX, self.log_what_changed()).await
+        within(ANSWER_MAX, self.number_changes()).await
     }
 
-    async fn log_what_changed(&self) -> PortResult<()> {
+    async fn number_changes(&self) -> PortResult<()> {
         let mut held = self.folding.lock().await;
         let mut session = self.folder(held.take()).await?;
         let tx = session.client.transaction().await?;
@@ -160,11 +160,11 @@ impl PgStore {
         Ok(())
     }
 
-    async fn folder(&self, kept: Option<Session>) -> Result<Session> {
+    async fn folder(&self, kept: Option<PgSession>) -> Result<PgSession> {
         match kept.filter(|session| !session.client.is_closed()) {
             Some(session) => Ok(session),
             None => {
-                // It may lead to another database, which took over and has not seen all that the last one had.
+                // After a failover the new database may lack the last changes of the old one.
                 self.followed.forget();
                 self.readers.connect().await
             }
@@ -194,7 +194,8 @@ mod tests {
 
     async fn open(database: &Database) -> PgStore {
         let (url, dice) = (database.url().to_owned(), Arc::new(SeededDice::new(7)));
-        let options = Options { url, clock: None, dice, policies: Policies::default(), lines: LINES };
+        let options =
+            Options { url, clock: None, dice, policies: Policies::default(), writer_connections: WRITER_CONNECTIONS };
         PgStore::open(options).await.unwrap()
     }
 
@@ -398,7 +399,8 @@ mod tests {
     async fn keys_are_found_while_every_reader_is_busy() {
         let database = Database::fresh().unwrap();
         let (url, dice) = (database.url().to_owned(), Arc::new(SeededDice::new(7)));
-        let options = Options { url, clock: None, dice, policies: Policies::default(), lines: LINES };
+        let options =
+            Options { url, clock: None, dice, policies: Policies::default(), writer_connections: WRITER_CONNECTIONS };
         let store = PgStore::open(options).await.unwrap();
         let mut busy = Vec::new();
         for _ in 0..READERS {

@@ -10,11 +10,11 @@ use crate::copy::{half_copied, is_half_copied};
 use crate::sqlite::commit::checkpointer::Checkpointer;
 use crate::sqlite::commit::committer::Committer;
 use crate::sqlite::connection;
-use crate::sqlite::connection::folder::{self, Held};
+use crate::sqlite::connection::folder::{self, FolderLock};
 use crate::sqlite::connection::readers::{KEY_READERS, READERS, Readers};
 use crate::sqlite::reads::queues;
 use crate::sqlite::rows::run_names;
-use crate::sqlite::rows::{Memory, SqliteRows};
+use crate::sqlite::rows::{SqliteRows, WriterCache};
 use crate::sqlite::schema;
 use redrive_engine::clock::{Clock, Dice, SteadyClock};
 use redrive_engine::error::{PortResult, Result};
@@ -45,7 +45,7 @@ pub struct SqliteStore {
     pub(crate) policy_cache: PolicyCache,
     pub(crate) followed: Arc<Followed>,
     /// Let go last: the folder is ours while anything of it is open.
-    _held: Held,
+    _held: FolderLock,
 }
 
 impl SqliteStore {
@@ -73,7 +73,7 @@ impl SqliteStore {
         }
         run_names::settle(&conn)?;
         // Whoever had the folder before is gone, and works on nothing any more.
-        SqliteRows::new(&conn, &mut Memory::default()).release_claims(None)?;
+        SqliteRows::new(&conn, &mut WriterCache::default()).release_claims(None)?;
         set(&conn)?;
         let readers = Readers::open(&path, READERS)?;
         let key_readers = Readers::open(&path, KEY_READERS)?;
@@ -132,7 +132,7 @@ impl SqliteStore {
     ) -> Result<T> {
         let (now, dice, policies) = (self.clock.now(), self.dice.clone(), self.policies.clone());
         let read = move |conn: &rusqlite::Connection| {
-            let (mut memory, mut known) = (Memory::default(), TxCache::default());
+            let (mut memory, mut known) = (WriterCache::default(), TxCache::default());
             let mut rows = SqliteRows::new(conn, &mut memory);
             Ok(act(&mut Tx {
                 rows: &mut rows,

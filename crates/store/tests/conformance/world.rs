@@ -54,7 +54,8 @@ async fn open(place: &Place, clock: &Arc<ManualClock>, policies: &Policies) -> A
         }
         Place::Database(database) => {
             let (url, clock) = (database.url().to_owned(), Some(clock.clone() as Arc<dyn Clock>));
-            let options = postgres::Options { url, clock, dice, policies, lines: postgres::LINES };
+            let options =
+                postgres::Options { url, clock, dice, policies, writer_connections: postgres::WRITER_CONNECTIONS };
             Arc::new(PgStore::open(options).await.unwrap())
         }
     }

@@ -6,7 +6,7 @@ use private_postgres::{Database, Server};
 use redrive_core::policy::Policies;
 use redrive_engine::ports::backend::Reads as _;
 use redrive_engine::{Error, SeededDice, Store as _};
-use redrive_store::postgres::{LINES, Options, PgStore};
+use redrive_store::postgres::{Options, PgStore, WRITER_CONNECTIONS};
 
 use crate::opening::{options, until_somebody_waits};
 use crate::world::{World, at, numbered, report, start};
@@ -17,7 +17,8 @@ async fn a_database_that_crashes_loses_nothing_acknowledged_and_is_used_again() 
     let database = Database::on(server.url()).unwrap();
     let dice = Arc::new(SeededDice::new(7));
     let url = database.url().to_owned();
-    let options = Options { url, clock: None, dice, policies: Policies::default(), lines: LINES };
+    let options =
+        Options { url, clock: None, dice, policies: Policies::default(), writer_connections: WRITER_CONNECTIONS };
     let store = PgStore::open(options).await.unwrap();
     for round in 0..3 {
         for n in 0..20 {

@@ -7,13 +7,19 @@ use redrive_core::policy::Policies;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Role;
 use redrive_engine::{KeyRecord, SeededDice, Store as _, UnderLease};
-use redrive_store::postgres::{LINES, Options, PgStore};
+use redrive_store::postgres::{Options, PgStore, WRITER_CONNECTIONS};
 
 use crate::world::{LEASE_MS, at, start};
 
 pub fn options(url: &str) -> Options {
     let dice = Arc::new(SeededDice::new(7));
-    Options { url: url.to_owned(), clock: None, dice, policies: Policies::default(), lines: LINES }
+    Options {
+        url: url.to_owned(),
+        clock: None,
+        dice,
+        policies: Policies::default(),
+        writer_connections: WRITER_CONNECTIONS,
+    }
 }
 
 async fn refused(database: &Database) -> String {

@@ -1,6 +1,5 @@
-//! Where this replica writes. Each line takes what waits and folds it into one transaction; the same run always goes to the
-//! same line, claims have one of their own, and so has what people and the engine do, so that a storm of one starves no
-//! other.
+//! The writers of a replica. Each folds its waiting commands into one transaction. Commands of a run always go to the same
+//! writer; claims have their own, and so have people and services, so that a storm of one kind does not starve another.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,39 +8,39 @@ use std::thread::JoinHandle;
 use redrive_core::policy::Policies;
 use tokio::sync::{oneshot, watch};
 
-use crate::commit::command::{Call, Command, Group, Member};
+use crate::commit::command::{Group, QueuedCommand, command, reply_to};
 use crate::commit::queue::CommandQueue;
 use crate::commit::writer_status::{WriterStatus, unanswered};
 use crate::postgres::commit::prefetch::report_writer;
-use crate::postgres::commit::quiet::Quiet;
-use crate::postgres::commit::wakeups::Wakeups;
 use crate::postgres::commit::writer::Writer;
 use crate::postgres::connection::address::Address;
 use crate::postgres::connection::clock::Time;
+use crate::postgres::connection::notifier::Wakeups;
+use crate::postgres::rows::breakers::QuietBreakers;
 use redrive_engine::clock::Dice;
 use redrive_engine::error::{Error, Result};
 use redrive_engine::ports::backend::{Lane, Owner, Prefetch, Route};
 use redrive_engine::sweeps;
 use redrive_engine::tx::Tx;
 
-/// What all lines of a replica share.
-pub(crate) struct Shared {
+/// What the writers and readers of a replica share.
+pub(crate) struct ReplicaContext {
     pub(crate) address: Address,
     pub(crate) time: Time,
     pub(crate) dice: Arc<dyn Dice>,
     pub(crate) policies: Policies,
-    pub(crate) quiet: Arc<Quiet>,
+    pub(crate) quiet: Arc<QuietBreakers>,
     pub(crate) wakeups: Wakeups,
-    /// Rises when this replica sets a queue: what the lines know of queues is old then.
+    /// Rises when this replica changes a queue, so that writers drop their cached queues.
     pub(crate) queues_set: AtomicU64,
 }
 
 pub(crate) struct Queued {
-    pub(crate) command: Box<dyn Command>,
+    pub(crate) command: Box<dyn QueuedCommand>,
     pub(crate) prefetch: Prefetch,
 }
 
-/// A writer's queue, and how it is doing.
+/// A writer's queue and status.
 pub(crate) struct WriterQueue {
     commands: Arc<CommandQueue<Queued>>,
     status: Arc<WriterStatus>,
@@ -55,12 +54,11 @@ impl WriterQueue {
         act: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
-        self.commands.push(&owner, Queued { command: Box::new(Call::new(act, reply)), prefetch })?;
+        self.commands.push(&owner, Queued { command: command(act, reply_to(reply)), prefetch })?;
         answer.await.map_or_else(|_| Err(unanswered(self.commands.is_closed())), |(answer, _)| answer)
     }
 
-    /// Whether a commit would hold now: told from the last one where that is young enough, else by one that writes the
-    /// smallest thing there is.
+    /// Whether a commit would succeed now: a recent one answers, otherwise the smallest possible one is made.
     async fn ready(&self) -> Result<()> {
         if self.commands.is_full() {
             return Err(Error::Busy);
@@ -77,15 +75,15 @@ pub(crate) struct Committer {
     reports: Vec<WriterQueue>,
     claims: WriterQueue,
     desk: WriterQueue,
-    /// Which line the next group goes to.
+    /// Picks the writer of the next group.
     turn: AtomicUsize,
     recovered: watch::Receiver<u64>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Committer {
-    /// Starts so many lines for reports, and the others.
-    pub(crate) fn start(shared: &Arc<Shared>, lines: usize) -> Result<Self> {
+    /// Starts so many writers for reports, one for claims and one for the desk.
+    pub(crate) fn start(shared: &Arc<ReplicaContext>, reports: usize) -> Result<Self> {
         let mut threads = Vec::new();
         let (recover, recovered) = watch::channel(0);
         let recover = Arc::new(recover);
@@ -101,7 +99,7 @@ impl Committer {
             threads.push(thread.map_err(|e| Error::Unexpected(format!("no thread for a committer: {e}")))?);
             Ok::<_, Error>(WriterQueue { commands, status })
         };
-        let reports = (0..lines.max(1)).map(|n| connection(format!("committer-{n}"))).collect::<Result<_>>()?;
+        let reports = (0..reports.max(1)).map(|n| connection(format!("committer-{n}"))).collect::<Result<_>>()?;
         let (claims, desk) = (connection("claims".into())?, connection("desk".into())?);
         Ok(Self { reports, claims, desk, turn: AtomicUsize::new(0), recovered, threads: Mutex::new(threads) })
     }
@@ -118,7 +116,7 @@ impl Committer {
         self.all().all(|writer| writer.status.is_running())
     }
 
-    /// Every one of them: a replica of which some can't write is not ready.
+    /// A replica is ready only if all of its writers are.
     pub(crate) async fn ready(&self) -> Result<()> {
         for writer in self.all() {
             writer.ready().await?;
@@ -134,7 +132,7 @@ impl Committer {
         }
     }
 
-    /// Commits one command, or says at once that too many wait.
+    /// Commits one command; fails at once if too many wait.
     pub(crate) async fn commit<T: Send + 'static>(
         &self,
         route: Route,
@@ -143,35 +141,34 @@ impl Committer {
         self.writer(&route).commit(route.owner, route.prefetch, act).await
     }
 
-    /// Returns once every line for reports has come through a transaction: heartbeats get through.
-    pub(crate) async fn pass_reports(&self) -> Result<()> {
+    /// Returns once every report writer has committed a batch: heartbeats get through.
+    pub(crate) async fn drain_reports(&self) -> Result<()> {
         for connection in &self.reports {
             let (reply, answer) = oneshot::channel();
-            let command = Box::new(Call::new(|_: &mut Tx<'_>| Ok(()), reply));
+            let command = command(|_: &mut Tx<'_>| Ok(()), reply_to(reply));
             connection.commands.push_group(&Owner::System, [Queued { command, prefetch: Prefetch::default() }])?;
             answer.await.map_or_else(|_| Err(unanswered(connection.commands.is_closed())), |(answer, _)| answer)?;
         }
         Ok(())
     }
 
-    /// Commits many, waiting for room: the caller's own memory bounds them. Each is answered alone, and the caller is woken
-    /// once.
+    /// Commits many commands, waiting for room. Each has its own answer; the caller is woken once.
     pub(crate) async fn commit_each<T: Send + 'static, F>(&self, acts: Vec<(Route, F)>) -> Vec<Result<T>>
     where
         F: FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     {
         let count = acts.len();
         let (group, answered) = Group::of(count);
-        // One line for all of them: what came together is numbered in its order.
+        // One writer for all of them: runs that came together are numbered in their order.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.reports.len().max(1);
         let connection = self.reports.get(turn).unwrap_or(&self.desk);
-        // On the account of the tenant that it begins with: only keys that span tenants send mixed ones.
+        // The first command's tenant owns the group: only keys that span tenants send mixed ones.
         let owner = acts.first().map_or(Owner::System, |(route, _)| route.owner.clone());
-        // A line that has ended leaves its part unanswered.
+        // A writer that has ended leaves the group unanswered.
         let room = connection.commands.room_for_group(&owner).await;
         if room.is_ok() {
             let member = |(at, (route, act)): (usize, (Route, F))| Queued {
-                command: Box::new(Member::new(act, at, group.clone())) as Box<dyn Command>,
+                command: command(act, group.reply(at)),
                 prefetch: route.prefetch,
             };
             let _ = connection.commands.push_group(&owner, acts.into_iter().enumerate().map(member));
@@ -186,7 +183,7 @@ impl Committer {
             .collect()
     }
 
-    /// Answers what is queued, then ends. Waits for the threads.
+    /// Answers what is queued, then waits for the threads to end.
     pub(crate) async fn close(&self) {
         for connection in self.all() {
             connection.commands.close();

@@ -1,11 +1,11 @@
-//! What a commit changed in the figures, appended: no commit waits for another's counter. `fold` sums them up later.
+//! Counter changes of a commit, appended as deltas so that no commit waits for another's counter. `fold` sums them up later.
 
 use redrive_core::time::Timestamp;
 
 use crate::postgres::commit::write_out::{Write, column};
 use redrive_engine::tally::{Count, Hour, Kinds, Tally};
 
-/// All that [`append`] may send.
+/// The statements of [`append`].
 pub(crate) const STATEMENTS: &[&str] = &[COUNTS, HOURS, PATTERNS, SPEND, CHANGES];
 
 pub(crate) fn append(tally: &Tally, now: Timestamp) -> impl Iterator<Item = Write<'_>> {
@@ -57,8 +57,8 @@ const PATTERNS: &str = "INSERT INTO pattern_deltas (pattern, hour, count, open, 
          unnest($6::bigint[])";
 
 fn patterns(tally: &Tally, now: Timestamp) -> Option<Write<'_>> {
-    let told = |delta: &redrive_engine::tally::PatternDelta| delta.count != 0 || delta.open != 0 || delta.group_seen;
-    let rows: Vec<_> = tally.patterns.iter().filter(|(_, delta)| told(delta)).collect();
+    let counts = |delta: &redrive_engine::tally::PatternDelta| delta.count != 0 || delta.open != 0 || delta.group_seen;
+    let rows: Vec<_> = tally.patterns.iter().filter(|(_, delta)| counts(delta)).collect();
     let (hour, now) = (now.hour().as_millis(), now.as_millis());
     let columns = [
         column(&rows, |(pattern, _)| **pattern),
@@ -75,7 +75,7 @@ const SPEND: &str = "INSERT INTO spend_deltas (tenant, day, tokens, cost_micros)
      SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[])";
 
 fn spend(tally: &Tally, now: Timestamp) -> Option<Write<'_>> {
-    // A sum that would pass what the column holds stays at its end: past every budget is past every budget.
+    // Capped below the column's maximum, which is past every budget.
     let most = |n: u64| i64::try_from(n).unwrap_or(i64::MAX).min(i64::MAX / 2);
     let rows: Vec<_> = tally.spend.iter().collect();
     let day = now.day().as_millis();

@@ -1,10 +1,10 @@
-//! What commits appended, folded into the figures themselves: counters, hours, patterns, spending, and the log of changes.
-//! One at a time does it, over all replicas; who does not get the lock has nothing to do. Readers add what is not folded
-//! yet, so that when it happens is nobody's business but the planner's.
+//! Folds appended deltas into the totals: counters, hours, patterns, spending, and the change log. One replica at a time holds
+//! the lock and folds. Readers add unfolded deltas, so results do not depend on when folding happens.
 
 use redrive_core::time::{HOUR_MS, Timestamp};
 use tokio_postgres::Transaction;
 
+use crate::numbers::counted;
 use crate::postgres::connection::failure::classify;
 use crate::postgres::reads::columns::number;
 use crate::shared::patterns::PATTERN_HOURS_KEPT_MS;
@@ -13,21 +13,21 @@ use redrive_engine::model::Swept;
 
 /// Held while folding. The bytes are `redrive`, then a number of ours.
 pub(crate) const FOLD_LOCK: i64 = 0x7265_6472_6976_6502;
-/// Rows of each kind that one transaction folds.
-const PIECE_ROWS: u32 = 20_000;
-/// No sum passes this: past every budget is past every budget, and two of them still fit the column.
+/// Rows of each table that one transaction folds.
+const FOLD_ROWS: u32 = 20_000;
+/// Sums are capped here: it is past every budget, and two of them still fit the column.
 const SUM_MAX: i64 = i64::MAX / 2;
 
-/// What is folded, each from a table of deltas of its own.
+/// A table of deltas.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum DeltaTable {
     Counters,
     Hours,
     Spend,
     Patterns,
 }
 
-impl Kind {
+impl DeltaTable {
     const ALL: [Self; 4] = [Self::Counters, Self::Hours, Self::Spend, Self::Patterns];
 
     fn table(self) -> &'static str {
@@ -50,26 +50,26 @@ impl Kind {
     }
 }
 
-/// What was folded; none when another is at it.
+/// Returns what was folded; None while another replica is folding.
 pub(crate) async fn fold(tx: &mut Transaction<'_>, now: Timestamp) -> Result<Option<Swept>> {
     if !take_turn(tx).await? {
         return Ok(None);
     }
     let mut swept = Swept::default();
-    for kind in Kind::ALL {
-        let (folded, more) = fold_kind(tx, kind, now).await?;
+    for kind in DeltaTable::ALL {
+        let (folded, more) = fold_table(tx, kind, now).await?;
         swept.more |= more;
-        swept.moved += usize::try_from(folded).unwrap_or(usize::MAX);
+        swept.moved += counted(folded);
     }
-    swept.moved += usize::try_from(number_changes(tx).await?).unwrap_or(usize::MAX);
+    swept.moved += counted(number_changes(tx).await?);
     swept.looked_at = swept.moved;
     Ok(Some(swept))
 }
 
-/// Folds a piece. Where a row in it can't be folded, smaller and smaller pieces are tried until it is alone; then it is
-/// set aside, and the others go on without it. Says how many rows are gone, and whether more may be there.
-async fn fold_kind(tx: &mut Transaction<'_>, kind: Kind, now: Timestamp) -> Result<(u64, bool)> {
-    let mut rows = PIECE_ROWS;
+/// Folds up to [`FOLD_ROWS`] rows. If one can't be folded, fewer and fewer are tried until it is alone; then it is set aside.
+/// Returns how many rows are gone, and whether there may be more.
+async fn fold_table(tx: &mut Transaction<'_>, kind: DeltaTable, now: Timestamp) -> Result<(u64, bool)> {
+    let mut rows = FOLD_ROWS;
     loop {
         let piece = tx.transaction().await?;
         let error = match run(&piece, &kind.sql(rows, now)).await.map_err(classify) {
@@ -77,7 +77,6 @@ async fn fold_kind(tx: &mut Transaction<'_>, kind: Kind, now: Timestamp) -> Resu
                 piece.commit().await?;
                 return Ok((folded, folded == u64::from(rows)));
             }
-            // The connection or the database is at fault, and no row.
             Err(error @ Error::Unavailable(_)) => return Err(error.into()),
             Err(error) => error,
         };
@@ -97,14 +96,14 @@ async fn set_aside(tx: &Transaction<'_>, table: &str, why: &Error, now: Timestam
          SELECT $1, $2, $3, to_json(taken)::text FROM taken",
         taken(table, 1)
     );
-    tracing::error!(table, error = %why, "a row could not be folded and is set aside");
+    tracing::error!(table, error = %why, "row set aside: it can't be folded");
     tx.execute(&sql, &[&now.as_millis(), &table, &why.to_string()]).await?;
     Ok(())
 }
 
-/// Only the log: whoever asks what changed sees all that was committed before. Waits for its turn.
+/// Folds only the change log, so that a read of it sees all earlier commits. Waits for the lock.
 pub(crate) async fn log_changes(tx: &Transaction<'_>) -> Result<u64> {
-    // Whoever folds may need a while; one that was suspended loses its lock within this time.
+    // A replica that folds may take a while; a suspended one loses its lock within this time.
     tx.batch_execute("SET LOCAL lock_timeout = 8000").await?;
     tx.execute("SELECT pg_advisory_xact_lock($1)", &[&FOLD_LOCK]).await?;
     number_changes(tx).await
@@ -114,14 +113,14 @@ async fn take_turn(tx: &Transaction<'_>) -> Result<bool> {
     Ok(tx.query_one("SELECT pg_try_advisory_xact_lock($1)", &[&FOLD_LOCK]).await?.try_get(0)?)
 }
 
-/// Takes rows of a table of deltas; what was taken is summed in the same statement.
+/// Deletes rows of a table of deltas, which the same statement sums up.
 fn taken(table: &str, rows: u32) -> String {
     format!("taken AS (DELETE FROM {table} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {table} LIMIT {rows})) RETURNING *)")
 }
 
 async fn run(tx: &Transaction<'_>, sql: &str) -> Result<u64> {
     let row = tx.query_one(sql, &[]).await?;
-    Ok(u64::try_from(number(&row, 0)?).unwrap_or(0))
+    Ok(number(&row, 0)?.cast_unsigned())
 }
 
 fn counters(taken: &str) -> String {
@@ -173,8 +172,7 @@ fn spend(taken: &str) -> String {
     )
 }
 
-/// Failures go to their hour at once: nobody counts the hour under way on the pattern's own row here. Hours older than
-/// anybody asks for go, of the patterns that have failed.
+/// Failures are counted in their hour. Hours that no read asks for any more are deleted, of patterns that have failed.
 fn patterns(taken: &str, now: Timestamp) -> String {
     let oldest = now.hour().minus_ms(PATTERN_HOURS_KEPT_MS).as_millis();
     format!(
@@ -199,10 +197,10 @@ fn patterns(taken: &str, now: Timestamp) -> String {
     )
 }
 
-/// Numbers what was committed since, without gaps. Only the holder of the lock does, so that a number once seen has all
-/// lower ones before it: a commit that is still under way gets a later one.
+/// Numbers new changes without gaps. Only the holder of the lock does, so that a reader who has seen a number has seen all
+/// lower ones: a commit that is still under way gets a later number.
 async fn number_changes(tx: &Transaction<'_>) -> Result<u64> {
-    let rows = tx.query(&format!("SELECT id, at FROM change_deltas LIMIT {PIECE_ROWS}"), &[]).await?;
+    let rows = tx.query(&format!("SELECT id, at FROM change_deltas LIMIT {FOLD_ROWS}"), &[]).await?;
     if rows.is_empty() {
         return Ok(0);
     }
@@ -215,7 +213,7 @@ async fn number_changes(tx: &Transaction<'_>) -> Result<u64> {
     hours.sort_unstable();
     hours.dedup();
     for hour in hours {
-        make_part(tx, hour).await?;
+        create_partition(tx, hour).await?;
     }
     let moved = tx
         .execute(
@@ -230,10 +228,10 @@ async fn number_changes(tx: &Transaction<'_>) -> Result<u64> {
     Ok(moved)
 }
 
-/// The part of the log that holds an hour. Made aside and attached, so that nobody who reads the log has to wait.
-pub(crate) async fn make_part(tx: &Transaction<'_>, hour: Timestamp) -> Result<()> {
+/// Creates the partition of an hour, then attaches it, so that no reader of the log waits.
+pub(crate) async fn create_partition(tx: &Transaction<'_>, hour: Timestamp) -> Result<()> {
     let (from, to) = (hour.as_millis(), hour.plus_ms(HOUR_MS).as_millis());
-    let name = part_name(hour);
+    let name = partition_name(hour);
     let known = tx.query_one("SELECT to_regclass($1) IS NOT NULL", &[&name]).await?;
     if known.try_get(0)? {
         return Ok(());
@@ -246,11 +244,11 @@ pub(crate) async fn make_part(tx: &Transaction<'_>, hour: Timestamp) -> Result<(
     Ok(())
 }
 
-pub(crate) fn part_name(hour: Timestamp) -> String {
+pub(crate) fn partition_name(hour: Timestamp) -> String {
     format!("changes_{}", hour.as_millis())
 }
 
-/// Which hour a part holds.
-pub(crate) fn hour_of_part(name: &str) -> Option<Timestamp> {
+/// The hour of a partition.
+pub(crate) fn hour_of_partition(name: &str) -> Option<Timestamp> {
     name.strip_prefix("changes_")?.parse().ok().map(Timestamp::from_millis)
 }

@@ -1,6 +1,7 @@
-//! What the commands of a batch are going to ask for, read for all of them at once before the first one runs. A command
-//! that asks for more gets it there and then; this only saves the way.
+//! Reads in one round trip what the commands of a batch are known to need, before the first one runs. A command that needs
+//! more reads it itself.
 
+use crate::numbers::{counted, signed};
 use crate::shared::records::{ATTEMPT_COLUMN_COUNT, ATTEMPT_COLUMNS, PATTERN_KNOWN, Record as _};
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -13,7 +14,7 @@ use tokio_postgres::types::ToSql;
 
 use crate::postgres::commit::unit_of_work::{COLUMNS, PatternKey};
 use crate::postgres::commit::writer_connection::WriterConnection;
-use crate::postgres::connection::Session;
+use crate::postgres::connection::PgSession;
 use crate::postgres::connection::clock::NOW;
 use crate::postgres::reads::columns::{number, parsed};
 use crate::postgres::rows::PgRows;
@@ -27,19 +28,18 @@ use redrive_engine::ports::backend::Prefetch;
 use redrive_engine::runs::attempts::StoredAttempt;
 use redrive_engine::runs::document::position;
 
-/// Which of so many report writers a command goes to: the same run always to the same one, so that its commands keep their
-/// order and do not wait for each other.
+/// The report writer of a command. A run always has the same one, so that its commands keep their order and do not wait for
+/// each other.
 pub(crate) fn report_writer(prefetch: &Prefetch, writers: usize) -> usize {
     use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
     let run = prefetch.run.as_ref().map(|at| (&at.tenant, &at.run_id));
     let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(run);
-    usize::try_from(hash % u64::try_from(writers.max(1)).unwrap_or(1)).unwrap_or(0)
+    counted(hash % signed(writers.max(1)).cast_unsigned())
 }
 
-/// Locked in the order in which they are asked for, which is one over all batches, so that no two wait for each other. A
-/// name is asked for as the first of a range of one: the planner then has no choice but the index of names. Asked for as
-/// equal, it took any index that begins with the tenant while the table was new, and read all of the tenant's runs for each
-/// name.
+/// Runs are locked in the order of the arrays, which is the same in all batches, so that no two deadlock. The range of one
+/// name forces the planner to use the index of names: with `=` it took any index that begins with the tenant while the
+/// table was new, and read all runs of the tenant for each name.
 static RUNS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT {columns} FROM unnest($1::bigint[], $2::text[]) AS q(q_tenant, q_run) CROSS JOIN LATERAL (
@@ -67,34 +67,34 @@ static LAST_FAILURES: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// What all commands of a batch expect, each thing once. Of tenants that nobody has named yet there is nothing to read.
-struct Wanted<'e> {
-    /// In the order in which runs are locked everywhere.
-    runs: Vec<WantedRun<'e>>,
+/// What the commands of a batch need, without duplicates. New tenants have nothing to read.
+struct BatchReads<'e> {
+    /// In the order in which all batches lock runs.
+    runs: Vec<RunRead<'e>>,
     patterns: Vec<PatternKey>,
 }
 
-struct WantedRun<'e> {
+struct RunRead<'e> {
     tenant: i64,
     run_id: &'e RunId,
-    makes: bool,
+    may_create: bool,
     last_failure: bool,
 }
 
-impl<'e> Wanted<'e> {
-    fn of(all: impl Iterator<Item = &'e Prefetch>, names: &Names) -> Self {
+impl<'e> BatchReads<'e> {
+    fn of(all: impl Iterator<Item = &'e Prefetch>, names: &TenantIds) -> Self {
         let (mut runs, mut patterns) = (Vec::new(), Vec::new());
-        for expects in all {
-            let Some(at) = &expects.run else { continue };
+        for prefetch in all {
+            let Some(at) = &prefetch.run else { continue };
             let (Some(tenant), run_id) = (names.number(&at.tenant), &at.run_id) else { continue };
-            runs.push(WantedRun { tenant, run_id, makes: expects.may_create, last_failure: expects.last_failure });
-            patterns.extend(expects.fingerprint.map(|(hash, version)| (tenant, hash, version)));
+            runs.push(RunRead { tenant, run_id, may_create: prefetch.may_create, last_failure: prefetch.last_failure });
+            patterns.extend(prefetch.fingerprint.map(|(hash, version)| (tenant, hash, version)));
         }
         runs.sort_unstable_by(|a, b| (a.tenant, a.run_id).cmp(&(b.tenant, b.run_id)));
         runs.dedup_by(|next, kept| {
             let same = (next.tenant, next.run_id) == (kept.tenant, kept.run_id);
             if same {
-                kept.makes |= next.makes;
+                kept.may_create |= next.may_create;
                 kept.last_failure |= next.last_failure;
             }
             same
@@ -107,41 +107,40 @@ impl<'e> Wanted<'e> {
 
 type Read = std::result::Result<Vec<Row>, tokio_postgres::Error>;
 
-async fn read(session: &Session, rows: usize, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Read {
+async fn read(session: &PgSession, rows: usize, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Read {
     if rows == 0 {
         return Ok(Vec::new());
     }
-    debug_assert!(session.statements.knows(sql), "others would overtake it: {sql}");
+    debug_assert!(session.statements.knows(sql), "not prepared: {sql}");
     let statement = session.statements.prepared(&session.client, sql).await?;
     session.client.query(&statement, values).await
 }
 
 impl PgRows<'_> {
-    /// Opens the transaction, reads and locks what its commands expect, and says what time it is: once the locks are held.
-    pub(crate) fn begin<'e>(&mut self, expects: impl Iterator<Item = &'e Prefetch>) -> Result<i64> {
-        let wanted = Wanted::of(expects, self.names);
+    /// Opens the transaction, reads and locks what its commands need, and returns the time at which the locks are held.
+    pub(crate) fn begin<'e>(&mut self, prefetch: impl Iterator<Item = &'e Prefetch>) -> Result<i64> {
+        let reads = BatchReads::of(prefetch, self.names);
         prepare(self.connection)?;
-        let mut tenants: Vec<i64> = wanted.runs.iter().map(|run| run.tenant).collect();
+        let mut tenants: Vec<i64> = reads.runs.iter().map(|run| run.tenant).collect();
         tenants.dedup();
-        let opened = self.connection.wait(open(&self.connection.session, &wanted, &tenants));
+        let opened = self.connection.wait(open(&self.connection.session, &reads, &tenants));
         let opened = self.connection.noted(opened)?;
-        self.unit.make_room(wanted.runs.len());
         for row in &opened.runs {
             self.unit.take_in(row)?;
         }
-        self.take_patterns(&wanted, &opened.patterns)?;
+        self.take_patterns(&reads, &opened.patterns)?;
         for row in opened.numbers.iter().rev() {
             self.unit.numbers.push(number(row, 0)?);
         }
         (self.breakers.read, self.breakers.tenants) = (Some(opened.breakers), tenants);
-        let again = self.what_is_there(&wanted);
+        let again = self.note_found_runs(&reads);
         self.take_last_failures(&again)?;
         Ok(opened.now_ms)
     }
 
-    fn take_patterns(&mut self, wanted: &Wanted<'_>, rows: &[Row]) -> Result<()> {
+    fn take_patterns(&mut self, reads: &BatchReads<'_>, rows: &[Row]) -> Result<()> {
         let known = &mut self.unit.patterns;
-        known.extend(wanted.patterns.iter().map(|key| (*key, None)));
+        known.extend(reads.patterns.iter().map(|key| (*key, None)));
         for row in rows {
             let version = u8::try_from(number(row, KNOWN_COUNT + 2)?)
                 .map_err(|_| Error::Unexpected("a fingerprint's version".into()))?;
@@ -151,10 +150,10 @@ impl PgRows<'_> {
         Ok(())
     }
 
-    /// Which runs may have been reported before.
-    fn what_is_there(&mut self, wanted: &Wanted<'_>) -> Vec<i64> {
+    /// Notes which runs exist; returns those whose last failure is needed.
+    fn note_found_runs(&mut self, reads: &BatchReads<'_>) -> Vec<i64> {
         let mut again = Vec::new();
-        for WantedRun { tenant, run_id, last_failure, .. } in &wanted.runs {
+        for RunRead { tenant, run_id, last_failure, .. } in &reads.runs {
             // A run that is not there now is not there for this batch: if another batch inserts it first, this one fails
             // at its own insert and is retried.
             let found = self.unit.named.entry((*tenant, (*run_id).clone())).or_insert(None);
@@ -189,7 +188,7 @@ struct Opened {
     now_ms: i64,
 }
 
-/// Before the first is sent: nothing may overtake the beginning.
+/// Prepares the statements first: while one is being prepared, others would overtake it.
 pub(crate) fn prepare(connection: &mut WriterConnection) -> Result<()> {
     let all = [RUNS.as_str(), PATTERNS.as_str(), NOW, NEXT_NUMBERS, GENERATION, CONCERNED.as_str()];
     let prepared = connection.wait(connection.session.statements.prepare_all(&connection.session.client, "reads", all));
@@ -197,11 +196,11 @@ pub(crate) fn prepare(connection: &mut WriterConnection) -> Result<()> {
 }
 
 async fn open(
-    session: &Session,
-    wanted: &Wanted<'_>,
+    session: &PgSession,
+    reads: &BatchReads<'_>,
     tenants: &Vec<i64>,
 ) -> std::result::Result<Opened, tokio_postgres::Error> {
-    let Wanted { runs, patterns } = wanted;
+    let BatchReads { runs, patterns } = reads;
     let run_tenants: Vec<i64> = runs.iter().map(|run| run.tenant).collect();
     let run_ids: Vec<&str> = runs.iter().map(|run| run.run_id.as_str()).collect();
     let pattern_tenants: Vec<i64> = patterns.iter().map(|(tenant, ..)| *tenant).collect();
@@ -211,9 +210,9 @@ async fn open(
     let of_patterns: [&(dyn ToSql + Sync); 3] = [&pattern_tenants, &hashes, &versions];
     let no_names: [&[u8]; 0] = [];
     let of_breakers: [&(dyn ToSql + Sync); 2] = [tenants, &no_names.as_slice()];
-    // For as many runs as may be new: a number that is not used is no loss, another way to the database is.
-    let makes = runs.iter().filter(|run| run.makes).count();
-    let of_numbers: [&(dyn ToSql + Sync); 1] = [&i64::try_from(makes).unwrap_or(0)];
+    // One for each run that may be new: an unused number is no loss, another round trip is.
+    let new_runs = runs.iter().filter(|run| run.may_create).count();
+    let of_numbers: [&(dyn ToSql + Sync); 1] = [&signed(new_runs)];
     let opened = tokio::join!(
         biased;
         session.client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED"),
@@ -222,40 +221,40 @@ async fn open(
         read(session, 1, NOW, &[]),
         read(session, 1, GENERATION, &[]),
         read(session, 1, &CONCERNED, &of_breakers),
-        read(session, makes, NEXT_NUMBERS, &of_numbers),
+        read(session, new_runs, NEXT_NUMBERS, &of_numbers),
     );
-    // In their order: what failed first says why.
+    // In order: the first failure is the cause of the others.
     opened.0?;
     let (runs, patterns, now) = (opened.1?, opened.2?, opened.3?);
     let now_ms = now.first().map_or(0, |row| row.get(0));
     Ok(Opened { runs, patterns, breakers: (opened.4?, opened.5?), numbers: opened.6?, now_ms })
 }
 
-/// The numbers of tenants that a line has met over its connection: in one database they never change.
+/// Numbers of tenants that this writer has used. They never change within one database.
 #[derive(Default)]
-pub(crate) struct Names(Map<Tenant, i64>);
+pub(crate) struct TenantIds(Map<Tenant, i64>);
 
-/// Names are strangers' to choose: past so many the memory begins anew.
-const NAMES_MAX: usize = 20_000;
+/// Clients choose names: beyond this the cache is cleared.
+const TENANTS_MAX: usize = 20_000;
 
-/// Tenants that a batch names and its line has not met.
+/// Tenants of a batch whose numbers are not cached.
 #[derive(Default)]
-pub(crate) struct Unmet<'e> {
+pub(crate) struct UnknownTenants<'e> {
     all: HashSet<&'e str>,
-    /// Those that its commands may make.
+    /// Those that its commands may create.
     made: HashSet<&'e str>,
 }
 
-impl Unmet<'_> {
+impl UnknownTenants<'_> {
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Makes those that may be made, in a transaction of their own: a name is no secret, and two batches that make the same
-    /// ones in another order would wait for each other. Then asks for the numbers of all.
-    pub(crate) async fn meet(
+    /// Creates tenants in a transaction of their own, since two batches that create the same ones in different orders would
+    /// deadlock. Returns the names and numbers of all.
+    pub(crate) async fn read(
         &self,
-        session: &Session,
+        session: &PgSession,
         now: Timestamp,
     ) -> std::result::Result<Vec<Row>, tokio_postgres::Error> {
         let [all, made] = [&self.all, &self.made].map(|names| names.iter().copied().collect::<Vec<&str>>());
@@ -269,28 +268,28 @@ impl Unmet<'_> {
     }
 }
 
-impl Names {
+impl TenantIds {
     pub(crate) fn number(&self, tenant: &Tenant) -> Option<i64> {
         self.0.get(tenant).copied()
     }
 
-    pub(crate) fn unmet<'e>(&self, all: impl Iterator<Item = &'e Prefetch>) -> Unmet<'e> {
-        let mut unmet = Unmet::default();
-        for expects in all {
-            let Some(RunRef { tenant, .. }) = &expects.run else { continue };
+    pub(crate) fn unknown<'e>(&self, all: impl Iterator<Item = &'e Prefetch>) -> UnknownTenants<'e> {
+        let mut unknown = UnknownTenants::default();
+        for prefetch in all {
+            let Some(RunRef { tenant, .. }) = &prefetch.run else { continue };
             if self.0.contains_key(tenant) {
                 continue;
             }
-            unmet.all.insert(tenant.as_str());
-            if expects.may_create {
-                unmet.made.insert(tenant.as_str());
+            unknown.all.insert(tenant.as_str());
+            if prefetch.may_create {
+                unknown.made.insert(tenant.as_str());
             }
         }
-        unmet
+        unknown
     }
 
-    pub(crate) fn met(&mut self, rows: &[Row]) -> Result<()> {
-        if self.0.len() > NAMES_MAX {
+    pub(crate) fn remember(&mut self, rows: &[Row]) -> Result<()> {
+        if self.0.len() > TENANTS_MAX {
             self.0.clear();
         }
         for row in rows {

@@ -1,5 +1,5 @@
-//! What a transaction has read and is about to write. Commands work on it in memory; what they changed goes out in a few
-//! statements at the end, or before a statement that has to see it.
+//! What a transaction has read and will write. Commands work on it in memory; `write_out` sends the changes at the end of the
+//! batch, or before a statement that has to see them.
 
 use crate::shared::records::Record as _;
 use std::collections::{BTreeMap, HashSet};
@@ -21,21 +21,21 @@ use redrive_engine::runs::document::word;
 use redrive_engine::runs::run_row::RunRow;
 use redrive_engine::tally::Tally;
 
-/// A run as the transaction knows it. Its row is locked, or not there yet.
-pub(crate) struct SheetRun {
+/// A run of the transaction. Its row is locked, or does not exist yet.
+pub(crate) struct LoadedRun {
     pub(crate) row: RunRow,
     pub(crate) own: Own,
     pub(crate) assigned_to: Option<Label>,
     pub(crate) updated_at: Timestamp,
-    /// What only a new run's row holds beside these.
+    /// Columns that only an insert writes; None where the run has a row.
     pub(crate) new: Option<NewColumns>,
     /// It differs from its row, or has none yet.
     pub(crate) dirty: bool,
-    /// This batch has written entries of its ledger.
+    /// This batch has written steps of it.
     pub(crate) has_steps: bool,
 }
 
-impl SheetRun {
+impl LoadedRun {
     pub(crate) fn received_at(&self) -> Timestamp {
         self.new.as_ref().map_or(self.updated_at, |new| new.received_at)
     }
@@ -47,24 +47,24 @@ pub(crate) struct NewColumns {
     pub(crate) idempotency_key: Option<String>,
 }
 
-/// An attempt that ended, as its row will be.
-pub(crate) struct SheetAttempt {
+/// An attempt that ended.
+pub(crate) struct PendingAttempt {
     pub(crate) kept: StoredAttempt,
     pub(crate) epoch: Option<i64>,
     pub(crate) fingerprint: Option<(i64, i64)>,
     pub(crate) body: Vec<u8>,
-    /// Another end may have been put in its place.
+    /// It may replace the outcome that was recorded for a silent worker.
     pub(crate) late: bool,
 }
 
-pub(crate) struct SheetPayload {
+pub(crate) struct PendingPayload {
     pub(crate) kind: i64,
     pub(crate) digest: Vec<u8>,
     pub(crate) about: Vec<u8>,
     pub(crate) body: Vec<u8>,
 }
 
-pub(crate) struct SheetMove {
+pub(crate) struct PendingMove {
     pub(crate) run: i64,
     pub(crate) at: i64,
     pub(crate) from: i64,
@@ -74,7 +74,7 @@ pub(crate) struct SheetMove {
     pub(crate) note: Option<Vec<u8>>,
 }
 
-pub(crate) struct SheetPattern {
+pub(crate) struct PendingPattern {
     pub(crate) id: i64,
     pub(crate) public_id: String,
     pub(crate) tenant: i64,
@@ -86,7 +86,7 @@ pub(crate) struct SheetPattern {
     pub(crate) at: i64,
 }
 
-pub(crate) struct SheetPatternEvent {
+pub(crate) struct PendingPatternEvent {
     pub(crate) pattern: i64,
     pub(crate) at: i64,
     pub(crate) event: i64,
@@ -95,7 +95,7 @@ pub(crate) struct SheetPatternEvent {
     pub(crate) note: Option<Vec<u8>>,
 }
 
-pub(crate) struct SheetSent {
+pub(crate) struct PendingSent {
     pub(crate) epoch: i64,
     pub(crate) changes: Vec<u8>,
     pub(crate) body: Vec<u8>,
@@ -106,59 +106,51 @@ pub(crate) type PatternKey = (i64, u64, u8);
 
 #[derive(Default)]
 pub(crate) struct UnitOfWork {
-    /// Each in a place of its own: a map that holds them itself moves them all whenever it grows.
-    pub(crate) runs: Map<i64, Box<SheetRun>>,
-    /// Of runs that were looked at without a lock.
-    pub(crate) glanced: Map<i64, Own>,
+    pub(crate) runs: Map<i64, Box<LoadedRun>>,
+    /// Columns of runs that were read without a lock.
+    pub(crate) unlocked: Map<i64, Own>,
     /// The run of a tenant and run_id; None where there is no such run.
     pub(crate) named: Map<(i64, RunId), Option<i64>>,
-    /// Numbers that no run has yet.
+    /// Numbers for new runs.
     pub(crate) numbers: Vec<i64>,
-    /// By run and number; none where there is no such attempt.
+    /// By run and number; None where there is no such attempt.
     pub(crate) attempts: Map<(i64, u32), Option<StoredAttempt>>,
     /// By run.
     pub(crate) last_failures: Map<i64, Option<StoredAttempt>>,
     pub(crate) patterns: Map<PatternKey, Option<CachedPattern>>,
-    /// Runs that are known to have no entry in the ledger.
+    /// Runs that are known to have no steps.
     pub(crate) no_steps: HashSet<i64>,
-    pub(crate) out: Out,
+    pub(crate) out: PendingWrites,
 }
 
-/// What is to be written, beside the runs.
+/// What is to be written besides runs.
 #[derive(Default)]
-pub(crate) struct Out {
+pub(crate) struct PendingWrites {
     /// By run and number, as payloads by run and revision.
-    pub(crate) attempts: BTreeMap<(i64, u32), SheetAttempt>,
-    pub(crate) payloads: BTreeMap<(i64, u32), SheetPayload>,
-    pub(crate) moves: Vec<SheetMove>,
-    pub(crate) patterns: Vec<SheetPattern>,
-    pub(crate) pattern_events: Vec<SheetPatternEvent>,
-    pub(crate) sent: BTreeMap<(i64, u32), SheetSent>,
-    /// Runs whose open effects are in doubt, and since when.
+    pub(crate) attempts: BTreeMap<(i64, u32), PendingAttempt>,
+    pub(crate) payloads: BTreeMap<(i64, u32), PendingPayload>,
+    pub(crate) moves: Vec<PendingMove>,
+    pub(crate) patterns: Vec<PendingPattern>,
+    pub(crate) pattern_events: Vec<PendingPatternEvent>,
+    pub(crate) sent: BTreeMap<(i64, u32), PendingSent>,
+    /// Runs whose open effects become unknown, and since when.
     pub(crate) doubts: BTreeMap<i64, i64>,
     pub(crate) tally: Option<(Tally, Timestamp)>,
 }
 
-/// The columns of a run: as [`RunRow`] reads them, and then what it does not hold.
+/// The columns of a run: those of [`RunRow`], then those of [`LoadedRun`].
 pub(crate) static COLUMNS: LazyLock<String> = LazyLock::new(|| {
     format!("{}, agent, task_type, order_key, severity, assigned_to, updated_at", records::RUN_COLUMNS)
 });
-/// How many they are.
 pub(crate) const COLUMN_COUNT: usize = records::RUN_COLUMN_COUNT + 6;
 
 impl UnitOfWork {
-    /// For so many runs that are about to come.
-    pub(crate) fn make_room(&mut self, runs: usize) {
-        self.runs.reserve(runs);
-        self.named.reserve(runs);
-    }
-
-    /// Takes in a run that was read with [`COLUMNS`], and gives it back as the transaction knows it.
+    /// Adds a run that was read with [`COLUMNS`], unless the transaction has it already.
     pub(crate) fn read(&mut self, row: &impl Columns) -> Result<RunRow> {
         self.take_in(row).map(|kept| kept.row.clone())
     }
 
-    pub(crate) fn take_in(&mut self, row: &impl Columns) -> Result<&SheetRun> {
+    pub(crate) fn take_in(&mut self, row: &impl Columns) -> Result<&LoadedRun> {
         let id = number(row, 0)?;
         if !self.runs.contains_key(&id) {
             let kept = records::read_run(row, Self::kept)?;
@@ -168,9 +160,9 @@ impl UnitOfWork {
         Ok(self.runs.get(&id).map(|kept| &**kept).ok_or_else(|| Error::Unexpected(format!("no run {id}")))?)
     }
 
-    fn kept(row: &impl Columns) -> Result<SheetRun> {
+    fn kept(row: &impl Columns) -> Result<LoadedRun> {
         let at = records::RUN_COLUMN_COUNT;
-        Ok(SheetRun {
+        Ok(LoadedRun {
             row: RunRow::read(row)?,
             own: Self::own(row)?,
             assigned_to: label_or_none(row, at + 4)?,

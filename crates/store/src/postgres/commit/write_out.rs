@@ -12,9 +12,9 @@ use redrive_core::wire::{PatternState, Severity, StepStatus};
 use tokio_postgres::types::ToSql;
 
 use crate::postgres::commit::counter_deltas;
-use crate::postgres::commit::unit_of_work::{Out, SheetAttempt, SheetPattern, SheetRun, UnitOfWork};
+use crate::postgres::commit::unit_of_work::{LoadedRun, PendingAttempt, PendingPattern, PendingWrites, UnitOfWork};
 use crate::postgres::commit::writer_connection::WriterConnection;
-use crate::postgres::connection::Session;
+use crate::postgres::connection::PgSession;
 use crate::postgres::rows::PgRows;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::runs::document::{StateColumns, position};
@@ -47,7 +47,7 @@ impl<'a> Write<'a> {
     }
 
     /// The statement has to be prepared: otherwise what is sent after it would overtake it.
-    pub(crate) async fn execute(&self, session: &Session) -> std::result::Result<(), tokio_postgres::Error> {
+    pub(crate) async fn execute(&self, session: &PgSession) -> std::result::Result<(), tokio_postgres::Error> {
         debug_assert!(session.statements.knows(self.sql), "not prepared: {}", self.sql);
         let statement = session.statements.prepared(&session.client, self.sql).await?;
         let values: Vec<&(dyn ToSql + Sync)> =
@@ -153,7 +153,7 @@ impl UnitOfWork {
     }
 }
 
-impl Out {
+impl PendingWrites {
     fn is_empty(&self) -> bool {
         self.attempts.is_empty()
             && self.payloads.is_empty()
@@ -175,7 +175,7 @@ struct ChangedRuns<'a> {
 
 /// A run to be written, with the columns that are derived from its state.
 struct RunWrite<'a> {
-    run: &'a SheetRun,
+    run: &'a LoadedRun,
     state: StateColumns,
     /// The run's document as JSON.
     life: Vec<u8>,
@@ -198,7 +198,7 @@ const PATTERNS: &str =
          unnest($7::text[]) AS reason, unnest($8::bigint[]) AS category, unnest($9::bigint[]) AS at) AS new
      ORDER BY public_id";
 
-fn patterns(new: &[SheetPattern]) -> Write<'_> {
+fn patterns(new: &[PendingPattern]) -> Write<'_> {
     let columns = [
         column(new, |pattern| pattern.id),
         column(new, |pattern| pattern.public_id.as_str()),
@@ -216,7 +216,7 @@ fn patterns(new: &[SheetPattern]) -> Write<'_> {
 const ALIASES: &str = "INSERT INTO pattern_alias (tenant, fp_hash, fp_version, pattern)
      SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[])";
 
-fn aliases(new: &[SheetPattern]) -> Write<'_> {
+fn aliases(new: &[PendingPattern]) -> Write<'_> {
     let columns = [
         column(new, |pattern| pattern.tenant),
         column(new, |pattern| pattern.fp_hash),
@@ -382,14 +382,14 @@ static PUT_ATTEMPTS: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// The late ones by a statement of their own.
-fn attempts(out: &Out) -> impl Iterator<Item = Write<'_>> {
+fn attempts(out: &PendingWrites) -> impl Iterator<Item = Write<'_>> {
     let attempts = out.attempts.iter().map(|(id, attempt)| (*id, attempt));
     let (late, ended): (Vec<_>, Vec<_>) = attempts.partition(|(_, attempt)| attempt.late);
     let written = [(ATTEMPTS, ended), (PUT_ATTEMPTS.as_str(), late)];
     written.into_iter().filter(|(_, attempts)| !attempts.is_empty()).map(|(sql, attempts)| put(sql, &attempts))
 }
 
-fn put<'a>(sql: &'static str, attempts: &[((i64, u32), &'a SheetAttempt)]) -> Write<'a> {
+fn put<'a>(sql: &'static str, attempts: &[((i64, u32), &'a PendingAttempt)]) -> Write<'a> {
     let ended = || attempts.iter().map(|(_, attempt)| *attempt);
     let columns = [
         column(attempts, |((run, _), _)| *run),
@@ -414,7 +414,7 @@ const PAYLOADS: &str = "INSERT INTO payloads (run, revision, kind, digest, about
      SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bytea[]), unnest($5::bytea[]),
          unnest($6::bytea[])";
 
-fn payloads(out: &Out) -> Write<'_> {
+fn payloads(out: &PendingWrites) -> Write<'_> {
     let kept = &out.payloads;
     let columns = [
         column(kept.keys(), |(run, _)| *run),
@@ -431,7 +431,7 @@ const MOVES: &str = "INSERT INTO history (run, at, from_state, to_state, actor, 
      SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::text[]),
          unnest($6::text[]), unnest($7::bytea[])";
 
-fn moves(out: &Out) -> Write<'_> {
+fn moves(out: &PendingWrites) -> Write<'_> {
     let moves = &out.moves;
     let columns = [
         column(moves, |moved| moved.run),
@@ -449,7 +449,7 @@ const PATTERN_EVENTS: &str = "INSERT INTO pattern_events (pattern, at, event, ac
      SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::text[]), unnest($5::bytea[]),
          unnest($6::bytea[])";
 
-fn pattern_events(out: &Out) -> Write<'_> {
+fn pattern_events(out: &PendingWrites) -> Write<'_> {
     let events = &out.pattern_events;
     let columns = [
         column(events, |event| event.pattern),
@@ -466,7 +466,7 @@ const DOUBTS: &str = "UPDATE steps SET status = $3, at = new.at
      FROM (SELECT unnest($1::bigint[]) AS run, unnest($2::bigint[]) AS at) AS new
      WHERE steps.run = new.run AND effect = 1 AND status = $4";
 
-fn doubts(out: &Out) -> Write<'_> {
+fn doubts(out: &PendingWrites) -> Write<'_> {
     let [unknown, started] =
         [StepStatus::Unknown, StepStatus::Started].map(|status| position(StepStatus::ALL, &status));
     let columns = [column(out.doubts.keys(), |run| *run), column(out.doubts.values(), |at| *at)];
@@ -478,7 +478,7 @@ const SENT: &str = "INSERT INTO sent (run, attempt, epoch, changes, body)
      ON CONFLICT (run, attempt) DO UPDATE SET epoch = excluded.epoch, changes = excluded.changes, body = excluded.body
          WHERE excluded.epoch > sent.epoch";
 
-fn sent_payloads(out: &Out) -> Write<'_> {
+fn sent_payloads(out: &PendingWrites) -> Write<'_> {
     let sent = &out.sent;
     let columns = [
         column(sent.keys(), |(run, _)| *run),
@@ -495,7 +495,7 @@ mod tests {
     use super::*;
     use redrive_engine::runs::attempts::StoredAttempt;
 
-    fn ended(attempt: u32, late: bool) -> SheetAttempt {
+    fn ended(attempt: u32, late: bool) -> PendingAttempt {
         let kept = StoredAttempt {
             attempt,
             outcome: Outcome::Succeeded,
@@ -507,12 +507,12 @@ mod tests {
             verdict: None,
             origin: String::new(),
         };
-        SheetAttempt { kept, epoch: None, fingerprint: None, body: Vec::new(), late }
+        PendingAttempt { kept, epoch: None, fingerprint: None, body: Vec::new(), late }
     }
 
-    fn statements(attempts: impl IntoIterator<Item = SheetAttempt>) -> Vec<&'static str> {
+    fn statements(attempts: impl IntoIterator<Item = PendingAttempt>) -> Vec<&'static str> {
         let attempts = attempts.into_iter().map(|attempt| ((7, attempt.kept.attempt), attempt)).collect();
-        super::attempts(&Out { attempts, ..Out::default() }).map(|write| write.sql).collect()
+        super::attempts(&PendingWrites { attempts, ..PendingWrites::default() }).map(|write| write.sql).collect()
     }
 
     #[test]

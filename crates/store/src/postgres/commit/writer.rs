@@ -1,5 +1,5 @@
-//! One line at work: it folds what waits into a transaction and sees that to its end, does it anew where others were there
-//! first, and connects again where the database was away.
+//! A writer's thread: it folds waiting commands into one transaction, retries the batch after a conflict, and reconnects when
+//! the database was away.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use redrive_core::time::{SECOND_MS, Timestamp};
 use crate::commit::command::answer;
 use crate::commit::queue::CommandQueue;
 use crate::commit::writer_status::WriterStatus;
-use crate::postgres::commit::committer::{Queued, Shared};
+use crate::postgres::commit::committer::{Queued, ReplicaContext};
 use crate::postgres::commit::due_watermarks::DueWatermarks;
-use crate::postgres::commit::prefetch::{self, Names};
+use crate::postgres::commit::prefetch::{self, TenantIds};
 use crate::postgres::commit::write_out;
-use crate::postgres::commit::writer_connection::{Failure, WriterConnection};
+use crate::postgres::commit::writer_connection::{FailureKind, WriterConnection};
 use crate::postgres::connection::failure::classify;
 use crate::postgres::rows::PgRows;
 use redrive_engine::breakers;
@@ -28,15 +28,15 @@ use redrive_engine::tx::{Tx, TxCache};
 
 /// Commands in one transaction.
 pub(crate) const BATCH_MAX_COMMANDS: usize = 1_024;
-/// How often a batch is done anew because others were there first.
-const AGAIN_MAX: u32 = 8;
-/// How long what other replicas have set for queues may go unseen.
-const QUEUES_KNOWN_MS: u64 = SECOND_MS;
-/// How long a line waits before it tries to connect again.
+/// Tries of a batch that meets conflicts.
+const TRIES_MAX: u32 = 8;
+/// How long queues are cached that other replicas may change.
+const QUEUES_CACHED_MS: u64 = SECOND_MS;
+/// Waits between attempts to reconnect.
 const RECONNECT_FIRST: Duration = Duration::from_millis(50);
 const RECONNECT_MAX: Duration = Duration::from_secs(1);
 
-/// While tenants share a line: one's thousand must not become another's wait.
+/// The same while tenants share the writer: one tenant's thousand must not delay another.
 const SHARED_BATCH_MAX_COMMANDS: usize = 128;
 
 /// All that waits, as far as it fits into one transaction.
@@ -51,34 +51,33 @@ fn with_those_behind(first: Queued, queue: &CommandQueue<Queued>) -> Vec<Queued>
     commands
 }
 
-/// A line's thread.
 pub(crate) struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<ReplicaContext>,
     connection: Option<WriterConnection>,
     known: TxCache,
-    names: Names,
+    names: TenantIds,
     watermarks: DueWatermarks,
     queues_set: u64,
     queues_known_at: Timestamp,
     reconnect_in: Duration,
-    /// The last transaction came as far as its commit: if the connection was lost then, nobody knows whether it holds.
+    /// The last transaction sent its commit: if the connection was lost after that, its outcome is unknown.
     commit_sent: bool,
     status: Arc<WriterStatus>,
 }
 
-/// Why a transaction did not hold.
-struct Failed {
+/// Why a transaction failed.
+struct BatchError {
     error: Error,
-    how: Failure,
+    how: FailureKind,
 }
 
 impl Writer {
-    pub(crate) fn new(shared: Arc<Shared>, status: Arc<WriterStatus>) -> Self {
+    pub(crate) fn new(shared: Arc<ReplicaContext>, status: Arc<WriterStatus>) -> Self {
         Self {
             shared,
             connection: None,
             known: TxCache::default(),
-            names: Names::default(),
+            names: TenantIds::default(),
             watermarks: DueWatermarks::default(),
             queues_set: 0,
             queues_known_at: Timestamp::default(),
@@ -92,70 +91,72 @@ impl Writer {
         self.make_ready();
         while let Some(first) = queue.wait() {
             let commands = with_those_behind(first, queue);
-            // Commands are guarded one by one; whatever panics beside them costs their answers, and not the thread.
+            // A panic outside of commands costs the answers of one batch, not the thread.
             if catch_unwind(AssertUnwindSafe(|| self.commit_all(commands))).is_err() {
-                tracing::error!("a writer panicked; it goes on with the next batch");
+                tracing::error!("writer panicked; continuing with the next batch");
                 self.known.forget();
                 self.connection = None;
             }
         }
     }
 
-    /// What the first batch needs is there before it comes. Where that can't be had now, the first batch tries again.
+    /// Connects and prepares statements before the first batch, which tries again if this fails.
     fn make_ready(&mut self) {
         let ready = self.connected().and_then(|()| match &mut self.connection {
             Some(connection) => prefetch::prepare(connection).and_then(|()| write_out::prepare(connection)),
             None => Ok(()),
         });
         if let Err(error) = ready {
-            tracing::debug!(%error, "a line is not ready yet");
+            tracing::debug!(%error, "writer is not connected yet");
             self.connection = None;
         }
     }
 
-    /// One transaction for all; where that fails for one command's sake, one for each, so that it costs only
-    /// itself.
+    /// Commits all in one transaction. If a command makes that fail, each gets a transaction of its own, so that a bad command
+    /// costs only itself.
     fn commit_all(&mut self, mut commands: Vec<Queued>) {
-        let Err(failed) = self.transact_anew(&mut commands) else {
+        let Err(failed) = self.transact_with_retries(&mut commands) else {
             commands.into_iter().for_each(|queued| answer(queued.command, None));
             return;
         };
-        if failed.how == Failure::Lost {
-            // Whether a commit that got no answer holds nobody knows: who sends it again finds out.
-            tracing::warn!(error = %failed.error, "the database is away");
+        if failed.how == FailureKind::ConnectionLost {
+            // The outcome of a commit without an answer is unknown; callers send the command again.
+            tracing::warn!(error = %failed.error, "database unavailable");
             self.status.failed();
-            let said = unavailable(failed.error).to_string();
-            commands.into_iter().for_each(|queued| answer(queued.command, Some(Error::Unavailable(said.clone()))));
+            let unavailable = unavailable(failed.error);
+            commands.into_iter().for_each(|queued| answer(queued.command, Some(unavailable())));
             return;
         }
         for mut queued in commands {
-            let alone = self.transact_anew(std::slice::from_mut(&mut queued)).err();
+            let alone = self.transact_with_retries(std::slice::from_mut(&mut queued)).err();
             if let Some(failed) = &alone {
-                tracing::error!(error = %failed.error, "a command could not be committed");
+                tracing::error!(error = %failed.error, "command not committed");
             }
             let failed = alone.map(|failed| match failed.how {
-                Failure::Command => failed.error,
-                Failure::Again | Failure::Lost => unavailable(failed.error),
+                FailureKind::Command => failed.error,
+                FailureKind::Conflict | FailureKind::ConnectionLost => unavailable(failed.error)(),
             });
             answer(queued.command, failed);
         }
     }
 
-    /// Once more, as long as the only trouble is that others were there first.
-    fn transact_anew(&mut self, commands: &mut [Queued]) -> std::result::Result<(), Failed> {
+    /// Retries after conflicts, and once over a new connection.
+    fn transact_with_retries(&mut self, commands: &mut [Queued]) -> std::result::Result<(), BatchError> {
         let (mut tries, mut lost) = (0, 0);
         let was_connected = self.connection.is_some();
         loop {
             let done = self.transact(commands);
             tries += 1;
             match done {
-                Err(failed) if failed.how == Failure::Again && tries < AGAIN_MAX => {
-                    tracing::debug!(error = %failed.error, "a batch is retried after a conflict");
+                Err(failed) if failed.how == FailureKind::Conflict && tries < TRIES_MAX => {
+                    tracing::debug!(error = %failed.error, "batch retried after a conflict");
                 }
-                // The connection was lost while nobody used it, or the database ended a transaction that had idled for
-                // too long, as one of a process that was suspended does. Nothing of it was committed.
-                Err(failed) if failed.how == Failure::Lost && was_connected && lost == 0 && !self.commit_sent => {
-                    tracing::debug!(error = %failed.error, "a batch is retried over a new connection");
+                // The connection was lost while idle, or the database ended a transaction that idled too long, as that of a
+                // suspended process does. Nothing of it was committed.
+                Err(failed)
+                    if failed.how == FailureKind::ConnectionLost && was_connected && lost == 0 && !self.commit_sent =>
+                {
+                    tracing::debug!(error = %failed.error, "batch retried over a new connection");
                     lost += 1;
                 }
                 done => return done,
@@ -163,10 +164,10 @@ impl Writer {
         }
     }
 
-    fn transact(&mut self, commands: &mut [Queued]) -> std::result::Result<(), Failed> {
-        self.connected().map_err(|error| Failed { error: classify(error), how: Failure::Lost })?;
+    fn transact(&mut self, commands: &mut [Queued]) -> std::result::Result<(), BatchError> {
+        self.connected().map_err(|error| BatchError { error: classify(error), how: FailureKind::ConnectionLost })?;
         let done = catch_unwind(AssertUnwindSafe(|| self.try_transact(commands))).unwrap_or_else(|_| {
-            // It may have been cut off in the middle of a statement.
+            // A statement may have been interrupted.
             self.connection = None;
             Err(Error::Unexpected("a command panicked".into()).into())
         });
@@ -176,15 +177,15 @@ impl Writer {
             return Ok(());
         };
         self.known.forget();
-        let how = noted.unwrap_or(Failure::Command);
+        let how = noted.unwrap_or(FailureKind::Command);
         let usable = |connection: &mut WriterConnection| {
-            how != Failure::Lost && !connection.is_closed() && connection.roll_back()
+            how != FailureKind::ConnectionLost && !connection.is_closed() && connection.roll_back()
         };
         if !self.connection.as_mut().is_some_and(usable) {
-            // With a transaction that may be open it is of no use to anybody.
+            // It may still have an open transaction.
             self.connection = None;
         }
-        Err(Failed { error: classify(error), how })
+        Err(BatchError { error: classify(error), how })
     }
 
     fn connected(&mut self) -> Result<()> {
@@ -194,8 +195,8 @@ impl Writer {
         self.connection = None;
         match WriterConnection::open(&self.shared.address) {
             Ok(connection) => {
-                // It may lead to another database, which took over and has not seen all that the last one had.
-                self.names = Names::default();
+                // After a failover the new database may lack the last commits of the old one.
+                self.names = TenantIds::default();
                 self.watermarks = DueWatermarks::default();
                 self.known.forget();
                 self.connection = Some(connection);
@@ -210,10 +211,10 @@ impl Writer {
         }
     }
 
-    fn look_anew(&mut self) {
+    fn refresh_cache(&mut self) {
         let (set, now) = (self.shared.queues_set.load(Ordering::SeqCst), self.shared.time.now());
         let old =
-            set != self.queues_set || now < self.queues_known_at || now.since(self.queues_known_at) >= QUEUES_KNOWN_MS;
+            set != self.queues_set || now < self.queues_known_at || now.since(self.queues_known_at) >= QUEUES_CACHED_MS;
         if old {
             (self.queues_set, self.queues_known_at) = (set, now);
         }
@@ -222,14 +223,14 @@ impl Writer {
 
     fn try_transact(&mut self, commands: &mut [Queued]) -> Result<()> {
         self.commit_sent = false;
-        self.look_anew();
+        self.refresh_cache();
         let Self { shared, connection: Some(connection), known, names, watermarks, commit_sent, .. } = self else {
-            return Err(Error::Unavailable("there is no connection".into()).into());
+            return Err(Error::Unavailable("no connection".into()).into());
         };
-        let unmet = names.unmet(commands.iter().map(|queued| &queued.prefetch));
-        if !unmet.is_empty() {
-            let met = connection.wait(unmet.meet(&connection.session, shared.time.now()));
-            names.met(&connection.noted(met)?)?;
+        let unknown = names.unknown(commands.iter().map(|queued| &queued.prefetch));
+        if !unknown.is_empty() {
+            let found = connection.wait(unknown.read(&connection.session, shared.time.now()));
+            names.remember(&connection.noted(found)?)?;
         }
         let mut rows = PgRows::new(connection, names, watermarks, shared.quiet.clone());
         let now = shared.time.read(rows.begin(commands.iter().map(|queued| &queued.prefetch))?);
@@ -264,9 +265,11 @@ impl Writer {
     }
 }
 
-fn unavailable(error: Error) -> Error {
-    match error {
-        Error::Unavailable(said) => Error::Unavailable(said),
-        other => Error::Unavailable(other.to_string()),
-    }
+/// Answers that the database can't be used now. The commands of a batch share the source.
+fn unavailable(error: Error) -> impl Fn() -> Error {
+    let source: Arc<dyn std::error::Error + Send + Sync> = match error {
+        Error::Unavailable(source) => source.into(),
+        other => Arc::new(other),
+    };
+    move || Error::Unavailable(Box::new(source.clone()))
 }

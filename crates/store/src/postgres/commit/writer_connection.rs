@@ -1,5 +1,4 @@
-//! A committer's own line to the database: a connection on its own small runtime, used by one thread, so that nothing a
-//! client does can cut a transaction off.
+//! A writer's connection. It has its own small runtime and one thread, so that no client can cancel a transaction.
 
 use std::time::Duration;
 
@@ -15,40 +14,38 @@ use crate::postgres::commit::write_out::Write;
 use crate::postgres::connection::address::Address;
 use crate::postgres::connection::failure::{classify, database, is_unavailable};
 use crate::postgres::connection::snapshot::Snapshot;
-use crate::postgres::connection::{COMMIT_ANSWER_MAX, Session, connect};
+use crate::postgres::connection::{COMMIT_ANSWER_MAX, PgSession, connect};
 use redrive_engine::error::{Error, PortResult as Result};
 
 pub(crate) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// Every statement here finds its rows by an index, one by one, however small the tables are today. None takes long: one
-/// that does holds locks that others wait for.
+/// Every statement finds its rows by an index, also while tables are small. A statement that takes long is cancelled: it
+/// holds locks that others wait for.
 const SETTINGS: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
      SET enable_bitmapscan = off; SET jit = off; SET plan_cache_mode = force_generic_plan; \
      SET statement_timeout = 15000";
 
-/// What is to be done about a statement that failed.
+/// What a failed statement means for its batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// Somebody was there first, holds a lock, or two waited for each other: the whole batch again.
-    Again,
-    /// The connection is of no more use.
-    Lost,
-    /// This very command can't be done.
+pub(crate) enum FailureKind {
+    /// Another transaction was first, holds a lock, or deadlocked with this one: the batch is retried.
+    Conflict,
+    ConnectionLost,
+    /// A command fails whenever it is tried.
     Command,
 }
 
-impl Failure {
+impl FailureKind {
     pub(crate) fn of(error: &tokio_postgres::Error) -> Self {
         match error.code() {
-            // A value that does not fit its column says nothing of the connection.
+            // A value that can't be converted says nothing about the connection.
             None if !error.is_closed() && source_is_ours(error) => Self::Command,
-            None => Self::Lost,
-            Some(code) if *code == SqlState::UNIQUE_VIOLATION || code.code().starts_with("40") => Self::Again,
-            // Whoever holds it is slow, or gone: its lock is free soon, or taken away from it.
-            Some(code) if *code == SqlState::LOCK_NOT_AVAILABLE => Self::Again,
-            // The database ended the transaction of a process that was suspended: nothing of it holds.
-            Some(code) if *code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => Self::Again,
-            Some(_) if is_unavailable(error) => Self::Lost,
+            None => Self::ConnectionLost,
+            Some(code) if *code == SqlState::UNIQUE_VIOLATION || code.code().starts_with("40") => Self::Conflict,
+            Some(code) if *code == SqlState::LOCK_NOT_AVAILABLE => Self::Conflict,
+            // The database ended the transaction of a suspended process: nothing of it was committed.
+            Some(code) if *code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => Self::Conflict,
+            Some(_) if is_unavailable(error) => Self::ConnectionLost,
             Some(_) => Self::Command,
         }
     }
@@ -60,13 +57,13 @@ fn source_is_ours(error: &tokio_postgres::Error) -> bool {
 
 pub(crate) struct WriterConnection {
     /// Dropped before the runtime that drives it.
-    pub(crate) session: Session,
+    pub(crate) session: PgSession,
     runtime: Runtime,
-    /// What moves the session's bytes.
+    /// The task that drives the session.
     driver: AbortHandle,
     answer_max: Duration,
-    /// What went wrong first since the last look.
-    failure: Option<Failure>,
+    /// The first failure since the last `take_failure`.
+    failure: Option<FailureKind>,
 }
 
 impl WriterConnection {
@@ -79,20 +76,19 @@ impl WriterConnection {
         let mut driver = None;
         let drive = |moves| driver = Some(runtime.spawn(moves).abort_handle());
         let session = runtime.block_on(connect(address, drive))?;
-        let driver = driver.ok_or_else(|| Error::Unexpected("nothing moves a connection's bytes".into()))?;
+        let driver = driver.ok_or_else(|| Error::Unexpected("a connection without a driver".into()))?;
         let mut connection = Self { session, runtime, driver, answer_max: COMMIT_ANSWER_MAX, failure: None };
         let set = connection.wait(connection.session.client.batch_execute(SETTINGS));
         connection.noted(set)?;
         Ok(connection)
     }
 
-    /// For somebody who reads everything there is.
+    /// For checks that read whole tables.
     pub(crate) fn wait_however_long(&mut self) {
         self.answer_max = Duration::MAX;
     }
 
-    /// Runs to its end what speaks to the database. A database that does not answer any more is as good as gone: its
-    /// connection ends, and with it whatever waits for an answer.
+    /// Runs a future to its end. If the database stops answering, the connection is closed and the future fails.
     pub(crate) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(async {
             let mut work = std::pin::pin!(work);
@@ -117,20 +113,20 @@ impl WriterConnection {
         self.noted(sent)
     }
 
-    pub(crate) fn take_failure(&mut self) -> Option<Failure> {
+    pub(crate) fn take_failure(&mut self) -> Option<FailureKind> {
         self.failure.take()
     }
 
-    /// Notes how it failed, for whoever decides about the batch.
+    /// Remembers how a statement failed, which decides what becomes of the batch.
     pub(crate) fn noted<T>(&mut self, result: std::result::Result<T, tokio_postgres::Error>) -> Result<T> {
         result.map_err(|error| {
-            self.failure.get_or_insert(Failure::of(&error));
+            self.failure.get_or_insert(FailureKind::of(&error));
             database(error).into()
         })
     }
 
     pub(crate) fn query(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<Row>> {
-        let Session { client, statements } = &self.session;
+        let PgSession { client, statements } = &self.session;
         let found = self.wait(async {
             let statement = statements.prepared(client, sql).await?;
             client.query(&statement, values).await
@@ -143,21 +139,22 @@ impl WriterConnection {
         Ok(self.query(sql, values)?.into_iter().next())
     }
 
-    /// Reads as readers do, within the transaction that is open.
+    /// Reads with the readers' code inside the open transaction.
     pub(crate) fn snapshot<T>(&mut self, read: impl AsyncFnOnce(Snapshot<'_>) -> Result<T>) -> Result<T> {
-        let Session { client, statements } = &self.session;
+        let PgSession { client, statements } = &self.session;
         let found = self.wait(read(Snapshot::new(client, statements)));
         found.map_err(|error| {
             let error = classify(error);
-            let how = if matches!(error, Error::Unavailable(_)) { Failure::Lost } else { Failure::Command };
+            let how =
+                if matches!(error, Error::Unavailable(_)) { FailureKind::ConnectionLost } else { FailureKind::Command };
             self.failure.get_or_insert(how);
             error.into()
         })
     }
 
-    /// How many rows it changed.
+    /// Returns the number of changed rows.
     pub(crate) fn execute(&mut self, sql: &str, values: Values<'_>) -> Result<u64> {
-        let Session { client, statements } = &self.session;
+        let PgSession { client, statements } = &self.session;
         let changed = self.wait(async {
             let statement = statements.prepared(client, sql).await?;
             client.execute(&statement, values).await
@@ -185,35 +182,35 @@ mod tests {
         connection.answer_max = Duration::from_millis(50);
         let refused = Error::from(connection.query("SELECT pg_sleep(3600)", &[]).unwrap_err());
         assert!(matches!(refused, Error::Unavailable(_)), "{refused:?}");
-        assert_eq!((connection.take_failure(), connection.is_closed()), (Some(Failure::Lost), true));
+        assert_eq!((connection.take_failure(), connection.is_closed()), (Some(FailureKind::ConnectionLost), true));
     }
 
     const INSERT: &str = "INSERT INTO met (name) VALUES ($1)";
 
-    fn line_with_names(database: &private_postgres::Database) -> WriterConnection {
+    fn connection_with_names(database: &private_postgres::Database) -> WriterConnection {
         database.sql("CREATE TABLE met (name TEXT CONSTRAINT runs_key UNIQUE)").unwrap();
         let mut connection = WriterConnection::open(&Address::parse(database.url()).unwrap()).unwrap();
         connection.execute(INSERT, &[&"before"]).unwrap();
         connection
     }
 
-    fn meet(name: &'static str) -> Write<'static> {
+    fn insert(name: &'static str) -> Write<'static> {
         Write::new(INSERT, []).with(name)
     }
 
     #[test]
     fn the_first_failed_statement_says_why() {
         let database = private_postgres::Database::fresh().unwrap();
-        let mut connection = line_with_names(&database);
+        let mut connection = connection_with_names(&database);
         let seen = |connection: &mut WriterConnection| -> i64 {
             connection.row("SELECT count(*) FROM met", &[]).unwrap().unwrap().get(0)
         };
         connection.execute("BEGIN", &[]).unwrap();
-        connection.send(&[meet("a")], false).unwrap();
+        connection.send(&[insert("a")], false).unwrap();
         assert_eq!(seen(&mut connection), 2);
-        let refused = connection.send(&[meet("b"), meet("before"), meet("c")], true).unwrap_err();
+        let refused = connection.send(&[insert("b"), insert("before"), insert("c")], true).unwrap_err();
         assert!(refused.to_string().contains("runs_key"), "{refused}");
-        assert_eq!(connection.take_failure(), Some(Failure::Again));
+        assert_eq!(connection.take_failure(), Some(FailureKind::Conflict));
         assert!(connection.roll_back());
         assert_eq!(seen(&mut connection), 1);
     }

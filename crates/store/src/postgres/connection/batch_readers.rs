@@ -8,10 +8,10 @@ use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 
-use crate::postgres::commit::committer::Shared;
+use crate::postgres::commit::committer::ReplicaContext;
 use crate::postgres::commit::due_watermarks::DueWatermarks;
-use crate::postgres::commit::prefetch::Names;
-use crate::postgres::commit::writer_connection::{Failure, WriterConnection};
+use crate::postgres::commit::prefetch::TenantIds;
+use crate::postgres::commit::writer_connection::{FailureKind, WriterConnection};
 use crate::postgres::connection::failure::classify;
 use crate::postgres::rows::PgRows;
 use redrive_engine::error::{Error, Result};
@@ -25,16 +25,16 @@ const READERS: usize = 2;
 const QUEUE_MAX: usize = 1_024;
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
-type Job = Box<dyn FnOnce(&mut BatchReader) + Send>;
+type ReadJob = Box<dyn FnOnce(&mut BatchReader) + Send>;
 
 pub(crate) struct BatchReaders {
     /// None once it is closed.
-    jobs: Mutex<Option<SyncSender<Job>>>,
+    jobs: Mutex<Option<SyncSender<ReadJob>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl BatchReaders {
-    pub(crate) fn start(shared: &Arc<Shared>) -> Result<Self> {
+    pub(crate) fn start(shared: &Arc<ReplicaContext>) -> Result<Self> {
         let (jobs, queue) = sync_channel(QUEUE_MAX);
         let queue = Arc::new(Mutex::new(queue));
         let mut threads = Vec::new();
@@ -52,7 +52,7 @@ impl BatchReaders {
         mut act: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
-        let job: Job = Box::new(move |reader| {
+        let job: ReadJob = Box::new(move |reader| {
             // Nobody may be waiting any more.
             let _ = reply.send(reader.read(&mut act));
         });
@@ -72,12 +72,12 @@ impl BatchReaders {
 }
 
 struct BatchReader {
-    shared: Arc<Shared>,
+    shared: Arc<ReplicaContext>,
     connection: Option<WriterConnection>,
 }
 
 impl BatchReader {
-    fn work(&mut self, queue: &Mutex<Receiver<Job>>) {
+    fn work(&mut self, queue: &Mutex<Receiver<ReadJob>>) {
         loop {
             let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(job) = next else { return };
@@ -92,18 +92,22 @@ impl BatchReader {
     fn read<T>(&mut self, act: &mut impl FnMut(&mut Tx<'_>) -> Result<T>) -> Result<T> {
         let was_open = self.connection.is_some();
         let (answer, how) = self.try_read(act);
-        if answer.is_err() && how == Some(Failure::Lost) && was_open { self.try_read(act).0 } else { answer }
+        if answer.is_err() && how == Some(FailureKind::ConnectionLost) && was_open {
+            self.try_read(act).0
+        } else {
+            answer
+        }
     }
 
-    fn try_read<T>(&mut self, act: &mut impl FnMut(&mut Tx<'_>) -> Result<T>) -> (Result<T>, Option<Failure>) {
+    fn try_read<T>(&mut self, act: &mut impl FnMut(&mut Tx<'_>) -> Result<T>) -> (Result<T>, Option<FailureKind>) {
         let kept = self.connection.take().filter(|connection| !connection.is_closed());
         let mut connection = match kept.map_or_else(|| WriterConnection::open(&self.shared.address), Ok) {
             Ok(connection) => connection,
-            Err(error) => return (Err(classify(error)), Some(Failure::Lost)),
+            Err(error) => return (Err(classify(error)), Some(FailureKind::ConnectionLost)),
         };
         let answer = self.read_over(&mut connection, act);
         let how = connection.take_failure();
-        if how != Some(Failure::Lost) && connection.roll_back() {
+        if how != Some(FailureKind::ConnectionLost) && connection.roll_back() {
             self.connection = Some(connection);
         }
         (answer, how)
@@ -116,7 +120,7 @@ impl BatchReader {
     ) -> Result<T> {
         let begun = connection.wait(connection.session.client.batch_execute(BEGIN));
         connection.noted(begun)?;
-        let (names, mut watermarks, mut known) = (Names::default(), DueWatermarks::default(), TxCache::default());
+        let (names, mut watermarks, mut known) = (TenantIds::default(), DueWatermarks::default(), TxCache::default());
         let mut rows = PgRows::reading(connection, &names, &mut watermarks, self.shared.quiet.clone());
         let answer = act(&mut Tx {
             rows: &mut rows,

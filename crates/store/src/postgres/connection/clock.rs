@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use redrive_core::time::Timestamp;
 
+use crate::numbers::signed;
 use redrive_engine::clock::{Clock, SystemClock};
 
 /// What the clock of the database says, in milliseconds.
@@ -52,5 +53,5 @@ impl Time {
 }
 
 fn elapsed_ms() -> i64 {
-    i64::try_from(SystemClock.elapsed().as_millis()).unwrap_or(i64::MAX)
+    signed(SystemClock.elapsed().as_millis())
 }

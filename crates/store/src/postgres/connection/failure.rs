@@ -1,29 +1,16 @@
-//! What an error of PostgreSQL means to callers: not now, or not expected. Its text names no password: the driver's errors
-//! never hold one.
+//! What an error of PostgreSQL means to callers: the database can't be used now, or a statement failed. The driver's errors
+//! never hold a password.
 
 use tokio_postgres::error::SqlState;
 
-use redrive_engine::error::{BoxError, Error};
+use redrive_engine::error::Error;
 
-/// Tells a database that can't be used now from a statement that was wrong.
-pub(crate) fn classify(error: impl Into<Error>) -> Error {
-    match error.into() {
-        Error::Storage(source) => match source.downcast_ref::<tokio_postgres::Error>() {
-            Some(postgres) if is_unavailable(postgres) => Error::Unavailable(said(postgres)),
-            Some(postgres) => Error::Unexpected(format!("PostgreSQL: {}", said(postgres))),
-            None => Error::Storage(source),
-        },
-        other => other,
-    }
-}
+/// An error of PostgreSQL with the server's message; the driver's own text names only the kind of error.
+#[derive(Debug, thiserror::Error)]
+#[error("PostgreSQL: {}", message(.0))]
+pub(crate) struct PgError(#[source] tokio_postgres::Error);
 
-/// The same for an error of the driver.
-pub(crate) fn database(error: tokio_postgres::Error) -> Error {
-    classify(BoxError::from(error))
-}
-
-/// The driver keeps what the server said one level down.
-pub(crate) fn said(error: &tokio_postgres::Error) -> String {
+pub(crate) fn message(error: &tokio_postgres::Error) -> String {
     match (error.as_db_error(), std::error::Error::source(error)) {
         (Some(db), _) => format!("{} ({})", db.message(), db.code().code()),
         (None, Some(source)) => format!("{error}: {source}"),
@@ -31,7 +18,25 @@ pub(crate) fn said(error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// Whether nothing can be read or written now, rather than that the statement was wrong.
+/// Tells a database that can't be used now from a statement that failed.
+pub(crate) fn classify(error: impl Into<Error>) -> Error {
+    match error.into() {
+        Error::Storage(source) => match source.downcast::<tokio_postgres::Error>() {
+            Ok(error) => database(*error),
+            Err(source) => Error::Storage(source),
+        },
+        other => other,
+    }
+}
+
+/// The same for an error of the driver.
+pub(crate) fn database(error: tokio_postgres::Error) -> Error {
+    let unavailable = is_unavailable(&error);
+    let source = Box::new(PgError(error));
+    if unavailable { Error::Unavailable(source) } else { Error::Storage(source) }
+}
+
+/// Whether nothing can be read or written now, rather than that the statement failed.
 pub(crate) fn is_unavailable(error: &tokio_postgres::Error) -> bool {
     let Some(code) = error.code() else { return true };
     // Classes: connection, transaction rolled back by the server, resources, the operator, the system itself.

@@ -54,23 +54,23 @@ pub(crate) async fn within<T>(most: Duration, work: impl Future<Output = PortRes
 pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A connection, and what it has prepared.
-pub(crate) struct Session {
+pub(crate) struct PgSession {
     pub(crate) client: Client,
     pub(crate) statements: Statements,
 }
 
-impl Session {
+impl PgSession {
     pub(crate) fn snapshot(&self) -> Snapshot<'_> {
         Snapshot::new(&self.client, &self.statements)
     }
 }
 
 /// Connects; `drive` gets what moves the bytes, before the first of them has to.
-pub(crate) async fn connect(address: &Address, drive: impl FnOnce(Driver)) -> Result<Session> {
+pub(crate) async fn connect(address: &Address, drive: impl FnOnce(Driver)) -> Result<PgSession> {
     within(CONNECT_MAX, open(address, drive)).await
 }
 
-async fn open(address: &Address, drive: impl FnOnce(Driver)) -> PortResult<Session> {
+async fn open(address: &Address, drive: impl FnOnce(Driver)) -> PortResult<PgSession> {
     let client = match &address.tls {
         Some(tls) => {
             let (client, connection) = address.config.connect(tls.clone()).await?;
@@ -84,7 +84,7 @@ async fn open(address: &Address, drive: impl FnOnce(Driver)) -> PortResult<Sessi
         }
     };
     client.batch_execute(LIMITS).await?;
-    let session = Session { client, statements: Statements::default() };
+    let session = PgSession { client, statements: Statements::default() };
     check(&session).await?;
     Ok(session)
 }
@@ -92,14 +92,14 @@ async fn open(address: &Address, drive: impl FnOnce(Driver)) -> PortResult<Sessi
 fn ended(result: std::result::Result<(), tokio_postgres::Error>) {
     if let Err(error) = result {
         tracing::debug!(
-            error = crate::postgres::connection::failure::said(&error),
+            error = crate::postgres::connection::failure::message(&error),
             "a connection to the database ended"
         );
     }
 }
 
 /// An acknowledged report has to be on disk, whatever somebody has set for this database or role.
-async fn check(session: &Session) -> PortResult<()> {
+async fn check(session: &PgSession) -> PortResult<()> {
     let sql = "SELECT current_setting('server_version_num')::bigint, current_setting('fsync'), \
          current_setting('synchronous_commit'), current_setting('server_encoding')";
     let row = session.client.query_one(sql, &[]).await?;

@@ -1,24 +1,64 @@
-//! The connection that tells other replicas of due runs, and hears of theirs.
+//! The LISTEN connection: tells other replicas of due runs, and wakes lease calls when they do.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 use tokio_postgres::{AsyncMessage, NoTls};
 
-use crate::postgres::commit::wakeups::{CHANNEL, Wakeups};
 use crate::postgres::connection::address::Address;
 use crate::postgres::connection::{CONNECT_MAX, within};
 use redrive_engine::error::{Error, PortResult as Result};
 
-/// Others are told at most this often.
-const TELL_EVERY: Duration = Duration::from_millis(100);
+/// Other replicas are notified at most this often.
+const NOTIFY_EVERY: Duration = Duration::from_millis(100);
 /// How long to wait before connecting again.
 const RECONNECT: Duration = Duration::from_secs(1);
+
+/// The channel of notifications.
+const CHANNEL: &str = "redrive_due";
+
+/// Wakes waiting lease calls when a run may have fallen due. A hint: they also poll.
+#[derive(Clone)]
+pub(crate) struct Wakeups {
+    wake: Arc<watch::Sender<u64>>,
+    /// A notification is to be sent.
+    to_send: Arc<Notify>,
+    any: Arc<AtomicBool>,
+}
+
+impl Wakeups {
+    pub(crate) fn new() -> Self {
+        Self { wake: Arc::new(watch::channel(0).0), to_send: Arc::default(), any: Arc::default() }
+    }
+
+    pub(crate) fn waiting(&self) -> watch::Receiver<u64> {
+        self.wake.subscribe()
+    }
+
+    /// A commit of this replica made a run due.
+    pub(crate) fn due(&self) {
+        self.heard();
+        if !self.any.swap(true, Ordering::SeqCst) {
+            self.to_send.notify_one();
+        }
+    }
+
+    /// Another replica's commit did.
+    fn heard(&self) {
+        self.wake.send_modify(|n| *n = n.wrapping_add(1));
+    }
+
+    /// Whether a run has fallen due since the last notification.
+    fn take(&self) -> bool {
+        self.any.swap(false, Ordering::SeqCst)
+    }
+}
 
 pub(crate) struct Notifier {
     stop: watch::Sender<bool>,
@@ -32,7 +72,7 @@ impl Notifier {
             .name("wakeups".into())
             .spawn(move || {
                 let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
-                // Without it other replicas' due runs are found by polling; it goes on after a panic all the same.
+                // Without this thread other replicas' due runs are found by polling; it restarts after a panic.
                 let work = || runtime.block_on(work(&address, &wakeups, stopped.clone()));
                 while catch_unwind(AssertUnwindSafe(work)).is_err() {
                     tracing::error!("the LISTEN connection's thread panicked; connecting again");
@@ -57,7 +97,7 @@ async fn work(address: &Address, wakeups: &Wakeups, mut stopped: watch::Receiver
         tokio::select! {
             ended = listen(address, wakeups) => {
                 if let Err(error) = ended {
-                    tracing::debug!(%error, "nobody tells of due runs for now");
+                    tracing::debug!(%error, "LISTEN connection lost; falling back to polling");
                 }
             }
             _ = stopped.wait_for(|stop| *stop) => return,
@@ -93,7 +133,7 @@ where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
     T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
-    let hear = async {
+    let listen = async {
         loop {
             match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
                 Some(Ok(AsyncMessage::Notification(_))) => wakeups.heard(),
@@ -103,21 +143,21 @@ where
             }
         }
     };
-    let tell = async {
+    let notify = async {
         client.batch_execute(&format!("LISTEN {CHANNEL}")).await?;
-        // What fell due while nobody listened.
+        // Runs may have fallen due while nobody listened.
         wakeups.heard();
         loop {
-            wakeups.to_tell.notified().await;
+            wakeups.to_send.notified().await;
             if wakeups.take() {
                 client.batch_execute(&format!("NOTIFY {CHANNEL}")).await?;
             }
-            sleep(TELL_EVERY).await;
+            sleep(NOTIFY_EVERY).await;
         }
     };
     tokio::select! {
-        ended = hear => ended,
-        ended = tell => ended,
+        ended = listen => ended,
+        ended = notify => ended,
     }
 }
 
@@ -125,7 +165,7 @@ where
 mod tests {
     use super::*;
 
-    /// Left to itself it would connect again and again, as fast as it can.
+    /// Otherwise it would reconnect for ever.
     #[test]
     fn the_listening_thread_ends_with_its_store() {
         let nowhere = Address::parse("postgres://nobody@127.0.0.1:1/nothing").unwrap();

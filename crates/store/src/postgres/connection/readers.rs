@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::postgres::connection::address::Address;
 use crate::postgres::connection::snapshot::Snapshot;
-use crate::postgres::connection::{Session, connect};
+use crate::postgres::connection::{PgSession, connect};
 use redrive_engine::error::{Error, PortResult, Result};
 
 /// Reads that go on at once; others wait their turn.
@@ -24,7 +24,7 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 #[derive(Clone)]
 pub(crate) struct Readers {
     address: Address,
-    idle: Arc<Mutex<Vec<Session>>>,
+    idle: Arc<Mutex<Vec<PgSession>>>,
     turns: Arc<Semaphore>,
 }
 
@@ -33,7 +33,7 @@ impl Readers {
         Self { address, idle: Arc::default(), turns: Arc::new(Semaphore::new(count)) }
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Session>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<PgSession>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -55,7 +55,7 @@ impl Readers {
     }
 
     /// A connection for whoever writes beside the committer.
-    pub(crate) async fn connect(&self) -> Result<Session> {
+    pub(crate) async fn connect(&self) -> Result<PgSession> {
         let here = tokio::runtime::Handle::current();
         // It ends with its client, which the session owns.
         connect(&self.address, |driver| drop(here.spawn(driver))).await
@@ -69,7 +69,7 @@ impl Readers {
 
 /// One read's connection. Dropped before [`View::done`], it is closed.
 pub(crate) struct View {
-    session: Session,
+    session: PgSession,
     readers: Readers,
     _turn: OwnedSemaphorePermit,
 }

@@ -7,7 +7,7 @@ use redrive_core::lifecycle::Outcome;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 
-use crate::postgres::commit::unit_of_work::{SheetAttempt, SheetMove, SheetPayload, SheetSent};
+use crate::postgres::commit::unit_of_work::{PendingAttempt, PendingMove, PendingPayload, PendingSent};
 use crate::postgres::reads::columns::{bytes, owned};
 use crate::postgres::rows::PgRows;
 use redrive_engine::codec::encode;
@@ -27,13 +27,13 @@ static LAST_OF: LazyLock<String> = LazyLock::new(|| {
 });
 
 impl PgRows<'_> {
-    /// The last one up to `last` that this batch has kept, and that is `wanted`.
-    fn kept_now(&self, run: i64, last: u32, wanted: impl Fn(&StoredAttempt) -> bool) -> Option<&StoredAttempt> {
+    /// The last pending attempt up to `last` that is `wanted`.
+    fn pending(&self, run: i64, last: u32, wanted: impl Fn(&StoredAttempt) -> bool) -> Option<&StoredAttempt> {
         let mut newest_first = self.unit.out.attempts.range((run, 0)..=(run, last)).rev();
         newest_first.find(|(_, attempt)| wanted(&attempt.kept)).map(|(_, attempt)| &attempt.kept)
     }
 
-    /// Of two that may be the last, the later one.
+    /// The later of a pending and a stored attempt.
     fn later(
         &self,
         run: i64,
@@ -41,10 +41,10 @@ impl PgRows<'_> {
         stored: Option<StoredAttempt>,
         wanted: impl Fn(&StoredAttempt) -> bool,
     ) -> Option<StoredAttempt> {
-        match (self.kept_now(run, last, wanted), stored) {
+        match (self.pending(run, last, wanted), stored) {
             (Some(now), Some(stored)) if stored.attempt > now.attempt => Some(stored),
             (Some(now), _) => Some(now.clone()),
-            // The batch may have put another end in its place.
+            // The batch may have replaced it.
             (None, stored) => stored.filter(|kept| !self.unit.out.attempts.contains_key(&(run, kept.attempt))),
         }
     }
@@ -89,7 +89,7 @@ impl AttemptRows for PgRows<'_> {
     }
 
     fn last_origin(&mut self, run: i64) -> Result<Option<String>> {
-        if let Some(kept) = self.kept_now(run, u32::MAX, |_| true) {
+        if let Some(kept) = self.pending(run, u32::MAX, |_| true) {
             return Ok(Some(kept.origin.clone()));
         }
         let sql = "SELECT origin FROM attempts WHERE run = $1 ORDER BY attempt DESC LIMIT 1";
@@ -97,7 +97,7 @@ impl AttemptRows for PgRows<'_> {
     }
 
     fn put_attempt(&mut self, ended: &NewAttempt<'_>, now: Timestamp) -> Result<()> {
-        let kept = SheetAttempt {
+        let kept = PendingAttempt {
             kept: StoredAttempt {
                 attempt: ended.attempt,
                 outcome: ended.outcome,
@@ -144,7 +144,7 @@ impl AttemptRows for PgRows<'_> {
     }
 
     fn insert_revision(&mut self, made: &NewRevision<'_>, now: Timestamp) -> Result<()> {
-        let payload = SheetPayload {
+        let payload = PendingPayload {
             kind: position(PayloadKind::ALL, &made.payload.kind),
             digest: made.payload.digest.to_vec(),
             about: made.about.clone(),
@@ -157,12 +157,12 @@ impl AttemptRows for PgRows<'_> {
     }
 
     fn put_sent(&mut self, run: i64, attempt: u32, epoch: u64, sent: &NewSent) -> Result<()> {
-        let new = SheetSent { epoch: epoch.cast_signed(), changes: sent.changes.clone(), body: sent.body.clone() };
+        let new = PendingSent { epoch: epoch.cast_signed(), changes: sent.changes.clone(), body: sent.body.clone() };
         let kept = self.unit.out.sent.entry((run, attempt));
-        // A released attempt's number is given out again: the newer lease's payload is what it got.
+        // A released attempt's number is used again: the newer lease's payload counts.
         kept.and_modify(|kept| {
             if new.epoch > kept.epoch {
-                *kept = SheetSent { epoch: new.epoch, changes: new.changes.clone(), body: new.body.clone() };
+                *kept = PendingSent { epoch: new.epoch, changes: new.changes.clone(), body: new.body.clone() };
             }
         })
         .or_insert(new);
@@ -170,7 +170,7 @@ impl AttemptRows for PgRows<'_> {
     }
 
     fn insert_move(&mut self, moved: &NewMove<'_>, now: Timestamp) -> Result<()> {
-        self.unit.out.moves.push(SheetMove {
+        self.unit.out.moves.push(PendingMove {
             run: moved.run,
             at: now.as_millis(),
             from: position(StateName::ALL, &moved.from),

@@ -1,8 +1,9 @@
-//! Breakers: read by every batch that asks them, moved by one batch at a time over all replicas.
+//! Breakers: any batch reads them, one batch at a time over all replicas changes them.
 
+use crate::numbers::{counted, signed};
 use crate::shared::records::{BREAKER_COLUMNS, BREAKER_ENTRY, read_entry, read_into};
 use std::collections::{HashMap, HashSet};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use redrive_core::breaker::{Breaker, Key, Scope};
 use redrive_core::text::{Label, Text};
@@ -18,15 +19,15 @@ use redrive_engine::error::{BoxError, PortResult as Result};
 use redrive_engine::model::Swept;
 use redrive_engine::ports::rows::{BreakerRows, PutBreaker};
 
-/// Who moves breakers holds this until its commit.
+/// Held until the commit by the batch that changes breakers.
 const LOCK: i64 = 0x7265_6472_6976_6511;
 
-/// The last generation, and whether any breaker of everybody's has a row.
+/// The last generation, and whether any breaker that spans tenants has a row.
 pub(crate) const GENERATION: &str = "SELECT coalesce((SELECT last FROM breaker_generation), 0),
      EXISTS (SELECT 1 FROM breakers WHERE tenant IS NULL)::int::bigint";
 static FROM: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {BREAKER_COLUMNS} FROM breakers b LEFT JOIN tenants t ON t.id = b.tenant"));
-/// What a batch concerns: all that are not closed, those of its tenants, and those named.
+/// The breakers of a batch: all that are not closed, those of its tenants, and those named.
 pub(crate) static CONCERNED: LazyLock<String> =
     LazyLock::new(|| format!("{} WHERE b.open = 1 OR b.tenant = ANY($1) OR b.name = ANY($2)", *FROM));
 static NAMED: LazyLock<String> = LazyLock::new(|| format!("{} WHERE b.name = ANY($1)", *FROM));
@@ -36,21 +37,65 @@ static IDLE: LazyLock<String> =
 static EVENTS: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {BREAKER_ENTRY} FROM breaker_events WHERE name = $1 ORDER BY id DESC LIMIT $2"));
 
+/// Breakers that this replica's cache may hold; beyond this the cache is cleared.
+const KNOWN_MAX: usize = 20_000;
+
+/// Breakers that have seen nothing but successes. They have no row, so that a success beside successes locks nothing; a
+/// replica remembers them until a failure makes a row.
+#[derive(Default)]
+pub(crate) struct QuietBreakers {
+    all: Mutex<HashMap<Key, Breaker>>,
+    /// The last generation when this replica first read it.
+    since: OnceLock<u64>,
+}
+
+impl QuietBreakers {
+    fn all(&self) -> MutexGuard<'_, HashMap<Key, Breaker>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Attempts of earlier generations say nothing about a breaker that this replica does not know.
+    pub(crate) fn since(&self, last: u64) -> u64 {
+        *self.since.get_or_init(|| last)
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Option<Breaker> {
+        self.all().get(key).cloned()
+    }
+
+    /// Remembers what a committed batch has seen.
+    pub(crate) fn keep(&self, seen: Vec<(Key, Option<Breaker>)>) {
+        if seen.is_empty() {
+            return;
+        }
+        let mut all = self.all();
+        if all.len() >= KNOWN_MAX {
+            all.clear();
+        }
+        for (key, breaker) in seen {
+            match breaker {
+                Some(breaker) => drop(all.insert(key, breaker)),
+                None => drop(all.remove(&key)),
+            }
+        }
+    }
+}
+
 /// What a batch has done to breakers.
 #[derive(Default)]
 pub(crate) struct BreakerWork {
     pub(crate) locked: bool,
-    /// As they stood when the batch began.
+    /// Prefetched at the beginning of the batch: generation and breakers.
     pub(crate) read: Option<(Vec<Row>, Vec<Row>)>,
-    /// The tenants that the batch was known to concern, in order: all of their rows are read.
+    /// The tenants of the batch, in order: all of their rows were read.
     pub(crate) tenants: Vec<i64>,
     /// How many rows each of them has.
     counts: HashMap<i64, usize>,
-    /// Whether everybody's have any rows.
+    /// Whether any breaker that spans tenants has a row.
     any_shared: bool,
-    /// Names that were asked for beside them.
+    /// TenantIds that were asked for beside them.
     asked: HashSet<Label>,
-    /// For the replica's memory, once it is committed; none where there is a row now.
+    /// For the replica's cache after the commit; None where there is a row now.
     pub(crate) quiet: Vec<(Key, Option<Breaker>)>,
 }
 
@@ -61,7 +106,7 @@ impl BreakerWork {
 }
 
 impl PgRows<'_> {
-    /// The breakers of everybody that watch the runs of the batch.
+    /// The breakers that span tenants and watch the runs of the batch.
     fn shared_names(&self) -> HashSet<Label> {
         let runs = self.unit.runs.values().map(|run| &run.row);
         let watched: HashSet<_> = runs
@@ -118,7 +163,7 @@ impl BreakerRows for PgRows<'_> {
                 continue;
             }
             if key.tenant().is_none() {
-                // The other runs of the batch will ask for theirs.
+                // The other runs of the batch need theirs too.
                 names.extend(self.shared_names());
             }
             names.insert(name);
@@ -147,11 +192,11 @@ impl BreakerRows for PgRows<'_> {
         }
         let found = self.ask_one("SELECT count(*) FROM breakers WHERE tenant = $1", &[&tenant])?;
         let count = found.map_or(Ok(0), |row| number(&row, 0))?;
-        Ok(usize::try_from(count).unwrap_or(usize::MAX))
+        Ok(counted(count))
     }
 
     fn idle_breakers(&mut self, since: Timestamp, most: usize) -> Result<ReadBreakers> {
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let most = signed(most);
         readable(&self.ask(&IDLE, &[&since.as_millis(), &most])?)
     }
 
@@ -159,7 +204,7 @@ impl BreakerRows for PgRows<'_> {
         if self.only_reads() {
             return Ok(false);
         }
-        // Another batch may have written it anew since.
+        // Another batch may have replaced it.
         let sql = "WITH taken AS (DELETE FROM breakers WHERE name = $3 AND life = $4 RETURNING *)
              INSERT INTO set_aside (at, source, why, body)
              SELECT $1, 'breakers', $2, to_json(taken)::text FROM taken";
@@ -218,7 +263,7 @@ impl BreakerRows for PgRows<'_> {
     }
 
     fn delete_breaker(&mut self, key: &Key, quiet: &Breaker) -> Result<()> {
-        // Without the lock nobody has looked at a row, because there was none.
+        // Without the lock there was no row to read.
         if self.breakers.locked {
             self.run("DELETE FROM breakers WHERE name = $1", &[&key.name().as_str().as_bytes()])?;
         }
@@ -243,7 +288,7 @@ impl BreakerRows for PgRows<'_> {
     fn forget_breaker_events(&mut self, name: &Label, kept: usize) -> Result<()> {
         let sql = "DELETE FROM breaker_events WHERE name = $1 AND id <= (
              SELECT id FROM breaker_events WHERE name = $1 ORDER BY id DESC LIMIT 1 OFFSET $2)";
-        let kept = i64::try_from(kept).unwrap_or(i64::MAX);
+        let kept = signed(kept);
         self.run(sql, &[&name.as_str().as_bytes(), &kept])?;
         Ok(())
     }
@@ -251,13 +296,13 @@ impl BreakerRows for PgRows<'_> {
     fn trim_breaker_events(&mut self, before: Timestamp, most: usize) -> Result<Swept> {
         let sql = "DELETE FROM breaker_events WHERE id IN (
              SELECT id FROM (SELECT id, at FROM breaker_events ORDER BY id LIMIT $2) AS oldest WHERE at < $1)";
-        let limit = i64::try_from(most).unwrap_or(i64::MAX);
-        let gone = usize::try_from(self.run(sql, &[&before.as_millis(), &limit])?).unwrap_or(usize::MAX);
+        let limit = signed(most);
+        let gone = counted(self.run(sql, &[&before.as_millis(), &limit])?);
         Ok(Swept { looked_at: gone, moved: gone, more: gone == most })
     }
 
     fn breaker_events(&mut self, name: &Label, most: usize) -> Result<Vec<BreakerEntry>> {
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let most = signed(most);
         self.ask(&EVENTS, &[&name.as_str().as_bytes(), &most])?.iter().map(read_entry).collect()
     }
 }

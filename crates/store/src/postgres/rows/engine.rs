@@ -1,4 +1,4 @@
-//! What the engine and the keys need. Counters wait for the end of the batch, and are appended.
+//! Stamps, absences, keys, trims and counters. Counters are appended at the end of the batch.
 
 use redrive_core::absence::Absence;
 use redrive_core::money::{Spend, Usd};
@@ -6,7 +6,8 @@ use redrive_core::text::Label;
 use redrive_core::time::{HOUR_MS, Timestamp};
 use redrive_core::wire::Role;
 
-use crate::postgres::commit::fold::{FOLD_LOCK, hour_of_part, part_name};
+use crate::numbers::{counted, signed};
+use crate::postgres::commit::fold::{FOLD_LOCK, hour_of_partition, partition_name};
 use crate::postgres::reads::columns::{Columns as _, number, text};
 use crate::postgres::rows::PgRows;
 use redrive_engine::error::{BoxError, PortResult as Result};
@@ -14,10 +15,6 @@ use redrive_engine::model::{KeyRecord, Swept};
 use redrive_engine::ports::rows::EngineRows;
 use redrive_engine::runs::document::position;
 use redrive_engine::tally::Tally;
-
-fn limit(most: usize) -> i64 {
-    i64::try_from(most).unwrap_or(i64::MAX)
-}
 
 impl EngineRows for PgRows<'_> {
     fn last_seen(&mut self) -> Result<Option<Timestamp>> {
@@ -43,7 +40,7 @@ impl EngineRows for PgRows<'_> {
         self.run(sql, &[&absence.since.as_millis(), &absence.until.as_millis()])?;
         let forget =
             "DELETE FROM absences WHERE since <= (SELECT since FROM absences ORDER BY since DESC LIMIT 1 OFFSET $1)";
-        self.run(forget, &[&limit(kept)])?;
+        self.run(forget, &[&signed(kept)])?;
         Ok(())
     }
 
@@ -56,19 +53,19 @@ impl EngineRows for PgRows<'_> {
         self.ask(sql, &[&then.as_millis()])?.iter().map(read).collect()
     }
 
-    /// The log is parted by the hour: what is old enough goes as a whole, and leaves nothing to vacuum.
+    /// The change log has a partition per hour; old ones are dropped whole and leave nothing to vacuum.
     fn trim_changes(&mut self, before: Timestamp, most: usize) -> Result<Swept> {
         self.ask_one("SELECT pg_advisory_xact_lock($1)", &[&FOLD_LOCK])?;
         let parts = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'changes'::regclass";
         let mut old = Vec::new();
         for row in self.ask(parts, &[])? {
-            old.extend(hour_of_part(text(&row, 0)?).filter(|hour| hour.plus_ms(HOUR_MS) <= before));
+            old.extend(hour_of_partition(text(&row, 0)?).filter(|hour| hour.plus_ms(HOUR_MS) <= before));
         }
         old.sort_unstable();
         let looked_at = old.len();
         old.truncate(most);
         for hour in &old {
-            self.run(&format!("DROP TABLE {}", part_name(*hour)), &[])?;
+            self.run(&format!("DROP TABLE {}", partition_name(*hour)), &[])?;
         }
         Ok(Swept { looked_at, moved: old.len(), more: looked_at > old.len() })
     }
@@ -76,13 +73,13 @@ impl EngineRows for PgRows<'_> {
     fn trim_ledger(&mut self, before: Timestamp, most: usize) -> Result<Swept> {
         let sql = "DELETE FROM steps WHERE id IN (SELECT id FROM steps WHERE run IS NULL AND used_at < $1
              ORDER BY used_at LIMIT $2 FOR UPDATE SKIP LOCKED)";
-        let gone = self.run(sql, &[&before.as_millis(), &limit(most)])?;
-        let gone = usize::try_from(gone).unwrap_or(usize::MAX);
+        let gone = self.run(sql, &[&before.as_millis(), &signed(most)])?;
+        let gone = counted(gone);
         Ok(Swept { looked_at: gone, moved: gone, more: gone == most })
     }
 
     fn touch(&mut self) -> Result<()> {
-        // It comes and goes in one transaction, under a name that no other connection uses.
+        // Inserted and deleted in one transaction, under a name that no other connection uses.
         self.run("INSERT INTO stamps (replica, at) VALUES ('touch-' || pg_backend_pid(), 0)", &[])?;
         self.run("DELETE FROM stamps WHERE replica = 'touch-' || pg_backend_pid()", &[])?;
         Ok(())

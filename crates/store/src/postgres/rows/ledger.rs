@@ -1,5 +1,5 @@
-//! The ledger: asked entry by entry, since few attempts report steps; doubts about what is still open wait for the end of
-//! the batch, since every attempt has an end.
+//! The ledger: steps are read and written one by one, since few attempts report any. Open effects that become unknown wait for
+//! the end of the batch, since every attempt ends.
 
 use crate::shared::records::{MERGED_STEPS, Record as _, STEP_COLUMNS, STEP_FACTS, read_merged};
 use std::sync::LazyLock;
@@ -25,7 +25,7 @@ static OF_RUN: LazyLock<String> =
 static MERGED_OF_RUN: LazyLock<String> = LazyLock::new(|| format!("{MERGED_STEPS} $1"));
 static BETWEEN: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {STEP_COLUMNS} FROM steps WHERE run = $1 AND key >= $2 AND key < $3"));
-/// Locked: two runs that begin the same effect take turns.
+/// Locked, so that two runs that begin the same effect take turns.
 static HOLDER: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT {STEP_COLUMNS} FROM steps WHERE tenant = $1 AND key = $2 AND effect = 1 AND named = 1 AND holds = 1 FOR UPDATE"
@@ -44,12 +44,12 @@ impl PgRows<'_> {
         self.ask(sql, values)?.iter().map(StepRow::read).collect()
     }
 
-    /// Entries of runs that were just made, or whose doubts are not written yet, are asked for after that.
+    /// Steps may depend on doubts that are not written yet.
     fn write_doubts(&mut self) -> Result<()> {
         if self.unit.out.doubts.is_empty() { Ok(()) } else { self.write_out() }
     }
 
-    /// A run without entries needs no look.
+    /// A new run has no steps in the database.
     fn has_no_steps(&self, run: i64) -> bool {
         self.unit.runs.get(&run).is_some_and(|kept| kept.new.is_some() && !kept.has_steps)
     }
@@ -184,7 +184,7 @@ impl LedgerRows for PgRows<'_> {
     }
 
     fn doubt_open_effects(&mut self, run: i64, now: Timestamp) -> Result<()> {
-        // A run that has none under way, as its row says, has none to doubt.
+        // The row counts open effects.
         let none = self.unit.runs.get(&run).is_some_and(|kept| kept.row.run.effects.open == 0 && !kept.has_steps);
         if !none {
             self.unit.out.doubts.insert(run, now.as_millis());

@@ -1,6 +1,5 @@
-//! Rows as PostgreSQL keeps them: read in bulk before a batch, worked on in memory, written in bulk at its end. What few
-//! commands need is asked for there and then; whatever is still to be written goes out first. Here are the names; the
-//! other kinds have a file each.
+//! The engine's rows over PostgreSQL: prefetched before a batch, changed in memory, written at its end. What few commands need
+//! is read and written directly. This file has the names; each other aggregate has its own.
 
 pub(crate) mod attempts;
 pub(crate) mod breakers;
@@ -18,15 +17,16 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::time::Timestamp;
 use tokio_postgres::Row;
 
+use crate::numbers::signed;
 use crate::postgres::commit::due_watermarks::DueWatermarks;
-use crate::postgres::commit::prefetch::Names;
-use crate::postgres::commit::quiet::Quiet;
+use crate::postgres::commit::prefetch::TenantIds;
 use crate::postgres::commit::unit_of_work::UnitOfWork;
 use crate::postgres::commit::writer_connection::{Values, WriterConnection};
 use crate::postgres::reads::columns::{number, owned};
 use crate::postgres::reads::due::QUEUES_OF;
 use crate::postgres::rows::breakers::BreakerWork;
-use crate::postgres::rows::operations::Items;
+use crate::postgres::rows::breakers::QuietBreakers;
+use crate::postgres::rows::operations::ItemCache;
 use crate::postgres::rows::waiting::Scheduled;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::names::tenant_names::NameKind;
@@ -35,37 +35,44 @@ use redrive_engine::ports::rows::NameRows;
 /// The rows of one open transaction.
 pub(crate) struct PgRows<'a> {
     pub(crate) connection: &'a mut WriterConnection,
-    /// Of tenants that this line has met.
-    pub(crate) names: &'a Names,
+    pub(crate) names: &'a TenantIds,
     pub(crate) unit: UnitOfWork,
-    /// Breakers that have seen nothing but successes, over all batches of this replica.
-    pub(crate) quiet: Arc<Quiet>,
+    pub(crate) quiet: Arc<QuietBreakers>,
     pub(crate) breakers: BreakerWork,
     pub(crate) scheduled: Scheduled,
-    pub(crate) items: Items,
-    /// How far back due runs have to be looked for.
+    pub(crate) items: ItemCache,
     pub(crate) watermarks: &'a mut DueWatermarks,
-    /// What is read stays as it is until the commit; false where nothing is written.
+    /// Whether reads lock their rows; false for read-only transactions.
     locks: bool,
 }
 
 impl<'a> PgRows<'a> {
     pub(crate) fn new(
         connection: &'a mut WriterConnection,
-        names: &'a Names,
+        names: &'a TenantIds,
         watermarks: &'a mut DueWatermarks,
-        quiet: Arc<Quiet>,
+        quiet: Arc<QuietBreakers>,
     ) -> Self {
         let (unit, breakers, scheduled) = (UnitOfWork::default(), BreakerWork::default(), Scheduled::default());
-        Self { connection, names, unit, quiet, breakers, scheduled, items: Items::default(), watermarks, locks: true }
+        Self {
+            connection,
+            names,
+            unit,
+            quiet,
+            breakers,
+            scheduled,
+            items: ItemCache::default(),
+            watermarks,
+            locks: true,
+        }
     }
 
-    /// For whoever only reads: nobody waits for it, and it waits for nobody.
+    /// For a read-only transaction: it waits for no lock and holds none.
     pub(crate) fn reading(
         connection: &'a mut WriterConnection,
-        names: &'a Names,
+        names: &'a TenantIds,
         watermarks: &'a mut DueWatermarks,
-        quiet: Arc<Quiet>,
+        quiet: Arc<QuietBreakers>,
     ) -> Self {
         Self { locks: false, ..Self::new(connection, names, watermarks, quiet) }
     }
@@ -74,12 +81,12 @@ impl<'a> PgRows<'a> {
         !self.locks
     }
 
-    /// A statement that ends in `FOR UPDATE`, as this transaction sends it.
+    /// Removes `FOR UPDATE` in a read-only transaction.
     pub(crate) fn locking<'s>(&self, sql: &'s str) -> &'s str {
         if self.locks { sql } else { sql.strip_suffix(" FOR UPDATE").unwrap_or(sql) }
     }
 
-    /// Asks for what the batch did not read before, and has not changed.
+    /// Reads what the batch has not changed.
     pub(crate) fn ask(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<Row>> {
         self.connection.query(sql, values)
     }
@@ -88,7 +95,7 @@ impl<'a> PgRows<'a> {
         self.connection.row(sql, values)
     }
 
-    /// Asks for what the batch may have changed: that is written first.
+    /// Writes what the batch has changed, then reads.
     pub(crate) fn ask_after(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<Row>> {
         self.write_out()?;
         self.connection.query(sql, values)
@@ -135,7 +142,7 @@ impl NameRows for PgRows<'_> {
     }
 
     fn queue_numbers(&mut self, most: usize) -> Result<Vec<i64>> {
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let most = signed(most);
         self.ask("SELECT id FROM queues ORDER BY id LIMIT $1", &[&most])?.iter().map(|row| number(row, 0)).collect()
     }
 
@@ -152,11 +159,11 @@ impl NameRows for PgRows<'_> {
         if self.knows_name(tenant, kind, name)? {
             return Ok(true);
         }
-        // Who puts the same name meanwhile has put it for both; replicas that count at once may pass the cap by a few.
+        // Replicas that count at once may exceed the limit by a few.
         let sql = "INSERT INTO tenant_names (tenant, kind, name) SELECT $1, $2, $3
              WHERE (SELECT count(*) FROM tenant_names WHERE tenant = $1 AND kind = $2) < $4
              ON CONFLICT (tenant, kind, name) DO UPDATE SET name = excluded.name";
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let most = signed(most);
         Ok(self.run(sql, &[&tenant, &kind.number(), &name, &most])? == 1)
     }
 
@@ -176,7 +183,7 @@ impl NameRows for PgRows<'_> {
     }
 
     fn note_lease_call(&mut self, queue: i64, tenant: i64, versions: Option<&str>, now: Timestamp) -> Result<()> {
-        // Whoever else is noting it right now says the same: nobody waits for them.
+        // Another transaction that is noting it writes the same, so this one does not wait for it.
         let sql = "WITH known AS (SELECT 1 FROM lease_calls WHERE queue = $1 AND tenant = $2),
              noted AS (UPDATE lease_calls SET at = $3, versions = coalesce($4, versions)
                  WHERE (queue, tenant) IN (
@@ -203,7 +210,7 @@ impl NameRows for PgRows<'_> {
     fn forget_versions(&mut self, tenant: i64, kind: &str, kept: usize) -> Result<bool> {
         let sql = "DELETE FROM versions_seen WHERE tenant = $1 AND kind = $2 AND id <= (
              SELECT id FROM versions_seen WHERE tenant = $1 AND kind = $2 ORDER BY id DESC LIMIT 1 OFFSET $3)";
-        let kept = i64::try_from(kept).unwrap_or(i64::MAX);
+        let kept = signed(kept);
         Ok(self.run(sql, &[&tenant, &kind.as_bytes(), &kept])? > 0)
     }
 

@@ -1,5 +1,6 @@
 //! Operations and their items.
 
+use crate::numbers::signed;
 use crate::shared::records::{OPERATION_COLUMNS, Record as _};
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -35,10 +36,6 @@ const UPDATE: &str = "UPDATE operations SET state = $2, preparing = $3, all_move
          failed = $14, skipped = $15, tallies = $16, canary = $17, canary_until = $18, stopped_because = $19,
          joined = $20, pace_from = $21, pace_moved = $22, changes_seen = $23, settle_until = $24, holder = $25,
          held_until = $26, canary_last = $27 WHERE id = $1";
-
-fn signed(n: u64) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
-}
 
 impl OperationRows for PgRows<'_> {
     fn last_run(&mut self) -> Result<i64> {
@@ -161,14 +158,13 @@ impl OperationRows for PgRows<'_> {
 
     fn runs_as_they_stand(&mut self, operation: i64, runs: &[i64]) -> Result<ReadRuns<RunRow>> {
         self.read_items(operation, runs)?;
-        self.glance_at(runs)
+        self.read_many_unlocked(runs)
     }
 
     fn lock_items(&mut self, operation: i64, runs: &[i64]) -> Result<()> {
         self.lock_runs(runs)?;
         self.read_items(operation, runs)?;
-        // Known under the lock alone: without it a worker may write a step the moment after, and another command of this
-        // batch would not see it.
+        // Read under the lock: otherwise a worker may write a step afterwards that a later command of this batch must see.
         let sql = "SELECT DISTINCT run FROM steps WHERE run = ANY($1)";
         let with_steps = self.ask(sql, &[&runs])?.iter().map(|row| number(row, 0)).collect::<Result<HashSet<_>>>()?;
         self.unit.no_steps.extend(runs.iter().copied().filter(|run| !with_steps.contains(run)));
@@ -189,7 +185,7 @@ impl OperationRows for PgRows<'_> {
     fn patterns_moved(&mut self, row: &OperationRow, most: usize) -> Result<Vec<i64>> {
         let sql = "SELECT DISTINCT runs.pattern FROM operation_items AS item JOIN runs ON runs.id = item.run
              WHERE item.operation = $1 AND item.run <= $2 AND runs.pattern IS NOT NULL LIMIT $3";
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let most = signed(most);
         self.ask_after(sql, &[&row.id, &row.moved_to, &most])?.iter().map(|row| number(row, 0)).collect()
     }
 
@@ -202,7 +198,7 @@ impl OperationRows for PgRows<'_> {
     }
 }
 
-/// What an item's run was when the set was frozen, behind its number.
+/// The state of an item's run when the set was frozen, in the columns after its number.
 pub(crate) fn stood(row: &Row) -> Result<Stood> {
     Ok(Stood {
         state: word(StateName::ALL, number(row, 1)?, "state")?,
@@ -211,9 +207,9 @@ pub(crate) fn stood(row: &Row) -> Result<Stood> {
     })
 }
 
-/// Items that a piece has read and changed: they go out with the operation's own row.
+/// Items that a batch has read and changed; they are written with the operation's row.
 #[derive(Default)]
-pub(crate) struct Items {
+pub(crate) struct ItemCache {
     stood: HashMap<(i64, i64), Option<Stood>>,
     outcomes: HashMap<(i64, i64), i64>,
     new: Vec<(i64, i64, i64, Option<String>, Stood)>,
@@ -231,7 +227,7 @@ impl PgRows<'_> {
 
     fn read_items(&mut self, operation: i64, runs: &[i64]) -> Result<()> {
         self.write_items()?;
-        // One look into the index each. Asked for as any of a list, the planner read all of the operation's items.
+        // One index lookup each: with `= ANY` the planner read all items of the operation.
         let sql = "SELECT item.* FROM unnest($2::bigint[]) AS q(q_run) CROSS JOIN LATERAL (
                  SELECT run, state, attempt, decisions, outcome FROM operation_items
                  WHERE operation = $1 AND run >= q_run AND run <= q_run ORDER BY run LIMIT 1) AS item";

@@ -1,5 +1,6 @@
-//! Patterns. Their figures are deltas until somebody folds them, so a failure locks no pattern's row.
+//! Patterns. Their counters are appended as deltas, so a failure locks no pattern's row.
 
+use crate::numbers::signed;
 use crate::shared::records::{PATTERN_FOUND, PATTERN_KNOWN, Record as _};
 use std::sync::LazyLock;
 
@@ -11,7 +12,7 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{PatternEvent, PatternRef, PatternState};
 
 use crate::postgres::commit::fold::FOLD_LOCK;
-use crate::postgres::commit::unit_of_work::{SheetPattern, SheetPatternEvent};
+use crate::postgres::commit::unit_of_work::{PendingPattern, PendingPatternEvent};
 use crate::postgres::commit::writer_connection::Values;
 use crate::postgres::reads::columns::{number, owned};
 use crate::postgres::rows::PgRows;
@@ -33,14 +34,11 @@ static ONE: LazyLock<String> = LazyLock::new(|| {
 
 impl PgRows<'_> {
     fn patterns_where(&mut self, condition: &str, values: Values<'_>) -> Result<Vec<Found>> {
-        // Whoever acts on patterns looks at them as everybody left them.
         let found = self.ask_after(&format!("SELECT {PATTERN_FOUND} {condition} FOR UPDATE OF p"), values)?;
         found.iter().map(Found::read).collect()
     }
-}
 
-impl PgRows<'_> {
-    /// What is not folded yet stays so until the commit: who moves groups looks at both.
+    /// Keeps deltas from being folded until the commit, since merging reads deltas and totals.
     fn keep_from_folding(&mut self) -> Result<()> {
         self.write_out()?;
         self.unit.patterns.clear();
@@ -76,7 +74,7 @@ impl PatternRows for PgRows<'_> {
         let sighted = Sighted { id, head: id, shown };
         let known = CachedPattern { sighted, state: new, muted_until: None, before_mute: None, fix: None };
         self.unit.patterns.insert((tenant, fingerprint.hash, fingerprint.version), Some(known));
-        self.unit.out.patterns.push(SheetPattern {
+        self.unit.out.patterns.push(PendingPattern {
             id,
             public_id: public_id.to_owned(),
             tenant,
@@ -102,11 +100,11 @@ impl PatternRows for PgRows<'_> {
         Ok(PatternRef { id: owned(&row, 0)?, template: owned(&row, 1)?, new })
     }
 
-    /// What this batch adds comes later, and is few.
+    /// Events of this batch are written later; they are few.
     fn forget_pattern_events(&mut self, pattern: i64, kept: usize) -> Result<()> {
         let sql = "DELETE FROM pattern_events WHERE pattern = $1 AND id <= (
              SELECT id FROM pattern_events WHERE pattern = $1 ORDER BY id DESC LIMIT 1 OFFSET $2)";
-        let kept = i64::try_from(kept).unwrap_or(i64::MAX);
+        let kept = signed(kept);
         self.run(sql, &[&pattern, &kept])?;
         Ok(())
     }
@@ -120,7 +118,7 @@ impl PatternRows for PgRows<'_> {
         note: Option<&Text>,
         now: Timestamp,
     ) -> Result<()> {
-        self.unit.out.pattern_events.push(SheetPatternEvent {
+        self.unit.out.pattern_events.push(PendingPatternEvent {
             pattern,
             at: now.as_millis(),
             event: position(PatternEvent::ALL, &event),
@@ -198,7 +196,7 @@ impl PatternRows for PgRows<'_> {
 
     fn unmerge_pattern(&mut self, part: i64, head: i64) -> Result<()> {
         self.keep_from_folding()?;
-        // Each is seen when its own were, from here on.
+        // From here on each group counts only its own failures.
         self.run("UPDATE pattern_deltas SET group_seen = 0 WHERE pattern = ANY($1)", &[&vec![part, head]])?;
         let out = "UPDATE patterns SET merged_into = NULL, group_seen = greatest(last_seen,
                  (SELECT max(at) FROM pattern_deltas WHERE pattern = $1)) WHERE id = $1";

@@ -1,7 +1,8 @@
-//! Runs in review: few, and a person's.
+//! Requests for review.
 
 use redrive_core::time::Timestamp;
 
+use crate::numbers::signed;
 use crate::postgres::reads::columns::{Columns as _, bytes, number, owned};
 use crate::postgres::rows::PgRows;
 use redrive_engine::error::{Error, PortResult as Result};
@@ -11,7 +12,7 @@ use redrive_engine::runs::document::{position, word};
 
 impl ReviewRows for PgRows<'_> {
     fn put_request(&mut self, asked: &NewRequest<'_>, now: Timestamp) -> Result<()> {
-        // It points at a run that this batch may have made.
+        // It references a run that this batch may have created.
         self.write_out()?;
         let sql = "INSERT INTO reviews (run, at, actor, expires_at, request, kind, digest, body)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -61,7 +62,7 @@ impl ReviewRows for PgRows<'_> {
 
     fn lapsed_requests(&mut self, now: Timestamp, most: usize) -> Result<Vec<i64>> {
         let sql = "SELECT run FROM reviews WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED";
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let most = signed(most);
         self.ask(sql, &[&now.as_millis(), &most])?.iter().map(|row| number(row, 0)).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Runs: locked when they are read, changed in memory.
+//! Runs: locked when they are read, changed in memory until the batch is written.
 
 use crate::shared::records::{Record as _, read_run};
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Severity;
 
-use crate::postgres::commit::unit_of_work::{COLUMNS, NewColumns, SheetPayload, SheetRun, UnitOfWork};
+use crate::postgres::commit::unit_of_work::{COLUMNS, LoadedRun, NewColumns, PendingPayload, UnitOfWork};
 use crate::postgres::reads::columns::{number, parsed};
 use crate::postgres::rows::PgRows;
 use redrive_engine::error::{Error, PortResult as Result};
@@ -26,46 +26,46 @@ static BY_NAME: LazyLock<String> = LazyLock::new(|| {
 });
 static BY_NUMBER: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = $1 FOR UPDATE", *COLUMNS));
-static GLANCE: LazyLock<String> =
+static UNLOCKED: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = $1", crate::shared::records::RUN_COLUMNS));
-static GLANCES: LazyLock<String> = LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = ANY($1)", *COLUMNS));
-/// Locked in one order over all batches, so that no two wait for each other.
+static MANY_UNLOCKED: LazyLock<String> = LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = ANY($1)", *COLUMNS));
+/// Locked in the order of all batches, so that no two deadlock.
 static BY_NUMBERS: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {} FROM runs WHERE id = ANY($1) ORDER BY tenant, run_id FOR UPDATE", *COLUMNS));
 
-/// The sequence is looked up once: asked for beside every number, it cost more than the rest of a report.
+/// The sequence is looked up once per statement: looked up for every number, it cost more than the rest of a report.
 pub(crate) const NEXT_NUMBERS: &str =
     "SELECT nextval((SELECT pg_get_serial_sequence('runs', 'id')::regclass)) FROM generate_series(1, $1::bigint)";
 
 impl PgRows<'_> {
-    /// Reads and locks runs that are about to be looked at one by one.
+    /// Reads and locks runs in one statement.
     pub(crate) fn lock_runs(&mut self, runs: &[i64]) -> Result<()> {
         let missing: Vec<i64> = runs.iter().copied().filter(|run| !self.unit.runs.contains_key(run)).collect();
         if !missing.is_empty() {
             for row in self.ask(self.locking(&BY_NUMBERS), &[&missing])? {
-                // One that can't be read says so when it is asked for.
+                // A run that can't be read fails when a command asks for it.
                 let _corrupt = unless_corrupt(self.unit.take_in(&row))?;
             }
         }
         Ok(())
     }
 
-    /// Looks without locking: whoever holds the run may be waiting for what we hold.
-    fn glance(&mut self, run: i64) -> Result<Option<RunRow>> {
+    /// Reads without locking: the transaction that holds the run may be waiting for this one.
+    fn read_unlocked(&mut self, run: i64) -> Result<Option<RunRow>> {
         if let Some(known) = self.unit.row(run) {
             return Ok(Some(known));
         }
-        self.ask_one(&GLANCE, &[&run])?.map(|row| RunRow::read(&row)).transpose()
+        self.ask_one(&UNLOCKED, &[&run])?.map(|row| RunRow::read(&row)).transpose()
     }
 
-    /// The same for many; what else is asked of them on the way is remembered.
-    pub(crate) fn glance_at(&mut self, runs: &[i64]) -> Result<ReadRuns<RunRow>> {
+    /// The same for many runs.
+    pub(crate) fn read_many_unlocked(&mut self, runs: &[i64]) -> Result<ReadRuns<RunRow>> {
         let mut found = ReadRuns::all(runs.iter().filter_map(|run| self.unit.row(*run)).collect());
         let others: Vec<i64> = runs.iter().copied().filter(|run| !self.unit.runs.contains_key(run)).collect();
-        for row in self.ask(&GLANCES, &[&others])? {
+        for row in self.ask(&MANY_UNLOCKED, &[&others])? {
             match unless_corrupt(read_run(&row, |row| Ok((RunRow::read(row)?, UnitOfWork::own(row)?))))? {
                 Ok((run, own)) => {
-                    self.unit.glanced.insert(run.id, own);
+                    self.unit.unlocked.insert(run.id, own);
                     found.rows.push(run);
                 }
                 Err(corrupt) => found.corrupt.push(corrupt),
@@ -74,7 +74,7 @@ impl PgRows<'_> {
         Ok(found)
     }
 
-    fn change(&mut self, run: i64, change: impl FnOnce(&mut SheetRun)) -> Result<()> {
+    fn change(&mut self, run: i64, change: impl FnOnce(&mut LoadedRun)) -> Result<()> {
         self.lock_runs(&[run])?;
         let kept = self.unit.runs.get_mut(&run).ok_or_else(|| Error::Unexpected(format!("no run {run}")))?;
         change(kept);
@@ -100,7 +100,7 @@ impl RunRows for PgRows<'_> {
         }
     }
 
-    /// All that a batch names is read and locked by name, in one order: a number from outside would lock out of turn.
+    /// Runs are locked by name in one order; a lock by number would be out of order.
     fn find_leased(&mut self, tenant: i64, run_id: &RunId, _: i64) -> Result<Option<RunRow>> {
         self.find_run(tenant, run_id)
     }
@@ -136,7 +136,7 @@ impl RunRows for PgRows<'_> {
             idempotency_key: new.idempotency_key.as_ref().map(|key| key.as_str().to_owned()),
         };
         self.unit.named.insert((row.tenant, row.run_id.clone()), Some(row.id));
-        let kept = SheetRun {
+        let kept = LoadedRun {
             row: row.clone(),
             own,
             assigned_to: None,
@@ -149,7 +149,7 @@ impl RunRows for PgRows<'_> {
         if new.payload.kind == PayloadKind::None && new.about.is_empty() {
             return Ok(());
         }
-        let payload = SheetPayload {
+        let payload = PendingPayload {
             kind: position(PayloadKind::ALL, &new.payload.kind),
             digest: new.payload.digest.to_vec(),
             about: new.about.clone(),
@@ -187,8 +187,8 @@ impl RunRows for PgRows<'_> {
     }
 
     fn own_of(&mut self, run: i64) -> Result<Option<Own>> {
-        if let Some(glanced) = self.unit.glanced.get(&run).filter(|_| !self.unit.runs.contains_key(&run)) {
-            return Ok(Some(glanced.clone()));
+        if let Some(own) = self.unit.unlocked.get(&run).filter(|_| !self.unit.runs.contains_key(&run)) {
+            return Ok(Some(own.clone()));
         }
         self.lock_runs(&[run])?;
         Ok(self.unit.runs.get(&run).map(|kept| kept.own.clone()))
@@ -202,19 +202,19 @@ impl RunRows for PgRows<'_> {
     }
 
     fn claim_order_key(&mut self, tenant: i64, order_key: &OrderKey, run: i64) -> Result<bool> {
-        // Whoever has the lock is handing out a run of this key right now.
+        // The holder of the lock is leasing a run of this key.
         let sql = "SELECT pg_try_advisory_xact_lock(hashtextextended($1, $2))";
         let ours = self.ask_one(sql, &[&order_key.as_str(), &tenant])?.map_or(Ok(false), |row| row.try_get(0))?;
         Ok(ours && self.busy(tenant, order_key, run)?.is_none())
     }
 
     fn is_under_way(&mut self, run: i64, epoch: u64) -> Result<bool> {
-        let found = unless_corrupt(self.glance(run))?.ok().flatten();
+        let found = unless_corrupt(self.read_unlocked(run))?.ok().flatten();
         Ok(found.is_some_and(|row| row.run.lease().is_some() && row.run.epoch == epoch))
     }
 
     fn is_due(&mut self, run: i64, now: Timestamp) -> Result<bool> {
-        let found = unless_corrupt(self.glance(run))?.ok().flatten();
+        let found = unless_corrupt(self.read_unlocked(run))?.ok().flatten();
         Ok(found.and_then(|row| row.run.due_at()).is_some_and(|due| due <= now))
     }
 }

@@ -1,5 +1,7 @@
-//! Runs that wait for their time. Whoever claims steps over what another is claiming, and over what was claimed long ago.
+//! Scheduled, running and held runs, as services and claims find them. Claims skip runs that another claim has locked, and
+//! start at the due watermark.
 
+use crate::numbers::{counted, signed};
 use crate::shared::records::read_run;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -25,7 +27,7 @@ use redrive_engine::runs::document::position;
 use redrive_engine::runs::run_row::RunRow;
 use redrive_engine::runs::set_aside::{CorruptRun, unless_corrupt};
 
-/// The tenants after one that have scheduled runs in a queue, each with its oldest: one look into the index each.
+/// The tenants after one that have scheduled runs in a queue, each with its oldest: one index lookup each.
 const TENANTS: &str = "SELECT q_queue, tenant, due FROM unnest($1::bigint[], $2::bigint[]) AS q(q_queue, q_mark)
      CROSS JOIN LATERAL (
          WITH RECURSIVE found AS (
@@ -38,7 +40,7 @@ const TENANTS: &str = "SELECT q_queue, tenant, due FROM unnest($1::bigint[], $2:
                  ORDER BY runs.tenant, runs.due LIMIT 1) AS next
          ) SELECT tenant, due FROM found LIMIT $4) AS t";
 
-/// Every (queue, tenant) with scheduled runs: one look into the index each.
+/// Every queue and tenant with scheduled runs: one index lookup each.
 const WAITING: &str = "WITH RECURSIVE found AS (
          (SELECT queue, tenant, due FROM runs WHERE due IS NOT NULL ORDER BY queue, tenant, due LIMIT 1)
          UNION ALL
@@ -48,11 +50,9 @@ const WAITING: &str = "WITH RECURSIVE found AS (
              ORDER BY runs.queue, runs.tenant, runs.due LIMIT 1) AS next
      ) SELECT queue, tenant, due FROM found";
 
-/// Due runs of many tenants, so many each out of a window of so many more. Rows of the window come one by one, and only
-/// those that can be had are locked; the last row of a full window comes in any case, empty where its run can't be had. A
-/// run is asked for by its number alone: for the others the planner took any index that begins with the tenant while the
-/// table was new. How long their payloads are their rows say: reading it here would come to a page
-/// of payloads for each run, one after the other, and whoever hands them out reads those beside the commit.
+/// Up to `$7` due runs of each queue and tenant, out of a window of `$8`. Only runs that are returned are locked. The last row
+/// of a full window is always returned, empty if its run is not available, to say where the window ended. Runs are joined
+/// by id alone: with more conditions the planner took any index that begins with the tenant while the table was new.
 static DUE: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT {columns}, idempotency_key, q_queue, q_tenant, w_due, w_id, w_nth
@@ -77,7 +77,7 @@ static DUE: LazyLock<String> = LazyLock::new(|| {
         columns = *COLUMNS
     )
 });
-/// Of rows that do not say it.
+/// Payload sizes of runs whose rows do not have them.
 static PAYLOAD_BYTES: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT q_run, payload.* FROM unnest($1::bigint[], $2::bigint[]) AS q(q_run, q_revision) CROSS JOIN LATERAL (
@@ -132,7 +132,7 @@ struct ScheduledTenants {
     found: Vec<(i64, i64)>,
     /// Which of them has scheduled runs in which queue, and since when the oldest is due.
     places: Map<(i64, i64), i64>,
-    /// There are no others.
+    /// No tenant follows the last one.
     all: bool,
 }
 
@@ -141,21 +141,21 @@ impl ScheduledTenants {
         self.after <= after && (self.all || self.found.last().is_some_and(|(last, _)| *last > after))
     }
 
-    /// A moment ago nothing was due there; what has come since is found by the next claim.
+    /// Nothing was due when the tenants were read; what has fallen due since is found by the next claim.
     fn has_nothing(&self, (queue, tenant): (i64, i64), now: Timestamp) -> bool {
         let looked = self.queues.contains(&queue) && self.found.binary_search_by_key(&tenant, |(own, _)| *own).is_ok();
         looked && self.places.get(&(queue, tenant)).is_none_or(|due| *due > now.as_millis())
     }
 }
 
-/// A row of a window: a run that a look came to.
+/// A row of [`DUE`].
 struct WindowRow {
     /// Queue and tenant.
     of: (i64, i64),
     run: DuePlace,
-    /// From 1 on.
+    /// Position in the window, from 1.
     nth: i64,
-    can_be_had: bool,
+    is_available: bool,
 }
 
 impl WindowRow {
@@ -165,7 +165,7 @@ impl WindowRow {
             of: (at(0)?, at(1)?),
             run: DuePlace { due: at(2)?, id: at(3)? },
             nth: at(4)?,
-            can_be_had: row.try_get::<_, Option<i64>>(0)?.is_some(),
+            is_available: row.try_get::<_, Option<i64>>(0)?.is_some(),
         })
     }
 }
@@ -189,7 +189,7 @@ struct QueueTenants {
     oldest: i64,
 }
 
-/// A due run as it was read; it is on the sheet from here on.
+/// A due run; it joins the unit of work.
 fn candidate(unit: &mut UnitOfWork, row: &Row) -> Result<Candidate> {
     let idempotency_key = read_run(row, |row| parsed_or_none(row, COLUMN_COUNT, "idempotency key"))?;
     let kept = unit.take_in(row)?;
@@ -202,17 +202,13 @@ fn candidate(unit: &mut UnitOfWork, row: &Row) -> Result<Candidate> {
     })
 }
 
-fn limit(most: usize) -> i64 {
-    i64::try_from(most).unwrap_or(i64::MAX)
-}
-
 impl PgRows<'_> {
     fn runs_where(&mut self, sql: &str, values: Values<'_>) -> Result<ReadRuns<RunRow>> {
         let found = self.ask_after(sql, values)?;
         Ok(ReadRuns::collect(found.iter().map(|row| self.unit.read(row)))?)
     }
 
-    /// The tenants after `after`, read in pieces: from the beginning first, since a round ends there.
+    /// The tenants after `after`; read from the first on, since a round of claims wraps around.
     fn tenants_after(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<&[(i64, i64)]> {
         if self.scheduled.tenants.as_ref().is_none_or(|known| known.queues != queues) {
             self.scheduled.tenants = Some(self.read_tenants(queues, i64::MIN, now)?);
@@ -227,7 +223,7 @@ impl PgRows<'_> {
 
     fn read_tenants(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<ScheduledTenants> {
         let watermarks = self.watermarks.of(queues, now);
-        let rows = self.ask_after(TENANTS, &[&queues, &watermarks.at, &after, &limit(TENANTS_MAX)])?;
+        let rows = self.ask_after(TENANTS, &[&queues, &watermarks.at, &after, &signed(TENANTS_MAX)])?;
         let mut oldest: BTreeMap<i64, i64> = BTreeMap::new();
         let mut of_queue: Map<i64, QueueTenants> = Map::default();
         let mut places = Map::default();
@@ -244,7 +240,7 @@ impl PgRows<'_> {
         let cut = of_queue.values().filter(|read| read.count >= TENANTS_MAX).map(|read| read.last).min();
         if after == i64::MIN && cut.is_none() {
             let oldest = queues.iter().map(|queue| (*queue, of_queue.get(queue).map(|read| read.oldest)));
-            self.watermarks.looked(oldest.collect(), watermarks.whole, now);
+            self.watermarks.advance(oldest.collect(), watermarks.full_scan, now);
         }
         let found = oldest.into_iter().filter(|(tenant, _)| cut.is_none_or(|cut| *tenant <= cut)).collect();
         Ok(ScheduledTenants { queues: queues.to_vec(), after, found, places, all: cut.is_none() })
@@ -273,13 +269,13 @@ impl PgRows<'_> {
         }
         let agents: Option<Vec<&[u8]>> =
             call.agents.map(|agents| agents.iter().map(|agent| agent.as_str().as_bytes()).collect());
-        let (most, window) = (limit(call.most), limit(call.window));
+        let (most, window) = (signed(call.most), signed(call.window));
         let values: Values<'_> = &[&queues, &tenants, &dues, &ids, &untils, &agents, &most, &window];
         for row in self.ask_after(&DUE, values)? {
             let window_row = WindowRow::read(&row)?;
             let Some(result) = at.get(&window_row.of).and_then(|n| results.get_mut(*n)) else { continue };
             (result.last, result.window_is_full) = (Some(window_row.run), window_row.nth >= window);
-            if !window_row.can_be_had {
+            if !window_row.is_available {
                 continue;
             }
             result.count += 1;
@@ -291,7 +287,7 @@ impl PgRows<'_> {
         Ok(results)
     }
 
-    /// How long payloads are whose runs do not say it.
+    /// Looks up payload sizes that the runs' rows do not have.
     fn look_up_bytes<'c>(&mut self, candidates: impl Iterator<Item = &'c mut Candidate>) -> Result<()> {
         let mut unsaid: Vec<&mut Candidate> =
             candidates.filter(|candidate| candidate.row.payload_bytes.is_none()).collect();
@@ -303,7 +299,7 @@ impl PgRows<'_> {
         let none = position(PayloadKind::ALL, &PayloadKind::None);
         let mut found: Map<i64, usize> = Map::default();
         for row in self.ask(&PAYLOAD_BYTES, &[&runs, &revisions, &none])? {
-            let stored = usize::try_from(number(&row, 1)?).unwrap_or(0);
+            let stored = counted(number(&row, 1)?);
             found.insert(number(&row, 0)?, decoded_len(stored, bytes(&row, 2)?));
         }
         for candidate in &mut unsaid {
@@ -312,7 +308,7 @@ impl PgRows<'_> {
         Ok(())
     }
 
-    /// Of runs with an order key only those whose key nobody else is dealing out right now, or has just dealt out.
+    /// Keeps runs with an order key only if no other claim is leasing, or has just leased, a run of that key.
     fn one_at_a_time(&mut self, tenant: i64, mut candidates: Vec<Candidate>) -> Result<Vec<Candidate>> {
         let mut keys: Vec<String> = candidates.iter().filter_map(|candidate| candidate.order_key.clone()).collect();
         if keys.is_empty() {
@@ -324,7 +320,7 @@ impl PgRows<'_> {
              WHERE pg_try_advisory_xact_lock(hashtextextended(key, $1))";
         let ours = self.ask(sql, &[&tenant, &keys])?;
         let ours = ours.iter().map(|row| text(row, 0).map(str::to_owned)).collect::<Result<Vec<_>>>()?;
-        // Looked at again under the lock: whoever had it may have committed meanwhile.
+        // Read again under the lock: its last holder may have committed meanwhile.
         let sql = "SELECT order_key FROM runs WHERE tenant = $1 AND order_key = ANY($2) AND order_key IS NOT NULL
              AND wake IS NOT NULL";
         let busy = self.ask(sql, &[&tenant, &ours])?;
@@ -343,7 +339,7 @@ impl WaitingRows for PgRows<'_> {
     }
 
     fn leased_by(&mut self, request: &str) -> Result<ReadRuns<Candidate>> {
-        // The same call at another replica is waited for: its leases are the answer.
+        // Waits for the same call at another replica: its leases are the answer.
         self.ask("SELECT pg_advisory_xact_lock(hashtextextended($1, 26))", &[&request])?;
         let found = self.ask_after(&LEASED_BY, &[&request])?;
         Ok(ReadRuns::collect(found.iter().map(|row| candidate(&mut self.unit, row)))?)
@@ -355,7 +351,7 @@ impl WaitingRows for PgRows<'_> {
     }
 
     fn unleasable(&mut self, queue: i64, most: usize) -> Result<ReadRuns<RunRow>> {
-        self.runs_where(&UNLEASABLE, &[&queue, &limit(most)])
+        self.runs_where(&UNLEASABLE, &[&queue, &signed(most)])
     }
 
     fn due_runs(&mut self, call: DueCall<'_>) -> Result<ReadRuns<DueRuns>> {
@@ -364,7 +360,7 @@ impl WaitingRows for PgRows<'_> {
         self.look_up_bytes(results.iter_mut().flat_map(|result| &mut result.candidates))?;
         for (look, result) in call.looks.iter().zip(results) {
             let LookResult { candidates, count, last, window_is_full } = result;
-            let end = last.filter(|_| count >= limit(call.most) || window_is_full);
+            let end = last.filter(|_| count >= signed(call.most) || window_is_full);
             found.rows.push(DueRuns { candidates: self.one_at_a_time(look.tenant, candidates)?, end });
         }
         Ok(found)
@@ -388,11 +384,11 @@ impl WaitingRows for PgRows<'_> {
         if oldest.is_some_and(|oldest| *oldest > by.as_millis()) {
             return Ok(ReadRuns::all(Vec::new()));
         }
-        self.runs_where(&OVERDUE, &[&queue, &tenant, &by.as_millis(), &limit(most)])
+        self.runs_where(&OVERDUE, &[&queue, &tenant, &by.as_millis(), &signed(most)])
     }
 
     fn to_wake(&mut self, now: Timestamp, most: usize) -> Result<ReadRuns<RunRow>> {
-        self.runs_where(&TO_WAKE, &[&now.as_millis(), &limit(most)])
+        self.runs_where(&TO_WAKE, &[&now.as_millis(), &signed(most)])
     }
 
     fn next_holder(&mut self, after: &Label) -> Result<Option<Label>> {
@@ -409,7 +405,7 @@ impl WaitingRows for PgRows<'_> {
     }
 
     fn held_runs(&mut self, holder: &Label, tenant: i64, most: usize) -> Result<ReadRuns<RunRow>> {
-        self.runs_where(&HELD, &[&holder.as_str().as_bytes(), &tenant, &limit(most)])
+        self.runs_where(&HELD, &[&holder.as_str().as_bytes(), &tenant, &signed(most)])
     }
 
     fn held_count(&mut self, holder: &Label, tenant: Option<i64>, most: u64) -> Result<u64> {
@@ -423,7 +419,7 @@ impl WaitingRows for PgRows<'_> {
     }
 
     fn running(&mut self, tenant: i64) -> Result<Option<i64>> {
-        // Until the commit: two that look at once would both give away the last place.
+        // Held until the commit: two claims that count at once would both use the last slot.
         let sql = "SELECT pg_try_advisory_xact_lock(hashtextextended('max_running', $1))";
         let alone = self.ask_one(sql, &[&tenant])?.map_or(Ok(false), |row| row.try_get(0))?;
         if !alone {
@@ -445,7 +441,7 @@ impl WaitingRows for PgRows<'_> {
         self.run(keep, &[&run, &now.as_millis(), &why.replace('\0', "")])?;
         let take_out = "UPDATE runs SET due = NULL, wake = NULL, held_by = NULL, unleasable = NULL WHERE id = $1";
         self.run(take_out, &[&run])?;
-        // What was read of it before is not so any more.
+        // The unit of work has the old row.
         if let Some(kept) = self.unit.runs.remove(&run) {
             self.unit.named.remove(&(kept.row.tenant, kept.row.run_id));
         }
@@ -454,7 +450,7 @@ impl WaitingRows for PgRows<'_> {
 
     fn put_runs_back(&mut self, before: Timestamp, most: usize) -> Result<Vec<i64>> {
         let find = "SELECT run FROM runs_set_aside WHERE at <= $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED";
-        let found = self.ask(find, &[&before.as_millis(), &limit(most)])?;
+        let found = self.ask(find, &[&before.as_millis(), &signed(most)])?;
         let runs = found.iter().map(|row| number(row, 0)).collect::<Result<Vec<_>>>()?;
         if !runs.is_empty() {
             let put_back = "UPDATE runs SET due = kept.due, wake = kept.wake, held_by = kept.held_by,
@@ -477,7 +473,7 @@ mod tests {
     use redrive_core::policy::Policies;
 
     use super::*;
-    use crate::postgres::store::{LINES, Options, PgStore};
+    use crate::postgres::store::{Options, PgStore, WRITER_CONNECTIONS};
     use redrive_engine::clock::SeededDice;
     use redrive_engine::lease::claim::{Rest, lease};
     use redrive_engine::model::{LeaseCall, TenantScope};
@@ -488,7 +484,8 @@ mod tests {
     async fn passed(runs: usize) -> (usize, i64) {
         let database = Database::fresh().unwrap();
         let (url, dice) = (database.url().to_owned(), Arc::new(SeededDice::new(7)));
-        let options = Options { url, clock: None, dice, policies: Policies::default(), lines: LINES };
+        let options =
+            Options { url, clock: None, dice, policies: Policies::default(), writer_connections: WRITER_CONNECTIONS };
         let store = PgStore::open(options).await.unwrap();
         database
             .sql(&format!(

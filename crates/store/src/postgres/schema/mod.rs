@@ -1,7 +1,7 @@
 //! The schema's versions. Each migration and its number go into one transaction under one lock, so a kill leaves the old
 //! schema or the new one; replicas that start together take turns and all but the first find nothing to do.
 
-use crate::postgres::connection::Session;
+use crate::postgres::connection::PgSession;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::failpoint;
 
@@ -35,7 +35,7 @@ pub(crate) fn newest() -> u32 {
 }
 
 /// 0 where nothing of ours is there yet.
-pub(crate) async fn version(session: &Session) -> Result<u32> {
+pub(crate) async fn version(session: &PgSession) -> Result<u32> {
     // Asked of the catalogue itself: what a session remembers of names may be older than the lock it waited for.
     let sql = "SELECT EXISTS (SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
          WHERE relname = 'schema_version' AND nspname = ANY(current_schemas(false)))";
@@ -48,7 +48,7 @@ pub(crate) async fn version(session: &Session) -> Result<u32> {
 }
 
 /// Brings the schema up to what this binary knows.
-pub(crate) async fn migrate(session: &Session) -> Result<()> {
+pub(crate) async fn migrate(session: &PgSession) -> Result<()> {
     refuse_newer(version(session).await?)?;
     for (at, migration) in (1..).zip(MIGRATIONS) {
         let done = step(session, at, migration).await;
@@ -60,7 +60,7 @@ pub(crate) async fn migrate(session: &Session) -> Result<()> {
     refuse_newer(version(session).await?)
 }
 
-async fn step(session: &Session, at: u32, migration: &Migration) -> Result<()> {
+async fn step(session: &PgSession, at: u32, migration: &Migration) -> Result<()> {
     // An index on a large table takes its time, and so may whoever is ahead of us.
     session.client.batch_execute("BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0").await?;
     session.client.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
@@ -92,7 +92,7 @@ fn statements(sql: &str) -> impl Iterator<Item = &str> {
 }
 
 /// For those who only visit: neither older nor newer than what this binary knows.
-pub(crate) async fn require_current(session: &Session) -> Result<()> {
+pub(crate) async fn require_current(session: &PgSession) -> Result<()> {
     let (found, known) = (version(session).await?, newest());
     refuse_newer(found)?;
     if found == 0 {

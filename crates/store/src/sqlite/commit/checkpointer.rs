@@ -1,6 +1,5 @@
-//! The write-ahead log's way into the database's file. Nearly all of it is moved beside the committer, by a thread with a
-//! connection of its own. The log can begin anew only when all of it has been moved and nobody appends: so the committer,
-//! which alone appends, moves the last of it itself.
+//! Checkpoints. A thread with its own connection moves nearly all of the write-ahead log into the database file. The log can
+//! restart only when all of it has been moved and nothing is appended, so the writer moves the last part itself.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,26 +11,25 @@ use rusqlite::Connection;
 
 use redrive_engine::error::{Error, PortResult as Result};
 
-/// So many pages that were not moved yet are worth a pass.
+/// Unmoved pages that are worth a pass.
 const PASS_PAGES: i64 = 10_000;
-/// A log of so many pages is begun anew. The longer it is, the more often a page has changed before it is moved once.
+/// A log of so many pages is restarted. In a longer log a page changes more often before it is moved once.
 const FULL_PAGES: i64 = 40_000;
-/// Fewer changed rows than these since the last look can't have filled much of the log.
-const LOOK_CHANGES: u64 = 1_000;
-/// What the log's file keeps of its length when it begins anew: writing over costs less than growing.
+/// Fewer changed rows than this since the last check can't have filled much of the log.
+const CHECK_CHANGES: u64 = 1_000;
+/// Size that the log's file keeps when it restarts: overwriting costs less than growing.
 pub(crate) const LOG_KEPT_BYTES: i64 = (FULL_PAGES + PASS_PAGES) * 4_096;
 
-/// Kept by the committer's thread.
+/// Owned by the writer's thread.
 pub(crate) struct Checkpointer {
     passes: Option<SyncSender<()>>,
     busy: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    /// What the committer had changed by the last look.
-    looked_at: u64,
+    /// Rows that the writer had changed at the last check.
+    checked_at: u64,
 }
 
 impl Checkpointer {
-    /// `conn` is the thread's own.
     pub(crate) fn start(conn: Connection) -> Result<Self> {
         let (passes, asked) = sync_channel(1);
         let busy = Arc::new(AtomicBool::new(false));
@@ -40,19 +38,19 @@ impl Checkpointer {
             .name("checkpointer".into())
             .spawn(move || make_passes(&conn, &asked, &at_it))
             .map_err(|e| Error::Unexpected(format!("no thread for the checkpointer: {e}")))?;
-        Ok(Self { passes: Some(passes), busy, thread: Some(thread), looked_at: 0 })
+        Ok(Self { passes: Some(passes), busy, thread: Some(thread), checked_at: 0 })
     }
 
-    /// After each commit: has the log grown so that something of it should be moved?
-    pub(crate) fn look(&mut self, committer: &Connection) {
-        let changed = committer.total_changes();
-        if changed - self.looked_at < LOOK_CHANGES || self.busy.load(Ordering::Acquire) {
+    /// Called after each commit: moves pages, or asks the thread to, when the log has grown enough.
+    pub(crate) fn check(&mut self, writer: &Connection) {
+        let changed = writer.total_changes();
+        if changed - self.checked_at < CHECK_CHANGES || self.busy.load(Ordering::Acquire) {
             return;
         }
-        self.looked_at = changed;
-        let Some(log) = Log::of(committer, "NOOP") else { return };
+        self.checked_at = changed;
+        let Some(log) = WalSize::of(writer, "NOOP") else { return };
         if log.pages >= FULL_PAGES {
-            Log::of(committer, "PASSIVE");
+            WalSize::of(writer, "PASSIVE");
         } else if log.pages - log.moved >= PASS_PAGES
             && let Some(passes) = &self.passes
         {
@@ -63,48 +61,48 @@ impl Checkpointer {
         }
     }
 
-    /// Ends the thread, and then the log: what is closed needs no recovery.
-    pub(crate) fn end(&mut self, committer: &Connection) {
+    /// Ends the thread and empties the log, so that the next open needs no recovery.
+    pub(crate) fn end(&mut self, writer: &Connection) {
         self.passes = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        Log::of(committer, "TRUNCATE");
+        WalSize::of(writer, "TRUNCATE");
     }
 }
 
 fn make_passes(conn: &Connection, asked: &Receiver<()>, busy: &AtomicBool) {
     while asked.recv().is_ok() {
-        let _done = Done(busy);
-        if catch_unwind(AssertUnwindSafe(|| Log::of(conn, "PASSIVE"))).is_err() {
-            tracing::error!("the checkpointer panicked; the log keeps everything until its next pass");
+        let _done = PassGuard(busy);
+        if catch_unwind(AssertUnwindSafe(|| WalSize::of(conn, "PASSIVE"))).is_err() {
+            tracing::error!("checkpointer panicked; the log keeps everything until its next pass");
         }
     }
 }
 
-/// However a pass ends: a committer that waited for it for good would let the log grow for good.
-struct Done<'a>(&'a AtomicBool);
+/// Clears `busy` however a pass ends; otherwise the log would grow without limit.
+struct PassGuard<'a>(&'a AtomicBool);
 
-impl Drop for Done<'_> {
+impl Drop for PassGuard<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
 }
 
-/// How long the log is, and how much of it has been moved.
+/// The pages of the log, and how many of them have been moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Log {
+struct WalSize {
     pages: i64,
     moved: i64,
 }
 
-impl Log {
-    /// What is not moved stays in the log and is as safe there; the next look tries again.
+impl WalSize {
+    /// Pages that are not moved are safe in the log; the next check tries again.
     fn of(conn: &Connection, mode: &str) -> Option<Self> {
         let moved = conn.prepare_cached(&format!("PRAGMA wal_checkpoint({mode})")).and_then(|mut checkpoint| {
             checkpoint.query_row([], |row| Ok(Self { pages: row.get(1)?, moved: row.get(2)? }))
         });
-        moved.inspect_err(|error| tracing::warn!(%error, mode, "a checkpoint failed; the log keeps everything")).ok()
+        moved.inspect_err(|error| tracing::warn!(%error, mode, "checkpoint failed; the log keeps everything")).ok()
     }
 }
 
@@ -115,7 +113,7 @@ mod tests {
 
     /// Commits until the log has so many pages.
     fn fill(conn: &Connection, pages: i64) {
-        while Log::of(conn, "NOOP").unwrap().pages < pages {
+        while WalSize::of(conn, "NOOP").unwrap().pages < pages {
             conn.execute("INSERT INTO filling SELECT zeroblob(4000) FROM generate", []).unwrap();
         }
     }
@@ -134,46 +132,46 @@ mod tests {
     }
 
     #[test]
-    fn what_is_worth_a_pass_is_moved_beside_the_committer() {
+    fn a_grown_log_is_moved_by_the_thread() {
         let folder = tempfile::tempdir().unwrap();
         let (conn, own) = filling(&folder);
         let mut checkpointer = Checkpointer::start(own).unwrap();
         fill(&conn, PASS_PAGES - 2_500);
-        checkpointer.look(&conn);
+        checkpointer.check(&conn);
         assert!(!checkpointer.busy.load(Ordering::Acquire), "not worth it yet");
         fill(&conn, PASS_PAGES);
-        checkpointer.look(&conn);
+        checkpointer.check(&conn);
         // The thread makes the passes that it was asked for before it ends.
         checkpointer.passes = None;
         checkpointer.thread.take().unwrap().join().unwrap();
-        let log = Log::of(&conn, "NOOP").unwrap();
+        let log = WalSize::of(&conn, "NOOP").unwrap();
         assert_eq!(log.moved, log.pages);
         assert!(!checkpointer.busy.load(Ordering::Acquire));
     }
 
     #[test]
-    fn a_log_that_nobody_moves_beside_the_committer_begins_anew_all_the_same() {
+    fn a_full_log_restarts_without_the_thread() {
         let folder = tempfile::tempdir().unwrap();
         let (conn, _) = filling(&folder);
         let (passes, _) = sync_channel(1);
-        let mut checkpointer = Checkpointer { passes: Some(passes), busy: Arc::default(), thread: None, looked_at: 0 };
+        let mut checkpointer = Checkpointer { passes: Some(passes), busy: Arc::default(), thread: None, checked_at: 0 };
         for pages in [PASS_PAGES, FULL_PAGES] {
             fill(&conn, pages);
-            checkpointer.look(&conn);
+            checkpointer.check(&conn);
         }
         conn.execute("INSERT INTO filling VALUES (1)", []).unwrap();
-        assert!(Log::of(&conn, "NOOP").unwrap().pages < PASS_PAGES);
+        assert!(WalSize::of(&conn, "NOOP").unwrap().pages < PASS_PAGES);
     }
 
     #[test]
-    fn a_full_log_begins_anew_and_a_closed_one_is_empty() {
+    fn a_full_log_restarts_and_closing_empties_it() {
         let folder = tempfile::tempdir().unwrap();
         let (conn, own) = filling(&folder);
         let mut checkpointer = Checkpointer::start(own).unwrap();
         fill(&conn, FULL_PAGES);
-        checkpointer.look(&conn);
+        checkpointer.check(&conn);
         conn.execute("INSERT INTO filling VALUES (1)", []).unwrap();
-        assert!(Log::of(&conn, "NOOP").unwrap().pages < PASS_PAGES);
+        assert!(WalSize::of(&conn, "NOOP").unwrap().pages < PASS_PAGES);
         checkpointer.end(&conn);
         assert_eq!(std::fs::metadata(folder.path().join("a.db-wal")).unwrap().len(), 0);
     }

@@ -1,5 +1,4 @@
-//! The one place that writes. Commands queue up; the committer folds what waits into one transaction and answers each
-//! after the commit, so durable and fast are the same path.
+//! The one writer of a SQLite store. It folds waiting commands into one transaction and answers each after the commit.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -9,12 +8,12 @@ use redrive_core::policy::Policies;
 use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 
-use crate::commit::command::{Call, Command, Group, Member, answer};
+use crate::commit::command::{Group, QueuedCommand, answer, command, reply_to};
 use crate::commit::queue::{BatchPace, CommandQueue};
 use crate::commit::writer_status::{WriterStatus, unanswered};
 use crate::sqlite::commit::checkpointer::Checkpointer;
 use crate::sqlite::connection::{classify, leave_the_log};
-use crate::sqlite::rows::{Memory, SqliteRows};
+use crate::sqlite::rows::{SqliteRows, WriterCache};
 use redrive_engine::breakers;
 use redrive_engine::clock::{Clock, Dice};
 use redrive_engine::error::{BoxError, Error, Result};
@@ -23,19 +22,19 @@ use redrive_engine::ports::backend::{Owner, Pace, Unpaced};
 use redrive_engine::tally::Tally;
 use redrive_engine::tx::{Tx, TxCache};
 
-/// Commands in one transaction. The more there are, the more often they share the pages that they change; of more than
-/// these, not all pages would fit into the cache.
+/// Commands in one transaction. More of them share the pages that they change; beyond this the pages no longer fit the
+/// cache.
 const BATCH_MAX_COMMANDS: usize = 4_096;
 
-/// Above the usual 0, which other threads have; a thread beside it still gets a quarter of a processor.
+/// Above the 0 of other threads, which still get a quarter of a processor beside it.
 #[cfg(target_os = "linux")]
 const PRIORITY: i32 = -5;
 
-type Queue = CommandQueue<Box<dyn Command>>;
+type SqliteQueue = CommandQueue<Box<dyn QueuedCommand>>;
 
 /// The handle that commands are given to.
 pub(crate) struct Committer {
-    commands: Arc<Queue>,
+    commands: Arc<SqliteQueue>,
     wakeups: watch::Receiver<u64>,
     recovered: watch::Receiver<u64>,
     status: Arc<WriterStatus>,
@@ -50,19 +49,20 @@ impl Committer {
         dice: Arc<dyn Dice>,
         policies: Policies,
     ) -> Result<Self> {
-        let commands = Arc::new(Queue::default());
+        let commands = Arc::new(SqliteQueue::default());
         let (wake, wakeups) = watch::channel(0);
         leave_the_log(&conn)?;
         let (recover, recovered) = watch::channel(0);
         let status = WriterStatus::new(Arc::new(recover));
-        let (known, memory) = (TxCache::default(), Memory::default());
-        let mut desk = Desk { conn, checkpointer, clock, dice, policies, known, memory, wake, status: status.clone() };
+        let (known, memory) = (TxCache::default(), WriterCache::default());
+        let mut writer =
+            SqliteWriter { conn, checkpointer, clock, dice, policies, known, memory, wake, status: status.clone() };
         let (running, queue) = (status.running(), commands.clone());
         let thread = std::thread::Builder::new()
             .name("committer".into())
             .spawn(move || {
                 let _running = running;
-                desk.work(&queue);
+                writer.work(&queue);
             })
             .map_err(|e| Error::Unexpected(format!("no thread for the committer: {e}")))?;
         Ok(Self { commands, wakeups, recovered, status, thread: Mutex::new(Some(thread)) })
@@ -76,8 +76,7 @@ impl Committer {
         self.status.is_running()
     }
 
-    /// Whether a commit would hold now: told from the last one where that is young enough, else by one that writes the
-    /// smallest thing there is.
+    /// Whether a commit would succeed now: a recent one answers, otherwise the smallest possible one is made.
     pub(crate) async fn ready(&self) -> Result<()> {
         if self.commands.is_full() {
             return Err(Error::Busy);
@@ -92,19 +91,18 @@ impl Committer {
         self.wakeups.clone()
     }
 
-    /// Commits one command, or says at once that too many wait.
+    /// Commits one command; fails at once if too many wait.
     pub(crate) async fn commit<T: Send + 'static>(
         &self,
         owner: Owner,
         act: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (reply, answered) = oneshot::channel();
-        self.commands.push(&owner, Box::new(Call::new(act, reply)))?;
+        self.commands.push(&owner, command(act, reply_to(reply)))?;
         answered.await.map_or_else(|_| Err(unanswered(self.commands.is_closed())), |(answer, _)| answer)
     }
 
-    /// Commits many, waiting for room: the caller's own memory bounds them. Each is answered alone, and the caller is
-    /// woken once.
+    /// Commits many commands, waiting for room. Each has its own answer; the caller is woken once per group.
     pub(crate) async fn commit_each<T: Send + 'static, F>(&self, owner: Owner, acts: Vec<F>) -> Vec<Result<T>>
     where
         F: FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
@@ -112,23 +110,23 @@ impl Committer {
         let mut answers = Vec::with_capacity(acts.len());
         let mut acts = acts.into_iter().peekable();
         while acts.peek().is_some() {
-            let piece: Vec<F> = acts.by_ref().take(BATCH_MAX_COMMANDS).collect();
-            answers.extend(self.commit_piece(owner.clone(), piece).await);
+            let group: Vec<F> = acts.by_ref().take(BATCH_MAX_COMMANDS).collect();
+            answers.extend(self.commit_group(owner.clone(), group).await);
         }
         answers
     }
 
-    async fn commit_piece<T: Send + 'static, F>(&self, owner: Owner, piece: Vec<F>) -> impl Iterator<Item = Result<T>>
+    async fn commit_group<T: Send + 'static, F>(&self, owner: Owner, acts: Vec<F>) -> impl Iterator<Item = Result<T>>
     where
         F: FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     {
-        let count = piece.len();
+        let count = acts.len();
         let (group, answered) = Group::of(count);
-        // A committer that has ended leaves the group unanswered.
+        // A writer that has ended leaves the group unanswered.
         let room = self.commands.room_for_group(&owner).await;
         if room.is_ok() {
-            let member = |(at, act)| Box::new(Member::new(act, at, group.clone())) as Box<dyn Command>;
-            let _ = self.commands.push_group(&owner, piece.into_iter().enumerate().map(member));
+            let commands = acts.into_iter().enumerate().map(|(at, act)| command(act, group.reply(at)));
+            let _ = self.commands.push_group(&owner, commands);
         }
         drop(group);
         let mut answers = answered.await.unwrap_or_default();
@@ -137,7 +135,7 @@ impl Committer {
         answers.into_iter().map(move |answer| answer.map_or_else(|| Err(unanswered(is_closed)), |(answer, _)| answer))
     }
 
-    /// Answers what is queued, then ends. Waits for the thread.
+    /// Answers what is queued, then waits for the thread to end.
     pub(crate) async fn close(&self) {
         self.commands.close();
         let thread = self.thread.lock().ok().and_then(|mut thread| thread.take());
@@ -147,40 +145,40 @@ impl Committer {
     }
 }
 
-/// The committer's own thread.
-struct Desk {
+/// The writer's thread.
+struct SqliteWriter {
     conn: Connection,
     checkpointer: Checkpointer,
     clock: Arc<dyn Clock>,
     dice: Arc<dyn Dice>,
     policies: Policies,
     known: TxCache,
-    memory: Memory,
+    memory: WriterCache,
     wake: watch::Sender<u64>,
     status: Arc<WriterStatus>,
 }
 
-impl Desk {
-    fn work(&mut self, queue: &Arc<Queue>) {
-        go_first();
+impl SqliteWriter {
+    fn work(&mut self, queue: &Arc<SqliteQueue>) {
+        raise_priority();
         while let Some(first) = queue.wait() {
-            // Commands are guarded one by one; whatever panics beside them costs their answers, and not the thread.
+            // A panic outside of commands costs the answers of one batch, not the thread.
             let done = catch_unwind(AssertUnwindSafe(|| {
                 self.commit_all(first, queue);
-                self.checkpointer.look(&self.conn);
+                self.checkpointer.check(&self.conn);
             }));
             if done.is_err() {
-                tracing::error!("the committer panicked; it goes on with the next batch");
+                tracing::error!("writer panicked; continuing with the next batch");
                 self.roll_back();
             }
         }
         self.checkpointer.end(&self.conn);
     }
 
-    /// Whatever was begun is undone, and what was known of it forgotten.
+    /// Undoes an open transaction, and forgets what was cached of it.
     fn roll_back(&mut self) {
         self.known.forget();
-        self.memory = Memory::default();
+        self.memory = WriterCache::default();
         if !self.conn.is_autocommit()
             && let Err(error) = self.conn.execute_batch("ROLLBACK")
         {
@@ -188,9 +186,9 @@ impl Desk {
         }
     }
 
-    /// One transaction for what waits and comes meanwhile, as much as there is time for; where that fails, one for each,
-    /// so that a bad command costs only itself.
-    fn commit_all(&mut self, first: Box<dyn Command>, queue: &Arc<Queue>) {
+    /// Commits what waits, and what arrives meanwhile, in one transaction. If that fails, each command gets a transaction of
+    /// its own, so that a bad command costs only itself.
+    fn commit_all(&mut self, first: Box<dyn QueuedCommand>, queue: &Arc<SqliteQueue>) {
         let (mut commands, pace) = (Vec::new(), BatchPace::begin(queue.clone()));
         let (mut next, clock) = (Some(first), self.clock.clone());
         let whole = self.transact(&pace, |batch| {
@@ -202,13 +200,13 @@ impl Desk {
                 failpoint::pass("mid_batch");
                 if commands.len() < BATCH_MAX_COMMANDS && !pace.is_over() {
                     next = queue.next();
-                    // It may have come after the batch began, and must not see a moment before it was sent.
+                    // A command that arrived after the batch began must not see an earlier time.
                     batch.now = clock.now();
                 }
             }
             Ok(())
         });
-        // Where not even a transaction could be begun, the first was not taken.
+        // If the transaction could not begin, the first command is still here.
         commands.extend(next);
         if whole.is_ok() {
             commands.into_iter().for_each(|command| answer(command, None));
@@ -265,12 +263,11 @@ impl Desk {
     }
 }
 
-/// Every report waits for this thread, and none for the thread that reads the next one: where the machine allows it, the
-/// committer goes before the server's other threads. Where it does not, all of them take turns.
-fn go_first() {
+/// Every report waits for this thread, so it runs before the server's other threads where the machine allows it.
+fn raise_priority() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(None, PRIORITY) {
-        tracing::debug!(%error, "the committer takes turns with the other threads");
+        tracing::debug!(%error, "writer priority not raised");
     }
 }
 
@@ -347,7 +344,7 @@ mod tests {
         let first = version();
         store.committer.ready().await.unwrap();
         let before = version();
-        assert_ne!(first, before, "the first one has to find out");
+        assert_ne!(first, before, "the first call has to commit");
         for _ in 0..100 {
             store.committer.ready().await.unwrap();
         }
@@ -355,7 +352,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_command_that_fails_is_undone_and_leaves_no_transaction_to_the_next() {
+    async fn a_failed_command_leaves_no_open_transaction() {
         let folder = tempfile::tempdir().unwrap();
         let store = open(&folder);
         let stamped = store.write(|batch| {

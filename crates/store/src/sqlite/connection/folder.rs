@@ -54,14 +54,14 @@ pub(crate) fn close_to_others(folder: &Path) {
 
 /// Holds the folder for this process; ends with it, however it ends.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct FolderLock {
     _folder: File,
     _lock: File,
 }
 
 /// Takes the folder, or says that another server has it. The folder itself is locked: no file in it that somebody deletes
 /// lets a second server in. The file is locked too, since servers before this one look at it alone.
-pub(crate) fn hold(folder: &Path) -> Result<Held> {
+pub(crate) fn hold(folder: &Path) -> Result<FolderLock> {
     let in_use = || Error::Unexpected(format!("another redrive server is using {}", folder.display()));
     let handle = File::open(folder)
         .map_err(|e| Error::Unexpected(format!("the data folder {} can't be opened: {e}", folder.display())))?;
@@ -82,7 +82,7 @@ pub(crate) fn hold(folder: &Path) -> Result<Held> {
         .open(&path)
         .map_err(|e| Error::Unexpected(format!("{} can't be opened: {e}", path.display())))?;
     flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| in_use())?;
-    Ok(Held { _folder: handle, _lock: lock })
+    Ok(FolderLock { _folder: handle, _lock: lock })
 }
 
 /// For those who only visit: the store must be there, and theirs to open. Files made by another user would lock the

@@ -91,10 +91,7 @@ pub(crate) fn check(conn: &Connection) -> Result<()> {
 /// Tells a database that can't be used now from a statement that was wrong.
 pub(crate) fn classify(error: impl Into<Error>) -> Error {
     match error.into() {
-        Error::Storage(source) => match source.downcast_ref::<rusqlite::Error>() {
-            Some(sqlite) if is_unavailable(sqlite) => Error::Unavailable(sqlite.to_string()),
-            _ => Error::Storage(source),
-        },
+        Error::Storage(source) if source.downcast_ref().is_some_and(is_unavailable) => Error::Unavailable(source),
         other => other,
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use crate::sqlite::connection;
-use crate::sqlite::connection::folder::{self, Held};
+use crate::sqlite::connection::folder::{self, FolderLock};
 use crate::sqlite::schema;
 use redrive_engine::error::PortResult as Result;
 
@@ -14,7 +14,7 @@ pub(crate) struct FolderPlace {
     pub(crate) conn: Connection,
     name: String,
     /// Let go last: the folder is ours while anything of it is open.
-    _held: Held,
+    _held: FolderLock,
 }
 
 impl FolderPlace {

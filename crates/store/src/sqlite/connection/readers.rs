@@ -44,7 +44,7 @@ fn expect(conn: &Connection, pragma: &str, wanted: i64) -> PortResult<()> {
     if found == wanted {
         return Ok(());
     }
-    Err(Error::Unavailable(format!("a reader has {pragma} = {found}, and needs {wanted}")).into())
+    Err(Error::Unavailable(format!("a reader has {pragma} = {found}, and needs {wanted}").into()).into())
 }
 
 /// A small pool of readers. One owner has at most half of them at a time.
@@ -101,7 +101,7 @@ impl Readers {
         let turn = self.turns.take(owner).await.ok_or(Error::Closing)?;
         let pool = Arc::clone(&self.pool);
         let reading = tokio::task::spawn_blocking(move || {
-            // Held here and not by the caller, who may stop waiting before the read ends.
+            // FolderLock here and not by the caller, who may stop waiting before the read ends.
             let _turn = turn;
             give_way();
             let reader = pool.take()?;

@@ -15,7 +15,7 @@ use crate::sqlite::reads::due::{oldest_by_tenant, oldest_due};
 use crate::sqlite::reads::hours::{Hours, hour_sums};
 use crate::sqlite::reads::list::PAGE_MAX;
 use crate::sqlite::reads::lookup::{Whose, tenant_number, whose};
-use crate::sqlite::rows::pattern_clock::GROUP_SEEN_LAG_MS;
+use crate::sqlite::rows::patterns::GROUP_SEEN_LAG_MS;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::TenantScope;
 use redrive_engine::model::standing::Standing;

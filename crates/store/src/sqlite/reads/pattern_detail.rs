@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 use crate::shared::patterns::{PARTS_MAX, each_hour, hours_told, part};
 use crate::sqlite::reads::columns::whole;
 use crate::sqlite::reads::patterns::{Shown, shown};
-use crate::sqlite::rows::pattern_events::events_of;
+use crate::sqlite::rows::patterns::events_of;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::TenantScope;
 

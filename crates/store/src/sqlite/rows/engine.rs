@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::sqlite::reads::keys;
 use crate::sqlite::rows::SqliteRows;
-use crate::sqlite::rows::pattern_clock::{PatternClocks, Seen};
+use crate::sqlite::rows::patterns::{PatternClocks, Seen};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::map::Map;
 use redrive_engine::model::{KeyRecord, Swept};

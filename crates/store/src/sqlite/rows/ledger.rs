@@ -246,7 +246,7 @@ fn exactly_one(changed: usize) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::rows::Memory;
+    use crate::sqlite::rows::WriterCache;
     use crate::sqlite::tests::fixture::{Fixture, Seed};
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
         let insert = "INSERT INTO steps (tenant, run, run_id, attempt, epoch, key, named, name, effect, status, holds, at, used_at,
             used_epoch, verify, output) VALUES (1, 1, 'r', 1, 1, 'k', 1, 'n', 1, 1, 1, 0, 0, 1, x'00', x'00')";
         fixture.conn.execute(insert, []).unwrap();
-        let mut memory = Memory::default();
+        let mut memory = WriterCache::default();
         let mut rows = SqliteRows::new(&fixture.conn, &mut memory);
         let read = rows.steps_of_run(1).unwrap();
         assert_eq!(

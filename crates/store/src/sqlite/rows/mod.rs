@@ -1,13 +1,11 @@
-//! Rows as SQLite keeps them: each is written at once, inside the committer's transaction. Here are the names; the other
-//! kinds have a file each.
+//! The engine's rows over SQLite: each is written at once, inside the writer's transaction. This file has the names; each
+//! other aggregate has its own.
 
 pub(crate) mod attempts;
 pub(crate) mod breakers;
 pub(crate) mod engine;
 pub(crate) mod ledger;
 pub(crate) mod operations;
-pub(crate) mod pattern_clock;
-pub(crate) mod pattern_events;
 pub(crate) mod patterns;
 pub(crate) mod reviews;
 pub(crate) mod run_names;
@@ -18,27 +16,28 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
+use crate::numbers::signed;
 use crate::sqlite::reads::due::queue_numbers_of;
 use crate::sqlite::reads::lookup::tenant_number;
-use crate::sqlite::rows::pattern_clock::PatternClocks;
+use crate::sqlite::rows::patterns::PatternClocks;
 use crate::sqlite::rows::run_names::NewNames;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::names::tenant_names::NameKind;
 use redrive_engine::ports::rows::NameRows;
 
-/// What the committer remembers of its own rows between batches. Dropped whenever a transaction is rolled back.
+/// What the writer remembers of its rows between batches. Dropped whenever a transaction is rolled back.
 #[derive(Debug, Default)]
-pub(crate) struct Memory {
+pub(crate) struct WriterCache {
     pub(crate) last_run: Option<i64>,
     pub(crate) new_names: Option<NewNames>,
     pub(crate) pattern_clocks: PatternClocks,
 }
 
-/// A statement that nearly every command of a batch runs: taken from the connection's cache once, not a thousand times.
+/// A statement that nearly every command of a batch runs: taken from the connection's cache once per batch.
 #[derive(Default)]
-pub(crate) struct Held<'a>(Option<CachedStatement<'a>>);
+pub(crate) struct BatchStatement<'a>(Option<CachedStatement<'a>>);
 
-impl<'a> Held<'a> {
+impl<'a> BatchStatement<'a> {
     pub(crate) fn of(&mut self, conn: &'a Connection, sql: &str) -> Result<&mut CachedStatement<'a>> {
         if self.0.is_none() {
             self.0 = Some(conn.prepare_cached(sql)?);
@@ -47,33 +46,33 @@ impl<'a> Held<'a> {
     }
 }
 
-/// Those of a report, a claim and an end.
+/// The statements of a report, a claim and an end of an attempt.
 #[derive(Default)]
 pub(crate) struct Statements<'a> {
-    pub(crate) is_there: Held<'a>,
-    pub(crate) find_run: Held<'a>,
-    pub(crate) run_by_number: Held<'a>,
-    pub(crate) insert_run: Held<'a>,
-    pub(crate) insert_payload: Held<'a>,
-    pub(crate) next_tenant: Held<'a>,
-    pub(crate) due_at_front: Held<'a>,
-    pub(crate) due_after: Held<'a>,
-    pub(crate) end_at_front: Held<'a>,
-    pub(crate) end_after: Held<'a>,
-    pub(crate) payload_bytes: Held<'a>,
-    pub(crate) move_run: Held<'a>,
-    pub(crate) insert_attempt: Held<'a>,
+    pub(crate) is_there: BatchStatement<'a>,
+    pub(crate) find_run: BatchStatement<'a>,
+    pub(crate) run_by_number: BatchStatement<'a>,
+    pub(crate) insert_run: BatchStatement<'a>,
+    pub(crate) insert_payload: BatchStatement<'a>,
+    pub(crate) next_tenant: BatchStatement<'a>,
+    pub(crate) due_at_front: BatchStatement<'a>,
+    pub(crate) due_after: BatchStatement<'a>,
+    pub(crate) end_at_front: BatchStatement<'a>,
+    pub(crate) end_after: BatchStatement<'a>,
+    pub(crate) payload_bytes: BatchStatement<'a>,
+    pub(crate) move_run: BatchStatement<'a>,
+    pub(crate) insert_attempt: BatchStatement<'a>,
 }
 
 /// The rows of one open transaction.
 pub(crate) struct SqliteRows<'a> {
     pub(crate) conn: &'a Connection,
-    pub(crate) memory: &'a mut Memory,
+    pub(crate) memory: &'a mut WriterCache,
     pub(crate) held: Statements<'a>,
 }
 
 impl<'a> SqliteRows<'a> {
-    pub(crate) fn new(conn: &'a Connection, memory: &'a mut Memory) -> Self {
+    pub(crate) fn new(conn: &'a Connection, memory: &'a mut WriterCache) -> Self {
         Self { conn, memory, held: Statements::default() }
     }
 }
@@ -128,7 +127,7 @@ impl NameRows for SqliteRows<'_> {
             "INSERT INTO tenant_names (tenant, kind, name) SELECT ?1, ?2, ?3
              WHERE (SELECT count(*) FROM tenant_names WHERE tenant = ?1 AND kind = ?2) < ?4",
         )?;
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let most = signed(most);
         Ok(put.execute(params![tenant, kind.number(), name, most])? == 1)
     }
 

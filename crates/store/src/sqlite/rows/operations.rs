@@ -1,5 +1,6 @@
 //! Rows of operations and their items.
 
+use crate::numbers::signed;
 use crate::shared::records::{OPERATION_COLUMNS, Record as _};
 use std::collections::HashSet;
 
@@ -202,10 +203,6 @@ impl OperationRows for SqliteRows<'_> {
         )?;
         let named =
             |found: &Row<'_>| Ok(NamedRun { tenant: parsed(found, 0, "tenant")?, run_id: parsed(found, 1, "run_id")? });
-        find.query_and_then(params![pattern, after, i64::try_from(most).unwrap_or(0)], named)?.collect()
+        find.query_and_then(params![pattern, after, signed(most)], named)?.collect()
     }
-}
-
-fn signed(n: u64) -> i64 {
-    i64::try_from(n).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Patterns' rows.
+//! Patterns, their events, and when each was last seen.
 
 use crate::shared::records::{PATTERN_FOUND, PATTERN_KNOWN, Record as _};
 use redrive_core::pattern::Fingerprint;
@@ -6,14 +6,17 @@ use redrive_core::reason::Category;
 use redrive_core::strategy::Failure;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
-use redrive_core::wire::{PatternEvent, PatternRef, PatternState};
-use rusqlite::{Params, params};
+use redrive_core::wire::{PatternEntry, PatternEvent, PatternRef, PatternState};
+use rusqlite::{Connection, Params, params};
 
+pub(crate) use crate::shared::patterns::{GROUP_SEEN_LAG_MS, PATTERN_HOURS_KEPT_MS};
+
+use crate::shared::patterns::{EVENTS_MAX, event, last_events};
 use crate::sqlite::rows::SqliteRows;
-use crate::sqlite::rows::pattern_clock::PatternClocks;
 use redrive_engine::codec::encode;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::ingest::fingerprints::FingerprintKey;
+use redrive_engine::map::Map;
 use redrive_engine::patterns::sightings::CachedPattern;
 use redrive_engine::patterns::verbs::Found;
 use redrive_engine::ports::rows::{PatternChange, PatternRows};
@@ -187,4 +190,97 @@ impl PatternRows for SqliteRows<'_> {
         seen.execute([head])?;
         Ok(())
     }
+}
+
+/// The events of these patterns together, oldest first.
+pub(crate) fn events_of(conn: &Connection, patterns: &[i64]) -> Result<Vec<PatternEntry>> {
+    let mut find = conn.prepare_cached(
+        "SELECT e.at, t.name, e.actor, e.event, e.about, e.note FROM pattern_events e
+             JOIN patterns p ON p.id = e.pattern JOIN tenants t ON t.id = p.tenant
+         WHERE e.pattern = ?1 ORDER BY e.id DESC LIMIT ?2",
+    )?;
+    let mut entries = Vec::new();
+    for pattern in patterns {
+        let mut own =
+            find.query_and_then(params![pattern, EVENTS_MAX], |row| event(row))?.collect::<Result<Vec<_>>>()?;
+        own.reverse();
+        entries.extend(own);
+    }
+    Ok(last_events(entries))
+}
+
+/// Beyond this the cache is cleared.
+const REMEMBERED_MAX: usize = 10_000;
+
+#[derive(Debug, Default)]
+struct PatternClock {
+    /// The hour that the row counts.
+    hour: Option<Timestamp>,
+    group_seen: Option<Timestamp>,
+}
+
+/// What the writer knows of patterns' rows, so that it reads nothing to write them rarely: the current hour is counted on the
+/// pattern's own row, and the time that lists sort by moves at most once a second.
+#[derive(Debug, Default)]
+pub(crate) struct PatternClocks(Map<i64, PatternClock>);
+
+/// Failed attempts of one pattern in one batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen {
+    pub(crate) now: Timestamp,
+    pub(crate) count: i64,
+    pub(crate) open: i64,
+}
+
+impl PatternClocks {
+    fn of(&mut self, pattern: i64) -> &mut PatternClock {
+        if self.0.len() >= REMEMBERED_MAX && !self.0.contains_key(&pattern) {
+            self.0.clear();
+        }
+        self.0.entry(pattern).or_default()
+    }
+
+    /// Counts failed attempts. None of these columns is indexed.
+    pub(crate) fn failed(&mut self, conn: &Connection, pattern: i64, seen: Seen) -> Result<()> {
+        let hour = seen.now.hour();
+        let clock = self.of(pattern);
+        if clock.hour != Some(hour) {
+            begin_hour(conn, pattern, hour)?;
+            clock.hour = Some(hour);
+        }
+        let mut fold = conn.prepare_cached(
+            "UPDATE patterns SET count = count + ?2, open = open + ?3, hour_count = hour_count + ?2,
+                 last_seen = max(last_seen, ?4) WHERE id = ?1",
+        )?;
+        fold.execute(params![pattern, seen.count, seen.open, seen.now.as_millis()])?;
+        Ok(())
+    }
+
+    /// Moves the group's head up in the lists.
+    pub(crate) fn group_seen(&mut self, conn: &Connection, head: i64, now: Timestamp) -> Result<()> {
+        let clock = self.of(head);
+        if clock.group_seen.is_some_and(|at| now < at.plus_ms(GROUP_SEEN_LAG_MS)) {
+            return Ok(());
+        }
+        let mut moved = conn.prepare_cached("UPDATE patterns SET group_seen = max(group_seen, ?2) WHERE id = ?1")?;
+        moved.execute([head, now.as_millis()])?;
+        clock.group_seen = Some(now);
+        Ok(())
+    }
+}
+
+/// Moves the finished hour to the earlier ones, and deletes hours that no read asks for any more.
+fn begin_hour(conn: &Connection, pattern: i64, hour: Timestamp) -> Result<()> {
+    let mut keep = conn.prepare_cached(
+        "INSERT INTO pattern_hourly (pattern, hour, n)
+         SELECT id, hour, hour_count FROM patterns WHERE id = ?1 AND hour <> ?2 AND hour_count > 0
+         ON CONFLICT DO UPDATE SET n = n + excluded.n",
+    )?;
+    keep.execute([pattern, hour.as_millis()])?;
+    let mut begin =
+        conn.prepare_cached("UPDATE patterns SET hour = ?2, hour_count = 0 WHERE id = ?1 AND hour <> ?2")?;
+    begin.execute([pattern, hour.as_millis()])?;
+    let mut forget = conn.prepare_cached("DELETE FROM pattern_hourly WHERE pattern = ?1 AND hour < ?2")?;
+    forget.execute([pattern, hour.minus_ms(PATTERN_HOURS_KEPT_MS).as_millis()])?;
+    Ok(())
 }

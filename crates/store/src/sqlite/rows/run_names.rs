@@ -5,6 +5,7 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
+use crate::numbers::signed;
 use crate::sqlite::rows::SqliteRows;
 use redrive_engine::error::PortResult as Result;
 
@@ -46,7 +47,7 @@ impl NewNames {
         )?
         .execute(span)?;
         let moved = conn.prepare_cached("DELETE FROM run_names_new WHERE key_hash BETWEEN ?1 AND ?2")?.execute(span)?;
-        self.count -= i64::try_from(moved).unwrap_or(0);
+        self.count -= signed(moved);
         self.next = last.checked_add(1).unwrap_or(i64::MIN);
         Ok(())
     }
@@ -83,7 +84,7 @@ impl SqliteRows<'_> {
 mod tests {
     use super::*;
     use crate::sqlite::reads::lookup::run_number;
-    use crate::sqlite::rows::Memory;
+    use crate::sqlite::rows::WriterCache;
     use crate::sqlite::tests::fixture::{Fixture, Seed};
     use redrive_engine::model::RunRef;
 
@@ -93,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_run_is_found_wherever_its_name_is_and_the_small_index_stays_small() {
-        let (fixture, mut memory) = (Fixture::new(), Memory::default());
+        let (fixture, mut memory) = (Fixture::new(), WriterCache::default());
         let (mut ends, mut next) = (0, i64::MIN);
         for commit in 0..40 {
             // Fewer than are kept, and now and then many more.

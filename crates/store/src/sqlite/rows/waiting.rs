@@ -267,7 +267,7 @@ mod tests {
     use rusqlite::StatementStatus;
 
     use super::*;
-    use crate::sqlite::rows::Memory;
+    use crate::sqlite::rows::WriterCache;
     use crate::sqlite::tests::fixture::{Fixture, Seed, now};
     use redrive_engine::clock::SeededDice;
     use redrive_engine::lease::claim::{Rest, lease};
@@ -284,7 +284,7 @@ mod tests {
         for run in [1, 2] {
             fixture.payload(run, 1, PayloadKind::Json, &[b'x'; 600]);
         }
-        let mut memory = Memory::default();
+        let mut memory = WriterCache::default();
         let at = DueLook { queue: 1, tenant: 1, after: DuePlace::FRONT, until: now() };
         let call = DueCall { looks: &[at], agents: None, most: 10, window: 10 };
         let found = SqliteRows::new(&fixture.conn, &mut memory).due_runs(call).unwrap().rows;
@@ -300,7 +300,7 @@ mod tests {
             let insert = "INSERT INTO queues (id, name, settings, created_at) VALUES (?1, 'q' || ?1, '{}', 0)";
             fixture.conn.execute(insert, [100 + n]).unwrap();
         }
-        let (mut memory, mut known) = (Memory::default(), TxCache::default());
+        let (mut memory, mut known) = (WriterCache::default(), TxCache::default());
         let mut rows = SqliteRows::new(&fixture.conn, &mut memory);
         let (dice, policies) = (SeededDice::new(7), Policies::default());
         let mut batch = Tx {

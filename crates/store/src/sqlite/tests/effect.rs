@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-use crate::sqlite::rows::{Memory, SqliteRows};
+use crate::sqlite::rows::{SqliteRows, WriterCache};
 use crate::sqlite::tests::fixture::{Fixture, NOW_MS, Seed, now};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::ledger::effects::{KEPT_MS, effect};
@@ -10,7 +10,7 @@ use redrive_engine::model::{EffectRef, Swept};
 use redrive_engine::ports::rows::EngineRows as _;
 
 fn rows<T>(conn: &Connection, act: impl FnOnce(&mut SqliteRows<'_>) -> T) -> T {
-    act(&mut SqliteRows::new(conn, &mut Memory::default()))
+    act(&mut SqliteRows::new(conn, &mut WriterCache::default()))
 }
 
 const DAY: i64 = 86_400_000;

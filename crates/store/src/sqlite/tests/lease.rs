@@ -8,7 +8,7 @@ use redrive_core::text::Label;
 use redrive_core::wire::Versions;
 use rusqlite::StatementStatus;
 
-use crate::sqlite::rows::{Memory, SqliteRows};
+use crate::sqlite::rows::{SqliteRows, WriterCache};
 use crate::sqlite::tests::fixture::{Fixture, NOW_MS, Seed, now, tenant};
 use redrive_engine::clock::SeededDice;
 use redrive_engine::lease::claim::{Granted, Rest, lease};
@@ -27,7 +27,7 @@ impl Pace for Pieces {
         true
     }
 
-    fn piece(&self, most: usize) -> usize {
+    fn runs_max(&self, most: usize) -> usize {
         most.min(self.0)
     }
 }
@@ -60,7 +60,7 @@ fn lease_on(
     known: &mut TxCache,
     mut ended: impl FnMut(),
 ) -> (Vec<usize>, Vec<Granted>) {
-    let mut memory = Memory::default();
+    let mut memory = WriterCache::default();
     let (dice, policies) = (SeededDice::new(7), Policies::default());
     let (mut pieces, mut granted, mut rest) = (Vec::new(), Vec::new(), Some(Rest::all(call)));
     while let Some(before) = rest {

@@ -1,0 +1,15 @@
+//! Conversions of counts, which are far below the bounds of every integer type here.
+
+/// A count as the database stores it.
+pub(crate) fn signed<N: TryInto<i64>>(count: N) -> i64 {
+    let signed = count.try_into();
+    debug_assert!(signed.is_ok(), "a count past i64");
+    signed.unwrap_or(i64::MAX)
+}
+
+/// A count that the database returned.
+pub(crate) fn counted<N: TryInto<usize>>(count: N) -> usize {
+    let counted = count.try_into();
+    debug_assert!(counted.is_ok(), "a negative count");
+    counted.unwrap_or(0)
+}
