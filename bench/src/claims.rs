@@ -162,8 +162,8 @@ fn raw_claim_and_resolve(conn: &Connection, what: What) -> Result<Duration> {
         )?
         .execute(params![run.id, run.attempt + 1, 6, r#"{"e":1,"ea":2,"en":"succeeded","pb":0}"#])?;
         conn.prepare_cached(
-            "INSERT INTO attempts (run, attempt, outcome, epoch, digest, state, pattern_new, recorded_at, origin, body)
-             VALUES (?1, ?2, 0, 1, ?3, 4, 0, 5, ?4, ?5)",
+            "INSERT INTO attempts (run, attempt, outcome, digest, state, pattern_new, recorded_at, origin, body)
+             VALUES (?1, ?2, 0, ?3, 4, 0, 5, ?4, ?5)",
         )?
         .execute(params![
             run.id,
@@ -185,8 +185,7 @@ fn raw_claim_and_resolve(conn: &Connection, what: What) -> Result<Duration> {
 const SCHEDULED: i64 = 0;
 const RUNNING: i64 = 1;
 const SUCCEEDED: i64 = 4;
-const LEASED: &str =
-    r#"{"e":1,"ea":2,"l":{"expires_at":1794772860000,"lease_ms":60000,"progress_at":1794772800000,"deadline_at":1794776400000,"began_at":1794772800000},"pb":0}"#;
+const LEASED: &str = r#"{"e":1,"ea":2,"l":{"expires_at":1794772860000,"lease_ms":60000,"progress_at":1794772800000,"deadline_at":1794776400000,"began_at":1794772800000},"pb":0}"#;
 
 /// Ten of each tenant's.
 fn raw_due(conn: &Connection) -> Result<Vec<Claimed>> {

@@ -7,7 +7,6 @@ use std::sync::LazyLock;
 
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::lifecycle::Outcome;
-use redrive_core::time::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -273,17 +272,13 @@ impl Unmet<'_> {
 
     /// Makes those that may be made, in a transaction of their own: a name is no secret, and two batches that make the same
     /// ones in another order would wait for each other. Then asks for the numbers of all.
-    pub(crate) async fn meet(
-        &self,
-        session: &Session,
-        now: Timestamp,
-    ) -> std::result::Result<Vec<Row>, tokio_postgres::Error> {
+    pub(crate) async fn meet(&self, session: &Session) -> std::result::Result<Vec<Row>, tokio_postgres::Error> {
         let [all, made] = [&self.all, &self.made].map(|names| names.iter().copied().collect::<Vec<&str>>());
         if !made.is_empty() {
-            let sql = "INSERT INTO tenants (name, created_at) SELECT name, $2 FROM unnest($1::text[]) AS new(name)
+            let sql = "INSERT INTO tenants (name) SELECT name FROM unnest($1::text[]) AS new(name)
                  WHERE NOT EXISTS (SELECT 1 FROM tenants WHERE tenants.name = new.name) ORDER BY name
                  ON CONFLICT (name) DO NOTHING";
-            session.client.execute(sql, &[&made, &now.as_millis()]).await?;
+            session.client.execute(sql, &[&made]).await?;
         }
         session.client.query("SELECT name, id FROM tenants WHERE name = ANY($1)", &[&all]).await
     }
@@ -340,7 +335,7 @@ mod tests {
         let (url, dice) = (database.url().to_owned(), Arc::new(SeededDice::new(7)));
         let options = Options { url, clock: None, dice, policies: Policies::default(), lines: LINES };
         let store = PgStore::open(options).await.unwrap();
-        let made = "INSERT INTO tenants (id, name, created_at) VALUES (1, 'acme', 0);
+        let made = "INSERT INTO tenants (id, name) VALUES (1, 'acme');
              INSERT INTO queues (id, name, settings, created_at) VALUES (1, 'default', '{}', 0);
              INSERT INTO runs (tenant, queue, key_hash, run_id, state, detail, attempt, revision, reason, category,
                  severity, received_at, updated_at, environment, replays, life)

@@ -52,7 +52,6 @@ pub(crate) struct NewColumns {
 /// An attempt that ended, as its row will be.
 pub(crate) struct SheetAttempt {
     pub(crate) kept: StoredAttempt,
-    pub(crate) epoch: Option<i64>,
     pub(crate) fingerprint: Option<(i64, i64)>,
     pub(crate) body: Vec<u8>,
     /// Another end may have been put in its place.

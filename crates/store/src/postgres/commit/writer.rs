@@ -254,7 +254,7 @@ impl Writer {
         };
         let unmet = names.unmet(commands.iter().map(|queued| &queued.prefetch));
         if !unmet.is_empty() {
-            let met = connection.wait(unmet.meet(&connection.session, shared.time.now()));
+            let met = connection.wait(unmet.meet(&connection.session));
             names.met(&connection.noted(met)?)?;
         }
         let mut rows = PgRows::new(connection, names, watermarks, shared.quiet.clone());
