@@ -162,8 +162,8 @@ fn raw_claim_and_resolve(conn: &Connection, what: What) -> Result<Duration> {
         )?
         .execute(params![run.id, run.attempt + 1, 6, r#"{"e":1,"ea":2,"en":"succeeded","pb":0}"#])?;
         conn.prepare_cached(
-            "INSERT INTO attempts (run, attempt, outcome, epoch, digest, state, pattern_new, recorded_at, origin, body)
-             VALUES (?1, ?2, 0, 1, ?3, 4, 0, 5, ?4, ?5)",
+            "INSERT INTO attempts (run, attempt, outcome, digest, state, pattern_new, recorded_at, origin, body)
+             VALUES (?1, ?2, 0, ?3, 4, 0, 5, ?4, ?5)",
         )?
         .execute(params![
             run.id,

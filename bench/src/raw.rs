@@ -162,7 +162,7 @@ pub async fn fill(folder: &Path, runs: u64) -> Result<()> {
     conn.execute_batch("PRAGMA synchronous = OFF; PRAGMA cache_size = -500000; PRAGMA foreign_keys = OFF;")?;
     conn.execute_batch(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100)
-         INSERT INTO tenants (id, name, created_at) SELECT i, 'tenant-' || i, 1 FROM n;
+         INSERT INTO tenants (id, name) SELECT i, 'tenant-' || i FROM n;
          WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10)
          INSERT INTO queues (id, name, settings, created_at) SELECT i, 'queue-' || i, '{}', 1 FROM n;",
     )?;

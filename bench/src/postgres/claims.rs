@@ -54,8 +54,8 @@ const PAYLOADS: &str =
          SELECT kind, about, body FROM payloads WHERE run = q_run AND revision = q_revision LIMIT 1) AS payload";
 const RAW_RESOLVE: &str = "UPDATE runs SET state = 4, wake = NULL, updated_at = 6, life = $2 WHERE id = ANY($1)";
 const ATTEMPTS: &str =
-    "INSERT INTO attempts (run, attempt, outcome, epoch, digest, state, pattern_new, recorded_at, origin, body)
-     SELECT run, attempt, 0, 1, $3, 4, 0, 5, $4, $5 FROM unnest($1::bigint[], $2::bigint[]) AS new(run, attempt)";
+    "INSERT INTO attempts (run, attempt, outcome, digest, state, pattern_new, recorded_at, origin, body)
+     SELECT run, attempt, 0, $3, 4, 0, 5, $4, $5 FROM unnest($1::bigint[], $2::bigint[]) AS new(run, attempt)";
 
 const LEASED: &[u8] =
     br#"{"e":1,"ea":2,"l":{"expires_at":1794772860000,"lease_ms":60000,"progress_at":1794772800000,"deadline_at":1794776400000,"began_at":1794772800000},"pb":327}"#;

@@ -136,7 +136,7 @@ fn fill(made: Dataset, runs: u64) -> String {
     let [payload, about] = [payload.as_bytes(), b"{}"].map(|bytes| hex(&encode(bytes)));
     // Only the embedded store looks for runs by their hash.
     format!(
-        "INSERT INTO tenants (name, created_at) SELECT 'tenant-' || i, 1 FROM generate_series(1, 100) AS i;
+        "INSERT INTO tenants (name) SELECT 'tenant-' || i FROM generate_series(1, 100) AS i;
          INSERT INTO queues (name, settings, created_at) SELECT 'queue-' || i, '{{}}', 1 FROM generate_series(1, 10) AS i;
          INSERT INTO runs (tenant, queue, key_hash, run_id, state, detail, due, wake, attempt, revision, reason,
              category, severity, received_at, updated_at, environment, agent, merged_into, replays, life)

@@ -101,7 +101,7 @@ impl Tx<'_> {
         if let Some(id) = self.find_tenant(name)? {
             return Ok(id);
         }
-        let id = self.rows.insert_tenant(name, self.now)?;
+        let id = self.rows.insert_tenant(name)?;
         self.know_tenant(name.clone(), id);
         Ok(id)
     }

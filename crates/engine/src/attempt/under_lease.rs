@@ -119,7 +119,7 @@ fn same_end(kept: &StoredAttempt, digest: &Digest) -> Result<()> {
 }
 
 fn keep_late_failure(tx: &mut Tx<'_>, row: &RunRow, attempt: u32, epoch: u64, body: &[u8]) -> Result<()> {
-    Ok(tx.rows.insert_late_failure(row.id, attempt, epoch, body, tx.now)?)
+    Ok(tx.rows.insert_late_failure(row.id, attempt, epoch, body)?)
 }
 
 pub fn release(tx: &mut Tx<'_>, under: &UnderLease) -> Result<StateAnswer> {

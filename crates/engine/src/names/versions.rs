@@ -43,7 +43,7 @@ pub fn see_versions(tx: &mut Tx<'_>, tenant: i64, versions: &Versions) -> Result
         if tx.known.versions.contains(&seen) {
             continue;
         }
-        let numbered = tx.rows.insert_version(tenant, kind, version.as_str(), tx.now)?;
+        let numbered = tx.rows.insert_version(tenant, kind, version.as_str())?;
         if numbered.is_some_and(|number| number % TRIMMED_EVERY == 0) {
             forget_versions(tx, tenant, kind)?;
         }

@@ -70,7 +70,7 @@ impl<T> Rows for T where
 pub trait NameRows {
     fn tenant_number(&mut self, name: &Tenant) -> Result<Option<i64>>;
     fn tenant_name(&mut self, tenant: i64) -> Result<String>;
-    fn insert_tenant(&mut self, name: &Tenant, now: Timestamp) -> Result<i64>;
+    fn insert_tenant(&mut self, name: &Tenant) -> Result<i64>;
     /// A queue's number, its settings as JSON, and whether an admin or the configuration has set it.
     fn queue_named(&mut self, name: &QueueName) -> Result<Option<(i64, String, bool)>>;
     fn queue_name(&mut self, queue: i64) -> Result<String>;
@@ -90,7 +90,7 @@ pub trait NameRows {
     /// Of those who asked last for a tenant's runs in a queue, and said what they run.
     fn worker_versions(&mut self, queue: i64, tenant: i64) -> Result<Option<String>>;
     /// The number of one that was not there; one that is stays where it is.
-    fn insert_version(&mut self, tenant: i64, kind: &str, version: &str, now: Timestamp) -> Result<Option<i64>>;
+    fn insert_version(&mut self, tenant: i64, kind: &str, version: &str) -> Result<Option<i64>>;
     /// All but the newest `kept`; whether there were any.
     fn forget_versions(&mut self, tenant: i64, kind: &str, kept: usize) -> Result<bool>;
     /// Its place in the order in which the tenant met them.
@@ -169,7 +169,7 @@ pub trait AttemptRows {
     /// A late one replaces the silence that was put in its place.
     fn put_attempt(&mut self, ended: &NewAttempt<'_>, now: Timestamp) -> Result<()>;
     /// The same one again is one.
-    fn insert_late_failure(&mut self, run: i64, attempt: u32, epoch: u64, body: &[u8], now: Timestamp) -> Result<()>;
+    fn insert_late_failure(&mut self, run: i64, attempt: u32, epoch: u64, body: &[u8]) -> Result<()>;
     fn payload_digest(&mut self, run: i64, revision: u32) -> Result<Option<Vec<u8>>>;
     /// `About`, encoded.
     fn about_of(&mut self, run: i64, revision: u32) -> Result<Option<Vec<u8>>>;

@@ -79,7 +79,6 @@ pub fn keep_attempt(tx: &mut Tx<'_>, before: &RunRow, row: &RunRow, ending: &End
             attempt: ending.attempt,
             late: ending.late,
             outcome: ending.outcome,
-            epoch: ending.epoch,
             digest: ending.digest,
             state: row.run.state.name(),
             fingerprint: ending.fingerprint,

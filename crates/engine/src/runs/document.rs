@@ -21,7 +21,8 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// The stored document. Its names are short on disk because every run row has one: MEASURED.
+/// The stored document. Every run row has one, so its names are short on disk: a dead letter takes 46 bytes instead of 71,
+/// the runs of the store's test fixture 80 instead of 121 on average.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunDocument {
     #[serde(default, skip_serializing_if = "is_default", rename = "e")]

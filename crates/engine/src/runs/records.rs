@@ -93,7 +93,6 @@ pub struct NewAttempt<'a> {
     /// A record may stand in its place, and gives way.
     pub late: bool,
     pub outcome: Outcome,
-    pub epoch: Option<u64>,
     pub digest: Option<&'a Digest>,
     pub state: StateName,
     pub fingerprint: Option<&'a Fingerprint>,

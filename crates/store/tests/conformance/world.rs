@@ -83,6 +83,11 @@ impl World {
         Self::opened(Place::Database(database), noon(), policies).await
     }
 
+    /// Over a database that is filled already.
+    pub async fn postgres_in(database: private_postgres::Database) -> Self {
+        Self::opened(Place::Database(database), noon(), policies()).await
+    }
+
     /// The same store after a restart; time has stood still.
     pub async fn restarted(self) -> Self {
         let Self { store, clock, policies, place } = self;

@@ -165,7 +165,7 @@ async fn another_tenants_breakers_are_not_read() {
     let world = World::postgres().await;
     let (_, under) = world.start("r").await;
     world.sql(
-        "INSERT INTO tenants (id, name, created_at) VALUES (77, 'globex', 0);
+        "INSERT INTO tenants (id, name) VALUES (77, 'globex');
          INSERT INTO breakers (name, environment, tenant, provider, model, life, open, moved_at)
          SELECT n::text::bytea, 'e', 77, NULL, NULL, 'unreadable', 0, 0 FROM generate_series(1, 100) AS n",
     );

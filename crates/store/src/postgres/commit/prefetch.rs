@@ -8,7 +8,6 @@ use std::sync::LazyLock;
 
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::lifecycle::Outcome;
-use redrive_core::time::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -252,17 +251,13 @@ impl UnknownTenants<'_> {
 
     /// Creates tenants in a transaction of their own, since two batches that create the same ones in different orders would
     /// deadlock. Returns the names and numbers of all.
-    pub(crate) async fn read(
-        &self,
-        session: &PgSession,
-        now: Timestamp,
-    ) -> std::result::Result<Vec<Row>, tokio_postgres::Error> {
+    pub(crate) async fn read(&self, session: &PgSession) -> std::result::Result<Vec<Row>, tokio_postgres::Error> {
         let [all, made] = [&self.all, &self.made].map(|names| names.iter().copied().collect::<Vec<&str>>());
         if !made.is_empty() {
-            let sql = "INSERT INTO tenants (name, created_at) SELECT name, $2 FROM unnest($1::text[]) AS new(name)
+            let sql = "INSERT INTO tenants (name) SELECT name FROM unnest($1::text[]) AS new(name)
                  WHERE NOT EXISTS (SELECT 1 FROM tenants WHERE tenants.name = new.name) ORDER BY name
                  ON CONFLICT (name) DO NOTHING";
-            session.client.execute(sql, &[&made, &now.as_millis()]).await?;
+            session.client.execute(sql, &[&made]).await?;
         }
         session.client.query("SELECT name, id FROM tenants WHERE name = ANY($1)", &[&all]).await
     }

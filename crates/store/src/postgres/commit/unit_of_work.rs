@@ -50,7 +50,6 @@ pub(crate) struct NewColumns {
 /// An attempt that ended.
 pub(crate) struct PendingAttempt {
     pub(crate) kept: StoredAttempt,
-    pub(crate) epoch: Option<i64>,
     pub(crate) fingerprint: Option<(i64, i64)>,
     pub(crate) body: Vec<u8>,
     /// It may replace the outcome that was recorded for a silent worker.

@@ -364,16 +364,16 @@ fn update_runs<'a>(known: &'a [RunWrite<'a>]) -> Write<'a> {
 }
 
 const ATTEMPTS: &str =
-    "INSERT INTO attempts (run, attempt, outcome, epoch, digest, state, fp_version, fp_hash, pattern, pattern_new,
+    "INSERT INTO attempts (run, attempt, outcome, digest, state, fp_version, fp_hash, pattern, pattern_new,
          recorded_at, origin, verdict, body)
-     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bytea[]),
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bytea[]), unnest($5::bigint[]),
          unnest($6::bigint[]), unnest($7::bigint[]), unnest($8::bigint[]), unnest($9::bigint[]), unnest($10::bigint[]),
-         unnest($11::bigint[]), unnest($12::bytea[]), unnest($13::bytea[]), unnest($14::bytea[])";
+         unnest($11::bytea[]), unnest($12::bytea[]), unnest($13::bytea[])";
 /// A late success replaces the silence that was put in its place. Only late ones may: any other that is there already
 /// is an error, and looking for one costs as much as the attempt itself.
 static PUT_ATTEMPTS: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "{ATTEMPTS} ON CONFLICT (run, attempt) DO UPDATE SET outcome = excluded.outcome, epoch = excluded.epoch,
+        "{ATTEMPTS} ON CONFLICT (run, attempt) DO UPDATE SET outcome = excluded.outcome,
              digest = excluded.digest, state = excluded.state, fp_version = excluded.fp_version,
              fp_hash = excluded.fp_hash, pattern = excluded.pattern, pattern_new = excluded.pattern_new,
              recorded_at = excluded.recorded_at, origin = excluded.origin, verdict = excluded.verdict,
@@ -395,7 +395,6 @@ fn put<'a>(sql: &'static str, attempts: &[((i64, u32), &'a PendingAttempt)]) -> 
         column(attempts, |((run, _), _)| *run),
         column(attempts, |((_, attempt), _)| i64::from(*attempt)),
         column(ended(), |attempt| position(Outcome::ALL, &attempt.kept.outcome)),
-        column(ended(), |attempt| attempt.epoch),
         column(ended(), |attempt| attempt.kept.digest.as_deref()),
         column(ended(), |attempt| position(StateName::ALL, &attempt.kept.state)),
         column(ended(), |attempt| attempt.fingerprint.map(|(version, _)| version)),
@@ -507,7 +506,7 @@ mod tests {
             verdict: None,
             origin: String::new(),
         };
-        PendingAttempt { kept, epoch: None, fingerprint: None, body: Vec::new(), late }
+        PendingAttempt { kept, fingerprint: None, body: Vec::new(), late }
     }
 
     fn statements(attempts: impl IntoIterator<Item = PendingAttempt>) -> Vec<&'static str> {

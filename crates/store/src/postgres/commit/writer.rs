@@ -231,7 +231,7 @@ impl Writer {
         };
         let unknown = names.unknown(commands.iter().map(|queued| &queued.prefetch));
         if !unknown.is_empty() {
-            let found = connection.wait(unknown.read(&connection.session, shared.time.now()));
+            let found = connection.wait(unknown.read(&connection.session));
             names.remember(&connection.noted(found)?)?;
         }
         let mut rows = PgRows::new(connection, names, watermarks, shared.quiet.clone());

@@ -109,7 +109,6 @@ impl AttemptRows for PgRows<'_> {
                 verdict: ended.verdict.clone(),
                 origin: ended.origin.clone(),
             },
-            epoch: ended.epoch.map(u64::cast_signed),
             fingerprint: ended.fingerprint.map(|f| (i64::from(f.version), f.hash.cast_signed())),
             body: ended.body.to_vec(),
             late: ended.late,
@@ -118,10 +117,10 @@ impl AttemptRows for PgRows<'_> {
         Ok(())
     }
 
-    fn insert_late_failure(&mut self, run: i64, attempt: u32, epoch: u64, body: &[u8], now: Timestamp) -> Result<()> {
-        let sql = "INSERT INTO late_failures (run, attempt, epoch, at, body) SELECT $1, $2, $3, $4, $5 WHERE NOT EXISTS
-             (SELECT 1 FROM late_failures WHERE run = $1 AND attempt = $2 AND epoch = $3 AND body = $5)";
-        self.run(sql, &[&run, &i64::from(attempt), &epoch.cast_signed(), &now.as_millis(), &body])?;
+    fn insert_late_failure(&mut self, run: i64, attempt: u32, epoch: u64, body: &[u8]) -> Result<()> {
+        let sql = "INSERT INTO late_failures (run, attempt, epoch, body) SELECT $1, $2, $3, $4 WHERE NOT EXISTS
+             (SELECT 1 FROM late_failures WHERE run = $1 AND attempt = $2 AND epoch = $3 AND body = $4)";
+        self.run(sql, &[&run, &i64::from(attempt), &epoch.cast_signed(), &body])?;
         Ok(())
     }
 

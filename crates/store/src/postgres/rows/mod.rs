@@ -124,10 +124,10 @@ impl NameRows for PgRows<'_> {
         owned(&found.ok_or_else(|| gone("tenant"))?, 0)
     }
 
-    fn insert_tenant(&mut self, name: &Tenant, now: Timestamp) -> Result<i64> {
-        let sql = "INSERT INTO tenants (name, created_at) VALUES ($1, $2)
+    fn insert_tenant(&mut self, name: &Tenant) -> Result<i64> {
+        let sql = "INSERT INTO tenants (name) VALUES ($1)
              ON CONFLICT (name) DO UPDATE SET name = excluded.name RETURNING id";
-        let made = self.ask_one(sql, &[&name.as_str(), &now.as_millis()])?;
+        let made = self.ask_one(sql, &[&name.as_str()])?;
         number(&made.ok_or_else(|| gone("tenant"))?, 0)
     }
 
@@ -200,10 +200,10 @@ impl NameRows for PgRows<'_> {
         self.ask_one(sql, &[&queue, &tenant])?.map(|row| owned(&row, 0)).transpose()
     }
 
-    fn insert_version(&mut self, tenant: i64, kind: &str, version: &str, now: Timestamp) -> Result<Option<i64>> {
-        let sql = "INSERT INTO versions_seen (tenant, kind, version, first_seen) VALUES ($1, $2, $3, $4)
+    fn insert_version(&mut self, tenant: i64, kind: &str, version: &str) -> Result<Option<i64>> {
+        let sql = "INSERT INTO versions_seen (tenant, kind, version) VALUES ($1, $2, $3)
              ON CONFLICT DO NOTHING RETURNING id";
-        let new = self.ask_one(sql, &[&tenant, &kind.as_bytes(), &version.as_bytes(), &now.as_millis()])?;
+        let new = self.ask_one(sql, &[&tenant, &kind.as_bytes(), &version.as_bytes()])?;
         new.map(|row| number(&row, 0)).transpose()
     }
 

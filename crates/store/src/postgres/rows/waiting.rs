@@ -489,7 +489,7 @@ mod tests {
         let store = PgStore::open(options).await.unwrap();
         database
             .sql(&format!(
-                "INSERT INTO tenants (id, name, created_at) VALUES (1, 'acme', 0);
+                "INSERT INTO tenants (id, name) VALUES (1, 'acme');
                  INSERT INTO queues (id, name, settings, created_at) VALUES (1, 'default', '{{}}', 0);
                  INSERT INTO runs (id, tenant, queue, key_hash, run_id, state, detail, due, attempt, revision, reason,
                      category, severity, received_at, updated_at, environment, replays, life, agent)

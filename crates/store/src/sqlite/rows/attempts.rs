@@ -48,14 +48,13 @@ impl AttemptRows for SqliteRows<'_> {
             let mut make_way = self.conn.prepare_cached("DELETE FROM attempts WHERE run = ?1 AND attempt = ?2")?;
             make_way.execute([ended.run, ended.attempt.into()])?;
         }
-        let insert = "INSERT INTO attempts (run, attempt, outcome, epoch, digest, state, fp_version, fp_hash, pattern,
+        let insert = "INSERT INTO attempts (run, attempt, outcome, digest, state, fp_version, fp_hash, pattern,
                  pattern_new, recorded_at, origin, verdict, body)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
         self.held.insert_attempt.of(self.conn, insert)?.execute(params![
             ended.run,
             ended.attempt,
             position(Outcome::ALL, &ended.outcome),
-            ended.epoch.map(u64::cast_signed),
             ended.digest.map(Digest::as_slice),
             position(StateName::ALL, &ended.state),
             ended.fingerprint.map(|f| f.version),
@@ -70,12 +69,12 @@ impl AttemptRows for SqliteRows<'_> {
         Ok(())
     }
 
-    fn insert_late_failure(&mut self, run: i64, attempt: u32, epoch: u64, body: &[u8], now: Timestamp) -> Result<()> {
+    fn insert_late_failure(&mut self, run: i64, attempt: u32, epoch: u64, body: &[u8]) -> Result<()> {
         let mut insert = self.conn.prepare_cached(
-            "INSERT INTO late_failures (run, attempt, epoch, at, body) SELECT ?1, ?2, ?3, ?4, ?5 WHERE NOT EXISTS
-                 (SELECT 1 FROM late_failures WHERE run = ?1 AND attempt = ?2 AND epoch = ?3 AND body = ?5)",
+            "INSERT INTO late_failures (run, attempt, epoch, body) SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS
+                 (SELECT 1 FROM late_failures WHERE run = ?1 AND attempt = ?2 AND epoch = ?3 AND body = ?4)",
         )?;
-        insert.execute(params![run, attempt, epoch.cast_signed(), now.as_millis(), body])?;
+        insert.execute(params![run, attempt, epoch.cast_signed(), body])?;
         Ok(())
     }
 

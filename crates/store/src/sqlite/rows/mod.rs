@@ -87,10 +87,8 @@ impl NameRows for SqliteRows<'_> {
         Ok(find.query_row([tenant], |row| row.get(0))?)
     }
 
-    fn insert_tenant(&mut self, name: &Tenant, now: Timestamp) -> Result<i64> {
-        self.conn
-            .prepare_cached("INSERT INTO tenants (name, created_at) VALUES (?1, ?2)")?
-            .execute(params![name.as_str(), now.as_millis()])?;
+    fn insert_tenant(&mut self, name: &Tenant) -> Result<i64> {
+        self.conn.prepare_cached("INSERT INTO tenants (name) VALUES (?1)")?.execute([name.as_str()])?;
         Ok(self.conn.last_insert_rowid())
     }
 
@@ -165,12 +163,11 @@ impl NameRows for SqliteRows<'_> {
         Ok(find.query_row([queue, tenant], |found| found.get(0)).optional()?)
     }
 
-    fn insert_version(&mut self, tenant: i64, kind: &str, version: &str, now: Timestamp) -> Result<Option<i64>> {
+    fn insert_version(&mut self, tenant: i64, kind: &str, version: &str) -> Result<Option<i64>> {
         let mut insert = self.conn.prepare_cached(
-            "INSERT INTO versions_seen (tenant, kind, version, first_seen) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT DO NOTHING",
+            "INSERT INTO versions_seen (tenant, kind, version) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
         )?;
-        let new = insert.execute(params![tenant, kind, version, now.as_millis()])? == 1;
+        let new = insert.execute(params![tenant, kind, version])? == 1;
         Ok(new.then(|| self.conn.last_insert_rowid()))
     }
 

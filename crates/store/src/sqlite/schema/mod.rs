@@ -70,7 +70,7 @@ mod tests {
 
     fn insert_run(conn: &Connection) {
         conn.execute_batch(
-            "INSERT INTO tenants (id, name, created_at) VALUES (1, 'acme', 0);
+            "INSERT INTO tenants (id, name) VALUES (1, 'acme');
              INSERT INTO queues (id, name, settings, created_at) VALUES (1, 'default', '{}', 0);
              INSERT INTO runs (id, tenant, queue, key_hash, run_id, state, detail, attempt, revision, reason, category,
                  severity, received_at, updated_at, environment, replays, life)

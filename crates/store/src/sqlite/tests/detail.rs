@@ -72,7 +72,7 @@ fn attempts_are_shown_with_what_came_late_and_the_last_verdict() {
     attempt(&fixture, 1, 1, Outcome::Failed, Some(VERDICT), r#"{"error":{"message":"out"},"tool":"stripe"}"#);
     attempt(&fixture, 1, 2, Outcome::Succeeded, None, r#"{"output":{"ok": 1}}"#);
     let late = encode(br#"{"error":{"message":"too late"}}"#);
-    let insert = "INSERT INTO late_failures (run, attempt, epoch, at, body) VALUES (1, 2, 1, 0, ?)";
+    let insert = "INSERT INTO late_failures (run, attempt, epoch, body) VALUES (1, 2, 1, ?)";
     fixture.conn.execute(insert, [late]).unwrap();
     let body = show(&fixture, "acme", "run-1").unwrap().body;
     let shown: Vec<_> = body.attempts.iter().map(|a| (a.attempt, a.outcome.as_str(), a.worker.is_some())).collect();

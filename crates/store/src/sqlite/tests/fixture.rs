@@ -103,17 +103,17 @@ impl Fixture {
     fn number(&self, table: &str, name: &str, insert: &str) -> i64 {
         let found = self.conn.query_row(&format!("SELECT id FROM {table} WHERE name = ?"), [name], |row| row.get(0));
         found.optional().unwrap().unwrap_or_else(|| {
-            self.conn.execute(insert, params![name, NOW_MS]).unwrap();
+            self.conn.execute(insert, [name]).unwrap();
             self.conn.last_insert_rowid()
         })
     }
 
     pub(crate) fn tenant(&self, name: &str) -> i64 {
-        self.number("tenants", name, "INSERT INTO tenants (name, created_at) VALUES (?, ?)")
+        self.number("tenants", name, "INSERT INTO tenants (name) VALUES (?)")
     }
 
     pub(crate) fn queue(&self, name: &str) -> i64 {
-        self.number("queues", name, "INSERT INTO queues (name, settings, created_at) VALUES (?1, '{}', ?2)")
+        self.number("queues", name, "INSERT INTO queues (name, settings, created_at) VALUES (?, '{}', 1800000000000)")
     }
 
     /// The tenant's pattern of this template; its fingerprint is the template's length.

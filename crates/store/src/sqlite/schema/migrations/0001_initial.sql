@@ -13,8 +13,7 @@
 -- Written by the first report, start or queue of a new tenant. Grows with the number of tenants.
 CREATE TABLE tenants (
     id INTEGER PRIMARY KEY,
-    name TEXT NOT NULL UNIQUE,
-    created_at INTEGER NOT NULL
+    name TEXT NOT NULL UNIQUE
 );
 
 -- A queue or reason that a tenant's runs have used.
@@ -33,7 +32,6 @@ CREATE TABLE versions_seen (
     tenant INTEGER NOT NULL REFERENCES tenants (id),
     kind TEXT NOT NULL,
     version TEXT NOT NULL,
-    first_seen INTEGER NOT NULL,
     UNIQUE (tenant, kind, version)
 );
 
@@ -178,7 +176,6 @@ CREATE TABLE attempts (
     run INTEGER NOT NULL,
     attempt INTEGER NOT NULL,
     outcome INTEGER NOT NULL,          -- position in Outcome::ALL
-    epoch INTEGER,                     -- of the lease that it ended; NULL when reported in one call
     digest BLOB,                       -- of the report: the same report again gets the same answer
     state INTEGER NOT NULL,            -- the run's state after it, as answered
     fp_version INTEGER,                -- the fingerprint, never changed by merges
@@ -199,7 +196,6 @@ CREATE TABLE late_failures (
     run INTEGER NOT NULL,
     attempt INTEGER NOT NULL,
     epoch INTEGER NOT NULL,            -- of the lost lease
-    at INTEGER NOT NULL,
     body BLOB NOT NULL                 -- AttemptBody as JSON, codec
 );
 CREATE INDEX late_failures_attempt ON late_failures (run, attempt);

@@ -1,4 +1,4 @@
-//! What only grows is bounded: of the records that nobody reads back to their beginning, the newest are kept.
+//! Tables of events and versions are bounded: the newest rows are kept.
 
 #![allow(
     clippy::unwrap_used,
@@ -6,7 +6,7 @@
     clippy::panic,
     unreachable_pub,
     dead_code,
-    reason = "a case that can't go on fails; the world is shared with the conformance suite"
+    reason = "a test that cannot continue fails; the world is shared with the conformance suite"
 )]
 
 #[path = "conformance/world.rs"]
@@ -20,11 +20,11 @@ use rusqlite::{Connection, OpenFlags};
 use world::{World, numbered, start};
 
 const KEPT_MAX: i64 = 1_000;
-/// Versions are looked at when so many have come.
+/// Versions are trimmed after this many inserts.
 const TRIMMED_EVERY: i64 = 64;
 const MANY: usize = 1_200;
 
-/// With a look into its file, for what no verb shows.
+/// With a connection to its file, for rows that no route shows.
 async fn world() -> (World, Connection) {
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let file = folder.path().join("data/redrive.db");
@@ -47,7 +47,7 @@ fn at_version(n: usize) -> Versions {
 }
 
 #[tokio::test]
-async fn of_what_happened_to_one_breaker_the_last_thousand_are_kept() {
+async fn newest_thousand_events_of_a_breaker_are_kept() {
     let (world, inside) = world().await;
     world.start("r").await;
     for n in 0..MANY {
@@ -70,7 +70,7 @@ async fn of_what_happened_to_one_breaker_the_last_thousand_are_kept() {
 }
 
 #[tokio::test]
-async fn of_what_was_done_about_one_pattern_the_last_thousand_are_kept() {
+async fn newest_thousand_events_of_a_pattern_are_kept() {
     let (world, inside) = world().await;
     let pattern = world.fail("r", "KeyError: 'x'").await.pattern.id;
     let other = world.fail("s", "Request timed out").await.pattern.id;
@@ -78,15 +78,11 @@ async fn of_what_was_done_about_one_pattern_the_last_thousand_are_kept() {
     for _ in 0..MANY {
         on_pattern(&world, &pattern, PatternVerb::Note).await;
     }
-    assert_eq!(
-        count(&inside, "pattern_events"),
-        KEPT_MAX + 2,
-        "another pattern's stay: that it is new, and that somebody is on it"
-    );
+    assert_eq!(count(&inside, "pattern_events"), KEPT_MAX + 2, "and the two of another pattern: new, acknowledged");
 }
 
 #[tokio::test]
-async fn of_a_tenants_versions_the_newest_thousand_are_kept_and_a_fix_is_not_forgotten_with_its_version() {
+async fn newest_thousand_versions_are_kept_and_fixes_outlive_them() {
     let (world, inside) = world().await;
     let fixed = world.fail("r", "KeyError: 'x'").await.pattern.id;
     on_pattern(&world, &fixed, PatternVerb::Resolve { in_version: at_version(0) }).await;
@@ -97,7 +93,7 @@ async fn of_a_tenants_versions_the_newest_thousand_are_kept_and_a_fix_is_not_for
     let kept = count(&inside, "versions_seen");
     assert!((KEPT_MAX..KEPT_MAX + TRIMMED_EVERY).contains(&kept), "{kept}");
     assert_eq!(count(&inside, "versions_seen WHERE version = 'v0'"), 0);
-    // What came after the fix has it, also when nobody knows the fix's own place any more.
+    // The fix's version is trimmed; later versions still count as fixed.
     let mut again = numbered("r", "KeyError: 'x'", 2);
     again.failed.versions = at_version(MANY);
     world.store.report(again).await.unwrap();
