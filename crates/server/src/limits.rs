@@ -63,7 +63,7 @@ pub const WAITING_BYTES: usize = 64 * MIB;
 /// Memory of one tenant's waiting lease calls.
 pub const WAITING_HOLDER_BYTES: usize = 16 * MIB;
 
-/// ServerLimits that a deployment may set.
+/// Limits that a deployment may set.
 #[derive(Debug, Clone)]
 pub struct ServerLimits {
     pub body_max_bytes: usize,

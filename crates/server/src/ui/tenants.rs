@@ -240,7 +240,7 @@ fn limits(health: &TenantHealth) -> Markup {
             }),
         ])),
     } } };
-    panel("limits", "ServerLimits", &html! {}, &body)
+    panel("limits", "Limits", &html! {}, &body)
 }
 
 /// A freeze: holds retries and replays alike.

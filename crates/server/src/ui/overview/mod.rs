@@ -203,7 +203,12 @@ const KINDS: [(DeadBecause, &str, &str); 7] = [
 
 fn needs_panel(data: &OverviewData) -> Markup {
     let oldest = data.waiting.iter().map(|run| run.received_at).min();
-    let end = html! { @if let Some(oldest) = oldest { "oldest of the newest: " (ago(oldest, data.now)) } };
+    let sampled = data.waiting.len() as u64;
+    let end = html! {
+        @if let Some(oldest) = oldest {
+            "oldest" @if data.needing() > sampled { " of the newest " (grouped(sampled)) } ": " (ago(oldest, data.now))
+        }
+    };
     let kinds: Vec<_> = KINDS.iter().filter(|(because, ..)| data.standing.because(*because) > 0).collect();
     let review = data.standing.of(StateName::Review);
     let body = html! {
