@@ -1,6 +1,6 @@
 //! Breakers: what opens them, whom they hold, how they let go.
 
-use redrive_core::breaker::{BREAKERS_PER_TENANT_MAX, StateName as Stands};
+use redrive_core::breaker::{BREAKERS_PER_TENANT_MAX, BreakerStateName};
 use redrive_core::policy::PolicyLayer;
 use redrive_core::run::StateName;
 use redrive_core::text::{Label, Text};
@@ -53,7 +53,7 @@ pub async fn broken(world: &World) {
     failures(world, ENOUGH, |n| of("acme", &format!("broke{n}"))).await;
 }
 
-async fn stands(world: &World, tenant: &str) -> Vec<(String, Stands)> {
+async fn stands(world: &World, tenant: &str) -> Vec<(String, BreakerStateName)> {
     let all = world.store.tenant_breaker(&tenant.parse().unwrap()).await.unwrap().breakers;
     all.into_iter().map(|breaker| (breaker.name.to_string(), breaker.state)).collect()
 }
@@ -99,7 +99,7 @@ pub async fn most_attempts_failing_open_it_and_what_falls_due_is_held(world: Wor
     let answer = world.store.fail(last, failed(TIMED_OUT)).await.unwrap();
     assert_eq!((answer.breaker.as_str(), answer.verdict.action), ("open", Action::Hold));
     assert_eq!((answer.verdict.held_by.as_ref().unwrap().as_str(), answer.verdict.next_attempt_at), (OWN, None));
-    assert_eq!(stands(&world, "acme").await, [(OWN.to_owned(), Stands::Open)]);
+    assert_eq!(stands(&world, "acme").await, [(OWN.to_owned(), BreakerStateName::Open)]);
     assert_eq!(held(&world).await, 1);
     world.wait(25_000);
     assert!(world.lease(100).await.is_empty());
@@ -127,13 +127,13 @@ pub async fn half_open_lets_one_of_a_hundred_through_to_sixteen_workers(world: W
         }
         let given: Vec<LeasedRun> = workers.join_all().await.into_iter().flatten().collect();
         assert_eq!(given.len(), 1, "round {round}");
-        assert_eq!(stands(&world, "acme").await[0].1, Stands::HalfOpen);
+        assert_eq!(stands(&world, "acme").await[0].1, BreakerStateName::HalfOpen);
         probes.push(given[0].run_id.clone());
         world.store.release_held(500).await.unwrap();
         assert!(world.lease(100).await.is_empty(), "one at a time");
         if round < 2 {
             world.store.fail(under(&given[0]), failed(TIMED_OUT)).await.unwrap();
-            assert_eq!(stands(&world, "acme").await[0].1, Stands::Open);
+            assert_eq!(stands(&world, "acme").await[0].1, BreakerStateName::Open);
         } else {
             world.store.succeed(success(&under(&given[0]), "\"ok\"")).await.unwrap();
         }
@@ -153,7 +153,7 @@ pub async fn a_crashed_probe_frees_the_slot(world: World) {
     world.wait(crate::world::LEASE_MS + 1);
     world.store.stamp("here").await.unwrap();
     world.store.rescue_expired(100).await.unwrap();
-    assert_eq!(stands(&world, "acme").await[0].1, Stands::HalfOpen);
+    assert_eq!(stands(&world, "acme").await[0].1, BreakerStateName::HalfOpen);
     world.store.release_held(500).await.unwrap();
     assert_eq!(world.lease(1_000).await.len(), 1);
     assert!(world.lease(1_000).await.is_empty());
@@ -223,7 +223,7 @@ pub async fn down_for_everybody_is_one_breaker(world: World) {
         }
     }
     let breakers = all(&world).await;
-    let open: Vec<&BreakerView> = breakers.iter().filter(|breaker| breaker.state == Stands::Open).collect();
+    let open: Vec<&BreakerView> = breakers.iter().filter(|breaker| breaker.state == BreakerStateName::Open).collect();
     assert_eq!(open.len(), 1, "{breakers:?}");
     assert_eq!(open[0].name.as_str(), "breaker:everywhere/production/openai/gpt-5");
     assert_eq!((open[0].scope, open[0].tenant.clone()), (BreakerScope::Everywhere, None));
@@ -234,7 +234,7 @@ pub async fn down_for_everybody_is_one_breaker(world: World) {
     // One tenant's word alone is not enough for others.
     failures(&world, 2 * ENOUGH, |n| asking("umbrella", &format!("r{n}"), "o3")).await;
     let own = stands(&world, "umbrella").await.into_iter().find(|(name, _)| name.contains("o3")).unwrap();
-    assert_eq!(own, ("breaker:model/production/umbrella/openai/o3".to_owned(), Stands::Open));
+    assert_eq!(own, ("breaker:model/production/umbrella/openai/o3".to_owned(), BreakerStateName::Open));
     enqueue(&world, asking("initech", "o3", "o3")).await;
     assert_eq!(world.lease(100).await.len(), 1);
 }
@@ -278,7 +278,7 @@ pub async fn what_is_let_go_comes_up_in_turn_and_apart(world: World) {
     let probe = world.lease(1_000).await;
     assert_eq!(probe.len(), 1);
     world.store.succeed(success(&under(&probe[0]), "\"ok\"")).await.unwrap();
-    assert!(all(&world).await.iter().all(|view| view.state == Stands::Closed));
+    assert!(all(&world).await.iter().all(|view| view.state == BreakerStateName::Closed));
     world.store.release_held(20).await.unwrap();
     let filter = RunFilter { held: Some(false), states: vec![StateName::Scheduled], ..RunFilter::default() };
     let page = PageCall { sort: Sort::NewestFirst, limit: 500, cursor: None, count: true };
@@ -296,7 +296,7 @@ pub async fn a_restart_keeps_breakers_windows_and_holds(world: World) {
     let old = begin(&world, of("globex", "old")).await;
     let world = world.restarted().await;
     failures(&world, 1, |_| of("acme", "last")).await;
-    assert_eq!(stands(&world, "acme").await, [(OWN.to_owned(), Stands::Open)]);
+    assert_eq!(stands(&world, "acme").await, [(OWN.to_owned(), BreakerStateName::Open)]);
     let (before, was_held) = (all(&world).await, held(&world).await);
     let world = world.restarted().await;
     assert_eq!((all(&world).await, held(&world).await), (before, was_held));
@@ -352,7 +352,7 @@ pub async fn what_began_before_a_restart_counts_where_nothing_has_changed_since(
     world.store.fail(under_way, failed(TIMED_OUT)).await.unwrap();
     let shown = all(&world).await;
     let own = shown.iter().find(|view| view.name.as_str() == "breaker:tenant/production/globex").unwrap();
-    assert_eq!((own.state, own.attempts, own.failed), (Stands::Closed, Some(1), Some(1)));
+    assert_eq!((own.state, own.attempts, own.failed), (BreakerStateName::Closed, Some(1), Some(1)));
 }
 
 /// A run in a queue that no worker of the case asks for.
@@ -449,7 +449,7 @@ pub async fn a_tenants_many_names_share_a_breaker(world: World) {
     // What fails under further names opens the one that they share, and that holds them.
     failures(&world, ENOUGH, |n| somewhere(1_000 + n, "more")).await;
     let open: Vec<String> =
-        all(&world).await.into_iter().filter(|v| v.state == Stands::Open).map(|v| v.name.to_string()).collect();
+        all(&world).await.into_iter().filter(|v| v.state == BreakerStateName::Open).map(|v| v.name.to_string()).collect();
     assert!(open.contains(&OTHER.to_owned()), "{open:?}");
     enqueue(&world, somewhere(5_000, "held")).await;
     enqueue(&world, somewhere(0, "own")).await;

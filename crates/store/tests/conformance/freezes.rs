@@ -1,6 +1,6 @@
 //! Breakers and people: what is opened by hand, what a replay passes, what is told of it. Limits, which are people's too.
 
-use redrive_core::breaker::StateName as Stands;
+use redrive_core::breaker::BreakerStateName;
 use redrive_core::text::Text;
 use redrive_core::verdict::Action;
 use redrive_core::wire::{BreakerAction, LeasedRun, WarningCode};
@@ -14,7 +14,7 @@ pub async fn a_freeze_holds_replays_and_ends_by_itself(world: World) {
     world.store.fail(dies, failed("KeyError: 'x'")).await.unwrap();
     let until = world.store.now().plus_ms(60_000);
     let view = by_hand(&world, BreakerAction::Open, Some(until)).await;
-    assert_eq!((view.state, view.by_hand, view.until), (Stands::Open, true, Some(until)));
+    assert_eq!((view.state, view.by_hand, view.until), (BreakerStateName::Open, true, Some(until)));
     assert_eq!((view.opened_by.as_deref(), view.reason), (Some("key:ops"), Some(Text::from("maintenance"))));
     let plan = world.store.plan(&at("acme", "dies"), Replay::default()).await.unwrap();
     assert_eq!(plan.held_by.unwrap().as_str(), OWN);

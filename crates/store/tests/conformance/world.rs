@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use redrive_core::classify::{Evidence, classify};
-use redrive_core::detect::{Told, observe};
+use redrive_core::detect::{ReportedSuccess, observe};
 use redrive_core::ids::{QueueName, RunId, Tenant};
 use redrive_core::pattern::fingerprint;
 use redrive_core::policy::{Limits, Policies, PolicyLayer, TenantPolicy};
@@ -304,7 +304,7 @@ pub fn success(under: &UnderLease, output: &str) -> Success {
         lease: Some(under.lease),
         attempt: None,
         digest: digest(output.as_bytes()),
-        observed: observe(&Told { output: Some(output), ..Told::default() }),
+        observed: observe(&ReportedSuccess { output: Some(output), ..ReportedSuccess::default() }),
         body: encode(serde_json::to_string(&body).unwrap().as_bytes()),
         steps: Vec::new(),
         by: None,

@@ -5,7 +5,7 @@ mod read;
 use std::collections::BTreeSet;
 
 use maud::{Markup, html};
-use redrive_core::breaker;
+use redrive_core::breaker::BreakerStateName;
 use redrive_core::run::StateName;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{BreakerView, PatternDetail, RunSummary, Severity, StatsPoint};
@@ -288,7 +288,7 @@ const TENANTS_MAX: usize = 4;
 
 fn trouble_panel(seen: &OverviewData) -> Markup {
     let mut rows: Vec<Markup> = Vec::new();
-    let not_closed = seen.breakers.iter().filter(|breaker| breaker.state != breaker::StateName::Closed);
+    let not_closed = seen.breakers.iter().filter(|breaker| breaker.state != BreakerStateName::Closed);
     rows.extend(not_closed.take(ROWS_MAX).map(|breaker| fact("Breaker", &says(seen, breaker))));
     if let Some(jump) = seen.health.clock {
         let way = if jump.by_ms < 0 { "back" } else { "forward" };
@@ -337,7 +337,7 @@ fn says(seen: &OverviewData, breaker: &BreakerView) -> Markup {
             " · " (grouped(failed)) " of " (grouped(attempts)) " failed"
         }
         @if breaker.held > 0 { " · " (grouped(breaker.held)) " held" }
-        @if breaker.state == breaker::StateName::Open {
+        @if breaker.state == BreakerStateName::Open {
             " · " @if breaker.by_hand { "by hand, " } "until " (ahead(breaker.until, seen.now))
         }
     }
