@@ -1,4 +1,4 @@
-//! Breakers: what opens them, whom they hold, how they let go.
+//! Breakers: what opens them, which runs they hold, how they release them.
 
 use redrive_core::breaker::{BREAKERS_PER_TENANT_MAX, BreakerStateName};
 use redrive_core::policy::PolicyLayer;
@@ -93,7 +93,7 @@ async fn drain(world: &World) -> Vec<LeasedRun> {
     leased
 }
 
-pub async fn most_attempts_failing_open_it_and_what_falls_due_is_held(world: World) {
+pub async fn failing_attempts_open_a_breaker_and_hold_due_runs(world: World) {
     failures(&world, ENOUGH - 1, |n| of("acme", &format!("r{n}"))).await;
     let last = begin(&world, of("acme", "last")).await;
     let answer = world.store.fail(last, failed(TIMED_OUT)).await.unwrap();
@@ -110,7 +110,7 @@ pub async fn most_attempts_failing_open_it_and_what_falls_due_is_held(world: Wor
     assert_eq!(all(&world).await[0].held, waiting.held);
 }
 
-pub async fn half_open_lets_one_of_a_hundred_through_to_sixteen_workers(world: World) {
+pub async fn half_open_breaker_admits_one_of_a_hundred(world: World) {
     broken(&world).await;
     for n in 0..100 {
         enqueue(&world, of("acme", &format!("waits{n}"))).await;
@@ -216,7 +216,7 @@ pub async fn an_open_breaker_delays_nobody_else(world: World) {
     }
 }
 
-pub async fn down_for_everybody_is_one_breaker(world: World) {
+pub async fn outage_across_tenants_is_one_breaker(world: World) {
     for n in 0..ENOUGH / 2 {
         for tenant in ["acme", "globex"] {
             failures(&world, 1, |_| asking(tenant, &format!("r{n}"), "gpt-5")).await;
@@ -239,7 +239,7 @@ pub async fn down_for_everybody_is_one_breaker(world: World) {
     assert_eq!(world.lease(100).await.len(), 1);
 }
 
-pub async fn environments_have_their_own(world: World) {
+pub async fn environments_have_their_own_breakers(world: World) {
     let staging = |run: &str| NewRun { environment: Label::from("staging"), ..of("acme", run) };
     failures(&world, ENOUGH, |n| staging(&format!("r{n}"))).await;
     enqueue(&world, staging("held")).await;
@@ -261,7 +261,7 @@ pub async fn a_held_run_refuses_a_start_and_a_caller_passes(world: World) {
     assert!(world.store.start(start("due")).await.unwrap().answer.lease.is_some());
 }
 
-pub async fn what_is_let_go_comes_up_in_turn_and_apart(world: World) {
+pub async fn released_holds_alternate_tenants_and_spread_out(world: World) {
     for n in 0..ENOUGH / 2 {
         for tenant in ["acme", "globex"] {
             failures(&world, 1, |_| asking(tenant, &format!("r{n}"), "gpt-5")).await;
@@ -316,7 +316,7 @@ pub async fn a_restart_keeps_breakers_windows_and_holds(world: World) {
     assert_eq!(stands(&world, "acme").await, []);
 }
 
-pub async fn results_from_before_an_opening_say_nothing_after_a_restart_either(world: World) {
+pub async fn stale_results_do_not_count_after_a_restart(world: World) {
     let mut late = Vec::new();
     for n in 0..2 * ENOUGH {
         late.push(begin(&world, of("acme", &format!("late{n}"))).await);
@@ -332,7 +332,7 @@ pub async fn results_from_before_an_opening_say_nothing_after_a_restart_either(w
     assert!(stands(&world, "acme").await.is_empty());
 }
 
-pub async fn a_report_sent_again_is_told_how_the_breaker_stood_then(world: World) {
+pub async fn repeated_report_gets_the_breaker_state_of_then(world: World) {
     let before = world.store.report(report("before", TIMED_OUT)).await.unwrap().answer;
     broken(&world).await;
     let during = world.store.report(report("during", TIMED_OUT)).await.unwrap().answer;
@@ -342,7 +342,7 @@ pub async fn a_report_sent_again_is_told_how_the_breaker_stood_then(world: World
     assert_eq!(world.store.report(report("during", TIMED_OUT)).await.unwrap().answer, during);
 }
 
-pub async fn what_began_before_a_restart_counts_where_nothing_has_changed_since(world: World) {
+pub async fn attempt_begun_before_a_restart_counts_in_its_generation(world: World) {
     begin(&world, of("acme", "r0")).await;
     let under_way = begin(&world, of("globex", "r1")).await;
     let world = world.restarted().await;
@@ -377,7 +377,7 @@ async fn offered_to_nobody(world: &World) {
     assert!(lease_default(world).await.is_empty());
 }
 
-pub async fn an_offer_that_nobody_takes_goes_to_another_run(world: World) {
+pub async fn untaken_probe_offer_goes_to_another_run(world: World) {
     offered_to_nobody(&world).await;
     world.wait(29_999);
     assert_eq!(world.store.release_held(500).await.unwrap().moved, 0);
@@ -406,7 +406,7 @@ pub async fn a_thousand_unserved_runs_do_not_block_their_breaker(world: World) {
     }
 }
 
-pub async fn an_offer_that_is_deferred_goes_to_another_run(world: World) {
+pub async fn deferred_probe_offer_goes_to_another_run(world: World) {
     offered_to_nobody(&world).await;
     let until = world.store.now().plus_ms(365 * 86_400_000);
     world.triage("broke19", Triage::Defer { until }).await.unwrap();
@@ -414,7 +414,7 @@ pub async fn an_offer_that_is_deferred_goes_to_another_run(world: World) {
     assert_eq!(lease_default(&world).await.len(), 1);
 }
 
-pub async fn a_probe_that_is_given_back_goes_to_another_run(world: World) {
+pub async fn released_probe_goes_to_another_run(world: World) {
     broken(&world).await;
     enqueue(&world, of("acme", "next")).await;
     assert!(world.lease(100).await.is_empty());
@@ -448,8 +448,12 @@ pub async fn a_tenants_many_names_share_a_breaker(world: World) {
     assert!(everywhere <= BREAKERS_PER_TENANT_MAX, "{everywhere}");
     // What fails under further names opens the one that they share, and that holds them.
     failures(&world, ENOUGH, |n| somewhere(1_000 + n, "more")).await;
-    let open: Vec<String> =
-        all(&world).await.into_iter().filter(|v| v.state == BreakerStateName::Open).map(|v| v.name.to_string()).collect();
+    let open: Vec<String> = all(&world)
+        .await
+        .into_iter()
+        .filter(|v| v.state == BreakerStateName::Open)
+        .map(|v| v.name.to_string())
+        .collect();
     assert!(open.contains(&OTHER.to_owned()), "{open:?}");
     enqueue(&world, somewhere(5_000, "held")).await;
     enqueue(&world, somewhere(0, "own")).await;
@@ -474,7 +478,7 @@ pub async fn quiet_breakers_are_forgotten(world: World) {
     assert!(names_of(&world, "acme").await.contains(&"breaker:tenant/env7000/acme".to_owned()));
 }
 
-pub async fn an_attempt_counts_once_when_its_success_is_late(world: World) {
+pub async fn late_success_counts_its_attempt_once(world: World) {
     let under = begin(&world, of("acme", "r1")).await;
     world.wait(crate::world::LEASE_MS);
     world.store.rescue_expired(100).await.unwrap();
@@ -488,7 +492,7 @@ pub async fn an_attempt_counts_once_when_its_success_is_late(world: World) {
     assert_eq!(figures(all(&world).await), [(Some(1), Some(1))]);
 }
 
-pub async fn a_retry_on_another_model_is_that_models_concern(world: World) {
+pub async fn retry_on_another_model_counts_for_that_model(world: World) {
     let policy = PolicyLayer { models: Some(vec!["gpt-4".into(), "gpt-5".into()]), ..PolicyLayer::default() };
     let settings = QueueSettings { policy, ..QueueSettings::default() };
     world.store.put_queue("default".parse().unwrap(), settings).await.unwrap();

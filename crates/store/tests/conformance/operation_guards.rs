@@ -1,5 +1,4 @@
-//! Operations beside everybody else: what changed since the set was frozen, what people decided meanwhile, other rounds,
-//! other operations, restarts.
+//! Operations under concurrency: changes and decisions since the freeze, other rounds and operations, restarts.
 
 use redrive_core::operation::Steer;
 use redrive_core::run::StateName;
@@ -26,8 +25,8 @@ async fn whys(world: &World, operation: &OperationView) -> Vec<(String, ItemOutc
     items(world, operation).await
 }
 
-/// Whoever's replay was accepted keeps it: the set was found before, and is tested again when it is frozen.
-pub async fn a_run_replayed_during_the_freeze_is_left_alone(world: World) {
+/// An accepted replay stays: the set was found earlier, and each run is checked again when it is frozen.
+pub async fn run_replayed_during_the_freeze_is_skipped(world: World) {
     for round in 0..4 {
         let runs: Vec<String> = (0..400).map(|n| format!("{round}-{n:03}")).collect();
         fail_all(&world, runs.clone()).await;
@@ -132,7 +131,7 @@ pub async fn rounds_at_the_same_time_move_each_item_once(world: World) {
     let runs: Vec<String> = (0..1_500).map(|n| format!("r{n:04}")).chain(missing).collect();
     let runs: Vec<&str> = runs.iter().map(String::as_str).collect();
     for _ in 0..3 {
-        // Whoever makes it freezes the set, and so does the engine, which has found it meanwhile.
+        // The creating call freezes the set, and so does the engine, which has found it meanwhile.
         let assign = named(&runs, Bulk::Assign { to: Some(Label::from("ops")) });
         let (operation, ()) = tokio::join!(make(&world, assign), async {
             for _ in 0..20 {
@@ -158,7 +157,7 @@ pub async fn rounds_at_the_same_time_move_each_item_once(world: World) {
 }
 
 /// Its filter has more values than a statement takes, or what it asks for can't be read back: it stops, the next goes on.
-pub async fn an_operation_that_can_not_be_worked_blocks_no_other(world: World) {
+pub async fn broken_operation_blocks_no_other(world: World) {
     fail_all(&world, ["a", "b"].map(String::from)).await;
     let environments = (0..40_000).map(|n| Label::from(format!("e{n}").as_str())).collect();
     let too_many = RunFilter { environments, ..dead() };

@@ -1,5 +1,5 @@
-//! Approvals and replay caps over several queues: those of every queue a run has been in since it died hold, and those of
-//! the one it goes to. A plan's hash covers force; a merge taken back opens nothing that was closed.
+//! Approvals and replay caps over several queues: the rules of every queue that a run has been in since it died apply, and
+//! those of its target. A plan's hash covers force; an unmerge reopens nothing.
 
 use redrive_core::lifecycle::Refused;
 use redrive_core::policy::{PolicyLayer, ReplayApproval};
@@ -46,7 +46,7 @@ fn is_approval_needed(said: &Result<StateName>) -> bool {
     matches!(said, Err(Error::Refused(refused)) if refused.code() == "approval_needed")
 }
 
-pub async fn a_replay_into_another_queue_needs_the_approval_of_its_own(world: World) {
+pub async fn replay_into_another_queue_needs_its_own_queues_approval(world: World) {
     queues(&world).await;
     dies_in(&world, "strict", "r1").await;
     let elsewhere = Replay { queue: Some("scratch".parse().unwrap()), ..Replay::default() };
@@ -243,7 +243,7 @@ pub async fn a_late_success_of_a_merged_run_closes_it(world: World) {
 const TOOL: &str = "Error executing tool 'x' with kwargs {}";
 
 /// A person decides on it, or it counts for another: a verdict's target moves neither.
-pub async fn a_report_in_review_or_merged_keeps_the_place(world: World) {
+pub async fn report_keeps_a_run_in_review_or_merged(world: World) {
     let fallback = PolicyLayer { fallback_queue: Some("simple".parse().unwrap()), ..PolicyLayer::default() };
     set(&world, "default", fallback).await;
     world.fail("target", BUG).await;

@@ -1,4 +1,4 @@
-//! What a case needs: a store, its clock, and short ways to say what producers and workers send.
+//! The world of a case: a store, its clock, and short builders for what producers and workers send.
 
 use std::sync::Arc;
 

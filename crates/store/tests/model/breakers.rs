@@ -1,4 +1,4 @@
-//! The model of breakers, written from the promises: what is counted, what opens, whom it lets through. A result counts
+//! The model of breakers, written from the promises: what counts, what opens, what is admitted. A result counts
 //! only if its attempt began after the breaker last changed (B2).
 
 use std::collections::BTreeMap;

@@ -1,6 +1,5 @@
-//! Everything at once under one lease: parallel calls of the same tools, heartbeats, ends and a cancel, in whatever order
-//! they are committed. Written from the promises: an effect is done by one call at a time and once in all, an attempt ends
-//! once, and what nobody knows the end of is in doubt.
+//! Everything at once under one lease: parallel tool calls, heartbeats, endings and a cancel, committed in any order. The
+//! laws: one call at a time does an effect, once in all; an attempt ends once; an effect without an outcome is in doubt.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

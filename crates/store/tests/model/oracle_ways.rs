@@ -1,4 +1,4 @@
-//! The oracle's half that is about people and beginnings: by which way a run goes on, and who settles a doubt.
+//! The oracle's starts and people: how a run continues, and who settles a doubt.
 
 use redrive_core::run::StateName;
 use redrive_core::text::{Label, Text};

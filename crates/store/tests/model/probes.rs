@@ -1,6 +1,6 @@
-//! B1: a breaker that is half open admits exactly one probe until that settles or its lease ends, and one that crashed
-//! frees the slot. Many rounds on one store: several callers ask at once, by lease and by start, while the engine lets
-//! go of what is held; the probe then ends in one of the ways there are, some of them late.
+//! B1: a half-open breaker admits exactly one probe until it settles or its lease ends, and a crashed one frees the slot.
+//! Many rounds on one store: several callers ask at once, by lease and by start, while the engine releases held runs; the
+//! probe then ends in one of all possible ways, some of them late.
 
 use std::collections::BTreeMap;
 
@@ -109,7 +109,7 @@ impl Probing {
         probe
     }
 
-    /// While it is under way, whatever time it takes of its lease, and whoever restarts meanwhile.
+    /// While the probe runs, however long it takes of its lease, and through restarts.
     async fn nobody_else(&mut self) {
         self.world().wait(self.lot.below(LEASE_MS / 2));
         if self.lot.one_in(100) {
