@@ -53,7 +53,7 @@ impl EvidenceField {
 
 /// A part of the text, and what its origin adds to the rank of a match in it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Span {
+pub(super) struct TextSpan {
     pub(super) start: usize,
     pub(super) field: EvidenceField,
     pub(super) adjust: i16,
@@ -65,7 +65,7 @@ pub(super) struct NormalizedText {
     pub(super) letters: Vec<u8>,
     /// How each letter joins the one before.
     pub(super) boundaries: Vec<Boundary>,
-    pub(super) spans: Vec<Span>,
+    pub(super) spans: Vec<TextSpan>,
     /// Lines left out as stack frames.
     pub(super) frames: usize,
     /// Packages that the frames have named.
@@ -96,7 +96,7 @@ impl NormalizedText {
     }
 
     /// The span a position lies in.
-    pub(super) fn span_at(&self, position: usize) -> Option<&Span> {
+    pub(super) fn span_at(&self, position: usize) -> Option<&TextSpan> {
         let after = self.spans.partition_point(|s| s.start <= position);
         self.spans.get(after.checked_sub(1)?)
     }
@@ -144,7 +144,7 @@ impl NormalizedText {
         let same = self.spans.last().is_some_and(|s| s.field == field && s.adjust == adjust);
         if !same {
             self.close();
-            self.spans.push(Span { start: self.letters.len(), field, adjust });
+            self.spans.push(TextSpan { start: self.letters.len(), field, adjust });
         }
         self.push_words(line);
     }

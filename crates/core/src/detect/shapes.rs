@@ -23,10 +23,10 @@ pub(super) fn read(output: &str) -> Transcript<'_> {
     transcript
 }
 
-type Reader = for<'a> fn(&mut Transcript<'a>, &JsonObject<'a>) -> bool;
+type ShapeReader = for<'a> fn(&mut Transcript<'a>, &JsonObject<'a>) -> bool;
 
 /// Each says whether the object is its own; the first that does has read it.
-const SHAPES: &[Reader] = &[
+const SHAPES: &[ShapeReader] = &[
     chat_completion,
     gemini,
     anthropic_message,

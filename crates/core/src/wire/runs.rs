@@ -206,7 +206,7 @@ pub struct RunBody {
     pub replayable: bool,
     /// What to know before acting: what the matching rule says, then what the queue says.
     pub instructions: Option<String>,
-    /// Where it is written what to do: the matching rule's, otherwise the queue's.
+    /// The runbook: the matching rule's, otherwise the queue's.
     #[serde(default)]
     pub runbook: Option<String>,
     /// In review: what waits for a yes or no.
