@@ -348,8 +348,8 @@ fn the_end_of_an_attempt_settles_its_own_entries() {
     assert_eq!(end(EntryState::Started, EntryReport::Outcome(NotDone)), Ok(Recorded::Now(EntryState::Failed)));
     assert_eq!(end(EntryState::Failed, EntryReport::Outcome(Committed)), Ok(Recorded::Now(EntryState::Committed)));
     let plain = Entry { effect: false, ..entry(EntryState::Started) };
-    let anew = apply(Some(&plain), EntryReport::Started, By::Live { epoch: 8 });
-    assert_eq!(anew, Ok(Recorded::Now(EntryState::Started)), "a plain step of a lease that is over");
+    let again = apply(Some(&plain), EntryReport::Started, By::Live { epoch: 8 });
+    assert_eq!(again, Ok(Recorded::Now(EntryState::Started)), "a plain step of a lease that is over");
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub async fn run_replayed_during_the_freeze_is_skipped(world: World) {
     }
 }
 
-/// The run stands where it stood, but its holder let go of it: the filter does not find it any more.
+/// The run keeps its state, but its hold has ended: the filter no longer matches it.
 pub async fn a_run_that_no_longer_matches_is_skipped(world: World) {
     let (_, lease) = world.start("held").await;
     by_hand(&world, BreakerAction::Open, None).await;
