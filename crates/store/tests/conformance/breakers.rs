@@ -208,7 +208,7 @@ pub async fn an_open_breaker_delays_nobody_else(world: World) {
     for n in 0..10 {
         enqueue(&world, of("globex", &format!("few{n}"))).await;
     }
-    // However the calls are cut: every lease that is given is the other tenant's, and none of them waits.
+    // Whatever the sizes of the calls: every lease goes to the other tenant, and none of its runs waits.
     for max in [1, 1, 3, 5] {
         let given = world.lease(max).await;
         assert_eq!(given.len(), max as usize);
@@ -231,7 +231,7 @@ pub async fn outage_across_tenants_is_one_breaker(world: World) {
     enqueue(&world, asking("initech", "other", "gpt-4o")).await;
     let given: Vec<String> = world.lease(100).await.into_iter().map(|leased| leased.run_id.to_string()).collect();
     assert_eq!(given, ["other"]);
-    // One tenant's word alone is not enough for others.
+    // The failures of one tenant do not open a shared breaker.
     failures(&world, 2 * ENOUGH, |n| asking("umbrella", &format!("r{n}"), "o3")).await;
     let own = stands(&world, "umbrella").await.into_iter().find(|(name, _)| name.contains("o3")).unwrap();
     assert_eq!(own, ("breaker:model/production/umbrella/openai/o3".to_owned(), BreakerStateName::Open));
@@ -323,7 +323,7 @@ pub async fn stale_results_do_not_count_after_a_restart(world: World) {
     }
     broken(&world).await;
     by_hand(&world, BreakerAction::Close, None).await;
-    // Closed and without a failure it needs no row: what it has been through is known all the same.
+    // Closed and without a failure it needs no row; its history remains.
     let world = world.restarted().await;
     for under in late {
         let answer = world.store.fail(under, failed(TIMED_OUT)).await.unwrap();
@@ -346,7 +346,7 @@ pub async fn attempt_begun_before_a_restart_counts_in_its_generation(world: Worl
     begin(&world, of("acme", "r0")).await;
     let under_way = begin(&world, of("globex", "r1")).await;
     let world = world.restarted().await;
-    // The first look is the engine's; then another breaker changes.
+    // The engine reads first; then another breaker changes.
     world.store.release_held(100).await.unwrap();
     by_hand(&world, BreakerAction::Open, None).await;
     world.store.fail(under_way, failed(TIMED_OUT)).await.unwrap();
@@ -365,7 +365,7 @@ async fn lease_default(world: &World) -> Vec<LeasedRun> {
     world.store.lease(call).await.unwrap()
 }
 
-/// Acme's breaker is half open and has offered a run that nobody serves; another waits in a queue that somebody does.
+/// Acme's breaker is half open and has offered a run in an unserved queue; another waits in a served one.
 async fn offered_to_nobody(world: &World) {
     failures(world, ENOUGH, |n| unserved(&format!("broke{n:02}"))).await;
     enqueue(world, of("acme", "served")).await;
@@ -461,7 +461,7 @@ pub async fn a_tenants_many_names_share_a_breaker(world: World) {
     let given: Vec<String> = world.lease(10).await.into_iter().map(|leased| leased.run_id.to_string()).collect();
     assert!(!given.contains(&"held5000".to_owned()), "{given:?}");
     assert!(given.contains(&"own0".to_owned()) && given.contains(&"theirs5000".to_owned()), "{given:?}");
-    // Nobody else's share is touched.
+    // Other tenants' shares are unaffected.
     failures(&world, 1, |n| NewRun { tenant: "globex".parse().unwrap(), ..somewhere(n, "r") }).await;
     assert!(names_of(&world, "globex").await.contains(&"breaker:tenant/env0/globex".to_owned()));
 }

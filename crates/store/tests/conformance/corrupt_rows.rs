@@ -141,7 +141,7 @@ pub async fn a_corrupt_offer_goes_to_another_run(world: World) {
     assert_eq!(leased.iter().map(|run| run.run_id.as_str()).collect::<Vec<_>>(), ["broke19"]);
 }
 
-/// It is kept for a person, and counts as closed: what it held is let go, and reports, ends and claims go on.
+/// It is set aside and counts as closed: its held runs are released, and reports, endings and claims continue.
 pub async fn a_corrupt_breaker_counts_as_closed(world: World) {
     let (_, running) = world.start("running").await;
     broken(&world).await;

@@ -34,7 +34,7 @@ pub async fn live_workers_do_not_hide_a_silent_one(world: World) {
 pub async fn our_own_absence_extends_a_lease_once(world: World) {
     world.store.stamp("a").await.unwrap();
     world.start("r1").await;
-    // Nobody stamps while the lease runs out.
+    // No server stamps while the lease expires.
     world.wait(LEASE_MS + 10_000);
     world.store.stamp("a").await.unwrap();
     world.store.rescue_expired(100).await.unwrap();
@@ -70,7 +70,7 @@ pub async fn a_lease_that_ends_just_after_our_return_is_extended(world: World) {
     world.start("r1").await;
     world.wait(LEASE_MS - 1_000);
     world.store.stamp("a").await.unwrap();
-    // Its worker could not beat for a minute, and has had a second to find us again.
+    // Its worker could not send heartbeats for a minute, and has had one second to reconnect.
     world.wait(1_000);
     world.store.stamp("a").await.unwrap();
     world.store.rescue_expired(100).await.unwrap();
@@ -179,7 +179,7 @@ pub async fn a_clock_set_back_stops_neither_expiry_nor_retries(world: World) {
         let health = world.store.health(&TenantScope::All).await.unwrap();
         assert_eq!(health.status, "attention");
         assert_eq!(health.clock.unwrap().by_ms, -back_ms.cast_signed() + 12_000, "a tenth of the time waited");
-        // The clock is right again; so is ours once that is sure.
+        // The clock is correct again; the store follows once that is certain.
         world.clock.jump_ms(back_ms.cast_signed());
         assert!(world.store.now() < world.clock.now());
         world.wait(3_600_000);
@@ -188,7 +188,7 @@ pub async fn a_clock_set_back_stops_neither_expiry_nor_retries(world: World) {
     }
 }
 
-/// A server that once ran a day ahead goes on from there.
+/// A server that once ran a day ahead continues from there.
 pub async fn restart_with_an_earlier_clock_continues(world: World) {
     world.clock.jump_ms(DAY_MS.cast_signed());
     let world = world.restarted().await;
@@ -221,7 +221,7 @@ pub async fn a_clock_set_forward_ends_no_live_attempt(world: World) {
     }
 }
 
-/// We are there for so long, and say so; a worker beats all the while.
+/// The server stamps for this long, and a worker sends heartbeats.
 async fn attended(world: &World, ms: u64, beats: Option<&UnderLease>) {
     for _ in 0..ms / 2_000 {
         world.wait(2_000);

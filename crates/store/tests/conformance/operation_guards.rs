@@ -102,7 +102,7 @@ pub async fn a_decision_since_the_freeze_skips_the_item(world: World) {
     assert_eq!((after.skipped, after.skipped_because["decided_since"], after.moved), (6, 6, 1));
 }
 
-/// Not even who looks after a run is decided over anybody's head.
+/// Not even an assignment overrides a later decision.
 pub async fn an_assignment_since_the_freeze_is_kept(world: World) {
     fail_all(&world, ["a", "b"].map(String::from)).await;
     let operation = preview(&world, over(dead(), Bulk::Assign { to: Some(Label::from("ops")) })).await;
@@ -190,7 +190,7 @@ pub async fn an_operation_continues_at_once_after_a_restart(world: World) {
     assert_eq!((after.state, after.moved, after.skipped), (OperationState::Completed, 1_700, 0));
 }
 
-/// Killed, not closed: nobody could take the claim back.
+/// Killed, not closed: its claim was not released.
 pub async fn a_dead_replicas_claim_ends_within_two_seconds(world: World) {
     fail_all(&world, (0..1_100).map(|n| format!("r{n:04}"))).await;
     let operation = make(&world, over(dead(), Bulk::Resolve)).await;
@@ -201,7 +201,7 @@ pub async fn a_dead_replicas_claim_ends_within_two_seconds(world: World) {
     assert_eq!(look(&world, &operation).await.state, OperationState::Completed);
 }
 
-/// Its lease ran out, the canary was judged, and then its worker was heard after all.
+/// Its lease expired, the canary was judged, and then its worker reported late.
 pub async fn a_canary_items_outcome_is_its_first_attempts(world: World) {
     fail_all(&world, (0..3).map(|n| format!("r{n}"))).await;
     let operation = make(&world, with_canary(1, 0.0)).await;

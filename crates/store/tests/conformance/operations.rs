@@ -132,7 +132,7 @@ pub async fn bulk_actions_equal_single_verbs_in_every_state(world: World) {
                 }
                 Err(other) => panic!("{name}: {other}"),
             }
-            // Out of the way of whatever is leased next.
+            // Out of the way of the next lease.
             let _ = world.triage(&one, Triage::Resolve).await;
             let _ = world.triage(&many, Triage::Resolve).await;
         }
@@ -312,7 +312,7 @@ pub async fn a_rate_is_kept(world: World) {
         world.wait(500);
     }
     assert_eq!(moved, [0, 5, 10, 15, 20, 25]);
-    // Nobody was there for an hour: what was not used then is not made up for.
+    // No server ran for an hour: the unused allowance is not made up for.
     world.wait(3_600_000);
     work(&world).await;
     assert_eq!(look(&world, &operation).await.moved, 35);
@@ -377,7 +377,7 @@ pub async fn large_set_freezes_in_pieces_before_anything_moves(world: World) {
     fail_all(&world, (10_000..11_500).map(|n| format!("r{n:05}"))).await;
     let operation = make(&world, over(dead(), Bulk::Resolve)).await;
     assert_eq!((operation.preparing, operation.matched), (true, 10_000));
-    // Whatever comes while the set is still being frozen is no part of it.
+    // Runs that arrive while the set is being frozen are not part of it.
     fail_all(&world, (0..5).map(|n| format!("late{n}"))).await;
     world.store.work_operations(REPLICA).await.unwrap();
     let rising = look(&world, &operation).await;

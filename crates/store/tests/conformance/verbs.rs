@@ -170,7 +170,7 @@ pub async fn failure_of_a_merged_run_counts_for_its_target(world: World) {
     assert_eq!((again.fresh, attempts("r1").await), (false, 2));
     let other = world.store.report(numbered("r2", BUG, 2)).await;
     assert!(matches!(other, Err(Error::AttemptConflict { attempt: 2 })));
-    // Somebody is at work on the target: it stays with the merged run.
+    // The target is running: the entry stays with the merged run.
     world.wait(600_000);
     let (_, under) = world.lease_one().await;
     world.store.report(numbered("r2", BUG, 3)).await.unwrap();

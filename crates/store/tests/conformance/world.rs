@@ -37,7 +37,7 @@ pub struct World {
     place: Place,
 }
 
-/// Where a store lives; gone with its case.
+/// The store's location, removed with its case.
 enum Place {
     Folder(tempfile::TempDir),
     Database(private_postgres::Database),
@@ -82,7 +82,7 @@ impl World {
         Self::opened(Place::Database(database), noon(), policies).await
     }
 
-    /// The same store after a restart; time has stood still.
+    /// The same store after a restart, at the same time.
     pub async fn restarted(self) -> Self {
         let Self { store, clock, policies, place } = self;
         store.close().await;
@@ -100,7 +100,7 @@ impl World {
         private_postgres::sql(self.url(), sql).unwrap()
     }
 
-    /// What somebody writes past the store, or damages.
+    /// Writes past the store, to damage it.
     pub fn alter(&self, sql: &str) {
         match &self.place {
             Place::Database(database) => drop(private_postgres::sql(database.url(), sql).unwrap()),
@@ -142,7 +142,7 @@ impl World {
         (answer, UnderLease { at: at("acme", run), lease })
     }
 
-    /// Of a run that can go on where it stopped.
+    /// A resumable run.
     pub async fn start_resumable(&self, run: &str) -> (StartAnswer, UnderLease) {
         let mut start = start(run);
         start.run.resumable = Some(true);

@@ -19,7 +19,7 @@ use crate::world::{World, at, failed, start, step, success};
 const KEYS: usize = 2;
 const WORDS: [&str; 2] = ["Request timed out", "KeyError: 'total'"];
 
-/// What has been seen, and how often: what nobody saw proves nothing.
+/// What was seen, and how often: an unseen kind fails the test.
 pub type Seen = BTreeMap<&'static str, usize>;
 pub const KINDS: usize = 12;
 
@@ -108,7 +108,7 @@ impl OneLease {
         }
     }
 
-    /// How the run stands once everybody has been answered.
+    /// The run's state once all calls are answered.
     async fn check(&self, run: &str, facts: &Facts) {
         let shown = self.world.show(run).await;
         let state = shown.summary.state;

@@ -98,7 +98,7 @@ impl Probing {
         assert_eq!(self.stands().await, (BreakerStateName::HalfOpen, false));
     }
 
-    /// Everybody asks: exactly one gets through.
+    /// All callers ask: exactly one is admitted.
     async fn race(&mut self) -> UnderLease {
         for _ in 0..1 + self.lot.below(3) {
             let run = self.new_run();
@@ -132,7 +132,7 @@ impl Probing {
             1 => self.ask(Ask::Start(newest.clone())),
             n => self.ask(Ask::Lease(u32::try_from(n).unwrap())),
         });
-        // Somebody always takes whatever is due.
+        // A worker always takes what is due.
         let asks = asks.chain([self.ask(Ask::Lease(10))]).collect();
         let given: Vec<UnderLease> = at_once(asks).await.into_iter().flatten().collect();
         assert_eq!(given.len(), wanted, "{given:?}");
@@ -196,7 +196,7 @@ impl Probing {
         BreakerStateName::Open
     }
 
-    /// Nobody hears of it again. Its slot is its own until somebody has looked.
+    /// It goes silent. It keeps its slot until rescue runs.
     async fn crashes(&self) -> BreakerStateName {
         self.world().wait(LEASE_MS + 1);
         assert!(self.world().store.rescue_expired(100).await.unwrap().moved > 0);
